@@ -233,24 +233,27 @@ def main(arguments: Sequence[str]) -> int:
     asked = line.parse_args(arguments)
     aside = "" if asked.writing else HELD_ASIDE
     found: dict[str, list[Tallies]] = {noise.name: [] for noise in NOISES}
+    made_of: Counter[int] = Counter()
     with ProcessPoolExecutor(PROCESSES) as pool:
         for part, sizes in ((alone, SIZES), (on_the_network, OF_PAIRS)):
             cells = list(_cells(sizes, asked.share, aside))
             for cell, tallies in zip(cells, pool.map(part, cells), strict=True):
                 found[cell[0]].append(tallies)
+                made_of[cell[1]] += 1
     for name, of_noise in found.items():
         print(f"{name}\n{table(figures(of_noise))}\n")
     whole = figures([one for of_noise in found.values() for one in of_noise])
     print(f"all noises\n{table(whole)}\n")
     says = said_of(sum(whole.values(), Tally()))
-    print(json.dumps(says | {"seeds": "writing" if asked.writing else "held aside"}))
+    print(json.dumps(says | {"clusters_of": dict(made_of), "seeds": "writing" if asked.writing else "held aside"}))
     return 0 if says["holds"] == {"good_rejected": HOLDS, "bad_accepted": HOLDS} else 1
 
 
 def _cells(sizes: Mapping[int, int], share_of: float, aside: str) -> Iterator[Cell]:
     for size, count in reversed(list(sizes.items())):
         for noise in NOISES:
-            for number in range(round(share_of * count)):
+            drawn = Random(f"{aside}{noise.name} {size} sample").random()  # what is left of whole ones
+            for number in range(int(share_of * count + drawn)):
                 yield noise.name, size, number, aside
 
 

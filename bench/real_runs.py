@@ -1,7 +1,8 @@
 """Real training runs of PyTorch over gloo, with a fault in one rank or in none: whom does `--run` name?
 
 Runs of 4 and of 8 ranks, with logs of their steps and traces. Nothing is simulated: the noise is this machine's, and
-one run of eight shares it with two programs that compute all the time. The last line is one JSON object.
+one run of eight shares it with two programs that compute all the time. Every ninth run hangs, and `clusterproof watch`
+records this machine meanwhile. The last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 from typing import IO
 
-from clusterproof.plugins.core.policy import NO_POLICY
+from clusterproof.plugins.core.policy import NO_POLICY, Policy
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evaluation.all_checks import all_checks
 from clusterproof.plugins.evaluation.evaluate import verdict_on
@@ -32,10 +33,11 @@ SIZES = (4, 8)
 SEVERITIES = (1.0, 1.5, 2.0)  # times as long that a slow rank takes more
 HEALTHY, BUSY, THROTTLED = "nothing", "nothing, on a busy machine", "throttled cgroup"
 HANGS = ("stuck in forward", "stuck loader", "deadlock", "endless loop", "stopped")
+HANGS_S, HUNG_S = 75.0, 30.0  # until a run that hangs is ended, and for how long its ranks must wait to be judged
+WATCH = (str(Path(sys.executable).with_name("clusterproof")), "watch", "local", "--every", "2", "--record")
 FAULTS = ("slow", "growing", "gc pauses", "slow loader", THROTTLED, "uneven batch")
 KINDS = (*FAULTS, HEALTHY, BUSY)  # and behind them a run that hangs
 CGROUPS = (Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup"))  # of the first version, and of the second
-FAIR_SHARE = 0.25  # of what each rank could have of two CPUs, for the one that is throttled
 PYTHONS = (sys.executable, "/usr/bin/python3")
 TRAINING = Path(__file__).with_name("real_training.py")
 COMPUTE = "while True: pass"
@@ -54,8 +56,9 @@ class Plan:
     rank: int  # that has the fault
     severity: float
     cgroup: str
-    quota: float  # of a CPU
     hangs: bool
+    hangs_s: float = HANGS_S  # until it is ended
+    dumps: bool = False  # whether its ranks have a Flight Recorder to dump
 
     @property
     def injected(self) -> set[int]:
@@ -63,12 +66,12 @@ class Plan:
         return {self.rank} if self.fault in (*FAULTS, *HANGS) else set()
 
 
-def plans(runs: int, folder: Path, *, with_hangs: bool = True) -> Iterator[Plan]:
+def plans(runs: int, folder: Path, *, dumps: bool = False) -> Iterator[Plan]:
     """Always the same ones: each kind in turn, with 4 ranks, then with 8; every ninth run hangs."""
     random, group = Random(runs), _cgroups()
     kinds = [kind for kind in KINDS if kind != THROTTLED or group]
     for number in range(runs):
-        turn, place = divmod(number, len(kinds) + with_hangs)
+        turn, place = divmod(number, len(kinds) + 1)
         ranks, hangs = SIZES[turn % len(SIZES)], place == len(kinds)
         yield Plan(
             folder=str(folder / f"{number:03}"),
@@ -78,8 +81,8 @@ def plans(runs: int, folder: Path, *, with_hangs: bool = True) -> Iterator[Plan]
             rank=random.randrange(ranks),
             severity=random.choice(SEVERITIES),
             cgroup=str(group / f"clusterproof-{os.getpid()}-{number}") if group else "",
-            quota=FAIR_SHARE * 2 / ranks,
             hangs=hangs,
+            dumps=hangs and dumps,
         )
 
 
@@ -112,7 +115,7 @@ class Training:
         assert self.process.stdin
         assert self.process.stdout
         Path(plan.folder).mkdir()
-        with throttling(plan), sharing(plan):
+        with throttling(plan), sharing(plan), watching(plan):
             self.process.stdin.write(json.dumps(asdict(plan)) + "\n")
             self.process.stdin.flush()
             answer = self.process.stdout.readline()
@@ -152,9 +155,25 @@ def sharing(plan: Plan) -> Iterator[None]:
             other.wait()
 
 
+@contextmanager
+def watching(plan: Plan) -> Iterator[None]:
+    """With `clusterproof watch`, where the plan is of a run that hangs."""
+    if not plan.hangs:
+        yield
+        return
+    words = ["nice", "-n", "10", *WATCH, f"{plan.folder}/watch"]
+    with Path(f"{plan.folder}.watch.log").open("w", encoding="utf-8") as log:
+        watch = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        try:
+            yield
+        finally:
+            watch.terminate()
+            watch.wait()
+
+
 def named(folder: str) -> dict[int, list[str]]:
     """The ranks that any finding names, each with the checks that do."""
-    run, ranks = read_run([folder]), dict[int, list[str]]()
+    run, ranks = replace(read_run([folder]), policy=Policy(thresholds={"run.hung_s": HUNG_S})), dict[int, list[str]]()
     for name, check in all_checks().items():
         if check.is_of_run:
             for one in verdict_on(NO_POLICY, check, run).by_verdict:
@@ -189,6 +208,7 @@ def main(words: Sequence[str]) -> int:
     parser = Arguments("scripts/simulate real_runs", __doc__)
     parser.add_argument("runs", type=count, nargs="?", default=RUNS, help=f"how many runs; {RUNS} unless given")
     parser.add_argument("--torch-python", metavar="PATH", help="a Python that has PyTorch")
+    parser.add_argument("--fault", metavar="WORD", default="", help="only those of the runs whose fault has it")
     parser.add_argument("--keep", metavar="DIR", help="leave the files of all runs there")
     asked = parser.parse_args(words)
     python = torch_python(asked.torch_python)
@@ -199,7 +219,8 @@ def main(words: Sequence[str]) -> int:
         folder = Path(asked.keep or temporary)
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / "training.log").open("w", encoding="utf-8") as log:
-            planned = plans(asked.runs, folder, with_hangs=records_flights(python))
+            every = plans(asked.runs, folder, dumps=records_flights(python))
+            planned = (plan for plan in every if asked.fault in plan.fault)
             figures = trained(planned, Training(python, log))
     print(json.dumps(figures))
     return 1 if figures["innocent_named"] else 0

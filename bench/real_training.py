@@ -3,7 +3,9 @@
 Run by a Python that has PyTorch, which is imported once: each line of its input is a run,
 `{"folder": "/tmp/1", "ranks": 4, "steps": 120, "fault": "slow", "rank": 2, "severity": 0.5}`, and is answered by the
 exit codes of its ranks. A rank logs its steps as docs/training-runs.md has it, and traces a few of them; rank 0 prints
-its loss as torchtitan does. A rank that takes no step any more dumps its Flight Recorder, as NCCL's watchdog does.
+its loss as torchtitan does. Ranks of a run that hangs are programs of their own, with the environment that torchrun
+gives them; one that takes no step any more dumps its Flight Recorder, where PyTorch has one of gloo, as NCCL's watchdog
+does.
 """
 
 from __future__ import annotations
@@ -13,10 +15,11 @@ import gc
 import json
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,15 +29,17 @@ WIDTH, BATCH = 256, 128
 HEAP = 300_000  # objects that a garbage collection looks at
 TRACED = {"wait": 12, "warmup": 2, "active": 8}  # steps
 FOR_EVER_S = 1e6
-PATIENCE_S, TO_END_S = 10.0, 8.0  # without a step, until a rank dumps; then for all others to do so
-PERIOD_US = 100_000  # of the kernel's bandwidth control, as containers have it
+PATIENCE_S = 10.0  # without a step, until a rank dumps
+LOADER_SHARE = 0.15  # of a step, by which a slow loader is slow, times the severity
+PERIOD_US, LEAST_QUOTA_US = 100_000, 1_000  # of the kernel's bandwidth control, as containers have it
+THROTTLED_TO = 0.5  # of the CPU that the rank had before, however busy the machine is
 
 
 class Batches(torch.utils.data.Dataset):  # type: ignore[misc]
-    """Batches of so many samples, each of which takes so many seconds to read."""
+    """Batches of so many samples, each of which takes `slow_s` seconds to read."""
 
-    def __init__(self, count: int, size: int, slow_s: float, stuck_at: int) -> None:
-        self.count, self.size, self.slow_s, self.stuck_at = count, size, slow_s, stuck_at
+    def __init__(self, count: int, size: int, stuck_at: int) -> None:
+        self.count, self.size, self.slow_s, self.stuck_at = count, size, 0.0, stuck_at
 
     def __len__(self) -> int:
         """How many there are."""
@@ -70,17 +75,18 @@ class Rank:
         model = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(*layers, torch.nn.Linear(WIDTH, 1)))
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
         steps, size = self.plan["steps"], BATCH * (6 if self.fault == "uneven batch" else 1)
-        slow_s = self.plan["severity"] * 0.01 if self.fault == "slow loader" else 0.0
-        stuck_at = self.hangs_at if self.fault == "stuck loader" else -1
-        batches = iter(torch.utils.data.DataLoader(Batches(steps, size, slow_s, stuck_at), batch_size=None))
-        if self.fault == "throttled cgroup":
-            throttle(self.plan)
+        data = Batches(steps, size, self.hangs_at if self.fault == "stuck loader" else -1)
+        batches = iter(torch.utils.data.DataLoader(data, batch_size=None))
         torch.distributed.barrier()
         self.beat = time.monotonic() + PATIENCE_S  # the first step takes longer
-        if self.plan["hangs"]:
+        if self.plan["dumps"]:
             threading.Thread(target=self.watch, daemon=True).start()
         with self.traced() as profiler, (self.folder / f"steps.{self.number}.jsonl").open("a", buffering=1) as log:
+            began_s, used_s = time.monotonic(), time.process_time()
             for step in range(steps):
+                if self.fault == "throttled cgroup" and step == TRACED["wait"]:
+                    usual = (time.process_time() - used_s) / (time.monotonic() - began_s)
+                    throttle(Path(self.plan["cgroup"]), THROTTLED_TO * usual)
                 with self.timed("step"):
                     with self.timed("data"):
                         batch = next(batches)
@@ -95,6 +101,8 @@ class Rank:
                 profiler.step()
                 self.beat = time.monotonic()
                 lasted = self.stages.pop("step")
+                if self.fault == "slow loader" and step < TRACED["wait"]:
+                    data.slow_s = self.plan["severity"] * LOADER_SHARE * (lasted - self.stages["data"])
                 line = {"rank": self.number, "step": step, "dur": lasted, "stages": self.stages}
                 log.write(json.dumps(line) + "\n")
                 if self.number == 0:
@@ -128,13 +136,11 @@ class Rank:
             pass
 
     def watch(self) -> None:
-        """Dump what the Flight Recorder has, once no step was taken for a while, and end."""
+        """Dump what the Flight Recorder has, once no step was taken for a while."""
         while time.monotonic() < self.beat + PATIENCE_S:
             time.sleep(0.2)
         recorded = torch._C._distributed_c10d._dump_fr_trace_json()
         (self.folder / f"trace_rank_{self.number}").write_bytes(recorded)
-        time.sleep(TO_END_S / 2)
-        os._exit(0)
 
     @contextlib.contextmanager
     def timed(self, name: str) -> Iterator[None]:
@@ -159,9 +165,9 @@ class Rank:
             log.write(f"[titan] {when} - root - INFO - step: {step:2}  loss: {loss:8.4f}  grad_norm: {norm:7.4f}\n")
 
 
-def throttle(plan: dict[str, Any]) -> None:
+def throttle(group: Path, cpus: float) -> None:
     """Go into a control group that may use so much of a CPU."""
-    group, quota = Path(plan["cgroup"]), int(PERIOD_US * plan["quota"])
+    quota = max(LEAST_QUOTA_US, int(PERIOD_US * cpus))
     if (group / "cpu.max").exists():
         (group / "cpu.max").write_text(f"{quota} {PERIOD_US}", encoding="ascii")
     else:
@@ -171,6 +177,8 @@ def throttle(plan: dict[str, Any]) -> None:
 
 def run(plan: dict[str, Any]) -> list[int]:
     """Fork the ranks, and wait for all of them: their exit codes."""
+    if plan["hangs"]:
+        return hang(plan)
     children = []
     for number in range(plan["ranks"]):
         child = os.fork()
@@ -182,21 +190,30 @@ def run(plan: dict[str, Any]) -> list[int]:
             finally:
                 os._exit(code)
         children.append(child)
-    if plan["hangs"]:
-        end_together(children)
     return [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
 
 
-def end_together(children: Sequence[int]) -> None:
-    """Kill the ranks that have not ended a while after the first one: who is stopped cannot end by itself."""
-    while not os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT | os.WNOHANG):
-        time.sleep(0.2)
-    time.sleep(TO_END_S)
+def hang(plan: dict[str, Any]) -> list[int]:
+    """Start the ranks, and kill them once none of them has taken a step for as long as the plan says."""
+    job = {"WORLD_SIZE": str(plan["ranks"]), "MASTER_ADDR": "localhost", "MASTER_PORT": Path(plan["folder"]).name}
+    words = [sys.executable, __file__, json.dumps(plan)]
+    children = [subprocess.Popen(words, env={**os.environ, **job, "RANK": str(at)}) for at in range(plan["ranks"])]
+    logs = [Path(plan["folder"]) / f"steps.{number}.jsonl" for number in range(plan["ranks"])]
+    ended = False
+    while not ended:
+        time.sleep(1.0)
+        stepped = [log.stat().st_mtime for log in logs if log.exists()]
+        hangs = len(stepped) == len(logs) and time.time() - max(stepped) > plan["hangs_s"]
+        ended = hangs or any(child.poll() is not None for child in children)
     for child in children:
-        os.kill(child, signal.SIGKILL)  # of one that has ended nothing comes
+        child.kill()
+    return [child.wait() for child in children]
 
 
 if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        Rank(int(os.environ["RANK"]), json.loads(sys.argv[1])).train()
+        sys.exit()
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # where gloo says what it likes
     for line in sys.stdin:

@@ -21,6 +21,7 @@ from clusterproof.reports.wording import CANNOT_REACH, COMMON_CAUSE, LOOK_AT, NO
 
 MAX_LINES = 12  # of what was seen, per finding; the rows below have more
 MAX_NODES = 1_500  # characters of a nodeset; the matrix has all
+MAX_TITLE_NODES = 400  # of one in a title, whose lines below name nodes again
 MAX_WORDS = 1_000  # characters of a line of what was seen
 
 
@@ -62,7 +63,7 @@ def finding_block(finding: Finding, verdict: Verdict, site: str = "") -> str:
     )
     data = "".join(f"<dt>{word}</dt><dd>{words}</dd>" for word, words in rows if words)
     is_open = " open" if verdict is Verdict.FAIL else ""
-    where = escape(finding.where(within(finding.nodes, MAX_NODES)))
+    where = escape(finding.where(within(finding.nodes, MAX_TITLE_NODES)))
     seen = _listed(finding.lines_within(MAX_WORDS), MAX_LINES)
     about = f'data-checks="{escape(first.check)}" data-actions="{escape("|".join(finding.actions))}"'
     asks = "".join(

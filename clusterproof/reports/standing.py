@@ -28,16 +28,16 @@ def headline(results: Iterable[Result]) -> str:
     nodes = f"{number_of(len(worst), 'node', 'nodes')}: " + ", ".join(
         f"{number} {words}" for number, words in counts if number
     )
-    whole, run = (next((words for verdict, words in _OF_CLUSTER if verdict in of), "") for of in (of_cluster, of_run))
+    whole, run = (next((words for verdict, words in _OF_ONE if verdict in of), "") for of in (of_cluster, of_run))
     if of_cluster and not (whole or worst or pairs or of_run):
-        whole = "is not checked: no check applies"
+        whole = "none applies"
     return "; ".join(
         filter(
             None,
             (
                 nodes if worst or not (of_cluster or pairs or of_run) else "",
                 pairs,
-                f"the cluster itself {whole}" if whole else "",
+                f"cluster-wide checks: {whole.removeprefix('is ')}" if whole else "",
                 f"the training run {run or 'is not checked: no check applies'}" if of_run else "",
             ),
         )
@@ -84,11 +84,11 @@ def standing(results: Iterable[Result]) -> str:
     return "not proven" if Verdict.INCOMPLETE in data else "fit"
 
 
-_OF_CLUSTER = (
+_OF_ONE = (  # what is evaluated once: the cluster as a whole, a training run
     (Verdict.FAIL, "failed"),
     (Verdict.INCOMPLETE, "is not proven (evidence is missing)"),
-    (Verdict.CONCERN, "is fit"),
-    (Verdict.PASS, "is fit"),
+    (Verdict.CONCERN, "passed"),
+    (Verdict.PASS, "passed"),
 )
 
 

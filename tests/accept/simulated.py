@@ -45,6 +45,8 @@ class Nodes:
     verdicts: Mapping[tuple[str, str], Verdict] = field(default_factory=dict)  # by stage and node
     others: dict[str, Verdict] = field(default_factory=dict)  # by a pair, or c for the cluster: in each inventory
     serials: dict[str, str] = field(default_factory=dict)
+    gpus: dict[str, list[str]] = field(default_factory=dict)  # of a node, by their places, if it says them
+    gpu_speed: Callable[[str, str], float] = lambda _node, _uuid: 1.0
     message: str = "something; expected nothing"
     stop_after: int = 10**6  # launches; then a signal, before or behind the end of one
     runs: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
@@ -73,10 +75,14 @@ class Nodes:
 
     def _evidence(self, stage: str, node: str) -> NodeEvidence:
         collectors = {"platform": Collected(Status.READ, {"serial": self.serials.get(node, f"S-{node}")})}
+        if node in self.gpus:
+            gpus = [{"index": at, "uuid": uuid} for at, uuid in enumerate(self.gpus[node])]
+            collectors["nvml"] = Collected(Status.READ, {"gpus": gpus})
         if stage == "speed":
             self.measured[node] = self.measured.get(node, 0) + 1
             speed = 700.0 * self.speed(node, self.measured[node])
-            said = json.dumps({"type": "torch.bfloat16", "size": 8192, "tflops": [[speed] * 5]})
+            own = [speed * self.gpu_speed(node, uuid) for uuid in self.gpus.get(node, [""])]
+            said = json.dumps({"type": "torch.bfloat16", "size": 8192, "tflops": [[one] * 5 for one in own]})
             collectors["gpu_gemm"] = Collected(Status.READ, {"command": "python3", "exit": 0, "output": said})
         return NodeEvidence(node, collectors=collectors)
 

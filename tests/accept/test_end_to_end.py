@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -49,8 +50,10 @@ def ended(folder: Path) -> list[str]:
     return [data["folder"] for line in lines if "folder" in (data := json.loads(line))]
 
 
-def killed(bed: Testbed, words: Sequence[str], by: signal.Signals, goes_on: Callable[[], bool]) -> int:
-    """Stop it as soon as that goes on; its exit code."""
+def killed(
+    bed: Testbed, words: Sequence[str], by: signal.Signals, goes_on: Callable[[], bool], *, with_its_run: bool = False
+) -> int:
+    """Stop it as soon as that goes on, and the run that it has begun, as a power cut does; its exit code."""
     environment = {**os.environ, "HOME": str(bed.home)}
     with subprocess.Popen(bed.command(words), env=environment, stderr=subprocess.DEVNULL) as process:
         until = time.monotonic() + LIMIT_S
@@ -58,12 +61,27 @@ def killed(bed: Testbed, words: Sequence[str], by: signal.Signals, goes_on: Call
             assert process.poll() is None
             assert time.monotonic() < until
             time.sleep(0.1)
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
         process.send_signal(by)
+        for child in map(int, children if with_its_run else ()):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child, by)
         return process.wait(LIMIT_S)
 
 
+INTERRUPTIONS = (  # by which signal, in which run, and whether that run is ended too
+    (signal.SIGINT, "0001-inventory", False),
+    (signal.SIGKILL, "0002-speed", False),
+    (signal.SIGKILL, "0003-speed", True),
+    (signal.SIGTERM, "0003-speed", False),
+    (signal.SIGKILL, "0004-speed", True),
+)
+
+
 @needs_cluster
-def test_an_acceptance_is_killed_and_gone_on_with_and_rejects_the_slow_node_alone(tmp_path: Path) -> None:
+def test_an_acceptance_is_interrupted_five_times_and_gone_on_with_and_rejects_the_slow_node_alone(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "plan.toml").write_text(PLAN)
     keygen = shutil.which("ssh-keygen")
     assert keygen
@@ -72,10 +90,12 @@ def test_an_acceptance_is_killed_and_gone_on_with_and_rejects_the_slow_node_alon
     images["gpu002"] = with_speed(images["gpu002"], "gemm 5 640")
     with testbed(images) as bed:
         runs, words = tmp_path / "into/runs", typed(tmp_path, "ssh:gpu[001-004]", "--sign", str(tmp_path / "key"))
-        assert killed(bed, words, signal.SIGINT, (runs / "0001-inventory/output.txt").exists) == 2
-        assert ended(tmp_path) == []
-        assert killed(bed, words, signal.SIGKILL, (runs / "0002-speed/output.txt").exists) == -signal.SIGKILL
-        assert ended(tmp_path) == ["runs/0001-inventory"]
+        before: list[str] = []
+        for by, run, with_its_run in INTERRUPTIONS:
+            begun = (runs / run / "output.txt").exists
+            assert killed(bed, words, by, begun, with_its_run=with_its_run) in (2, -by)
+            assert ended(tmp_path)[: len(before)] == before, "what ended is not run again"
+            before = ended(tmp_path)
         ran = bed.run(words, timeout=LIMIT_S)
     said = (ran.stdout + ran.stderr).decode()
     assert ran.returncode == 1, said

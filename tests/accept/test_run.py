@@ -119,6 +119,45 @@ def test_other_hardware_under_a_name_begins_anew(tmp_path: Path) -> None:
     assert nodes.runs.count(("inventory", ("n5",))) == 1
 
 
+def test_a_node_that_says_another_serial_in_each_run_is_open_and_keeps_nothing_going(tmp_path: Path) -> None:
+    nodes = Nodes()
+
+    class Changing(dict[str, str]):
+        def get(self, node: str, default: str = "") -> str:  # type: ignore[override]
+            return f"S-{len(nodes.runs)}" if node == "n5" else default
+
+    nodes.serials = Changing()
+    found = said(tmp_path, nodes)
+    assert found["n5"].said is Said.OPEN
+    assert "says in each run that it is another machine" in found["n5"].reasons[0]
+    assert {one.said for node, one in found.items() if node != "n5"} == {Said.ACCEPTED}
+    assert nodes.measured.get("n5", 0) == 0
+    runs = len(nodes.runs)
+    nodes.serials = {}
+    assert {one.said for one in said(tmp_path, nodes, again=("n5",)).values()} == {Said.ACCEPTED}
+    assert [of for stage, of in nodes.runs[runs:] if stage != "speed"] == [("n5",)] * 4
+
+
+GPUS = {node: [f"GPU-{node}-{at}" for at in range(4)] for node in NAMES}
+
+
+@pytest.mark.parametrize(("share", "due"), [(1.0, Said.ACCEPTED), (0.8, Said.REJECTED)])
+def test_a_gpu_that_was_replaced_is_measured_anew_and_what_is_not_of_it_stands(
+    share: float, due: Said, tmp_path: Path
+) -> None:
+    nodes = Nodes(gpus={node: list(own) for node, own in GPUS.items()}, others={"n4~n5": Verdict.FAIL})
+    nodes.gpu_speed = lambda _node, uuid: share if uuid == "GPU-new" else 1.0
+    assert said(tmp_path, nodes)["n5"].said is Said.OPEN, "its pair with n4 failed"
+    nodes.others.clear()
+    runs = len(nodes.runs)
+    assert said(tmp_path, nodes, again=("n4",))["n5"].said is Said.ACCEPTED
+    nodes.gpus["n5"][2] = "GPU-new"
+    assert said(tmp_path, nodes, again=("n3",))["n5"].said is due
+    after = nodes.runs[runs:]
+    assert ("inventory", ("n5",)) in after
+    assert after.count(("exact", ("n5",))) == 3
+
+
 def test_runs_that_say_less_of_the_hardware_change_neither_kind_nor_machine() -> None:
     gpus = (Gpu(0, "GPU-1", "S1"),)
     whole, part = Seen(Identity("", "", gpus), "p5, H100"), Seen(Identity("i-1", "S"), "p5")

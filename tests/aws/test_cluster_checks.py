@@ -46,7 +46,7 @@ def test_a_cluster_in_service_passes(runs: Runs, service: Service) -> None:
     assert verdicts(runs) == dict.fromkeys(verdicts(runs), PASSING) | NOWHERE
     assert len(verdicts(runs)) == len(OF_CONTROL_PLANE) - 1
     data.stdout.fnmatch_lines(["cluster: ml-cluster: 3 nodes (ip-*) by hyperpod, p5.48xlarge"])
-    data.stdout.fnmatch_lines(["the cluster itself is fit"])
+    data.stdout.fnmatch_lines(["cluster-wide checks: passed"])
     data.stdout.no_fnmatch_line("*topology *")
 
 

@@ -45,3 +45,22 @@ def test_what_was_collected_on_a_healthy_node_has_no_finding(files: Mapping[str,
 def test_where_no_log_was_captured_the_checks_over_logs_do_not_apply() -> None:
     results = evaluated({"dmesg.txt": P5["dmesg.txt"]})
     assert {results[name].verdict for name in LOGS} == {Verdict.NOT_APPLICABLE}
+
+
+@pytest.mark.parametrize(
+    ("said", "check", "words"),
+    [
+        ("WARNING: infoROM is corrupted at gpu 0000:53:00.0", "gpu.inforom", "GPU at 0000:53:00.0: the InfoROM is"),
+        ("No devices were found", "gpu.gpu_count", "NVML starts and counts 0 GPUs; expected one at least"),
+        ("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.", "gpu.gpu_count", "NVML does"),
+        (
+            "Unable to determine the device handle for GPU 0000:64:00.0: Unknown Error",
+            "gpu.gpu_answers",
+            "0000:64:00.0",
+        ),
+    ],
+)
+def test_what_nvidia_smi_says_is_said_where_nothing_else_was_captured(said: str, check: str, words: str) -> None:
+    result = evaluated({"nvidia-smi.txt": said + "\n"})[check]
+    assert {one.verdict for one in result.by_verdict} & set(FOUND)
+    assert words in result.message

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from clusterproof.plugins.case.advice import Case, opened_case
 from clusterproof.plugins.case.folder import collect
-from clusterproof.plugins.case.opened import Case, opened_case
 
 SACCT = (
     "JobID|State|ExitCode|Start|End|NodeList\n"

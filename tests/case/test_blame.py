@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from clusterproof.plugins.case.advice import opened_case
 from clusterproof.plugins.case.folder import collect
-from clusterproof.plugins.case.opened import opened_case
 from clusterproof.plugins.case.report import OUTLIVED, rows
 from clusterproof.plugins.case.verdict import CANDIDATE, ESTABLISHED, SUPPORTED
 from tests.case.files import BROKEN_GPU, CUDA_OF_3, SACCT, STEPS, WATCHDOG_OF_1, XID_79, case_of, written
@@ -247,3 +247,23 @@ def test_a_process_is_the_rank_that_its_largest_communicator_has(tmp_path: Path)
         tmp_path, {"job.out": smaller + INIT_OF_3 + smaller + warns, "sacct.txt": SACCT.format(state="FAILED")}
     )
     assert [(event.sign, event.rank) for event in case.collected.events] == [("nccl_cuda", 3)]
+
+
+SILENT = (  # what a job says where hardware may have done it, and whose cause is not the code
+    "AssertionError: gradient norm is nan",
+    "ValueError: Weight checksum mismatch between ranks: rank 3",
+    "AssertionError: checksum of gradients differs on rank 3",
+    "ImportError: libcuda.so.1: cannot open shared object file: No such file or directory",
+    "AssertionError: Invalid device id",
+    "UnicodeDecodeError: 'utf-8' codec can't decode byte 0x9d in position 12: invalid start byte",
+    "json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)",
+)
+
+
+@pytest.mark.parametrize("said", SILENT)
+def test_what_hardware_may_have_done_blames_no_code(said: str, tmp_path: Path) -> None:
+    raised = f'2026-03-01 08:00:00,000 ERROR\nTraceback (most recent call last):\n  File "t.py", line 1\n{said}\n'
+    case = case_of(tmp_path, {"rank_3.log": STEPS + raised, "sacct.txt": SACCT.format(state="FAILED")})
+    assert (case.verdict.cause, case.verdict.nodes, case.verdict.rank) == ("unknown", (), 3)
+    assert case.verdict.first is not None
+    assert case.verdict.first.row.proof  # type: ignore[union-attr]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.case.opened import Case
+from clusterproof.plugins.case.advice import Case
 from tests.case.files import XID_79, case_of
 from tests.training_run.dumps import calling
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from clusterproof.plugins.case.advice import opened_case
 from clusterproof.plugins.case.command import case
 from clusterproof.plugins.case.folder import HEAD_BYTES, TAIL_BYTES, collect
-from clusterproof.plugins.case.opened import opened_case
 from clusterproof.plugins.case.report import NODES, OF_RUN, rows
 from tests.case.files import BROKEN_GPU, CUDA_OF_3, SACCT, XID_79, case_of, written
 

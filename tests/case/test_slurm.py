@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.case import scheduler, slurm
+from clusterproof.plugins.case.advice import Case, opened_case
 from clusterproof.plugins.case.found import Found, joined
-from clusterproof.plugins.case.opened import Case, opened_case
 from clusterproof.plugins.case.records import CaseError
 
 NO_ACCOUNTING = (1, "Slurm accounting storage is disabled\n")

@@ -104,7 +104,7 @@ def test_the_policy_is_written_beside_the_examples_and_is_understood(
         (None, "No such file or directory"),
         (b"# nothing\n", "has no line such as: * || check_fs_mount_rw -f /"),
         (b"\n* || " + b"x" * 10_000, "has more than 10,000 characters in line 2; expected an nhc.conf"),
-        (b"\xff || x\n", "'utf-8' codec"),
+        (b"\xff || x\n", "byte 0 is not UTF-8"),
     ],
 )
 def test_a_file_that_is_no_nhc_conf_is_refused_and_nothing_is_written(

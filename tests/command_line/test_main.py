@@ -166,3 +166,36 @@ def test_what_is_missing_comes_with_what_to_do(tmp_path: Path) -> None:
         if means.serves in ("ssh:", "HyperPod"):
             assert "; " in means.words
             assert not means.is_there
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["version", "extra"], "clusterproof: 'extra' is a word too many behind version"),
+        (["--version", "extra"], "clusterproof: 'extra' is a word too many behind --version"),
+        (["help", "check", "extra"], "clusterproof: 'extra' is a word too many behind help check"),
+        (["check", "demo", "--cluster", "local"], "clusterproof: 'demo' and --cluster name two clusters; expected one"),
+        (["init", ""], "clusterproof init: DIR is empty; clusterproof init --help lists what there is"),
+        (
+            ["init", "--from-nhc="],
+            "clusterproof init: --from-nhc is empty; clusterproof init --help lists what there is",
+        ),
+        (["history", "--history="], "clusterproof history: --history is empty; clusterproof history --help lists what"),
+    ],
+)
+def test_a_word_too_many_or_an_empty_one_is_one_line(
+    words: list[str], line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code: object
+    try:
+        code = main(words)
+    except SystemExit as end:
+        code = end.code
+    assert code == 4
+    assert capsys.readouterr().err.startswith(line)
+
+
+def test_a_manifest_that_may_not_be_written_is_said_before_a_node_is_asked(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["manifest", "--from", "demo", "--out", "/proc/golden.toml"]) == 4
+    said = capfd.readouterr().err
+    assert said.startswith("ERROR: /proc/golden.toml: No such file or directory; expected a file that may be written")

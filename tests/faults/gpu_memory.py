@@ -58,6 +58,12 @@ FAULTS = (
         "ECC is disabled",
     ),
     Fault(
+        "a corrupted InfoROM",
+        lambda image: with_nvml(image, gpu=3, inforom_valid="error CORRUPTED_INFOROM"),
+        {"gpu.inforom": CONCERN},
+        "GPU 3: the InfoROM is corrupted; expected right checksums",
+    ),
+    Fault(
         "a row remapping that is pending",
         lambda image: with_nvml(image, gpu=4, remap_pending=True),
         {"gpu.row_remap": FAIL},

@@ -12,6 +12,7 @@ from tests.testbed.node import (
     with_file,
     with_frozen,
     with_full_root,
+    with_nvml,
     with_service,
     with_tmpfs,
     without_driver,
@@ -150,7 +151,13 @@ FAULTS = (
         "one disk with other firmware",
         lambda image: with_file(image, "/sys/class/nvme/nvme1/firmware_rev", "2\n"),
         {"host.firmware_uniform": CONCERN},
-        "firmware of Amazon EC2 NVMe Instance Storage 0 and 2; expected 0 as on 3 of 4 nodes",
+        "firmware of Amazon EC2 NVMe Instance Storage 2 on nvme1; expected 0 as on 7 others of the node",
+    ),
+    Fault(
+        "one GPU with another InfoROM than the others of its node",
+        lambda image: with_nvml(image, gpu=5, inforom="G520.0200.00.04"),
+        {"host.firmware_uniform": CONCERN},
+        "InfoROM of NVIDIA H100 80GB HBM3 G520.0200.00.04 on GPU 5; expected G520.0200.00.05 as on 7 others",
     ),
     Fault(
         "an NVMe controller whose start failed",

@@ -195,5 +195,5 @@ def test_the_headline(verdicts: dict[str, Verdict], words: str) -> None:
 
 def test_the_headline_of_checks_of_the_cluster_that_do_not_apply() -> None:
     of_cluster = Result("control_plane.quotas", "c", Verdict.NOT_APPLICABLE, subject="cluster")
-    assert headline([of_cluster]) == "the cluster itself is not checked: no check applies"
+    assert headline([of_cluster]) == "cluster-wide checks: none applies"
     assert headline([of_cluster, *results(n1=Verdict.PASS)]) == "1 node: 1 fit"

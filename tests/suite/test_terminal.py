@@ -90,6 +90,7 @@ def test_a_worker_that_is_lost_is_one_warning(pytester: pytest.Pytester, capfd: 
     assert re.search(r"^warning: worker gw\d was lost: Not properly terminated$", out, re.MULTILINE)
     assert "replacing" not in out
     assert "INCOMPLETE  gpu003: the run was interrupted (host.dies)" in out
+    assert re.search(r"^15 passed, 1 interrupted in ", out, re.MULTILINE)
 
 
 def test_a_short_evaluation_shows_no_line() -> None:

@@ -150,6 +150,7 @@ def _mark(reason: str) -> pytest.MarkDecorator:
 
 
 needs_runc = _mark(_without_runc())
+needs_podman = _mark(_without_runc() or _without("podman", "podman"))
 needs_chromium = _mark(_without("chromium", "chromium") or _without("chromedriver", "chromium-driver"))
 needs_pdftotext = _mark(_without("pdftotext", "poppler-utils"))
 needs_root = _mark(_without_root())

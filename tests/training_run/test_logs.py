@@ -1,4 +1,4 @@
-"""Logs of Megatron-LM and torchtitan give how long iterations take, whatever else stands in them."""
+"""Logs of Megatron-LM, NeMo and torchtitan give how long iterations take, whatever else stands in them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.records import RunError
 from tests.training_run.builders import said
 from tests.training_run.logs import MEGATRON, SAVED, breakdown, deepspeed, lasting, megatron, read, titan
@@ -143,3 +144,27 @@ def test_steps_of_megatron_that_runs_by_deepspeed_count_once(tmp_path: Path) -> 
 def test_a_log_of_deepspeed_whose_steps_come_late_is_known(tmp_path: Path) -> None:
     run = read(tmp_path, "NCCL INFO says a lot\n" * 100_000 + deepspeed(1, 1) + deepspeed(2, 3))
     assert lasting(run) == {2: 2.0}
+
+
+# A line as NeMo 2's own benchmarks quote it, with and without srun's label.
+NEMO = (
+    "Training epoch 0, iteration {0}/99 | lr: 6.897e-06 | global_batch_size: 128 | global_step: {0} | "
+    "max_memory_reserved: 127785762816 | reduced_train_loss: {1} | train_step_timing in s: {2} | "
+    "TFLOPS_per_GPU: 1.249e+03 | consumed_samples: 5888 | val_loss: 2.861\n"
+)
+
+
+@pytest.mark.parametrize("label", ["", "0: "])
+def test_a_line_of_nemos_is_one_step_with_its_time_and_the_loss_of_training(tmp_path: Path, label: str) -> None:
+    lines = [label + NEMO.format(step, 11.96 - step / 100, 6.08) for step in range(60)]
+    (tmp_path / "log.out").write_text("[NeMo I nemo_logging:393] begins\n" + "".join(lines), encoding="utf-8")
+    run = read_run([str(tmp_path)])
+    assert [run.data.steps[0][step] for step in (0, 59)] == [(6.08, 1), (6.08, 1)]
+    assert run.data.losses.losses[0].lines == 60
+
+
+def test_a_loss_of_nemos_that_is_no_number_fails(tmp_path: Path) -> None:
+    lines = [NEMO.format(step, "nan" if step > 40 else 2.5, 6.08) for step in range(60)]
+    (tmp_path / "log.out").write_text("".join(lines), encoding="utf-8")
+    result = said("run.loss_finite", read_run([str(tmp_path)]))
+    assert result.message.startswith("rank 0: the loss is nan from step 41 on, in 19 of 60 lines")

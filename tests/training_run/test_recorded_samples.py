@@ -18,6 +18,7 @@ import zstandard
 from clusterproof.plugins.training_run import write_samples
 from clusterproof.plugins.training_run.files import RunFile
 from clusterproof.plugins.training_run.formats import watch_samples
+from clusterproof.plugins.training_run.rank_processes import RankLook
 from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.records import RunError
 from clusterproof.plugins.training_run.sample_columns import SUFFIX, Header, SampledGpu, columns_for
@@ -56,6 +57,7 @@ def written(folder: Path, count: int = 60) -> Path:
     for number in range(count):
         file.sample(10.0 * number, values(random))
     file.event(10.0 * count, "kernel", "NVRM: Xid (PCI:0000:53:00): 79, GPU has fallen off the bus.")
+    file.ranks(10.0 * count, [RankLook(rank, 4, "gpu001:29500", "S", "futex_do_wait", 1.5) for rank in range(4)])
     file.gap(HEADER.began + 10 * count, HEADER.began + 10 * count + 60, "the connection broke")
     return path
 
@@ -80,12 +82,15 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     assert all(78 < cell.mean < 99 for cell in samples.of(POWER)["gpu001", "gpu0"].values())
     assert all(20_000 < cell.mean < 30_010 for cell in samples.of(NETWORK)["gpu001", ""].values())
     assert set(samples.of(CPU)) == {("gpu001", "")}
+    assert {rank: one.name for rank, one in run.data.processes.latest.items()} == dict.fromkeys(
+        range(4), "futex_do_wait"
+    )
     assert run.data.notes == []
 
 
 def test_every_line_has_the_form_of_the_schema(tmp_path: Path) -> None:
     found = lines(written(tmp_path))
-    assert len(found) == 63
+    assert len(found) == 64
     for line in found:
         jsonschema.validate(line, SCHEMA)
 
@@ -117,7 +122,7 @@ def test_writing_goes_on_behind_the_last_whole_frame(tmp_path: Path) -> None:
     again = SamplesFile(path)
     assert path.stat().st_size == whole
     again.begin(HEADER)
-    assert len(lines(path)) == 64
+    assert len(lines(path)) == 65
 
 
 def test_a_write_that_fails_leaves_the_file_whole_and_its_lines_to_the_next(tmp_path: Path) -> None:
@@ -132,7 +137,7 @@ def test_a_write_that_fails_leaves_the_file_whole_and_its_lines_to_the_next(tmp_
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     file.flush()
-    assert len(lines(path)) == 64
+    assert len(lines(path)) == 65
     assert file.forget() == 0
 
 

@@ -13,6 +13,7 @@ from clusterproof.plugins.evidence.gpu.collect_nvml_samples import COLUMNS as OF
 from clusterproof.plugins.evidence.host.collect_host_samples import COLUMNS as OF_HOST
 from clusterproof.plugins.evidence.network.collect_network_samples import COLUMNS as OF_NETWORK
 from clusterproof.plugins.evidence.storage.collect_lustre_samples import COLUMNS as OF_LUSTRE
+from clusterproof.plugins.training_run.rank_processes import RankLook
 from clusterproof.plugins.training_run.sample_columns import GPU_COLUMNS, HOST_COLUMNS
 from clusterproof.plugins.watch.updates import (
     MAX_LINE,
@@ -75,6 +76,12 @@ def test_lines_of_the_log_are_bounded_and_printable() -> None:
     assert "\x1b" not in found.lines[0].text
 
 
+def test_what_ranks_do_comes_with_a_tick() -> None:
+    (found,) = updates(line({**TICK, "ranks": [[3, 4, "gpu001:29500", "S", "futex_do_wait", 1.5]]}))
+    assert isinstance(found, Tick)
+    assert found.ranks == (RankLook(3, 4, "gpu001:29500", "S", "futex_do_wait", 1.5),)
+
+
 def test_how_many_lines_were_overwritten_comes_with_or_without_others() -> None:
     found = updates(line({"up": 2.0, "log": [], "lost": 7}), line({"up": 2.0, "log": []}))
     assert [one.lost for one in found if isinstance(one, Logged)] == [7, 0]
@@ -104,6 +111,9 @@ def test_an_error_of_the_log_comes_with_its_level() -> None:
         {**TICK, "facts": {"nvml": {"-1": {}}}},
         {**TICK, "facts": {"nvml": {"3": []}}},
         {**TICK, "late": {"gpu": 5}},
+        {**TICK, "ranks": 5},
+        {**TICK, "ranks": [[0, 4, "gpu001:29500", "S", "futex_do_wait"]]},
+        {**TICK, "ranks": [[0, 4, "", "S", "", 1.5]] * 129},
         {**TICK, "gpu_fixed": [{"uuid": 5}]},
         {"up": 1.0, "log": [[1, 2.0, "text"]]},
         {"up": 1.0, "log": [], "lost": "many"},

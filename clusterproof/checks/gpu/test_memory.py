@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import suppress
+
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import apart
 from clusterproof.plugins.core.verdict import (
@@ -15,9 +18,11 @@ from clusterproof.plugins.core.verdict import (
     part,
 )
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.evidence.field import known, readings, require
+from clusterproof.plugins.evidence.fact import Absent
+from clusterproof.plugins.evidence.field import flag, known, read, readings, require
 from clusterproof.plugins.evidence.gpu.facts import Gpu
 from clusterproof.plugins.evidence.gpu.facts_node import is_busy
+from clusterproof.plugins.evidence.kernel_log.wording import gpus_by_address
 from clusterproof.plugins.evidence.node import Node
 
 pytestmark = [mark.gpu, mark.preflight]
@@ -50,6 +55,32 @@ def ecc_is_off(gpu: Gpu) -> bool:
     """Whether ECC could be enabled and is not."""
     data, _ = readings(gpu, "ecc_enabled")
     return data.get("ecc_enabled") is False
+
+
+@mark.hyperpod_node_debugger("G")
+@evidence("nvidia-smi; echo $?  # 14, and a warning with the address of each")
+def test_inforom(node: Node) -> None:
+    """InfoROM of each GPU.
+
+    A GPU keeps in it which rows of its memory are remapped, and its ECC counts. Where it is corrupted these are lost,
+    and NVIDIA's driver container refuses the node.
+
+    Remedy (investigate): Reset the GPU and look again. If it stays, ask for a replacement; only the vendor can mend it.
+    """
+    intact: Mapping[str, object] = {}
+    with suppress(Absent):  # no driver: whether a GPU is there is known without it
+        intact = known(lambda: node.inforoms, {})
+    named = gpus_by_address(node)
+    for address, state in intact.items():
+        with part:
+            label = f"GPU {named[address].index}" if address in named else f"the GPU at {address:.20}"
+            is_intact = read(state, flag, f"{label}: the InfoROM's state")
+            concern_if(not is_intact, f"{label}: the InfoROM is corrupted; expected right checksums")
+    unread = [gpu.label for gpu in node.gpus if gpu.pci not in intact]
+    if unread:
+        incomplete(f"{', '.join(unread)}: whether the InfoROM is intact was not reported")
+    if not any(isinstance(state, bool) for state in intact.values()):
+        not_applicable("NVML verifies no InfoROM of these GPUs")
 
 
 @mark.prolog

@@ -6,7 +6,15 @@ from contextlib import suppress
 
 from clusterproof.plugins.catalog import recovery_action
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern_if, fail_if, incomplete, not_applicable
+from clusterproof.plugins.core.verdict import (
+    Incomplete,
+    NotApplicable,
+    concern_if,
+    fail_if,
+    incomplete,
+    not_applicable,
+    part,
+)
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.fact import Absent
 from clusterproof.plugins.evidence.field import readings
@@ -40,6 +48,7 @@ def test_gpu_count(node: Node) -> None:
         expected = node.expected("gpus")
     except Incomplete:
         fail_if(is_without_driver(node), f"NVML does not start: {node.driver_error}; expected it to start")
+        evaluate_by_bus(node)
         raise
     if expected == 0 and node.gpu_count == 0:
         not_applicable(f"{node.type_name or 'this node'} has no GPU")
@@ -59,6 +68,20 @@ def is_without_driver(node: Node) -> bool:
         return False
     except Incomplete:
         return bool(node.nvml.error)
+
+
+def evaluate_by_bus(node: Node) -> None:
+    """Fail where the driver counts fewer GPUs than the bus shows, but for those that another driver has."""
+    if node.driver_error:
+        return
+    try:
+        on_bus = len([device for device in node.gpus_on_bus if device.driver in ("nvidia", "")])
+    except Incomplete:
+        with part:
+            concern_if(node.gpu_count == 0, "NVML starts and counts 0 GPUs; expected one at least")
+        return
+    is_short = node.gpu_count < on_bus and not has_just_booted(node)
+    fail_if(is_short, f"NVML counts {node.gpu_count} GPUs, {on_bus_in_words(node)}; expected {on_bus}")
 
 
 def evaluate_on_bus(node: Node) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from clusterproof.plugins.core.marks import mark
@@ -15,15 +15,16 @@ from clusterproof.plugins.evidence.node import Node
 pytestmark = [mark.host, mark.preflight]
 
 MAX_MODEL = 60
+LEAST_PARTS = 3  # of a model: of two nobody says which is the odd one
 
 
 @mark.hyperpod_version_checker
 @evidence("cat /sys/class/dmi/id/b*_{name,version} /sys/class/nvme/*/firmware_rev; nvidia-smi --query-gpu=inforom.img")
 def test_firmware_uniform(node: Node) -> None:
-    """Firmware compared with the group.
+    """Firmware compared within the node and with the group.
 
     The BIOS is compared among machines with the same board, InfoROM images among GPUs and firmware among NVMe disks
-    of one model: a node with another version may behave differently, or was missed by an update. VBIOS and network
+    of one model: what has another version may behave differently, or was missed by an update. VBIOS and network
     devices are compared by checks of their own.
 
     Remedy (investigate): Update the firmware to that of the other nodes; in a cloud, replace a node that is slow.
@@ -31,40 +32,60 @@ def test_firmware_uniform(node: Node) -> None:
     for read in (_bios, _inforom, _disks):
         with part:
             list(read(node))
+    for model, found in _parts(node).items():
+        usual = _usual(found)
+        others = ", ".join(f"{version} on {label}" for version, label in found if version != usual)
+        with part:
+            count = sum(version == usual for version, _ in found)
+            concern_if(usual and others, f"{model} {others}; expected {usual} as on {count} others of the node")
     own = _versions(node)
     if not own:
         incomplete("no version of any firmware was reported; expected that of the BIOS, GPUs or disks")
-    found = differences(node, "firmware", _versions, absent=None)
-    concern_if(found, in_words(found))
+    deviations = differences(node, "firmware", _versions, absent=None)
+    concern_if(deviations, in_words(deviations))
 
 
 def _versions(node: Node) -> Values:
-    """The versions of each model of a part, in words: `{"firmware of Samsung PM1733": "3B2Q"}`."""
-    versions = defaultdict(set)
+    """The versions of each model of a part, of most if any: `{"firmware of Samsung PM1733": "3B2Q"}`."""
+    return {
+        model: _usual(found) or " and ".join(sorted({version for version, _ in found}))
+        for model, found in _parts(node).items()
+    }
+
+
+def _parts(node: Node) -> dict[str, list[tuple[str, str]]]:
+    """By model the version of each part that has one, and what the part is called."""
+    parts = defaultdict(list)
     for read in (_bios, _inforom, _disks):
         with suppress(Incomplete, NotApplicable):
-            for model, version in read(node):
-                versions[model].add(version)
-    return {model: " and ".join(sorted(found)) for model, found in versions.items()}
+            for model, version, label in read(node):
+                parts[model].append((version, label))
+    return parts
 
 
-def _bios(node: Node) -> Iterator[tuple[str, str]]:
+def _usual(found: Sequence[tuple[str, str]]) -> str:
+    """The version that most parts of a model have; empty where they are too few to say."""
+    version, count = Counter(version for version, _ in found).most_common(1)[0]
+    return version if len(found) >= LEAST_PARTS and count * 2 > len(found) else ""
+
+
+def _bios(node: Node) -> Iterator[tuple[str, str, str]]:
     platform = node.platform
     if platform.bios:
         model = f"{platform.vendor} {platform.board or platform.product}"
-        yield f"BIOS of {model:.{MAX_MODEL}}", platform.bios
+        yield f"BIOS of {model:.{MAX_MODEL}}", platform.bios, ""
 
 
-def _inforom(node: Node) -> Iterator[tuple[str, str]]:
+def _inforom(node: Node) -> Iterator[tuple[str, str, str]]:
     for gpu in node.gpus:
         version = None
         with suppress(Incomplete, NotApplicable):  # of drivers and GPUs without it, and of one that is lost
             version = gpu.inforom
         if version:
-            yield f"InfoROM of {gpu.name:.{MAX_MODEL}}", version
+            yield f"InfoROM of {gpu.name:.{MAX_MODEL}}", version, gpu.label
 
 
-def _disks(node: Node) -> Iterator[tuple[str, str]]:
+def _disks(node: Node) -> Iterator[tuple[str, str, str]]:
     for disk in node.nvme_controllers:
         if disk.firmware and not disk.is_volume:  # what a storage service has there is not the node's
-            yield f"firmware of {disk.model:.{MAX_MODEL}}", disk.firmware
+            yield f"firmware of {disk.model:.{MAX_MODEL}}", disk.firmware, disk.label

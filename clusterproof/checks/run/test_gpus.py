@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import apart
 from clusterproof.plugins.core.verdict import Incomplete, concern, concern_if, fail_if
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.training_run.rules.gpus import SlowClock, slow_clocks
+from clusterproof.plugins.training_run.records import DATA
+from clusterproof.plugins.training_run.rules.gpus import SlowClock, Unused, slow_clocks
 from clusterproof.plugins.training_run.run import TrainingRun
-from clusterproof.plugins.training_run.samples import CPU, CPU_PRESSURE, IO_PRESSURE, IO_WAIT
+from clusterproof.plugins.training_run.samples import CPU, CPU_PRESSURE, IO_PRESSURE, IO_WAIT, TENSOR
 
 pytestmark = [mark.run]
 
@@ -42,16 +45,43 @@ def test_batch_size(run: TrainingRun) -> None:
     """Room for a larger batch.
 
     Memory that is never used and tensor cores that are mostly idle, while neither CPUs nor storage hold the GPUs up.
+    Where tensor cores were not sampled, as by SageMaker's profiler, the 95th percentiles of a GPU's use, its memory and
+    its node's CPUs must all be low, and no step may wait for data.
 
     Remedy (fix code): Raise the batch or micro-batch size, and turn activation checkpointing off while there is room.
     """
-    used, tensor = run.sampled.peak_memory, run.sampled.tensor_percent
+    used = run.sampled.peak_memory
+    if (
+        not run.data.samples.of(TENSOR)
+        and (unused := run.sampled.unused(run.threshold("run.batch_p95_percent"))) is not None
+    ):
+        hardly_used(run, unused)
+        return
+    tensor = run.sampled.tensor_percent
     most, least = run.threshold("run.batch_memory_percent"), run.threshold("run.batch_tensor_percent")
     if used < most and tensor < least and not gpus_wait(run):
         concern(
             f"at most {used:.0f} % of the GPUs' memory used, tensor cores busy {tensor:.0f} % of the time; "
             f"expected {most:g} % or {least:g} %"
         )
+
+
+def hardly_used(run: TrainingRun, unused: Sequence[Unused]) -> None:
+    """Say of which GPUs little is used, unless they wait for something else."""
+    if unused and not gpus_wait(run) and not waits_for_data(run):
+        first, more = unused[0], f", and {len(unused) - 1} GPUs like it" if len(unused) > 1 else ""
+        concern(
+            f"{first.name}{more}: 95 % of the time at most {first.use:.0f} % used, {first.memory:.0f} % of its memory, "
+            f"and {first.cpu:.0f} % of the CPUs; expected {run.threshold('run.batch_p95_percent'):g} % of one of them"
+        )
+
+
+def waits_for_data(run: TrainingRun) -> bool:
+    """Whether any rank waits for data for too much of its steps; where that is unknown, none does."""
+    try:
+        return 100 * run.share(DATA, is_steady=True).share > run.threshold("run.data_wait_percent")
+    except Incomplete:
+        return False
 
 
 def gpus_wait(run: TrainingRun) -> bool:

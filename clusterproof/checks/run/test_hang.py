@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.verdict import concern_if, fail, fail_if, incomplete
+from clusterproof.plugins.core.verdict import Incomplete, concern, concern_if, fail, fail_if, incomplete
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.training_run.records import MAX_RANKS, rank_names
-from clusterproof.plugins.training_run.rules.gpus import Bounds
+from clusterproof.plugins.training_run.rules.awaited_ranks import Awaited, doing
 from clusterproof.plugins.training_run.rules.mismatch import is_comparable
 from clusterproof.plugins.training_run.rules.missing_ranks import last_call
 from clusterproof.plugins.training_run.run import TrainingRun
@@ -23,12 +24,16 @@ def test_first_missing(run: TrainingRun) -> None:
 
     Read from the Flight Recorder's dumps, which each rank writes when a collective times out. Within each process group
     the progress of the ranks is compared. A rank is named if others wait for it and it waits for nobody itself: its GPU
-    has stopped, or its program has not reached the collective.
+    has stopped, or its program has not reached the collective. Where clusterproof watch recorded the nodes, the kernel
+    says what the main thread of each rank does: where most wait in one place for ten minutes, the one rank that waits
+    elsewhere, computes, is stopped or has ended is a concern.
 
     Remedy (investigate): Look at the nodes of these ranks, not of those that report the timeout: Xid errors in the
     kernel log, a GPU that has fallen off the bus, a process that is gone. If the node is healthy, py-spy shows what the
     rank waits for.
     """
+    if not run.data.dumps and run.awaited:
+        judge_processes(run, run.awaited)
     found = run.missing
     waits = found.shown()
     where = ", and ".join(
@@ -37,15 +42,20 @@ def test_first_missing(run: TrainingRun) -> None:
     )
     silent = set(found.without_dump)
     named = [rank for rank in found.ranks if rank not in silent]
-    more = f"{last_lines(run, named)}{on_nodes(run, named)}"
+    more = f"{last_lines(run, named)}{activities(run, named)}{on_nodes(run, named)}"
     if named and all(wait.is_called for wait in waits):
         fail(f"{rank_names(named)}: its GPU has not begun {where}, which it called; expected every GPU to begin{more}")
     fail_if(named, f"{rank_names(named)} missing in {where}; expected every rank to come{more}")
+    if silent.issuperset(found.ranks) and found.are_waiting:
+        with suppress(Incomplete):  # that they left no dump is said below
+            if run.awaited:
+                judge_processes(run, run.awaited)
     missed = f", and others wait for them in {where}" if silent.intersection(found.ranks) else ""
     if silent:
         incomplete(
             f"{rank_names(found.without_dump)} left no dump{missed}; "
-            f"expected one of every rank: give them, or look there{on_nodes(run, found.without_dump)}"
+            f"expected one of every rank: give them, or look there{activities(run, found.without_dump)}"
+            f"{on_nodes(run, found.without_dump)}"
         )
     if found.are_waiting and not named and not any(one.holds_up for one in run.mismatches):
         incomplete(
@@ -86,6 +96,17 @@ def last_lines(run: TrainingRun, numbers: Sequence[int]) -> str:
     return "".join(f"; rank {rank} last called {last.name} at {last.where}" for rank, last in calls if last)
 
 
+def judge_processes(run: TrainingRun, seen: Awaited) -> None:
+    """Name the ranks for which the others wait, by what the kernel says of their processes."""
+    concern(f"{seen.words}; expected every rank to come{on_nodes(run, list(seen.activities))}")
+
+
+def activities(run: TrainingRun, numbers: Sequence[int]) -> str:
+    """What the processes of ranks did at last, where they were watched: whether one is stuck, or computes."""
+    seen = run.data.processes.latest
+    return "".join(f"; rank {rank} {doing(seen[rank])}" for rank in numbers[:MAX_RANKS] if rank in seen)
+
+
 def on_nodes(run: TrainingRun, numbers: Sequence[int]) -> str:
     """Which nodes they are on, as far as that is known."""
     return "".join(run.where(rank) for rank in numbers[:MAX_RANKS])
@@ -102,8 +123,7 @@ def test_hung(run: TrainingRun) -> None:
     Remedy (investigate): Take the stacks of all ranks (py-spy), or the Flight Recorder's dumps, and evaluate those
     (pytest --run DUMPS): run.first_missing names the ranks that the others wait for.
     """
-    bounds = Bounds(run.threshold("run.hung_power_percent"), run.threshold("run.hung_traffic_mb_s"))
-    spin, least_s = run.sampled.hang_evidence.spin(bounds), run.threshold("run.hung_s")
+    spin, least_s = run.spin, run.threshold("run.hung_s")
     assert spin is None or spin.seconds < least_s, (
         f"{len(spin.gpus)} GPUs ({', '.join(spin.gpus[:MAX_RANKS])}{', …' if len(spin.gpus) > MAX_RANKS else ''}) "
         f"compute nothing for {spin.seconds / 60:.0f} min, and nothing passes between them; "

@@ -6,7 +6,7 @@ from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import apart
 from clusterproof.plugins.core.verdict import concern, concern_if, incomplete, not_applicable
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.training_run.records import CHECKPOINT, DATA, EXPOSED, INIT
+from clusterproof.plugins.training_run.records import CHECKPOINT, DATA, EXPOSED, INIT, kind_of
 from clusterproof.plugins.training_run.rules.phases import all_wait, waited_for
 from clusterproof.plugins.training_run.rules.steps import (
     DRIFT_LINES,
@@ -98,7 +98,9 @@ def test_data_wait(run: TrainingRun) -> None:
         if all_wait(every, run.threshold("run.data_wait_alike_share")):
             concern(f"all ranks wait for data, for up to {shown} % of their steps; expected at most {limit} %")
         if 100 * found.usual > most:
-            concern(f"rank {found.rank} waits for data for {shown} % of its steps; expected at most {limit} %")
+            loader = run.data.loaders.get(found.rank)
+            how = f" ({loader.words})" if loader else ""
+            concern(f"rank {found.rank} waits for data for {shown} % of its steps{how}; expected at most {limit} %")
         few = f"most of it in few of them, {found.longest:.3g} s in one"
         concern(f"up to {shown} % of a rank's steps is a wait for data, {few}; expected at most {limit} %")
 
@@ -139,16 +141,31 @@ def test_comm_exposed(run: TrainingRun) -> None:
 def test_init_time(run: TrainingRun) -> None:
     """Start of the job.
 
+    The part of the first step that is called init, or of a log's first lines; else, where nodes were sampled from the
+    job's start on, as SageMaker does, the time until its first step.
+
     Remedy (investigate): Look at what it does before its first step: pulling the image, loading the checkpoint and the
     index of the data, compiling, and connecting NCCL.
     """
-    found, longest = run.share(INIT), run.threshold("run.init_s")
+    longest = run.threshold("run.init_s")
+    if (before := run.before_steps) and not any(kind_of(name) == INIT for _, name in run.data.parts):
+        begun_late(run, *before)
+        return
+    found = run.share(INIT)
     share, most = 100 * found.share, run.threshold("run.init_percent")
     seconds, (shown, limit) = f"{found.longest:.0f}", apart(share, most, 1)
     concern_if(found.longest > longest, f"{seconds} s to the first step; expected at most {longest:.0f} s")
     starts = f"{found.times} starts of {found.seconds:.0f} s together"
     whole = starts if found.times > 1 else f"{seconds} s to the first step"
     concern_if(share > most, f"{whole}, {shown} % of all that was logged; expected at most {limit} %")
+
+
+def begun_late(run: TrainingRun, seconds: float, whole: float) -> None:
+    """Say whether it took too long until the first step, by when its nodes were sampled first."""
+    longest, most = run.threshold("run.init_s"), run.threshold("run.init_percent")
+    share, (shown, limit) = 100 * seconds / whole, apart(100 * seconds / whole, most, 1)
+    concern_if(seconds > longest, f"{seconds:.0f} s to the first step; expected at most {longest:.0f} s")
+    concern_if(share > most, f"{seconds:.0f} s to the first step, {shown} % of the job; expected at most {limit} %")
 
 
 @mark.hyperpod_performance_debugger("B")

@@ -47,6 +47,8 @@ def test_container_devices(node: Node) -> None:
     """
     gpus = known(lambda: [device for device in node.pci_devices if device.driver in ("nvidia", "neuron")], [])
     if not gpus and not container.of(node).devices:
+        due = node.expected("gpus")  # where nobody knows whether it should have some, nothing is proven
+        fail_if(due, f"node: the kernel shows none of its GPUs; expected {due}")
         not_applicable("the node has no GPU, no Neuron device, and no device file of a network device")
     for name, driver, files in ACCELERATORS:
         with part:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from clusterproof.plugins.catalog import acceptance
 from clusterproof.plugins.core.cluster import InventoryError
-from clusterproof.plugins.core.record import field, record
+from clusterproof.plugins.core.record import field, record, replace
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.evidence.node import Node
@@ -41,6 +41,25 @@ class Seen:
             return True
         is_known = (mine.instance_id and others.instance_id) or (mine.gpus and others.gpus)
         return bool(not is_known and mine.serial and others.serial and mine.serial != others.serial)
+
+    def units(self) -> Iterator[tuple[str, str, str, float]]:
+        """Each that was measured: measurement, what was measured, device, and its speed."""
+        for name, by_what in self.speeds.items():
+            for what, by_device in by_what.items():
+                for device, speed in by_device.items():
+                    yield name, what, device, speed
+
+    def completed(self, before: Seen | None) -> Seen:
+        """With what only an earlier run of the same machine was asked for."""
+        if before is None or before.machine == NOBODY:
+            return self
+        machine = before.machine if self.machine == NOBODY else self.machine.completed(before.machine)
+        return replace(self, machine=machine, kind=before.kind)
+
+    def gpus_replaced(self, before: Seen) -> set[str]:
+        """The devices that are other GPUs than they were, in the same machine."""
+        were = {gpu.index: gpu.uuid for gpu in before.machine.gpus}
+        return {str(gpu.index) for gpu in self.machine.gpus if were.get(gpu.index, gpu.uuid) != gpu.uuid}
 
 
 @record

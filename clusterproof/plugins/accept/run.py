@@ -64,7 +64,7 @@ class Acceptance:
         """Take in what ended before. Raises JournalError, OSError."""
         for line in journal.read(self.folder, self.named, self.plan.digest):
             if isinstance(line, Again):
-                self.state.again(line.nodes)
+                self.state.again(line.nodes, is_said=True)
                 continue
             changed = journal.altered(self.folder / line.folder, line.evidence)
             if changed:
@@ -108,7 +108,7 @@ class Acceptance:
                 try:
                     if again:
                         writer.append(Again(tuple(again), time.time()))
-                        self.state.again(again)
+                        self.state.again(again, is_said=True)
                     return self._steps(writer, lock, say)
                 finally:
                     writer.close()

@@ -6,7 +6,7 @@ inequality), however often one looks. One that is good stays so unless it is fou
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
 from math import exp
 from random import Random
@@ -78,11 +78,11 @@ class Population:
             for unit in self._values:
                 self._judge(unit, self.usual)
 
-    def forget(self, node: str) -> None:
-        """What was measured of a node is of other hardware than it has now."""
+    def forget(self, node: str, devices: Collection[str] = ()) -> None:
+        """What was measured of a node, or of these devices of it, is of other hardware than it has now."""
         kept: list[dict[Unit, Any]] = [*self.runs.values(), self.judged, self._values]
         for by_unit_ in kept:
-            for unit in [unit for unit in by_unit_ if unit[0] == node]:
+            for unit in [unit for unit in by_unit_ if unit[0] == node and (not devices or unit[1] in devices)]:
                 del by_unit_[unit]
 
     def _in_common(self, usual: Usual, values: Values) -> float:

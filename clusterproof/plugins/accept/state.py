@@ -12,14 +12,15 @@ from clusterproof.plugins.accept.sequential import FEWEST_BESIDE, Population, St
 from clusterproof.plugins.catalog import acceptance
 from clusterproof.plugins.catalog.acceptance import Stage
 from clusterproof.plugins.core.cluster import Cluster
-from clusterproof.plugins.core.record import record, replace
+from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.history.model import NOBODY
 
 SPEED = "speed"  # the stage whose measurements populations decide
 FEWEST_OF_A_PLACE = 3  # nodes, to say which of them is slow
 NO_PLACES = f"the inventory has not several groups, one of them of {FEWEST_OF_A_PLACE} nodes or more"
+OF_NO_GPU = ("fs_bandwidth",)  # measurements
+MOST_CHANGES = 1  # to another machine, of a node of which nobody said so
 TWICE = 2  # what fails in a stage that measures speed has to fail again
 Key = tuple[str, str, str]  # kind of hardware, measurement, what was measured
 
@@ -75,11 +76,14 @@ class State:
         self.of_others: list[OfOthers] = []
         self.populations: dict[Key, Population] = {}
         self.measured: dict[str, set[str]] = defaultdict(set)  # by node, what populations decide
+        self.changes: Counter[str] = Counter()  # to another machine, since somebody said that a node was replaced
+        self.unsettled: set[str] = set()
         self.spent_s = 0.0
         self._rounds: dict[str, tuple[str, ...]] = {}  # what is left of the round of a stage
 
-    def again(self, nodes: Iterable[str]) -> None:
-        """What was measured of these nodes before counts no more."""
+    def again(self, nodes: Collection[str], is_said: bool = False) -> None:
+        """What was measured of these nodes before counts no more; as somebody says, if `is_said`, of replaced ones."""
+        self.unsettled -= set(nodes) if is_said else set()
         for node in nodes:
             if node in self.seen:
                 self.earlier[node].append(self.seen.pop(node))
@@ -90,22 +94,21 @@ class State:
             self.failures.pop(node, None)
             self.results.pop(node, None)
             self.measured.pop(node, None)
-            self.out.discard(node)
+            self.changes[node] *= not is_said
+            self.out -= {node} - self.unsettled
             self.of_others = [one for one in self.of_others if not one.speaks_of(node)]
         self._rounds.clear()
 
     def add(self, step: Step, ran: Ran, folder: str, seconds: float) -> None:
         """Take in a run that ended."""
         self.spent_s += seconds
-        replaced = [node for node, seen in ran.seen.items() if self._is_other(node, seen)]
-        if replaced:
-            self.again(replaced)
+        self._compare(ran.seen)
         self.numbers[step.stage.name] += 1
         for node in step.nodes:
             self.runs[step.stage.name][node] += 1
             seen = ran.seen.get(node)
             if seen:
-                self.seen[node] = _completed(seen, self.seen.get(node))
+                self.seen[node] = seen.completed(self.seen.get(node))
         for result in ran.results:
             if result.node in self.places and result.is_of_node:
                 self.results[result.node][step.stage.name, result.check].append(result)
@@ -119,6 +122,37 @@ class State:
             for population in self.populations.values():
                 population.learn()
         self._take_out(step, ran, folder)
+
+    def _compare(self, seen: Mapping[str, Seen]) -> None:
+        """Let go what was measured of hardware that is there no more."""
+        others = [node for node, now in seen.items() if self._is_other(node, now)]
+        if others:
+            self.again(others)
+            self._unsettle(others)
+        for node, now in seen.items():
+            if node in self.seen and (devices := now.gpus_replaced(self.seen[node])):
+                self._forget_gpus(node, devices)
+
+    def _unsettle(self, others: Iterable[str]) -> None:
+        """A node that is another machine again, with nobody having said so, is measured no more: whose would it be?"""
+        self.changes.update(others)
+        unsure = {node for node in others if self.changes[node] > MOST_CHANGES}
+        self.unsettled |= unsure
+        self.out |= unsure
+
+    def _forget_gpus(self, node: str, devices: Collection[str]) -> None:
+        """What was measured on GPUs that were replaced, or with them; its other GPUs, its disk and its pairs stand."""
+        for (_, name, _), population in self.populations.items():
+            if name not in OF_NO_GPU:
+                population.forget(node, {*devices, ""})
+        for stage in self.plan.stages:
+            if stage.scope == "nodes":
+                self.runs[stage.name].pop(node, None)
+        self.earlier[node].append(self.seen[node])
+        self.failures.pop(node, None)
+        self.results.pop(node, None)
+        self.out.discard(node)
+        self._rounds.clear()
 
     def _add_of_others(self, new: OfOthers) -> None:
         """It stands in the place of what the check said of no more nodes before, those without that were taken out."""
@@ -137,14 +171,14 @@ class State:
     def _measure(self, step: Step, ran: Ran) -> None:
         values: dict[Key, dict[tuple[str, str], float]] = defaultdict(dict)
         for node in step.nodes:
-            for name, what, device, speed in _speeds(ran.seen.get(node)):
+            for name, what, device, speed in _units(ran.seen.get(node)):
                 values[self.seen[node].kind, name, what][node, device] = log(speed)
                 self.measured[node].add(name)
         for key, of_key in values.items():
             if key not in self.populations:
                 least = self.plan.floors.get(key[1])
                 self.populations[key] = Population(self.plan.errors, 1, log(least) if least else None)
-            tries = max(len(list(_speeds(seen))) for seen in ran.seen.values())
+            tries = max(len(list(seen.units())) for seen in ran.seen.values())
             self.populations[key].tries = max(self.populations[key].tries, tries)
             self.populations[key].add(step.number, of_key)
 
@@ -247,24 +281,12 @@ class State:
         return large if len(of_place) > 1 else []
 
 
-def _completed(seen: Seen, before: Seen | None) -> Seen:
-    """With what only an earlier run of the same machine was asked for."""
-    if before is None or before.machine == NOBODY:
-        return seen
-    machine = before.machine if seen.machine == NOBODY else seen.machine.completed(before.machine)
-    return replace(seen, machine=machine, kind=before.kind)
+def _units(seen: Seen | None) -> Iterable[tuple[str, str, str, float]]:
+    return seen.units() if seen else ()
 
 
 def _is_of(check: str, measured: Collection[str]) -> bool:
     return any(row.check == check and name in measured for name, row in acceptance.measures().items())
-
-
-def _speeds(seen: Seen | None) -> Iterator[tuple[str, str, str, float]]:
-    """Each unit of a node: measurement, what was measured, device, and its speed."""
-    for name, by_what in (seen.speeds if seen else {}).items():
-        for what, by_device in by_what.items():
-            for device, speed in by_device.items():
-                yield name, what, device, speed
 
 
 def _with_others(kept: Sequence[str], due: Sequence[str]) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from enum import Enum
 
+from clusterproof.plugins.accept.measured import Seen
 from clusterproof.plugins.accept.sequential import Standing
 from clusterproof.plugins.accept.state import SPEED, State
 from clusterproof.plugins.catalog import acceptance
@@ -17,6 +18,7 @@ from clusterproof.plugins.core.result import OF_HARDWARE, Result
 from clusterproof.plugins.core.verdict import Verdict
 
 MAX_REASONS = 20
+MAX_SAID = 4  # serials that are shown
 
 
 class Said(str, Enum):
@@ -68,7 +70,7 @@ def _of_node(node: str, state: State) -> OfNode:
         is_of_hardware = any(one.action in OF_HARDWARE or one.stage in under_load for one in failures)
         words = tuple(f"{one.check}: {one.words} ({one.folder})" for one in failures)
         return OfNode(node, Said.REJECTED if is_of_hardware else Said.TO_FIX, words[:MAX_REASONS], concerns)
-    missing = tuple(dict.fromkeys(_missing(node, state)))
+    missing = tuple(dict.fromkeys((*_unsettled(node, state), *_missing(node, state))))
     return OfNode(node, Said.OPEN if missing else Said.ACCEPTED, missing[:MAX_REASONS], concerns)
 
 
@@ -76,6 +78,19 @@ def _concerns(node: str, state: State) -> Iterator[str]:
     for (_, check), results in state.results.get(node, {}).items():
         if results[-1].verdict is Verdict.CONCERN and not state.is_measured(check, node):
             yield f"{check}: {results[-1].message}"
+
+
+def _unsettled(node: str, state: State) -> Iterator[str]:
+    if node in state.unsettled:
+        said = [of for seen in (*state.earlier[node], state.seen.get(node)) if seen for of in (_identity(seen),) if of]
+        yield (
+            f"it says in each run that it is another machine ({', '.join(said[-MAX_SAID:])}); expected one: "
+            "--again, once it is"
+        )
+
+
+def _identity(seen: Seen) -> str:
+    return seen.machine.instance_id or seen.machine.serial or next((gpu.uuid for gpu in seen.machine.gpus), "")
 
 
 def _missing(node: str, state: State) -> Iterator[str]:

@@ -128,6 +128,7 @@ SAMPLED = {  # what samples each source
     "lustre": "lustre_samples",
     "mounts": "mounts_samples",
     "processes": "processes_samples",
+    "ranks": "ranks_samples",
 }
 FOLLOWS = "follow"  # what follows the kernel log
 

@@ -1,4 +1,4 @@
-"""What to do after a job has ended: nodes to drain or to keep, what to leave out of the restart, what proves it."""
+"""A case as a whole, and what to do after a job: nodes to drain or keep, what a restart leaves out, what proves it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from shlex import quote
 
 from clusterproof.plugins.case.records import Collected, Event, Fact, label
-from clusterproof.plugins.case.verdict import ESTABLISHED, Verdict
+from clusterproof.plugins.case.verdict import ESTABLISHED, Verdict, decide
+from clusterproof.plugins.case.window import of_another_time
 from clusterproof.plugins.catalog.causes import (
     CODE,
     HARDWARE,
@@ -18,7 +19,7 @@ from clusterproof.plugins.catalog.causes import (
     signs,
 )
 from clusterproof.plugins.core.nodeset import fold
-from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.record import record, replace
 
 DRAIN, TEST, KEEP, NOT_KNOWN = "drain", "test", "keep", "not known"
 RESTARTS = {
@@ -45,6 +46,22 @@ class Advice:
     restart: str
     restart_words: str
     commands: tuple[str, ...]
+
+
+@record
+class Case:
+    """Everything that is said of a case."""
+
+    collected: Collected
+    verdict: Verdict
+    advice: Advice
+
+
+def opened_case(collected: Collected) -> Case:
+    """The verdict on what was collected, and what follows from it."""
+    collected = replace(collected, missing=(*of_another_time(collected), *collected.missing))
+    verdict = decide(collected)
+    return Case(collected, verdict, advise(collected, verdict))
 
 
 def advise(case: Collected, verdict: Verdict) -> Advice:
@@ -80,11 +97,17 @@ def _commands(case: Collected, verdict: Verdict, to_drain: tuple[str, ...], to_t
     proof, load = _checks(verdict)
     if tested and (proof or load):
         nodes = quote(f"ssh:{fold(tested)}")
+        if case.cluster:
+            whole = fold([case.names.get(node, node) for node in tested])
+            nodes = f"{quote(case.cluster)} --nodes {quote(whole)}"
         if proof:
             yield f"clusterproof check {nodes} -k {quote(proof)}"
         if load:
             yield f"clusterproof check {nodes} -m perf -k {quote(load)}"
     for node in to_drain:
+        if case.cluster:
+            yield f"kubectl cordon {quote(case.names.get(node, node))}"
+            continue
         number = f"job {case.job.number}: " if case.job.number else ""
         reason = f"{number}{verdict.why.partition(': ')[2] or verdict.why}"
         yield f"scontrol update nodename={quote(node)} state=drain reason={quote(_plain(reason)[:100])}"

@@ -5,13 +5,15 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
-from clusterproof.plugins.case.folder import collect, read_folder
+from clusterproof.plugins.case import kubernetes
+from clusterproof.plugins.case.advice import opened_case
+from clusterproof.plugins.case.folder import read_folder
 from clusterproof.plugins.case.found import Found, joined
-from clusterproof.plugins.case.opened import opened_case
 from clusterproof.plugins.case.period import of_folder, of_slurm, since
 from clusterproof.plugins.case.period_report import as_record as period_record
 from clusterproof.plugins.case.period_report import markdown as period_markdown
@@ -20,8 +22,11 @@ from clusterproof.plugins.case.records import CaseError, Collected
 from clusterproof.plugins.case.redacted import redacted
 from clusterproof.plugins.case.report import as_record, markdown, text
 from clusterproof.plugins.case.slurm import NUMBER, read_job
+from clusterproof.plugins.core.cluster import InventoryError
 from clusterproof.plugins.core.one_line import OneLineParser
 from clusterproof.plugins.core.opened import is_folder
+from clusterproof.plugins.kubernetes.access import AwsError, open_api
+from clusterproof.plugins.kubernetes.api import KubernetesError
 
 EXIT_UNREADABLE = 4  # as pytest's for a bad command line
 ZONE = "--utc-offset"
@@ -55,27 +60,55 @@ def _period(option: argparse.Namespace) -> str:
     if option.job and NUMBER.fullmatch(option.job) and not is_folder(option.job):
         raise CaseError("a job's number has no --since; expected a folder of folders, or neither, for all of Slurm's")
     if option.job:
-        found = of_folder(Path(option.job), begins, now, option.utc_offset)
+        found = of_folder(Path(option.job), begins, now, option.utc_offset, _progress)
     else:
-        found = of_slurm(begins, now, Path(option.logs) if option.logs else None, option.utc_offset)
+        found = of_slurm(begins, now, Path(option.logs) if option.logs else None, option.utc_offset, done=_progress)
     if option.json:
         return json.dumps(period_record(found), indent=1) + "\n"
     return period_markdown(found) if option.markdown else period_text(found)
+
+
+def _progress(done: int, of: int) -> None:
+    """How far it is, on a terminal, in one line that goes at the end."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r{done} of {of} jobs" if done < of else "\r\x1b[K")
+        sys.stderr.flush()
 
 
 def _collected(option: argparse.Namespace) -> Collected:
     """What is there of the job. Raises CaseError, OSError."""
     if not option.job or not option.job.strip():
         raise CaseError("the job is empty; expected the number of a job of Slurm, or a folder of what a job left")
+    try:
+        name, found = _found(option)
+        if option.cluster:
+            from clusterproof.plugins.case import asked  # who asks no node needs none of what that takes
+
+            asked.read_nodes(option.cluster, found, found.job.nodes, found.job.ran.ends)
+    except (InventoryError, KubernetesError, AwsError) as problem:
+        raise CaseError(str(problem)) from None
+    return joined(name, found)
+
+
+def _found(option: argparse.Namespace) -> tuple[str, Found]:
+    """What there is, and what to call it; raises as above, and what an inventory and an API server raise."""
+    if kubernetes.is_named(option.job) and not is_folder(option.job):
+        cluster, access, named = kubernetes.access_of(option.job)
+        found = Found(cluster=cluster)
+        if option.logs:
+            read_folder(Path(option.logs), found, option.utc_offset)
+        kubernetes.read_job(open_api(access), named, found, option.utc_offset)
+        return f"job {named}", found
+    found = Found()
     if not NUMBER.fullmatch(option.job) or is_folder(option.job):
         if option.logs:
-            raise CaseError("--logs is for the number of a job; a folder is named alone")
-        return collect(Path(option.job), option.utc_offset)
-    found = Found()
+            raise CaseError("--logs is for the name of a job; a folder is named alone")
+        read_folder(Path(option.job), found, option.utc_offset)
+        return Path(option.job).resolve().name, found
     if option.logs:
         read_folder(Path(option.logs), found, option.utc_offset, option.job)
     read_job(option.job, found, option.utc_offset)
-    return joined(f"job {option.job}", found)
+    return f"job {option.job}", found
 
 
 def parser() -> argparse.ArgumentParser:
@@ -88,7 +121,8 @@ def parser() -> argparse.ArgumentParser:
         "job",
         metavar="JOB",
         nargs="?",
-        help="the number of a job of Slurm, or a folder of what a job left: output, sacct, kernel logs, dumps",
+        help="the number of a job of Slurm, NAMESPACE/NAME of one of Kubernetes or HyperPod (also "
+        "k8s:CONTEXT/job:NAMESPACE/NAME), or a folder of what a job left: output, sacct, kernel logs, dumps",
     )
     line.add_argument(
         "--since",
@@ -96,7 +130,12 @@ def parser() -> argparse.ArgumentParser:
         help="all jobs that died since then (7d, 36h, 2026-03-01): of Slurm, or of a folder with a folder for each",
     )
     line.add_argument(
-        "--logs", metavar="FOLDER", help="with a number or --since: kernel logs of nodes and output, kept by hand"
+        "--logs", metavar="FOLDER", help="with a job's name or --since: kernel logs of nodes and output, kept by hand"
+    )
+    line.add_argument(
+        "--cluster",
+        metavar="X",
+        help="ask the nodes of the job now: their kernel logs, and how far their clocks are off (ssh:, slurm:, k8s:…)",
     )
     form = line.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="for programs: everything that was found")

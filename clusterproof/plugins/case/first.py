@@ -6,6 +6,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Iterable
 
+from clusterproof.plugins.case.clocks import apart_s
 from clusterproof.plugins.case.records import Collected, Event
 from clusterproof.plugins.catalog.causes import limits
 from clusterproof.plugins.core.record import record
@@ -28,8 +29,9 @@ def candidates(case: Collected) -> tuple[Candidate, ...]:
     """One for each rank and file: the first that it has; those of a known time first, by it."""
     cascades = _Cascades(event for event in case.events if event.is_cascade)
     own = _first_of_each(event for event in case.events if not event.is_cascade)
+    most_s = apart_s(case)
     ordered = sorted(own, key=lambda event: (event.when.begins is None, event.when.begins or 0.0))
-    return tuple(Candidate(event, _is_echo(event, cascades)) for event in ordered)
+    return tuple(Candidate(event, _is_echo(event, cascades, most_s)) for event in ordered)
 
 
 def told_from_outside(case: Collected) -> Event | None:
@@ -85,7 +87,7 @@ class _Cascades:
         return before[at - 1][1] if at else None
 
 
-def _is_echo(event: Event, cascades: _Cascades) -> bool:
+def _is_echo(event: Event, cascades: _Cascades, most_s: float) -> bool:
     """Whether a rank had surely seen others end, or had waited to the end, not long before.
 
     A scheduler dates all that it says of a job by the job's end.
@@ -96,5 +98,5 @@ def _is_echo(event: Event, cascades: _Cascades) -> bool:
     if begins is None:
         return False
     own = cascades.last_before(begins, event.rank)
-    others = cascades.last_before(begins - limits().clocks_apart_s, ALL)
+    others = cascades.last_before(begins - most_s, ALL)
     return any(last is not None and begins - last <= limits().teardown_s for last in (own, others))

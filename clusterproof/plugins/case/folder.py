@@ -154,8 +154,7 @@ class Reader:
             return
         elif of_kubernetes := pods.objects(text) if text.lstrip().startswith("{") else []:
             for one in of_kubernetes:
-                self.found.events.extend(pods.read(one, name, self.clock))
-                self.found.nodes_of_pods.extend(filter(None, (pods.nodes(one),)))
+                self.found.take_object(one, name, self.clock)
             self.found.count("file of Kubernetes")
         elif text.lstrip().startswith("{") and is_dump(text[:HEAD].encode()):
             self._dump(path, name)

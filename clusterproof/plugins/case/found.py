@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
-from clusterproof.plugins.case import recorder, scheduler
+from clusterproof.plugins.case import clocks, pods, recorder, scheduler
 from clusterproof.plugins.case.output import Output
-from clusterproof.plugins.case.records import Collected, Event, Fact, Job, Lead, Span, one_line
+from clusterproof.plugins.case.records import Collected, Event, Fact, Job, Lead, Offset, Span, label, one_line
+from clusterproof.plugins.case.stamps import Clock
 from clusterproof.plugins.core.message import listed, number_of
 from clusterproof.plugins.core.record import field, record, replace
 from clusterproof.plugins.training_run.records import Dump
@@ -28,13 +30,31 @@ class Found:
     ranks: set[int] = field(default_factory=set)  # that have output of their own
     nodes_with_log: list[str] = field(default_factory=list)
     nodes_checked: dict[str, None] = field(default_factory=dict)
-    nodes_of_pods: list[str] = field(default_factory=list)
+    nodes_of_pods: dict[str, str] = field(default_factory=dict)  # their names as Kubernetes has them, with a domain
+    objects: dict[str, Job] = field(default_factory=dict)  # of Kubernetes, by the names of their jobs
+    cluster: str = ""  # as `clusterproof check` names it, where it is known
+    clocks: dict[str, Offset] = field(default_factory=dict)  # of nodes that were asked
     counts: dict[str, int] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
 
     def count(self, what: str) -> None:
         """One more file of this form."""
         self.counts[what] = self.counts.get(what, 0) + 1
+
+    @property
+    def job(self) -> Job:
+        """What its records, or else its pods, say of it."""
+        job = _one(self.jobs or (self.objects.values() if len(self.objects) == 1 else ()))
+        return replace(job, nodes=job.nodes or tuple(filter(None, self.nodes_of_pods)))
+
+    def take_object(self, data: Mapping[str, Any], source: str, clock: Clock) -> Job | None:
+        """Add what one object of Kubernetes says; the job that it is of, if it is one's own."""
+        self.events.extend(pods.read(data, source, clock))
+        if whole := pods.name_of_node(data):
+            self.nodes_of_pods[label(whole)] = whole
+        if job := pods.job_of(data, clock):
+            self.objects[job.number] = _one((self.objects.get(job.number, job), job))
+        return job
 
     def of_job(self, number: str) -> None:
         """Leave out the records of a folder that are of other jobs than this."""
@@ -61,9 +81,10 @@ class Found:
 
 def joined(name: str, found: Found) -> Collected:
     """All that was found, as one."""
-    job = _one(found.jobs)
-    nodes = job.nodes or tuple(dict.fromkeys(found.nodes_of_pods))
-    job = Job(job.number, job.state, job.exit_code, nodes, job.ran)
+    if len(found.objects) > 1:
+        found.missing.append(f"how the job ended: there are objects of several, {listed(sorted(found.objects))}")
+    job = found.job
+    nodes = job.nodes
     strangers = {fact.node for fact in found.facts}.difference(nodes) if nodes else set()
     if strangers:
         found.missing.append(f"evidence of nodes on which this job did not run is left out: {listed(strangers)}")
@@ -72,33 +93,61 @@ def joined(name: str, found: Found) -> Collected:
     for each in found.outputs:
         of_ranks |= {rank: node for rank, node in each.nodes_of_ranks.items() if node or rank not in of_ranks}
         pids |= each.pids_of_ranks
-    said = (
-        *found.events,
-        *recorder.events(found.dumps, found.files_of_dumps),
-        *(event for each in found.outputs for event in each.events),
-    )
+    offsets = {**clocks.by_steps(_steps(found.outputs, of_ranks)), **found.clocks}
+    of_program = [*(event for each in found.outputs for event in each.events)]
+    said = (*found.events, *recorder.events(found.dumps, found.files_of_dumps), *of_program)
     others = {*of_ranks.values(), *(event.node for event in said)}.difference(nodes, [""]) if nodes else ()
     if others:
         found.missing.append(f"the job's words are of nodes on which it did not run: {listed(sorted(others))}")
     known = frozenset((*nodes, *found.nodes_with_log))
     last = [each.last for each in found.outputs if each.last is not None]
-    progress = [each.progress for each in found.outputs if each.progress is not None]
+    outlived = (event for each in found.outputs for event in each.outlived)
     return Collected(
         one_line(name),
         job,
-        tuple(_placed(said, of_ranks, known)),
-        tuple(_placed((event for each in found.outputs for event in each.outlived), of_ranks, known)),
-        tuple(fact for fact in found.facts if fact.node not in strangers),
+        tuple(_by_one_clock(_placed(said, of_ranks, known), of_program, offsets)),
+        tuple(clocks.of_event(event, offsets) for event in _placed(outlived, of_ranks, known)),
+        tuple(clocks.of_fact(fact, offsets) for fact in found.facts if fact.node not in strangers),
         tuple(_leads(found, of_ranks)),
         of_ranks,
         pids,
         tuple(dict.fromkeys(found.nodes_with_log)),
         tuple(found.nodes_checked),
-        max(progress, default=None),
+        max(_progress(found.outputs, of_ranks, offsets), default=None),
         max(last, default=None),
         tuple(number_of(count, what, _many(what)) for what, count in found.counts.items()),
         (*(one_line(one, 400) for one in found.missing), *_not_there(found, nodes)),
+        found.cluster or ("k8s:" if found.nodes_of_pods else ""),
+        {node: whole for node, whole in found.nodes_of_pods.items() if node},
+        {node: off for node, off in sorted(offsets.items()) if node in nodes or not nodes},
     )
+
+
+def _steps(outputs: Iterable[Output], of_ranks: Mapping[int, str]) -> Iterator[tuple[str, clocks.Times]]:
+    """Each rank's node, and the times of its steps."""
+    for each in outputs:
+        for rank, times in each.times_of_steps.items():
+            yield each.node or (of_ranks.get(rank, "") if rank is not None else ""), times
+
+
+def _progress(outputs: Iterable[Output], of_ranks: Mapping[int, str], offsets: Mapping[str, Offset]) -> Iterator[float]:
+    """When the last steps were: by one clock, where it is known whose line that is."""
+    for each in outputs:
+        if each.progress is not None and not any(each.times_of_steps.values()):
+            yield each.progress
+    for node, times in _steps(outputs, of_ranks):
+        off = offsets.get(node)
+        yield from ((time - off.seconds if off else time) for time in times.values())
+
+
+def _by_one_clock(
+    events: Iterable[Event], of_program: Iterable[Event], offsets: Mapping[str, Offset]
+) -> Iterator[Event]:
+    """The times of what nodes wrote; a scheduler's are its own."""
+    theirs = {(event.source, event.sign, event.rank) for event in of_program}
+    for event in events:
+        own = (event.source, event.sign, event.rank) in theirs
+        yield clocks.of_event(event, offsets) if own else event
 
 
 def _placed(events: Iterable[Event], of_ranks: Mapping[int, str], known: frozenset[str]) -> Iterator[Event]:
@@ -168,7 +217,7 @@ def _not_there(found: Found, nodes: Iterable[str]) -> Iterator[str]:
         yield "no kernel log of any node: without it no hardware is blamed (journalctl -k -o short-iso-precise)"
     elif without:
         yield f"no kernel log of {listed(without)}"
-    if not found.jobs and not any(source.row.read_in == ("kubernetes",) for source in found.events):
+    if not (found.jobs or found.objects) and not any(source.row.read_in == ("kubernetes",) for source in found.events):
         yield "no record of the job by its scheduler (sacct, scontrol show job, kubectl get pods -o json)"
     if not found.outputs:
         yield "no output of the job"

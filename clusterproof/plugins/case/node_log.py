@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 
 from clusterproof.plugins.case.records import Fact, Span, label, one_line
@@ -13,6 +13,7 @@ from clusterproof.plugins.catalog import PACKAGED
 from clusterproof.plugins.catalog.causes import CODE, HARDWARE, RESOURCES, evidence_of
 from clusterproof.plugins.catalog.log_forms import log_forms
 from clusterproof.plugins.catalog.nvidia import xid
+from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.evidence.kernel_log import facts
 from clusterproof.plugins.evidence.kernel_log.events_gpu import FallenOffBus, InitFailed, SXidEvent, XidEvent
 from clusterproof.plugins.evidence.kernel_log.events_host import HardwareError, Logged, OomKill, PcieError, Segfault
@@ -35,6 +36,7 @@ _OF_BOOT = re.compile(r"(?:systemd|(?:systemd|dracut)-[a-z-]{1,40})\[\d{1,10}\]"
 _JOURNALS = re.compile(r"systemd-(?:journald|shutdown)\[\d{1,10}\]")  # which only root lets write there
 _CTIME = re.compile(r"\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\] ")
 XID = "gpu.no_xid"
+TO_SAVE = "kernel logs:"  # so begins how they are saved by hand
 CLEANUP = 45  # it follows from another Xid, whatever that was of
 WORST, ONLY_SEEN = ("fail",), ("fail", "concern")
 
@@ -86,7 +88,7 @@ def read(text: str, node: str, source: str, clock: Clock) -> Iterator[Fact]:
         except CaptureError:
             continue
         lines = data["lines"] if isinstance(data, dict) else []
-        yield from _facts(facts.parse(facts.lines(lines)), node, source)
+        yield from facts_of(facts.parse(facts.lines(lines)), node, source)
 
 
 def _dated(text: str, clock: Clock) -> str:
@@ -114,7 +116,8 @@ def _boots(text: str) -> Iterator[str]:
     yield "\n".join(lines)
 
 
-def _facts(events: facts.Events, node: str, source: str) -> Iterator[Fact]:
+def facts_of(events: facts.Events, node: str, source: str) -> Iterator[Fact]:
+    """What is evidence of the events of one boot."""
     of_gpus = [event for event in events if isinstance(event, XidEvent | FallenOffBus | InitFailed | SXidEvent)]
     for line in of_gpus:  # each by itself: what was long before the job's end is not what ended it
         found = (*evaluate([line], PACKAGED), *evaluate_switches([line], PACKAGED))
@@ -172,6 +175,15 @@ def _of_host(event: object, node: str, source: str) -> Fact | None:
         words = one_line(f"{event.process} (pid {event.pid}) crashed in {event.library or 'its own code'}")
         return Fact(node, CODE, False, words, source, "host.segfaults", _when(event.time), pid=event.pid)
     return None
+
+
+def how_to_get_it(nodes: Sequence[str], ran: Span) -> str:
+    """How the kernel logs of nodes are saved, of the time in which a job ran."""
+    since = f" --since '{datetime.fromtimestamp(ran.begins, timezone.utc):%Y-%m-%d %H:%M:%S} UTC'" if ran.begins else ""
+    return (
+        f"{TO_SAVE} on each of {fold(nodes)}, journalctl -k -o short-iso-precise{since} "
+        ">FOLDER/$(hostname -s)-dmesg.txt; then --logs FOLDER"
+    )
 
 
 def _when(seconds: float | None) -> Span:

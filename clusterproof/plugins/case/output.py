@@ -9,12 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from clusterproof.plugins.case.exceptions import UNCAUGHT, Exceptions, rest_of
 from clusterproof.plugins.case.failures import Failures
 from clusterproof.plugins.case.records import Event, Span, label, one_line
-from clusterproof.plugins.case.stamps import Clock, without
+from clusterproof.plugins.case.stamps import Clock, unwrapped, without
 from clusterproof.plugins.catalog.causes import Sign, limits, sign_of, signs
 from clusterproof.plugins.core.record import field, record, replace
 
 LONGEST_LINE = 2_000  # characters of a line that are read
+LONGEST_WRAPPED = 16_000  # of one with what the runtime of its container adds
 STEPS_AFTER = 3  # so many different steps after a line that looks like an end, it was none
+TIMES_OF_STEPS = 64  # of each rank
 MAX_STEPPERS = 512  # ranks of which steps are followed; more do not tell more of whether the job went on
 WHILE_IT_RUNS = ("not_a_number",)  # signs that stand in lines of steps
 ROOT_CAUSE = "Root Cause (first observed failure)"
@@ -37,10 +39,11 @@ _DESYNC = re.compile(r"\[(\d{1,7})\] (finished collective #\d{1,12}, but didn't 
 
 @record
 class Place:
-    """Whose output a file holds, as far as its name says it."""
+    """Whose output a file holds, as far as its name says it, or whoever ran it."""
 
     file: str
     rank: int | None = None
+    node: str = ""
 
 
 @record
@@ -57,6 +60,8 @@ class Output:
     timed_out: frozenset[int]  # ranks that say that they waited
     labelled: frozenset[int] = frozenset()  # ranks whose lines their launcher labels in a file of all
     pids_of_ranks: Mapping[int, int] = field(default_factory=dict)  # as NCCL and torchrun tell them
+    times_of_steps: Mapping[int | None, Mapping[int, float]] = field(default_factory=dict)  # of each rank the last ones
+    node: str = ""  # where all of it ran
 
 
 def read(lines: Iterable[str], place: Place, clock: Clock) -> Output:
@@ -64,7 +69,8 @@ def read(lines: Iterable[str], place: Place, clock: Clock) -> Output:
     reader = _Reader(place, clock)
     for number, line in enumerate(lines, 1):
         if line:
-            reader.take(number, line[:LONGEST_LINE])
+            wrote, own = unwrapped(line[:LONGEST_WRAPPED])
+            reader.take(number, own[:LONGEST_LINE], wrote)
     return reader.output()
 
 
@@ -84,6 +90,7 @@ class _Reader:
         self.lines: dict[tuple[str, int | None, str], int] = {}  # of each
         self.outlived: dict[tuple[str, int | None, str], Event] = {}
         self.steps: dict[int | None, deque[tuple[int, int]]] = {}  # of each rank the last few, and their lines
+        self.times: dict[int | None, dict[int, float]] = {}
         self.nodes: dict[int, str] = {}
         self.pids: dict[int, int] = {}
         self.ranks: dict[tuple[str, str], tuple[int, int]] = {}  # by node and pid: in how large a group, and which
@@ -91,6 +98,7 @@ class _Reader:
         self.exceptions = Exceptions()
         self.untold: dict[int | None, tuple[str, int | None, str]] = {}  # of each rank, in what was found
         self.stamp = Span()
+        self.is_stamped = False  # the line that is read
         self.progress: float | None = None
         self.lagging: dict[int, str] = {}
         self.timed_out: set[int] = set()
@@ -98,9 +106,9 @@ class _Reader:
         self.is_root = False
         self.ended: dict[int, str] = {}
 
-    def take(self, number: int, line: str) -> None:
-        """Read one line."""
-        self._is_stamped(self.clock.of(line))
+    def take(self, number: int, line: str, wrote: str = "") -> None:
+        """Read one line; `wrote` is when it was written, where the runtime of its container says that."""
+        self._is_stamped(self.clock.of(wrote or line))
         rank, node = self._whose(line)
         if step := _STEP.search(line):
             self._is_step(number, rank, int(step[1]))
@@ -108,7 +116,7 @@ class _Reader:
             self.lagging[int(desync[1])] = desync[2]
         failure = self.failures.take(line)
         if failure:
-            rank, node = failure.rank, failure.node or self.nodes.get(failure.rank, "")
+            rank, node = failure.rank, self.place.node or failure.node or self.nodes.get(failure.rank, "")
             self.nodes[rank] = node
             if failure.pid is not None:
                 self.pids[rank] = failure.pid
@@ -139,6 +147,7 @@ class _Reader:
         self.open.pop(key, None)
 
     def _is_stamped(self, stamp: Span) -> None:
+        self.is_stamped = stamp.is_known
         if stamp.is_known:
             for key in self.open:
                 self.found[key] = replace(self.found[key], when=Span(self.found[key].when.begins, stamp.ends))
@@ -160,6 +169,11 @@ class _Reader:
         self.progress = self.stamp.begins if self.stamp.begins is not None else self.progress
         if rank not in self.steps and len(self.steps) == MAX_STEPPERS:
             return
+        times = self.times.setdefault(rank, {})
+        if self.is_stamped and self.stamp.begins is not None:
+            times.setdefault(step, self.stamp.begins)
+            if len(times) > TIMES_OF_STEPS:
+                del times[next(iter(times))]
         known = self.steps.setdefault(rank, deque(maxlen=STEPS_AFTER))
         if all(step != other for other, _ in known):
             known.append((step, number))
@@ -187,8 +201,7 @@ class _Reader:
         if key in self.found:
             self.found[key] = replace(self.found[key], count=self.found[key].count + 1)
             return
-        has_own = self.clock.of(line).is_known
-        span = when or (self.stamp if has_own else Span(self.stamp.begins, None))
+        span = when or (self.stamp if self.is_stamped else Span(self.stamp.begins, None))
         self.found[key] = Event(
             sign.name,
             one_line(without(line)),
@@ -204,6 +217,14 @@ class _Reader:
 
     def _whose(self, line: str) -> tuple[int | None, str]:
         """The rank and the node that a line is of."""
+        rank, node = self._told(line)
+        node = self.place.node or node  # NCCL and torchrun call a pod what it calls itself
+        if rank is not None and self.place.node:
+            self.nodes[rank] = node
+        return rank, node or self.nodes.get(rank if rank is not None else -1, "")
+
+    def _told(self, line: str) -> tuple[int | None, str]:
+        """The same as the line, and the name of its file, tell them."""
         if srun := _SRUN.search(line):
             is_one = not srun[3].strip(", ") and "[" not in srun[1] and "," not in srun[1]
             if is_one:
@@ -229,7 +250,7 @@ class _Reader:
             rank = self.ranks.get((node, nccl[2]), (0, None))[1] if rank is None else rank
             if rank is not None:
                 self.nodes.setdefault(rank, node)
-        return rank, node or self.nodes.get(rank if rank is not None else -1, "")
+        return rank, node
 
     def _has_joined(self, node: str, pid: str, rank: int, size: int) -> None:
         """Which rank a process is: as its largest communicator has it, which is that of all."""
@@ -254,6 +275,8 @@ class _Reader:
             frozenset(self.timed_out),
             frozenset(self.labelled),
             self.pids,
+            self.times,
+            self.place.node,
         )
 
     def _named(self, events: Iterable[Event]) -> Iterator[Event]:

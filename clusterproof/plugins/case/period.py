@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TypeAlias, TypeVar
 
+from clusterproof.plugins.case.advice import Case, opened_case
 from clusterproof.plugins.case.ended import WITHOUT_ACCOUNTING, Ended, ended_jobs
 from clusterproof.plugins.case.folder import collect, files_of, node_of, read_files
 from clusterproof.plugins.case.found import Found, joined
-from clusterproof.plugins.case.opened import Case, opened_case
 from clusterproof.plugins.case.records import CaseError, Job
 from clusterproof.plugins.case.scheduler import ended_between, has_completed
 from clusterproof.plugins.case.slurm import NODES, Ask, ask, is_down, read_job
@@ -24,7 +25,20 @@ MAX_KEPT = 1_000_000  # files of a folder of what many jobs left
 _NUMBER = re.compile(r"\d+(?:_\d+)?")
 MAX_ALIKE = 6  # lines of what is missing
 _ZONE = re.compile(r"(?:[zZ]|[+-]\d\d:?\d\d)\Z")
+Done: TypeAlias = Callable[[int, int], None]
+Some = TypeVar("Some")
 NO_END = "no record says when it ended, and its cases count"
+
+
+def nobody(_done: int, _of: int) -> None:
+    """To whom no progress is told."""
+
+
+def told(each: Sequence[Some], done: Done) -> Iterator[Some]:
+    """Each, and after it how many of how many are done."""
+    for number, one in enumerate(each, 1):
+        yield one
+        done(number, len(each))
 
 
 @record
@@ -104,14 +118,17 @@ def since(text: str, now: float, offset_s: float = 0.0) -> float:
     return begins
 
 
-def of_slurm(begins: float, ends: float, logs: Path | None, offset_s: float, asked: Ask = ask) -> Period:
+def of_slurm(
+    begins: float, ends: float, logs: Path | None, offset_s: float, asked: Ask = ask, done: Done = nobody
+) -> Period:
     """The jobs of this machine's Slurm; `logs` is a folder of what was kept of any by hand. Raises CaseError."""
     kept = Kept.below(logs) if logs else None
     jobs, missing = ended_jobs(begins, ends, asked)
     missing += kept.not_read if kept else ()
     failed = [one for one in jobs if not has_completed(one.job)]
     known = _known(failed, asked)
-    died = tuple(_died(one, kept, offset_s, known) for one in failed[-MAX_CASES:])
+    newest = failed[-MAX_CASES:]
+    died = tuple(_died(one, kept, offset_s, known) for one in told(newest, done))
     without = [one for one in jobs if one.gpu_hours is None]
     if len(failed) > MAX_CASES:
         missing.append(f"{len(failed) - MAX_CASES} of the jobs that died, the older ones: ask for a shorter time")
@@ -121,12 +138,12 @@ def of_slurm(begins: float, ends: float, logs: Path | None, offset_s: float, ask
     return Period(begins, ends, len(jobs), hours, died, (*missing, *_alike(died)))
 
 
-def of_folder(folder: Path, begins: float, ends: float, offset_s: float) -> Period:
+def of_folder(folder: Path, begins: float, ends: float, offset_s: float, done: Done = nobody) -> Period:
     """Each folder in a folder is what one job left. Raises CaseError."""
     if not folder.is_dir():
         raise CaseError(f"{str(folder)!r:.120} is no folder; expected one of folders, each of what one job left")
     cases, missing = [], []
-    for path in sorted(one for one in folder.iterdir() if one.is_dir() and not one.is_symlink()):
+    for path in told(sorted(one for one in folder.iterdir() if one.is_dir() and not one.is_symlink()), done):
         try:
             case = opened_case(collect(path, offset_s))
         except CaseError as problem:

@@ -1,4 +1,4 @@
-"""What Kubernetes says of a job: pods, Jobs and events, as `kubectl get -o json` writes them."""
+"""What Kubernetes says of a job: pods, the job's own object and events, as `kubectl get -o json` writes them."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from clusterproof.plugins.case.records import Event, Span, label, one_line
+from clusterproof.plugins.case.records import Event, Job, Span, label, one_line
+from clusterproof.plugins.case.scheduler import WELL
 from clusterproof.plugins.case.stamps import Clock
 from clusterproof.plugins.catalog.causes import sign_of
 
 MAX_ITEMS = 20_000
-KINDS = ("Pod", "Job", "Event", "PyTorchJob", "MPIJob", "TrainJob", "List", "PodList", "JobList", "EventList")
+JOBS = ("Job", "JobSet", "PyTorchJob", "MPIJob", "TrainJob", "HyperPodPyTorchJob")  # who makes pods of its own
+KINDS = ("Pod", *JOBS, "Event", "List", "PodList", "EventList", *(f"{kind}List" for kind in JOBS))
+BADLY = ("Failed",)  # the condition of such an object when it is over, unless it went well
 MAX_DEPTH = 2  # lists in lists
 
 
@@ -63,9 +66,22 @@ def read(data: Mapping[str, Any], source: str, clock: Clock) -> Iterator[Event]:
                 yield from _event(words, source, clock.of(_text(ended.get("finishedAt"))), node)
 
 
-def nodes(data: Mapping[str, Any]) -> str:
-    """The node of a pod, else empty."""
-    return label(_text(_of(data, "spec", "nodeName"))) if data.get("kind") == "Pod" else ""
+def job_of(data: Mapping[str, Any], clock: Clock) -> Job | None:
+    """How the job of an object ended, and when it ran; None of what is no job. One that goes on has no state."""
+    status = data.get("status")
+    if data.get("kind") not in JOBS or not isinstance(status, dict):
+        return None
+    over = [one for one in _list(status.get("conditions")) if one.get("status") == "True"]
+    end = next((one for one in over if one.get("type") in (*WELL, *BADLY)), {})
+    ended = clock.of(_text(status.get("completionTime") or end.get("lastTransitionTime"))).ends if end else None
+    name = "/".join(_text(_of(data, "metadata", key)) for key in ("namespace", "name")).strip("/")
+    ran = Span(clock.of(_text(status.get("startTime"))).begins, ended)
+    return Job(one_line(name), one_line(_text(end.get("type"))), "", (), ran)
+
+
+def name_of_node(data: Mapping[str, Any]) -> str:
+    """The whole name of the node of a pod, as Kubernetes has it; else empty."""
+    return _text(_of(data, "spec", "nodeName")) if data.get("kind") == "Pod" else ""
 
 
 def _event(words: str, source: str, when: Span, node: str) -> Iterator[Event]:

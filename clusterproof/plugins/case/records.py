@@ -118,6 +118,15 @@ class Lead:
 
 
 @record
+class Offset:
+    """How far a node's clock is ahead, in seconds, give or take `apart_s`; `how` that is known."""
+
+    seconds: float
+    apart_s: float
+    how: str
+
+
+@record
 class Collected:
     """Everything that was found, and what was not."""
 
@@ -135,6 +144,9 @@ class Collected:
     last: float | None = None  # when the last line of output was
     read: tuple[str, ...] = ()  # what was read, in words
     missing: tuple[str, ...] = ()  # what could not be had, and why
+    cluster: str = ""  # as `clusterproof check` names it, where Kubernetes ran the job; else its nodes are asked by ssh
+    names: Mapping[str, str] = field(default_factory=dict)  # of nodes, as Kubernetes has them
+    clocks: Mapping[str, Offset] = field(default_factory=dict)  # of nodes, where they are known; times are by none
 
 
 LONGEST_WORDS = 160  # of a line that are shown

@@ -63,5 +63,8 @@ def redacted(case: Collected) -> Collected:
         leads=tuple(map(lead, case.leads)),
         nodes_of_ranks={rank: node(name) for rank, name in case.nodes_of_ranks.items()},
         nodes_with_log=tuple(map(node, case.nodes_with_log)),
+        clocks={node(name): off for name, off in case.clocks.items() if name in nodes},
+        cluster=case.cluster and "k8s:",
+        names={},
         missing=(*fixed, *([f"{left} more, which name files"] if left else [])),
     )

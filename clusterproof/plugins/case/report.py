@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from textwrap import fill, shorten
 from typing import Any
 
-from clusterproof.plugins.case.advice import DRAIN, KEEP, NOT_KNOWN, TEST, of_rank
-from clusterproof.plugins.case.opened import Case
+from clusterproof.plugins.case.advice import DRAIN, KEEP, NOT_KNOWN, TEST, Case, of_rank
+from clusterproof.plugins.case.clocks import apart_s
 from clusterproof.plugins.case.records import Collected, Event, Fact, Lead, Span
 from clusterproof.plugins.case.scheduler import RESOLUTION_S
 from clusterproof.plugins.case.stamps import in_words
@@ -22,7 +22,6 @@ from clusterproof.plugins.catalog.causes import (
     STOPPED,
     STORAGE,
     UNKNOWN,
-    limits,
 )
 from clusterproof.plugins.core.message import listed, number_of
 from clusterproof.plugins.core.nodeset import fold
@@ -148,9 +147,10 @@ def _lines(case: Case) -> Iterator[str]:
     if every:
         yield fill(f"Order of events (UTC): {', '.join(_legend(every))}", WIDTH)
         yield from (_line(row) for row in _shown(every))
-        apart = f"{limits().clocks_apart_s:g} s"
+        yield from (fill(words, WIDTH) for words in _of_clocks(case.collected))
         yield fill(
-            f"Clocks of nodes may be {apart} apart. … before a time: then at the latest; behind it: at the earliest.",
+            f"Clocks of nodes may be {apart_s(case.collected):.3g} s apart. "
+            "… before a time: then at the latest; behind it: at the earliest.",
             WIDTH,
         )
         yield ""
@@ -168,6 +168,17 @@ def _lines(case: Case) -> Iterator[str]:
     if case.collected.missing:
         yield "Not there, or not read"
         yield from (fill(f"- {one}", WIDTH, subsequent_indent="  ") for one in case.collected.missing)
+
+
+def _of_clocks(collected: Collected) -> Iterator[str]:
+    """Whose clock was off, so that its times are shown by the others', and how well that is known."""
+    for node, off in collected.clocks.items():
+        if off.seconds:
+            way = "ahead" if off.seconds > 0 else "behind"
+            yield (
+                f"The clock of {node} is {abs(off.seconds):.3g} s {way}, ± {off.apart_s:.2g} s, {off.how}: "
+                "its times are corrected."
+            )
 
 
 def _legend(every: Sequence[Row]) -> Iterator[str]:
@@ -235,6 +246,7 @@ def as_record(case: Case) -> dict[str, Any]:
         "timeline": [as_json(row) for row in rows(case)],
         "leads": [as_json(lead) for lead in collected.leads],
         "actions": dict(advice.nodes),
+        "clocks": {node: as_json(off) for node, off in collected.clocks.items()},
         "exclude": list(advice.exclude),
         "restart": advice.restart,
         "commands": list(advice.commands),

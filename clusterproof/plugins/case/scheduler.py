@@ -17,6 +17,7 @@ LOOKED_AT = 200_000  # characters
 RESOLUTION_S = 1.0  # of the times of Slurm: an end is within that second
 RUNS = ("PENDING", "RUNNING", "CONFIGURING", "SUSPENDED")
 COMPLETED = ("COMPLETED", "0:0")
+WELL = ("Complete", "Completed", "Succeeded")  # as Kubernetes, Kubeflow and HyperPod say that of their jobs
 _PAIR = re.compile(r"(?:^|\s)([A-Za-z]\w{0,40})=(\S{1,4000})")
 _NUMBERS = re.compile(
     r"JobId=(\d{1,12})(?: ArrayJobId=(\d{1,12}) ArrayTaskId=(\S{1,200}))?"
@@ -112,8 +113,8 @@ def ended_between(job: Job, begins: float, ends: float) -> bool:
 
 
 def has_completed(job: Job) -> bool:
-    """Whether Slurm says that all of it ended well."""
-    return (job.state, job.exit_code) == COMPLETED
+    """Whether Slurm, or Kubernetes, says that all of it ended well."""
+    return (job.state, job.exit_code) == COMPLETED or job.state in WELL
 
 
 def _lines(text: str) -> list[str]:

@@ -12,10 +12,10 @@ from pathlib import Path
 from threading import Timer
 from typing import TypeAlias
 
-from clusterproof.plugins.case import scheduler
+from clusterproof.plugins.case import node_log, scheduler
 from clusterproof.plugins.case.folder import Reader
 from clusterproof.plugins.case.found import Found
-from clusterproof.plugins.case.records import CaseError, Event, Span, label, one_line
+from clusterproof.plugins.case.records import CaseError, Event, label, one_line
 from clusterproof.plugins.case.stamps import Clock
 from clusterproof.plugins.catalog.causes import limits
 from clusterproof.plugins.core.nodeset import fold
@@ -86,7 +86,7 @@ def read_job(number: str, found: Found, offset_s: float, asked: Ask = ask) -> No
     _read_nodes(nodes, found, clock, asked, ended)
     _read_output(record if not shown else "", found, offset_s)
     if nodes and not found.nodes_with_log:
-        found.missing.append(_how_to_get_logs(nodes, known[0].ran))
+        found.missing.append(node_log.how_to_get_it(nodes, known[0].ran))
 
 
 def _is_slurms_own(record: str, number: str, asked: Ask) -> bool:
@@ -137,14 +137,6 @@ def _read_output(record: str, found: Found, offset_s: float) -> None:
         text = reader.text(path, int(owner[1]) if owner else None)
         if text is not None:
             reader.take_output(path, text)
-
-
-def _how_to_get_logs(nodes: Sequence[str], ran: Span) -> str:
-    since = f" --since '{datetime.fromtimestamp(ran.begins, timezone.utc):%Y-%m-%d %H:%M:%S} UTC'" if ran.begins else ""
-    return (
-        f"kernel logs: on each of {fold(nodes)}, journalctl -k -o short-iso-precise{since} "
-        ">FOLDER/$(hostname -s)-dmesg.txt; then --logs FOLDER"
-    )
 
 
 def _line(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import datetime, timedelta, timezone
 
@@ -19,6 +20,11 @@ _NAMED = re.compile(
     r"(?:^|[\[ ])(?:[A-Z][a-z]{2} )?([A-Z][a-z]{2}) ([ \d]\d) (\d\d):(\d\d):(\d\d)(?: (\d{4}))?(?![\d:])"
 )
 _GLOG = re.compile(r"(?:^|[\[\]: ])[IWEF](\d{1,2})(\d\d) (\d\d):(\d\d):(\d\d)\.(\d{1,9})")
+_WRAPPED = re.compile(
+    r"(?:\[pod/[a-z0-9.-]{1,253}/[a-z0-9-]{1,63}\] |[\w.-]{1,253} {1,20}\| )?"  # kubectl logs --prefix, docker compose
+    r"(?:(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{1,9}(?:Z|[+-]\d\d:\d\d)) (?:std(?:out|err) [FP] )?)?"  # --timestamps, CRI
+)
+_JSON_FILE = '{"log":"'  # how the lines of Docker's json-file begin
 _MONTHS = ("", "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
@@ -50,6 +56,19 @@ class Clock:
             return Span()
         begins = moment + float(f"0.{part or 0}") - (self.offset_s if zone is None else _offset_s(zone))
         return Span(begins, begins if part else begins + 1.0) if 0 <= begins < LATEST_S else Span()
+
+
+def unwrapped(line: str) -> tuple[str, str]:
+    """When a line was written, as the runtime of its container says, empty where it does not; and the line itself."""
+    if line.startswith(_JSON_FILE):
+        try:
+            data = json.loads(line)
+        except (ValueError, RecursionError):
+            return "", line
+        log, time = data["log"], data.get("time")
+        return time if isinstance(time, str) else "", log.rstrip("\n") if isinstance(log, str) else line
+    found = _WRAPPED.match(line)
+    return (found[1] or "", line[found.end() :]) if found and found.end() else ("", line)
 
 
 def without(line: str) -> str:

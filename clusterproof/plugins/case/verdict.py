@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from clusterproof.plugins.case import clocks
 from clusterproof.plugins.case.first import Candidate, candidates, silent_before, told_from_outside
 from clusterproof.plugins.case.records import Collected, Event, Fact, Lead
 from clusterproof.plugins.case.relevance import borne_out, rank_of, relevant, said_against
@@ -69,7 +70,8 @@ def _of_completed(case: Collected) -> Verdict:
         for event in case.events
     ]
     against = (*(f"{fact.node}: {fact.words}" for fact in found), *signs)
-    words = "it completed, as Slurm says: COMPLETED, exit code 0:0"
+    code = f", exit code {case.job.exit_code}" if case.job.exit_code else ""
+    words = f"it completed, as {'Slurm' if code else 'Kubernetes'} says: {case.job.state}{code}"
     suspects = tuple(dict.fromkeys(fact.node for fact in found if fact.cause == HARDWARE))
     return Verdict(UNKNOWN, 0.0, COMPLETED, words, None, (), suspects, None, tuple(dict.fromkeys(against)))
 
@@ -86,7 +88,7 @@ def _by_evidence(case: Collected) -> Verdict | None:
     if not facts:
         return _by_undated(case)
     first = facts[0]
-    apart_s = limits().clocks_apart_s
+    apart_s = clocks.apart_s(case)
     at_once = [fact for fact in facts if fact.cause == first.cause and not first.when.is_before(fact.when, apart_s)]
     others = {fact.cause for fact in facts if not first.when.is_before(fact.when, apart_s)} - {first.cause}
     if others and HARDWARE in (first.cause, *others):
@@ -193,7 +195,7 @@ def _says_so(fact: Fact) -> str:
 
 
 def _of_words(case: Collected, own: Sequence[Candidate], doubts: Sequence[Candidate]) -> Verdict:
-    first, apart_s = own[0], limits().clocks_apart_s
+    first, apart_s = own[0], clocks.apart_s(case)
     rivals = [one for one in own if not first.event.when.is_before(one.event.when, apart_s)]
     causes = {one.event.row.cause for one in rivals}
     if len(causes) > 1:
@@ -205,7 +207,9 @@ def _of_words(case: Collected, own: Sequence[Candidate], doubts: Sequence[Candid
     first = next((one for one in rivals if one.event.sign == DESYNC and first.event.row.cause == CODE), first)
     event = first.event
     before = [
-        one.event for one in doubts if one.event.row.cause != event.row.cause and _may_have_led_to(one.event, event)
+        one.event
+        for one in doubts
+        if one.event.row.cause != event.row.cause and _may_have_led_to(one.event, event, apart_s)
     ]
     if before:
         return _unknown(case, before)
@@ -222,13 +226,13 @@ def _of_words(case: Collected, own: Sequence[Candidate], doubts: Sequence[Candid
     return Verdict(event.row.cause, weight, standing, words, event, (), (), rank, said_against(case))
 
 
-def _may_have_led_to(doubt: Event, event: Event) -> bool:
+def _may_have_led_to(doubt: Event, event: Event, most_s: float) -> bool:
     """Whether a suspicion came before: by time, or in the same file by line.
 
     A rank that met an error of its GPU or its network may go on with another collective than the others: then it is
     enough that the error was not surely later.
     """
-    apart_s = 0.0 if doubt.node == event.node and doubt.node else limits().clocks_apart_s
+    apart_s = 0.0 if doubt.node == event.node and doubt.node else most_s
     if event.sign == DESYNC and doubt.row.cause in (HARDWARE, NETWORK):
         return not event.when.is_before(doubt.when, apart_s)
     return doubt.when.is_before(event.when, apart_s)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from clusterproof.plugins.case.clocks import apart_s
 from clusterproof.plugins.case.records import Collected, Event, Fact, Span
 from clusterproof.plugins.case.stamps import in_words
 from clusterproof.plugins.catalog.causes import limits
@@ -36,13 +37,14 @@ def window(case: Collected) -> Window:
     shown = min((_line(event) for event in own or known), default=ended)
     if first is None or shown is None:
         return Window(None, None)
+    lag_s = limits().lag_s + apart_s(case) - limits().clocks_apart_s
     begins = first - limits().before_s
     earliest = [begins]
     if case.job.ran.begins is not None:
-        earliest.append(case.job.ran.begins - limits().lag_s)
-    if case.progress is not None and case.progress <= shown + limits().lag_s:
-        earliest.append(case.progress - limits().lag_s)
-    return Window(max(earliest), shown + limits().lag_s)
+        earliest.append(case.job.ran.begins - lag_s)
+    if case.progress is not None and case.progress <= shown + lag_s:
+        earliest.append(case.progress - lag_s)
+    return Window(max(earliest), shown + lag_s)
 
 
 def _stopped(event: Event) -> float:

@@ -22,7 +22,6 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("folder", nargs="?", default=".", metavar="DIR", help="where to (default: here)")
     parser.add_argument(
         "--from-nhc",
-        default="",
         metavar="FILE",
         help="an nhc.conf: print which checks say what each line asks for, and take over what a policy can have",
     )
@@ -34,8 +33,11 @@ def init(arguments: list[str]) -> tuple[int, str]:
 
     Raises SystemExit after its help, or a usage error.
     """
-    options = parser().parse_args(arguments)
-    if not options.from_nhc:
+    line = parser()
+    options = line.parse_args(arguments)
+    if not options.folder:
+        line.error("DIR is empty")
+    if options.from_nhc is None:
         return begin_in(Path(options.folder))
     from clusterproof.plugins.command_line import nhc
 

@@ -43,7 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
     if not arguments:  # nothing was checked: no exit code of success
         print(shortest_help(), end="")
         return BAD_COMMAND_LINE
-    mistaken = _mistaken_command(arguments) or _further_cluster(arguments)
+    mistaken = _mistaken_command(arguments) or _further_word(arguments) or _further_cluster(arguments)
     if mistaken:
         return _print(BAD_COMMAND_LINE, f"clusterproof: {mistaken}\n")
     asks_for_all = arguments == ["help", "check"]
@@ -52,7 +52,7 @@ def main(arguments: list[str] | None = None) -> int:
     if arguments[:1] == ["check"]:
         arguments = _as_a_run(arguments[1:])
     arguments = joined_options(arguments)
-    if arguments in (["--version"], ["version"]):
+    if arguments[:1] in (["--version"], ["version"]):
         print(f"clusterproof {__version__}")
         return 0
     if wants_help(arguments) and arguments[0] not in (*ANSWERED, "manifest"):
@@ -69,13 +69,14 @@ def main(arguments: list[str] | None = None) -> int:
     import pytest  # only now: it reads the environment when it is imported
 
     from clusterproof.plugins.command_line.own_checks import root_of_own_tests
+    from clusterproof.plugins.options import mistakes
 
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "clusterproof"
     own = ["-c", str(PACKAGE / "pytest.toml"), f"--rootdir={root_of_own_tests(arguments)}"]
     own += [] if _is_without_cache(arguments) else ["-o", f"cache_dir={cache}"]
     plugins = [word for plugin in (*_ALWAYS, *requested(arguments)) for word in ("-p", plugin)]
     words = ["--help" if word == ALL_OPTIONS else word for word in arguments]
-    return int(pytest.main([*own, *plugins, *words], plugins=plugins_of_run))
+    return int(pytest.main([*own, *plugins, *words], plugins=[mistakes, *plugins_of_run]))
 
 
 def _help_of_a_run(is_whole: bool) -> str:
@@ -122,12 +123,21 @@ def _mistaken_command(arguments: list[str]) -> str:
 _LISTED = "; clusterproof --help lists them"
 
 
+def _further_word(arguments: list[str]) -> str:
+    """The word too many behind a command that takes none or one."""
+    most = {"version": 1, "--version": 1, "help": 2}.get(arguments[0], len(arguments))
+    return f"{arguments[most]!r:.80} is a word too many behind {' '.join(arguments[:most])}" if arguments[most:] else ""
+
+
 def _further_cluster(arguments: list[str]) -> str:
     """What the word behind X is taken for in `clusterproof check X WORD`, where it is no option and no file."""
     if arguments[:1] != ["check"] or len(arguments) < 3 or arguments[1].startswith("-"):
         return ""
     cluster, word = arguments[1:3]
     path = word.partition("::")[0]
+    named = next((word for word in arguments[2:] if word.partition("=")[0] == "--cluster"), "")
+    if named and not (cluster.endswith(".py") or is_there(cluster.partition("::")[0])):
+        return f"{cluster!r:.80} and --cluster name two clusters; expected one"
     if word.startswith("-") or path.endswith(".py") or "/" in path or is_there(path):
         return ""
     both = f"{cluster},{word.removeprefix('ssh:')}" if cluster.startswith("ssh:") else "'ssh:gpu[001-004]'"

@@ -12,6 +12,7 @@ import pytest
 from clusterproof.plugins.core.one_line import BAD_COMMAND_LINE, OneLineParser
 from clusterproof.plugins.evidence.recording import write_whole
 from clusterproof.plugins.manifest.compose import manifest_of, text_of
+from clusterproof.plugins.options.validate import why_not_made
 from clusterproof.plugins.suite.state import nodes_of
 
 CHECKS = "checks/software/test_manifest.py"  # what they read is what a manifest is made of
@@ -27,7 +28,10 @@ class WriteManifest:
 
     @pytest.hookimpl(trylast=True)
     def pytest_configure(self, config: pytest.Config) -> None:
-        """Come last, so that the loop over the checks is ours."""
+        """Come last, so that the loop over the checks is ours. Raises pytest.UsageError."""
+        why = why_not_made(Path(self.out), as_folder=False) if self.out else ""
+        if why:
+            raise pytest.UsageError(f"{self.out}: {why}; expected a file that may be written")
         config.pluginmanager.register(_Loop(self.source, self.out), "clusterproof-manifest")
 
 

@@ -68,7 +68,10 @@ def replacements() -> Mapping[str, Replacement]:
 
 def read_nhc(path: Path) -> tuple[Line, ...]:
     """The lines of an nhc.conf. Raises OSError; ValueError for what is not text, is too long, or is none of NHC's."""
-    text = read_whole(path, MAX_BYTES).decode()
+    try:
+        text = read_whole(path, MAX_BYTES).decode()
+    except UnicodeDecodeError as problem:
+        raise ValueError(f"byte {problem.start} is not UTF-8") from None
     rows = [(number, row.strip()) for number, row in enumerate(text.splitlines(), 1)]
     long = next((number for number, row in rows if len(row) > MAX_LINE), 0)
     if long:

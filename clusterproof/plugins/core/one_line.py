@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from typing import NoReturn
+from collections.abc import Sequence
+from typing import Any, NoReturn
 
 from clusterproof.plugins.core.strict import nearest
 
@@ -13,6 +14,16 @@ _UNKNOWN = "unrecognized arguments: "
 
 class OneLineParser(argparse.ArgumentParser):
     """argparse's own, without the usage of all options before each error."""
+
+    def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
+        """As argparse has it; an option's empty value, as of a variable that is not set, is a mistake."""
+        options, further = super().parse_known_args(args, namespace)
+        for action in self._actions:
+            value = getattr(options, action.dest, None)
+            is_empty = "" in value if isinstance(value, list) else value == ""
+            if is_empty and action.option_strings and action.default != "":
+                self.error(f"{action.option_strings[-1]} is empty")
+        return options, further
 
     def error(self, message: str) -> NoReturn:
         """End with the mistake, what was probably meant, and where the options are listed."""

@@ -125,6 +125,7 @@ class Node:
     hidden_gpus = of_gpus.hidden_gpus
     gpus = of_gpus.gpus
     idle_gpus = of_gpus.idle_gpus
+    inforoms = of_gpus.inforoms
     pci_devices = of_gpus.pci_devices
     gpus_on_bus = of_gpus.gpus_on_bus
     pci_switches = of_gpus.pci_switches

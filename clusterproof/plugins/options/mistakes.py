@@ -18,9 +18,14 @@ from clusterproof.plugins.core.strict import nearest
 _UNKNOWN = "unrecognized arguments: "
 _ARGUMENT = re.compile(r"argument (?:\S+/)?(?P<flag>-[^\s:]+): (?P<wrong>.*)", re.S)
 _CHOICE = re.compile(r"invalid choice: '(?P<word>[^']{0,200})' \(choose from (?P<known>[^()]{0,2000})\)")
-_VALUE = re.compile(r"invalid (?P<kind>int|float) value: (?P<word>.*)", re.S)
-_KINDS = {"int": "a whole number", "float": "a number"}
+_VALUE = re.compile(r"invalid (?P<kind>int|float|parse_numprocesses) value: (?P<word>.*)", re.S)
+_KINDS = {"int": "a whole number", "float": "a number", "parse_numprocesses": "a whole number, auto or logical"}
 _FLAGS = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]+")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Where the command registers this, before pytest reads the options by which it loads others."""
+    say_plainly(getattr(parser, "optparser", None))
 
 
 def say_plainly(parser: ArgumentParser | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from argparse import Action, ArgumentParser, Namespace
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,11 +33,20 @@ class Option:
         return self.more.get("metavar") == "WORDS"
 
 
+class Joined(Action):
+    """Takes what is given twice together, joined by a comma, as clush takes `-w`."""
+
+    def __call__(self, _parser: ArgumentParser, namespace: Namespace, values: Any, _flag: str | None = None) -> None:
+        """Add it to what came before."""
+        before = getattr(namespace, self.dest, None)
+        setattr(namespace, self.dest, f"{before},{values}" if before else values)
+
+
 GROUPS: dict[str, tuple[Option, ...]] = {
     "clusterproof: which nodes": (
         Option("--cluster", f"what to validate: {forms()}", {"metavar": "X"}),
-        Option("--nodes", "only these nodes of it, folded: gpu[001-016,020]", {"metavar": "NODESET"}),
-        Option("--exclude", "but not these", {"metavar": "NODESET"}),
+        Option("--nodes", "only these nodes of it, folded: gpu[001-016,020]", {"metavar": "NODESET", "action": Joined}),
+        Option("--exclude", "but not these", {"metavar": "NODESET", "action": Joined}),
         Option(
             "--instance-type",
             "the instance type of every node, where nothing else reports it",
@@ -45,7 +55,7 @@ GROUPS: dict[str, tuple[Option, ...]] = {
         Option(
             "--expect",
             "what every node must have, e.g. gpus=8,efa=32; outranks the instance type",
-            {"metavar": "K=N,…"},
+            {"metavar": "K=N,…", "action": Joined},
         ),
     ),
     "clusterproof: which training run": (

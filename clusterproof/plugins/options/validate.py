@@ -14,13 +14,15 @@ import pytest
 from clusterproof.plugins.agent.reading import NO_CURSOR
 from clusterproof.plugins.core.opened import NO_ROOM, is_file, is_folder
 from clusterproof.plugins.evidence.kernel_log.window import window
+from clusterproof.plugins.options import perf_table, table
 
 if TYPE_CHECKING:
     from clusterproof.plugins.options.parsed import Options
 
 
 def check_options(option: Options) -> None:
-    """Refuse numbers that make no sense. Raises pytest.UsageError."""
+    """Refuse empty values and numbers that make no sense. Raises pytest.UsageError."""
+    _check_none_is_empty(option)
     for flag, value, least in (
         ("--fanout", option.fanout, 1),
         ("--connect-timeout", option.connect_timeout, 0.1),
@@ -48,6 +50,16 @@ def check_options(option: Options) -> None:
         window(option.since)
     except ValueError as why:
         raise pytest.UsageError(str(why)) from None
+
+
+def _check_none_is_empty(option: Options) -> None:
+    """Refuse an empty value, as of a variable that is not set: `--nodes "$NODES"` would mean every node."""
+    for options in (*table.GROUPS.values(), *perf_table.GROUPS.values()):
+        for each in options:
+            value = getattr(option, each.dest, None)
+            is_empty = "" in value if isinstance(value, list) else value == ""
+            if is_empty and each.flag != "--cluster" and each.more.get("default") != "":
+                raise pytest.UsageError(f"{each.flag} is empty; expected {each.more.get('metavar', 'a value')}")
 
 
 def check_root(config: pytest.Config) -> None:

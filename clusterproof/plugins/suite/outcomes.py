@@ -63,6 +63,7 @@ class Outcomes:
         self.ended: list[tuple[str, str]] = []  # without a verdict, by check and node
         self.raised: BaseException | None = None  # what pytest was interrupted by
         self.is_cut = False  # whether something was chosen and is not evaluated
+        self.is_worker_lost = False  # whether one of xdist's was, and with it the test that it was at
         self.broken = 0  # failures that are nobody's verdict: a test of another kind, a collection error
         self.is_others = False  # whether a test ran that is about no node
         self.is_large = False
@@ -75,7 +76,14 @@ class Outcomes:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
-        """Let in the reporters that the command line asks for: by now their own plugins are there."""
+        """Let in the reporters that the command line asks for: by now their own plugins are there.
+
+        Raises pytest.UsageError.
+        """
+        if self.config.option.markexpr or self.config.option.keyword:
+            from clusterproof.plugins.suite.selection import refuse_wrong_words
+
+            refuse_wrong_words(self.config)
         guard_writers(self.config)
         reporter = self.config.pluginmanager.get_plugin("terminalreporter")
         if reporter:
@@ -112,6 +120,8 @@ class Outcomes:
     def pytest_report_teststatus(self, report: pytest.CollectReport | pytest.TestReport) -> Any:
         """Each verdict's own category, letter and word."""
         result = carried_result(report)
+        if _is_of_lost_worker(report):
+            return "interrupted", "" if self.is_silent else "I", ("INTERRUPTED", {"purple": True})
         if result is None:
             return None
         category, letter, word = _WORDS[result.verdict]
@@ -121,6 +131,9 @@ class Outcomes:
     def pytest_runtest_logreport(self, report: Any) -> None:
         """Keep every result, on disk at once where a file was asked for."""
         result = carried_result(report)
+        if _is_of_lost_worker(report):
+            self.is_worker_lost = True
+            return
         if result is None:
             self.broken += report.failed
             self.is_others = self.is_others or report.when == "call"
@@ -212,7 +225,8 @@ class Outcomes:
             return session.exitstatus
         verdicts = Counter(result.verdict for result in self.results)
         code = exit_code(verdicts, self.config.option, broken=self.broken, is_others=self.is_others)
-        code = exit_code_of_cut(code, by_failures=by_failures) if self.is_cut else code
+        if self.is_cut or self.is_worker_lost:
+            code = exit_code_of_cut(code, by_failures=by_failures and not self.is_worker_lost)
         return INTERRUPTED if FULL in self.config.stash else code
 
     def _silence_pytests_own_summary(self) -> None:
@@ -264,6 +278,11 @@ class Outcomes:
 
         for text in lines_of_pairs(between, self.config.get_terminal_writer().fullwidth):
             terminalreporter.write_line(text)
+
+
+def _is_of_lost_worker(report: Any) -> bool:
+    """Whether xdist reports a test whose worker was lost: it came to no end, and nothing was found."""
+    return getattr(report, "when", None) == "???"
 
 
 def results_file(path: Path) -> ResultsFile:

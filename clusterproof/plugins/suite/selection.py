@@ -179,6 +179,18 @@ def _names_in(expression: str) -> Iterator[str]:
     return (word for word in _WORD.findall(expression) if word not in _OPERATORS)
 
 
+def refuse_wrong_words(config: pytest.Config) -> None:
+    """Refuse, before a node is asked, what `-m` and `-k` cannot mean. Raises pytest.UsageError."""
+    for flag, words in (("-m", config.option.markexpr), ("-k", config.option.keyword)):
+        try:
+            _compiled(words or "True")
+        except SyntaxError as wrong:
+            raise pytest.UsageError(f"{flag} {words!r}: {wrong.msg}") from None
+    here = config.invocation_params.dir
+    if all((here / str(word)).resolve().is_relative_to(PACKAGE) for word in config.args):
+        refuse_misspelt_mark(config, ())  # no test of another author, which may have marks of its own
+
+
 def refuse_misspelt_mark(config: pytest.Config, items: Iterable[pytest.Item]) -> None:
     """Raise pytest.UsageError where `-m` has a mark that no test has, and one is near."""
     lines, markexpr = config.getini("markers"), config.option.markexpr

@@ -100,10 +100,29 @@ class PlainReporter(pytest.TerminalReporter):  # type: ignore[misc] # final; pyt
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionstart(self, session: pytest.Session) -> None:
-        """Say what is validated, and nothing of pytest."""
+        """Say nothing of pytest."""
         super().pytest_sessionstart(session)
         self._began = time.monotonic()
         self._silence_xdist()
+        if self.config.getoption("dist", "no") != "no":
+            self._show_cluster()  # its nodes are asked before workers collect
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Say what is validated once something is chosen: a mistake is one line."""
+        super().pytest_collection_finish(session)
+        if session.items:
+            self._show_cluster()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_sessionfinish(
+        self, session: pytest.Session, exitstatus: int | pytest.ExitCode
+    ) -> Generator[None, Any, Any]:
+        """Summarize, unless a mistake on the command line is all that there is to say."""
+        if exitstatus == pytest.ExitCode.USAGE_ERROR and self.stats.keys() <= {"", "deselected", "warnings"}:
+            return (yield)
+        return (yield from super().pytest_sessionfinish(session, exitstatus))
+
+    def _show_cluster(self) -> None:
         if self.verbosity < 0:
             return
         entries = self.config.hook.pytest_report_header(config=self.config, start_path=self.startpath)

@@ -73,6 +73,37 @@ class Spent:
 
 
 @record
+class Loader:
+    """How a rank's data loader is set up: its worker processes, and whether batches are copied into pinned memory."""
+
+    rank: int
+    workers: int | None = None
+    pins_memory: bool | None = None
+
+    @property
+    def words(self) -> str:
+        """`num_workers=4, pin_memory=False`, as far as it is known."""
+        known = (("num_workers", self.workers), ("pin_memory", self.pins_memory))
+        return ", ".join(f"{name}={value}" for name, value in known if value is not None)
+
+
+@record
+class Loop:
+    """When the first step of a file began, and its last one ended, in seconds since 1970."""
+
+    began: float
+    ended: float
+
+
+@record
+class Cores:
+    """How many CPUs a node has, as far as these were sampled."""
+
+    node: str
+    count: int
+
+
+@record
 class Cut:
     """That a file ends in the middle of something: what stands there is left out."""
 

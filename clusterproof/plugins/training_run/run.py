@@ -17,6 +17,8 @@ from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.training_run.losses import Losses
 from clusterproof.plugins.training_run.placement import Placement, Slots, on_nodes, pairs_of, placements
 from clusterproof.plugins.training_run.records import KERNELS, Dump, Place
+from clusterproof.plugins.training_run.rules.awaited_ranks import Awaited, awaited
+from clusterproof.plugins.training_run.rules.gpus import Bounds, Spin
 from clusterproof.plugins.training_run.rules.last_rank import LEAST_CALLS, LEAST_TRACED, Last, last_to_come
 from clusterproof.plugins.training_run.rules.mismatch import Mismatch, mismatches
 from clusterproof.plugins.training_run.rules.missing_ranks import Missing, missing
@@ -47,10 +49,10 @@ NO_STAGES = (
 ONE_RANK = "one rank: there is no other to compare it with"
 NO_DUMPS = (
     f"{NOT_RECORDED} where ranks wait; for a run that hangs give the Flight Recorder's dumps of all ranks "
-    "(TORCH_NCCL_TRACE_BUFFER_SIZE=2000, TORCH_NCCL_DUMP_ON_TIMEOUT=1)"
+    "(TORCH_NCCL_TRACE_BUFFER_SIZE=2000, TORCH_NCCL_DUMP_ON_TIMEOUT=1), or what clusterproof watch --record has seen"
 )
 NO_STEPS = f"{NOT_RECORDED} how long steps take; {LOG_STEPS}"
-NO_LOSS = f"{NOT_RECORDED} the loss; give the log of Megatron-LM or torchtitan"
+NO_LOSS = f"{NOT_RECORDED} the loss; give the log of Megatron-LM, NeMo or torchtitan"
 MAX_REPLICAS = 5  # that are named
 
 
@@ -76,7 +78,8 @@ class TrainingRun:
         ranks = {*self.data.places, *self.data.dumps}
         for dump in self.data.dumps.values():
             ranks.update(rank for members in dump.members.values() for rank in members)
-        known = on_nodes(self.data.placements, self.data.pods)
+        seen = {rank: Placement(rank, one.node) for rank, one in self.data.processes.latest.items()}
+        known = on_nodes({**seen, **self.data.placements}, self.data.pods)
         return placements(known, self.data.hostfile, self.nodes, ranks)
 
     def where(self, rank: int) -> str:
@@ -156,6 +159,14 @@ class TrainingRun:
         computed = {step for cells in self.data.compute.values() for step in cells}
         return max(sum(one.times for one in self.every_step), len(computed.union(*self.data.steps.values())))
 
+    @property
+    def before_steps(self) -> tuple[float, float] | None:
+        """For how long nodes were sampled before the first step, of how long in all (s); None where it is unknown."""
+        span, loop = self.data.samples.span, self.data.loop
+        if not span or not loop or not span[0] <= loop.began < loop.ended <= span[1]:
+            return None
+        return loop.began - span[0], span[1] - span[0]
+
     def share(self, kind: str, *, is_steady: bool = False) -> Share:
         """The rank that spends the largest share of its time on parts of a kind. Raises Incomplete."""
         return self.shares(kind, is_steady=is_steady)[0]
@@ -173,6 +184,23 @@ class TrainingRun:
     def sampled(self) -> SampledGpus:
         """How busy its GPUs are. What was not sampled often enough raises Incomplete."""
         return SampledGpus(self.data.samples)
+
+    @cached_property
+    def awaited(self) -> Awaited | None:
+        """The ranks whose processes do otherwise than most, which wait; None where nobody waits. Raises Incomplete."""
+        return awaited(self.data.processes, self.threshold("run.hung_s"), gpus_wait_s=self._gpus_wait_s())
+
+    @cached_property
+    def spin(self) -> Spin | None:
+        """The longest time in which all GPUs in use only waited; None where there was none. Raises Incomplete."""
+        bounds = Bounds(self.threshold("run.hung_power_percent"), self.threshold("run.hung_traffic_mb_s"))
+        return self.sampled.hang_evidence.spin(bounds)
+
+    def _gpus_wait_s(self) -> float:
+        try:
+            return self.spin.seconds if self.spin else 0.0
+        except (Incomplete, NotApplicable):
+            return 0.0  # that is unknown
 
     @cached_property
     def missing(self) -> Missing:

@@ -9,14 +9,18 @@ from typing import Any
 from clusterproof.plugins.training_run.collectives import Arrivals, Call, Traced
 from clusterproof.plugins.training_run.losses import Loss, Losses
 from clusterproof.plugins.training_run.placement import OnNode, Placement, Slots
+from clusterproof.plugins.training_run.rank_processes import RankProcesses, RankSeen
 from clusterproof.plugins.training_run.records import (
     COMPUTE,
     INIT,
     OTHER,
     REST,
     UNKNOWN,
+    Cores,
     Cut,
     Dump,
+    Loader,
+    Loop,
     Operation,
     Place,
     RunError,
@@ -30,7 +34,24 @@ MAX_CELLS = 2_000_000  # some 300 MB; 1,000 ranks of 500 steps with two kinds of
 MAX_RANKS = 100_000
 MAX_NAMES = 20_000  # of kernels and operators
 
-Fact = Operation | Step | Spent | Call | Traced | Loss | Placement | Slots | OnNode | Dump | Sample | Cut
+Fact = (
+    Operation
+    | Step
+    | Spent
+    | Call
+    | Traced
+    | Loss
+    | Placement
+    | Slots
+    | OnNode
+    | Dump
+    | Sample
+    | RankSeen
+    | Loader
+    | Loop
+    | Cores
+    | Cut
+)
 
 Seconds = dict[int, tuple[float, int]]  # by step: the mean, and of how many; a line may stand for many steps
 
@@ -53,12 +74,16 @@ class RunData:
     samples: Samples = field(default_factory=Samples)
     kinds: dict[tuple[int, str], float] = field(default_factory=dict)  # seconds by rank and kind of operation or part
     spent: dict[tuple[str, str], tuple[float, int]] = field(default_factory=dict)  # by kind and name, of all ranks
+    loaders: dict[int, Loader] = field(default_factory=dict)  # by rank
+    loop: Loop | None = None  # of all files together
+    cores: dict[str, int] = field(default_factory=dict)  # by node
     placements: dict[int, Placement] = field(default_factory=dict)  # by rank
     hostfile: list[Slots] = field(default_factory=list)
     pods: dict[str, str] = field(default_factory=dict)  # the node of each; empty where it was on several
     arrivals: Arrivals = field(default_factory=Arrivals)
     traced: Arrivals = field(default_factory=Arrivals)  # of traces
     losses: Losses = field(default_factory=Losses)
+    processes: RankProcesses = field(default_factory=RankProcesses)
     cells: int = 0
 
     def add(self, data: Iterable[Fact], where: str) -> None:
@@ -76,6 +101,10 @@ class RunData:
             Slots: lambda slots, _: self.hostfile.append(slots),
             OnNode: self._on_node,
             Dump: self._dump,
+            Loader: lambda loader, _: self.loaders.update({loader.rank: loader}),
+            Loop: self._loop,
+            Cores: lambda one, _: self.cores.update({one.node: max(one.count, self.cores.get(one.node, 0))}),
+            RankSeen: lambda seen, _: self.processes.add(seen),
             Cut: lambda _, where: self.cut.append(where),
         }
         has_facts = False
@@ -89,6 +118,10 @@ class RunData:
         self._place(one.place, where)
         self._count(one.place.rank, one.name, one.seconds)
         self._compute(one.place.rank, one.name, one.step, one.seconds, where)
+
+    def _loop(self, one: Loop, _where: str) -> None:
+        known = self.loop or one
+        self.loop = Loop(min(known.began, one.began), max(known.ended, one.ended))
 
     def _dump(self, dump: Dump, where: str) -> None:
         if dump.rank in self.dumps:

@@ -13,10 +13,12 @@ from clusterproof.plugins.training_run.rules.gpus import (
     LEAST_GROWTH_S,
     Growth,
     HangEvidence,
+    Unused,
     growing,
     most_peers,
     observed_s,
     peak,
+    unused_gpus,
 )
 from clusterproof.plugins.training_run.samples import (
     CLOCK,
@@ -90,6 +92,11 @@ class SampledGpus:
         if used is None:
             raise _not_sampled("the memory of GPUs", "nvidia-smi's memory.used")
         return used
+
+    def unused(self, below: float) -> list[Unused] | None:
+        """The GPUs of which less than so many percent are used; None where that is not known. Raises as `gpus`."""
+        _ = self.gpus
+        return unused_gpus(self.samples, below)
 
     @property
     def tensor_percent(self) -> float:

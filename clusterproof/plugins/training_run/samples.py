@@ -15,7 +15,9 @@ MEMORY, TENSOR, POWER = "memory", "tensor cores", "power"  # of a GPU: of all th
 CAPPED, SLOWED = "power cap", "hardware slowdown"  # of the time in which that holds a GPU's clocks down
 CLOCK = "clock"  # MHz, of a GPU's SMs
 LINK, NETWORK = "nvlink", "network"  # MB/s both ways: of a GPU, of a node
-MAX_VALUE = dict.fromkeys((GPU, CPU, IO_WAIT, CPU_PRESSURE, IO_PRESSURE, TENSOR, CAPPED, SLOWED), 100.0)
+HOST_MEMORY = "memory of the node"  # of all that it has
+NETWORK_BYTES = "network (SageMaker)"  # bytes, of which its profiler does not say in what time
+MAX_VALUE = dict.fromkeys((GPU, CPU, IO_WAIT, CPU_PRESSURE, IO_PRESSURE, HOST_MEMORY, TENSOR, CAPPED, SLOWED), 100.0)
 MAX_VALUE |= {MEMORY: 100.5, POWER: 400.0, CLOCK: 10_000.0}  # the power limit does not hold for a moment
 BIN_S = 5  # until there are so many bins that two are made one
 LONGEST_BIN_S = 86_400
@@ -94,6 +96,12 @@ class Samples:
                 )
             self.series[key] = coarse
             self.bins += len(coarse)
+
+    @property
+    def span(self) -> tuple[float, float] | None:
+        """When the first and the last of them were, in seconds; None where there are none."""
+        times = [at * self.bin_s for one in self.series.values() for at in (min(one), max(one) + 1)]
+        return (min(times), max(times)) if times else None
 
     def of(self, metric: str) -> Mapping[tuple[str, str], Series]:
         """The series of a metric by node and device."""

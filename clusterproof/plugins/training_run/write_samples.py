@@ -11,6 +11,7 @@ from typing import Any
 import zstandard
 
 from clusterproof.plugins.core.opened import append, appendable
+from clusterproof.plugins.training_run.rank_processes import SOURCE, RankLook
 from clusterproof.plugins.training_run.sample_columns import Header
 
 LINES = 6  # in a frame: a minute at 10 s. One of 30 lines is smaller by a tenth
@@ -47,6 +48,14 @@ class SamplesFile:
         """Something that happened at a moment. Raises OSError."""
         self._lines.append(_line({"event": {"time": round(time_s, 2), "source": source, "text": text}}))
         self.flush()
+
+    def ranks(self, time_s: float, looks: Sequence[RankLook]) -> None:
+        """What the processes of ranks did at a moment. Raises OSError."""
+        rows = [look.to_json() for look in looks]
+        event = {"time": round(time_s, 2), "source": SOURCE, "text": "", "ranks": rows}
+        self._lines.append(_line({"event": event}))
+        if len(self._lines) >= LINES:
+            self.flush()
 
     def gap(self, began: float, ended: float, why: str) -> None:
         """A stretch of time of which nothing is known, in seconds since 1970. Raises OSError."""

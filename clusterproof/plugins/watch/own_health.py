@@ -22,6 +22,7 @@ IN_WORDS = {
     "lustre": "Lustre",
     "mounts": "the list of mounts",
     "processes": "the list of processes",
+    "ranks": "the list of ranks",
 }
 
 

@@ -115,6 +115,8 @@ class NodeRecording:
             nothing = (None,) * len(GPU_COLUMNS)
             values = [value for gpu in update.gpu or (nothing,) * len(self._gpus) for value in gpu]
             self._opened().sample(max(0.0, update.up - self._hello.up), [*values, *update.host])
+            if update.ranks:
+                self._opened().ranks(max(0.0, update.up - self._hello.up), update.ranks)
             self._recorded = wall_s
         elif isinstance(update, Logged):
             self._begin(wall_s)

@@ -11,6 +11,7 @@ from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.record import field, record
 from clusterproof.plugins.evidence.kernel_log.collect_lines import UNKNOWN
+from clusterproof.plugins.training_run.rank_processes import MAX_RANKS, RankLook, look_of
 from clusterproof.plugins.training_run.sample_columns import GPU_COLUMNS, MAX_GPUS, SampledGpu
 
 MAX_LINE = 256 * 1024  # bytes
@@ -54,6 +55,7 @@ class Tick:
     facts: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)  # of GPUs by index, as `nvml` reports them
     late: Mapping[str, tuple[float, str]] = field(default_factory=dict)  # sources: for how long (s), and why
     reported: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by collectors, as they report to a visit
+    ranks: tuple[RankLook, ...] = ()
 
 
 @record
@@ -154,6 +156,7 @@ def _tick(data: Mapping[str, Any]) -> Tick:
             for name, one in list(data.get("late", {}).items())[:MAX_LATE]
         },
         {name: _object(every[name]) for name in REPORTED if name in every},
+        tuple(map(look_of, _list(data.get("ranks") or [], MAX_RANKS))),
     )
 
 

@@ -12,7 +12,17 @@ from html import escape
 from statistics import fmean, median
 
 from clusterproof.plugins.core.message import number_of, printable
-from clusterproof.plugins.training_run.samples import CPU, GPU, IO_WAIT, MEMORY, NETWORK, Samples, Series
+from clusterproof.plugins.training_run.samples import (
+    CPU,
+    GPU,
+    HOST_MEMORY,
+    IO_WAIT,
+    MEMORY,
+    NETWORK,
+    NETWORK_BYTES,
+    Samples,
+    Series,
+)
 from clusterproof.reports.document.section import table
 
 MAX_BANDS = 64  # of more GPUs each node is one, of more nodes only the idlest are drawn
@@ -49,7 +59,7 @@ def band_section(samples: Samples) -> str:
     bands = [
         Band(f"{node} {device}", joined([series], first, stride, columns)) for (node, device), series in every.items()
     ]
-    what = f"{len(bands):,} GPUs"
+    what = _gpus(len(bands))
     if len(bands) > MAX_BANDS:
         apart = _apart(bands)
         bands = of_nodes(every, first, stride, columns)
@@ -62,6 +72,10 @@ def band_section(samples: Samples) -> str:
     bands.sort(key=lambda band: band.name)
     drawn = _drawn(bands, what, (first, stride, columns), samples.bin_s)
     return f"<h3>How busy GPUs are</h3><p>{what}.</p>{_legend()}{drawn}"
+
+
+def _gpus(count: int) -> str:
+    return f"{count:,} GPU{'s' * (count != 1)}"
 
 
 def _apart(bands: Sequence[Band]) -> list[Band]:
@@ -169,7 +183,7 @@ def memory_section(samples: Samples) -> str:
     bin_s = samples.bin_s
     hours = stride * columns * bin_s / 3600
     rows = [(printable(band.name, 80), f"{band.mean:.1f} %", *_trend_words(band, hours)) for band in shown]
-    words = f"memory of {len(bands):,} GPUs, at most {peak:.0f} %"
+    words = f"memory of {_gpus(len(bands))}, at most {peak:.0f} %"
     more = f", the {MAX_LINES} that use most in the end" if len(bands) > MAX_LINES else ""
     figures = table(("GPU", "mean", "at first", "at last", "points an hour"), rows)
     begin, end = first * bin_s, (first + stride * columns) * bin_s
@@ -222,7 +236,9 @@ def clock(time_s: float) -> str:
 METRICS = (
     (CPU, "CPUs in use", "%"),
     (IO_WAIT, "CPUs that wait for storage", "%"),
+    (HOST_MEMORY, "memory of the nodes in use", "%"),
     (NETWORK, "network traffic", "MB/s"),
+    (NETWORK_BYTES, "network traffic as SageMaker counts it", "bytes"),
 )
 NODES_APART = 3  # nodes with a line of their own
 APART_POINTS, APART_SHARE = 10.0, 0.2  # how far the mean of such a node is from that of the middle one

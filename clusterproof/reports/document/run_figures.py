@@ -1,28 +1,27 @@
 """A training run in figures: when it ran and what that time went into, how long steps take, how much nodes are used.
 
-Its ranks side by side, the slow ones in colour; and the rules that it was held against.
+Its ranks side by side, the slow ones in colour.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from html import escape
 from itertools import groupby
 
-from clusterproof.plugins.catalog import thresholds
 from clusterproof.plugins.core.message import number_of, printable
-from clusterproof.plugins.core.result import Result
-from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.training_run.records import DATA, kind_of
 from clusterproof.plugins.training_run.rules.phases import START, phases
-from clusterproof.plugins.training_run.rules.steps import StepTime, outliers
+from clusterproof.plugins.training_run.rules.steps import StepTime
 from clusterproof.plugins.training_run.run import TrainingRun
-from clusterproof.plugins.training_run.samples import LINK, NETWORK, Samples
+from clusterproof.plugins.training_run.run_data import RunData
+from clusterproof.plugins.training_run.samples import LINK, NETWORK, NETWORK_BYTES, Samples
 from clusterproof.reports.document.section import table
 
 SHARES = ((1.0, "max"), (0.99, "p99"), (0.95, "p95"), (0.5, "p50"), (0.05, "p5"), (0.0, "min"))
+MAX_LOADERS = 8  # that are shown
 MAX_NODES = 32  # of the table; of more the first ones
 EPOCH_S = 365 * 86_400  # times below count from the beginning of a file
 COLUMNS, WIDTH, HEIGHT = 40, 600, 70  # of the histogram
@@ -36,20 +35,28 @@ def summary(run: TrainingRun) -> str:
 
 
 def _summary(run: TrainingRun) -> Iterator[tuple[str, str]]:
-    samples = run.data.samples
-    times = [at * samples.bin_s for series in samples.series.values() for at in (min(series), max(series) + 1)]
-    if times:
-        began, ended = min(times), max(times)
+    if span := run.data.samples.span:
+        began, ended = span
         if began > EPOCH_S:
             yield "sampled from", _clock(began)
             yield "to", _clock(ended)
         yield "sampled for", in_seconds(ended - began)
+    loop = run.data.loop
+    if loop and (before := run.before_steps):
+        yield "before the first step", in_seconds(before[0])
+        yield "from the first step to the last", in_seconds(loop.ended - loop.began)
+        yield "behind the last step", in_seconds(before[1] - before[0] - (loop.ended - loop.began))
     if ranks := len({*run.data.places, *run.data.dumps}):
         yield "ranks", f"{ranks:,}"
     series = run.every_step
     if series:
         yield "steps", f"{sum(point.times for point in series):,}"
         yield "in steps, without checkpoints", in_seconds(sum(point.seconds * point.times for point in series))
+    for rank, loader in sorted(run.data.loaders.items())[:MAX_LOADERS]:
+        yield f"data loader of rank {rank}", loader.words
+    if run.data.cores:
+        few, most = min(run.data.cores.values()), max(run.data.cores.values())
+        yield "CPUs that were sampled, each node", f"{few:,}" if few == most else f"{few:,} to {most:,}"
     ranks = max(1, len(run.data.places))
     for phase in phases(run.data):
         yield f"{phase.name}, each rank", f"{in_seconds(phase.seconds / ranks)}, {100 * phase.share:.1f} %"
@@ -62,12 +69,26 @@ def step_figures(series: Sequence[StepTime]) -> str:
     """The percentiles of how long steps take, each as long as in most ranks, and their histogram."""
     if len(series) < 2:
         return ""
-    count = sum(point.times for point in series)
-    mean = sum(point.seconds * point.times for point in series) / count
-    data = sorted((point.seconds, point.times) for point in series)
+    return _figures(sorted((point.seconds, point.times) for point in series), "steps")
+
+
+def waits_for_data(data: RunData) -> str:
+    """The percentiles of how long steps wait for data, of all ranks together, and their histogram."""
+    waits = sorted(
+        (mean, count)
+        for (_, name), cells in data.parts.items()
+        if kind_of(name) == DATA
+        for mean, count in cells.values()
+    )
+    return _figures(waits, "waits for data") if len(waits) > 1 and waits[-1][0] else ""
+
+
+def _figures(data: Sequence[tuple[float, int]], what: str) -> str:
+    count = sum(times for _, times in data)
+    mean = sum(seconds * times for seconds, times in data) / count
     percentiles = [in_seconds(_weighed(data, share)) for share, _ in SHARES]
-    figures = table(("steps", "mean", *(name for _, name in SHARES)), [(f"{count:,}", in_seconds(mean), *percentiles)])
-    return figures + _histogram(data)
+    figures = table((what, "mean", *(name for _, name in SHARES)), [(f"{count:,}", in_seconds(mean), *percentiles)])
+    return figures + _histogram(data, what)
 
 
 def _weighed(data: Sequence[tuple[float, int]], share: float) -> float:
@@ -80,7 +101,7 @@ def _weighed(data: Sequence[tuple[float, int]], share: float) -> float:
     return data[-1][0]
 
 
-def _histogram(data: Sequence[tuple[float, int]]) -> str:
+def _histogram(data: Sequence[tuple[float, int]], what: str) -> str:
     low, high = data[0][0], _weighed(data, WHOLE)
     if high <= low:
         return ""
@@ -96,7 +117,7 @@ def _histogram(data: Sequence[tuple[float, int]]) -> str:
         if count
     )
     beyond = sum(count for seconds, count in data if seconds > high)
-    words = f"how many steps take how long, {in_seconds(low)} to {in_seconds(high)}"
+    words = f"how many {what} take how long, {in_seconds(low)} to {in_seconds(high)}"
     more = f"; {beyond:,} longer" if beyond else ""
     return (
         f'<figure><figcaption>{words}{more}</figcaption><svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
@@ -125,7 +146,7 @@ def usage_figures(samples: Samples) -> str:
 
 
 def _unit(metric: str) -> str:
-    return {"clock": "MHz", LINK: "MB/s", NETWORK: "MB/s"}.get(metric, "%")
+    return {"clock": "MHz", LINK: "MB/s", NETWORK: "MB/s", NETWORK_BYTES: "bytes"}.get(metric, "%")
 
 
 def _clock(time_s: float) -> str:
@@ -211,68 +232,3 @@ def _legend() -> str:
     words.append((WORST, f"{least:g} and more"))
     shown = "".join(f'<span><i class="{name}"></i> {text}</span>' for name, text in words)
     return f'<p class="ranks-legend">{shown}</p>'
-
-
-MAX_WORDS = 400  # characters of what to do
-FOUND = (Verdict.FAIL, Verdict.CONCERN)
-STEPS, RANKS, SAMPLES, LOSSES = "step", "rank", "sample", "logged value"
-# What a rule looks at one by one. Of other authors' rules that is not known.
-LOOKS_AT = {
-    **dict.fromkeys(("step_outliers", "step_drift", "stragglers", "held_up", "init_time", "checkpoint_share"), STEPS),
-    **dict.fromkeys(("data_wait", "comm_exposed", "slow_rank", "work_uneven", "stages_uneven"), RANKS),
-    **dict.fromkeys(("last_to_come", "first_missing", "collectives_match"), RANKS),
-    **dict.fromkeys(("gpu_busy", "gpu_fluctuates", "load_balance", "cpu_bound", "io_bound", "hung"), SAMPLES),
-    **dict.fromkeys(("gpu_memory_growth", "batch_size", "slow_clock"), SAMPLES),
-    **dict.fromkeys(("loss_finite", "loss_spikes"), LOSSES),
-}
-RECORDED: Mapping[str, Callable[[TrainingRun], int]] = {
-    STEPS: lambda run: run.step_count,
-    RANKS: lambda run: len({*run.data.places, *run.data.dumps}),
-    SAMPLES: lambda run: sum(len(series) for series in run.data.samples.series.values()),
-    LOSSES: lambda run: sum(
-        one.lines for all_of in (run.data.losses.losses, run.data.losses.norms) for one in all_of.values()
-    ),
-}
-
-
-def rules_table(run: TrainingRun, results: Iterable[Result], compared: Mapping[str, Sequence[str]]) -> str:
-    """A row for each rule that could be evaluated, those that triggered most often first; empty where none could.
-
-    `compared` are the names of the thresholds that a rule compares with, by its id.
-    """
-    by_rule: dict[str, list[Result]] = defaultdict(list)
-    for result in results:
-        if result.is_of_run and result.verdict not in (Verdict.INCOMPLETE, Verdict.NOT_APPLICABLE):
-            by_rule[result.check].append(result)
-    ordered = sorted(by_rule.items(), key=lambda rule: (_worst(rule[1]).verdict.rank, -_times(run, *rule)))
-    rows = [_row(run, check, found, compared.get(check, ())) for check, found in ordered]
-    if not rows:
-        return ""
-    head = ("rule", "verdict", "triggered", "over", "compares with", "what to do")
-    return f"<details><summary>The rules, and how often each triggered</summary>{table(head, rows)}</details>"
-
-
-def _row(run: TrainingRun, check: str, results: Sequence[Result], compared: Sequence[str]) -> tuple[str, ...]:
-    worst = _worst(results)
-    times = _times(run, check, results)
-    kind = LOOKS_AT.get(check.rpartition(".")[2], "")
-    over = number_of(RECORDED[kind](run), kind) if kind else ""
-    todo = printable(worst.remedy, MAX_WORDS) if worst.verdict in FOUND else ""
-    rule = f"{worst.title} ({check})"
-    return rule, worst.verdict.value, number_of(times, "time"), over, _parameters(run, compared), todo
-
-
-def _worst(results: Sequence[Result]) -> Result:
-    return min(results, key=lambda result: result.verdict.rank)
-
-
-def _times(run: TrainingRun, check: str, results: Sequence[Result]) -> int:
-    """How often it triggered: steps, ranks or GPUs that it named, else whether it did."""
-    found = [result for result in results if result.verdict in FOUND]
-    if found and check == "run.step_outliers":
-        return outliers(run.every_step).count
-    return sum(max(1, len(result.devices)) for result in found)
-
-
-def _parameters(run: TrainingRun, names: Sequence[str]) -> str:
-    return "; ".join(f"{run.threshold(name):g} {thresholds()[name].unit} ({name})" for name in names)

@@ -21,12 +21,13 @@ from clusterproof.reports.document.over_time import band_section, memory_section
 from clusterproof.reports.document.run_figures import (
     RankCell,
     in_seconds,
-    rules_table,
     step_figures,
     strip_of_ranks,
     summary,
     usage_figures,
+    waits_for_data,
 )
+from clusterproof.reports.document.run_rules import rules_table
 from clusterproof.reports.document.section import Section, table
 
 WIDTH, HEIGHT = 600, 110  # units of the drawing of steps
@@ -50,6 +51,7 @@ def training_section(
         rules_table(run, results, compared),
         _phases(run.data),
         _steps(run),
+        waits_for_data(run.data),
         _ranks(run),
         band_section(run.data.samples),
         nodes_over_time(run.data.samples),

@@ -11,7 +11,7 @@ from clusterproof.plugins.core.evidence import Collected, Status
 from clusterproof.plugins.core.policy import Policy
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evaluation.all_checks import node_checks
-from tests.checks.gpu.given import GPU, UNKNOWN, UNSUPPORTED, beside, evaluated
+from tests.checks.gpu.given import GPU, UNKNOWN, UNSUPPORTED, beside, bus, evaluated
 
 
 @pytest.mark.parametrize("word", ["GPU_IS_LOST", "RESET_REQUIRED"])
@@ -249,3 +249,43 @@ def test_a_driver_that_does_not_start_is_a_fault_whatever_the_type(word: str) ->
     assert f"NVML does not start: {word}; expected it to start" in result.message
     assert result.verdict is Verdict.FAIL
     assert evaluated("gpu.gpu_count", "", gpus=[], nvml=nvml, pci={"devices": []}).verdict is Verdict.INCOMPLETE
+
+
+NOT_READ = Collected(Status.UNCOLLECTED)
+
+
+@pytest.mark.parametrize(
+    ("count", "pci", "verdict", "words"),
+    [
+        (2, bus(0, 0), Verdict.INCOMPLETE, "platform: was not requested"),
+        (1, bus(0, 0), Verdict.FAIL, "NVML counts 1 GPUs, 2 on the PCI bus, so the driver lost some; expected 2"),
+        (0, bus(0, 0), Verdict.FAIL, "NVML counts 0 GPUs, 2 on the PCI bus, so the driver lost some; expected 2"),
+        (1, bus(0, 0, driver="vfio-pci"), Verdict.INCOMPLETE, "platform: was not requested"),
+        (0, bus(), Verdict.INCOMPLETE, "platform: was not requested"),
+        (0, NOT_READ, Verdict.CONCERN, "NVML starts and counts 0 GPUs; expected one at least"),
+        (1, NOT_READ, Verdict.INCOMPLETE, "platform: was not requested"),
+    ],
+)
+def test_gpus_that_the_driver_lost_are_named_where_nobody_says_how_many_are_due(
+    count: int, pci: object, verdict: Verdict, words: str
+) -> None:
+    gpus = beside({}, {})[:count]
+    result = evaluated("gpu.gpu_count", "", gpus=gpus, pci=pci)
+    assert result.verdict is verdict or verdict in {one.verdict for one in result.by_verdict}
+    assert words in result.message
+
+
+@pytest.mark.parametrize(
+    ("inforom", "verdict", "words"),
+    [
+        ({"0000:53:00.0": True}, Verdict.PASS, ""),
+        ({"0000:53:00.0": False}, Verdict.CONCERN, "GPU 0: the InfoROM is corrupted"),
+        ({"0000:53:00.0": UNSUPPORTED}, Verdict.NOT_APPLICABLE, "not supported here"),
+        ({"0000:53:00.0": UNKNOWN}, Verdict.INCOMPLETE, "GPU 0: the InfoROM's state could not be read"),
+        ({}, Verdict.INCOMPLETE, "GPU 0: whether the InfoROM is intact was not reported"),
+        ({"0000:64:00.0": False}, Verdict.INCOMPLETE, "the GPU at 0000:64:00.0: the InfoROM is corrupted"),
+    ],
+)
+def test_a_corrupted_inforom_is_named_by_its_gpu(inforom: object, verdict: Verdict, words: str) -> None:
+    result = evaluated("gpu.inforom", gpus=[GPU], inforom={"gpus": inforom})
+    assert (result.verdict, words in result.message) == (verdict, True)

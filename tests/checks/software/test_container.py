@@ -54,6 +54,7 @@ def job(
         pci={"devices": [on_bus(number) for number in range(gpus)]},
         rdma={"devices": [efa] if verbs else [], "modules": []},
         nvml=nvml(gpu(0, mig_mode=mig)),
+        platform={"vendor": "Supermicro", "product": ""},
         versions={"container": kind, "components": {"driver": {"version": "580.126.09", "from": "/sys"}}},
         container={
             "devices": [
@@ -70,7 +71,9 @@ def job(
 @pytest.mark.parametrize(
     ("devices", "more", "verdict", "words"),
     [
-        ({}, {"gpus": 0}, NA, "the node has no GPU"),
+        ({}, {"gpus": 0, "expect": {"gpus": 0}}, NA, "the node has no GPU"),
+        ({}, {"gpus": 0, "expect": {}}, INCOMPLETE, "the instance type is unknown; give --"),
+        ({}, {"gpus": 0, "expect": {"gpus": 8}}, FAIL, "node: the kernel shows none of its GPUs; expected 8"),
         (CONTROLS | EIGHT, {}, PASS, ""),
         (CONTROLS | TWO_OF_EIGHT, {}, PASS, ""),
         (CONTROLS | TWO_OF_EIGHT, {"asked": {"SLURM_GPUS_ON_NODE": 2}}, PASS, ""),
@@ -125,7 +128,9 @@ def job(
 def test_a_job_is_due_the_devices_that_it_asked_for(
     devices: dict[str, str], more: dict[str, Any], verdict: Verdict, words: str
 ) -> None:
-    expect(said(DEVICES, job(devices, {}, **more), occasion="job"), verdict, words)
+    evidence = job(devices, {}, **{name: value for name, value in more.items() if name != "expect"})
+    result = said(DEVICES, evidence, occasion="job", expect=more.get("expect", {"gpus": 8}))
+    expect(result, verdict, words)
 
 
 @pytest.mark.parametrize("missing", ["pci", "rdma", "versions", "nvml"])

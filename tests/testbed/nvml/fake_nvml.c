@@ -100,6 +100,14 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, Device *out)
         return SUCCESS; \
     }
 
+/* What has no answer but an error. */
+#define CHECK(function, key) \
+    int function(Device device) \
+    { \
+        Wide value; \
+        BEGIN(INDEX(device)); \
+        return number(INDEX(device), key, &value); \
+    }
 /* A clock by its kind; only that of graphics is known. */
 #define CLOCK(function, key) \
     int function(Device device, unsigned kind, unsigned *out) \
@@ -118,6 +126,7 @@ TEXT(nvmlDeviceGetUUID, "uuid")
 TEXT(nvmlDeviceGetSerial, "serial")
 TEXT(nvmlDeviceGetVbiosVersion, "vbios")
 TEXT(nvmlDeviceGetInforomImageVersion, "inforom")
+CHECK(nvmlDeviceValidateInforom, "inforom_valid")
 MODES(nvmlDeviceGetEccMode, "ecc_enabled")
 MODES(nvmlDeviceGetMigMode, "mig_mode")
 NUMBER(nvmlDeviceGetRetiredPagesPendingStatus, "retired_pages_pending", unsigned, 1)

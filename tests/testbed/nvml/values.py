@@ -18,6 +18,7 @@ H100: Values = {
     "name": "NVIDIA H100 80GB HBM3",
     "vbios": "96.00.A5.00.01",
     "inforom": "G520.0200.00.05",
+    "inforom_valid": True,
     "ecc_enabled": True,
     **dict.fromkeys(ECC, 0),
     "sram_threshold_exceeded": False,

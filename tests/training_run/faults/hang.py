@@ -6,7 +6,8 @@ from functools import cache
 
 from clusterproof.plugins.training_run.run import TrainingRun
 from tests.training_run.dumps import calling, differing, dumped
-from tests.training_run.faults.fault import FAIL, INCOMPLETE, RunFault
+from tests.training_run.faults.fault import CONCERN, FAIL, INCOMPLETE, RunFault
+from tests.training_run.watched_ranks import SLEEPS, hanging, seen
 
 
 @cache
@@ -40,6 +41,12 @@ FAULTS = (
         lambda: dumped({0: {"1": (91, 90)}, 1: {"1": (90, 90)}, 2: {"2": (92, 92)}, 3: {"2": (92, 92)}}),
         {"run.first_missing": FAIL},
         "rank 1 missing in all_reduce 91 of TENSOR (rank 0 waiting)",
+    ),
+    RunFault(
+        "a rank whose process sleeps while those of all others wait",
+        lambda: seen(hanging(rank2=SLEEPS)),
+        {"run.first_missing": CONCERN},
+        "rank 2 is in hrtimer_nanosleep, and others wait in futex_do_wait for 14.8 min (ranks 0, 1, 3 waiting)",
     ),
     RunFault(
         "a rank that left no dump",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from clusterproof.plugins.core.evidence import Status
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.evidence.fact import Absent, CollectorData, collected_as, collected_by, list_collected_as
-from clusterproof.plugins.evidence.field import objects, optional, readings
+from clusterproof.plugins.evidence.field import objects, optional, readings, table
 from clusterproof.plugins.evidence.gpu.facts import Gpu, Nvml
 from clusterproof.plugins.evidence.pci.facts import Paths, PciDevice, PciSwitch, paths_of, switches_of
 
@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 HIDDEN = "may not be opened by the probe: it runs in a step or container that was not given all GPUs"
 
 nvml = collected_as("nvml", Nvml)
+
+
+@collected_by("inforom")
+def inforoms(_node: Node, data: CollectorData) -> Mapping[str, object]:
+    """Whether each GPU's InfoROM is intact, by PCI address, or why that is unknown. Raises Absent without a driver."""
+    return data.get("gpus", table)
 
 
 @collected_by()

@@ -146,6 +146,13 @@ _HANDLE = re.compile(
 )
 
 
+_CORRUPTED = re.compile(
+    r"^WARNING: infoROM is corrupted at gpu ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])\s{0,80}$",
+    re.MULTILINE,
+)
+_MAX_CORRUPTED = 128
+
+
 def _is_message(text: str) -> bool:
     return any(words in text for words in (_NO_DRIVER, _NO_START, _NONE, _NO_HANDLE, *_NO_LIBRARY))
 
@@ -190,6 +197,11 @@ def _lost(line: str) -> dict[str, object] | None:
     return {**number, "pci": address(found["pci"]) or found["pci"].lower(), "lost": lost}
 
 
+def _read_warnings(text: str) -> Mapping[str, object]:
+    """The GPUs whose InfoROM is corrupted; of the others nvidia-smi says nothing, and nor does a text that was cut."""
+    return {"inforom": {"gpus": {address(found): False for found in _CORRUPTED.findall(text)[:_MAX_CORRUPTED]}}}
+
+
 def _read_version(text: str) -> Mapping[str, object]:
     found = _VERSION.search(text)
     return {"nvml": {"init": None, "driver": found[1]}} if found else {}
@@ -209,6 +221,11 @@ FORMS = (
         begins=lambda line: line.lstrip().startswith("| NVIDIA-SMI "),
     ),
     Form(name="a message of nvidia-smi", recognises=_is_message, read=_read_message, rank=90),
+    Form(
+        name="nvidia-smi's warning of an InfoROM",
+        recognises=lambda text: _CORRUPTED.search(text) is not None,
+        read=_read_warnings,
+    ),
     Form(
         name="nvidia-smi --version",
         recognises=lambda text: "NVIDIA-SMI version" in text and _VERSION.search(text) is not None,

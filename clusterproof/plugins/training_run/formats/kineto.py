@@ -23,6 +23,8 @@ from clusterproof.plugins.training_run.records import (
     OPERATOR,
     REST,
     Cut,
+    Loader,
+    Loop,
     Place,
     RunError,
     Spent,
@@ -41,7 +43,10 @@ _COLLECTIVE = re.compile(  # a kernel that waits for other GPUs
     re.IGNORECASE,
 )
 _WAITS_FOR_NEXT = "IteratorGetNextOp::DoCompute"  # of TensorFlow, in SageMaker's timelines without a category
+_WAITS_FOR_LOADER = "DataLoaderIter::GetNext"  # of PyTorch there, behind the name of the loader's class
 _GET_NEXT = (_WAITS_FOR_NEXT, "dataset::GetNext")
+_EPOCH = "start_time_since_epoch_in_micros"
+_SET_UP = ("num_workers", "pin_memory")  # of a data loader, beside the start of one
 _LOADER = "enumerate(DataLoader)"
 _MARKS = (_LOADER, "ProfilerStep#")
 ANNOTATION = "annotation"
@@ -75,6 +80,8 @@ class _Seen:
     computing: list[Interval] = field(default_factory=list)
     communicating: list[Interval] = field(default_factory=list)
     collectives: Collectives = field(default_factory=Collectives)
+    epoch_us: float | None = None  # of SageMaker's: when its clock began, since 1970
+    loader: dict[str, int | bool] = field(default_factory=dict)
     spent: dict[str, dict[str, list[float]]] = field(default_factory=lambda: {KERNEL: {}, OPERATOR: {}})
 
     def note(self, name: str, event: dict[str, Any]) -> None:
@@ -92,12 +99,19 @@ class _Seen:
                 self.steps[int(step[1])] = self._lasted(event)
         elif kind == KERNEL:
             self._kernel(name, self._lasted(event), event.get("args"))
-        elif name == _STEP_OF_SAGEMAKER and isinstance(event.get("args"), dict):
-            self.steps[whole(event["args"].get("step_num"), "step_num", self.events.where)] = self._lasted(event)
-        elif name in _GET_NEXT:
+        else:
+            self._note_of_sagemaker(name, event)
+
+    def _note_of_sagemaker(self, name: str, event: dict[str, Any]) -> None:
+        said = event.get("args")
+        if name == _STEP_OF_SAGEMAKER and isinstance(said, dict):
+            self.steps[whole(said.get("step_num"), "step_num", self.events.where)] = self._lasted(event)
+        elif name in _GET_NEXT or name.endswith(_WAITS_FOR_LOADER):
             self._count(OPERATOR, name, self._duration(event))
-            if name == _WAITS_FOR_NEXT:
+            if name != _GET_NEXT[1]:
                 self.loading.append(self._lasted(event))
+        elif isinstance(said, dict) and _SET_UP[0] in said:
+            self.loader |= {key: said[key] for key in _SET_UP if type(said.get(key)) in (int, bool)}
 
     def _kernel(self, name: str, lasted: Interval, said: object) -> None:
         is_collective = bool(_COLLECTIVE.search(name))
@@ -118,6 +132,23 @@ class _Seen:
         cell[0] += lasted
         cell[1] += 1
 
+    def note_clock(self, said: object) -> None:
+        """Take in what a line about the trace says of its clock. Raises RunError."""
+        if isinstance(said, dict) and _EPOCH in said:
+            self.epoch_us = real(said[_EPOCH], _EPOCH, self.events.where)
+
+    def counted(self, rank: int) -> Iterator[Spent | Loader | Loop]:
+        """When its steps were, how its loader is set up, and what kernels and operators took."""
+        if self.epoch_us is not None and self.steps:
+            moments = [self.epoch_us + moment for step in self.steps.values() for moment in step]
+            yield Loop(min(moments) * US, max(moments) * US)
+        if self.loader:
+            workers, pins = (self.loader.get(key) for key in _SET_UP)
+            yield Loader(rank, None if workers is None else int(workers), None if pins is None else bool(pins))
+        for kind, spent in self.spent.items():
+            for name, (lasted, times) in spent.items():
+                yield Spent(rank, kind, name, lasted * US, int(times))
+
     def _lasted(self, event: dict[str, Any]) -> Interval:
         start = event.get("ts")
         if type(start) is not float or not isfinite(start):
@@ -131,12 +162,14 @@ class _Seen:
         return seconds(lasted, "dur", self.events.where)
 
 
-def read_trace(path: RunFile) -> Iterator[Step | Spent | Traced | Cut]:
+def read_trace(path: RunFile) -> Iterator[Step | Spent | Traced | Loader | Loop | Cut]:
     """Its steps; the whole trace as one step where nobody called `profiler.step()`. Raises RunError."""
     seen = _Seen(Events(path))
     for event in seen.events:
         if isinstance(event, dict) and event.get("ph") == "X" and isinstance(event.get("name"), str):
             seen.note(event["name"], event)
+        elif isinstance(event, dict) and event.get("ph") == "M":
+            seen.note_clock(event.get("args"))
     marked = sorted(seen.steps)
     kernels = [*seen.computing, *seen.communicating]
     if not seen.steps and kernels:
@@ -155,9 +188,7 @@ def read_trace(path: RunFile) -> Iterator[Step | Spent | Traced | Cut]:
             parts[KERNELS if seen.collectives.has_pairs else COMPUTE] = within(computing, start, end) * US
             parts[EXPOSED_ALONE] = within(exposed, start, end) * US
         yield Step(place, number, (end - start) * US, parts)
-    for kind, spent in seen.spent.items():
-        for name, (lasted, times) in spent.items():
-            yield Spent(place.rank, kind, name, lasted * US, int(times))
+    yield from seen.counted(place.rank)
     if not seen.events.is_whole:
         yield Cut()
 

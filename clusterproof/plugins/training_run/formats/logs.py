@@ -1,4 +1,4 @@
-"""What Megatron-LM, torchtitan and DeepSpeed print as they train: how long iterations take, checkpoints, the start.
+"""What Megatron-LM, NeMo, torchtitan and DeepSpeed print as they train: how long iterations take, and their loss.
 
 A line stands for all iterations since the one before it (`--log-interval`). Times and most timers are means of one;
 what is timed once, as a checkpoint, is shared out among them.
@@ -18,7 +18,13 @@ from clusterproof.plugins.training_run.records import Place, RunError, Step
 
 MS = 1e-3  # s
 MAX_START = 256 << 20  # bytes before the first iteration
-_LATE = (b"elapsed time per iteration (ms):", b" - INFO - step:", b" - INFO - \x1b[31mstep:", LATE)
+_LATE = (
+    b"elapsed time per iteration (ms):",
+    b" - INFO - step:",
+    b" - INFO - \x1b[31mstep:",
+    b"| train_step_timing in s: ",
+    LATE,
+)
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _NUMBER = r"([0-9][0-9.eE+-]{0,30})"
 _ITERATION = re.compile(
@@ -35,8 +41,12 @@ _TITAN = re.compile(
     r"\bstep:\s*([0-9]{1,18})\b.*\bloss:"
 )
 _VALUE = r" *([-+]?(?:nan|inf|[0-9][0-9.eE+-]{0,30}))(?![\w.])"
-_LOSS = re.compile(rf"\bloss:{_VALUE}", re.IGNORECASE)
+_LOSS = re.compile(rf"\b(?:loss|reduced_train_loss):{_VALUE}", re.IGNORECASE)
 _NORM = re.compile(rf"\bgrad[_ ]norm:{_VALUE}", re.IGNORECASE)
+_NEMO = re.compile(  # a line of a step, with the time of that one
+    rf"\bTraining epoch [0-9]+, iteration [0-9]+/[0-9]+ \|.*?\bglobal_step: ([0-9]{{1,18}}) \|.*?"
+    rf"\btrain_step_timing in s: {_NUMBER}"
+)
 _SAVED = re.compile(rf"Finished saving the checkpoint(?:(?!Finished saving).)*?in {_NUMBER} seconds")
 _RANK = re.compile(r"^\s*\[rank([0-9]{1,7})\]:")
 _TIMERS = {  # of Megatron's timers those that are no part of another, and what they are called here
@@ -55,7 +65,7 @@ LOAD, SETUP = "load-checkpoint", "model-and-optimizer-setup"
 def is_log(head: bytes) -> bool:
     """Whether a file that begins so is such a log; the first iteration may come late."""
     text = _COLOUR.sub("", head.decode("utf-8", "replace"))
-    return any(form.search(text) for form in (_ITERATION, _START, _TITAN, STEP))
+    return any(form.search(text) for form in (_ITERATION, _START, _TITAN, _NEMO, STEP))
 
 
 def comes_to_iterate(path: RunFile) -> bool:
@@ -127,6 +137,10 @@ class _Log:
             self._timer(found[1], seconds(found[3] or found[4], found[1], where) * MS)
         elif found := _SAVED.search(line):
             self._add(CHECKPOINT, seconds(found[1], "the checkpoint", where), _rank(line))
+        elif found := _NEMO.search(line):
+            step, lasted = whole(found[1], "global_step", where), seconds(found[2], "train_step_timing", where)
+            yield from _loss(line, 0, step)
+            yield Step(Place(0), step, lasted)
         elif found := _TITAN.search(line):
             yield from self._of_titan(found, line, where)
 
@@ -205,7 +219,7 @@ def _rank(line: str) -> int:
 
 FORMATS = (
     Format(
-        "a log of Megatron-LM, torchtitan or DeepSpeed",
+        "a log of Megatron-LM, NeMo, torchtitan or DeepSpeed",
         is_log,
         read_log,
         is_tried_last=True,

@@ -7,11 +7,29 @@ from collections.abc import Iterator
 from typing import Any
 
 from clusterproof.plugins.training_run.files import Format, Lines, RunFile, json_lines, name, real
-from clusterproof.plugins.training_run.records import Cut, RunError
-from clusterproof.plugins.training_run.samples import CPU, GPU, IO_WAIT, Sample
+from clusterproof.plugins.training_run.records import Cores, Cut, RunError
+from clusterproof.plugins.training_run.samples import (
+    CPU,
+    GPU,
+    HOST_MEMORY,
+    IO_WAIT,
+    MAX_VALUE,
+    MEMORY,
+    NETWORK_BYTES,
+    Sample,
+    range_of,
+)
 
 EXPECTED = 'expected {"Type", "Name", "Dimension", "Value", "NodeId", "Timestamp"}'
-_METRICS = {"GPUUtilization": GPU, "CPUUtilization": CPU, "I/OWaitPercentage": IO_WAIT}
+_METRICS = {
+    "GPUUtilization": GPU,
+    "GPUMemoryUtilization": MEMORY,  # its rules call it the footprint
+    "CPUUtilization": CPU,
+    "I/OWaitPercentage": IO_WAIT,
+    "MemoryUsedPercent": HOST_MEMORY,
+    "Algorithm": NETWORK_BYTES,
+}
+MAX_CORES = 4_096
 
 
 def are_metrics(head: bytes) -> bool:
@@ -23,13 +41,16 @@ def are_metrics(head: bytes) -> bool:
     return isinstance(data, dict) and {"Type", "Value", "NodeId", "Timestamp"} <= data.keys()
 
 
-def read_metrics(path: RunFile) -> Iterator[Sample | Cut]:
-    """The samples of GPUs, CPUs and the wait for I/O; of other metrics none. Raises RunError."""
-    lines = Lines(path)
+def read_metrics(path: RunFile) -> Iterator[Sample | Cores | Cut]:
+    """The samples of GPUs, CPUs, memory, the network and the wait for I/O; of other metrics none. Raises RunError."""
+    lines, cores = Lines(path), dict[str, set[str]]()
     for data in json_lines(lines, EXPECTED):
         sample = _sample(data, lines.where)
         if sample:
             yield sample
+        if sample and sample.metric == CPU and len(of_node := cores.setdefault(sample.node, set())) < MAX_CORES:
+            of_node.add(str(data.get("Name")))
+    yield from (Cores(node, len(names)) for node, names in cores.items())
     if lines.is_cut:
         yield Cut()
 
@@ -40,12 +61,12 @@ def _sample(data: Any, where: str) -> Sample | None:
     metric = next((_METRICS[word] for key in ("Dimension", "Name") if (word := str(data.get(key))) in _METRICS), "")
     if not metric:
         return None
-    percent = real(data["Value"], "Value", where)
-    if not 0 <= percent <= 100:
-        raise RunError(f"{where}: Value is {percent:g}; expected 0 to 100 %")
-    device = name(data.get("Name"), "Name", where) if metric == GPU else ""
+    value = real(data["Value"], "Value", where)
+    if value < 0 or value > MAX_VALUE.get(metric, value):
+        raise RunError(f"{where}: Value is {value:g}; expected {range_of(metric)}")
+    device = name(data.get("Name"), "Name", where) if metric in (GPU, MEMORY) else ""
     node = name(data["NodeId"], "NodeId", where)
-    return Sample(node, metric, device, real(data["Timestamp"], "Timestamp", where), percent)
+    return Sample(node, metric, device, real(data["Timestamp"], "Timestamp", where), value)
 
 
 FORMATS = (Format("SageMaker's profiler (system)", are_metrics, read_metrics),)

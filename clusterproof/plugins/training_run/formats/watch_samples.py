@@ -9,6 +9,7 @@ from typing import Any
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.training_run import samples as of_run
 from clusterproof.plugins.training_run.files import Format, Lines, RunFile, json_lines, name, real
+from clusterproof.plugins.training_run.rank_processes import MAX_RANKS, SOURCE, RankLook, RankSeen, look_of
 from clusterproof.plugins.training_run.records import Cut, RunError
 from clusterproof.plugins.training_run.sample_columns import HEADER, Header, SampledGpu, header_of
 from clusterproof.plugins.training_run.samples import Sample
@@ -70,8 +71,8 @@ def are_samples(head: bytes) -> bool:
     return isinstance(data, dict) and HEADER in data
 
 
-def read_samples(path: RunFile) -> Iterator[Sample | Cut]:
-    """What was sampled of GPUs and CPUs, as far as rules ask for it. Raises RunError."""
+def read_samples(path: RunFile) -> Iterator[Sample | RankSeen | Cut]:
+    """What was sampled of GPUs, CPUs and ranks, as far as rules ask for it. Raises RunError."""
     lines = Lines(path)
     header, places = None, []
     for data in json_lines(lines, EXPECTED):
@@ -81,7 +82,8 @@ def read_samples(path: RunFile) -> Iterator[Sample | Cut]:
             header = header_of(data, lines.where)
             places = list(_places(header))
         elif isinstance(data, dict) and header:
-            _check_other(data, lines.where)
+            for time_s, look in _other(data, lines.where):
+                yield RankSeen(header.node, header.began + time_s, look)
         else:
             raise RunError(f"{lines.where}: {str(data)!r:.60} is no sample; {EXPECTED}")
     if lines.is_cut:
@@ -122,17 +124,28 @@ def _number(value: object, where: str) -> float:
     return real(value, "a value", where)
 
 
-def _check_other(data: Mapping[str, Any], where: str) -> None:
-    """Events and gaps have their form; no rule asks for them. Raises RunError."""
+def _other(data: Mapping[str, Any], where: str) -> Iterator[tuple[float, RankLook]]:
+    """What an event says of ranks; of others, and of gaps, only the form matters. Raises RunError."""
     event, gap = data.get("event"), data.get("gap")
     if isinstance(event, dict):
-        real(event.get("time"), "time", where)
-        name(event.get("source"), "source", where)
+        time_s = real(event.get("time"), "time", where)
+        if name(event.get("source"), "source", where) == SOURCE:
+            for look in _looks(event.get("ranks"), where):
+                yield time_s, look
     elif isinstance(gap, dict):
         if real(gap.get("to"), "to", where) < real(gap.get("from"), "from", where):
             raise RunError(f"{where}: a gap ends before it begins; expected it to end later")
     else:
         raise RunError(f"{where}: {str(data)!r:.60} is no sample; {EXPECTED}")
+
+
+def _looks(ranks: object, where: str) -> list[RankLook]:
+    if not isinstance(ranks, list) or len(ranks) > MAX_RANKS:
+        raise RunError(f"{where}: ranks is {str(ranks)!r:.60}; expected a list of {MAX_RANKS} at most")
+    try:
+        return list(map(look_of, ranks))
+    except (TypeError, ValueError) as wrong:
+        raise RunError(f"{where}: {wrong!s:.100}; expected what the process of a rank did") from None
 
 
 FORMATS = (Format("samples of clusterproof watch", are_samples, read_samples),)

@@ -11,6 +11,7 @@ from clusterproof.plugins.core.robust import spread
 from clusterproof.plugins.training_run.samples import (
     CAPPED,
     CLOCK,
+    CPU,
     GPU,
     IDLE_PERCENT,
     LINK,
@@ -97,6 +98,35 @@ def _slope(points: Points) -> float:
     step = max(1, len(points) // MAX_POINTS)
     pairs = combinations(points[::step], 2)
     return median((after[1] - before[1]) / (after[0] - before[0]) for before, after in pairs)
+
+
+HIGH = 95  # percentile of a GPU's use, its memory's and its node's CPUs'
+
+
+@record
+class Unused:
+    """A GPU of which little is used: the 95th percentiles of its use, of its memory and of its node's CPUs."""
+
+    name: str
+    use: float
+    memory: float
+    cpu: float
+
+
+def unused_gpus(samples: Samples, below: float) -> list[Unused] | None:
+    """The GPUs of which all three are below so many percent; None where one of these was sampled of no GPU."""
+    memory, cpus, start = samples.of(MEMORY), samples.of(CPU), begun(samples)
+    known = [
+        Unused(f"{node} {device}", *(_high(series, start) for series in (use, memory[node, device], cpus[node, ""])))
+        for (node, device), use in sorted(samples.of(GPU).items())
+        if (node, device) in memory and (node, "") in cpus
+    ]
+    return [gpu for gpu in known if max(gpu.use, gpu.memory, gpu.cpu) < below] if known else None
+
+
+def _high(series: Series, start: float) -> float:
+    means = sorted(cell.mean for at, cell in series.items() if at >= start)
+    return means[(len(means) - 1) * HIGH // 100] if means else 100.0
 
 
 BUSY_PERCENT = 90.0

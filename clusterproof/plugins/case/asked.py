@@ -1,0 +1,84 @@
+"""Asks the nodes of a job now, once each: what their kernels logged since the boot, and what time it is there."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from clusterproof.plugins.agent.program import ProbeOptions
+from clusterproof.plugins.case import clocks, node_log
+from clusterproof.plugins.case.found import Found
+from clusterproof.plugins.case.records import CaseError, label, one_line
+from clusterproof.plugins.core.cluster import Cluster
+from clusterproof.plugins.core.evidence import NodeEvidence
+from clusterproof.plugins.core.kinds import CONNECTIONS
+from clusterproof.plugins.core.message import listed
+from clusterproof.plugins.core.record import replace
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
+from clusterproof.plugins.evidence.kernel_log.window import CALENDAR_S
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.nodes import nodes
+from clusterproof.plugins.inventory import resolve
+from clusterproof.plugins.transport import Limits, Unusable, connection_for
+from clusterproof.plugins.transport.gather import gather
+
+COLLECTORS = ("boot", "kernel_log", "neuron")  # whose users can write into that log
+SOURCE = "asked"
+
+
+def read_nodes(named: str, found: Found, of_job: Collection[str], ended: float | None) -> None:
+    """Add what those nodes of a cluster say that a job had; it says what they did not. Raises CaseError."""
+    cluster = resolve(named)
+    chosen = [target for target in cluster.targets if label(target.name) in of_job]
+    absent = sorted(set(of_job).difference(label(target.name) for target in chosen))
+    if absent:
+        found.missing.append(f"{cluster.name} has no node {listed(absent)}, on which the job ran")
+    if chosen:
+        cluster = replace(cluster, targets=tuple(chosen))
+        for name, node in nodes(cluster, _gathered(cluster)).items():
+            _take(label(name), node, found, ended)
+    if not set(of_job).difference(found.nodes_with_log):
+        found.missing[:] = [one for one in found.missing if not one.startswith(node_log.TO_SAVE)]
+
+
+def _gathered(cluster: Cluster) -> Mapping[str, NodeEvidence]:
+    """Raises CaseError."""
+    kind = CONNECTIONS.get(cluster.connection)
+    if kind and not kind.is_live:
+        raise CaseError(f"{cluster.name!r:.120} is of another time; expected nodes that can be asked now")
+    limits = Limits(settings=dict(cluster.settings))
+    try:
+        return gather(cluster, connection_for(cluster.connection), COLLECTORS, ProbeOptions(), limits, _kept)
+    except Unusable as problem:
+        raise CaseError(str(problem)) from None
+
+
+def _kept(_: NodeEvidence) -> None:
+    """As it is."""
+
+
+def _take(name: str, node: Node, found: Found, ended: float | None) -> None:
+    data = node.evidence
+    if data.unreached:
+        found.missing.append(one_line(f"{name} did not answer: {data.unreached.value} {data.detail}", 300))
+        return
+    try:
+        began, took = float(data.probe["began"]), float(data.probe["seconds"])
+        off = found.clocks[name] = clocks.by_asking(began, took, data.asked, data.answered)
+        booted = node.boot.booted
+        events = node.kernel_events
+        is_cut = node.kernel_log_is_cut
+    except (Incomplete, NotApplicable, KeyError, TypeError, ValueError) as problem:
+        found.missing.append(one_line(f"{name}: its kernel log: {problem}", 300))
+        return
+    if ended is not None and booted - off.seconds > ended:
+        found.missing.append(f"{name}: its kernel log of then: it was booted since; journalctl -k -b -1 may have it")
+        return
+    if is_cut:
+        found.missing.append(f"{name}: the beginning of its kernel log, which is lost")
+    dated = [
+        replace(event, time=time + booted) if (time := getattr(event, "time", None)) and time < CALENDAR_S else event
+        for event in events
+    ]
+    found.nodes_with_log.append(name)
+    found.facts.extend(node_log.facts_of(tuple(dated), name, SOURCE))
+    found.count("node that was asked")

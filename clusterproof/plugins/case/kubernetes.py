@@ -1,0 +1,204 @@
+"""Asks Kubernetes of one job: its object, its pods and what they printed, events, and nodes that are not ready."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from clusterproof.plugins.captures.text import plain
+from clusterproof.plugins.case import output, pods
+from clusterproof.plugins.case.folder import HEAD_BYTES, MAX_BYTES, TAIL_BYTES
+from clusterproof.plugins.case.found import Found
+from clusterproof.plugins.case.node_log import how_to_get_it
+from clusterproof.plugins.case.output import LEFT_OUT, Place
+from clusterproof.plugins.case.pods import JOBS
+from clusterproof.plugins.case.records import CaseError, Event, Job, Span, label, one_line
+from clusterproof.plugins.case.stamps import Clock
+from clusterproof.plugins.catalog.causes import limits
+from clusterproof.plugins.core.message import listed, number_of
+from clusterproof.plugins.core.opened import Budget
+from clusterproof.plugins.inventory.kubernetes import OF_JOB, access_to
+from clusterproof.plugins.kubernetes.access import SETTING
+from clusterproof.plugins.kubernetes.api import NOT_FOUND, Api, KubernetesDenied, KubernetesError
+from clusterproof.plugins.kubernetes.values import number, parts, table, tables, text
+from clusterproof.plugins.kubernetes.workloads import ENDED, FORM, LABELS, NAME
+
+OBJECTS = {  # of jobs: where each kind is, and what it is called; HyperPod's is of its training operator
+    "Job": "batch/v1/{}/jobs",
+    "JobSet": "jobset.x-k8s.io/v1alpha2/{}/jobsets",
+    "PyTorchJob": "kubeflow.org/v1/{}/pytorchjobs",
+    "MPIJob": "kubeflow.org/v1/{}/mpijobs",
+    "TrainJob": "trainer.kubeflow.org/v1alpha1/{}/trainjobs",
+    "HyperPodPyTorchJob": "sagemaker.amazonaws.com/v1/{}/hyperpodpytorchjobs",
+}
+OF_HYPERPOD = "HyperPodPyTorchJob"  # its pods have no label of a job, but names that begin with the job's
+LAST_LINES = 50_000  # of a container's log that is longer than its head
+MAX_NODES = 2_000  # that are asked for
+
+
+def access_of(job: str) -> tuple[str, Mapping[str, str], str]:
+    """Which cluster is meant, how it is reached, and `NAMESPACE/NAME`. Raises CaseError, InventoryError."""
+    where, is_named, name = job.rpartition(f"/{OF_JOB}")
+    namespace, _, rest = name.partition("/")
+    if not (NAME.fullmatch(namespace) and NAME.fullmatch(rest)):
+        raise CaseError(f"{job!r:.120} is no job of Kubernetes; expected {FORM}, or k8s:CONTEXT/{OF_JOB}NAMESPACE/NAME")
+    return (where, access_to(where, {}), name) if is_named else ("k8s:", {SETTING: "context:"}, name)
+
+
+def is_named(job: str) -> bool:
+    """Whether these words name a job of Kubernetes."""
+    namespace, slash, name = job.rpartition(f"/{OF_JOB}")[2].partition("/")
+    return bool(slash and NAME.fullmatch(namespace) and NAME.fullmatch(name))
+
+
+def read_job(api: Api, named: str, found: Found, offset_s: float) -> None:
+    """Add what Kubernetes knows of a job. Raises CaseError where it knows none, or nothing of it has ended."""
+    reader = _Reader(api, named, found, Clock(0, offset_s))
+    objects = list(reader.objects())
+    kinds = [text(one.get("kind")) for one in objects]
+    there = [one for one in reader.listed("pods") if is_of(one, reader.name, kinds)]
+    if not objects and not there:
+        why = f": {found.missing[-1]}" if found.missing else ""
+        raise CaseError(f"Kubernetes has no job {named!r:.120} and no pod of one{why}; expected {FORM}")
+    ran = _one_job(named, [job for one in objects if (job := pods.job_of(one, reader.clock))], there, reader.clock)
+    for one in objects:
+        found.take_object(one, text(one.get("kind")), reader.clock)
+    for one in there:
+        reader.take_pod(one)
+    found.objects.clear()
+    found.objects[named] = ran
+    found.count("job of Kubernetes")
+    reader.take_events({reader.name, *(text(parts(one)[0].get("name")) for one in there)})
+    reader.take_nodes(ran.ran.ends)
+    lost = max((number(parts(one)[2].get("failed")) for one in objects), default=0)
+    lost -= sum(parts(one)[2].get("phase") == "Failed" for one in there)
+    if lost > 0:
+        found.missing.append(f"{number_of(lost, 'pod')} of it that failed and are no longer there")
+    if found.job.nodes and not found.nodes_with_log:
+        found.missing.append(how_to_get_it(found.job.nodes, ran.ran))
+
+
+def is_of(pod: Mapping[str, Any], name: str, kinds: Collection[str]) -> bool:
+    """Whether a pod is of the job of this name."""
+    metadata = parts(pod)[0]
+    labels, own = metadata.get("labels"), text(metadata.get("name"))
+    if isinstance(labels, dict) and any(labels.get(label) == name for label in LABELS):
+        return True
+    owners = tables(metadata.get("ownerReferences"))
+    if any(one.get("kind") in JOBS and one.get("name") == name for one in owners):
+        return True
+    return OF_HYPERPOD in kinds and own.startswith(f"{name}-pod-")
+
+
+class _Reader:
+    """Reads the objects of one namespace, as far as the user may."""
+
+    def __init__(self, api: Api, named: str, found: Found, clock: Clock) -> None:
+        self.api = api
+        self.namespace, _, self.name = named.partition("/")
+        self.found = found
+        self.clock = clock
+        self.budget = Budget(MAX_BYTES)
+
+    def objects(self) -> Iterator[Mapping[str, Any]]:
+        """Those of the job's name that make pods: a cluster has not all kinds. Raises CaseError."""
+        denied: dict[str, str] = {}
+        for kind, where in OBJECTS.items():
+            try:
+                data = self.api.get(f"/apis/{where.format(f'namespaces/{self.namespace}')}/{self.name}")
+            except KubernetesDenied as problem:
+                denied[kind] = one_line(str(problem))
+            except KubernetesError as problem:
+                if problem.status != NOT_FOUND:
+                    raise CaseError(one_line(str(problem), 300)) from None
+            else:
+                yield {**data, "kind": kind}
+        if denied:
+            kinds = listed(denied)
+            self.found.missing.append(f"a {kinds} {self.name}, if there is one: {next(iter(denied.values()))}")
+
+    def listed(self, what: str) -> list[Mapping[str, Any]]:
+        """All of one kind."""
+        try:
+            return list(self.api.listed(f"/api/v1/namespaces/{self.namespace}/{what}"))
+        except KubernetesError as problem:
+            self.found.missing.append(f"the {what} of {self.namespace}: {one_line(str(problem))}")
+            return []
+
+    def take_pod(self, pod: Mapping[str, Any]) -> None:
+        """A pod, and the logs of its containers: of one that began anew also that of the one before, which ended."""
+        metadata, spec, status = parts(pod)
+        name, node = text(metadata.get("name")), label(text(spec.get("nodeName")))
+        self.found.take_object({**pod, "kind": "Pod"}, f"pod {name}", self.clock)
+        for one in tables(status.get("containerStatuses")):
+            for is_earlier in (True, False) if number(one.get("restartCount")) else (False,):
+                self._take_log(name, text(one.get("name")), is_earlier, node)
+
+    def _take_log(self, pod: str, container: str, is_earlier: bool, node: str) -> None:
+        """The beginning and the end of what a container printed; its runtime dates each line."""
+        source = f"{pod}/{container}{'.previous' if is_earlier else ''}.log"
+        path = f"/api/v1/namespaces/{self.namespace}/pods/{pod}/log"
+        query: dict[str, Any] = {"container": container, "timestamps": "true", "previous": str(is_earlier).lower()}
+        try:
+            data = self.api.text(path, HEAD_BYTES, **query)
+            if len(data) >= HEAD_BYTES:
+                self.found.missing.append(f"{source}: all between its first {HEAD_BYTES >> 20} MiB and its last lines")
+                tail = self.api.text(path, TAIL_BYTES, tailLines=LAST_LINES, **query)
+                data += f"\n{LEFT_OUT}\n".encode() + tail
+            self.budget.take(len(data))
+        except (KubernetesError, OSError) as problem:
+            self.found.missing.append(f"{source}: {one_line(str(problem))}")
+            return
+        if data:
+            lines = plain(data.decode("utf-8", "replace")).splitlines()
+            self.found.outputs.append(output.read(lines, Place(source, None, node), self.clock))
+            self.found.count("file of output")
+
+    def take_events(self, names: Collection[str]) -> None:
+        """Those of the job and its pods."""
+        own = [one for one in self.listed("events") if table(one.get("involvedObject")).get("name") in names]
+        for one in own:
+            self.found.take_object({**one, "kind": "Event"}, "event", self.clock)
+        if not own:
+            self.found.missing.append("its events: Kubernetes keeps them for an hour by default")
+
+    def take_nodes(self, ended: float | None) -> None:
+        """Nodes of the job whose kubelet answers no more, unless it went long after the job's end."""
+        for node, whole in list(self.found.nodes_of_pods.items())[:MAX_NODES]:
+            try:
+                conditions = tables(parts(self.api.get(f"/api/v1/nodes/{whole}"))[2].get("conditions"))
+            except KubernetesDenied as problem:
+                self.found.missing.append(f"whether its nodes are ready: {one_line(str(problem))}")
+                return
+            except KubernetesError as problem:
+                self.found.missing.append(f"the node {whole}: {one_line(str(problem))}")
+                continue
+            ready: Mapping[str, Any] = next((one for one in conditions if one.get("type") == "Ready"), {})
+            since = self.clock.of(text(ready.get("lastTransitionTime")))
+            is_later = None not in (since.begins, ended) and (since.begins or 0) > (ended or 0) + limits().before_s
+            if ready and ready.get("status") != "True" and not is_later:
+                words = f"not ready since {text(ready.get('lastTransitionTime'))}: {text(ready.get('reason'))}"
+                self.found.events.append(Event("node_not_ready", one_line(words), f"node {whole}", since, node))
+
+
+def _one_job(named: str, jobs: Sequence[Job], there: Sequence[Mapping[str, Any]], clock: Clock) -> Job:
+    """What objects and pods say together of when it ran and how it ended. Raises CaseError where nothing has ended."""
+    whole = next((job for job in jobs if job.state), Job(named))
+    states = [state for pod in there for state in _states(pod)]
+    failed = any(parts(pod)[2].get("phase") in ENDED for pod in there)
+    if not whole.state and not failed and not any(text(state.get("finishedAt")) for state in states):
+        raise CaseError(f"job {named} runs, and no container of it has ended; expected a job that has")
+    begins = [clock.of(text(state.get("startedAt"))).begins for state in states]
+    ends = [clock.of(text(state.get("finishedAt"))).ends for state in states]
+    first = whole.ran.begins or min((time for time in begins if time), default=None)
+    last = whole.ran.ends or max((time for time in ends if time), default=None)
+    return Job(named, whole.state, "", (), Span(first, last))
+
+
+def _states(pod: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """How each container of a pod ended, now and before."""
+    for one in tables(parts(pod)[2].get("containerStatuses")):
+        for state in ("lastState", "state"):
+            ended = one.get(state)
+            if isinstance(ended, dict) and isinstance(ended.get("terminated"), dict):
+                yield ended["terminated"]

@@ -1,0 +1,94 @@
+"""The processes of a job's ranks while a node is watched: what the kernel says that each one's main thread does."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from clusterproof.plugins.agent.process_group import stat_fields
+from clusterproof.plugins.agent.reading import Node
+
+TYPE_CHECKING = False  # typing's own costs an import on every node
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+LOOK_S = 9.5  # at all processes
+MAX_RANKS = 128
+MAX_NUMBER, MAX_JOB = 9, 80  # characters
+# Who numbers ranks, what says how many there are, and what tells jobs apart: torchrun and its like, then Open MPI.
+LAUNCHERS = (
+    ("RANK", "WORLD_SIZE", ("MASTER_ADDR", "MASTER_PORT")),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", ("PMIX_NAMESPACE",)),
+)
+STATE, USER_TICKS, KERNEL_TICKS, THREADS, START = 2, 13, 14, 19, 21  # fields of /proc/PID/stat
+BLOCKED = "D"
+
+
+class Sampler:
+    """Looks for ranks; once one is known as such its environment, which does not change, is read no more."""
+
+    def __init__(self, node: Node) -> None:
+        self._looked = -LOOK_S
+        self._ranks: dict[tuple[str, str], tuple[int, int, str]] = {}
+        self._ticks_per_s = os.sysconf("SC_CLK_TCK")
+        node.names("/proc")
+
+    def fixed(self) -> object:
+        """Nothing."""
+        return None
+
+    def sample(self, node: Node) -> dict[str, object]:
+        """Of each rank: its number, of how many, of which job, its state, what it waits in, its seconds of CPU."""
+        now = time.monotonic()
+        if now - self._looked < LOOK_S:
+            return {}
+        self._looked = now
+        known, self._ranks = self._ranks, {}
+        ranks: dict[tuple[int, int, str], list[str]] = {}
+        for pid in node.names("/proc"):
+            fields = _stat(node, pid) if pid.isdecimal() else []
+            if len(fields) <= START:
+                continue
+            process = pid, fields[START]
+            rank = known.get(process) or _rank(node, fields)
+            if rank:
+                self._ranks[process] = rank
+                if rank not in ranks or _threads(fields) > _threads(ranks[rank]):  # loaders of data have few
+                    ranks[rank] = fields
+        shown = sorted(ranks.items())[:MAX_RANKS]
+        return {"values": [[*rank, *self._waits(node, fields)] for rank, fields in shown]} if shown else {}
+
+    def _waits(self, node: Node, fields: list[str]) -> tuple[str, str, float]:
+        pid = fields[0]
+        main = _stat(node, f"{pid}/task/{pid}") or fields
+        wait = node.text(f"/proc/{pid}/wchan", absent="")
+        ticks = int(main[USER_TICKS]) + int(main[KERNEL_TICKS])
+        return main[STATE], wait if isinstance(wait, str) and wait != "0" else "", ticks / self._ticks_per_s
+
+
+def _stat(node: Node, pid: str) -> list[str]:
+    try:
+        return stat_fields(node.read(f"/proc/{pid}/stat"))
+    except OSError:
+        return []  # it has ended meanwhile
+
+
+def _threads(fields: list[str]) -> int:
+    return int(fields[THREADS])
+
+
+def _rank(node: Node, fields: list[str]) -> tuple[int, int, str] | None:
+    """Which rank a process is, by its environment; that of one that is blocked may be locked, and is not read."""
+    if fields[STATE] == BLOCKED:
+        return None
+    text = node.text(f"/proc/{fields[0]}/environ", absent="")
+    said = dict(_pairs(text.split("\0"))) if isinstance(text, str) else {}
+    for rank, size, names in LAUNCHERS:
+        numbers = [said.get(rank, ""), said.get(size, "")]
+        if all(number.isascii() and number.isdecimal() and len(number) <= MAX_NUMBER for number in numbers):
+            return int(numbers[0]), int(numbers[1]), ":".join(said.get(name, "") for name in names)[:MAX_JOB]
+    return None
+
+
+def _pairs(words: Iterable[str]) -> Iterable[tuple[str, str]]:
+    return (word.split("=", 1) for word in words if "=" in word)  # type: ignore[misc]

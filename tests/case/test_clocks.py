@@ -1,0 +1,117 @@
+"""Clocks that are minutes off: told by the steps of ranks, or by asking; times are compared by one."""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.case.clocks import by_asking, by_steps
+from clusterproof.plugins.case.command import case
+from clusterproof.plugins.case.records import Offset
+from clusterproof.plugins.case.report import text
+from tests.case.files import SACCT, XID_79, case_of, written
+from tests.testbed.clock import set_clock, settable
+from tests.testbed.cluster import testbed
+from tests.testbed.faults import with_kernel_line
+from tests.testbed.needs import needs_cluster
+from tests.testbed.node import healthy_cpu
+
+BEGAN = datetime(2026, 3, 1, 7, 59, tzinfo=timezone.utc)
+JOINED = "gpu{node:03d}:{pid}:20 [1] NCCL INFO comm 0x55 rank {rank} nranks 4 cudaDev 1\n"
+STEP = "{at:%Y-%m-%d %H:%M:%S},000 [rank{rank}]: iteration {number}/90000 | lm loss: 2.1\n"
+OWN = "{at:%Y-%m-%d %H:%M:%S},000 [rank{rank}]: {words}\n"
+LAUNCH = "RuntimeError: CUDA error: unspecified launch failure"
+KEY = "KeyError: 'image'"
+
+
+def rank(number: int, off_s: float = 0.0, said: tuple[float, str] | None = None) -> str:
+    """What a rank on a node of its own prints, whose clock is so far off."""
+    begins = BEGAN + timedelta(seconds=off_s)
+    lines = [JOINED.format(node=number + 1, pid=10 + number, rank=number)]
+    lines += [STEP.format(at=begins + timedelta(seconds=at), rank=number, number=at) for at in range(40, 50)]
+    if said:
+        lines.append(OWN.format(at=begins + timedelta(seconds=60 + said[0]), rank=number, words=said[1]))
+    return "".join(lines)
+
+
+def files(off_s: float, of_gpu: float, of_code: float) -> dict[str, str]:
+    """A GPU of gpu003 fails, and rank 1 raises an exception, so many seconds after 8:00."""
+    at = BEGAN + timedelta(seconds=60 + of_gpu + off_s)
+    said = {1: (of_code, KEY), 2: (of_gpu + 1, LAUNCH)}
+    ranks = {f"rank_{number}.log": rank(number, off_s * (number == 2), said.get(number)) for number in range(4)}
+    return {
+        **ranks,
+        "gpu003-dmesg.txt": XID_79.format(time=f"{at:%H:%M:%S}"),
+        "sacct.txt": SACCT.format(state="FAILED"),
+    }
+
+
+@pytest.mark.parametrize("off_s", [0, 180, -180])
+def test_the_verdict_is_the_same_however_far_a_nodes_clock_is_off(off_s: int, tmp_path: Path) -> None:
+    hardware = case_of(tmp_path / "gpu", files(off_s, of_gpu=1, of_code=20)).verdict
+    assert (hardware.cause, hardware.nodes) == ("hardware", ("gpu003",))
+    code = case_of(tmp_path / "code", files(off_s, of_gpu=20, of_code=1)).verdict
+    assert (code.cause, code.nodes, code.rank) == ("code", (), 1)
+
+
+def test_the_offset_and_its_uncertainty_are_shown_and_times_are_those_of_the_others(tmp_path: Path) -> None:
+    found = case_of(tmp_path, files(180, of_gpu=1, of_code=20))
+    assert found.collected.clocks["gpu003"].seconds == pytest.approx(180)
+    shown = " ".join(text(found).split())
+    assert "The clock of gpu003 is 180 s ahead, ± 0 s, by the steps of its ranks: its times are corrected." in shown
+    assert "> 08:00:01 gpu003 Xid 79" in shown
+
+
+def test_of_two_clocks_nobody_can_tell_which_is_right(tmp_path: Path) -> None:
+    of_two = files(180, of_gpu=1, of_code=20)
+    for name in ("rank_0.log", "rank_3.log"):
+        del of_two[name]
+    found = case_of(tmp_path, of_two)
+    assert (found.verdict.cause, found.verdict.nodes) == ("unknown", ())
+    assert "Clocks of nodes may be 180 s apart" in " ".join(text(found).split())
+
+
+def test_an_offset_is_known_as_well_as_the_question_was_short() -> None:
+    assert by_asking(1180.0, 1.0, 1000.0, 1003.0) == Offset(179.0, 1.0, "as it was asked")
+    assert by_asking(1001.0, 1.0, 1000.0, 1003.0) == Offset(0.0, 1.0, "as it was asked")
+    assert by_steps([("n1", {1: 0.0, 2: 1.0}), ("n2", {1: 90.0, 2: 91.0}), ("n3", {1: 0.0, 2: 1.0})]) == {}
+
+
+ROWS = "JobID|State|ExitCode|Start|End|NodeList\n77|FAILED|1:0|{begins}|{ends}|n[1-2]\n"
+XID = "NVRM: Xid (PCI:0000:c5:00): 79, pid=12, name=python, GPU has fallen off the bus."
+UPTIME_S = 86_400.0
+TYPED = "import sys; from clusterproof.plugins.command_line.main import main; sys.exit(main())"
+
+
+@needs_cluster
+def test_nodes_that_are_asked_say_what_their_kernels_logged_by_the_clock_of_whoever_asks(tmp_path: Path) -> None:
+    now = datetime.now(timezone.utc)
+    begins, ends = (f"{now + timedelta(seconds=at):%Y-%m-%dT%H:%M:%S}" for at in (-9_000, 600))
+    folder = written(tmp_path / "left", {"sacct.txt": ROWS.format(begins=begins, ends=ends)})
+    words = ["case", str(folder), "--cluster", "ssh:n[1-2]", "--json"]
+    with testbed({"n1": healthy_cpu(), "n2": with_kernel_line(healthy_cpu(), XID, at_s=UPTIME_S - 60)}) as bed:
+        settable(bed.nodes["n2"])
+        set_clock(bed.nodes["n2"], 1800)
+        ran = bed.run([sys.executable, "-c", TYPED, *words])
+    said = json.loads(ran.stdout)
+    off = said["clocks"]["n2"]
+    assert off["seconds"] == pytest.approx(1800, abs=off["apart_s"] + 1)
+    assert said["clocks"]["n1"]["seconds"] == 0
+    row = next(row for row in said["timeline"] if "Xid 79" in row["words"])
+    assert row["where"] == "n2"
+    assert row["when"]["begins"] == pytest.approx(now.timestamp() - 60, abs=600)
+    assert said["nodes"] == ["n2"], said["ticket"]
+
+
+@pytest.mark.parametrize(
+    ("named", "why"),
+    [("replay:nowhere", "nowhere"), ("capture:nowhere", "nowhere"), ("what:is-this", "what")],
+)
+def test_what_cannot_be_asked_now_is_refused(named: str, why: str, tmp_path: Path) -> None:
+    code, said = case([str(written(tmp_path, files(0, 1, 2))), "--cluster", named])
+    assert code == 4
+    assert why in said

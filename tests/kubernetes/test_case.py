@@ -1,0 +1,178 @@
+"""`clusterproof case NAMESPACE/NAME`: why a job of Kubernetes ended, by its objects, logs, events and nodes."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.case.command import case
+from tests.kubernetes.programs import NODE
+from tests.testbed.kubernetes.bed import Bed
+from tests.testbed.kubernetes.machine import SANDBOX
+from tests.testbed.kubernetes.processes import wait_until
+from tests.testbed.needs import needs_kubernetes
+
+pytestmark = needs_kubernetes
+PODS = "/api/v1/namespaces/default/pods"
+JOBS = "/apis/batch/v1/namespaces/default/jobs"
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+OF_HYPERPOD = "/apis/sagemaker.amazonaws.com/v1/namespaces/default/hyperpodpytorchjobs"
+OF_HOST = ("bin", "lib", "lib64", "usr")  # of this machine, for a shell
+RAISES = "echo 'step 1'; echo \"[rank3]: KeyError: 'image'\" >&2; exit 1"
+BEGUN_ANEW = f"[ -e /state/begun ] && exec sleep 600; : >/state/begun; {RAISES}"
+
+
+def spec(script: str, restarts: str = "Never") -> dict[str, Any]:
+    """A pod of the real kubelet that runs a script by this machine's own shell."""
+    volumes: list[dict[str, Any]] = [{"name": name, "hostPath": {"path": f"/{name}"}} for name in OF_HOST]
+    mounts: list[dict[str, Any]] = [{"name": name, "mountPath": f"/{name}", "readOnly": True} for name in OF_HOST]
+    return {
+        "nodeName": NODE,
+        "hostNetwork": True,
+        "restartPolicy": restarts,
+        "terminationGracePeriodSeconds": 0,
+        "volumes": [*volumes, {"name": "state", "emptyDir": {}}],
+        "containers": [
+            {
+                "name": "train",
+                "image": SANDBOX,
+                "imagePullPolicy": "Never",
+                "command": ["/bin/sh", "-c", script],
+                "securityContext": {"runAsUser": 0},
+                "volumeMounts": [*mounts, {"name": "state", "mountPath": "/state"}],
+            }
+        ],
+    }
+
+
+def conditions(kubernetes: Bed, path: str) -> list[str]:
+    found = kubernetes.plane.call("GET", path)["status"].get("conditions") or ()
+    return [str(one["type"]) for one in found if one["status"] == "True"]
+
+
+def containers(kubernetes: Bed) -> list[dict[str, Any]]:
+    return [one for pod in kubernetes.plane.items(PODS) for one in pod["status"].get("containerStatuses") or ()]
+
+
+@contextlib.contextmanager
+def job(kubernetes: Bed, name: str, **parts: Any) -> Iterator[str]:
+    """A Job of one pod; its path."""
+    body = {"metadata": {"name": name}, "spec": {"backoffLimit": 0, "template": {"spec": spec(**parts)}}}
+    kubernetes.plane.call("POST", JOBS, body)
+    try:
+        yield f"{JOBS}/{name}"
+    finally:
+        kubernetes.plane.call("DELETE", f"{JOBS}/{name}?propagationPolicy=Background")
+        wait_until(lambda: not kubernetes.plane.items(PODS), "gone")
+
+
+def said(named: str, *more: str) -> dict[str, Any]:
+    code, text = case([named, "--json", *more])
+    assert code == 0, text
+    return dict(json.loads(text))
+
+
+@pytest.mark.parametrize("named", ["default/train", "k8s:bed/job:default/train"])
+def test_a_jobs_own_words_its_end_and_its_node_are_read(kubernetes: Bed, named: str) -> None:
+    with job(kubernetes, "train", script=RAISES) as path:
+        wait_until(lambda: "Failed" in conditions(kubernetes, path), "ended")
+        found = said(named)
+        text = case([named])[1]
+    assert (found["cause"], found["rank"], found["nodes"]) == ("code", 3, []), found["ticket"]
+    assert (found["job"]["state"], found["job"]["nodes"]) == ("Failed", [NODE])
+    assert None not in (found["job"]["ran"]["begins"], found["job"]["ran"]["ends"])
+    first = next(row for row in found["timeline"] if row["mark"] == ">")
+    assert first["where"] == f"{NODE} rank 3"
+    assert first["when"]["ends"] - first["when"]["begins"] < 1, "its container's runtime dated it"
+    assert "1 job of Kubernetes" in found["read"]
+    assert text.startswith(f"Job default/train on 1 node ({NODE}), Failed, ended 20")
+    assert "journalctl -k" in text
+
+
+def test_of_a_container_that_began_anew_the_log_of_the_one_before_is_read(kubernetes: Bed) -> None:
+    with job(kubernetes, "train", script=BEGUN_ANEW, restarts="OnFailure"):
+        wait_until(lambda: any(one["restartCount"] for one in containers(kubernetes)), "begun anew")
+        found = said("default/train")
+    assert (found["cause"], found["rank"]) == ("code", 3), found["ticket"]
+    assert any(row["source"].endswith("/train.previous.log:2") for row in found["timeline"])
+
+
+def test_a_job_that_completed_is_said_to_have_and_one_that_runs_is_no_case(kubernetes: Bed) -> None:
+    with job(kubernetes, "train", script="echo done") as path:
+        wait_until(lambda: "Complete" in conditions(kubernetes, path), "ended")
+        assert said("default/train")["standing"] == "completed"
+        assert "as Kubernetes says: Complete." in " ".join(case(["default/train"])[1].split())
+    with job(kubernetes, "train", script="sleep 600"):
+        wait_until(lambda: any("running" in one["state"] for one in containers(kubernetes)), "running")
+        code, text = case(["default/train"])
+    assert (code, "job default/train runs, and no container of it has ended" in text) == (4, True)
+
+
+def test_there_is_no_case_of_a_job_that_is_not_there(kubernetes: Bed) -> None:
+    code, text = case(["default/nothing"])
+    assert (code, text.count("\n")) == (4, 1)
+    assert "Kubernetes has no job 'default/nothing' and no pod of one" in text
+
+
+@contextlib.contextmanager
+def hyperpod(kubernetes: Bed, name: str, node: str, status: dict[str, Any]) -> Iterator[None]:
+    """A job of HyperPod's training operator: its object, by the name and the scope of its definition, and a pod."""
+    names = {"plural": "hyperpodpytorchjobs", "singular": "hyperpodpytorchjob", "kind": "HyperPodPyTorchJob"}
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    version = {"name": "v1", "served": True, "storage": True, "schema": schema, "subresources": {"status": {}}}
+    group = "sagemaker.amazonaws.com"
+    plan = {"group": group, "names": names, "scope": "Namespaced", "versions": [version]}
+    crd: dict[str, Any] = {"metadata": {"name": f"{names['plural']}.{group}"}, "spec": plan}
+    kubernetes.plane.call("POST", CRDS, crd)
+    wait_until(lambda: "Established" in conditions(kubernetes, f"{CRDS}/{crd['metadata']['name']}"), "known")
+    kind = {"apiVersion": f"{group}/v1", "kind": names["kind"]}
+    kubernetes.plane.call("POST", OF_HYPERPOD, {**kind, "metadata": {"name": name}, "spec": {"nprocPerNode": "8"}})
+    kubernetes.plane.patch(f"{OF_HYPERPOD}/{name}/status", {"status": status})
+    pod = {"nodeName": node, "containers": [{"name": "train", "image": "localhost/none:1"}]}
+    kubernetes.plane.call("POST", PODS, {"metadata": {"name": f"{name}-pod-0"}, "spec": pod})
+    try:
+        yield
+    finally:
+        kubernetes.plane.call("DELETE", f"{PODS}/{name}-pod-0?gracePeriodSeconds=0")
+        kubernetes.plane.call("DELETE", f"{CRDS}/{crd['metadata']['name']}")
+
+
+def test_a_job_of_hyperpod_whose_node_was_lost_blames_no_operator(kubernetes: Bed) -> None:
+    lost = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "DeletionByTaintManager",
+        "message": "Taint manager",
+    }
+    over = {"type": "Failed", "status": "True", "lastTransitionTime": "2026-01-02T03:09:05Z"}
+    status = {"startTime": "2026-01-02T02:04:05Z", "conditions": [over]}
+    name = "gpu009.cluster.example"
+    with kubernetes.node(name, ready="Unknown", reason="NodeStatusUnknown"), hyperpod(kubernetes, "ai", name, status):
+        since = {"lastTransitionTime": "2026-01-02T03:08:05Z"}
+        ended = {"phase": "Failed", "conditions": [{**lost, **since}]}
+        kubernetes.plane.patch(f"{PODS}/ai-pod-0/status", {"status": ended})
+        found = said("default/ai")
+    assert (found["cause"], found["nodes"], found["suspects"]) == ("unknown", [], ["gpu009"]), found["ticket"]
+    assert found["job"]["state"] == "Failed"
+    assert found["commands"][0] == f"clusterproof check k8s: --nodes {name} -k 'reachable or kernel_oops or lockups'"
+    assert any(one.startswith("ai-pod-0/train.log: ") for one in found["missing"]) is False
+
+
+def test_what_a_user_may_not_read_is_said(kubernetes: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, token = kubernetes.account([], [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "get"]}])
+    with job(kubernetes, "train", script=RAISES) as path:
+        wait_until(lambda: "Failed" in conditions(kubernetes, path), "ended")
+        monkeypatch.setenv("KUBECONFIG", str(kubernetes.plane.kubeconfig(token)))
+        found = said("default/train")
+    assert found["job"]["nodes"] == [NODE]
+    for what in (
+        "a Job, ",
+        "/train.log",
+        "the events of default",
+        "whether its nodes are ready",
+    ):
+        assert any(what in one for one in found["missing"]), what

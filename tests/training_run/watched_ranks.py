@@ -1,0 +1,54 @@
+"""What `clusterproof watch` has seen of the processes of ranks, made up: looks each ten seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from clusterproof.plugins.training_run.rank_processes import RankLook, RankSeen
+from clusterproof.plugins.training_run.run import TrainingRun
+from clusterproof.plugins.training_run.run_data import RunData
+from tests.training_run.watched import Change, readings
+
+BEGAN_S, EVERY_S = 1_763_600_000.0, 10.0
+JOB = "gpu001:29500"
+WAITS, SLEEPS, COMPUTES = ("S", "futex_do_wait", 0.0), ("S", "hrtimer_nanosleep", 0.0), ("R", "", 1.0)
+STOPPED, READS = ("T", "do_signal_stop", 0.0), ("D", "folio_wait_bit_common", 0.0)
+STARVED = ("R", "", 0.01)  # by other programs of the machine
+Doing = tuple[str, str, float]  # the state, what it waits in, and of how much of a CPU it computes
+Seen = Callable[[int, int], Doing | None]  # by rank and minute; None once it has ended
+
+
+def training(rank: int, minute: int) -> Doing:
+    """What a rank does that trains well: it waits at some looks, and always computes between two."""
+    return ("S", "futex_do_wait", 0.4) if (rank + minute) % 3 else ("R", "", 0.4)
+
+
+def hanging(**others: Doing | None) -> Seen:
+    """All ranks train for five minutes; then some do what is said of them (`rank3`), and the others wait."""
+    return lambda rank, minute: training(rank, minute) if minute < 5 else others.get(f"rank{rank}", WAITS)
+
+
+def seen(
+    doing: Seen,
+    *,
+    ranks: int = 4,
+    size: int = 4,
+    minutes: int = 20,
+    nodes: Callable[[int], str] = lambda _: "gpu001",
+    gpus: Change | None = None,
+) -> TrainingRun:
+    """The run that these looks are of, with the samples of its GPUs where these are asked for."""
+    data, used, looks = RunData(), dict.fromkeys(range(ranks), 0.0), list[RankSeen]()
+    for number in range(int(60 / EVERY_S) * minutes):
+        for rank in range(ranks):
+            now = doing(rank, int(number * EVERY_S / 60))
+            if now is None:
+                continue
+            state, wait, share = now
+            used[rank] += share * EVERY_S
+            look = RankLook(rank, size, JOB, state, wait, used[rank])
+            looks.append(RankSeen(nodes(rank), BEGAN_S + number * EVERY_S, look))
+    data.add(looks, "made up")
+    if gpus:
+        data.add(readings(gpus, minutes), "made up")
+    return TrainingRun("made-up", data)
