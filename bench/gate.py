@@ -1,32 +1,41 @@
-"""What a gate costs: what it asks an API server in half an hour in which nothing changes, by a clock of its own rounds,
-and how long it takes to read what a large cluster answers.
+"""What a gate costs: what it asks an API server in half an hour in which nothing changes, by a clock of its own, and
+how long it takes to read what a large cluster answers.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
+import shutil
 import tempfile
+import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
 from bench.figure import Figure
 from clusterproof.plugins.agent.program import ProbeOptions
+from clusterproof.plugins.command_line import gate_run
+from clusterproof.plugins.command_line.gate_run import Rounds
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.api import PAGE
 from clusterproof.plugins.kubernetes.errors import decoded
 from clusterproof.plugins.kubernetes.gate.health import TRUE, Health
 from clusterproof.plugins.kubernetes.gate.objects import seen_of
+from clusterproof.plugins.kubernetes.gate.round import Tally
 from clusterproof.plugins.kubernetes.gate.write import Orders, standing, write
+from clusterproof.plugins.kubernetes.workloads import Pod
 from clusterproof.plugins.transport import Limits
 from clusterproof.plugins.transport.gather import gather
 from clusterproof.plugins.transport.kubernetes.agents import Agents
-from clusterproof.plugins.transport.kubernetes.kept import KEEP
+from clusterproof.plugins.transport.kubernetes.kept import REPORTS
+from clusterproof.plugins.transport.kubernetes.shares import Share
 from tests.kubernetes.agents import STARTED, agents, report
 from tests.kubernetes.kubelets import Log
 from tests.testbed import needs
@@ -35,7 +44,7 @@ from tests.testbed.kubernetes.bed import Bed, bed
 NODES = 200
 LARGE = 5000
 EVERY_S = 60.0
-ROUNDS = 30  # half an hour: each node's log is read again twice
+ROUNDS = 30  # half an hour: each node is evaluated twice again
 FIT = Health(TRUE, "ChecksPassed", "63 checks found no fault")
 LATER = 4_000_000_000.0  # nodes of this bench are young
 NAME = "gate_requests_per_s_per_node_in_rest"
@@ -54,9 +63,10 @@ def in_rest() -> Iterator[Figure]:
         agents(kubernetes, STARTED, *names),
         tempfile.TemporaryDirectory() as folder,
     ):
-        _rounds(names, {KEEP: folder}, 1, LATER)
-        kept = _asked(kubernetes, lambda: _rounds(names, {KEEP: folder}, ROUNDS, LATER + EVERY_S))
-        each = _asked(kubernetes, lambda: _rounds(names, {}, ROUNDS, LATER + (ROUNDS + 1) * EVERY_S))
+        gate, began = _gate(Path(folder)), time.time()
+        _rounds(gate, 1, began)
+        kept = _asked(kubernetes, lambda: _rounds(gate, ROUNDS, began + EVERY_S))
+        each = _asked(kubernetes, lambda: _evaluations(names, ROUNDS, LATER))
     seconds = ROUNDS * EVERY_S
     words = ", ".join(f"{count / NODES:.2f} {what}" for what, count in sorted(kept.items()))
     detail = f"of each of {NODES} nodes in {seconds:.0f} s: {words}"
@@ -86,15 +96,34 @@ def _large_node(number: int) -> dict[str, Any]:
     return {"metadata": metadata, "status": {"conditions": conditions, "images": images}}
 
 
-def _rounds(names: Sequence[str], settings: dict[str, str], count: int, begin: float) -> None:
-    """So many rounds, one each minute of a clock that nothing waits for; without evaluation, which asks nobody."""
-    cluster, orders = Cluster("bed", "agents", tuple(map(Target, names))), standing(Orders(), EVERY_S)
+class Gate(Rounds):
+    """A gate that reads all logs where it evaluates, as they are old by its clock."""
+
+    def _evaluate(self, share: Share, agents: Mapping[str, Pod], began: float) -> None:
+        shutil.rmtree(self._keep / REPORTS, ignore_errors=True)
+        super()._evaluate(share, agents, began)
+
+
+def _gate(folder: Path) -> Gate:
+    option = argparse.Namespace(x="k8s:bed/many=yes", every=int(EVERY_S), region="", profile="")
+    return Gate(option, [], folder, Tally(EVERY_S), threading.Event())
+
+
+def _rounds(gate: Gate, count: int, begin: float) -> None:
+    """So many rounds, one each minute of a clock that nothing waits for."""
     for number in range(count):
         now = begin + number * EVERY_S
         clock = SimpleNamespace(time=lambda now=now: now, monotonic=time.monotonic)
-        with mock.patch("clusterproof.plugins.transport.kubernetes.agents.time", clock):
-            limits, connection = Limits(settings=settings), Agents()
-            found = gather(cluster, connection, ["boot"], ProbeOptions(), limits, lambda evidence: evidence)
+        with mock.patch.object(gate_run, "time", clock):
+            gate.make()
+
+
+def _evaluations(names: Sequence[str], count: int, begin: float) -> None:
+    """So many rounds in each of which all logs are read; without evaluation, which asks nobody."""
+    cluster, orders = Cluster("bed", "agents", tuple(map(Target, names))), standing(Orders(), EVERY_S)
+    for number in range(count):
+        now = begin + number * EVERY_S
+        found = gather(cluster, Agents(), ["boot"], ProbeOptions(), Limits(), lambda evidence: evidence)
         assert not [one for one in found.values() if one.unreached]
         write(open_api({}), orders, dict.fromkeys(names, FIT), now, now)
 

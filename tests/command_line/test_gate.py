@@ -9,18 +9,19 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.command_line import gate as command
+from clusterproof.plugins.command_line import gate_run
 from clusterproof.plugins.core.cluster import Target
 
 
 def words_of_round(*words: str) -> list[str]:
     option, further = command.parser().parse_known_args(["run", *words])
-    return command._words(option, further, Path("/kept"))
+    return gate_run.words(option, further, Path("/kept"))
 
 
 def test_a_round_evaluates_the_cluster_that_was_named_in_its_region_and_account() -> None:
-    words = words_of_round("eks:prod", "--region", "eu-west-1", "--profile", "ops", "--k8s-gate", "taint")
-    assert words[:2] == ["check", "eks:prod"]
-    assert (words[words.index("--region") + 1], words[words.index("--profile") + 1]) == ("eu-west-1", "ops")
+    said = words_of_round("eks:prod", "--region", "eu-west-1", "--profile", "ops", "--k8s-gate", "taint")
+    assert said[:2] == ["check", "eks:prod"]
+    assert (said[said.index("--region") + 1], said[said.index("--profile") + 1]) == ("eu-west-1", "ops")
 
 
 def test_without_them_it_names_neither() -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from clusterproof.plugins.agent.sending import begin, lines
+from clusterproof.plugins.kubernetes.workloads import Pod, pod_of
 from clusterproof.plugins.transport.kubernetes.agents import DAEMON_SET, REPORT
 from tests.kubernetes.kubelets import kubelets
 from tests.kubernetes.programs import PODS
@@ -31,6 +32,28 @@ def report(boot: str, began: float = 0.0) -> str:
 def ready(since: str, status: str = "True") -> dict[str, str]:
     """The condition of a pod by which an agent shows that nothing changes, or that something does."""
     return {"type": "Ready", "status": status, "lastTransitionTime": since}
+
+
+SOON, LATER = "2026-01-02T03:04:05Z", "2026-01-02T03:05:05Z"
+
+
+def agent(node: str, *, is_ready: bool = True, since: str = SOON, pod_alone: bool = False) -> Pod:
+    """The pod of an agent that runs; `pod_alone`: what is unready is the pod, as of a node that is gone."""
+    state = {"name": "agent", "ready": is_ready or pod_alone, "state": {"running": {}}}
+    ready = {"type": "Ready", "status": str(is_ready), "lastTransitionTime": since}
+    status = {"phase": "Running", "containerStatuses": [state], "conditions": [ready]}
+    metadata = {"name": f"agent-{node}"}
+    return pod_of(
+        {"metadata": metadata, "spec": {"nodeName": node, "containers": [{"name": "agent"}]}, "status": status}
+    )
+
+
+def every(count: int) -> dict[str, Pod]:
+    return {name: agent(name) for name in names(count)}
+
+
+def names(count: int) -> list[str]:
+    return [f"n{number:04d}" for number in range(count)]
 
 
 @contextlib.contextmanager

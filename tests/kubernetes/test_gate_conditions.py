@@ -138,6 +138,15 @@ def test_a_node_that_was_recreated_since_the_run_began_gets_no_condition_of_its_
     assert written.problems == ()
 
 
+def test_what_stands_of_a_node_since_an_earlier_round_is_not_written_to_its_successor(gate: GateBed) -> None:
+    now, earlier = time.time(), {"gpu106": time.time() - 600}
+    with gate.bed.node("gpu106"), gate.bed.node("gpu107"):
+        found = {"gpu106": UNFIT, "gpu107": FIT}
+        written = write(api_of(gate.kubeconfig), Orders(), found, now + 60, now, earlier)
+        assert (gate.condition("gpu106"), gate.condition("gpu107")["status"]) == ({}, "True")
+    assert written.is_open
+
+
 def test_a_node_that_goes_while_it_is_written_to_hinders_no_other(gate: GateBed, monkeypatch: Any) -> None:
     patch = Api.patch
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import threading
 import urllib.request
 from pathlib import Path
 
@@ -114,25 +113,3 @@ def test_they_are_asked_for_by_http() -> None:
 def test_a_port_that_is_none_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     status, said = command.gate(["run", "k8s:x", "--listen", "9188"])
     assert (status, said) == (4, "clusterproof gate: --listen is '9188'; expected [HOST]:PORT, such as :9188\n")
-
-
-def test_the_log_of_a_gate_has_the_lines_of_a_round_and_not_its_report(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    leave(tmp_path, one())
-    monkeypatch.setattr(command, "MAIN", "print('a report, page after page')")
-    tally = Tally(60)
-    command._round([], tmp_path, tally, threading.Event())
-    assert capsys.readouterr().out == "".join(f"gate: {line}\n" for line in one().said())
-    assert metrics(tally)['rounds_total{outcome="written"}'] == 1
-
-
-def test_a_round_that_leaves_nothing_is_known_by_its_own_last_words(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(command, "MAIN", "print('one\\n' * 100 + 'ERROR: no agent'); raise SystemExit(4)")
-    tally = Tally(60)
-    command._round([], tmp_path, tally, threading.Event())
-    said = capsys.readouterr().out.splitlines()
-    assert (len(said), said[-1]) == (command.LAST_LINES, "ERROR: no agent")
-    assert metrics(tally)['rounds_total{outcome="failed"}'] == 1

@@ -77,30 +77,32 @@ def test_a_node_that_fails_beside_others_for_the_first_time_has_all_logs_read_an
 ) -> None:
     kept = Kept(str(tmp_path))
     kept.keep(pod(), b"x", NOW)
-    assert kept.unconfirmed(["gpu002"], NOW + 1) == {"gpu002"}
+    assert kept.unconfirmed(["gpu002"], NOW + 1, ["gpu001", "gpu002"]) == {"gpu002"}
     assert kept.current(pod(), NOW + 60) is None
     kept.keep(pod(), b"y", NOW + 60)
-    assert kept.unconfirmed(["gpu002"], NOW + 61) == frozenset()
+    assert kept.unconfirmed(["gpu002"], NOW + 61, ["gpu001", "gpu002"]) == frozenset()
     assert kept.current(pod(), NOW + 120)
 
 
 def test_while_no_node_fails_beside_others_no_log_is_read_for_that(tmp_path: Path) -> None:
     kept = Kept(str(tmp_path))
     kept.keep(pod(), b"x", NOW)
-    assert kept.unconfirmed([], NOW + 1) == frozenset()
+    assert kept.unconfirmed([], NOW + 1, ["gpu001"]) == frozenset()
     assert kept.current(pod(), NOW + 60)
 
 
 def test_one_that_passed_in_between_fails_for_the_first_time_again(tmp_path: Path) -> None:
     kept = Kept(str(tmp_path))
-    waited = [kept.unconfirmed(names, NOW + 60 * at) for at, names in enumerate((["a"], [], ["a"], ["a", "b"]))]
+    waited = [
+        kept.unconfirmed(names, NOW + 60 * at, ["a", "b"]) for at, names in enumerate((["a"], [], ["a"], ["a", "b"]))
+    ]
     assert waited == [{"a"}, set(), {"a"}, {"b"}]
 
 
 @pytest.mark.parametrize("folder", ["", "gone"])
 def test_where_nothing_can_be_kept_no_fault_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str) -> None:
     monkeypatch.chdir(tmp_path)
-    assert Kept(folder and str(tmp_path / folder)).unconfirmed(["gpu002"], NOW) == frozenset()
+    assert Kept(folder and str(tmp_path / folder)).unconfirmed(["gpu002"], NOW, ["gpu001", "gpu002"]) == frozenset()
 
 
 def test_without_a_folder_nothing_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,6 +112,7 @@ def test_without_a_folder_nothing_is_kept(tmp_path: Path, monkeypatch: pytest.Mo
     kept.keep(pod("gpu002"), b"x", NOW)
     assert [one.name for one in tmp_path.rglob("gpu*")] == ["gpu001"]
     assert kept.current(pod(), NOW) is None
+    assert kept.read_at("gpu001") is None
 
 
 def test_a_folder_that_cannot_be_written_keeps_nothing_and_says_nothing(tmp_path: Path) -> None:
@@ -123,10 +126,10 @@ def test_a_folder_that_cannot_be_written_keeps_nothing_and_says_nothing(tmp_path
 def test_what_a_host_that_lost_its_power_left_is_read_anew(tmp_path: Path, left: bytes) -> None:
     kept = Kept(str(tmp_path))
     kept.keep(pod(), b"x", NOW)
-    kept.unconfirmed(["gpu002"], NOW)
+    kept.unconfirmed(["gpu002"], NOW, ["gpu001", "gpu002"])
     for path in tmp_path.rglob("*"):
         if path.is_file():
             path.write_bytes(left)
     assert kept.current(pod(), NOW + 60) is None
     assert kept.read_at("gpu001") is None
-    assert kept.unconfirmed(["gpu002"], NOW) == {"gpu002"}
+    assert kept.unconfirmed(["gpu002"], NOW, ["gpu001", "gpu002"]) == {"gpu002"}

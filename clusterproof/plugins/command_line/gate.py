@@ -5,19 +5,13 @@ from __future__ import annotations
 import argparse
 import re
 import signal
-import subprocess
-import sys
-import tempfile
 import threading
-import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from pathlib import Path
-
-from prometheus_client import CollectorRegistry, make_wsgi_app
 
 from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.aws.account import AwsError
+from clusterproof.plugins.command_line.gate_run import aws, run, say
 from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target
 from clusterproof.plugins.core.errors import ClusterproofError, place_of
 from clusterproof.plugins.core.one_line import BAD_COMMAND_LINE, OneLineParser
@@ -28,23 +22,14 @@ from clusterproof.plugins.inventory.kubernetes import access_to
 from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.api import KubernetesError
 from clusterproof.plugins.kubernetes.gate.health import UNKNOWN
-from clusterproof.plugins.kubernetes.gate.round import Tally, taken
 from clusterproof.plugins.kubernetes.gate.wait import EXITS, FRESH_S, PATIENCE_S, Wait, in_words, waited
 from clusterproof.plugins.kubernetes.gate.write import remove
 from clusterproof.plugins.policy import find_policy
 from clusterproof.plugins.suite.ending import EXIT_UNWRITTEN, INTERRUPTED
 from clusterproof.plugins.transport.kubernetes.reporting import Unchanged, report_for_ever
-from clusterproof.plugins.watch.http_server import Address, Listener
 
-MAIN = "from clusterproof.plugins.command_line.main import main; raise SystemExit(main())"
-ROUND = ("--via", "agents", "-m", "prolog or epilog", "--no-report", "-q", "-p", "no:cacheprovider")
-AWS = ("region", "profile")  # options that say where a cluster of EKS is
 MAX_EVERY_S = 3600
-ROUND_S = 600.0  # for one round: after so long its process is ended
-OUTPUT = "output"  # of the round that goes on, among what is kept
 NODE_NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,252}")
-LAST_LINES = 20  # of one that left nothing
-END_S = 10.0  # for a round to end when it is asked to
 
 
 def parser() -> argparse.ArgumentParser:
@@ -93,7 +78,7 @@ def gate(arguments: Sequence[str]) -> tuple[int, str]:
             return _removed(option)
         if option.what == "wait":
             return _waited(option, _over())
-        return (_report if option.what == "agent" else _evaluate)(option, further, _over()), ""
+        return (_report if option.what == "agent" else run)(option, further, _over()), ""
     except (AwsError, InventoryError, KubernetesError, ClusterproofError) as wrong:
         return BAD_COMMAND_LINE, f"clusterproof gate: {wrong}\n"
 
@@ -127,7 +112,7 @@ def _waited(option: argparse.Namespace, is_over: threading.Event) -> tuple[int, 
     """
     order = Wait(option.node, option.fresh, option.timeout)
     try:
-        health = waited(open_api(_access(option)), order, _say, is_over)
+        health = waited(open_api(_access(option)), order, say, is_over)
     except ClusterproofError:
         raise
     except Exception as broken:
@@ -143,7 +128,7 @@ def _waited(option: argparse.Namespace, is_over: threading.Event) -> tuple[int, 
 
 def _access(option: argparse.Namespace) -> Mapping[str, str]:
     """How the API server of X is reached. Raises AwsError, InventoryError, KubernetesError."""
-    return access_to(option.x, {key: value for key in AWS if (value := getattr(option, key))})
+    return access_to(option.x, aws(option))
 
 
 def _removed(option: argparse.Namespace) -> tuple[int, str]:
@@ -177,70 +162,6 @@ def _expected(options: str) -> tuple[Policy, Target]:
     policy = find_policy(said.policy, Path.cwd())
     here = Cluster("here", "local", (Target("here"),))
     return policy, with_expectations(here, said.instance_type, said.expect, policy.expect).targets[0]
-
-
-def _evaluate(option: argparse.Namespace, further: Sequence[str], is_over: threading.Event) -> int:
-    """Evaluate what agents report again and again, each round in a process of its own, until a signal ends it.
-
-    Raises NoAddress where Prometheus cannot be answered.
-    """
-    tally = Tally(option.every)
-    with ExitStack() as stack:
-        keep = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="clusterproof-gate-")))
-        if option.listen:
-            registry = CollectorRegistry(auto_describe=False)
-            registry.register(tally)
-            stack.callback(Listener(Address.of(option.listen), {"/metrics": make_wsgi_app(registry)}).close)
-        while not is_over.is_set():
-            began = time.monotonic()
-            _round(_words(option, further, keep), keep, tally, is_over)
-            is_over.wait(max(0.0, began + option.every - time.monotonic()))
-    return 0
-
-
-def _words(option: argparse.Namespace, further: Sequence[str], keep: Path) -> list[str]:
-    """The command line of a round."""
-    own = [] if any(word.partition("=")[0] == "--k8s-gate" for word in further) else ["--k8s-gate", "observe"]
-    aws = [word for name in AWS if (value := getattr(option, name)) for word in (f"--{name}", value)]
-    every = ["--k8s-every", str(option.every)]
-    return ["check", option.x, *ROUND, *every, "--k8s-keep", str(keep), *aws, *own, *further]
-
-
-def _round(words: Sequence[str], keep: Path, tally: Tally, is_over: threading.Event) -> None:
-    """One round: a line of it, and of each change; where it left nothing, its own last words."""
-    began = time.monotonic()
-    with (keep / OUTPUT).open("w+b") as output:
-        round_ = subprocess.Popen(
-            [sys.executable, "-I", "-c", MAIN, *words], stdin=subprocess.DEVNULL, stdout=output, stderr=output
-        )
-        while round_.poll() is None and not is_over.wait(0.2) and time.monotonic() < began + ROUND_S:
-            pass
-        _end(round_)
-        said = taken(keep)
-        if is_over.is_set() and said is None:
-            return
-        tally.add(said)
-        output.seek(0)
-        last = output.read().decode("utf-8", "replace").splitlines()[-LAST_LINES:]
-    for line in said.said() if said else last:
-        _say(line) if said else sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
-
-
-def _say(line: str) -> None:
-    sys.stdout.write(f"gate: {line}\n")
-    sys.stdout.flush()
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a round that still goes on: it writes nothing then."""
-    for number in (signal.SIGINT, signal.SIGKILL):
-        if process.poll() is None:
-            process.send_signal(number)
-        try:
-            process.wait(END_S)
-        except subprocess.TimeoutExpired:
-            continue
 
 
 def _over() -> threading.Event:

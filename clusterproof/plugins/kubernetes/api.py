@@ -61,6 +61,10 @@ class Api:
         """Change an object by a patch of this kind; what it is then. Raises KubernetesError (409: it was changed)."""
         return decoded(self._asked("PATCH", path, query, body, RETRY_S, kind=kind))
 
+    def patch_unread(self, path: str, body: object, kind: str) -> None:
+        """The same, where nobody asks what it is then. Raises KubernetesError."""
+        self._asked("PATCH", path, {}, body, RETRY_S, kind=kind)
+
     def delete(self, path: str, **query: object) -> None:
         """Delete an object, or a collection. Raises KubernetesError."""
         self._asked("DELETE", path, query, None, RETRY_S)

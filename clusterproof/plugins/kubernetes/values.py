@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from sys import intern
 from typing import Any
 
 from clusterproof.plugins.core.message import printable
@@ -42,8 +43,8 @@ def text(data: object) -> str:
 
 
 def texts(data: object) -> Mapping[str, str]:
-    """A table of texts."""
-    return {text(key): text(str(value)) for key, value in list(table(data).items())[:MOST]}
+    """A table of texts; thousands of objects have the same labels, which are kept once."""
+    return {intern(text(key)): intern(text(str(value))) for key, value in list(table(data).items())[:MOST]}
 
 
 def number(data: object) -> int:

@@ -21,6 +21,7 @@ from clusterproof.plugins.kubernetes.gate.write import Written
 from clusterproof.plugins.kubernetes.gate.writer import of_nodes
 
 FILE = "round.json"
+STANDING = "standing.json"
 
 
 @record
@@ -37,6 +38,8 @@ class Round:
     changes: Mapping[str, str]  # by node what became of its condition
     problems: Sequence[str]
     requests: Mapping[str, int]
+    is_open: bool = False  # whether a node is still to be evaluated, or evaluated again
+    is_pending: bool = False  # whether something is still to be written that was found
 
     def said(self) -> Iterator[str]:
         """A line for the round, and for each change and problem."""
@@ -57,6 +60,7 @@ def round_of(
     reported: Mapping[str, float],
     written: Written,
     requests: Mapping[str, int],
+    is_open: bool = False,
 ) -> Round:
     """What a round leaves that found this and wrote that."""
     return Round(
@@ -70,6 +74,8 @@ def round_of(
         dict(written.changes),
         list(written.problems),
         dict(requests),
+        is_open or written.is_open or bool(written.problems),
+        written.is_pending,
     )
 
 
@@ -93,6 +99,30 @@ def taken(folder: Path) -> Round | None:
         return None
     path.unlink()
     return Round(**json.loads(text))
+
+
+@record
+class Standing:
+    """A verdict that holds until its node is evaluated again; `began` is when that began, in seconds since 1970."""
+
+    health: Health
+    began: float
+
+
+def leave_standing(folder: Path, verdicts: Mapping[str, Standing]) -> None:
+    """Keep the verdicts that hold, by node. Raises OSError."""
+    part = folder / f".{STANDING}.{os.getpid()}"
+    part.write_text(json.dumps({node: asdict(one) for node, one in verdicts.items()}))
+    part.replace(folder / STANDING)
+
+
+def standing_in(folder: Path) -> dict[str, Standing]:
+    """Those that were kept there; none where none are, or half of a file."""
+    try:
+        found = json.loads((folder / STANDING).read_bytes())
+        return {node: Standing(Health(**one["health"]), float(one["began"])) for node, one in found.items()}
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return {}
 
 
 Labels = TypeVar("Labels", bound=tuple[str, ...])  # their values, in the order of their names

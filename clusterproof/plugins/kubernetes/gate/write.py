@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from clusterproof.plugins.core.record import field, record, replace
@@ -84,26 +85,48 @@ class Written:
     lines: tuple[str, ...]
     problems: tuple[str, ...]
     changes: Mapping[str, str] = field(default_factory=dict)  # by node what became of its condition
+    is_open: bool = False  # whether a node was left to the next evaluation
+    is_pending: bool = False  # whether something that was found is left to be written
 
 
-def write(api: Api, orders: Orders, found: Mapping[str, Health], began: float, now: float) -> Written:
-    """Write the health of nodes that a run found, which began then; both in seconds since 1970."""
-    gate = Gate(Writer(api), orders, moment(began), now)
+def write(
+    api: Api,
+    orders: Orders,
+    found: Mapping[str, Health],
+    began: float,
+    now: float,
+    earlier: Mapping[str, float] = MappingProxyType({}),
+) -> Written:
+    """Write the health of nodes that a run found, which began then; all in seconds since 1970.
+
+    `earlier` is by node when the evaluation began that found what stands of it, where an earlier run did.
+    """
+    gate = Gate(Writer(api), orders, moment(began), now, {name: moment(at) for name, at in earlier.items()})
     gate.write(found)
-    return Written(tuple(gate.lines), tuple(gate.writer.lines()), gate.changes)
+    lines, problems = tuple(gate.lines), tuple(gate.writer.lines())
+    return Written(lines, problems, gate.changes, gate.is_open, gate.is_pending)
 
 
 class Gate:
     """One run's writing. `seen` are all nodes of the cluster as they stand."""
 
-    def __init__(self, writer: Writer, orders: Orders, began: str, now: float) -> None:
+    def __init__(
+        self,
+        writer: Writer,
+        orders: Orders,
+        began: str,
+        now: float,
+        earlier: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self.writer = writer
         self.orders = orders
         self.began = began
+        self.earlier = earlier
         self.now = now
         self.seen: dict[str, Seen] = {}
         self.lines: list[str] = []
         self.changes: dict[str, str] = {}
+        self.is_open = self.is_pending = False
 
     def write(self, found: Mapping[str, Health]) -> None:
         """All of it; where the first condition is refused, nothing more."""
@@ -112,9 +135,9 @@ class Gate:
             return
         self.seen = {one.node.name: one for one in every}
         here = {name: health for name, health in found.items() if name in self.seen and not self._is_newer(name)}
-        self._say(
-            "created anew since the run began: the next run evaluates it", found.keys() & self.seen.keys() - here.keys()
-        )
+        newer = found.keys() & self.seen.keys() - here.keys()
+        self.is_open = bool(newer)
+        self._say("created anew since the run began: the next run evaluates it", newer)
         if here and self.orders.is_standing and not self._is_confined(self.seen[min(here)]):
             self.lines.append(UNCONFINED)
         if here and self._write_conditions(here):
@@ -139,7 +162,7 @@ class Gate:
 
     def _is_newer(self, name: str) -> bool:
         """Whether a node was created after the run began: then another one was evaluated."""
-        return self.seen[name].node.created > self.began
+        return self.seen[name].node.created > self.earlier.get(name, self.began)
 
     def _say(self, words: str, names: Iterable[str]) -> None:
         kept = list(names)
@@ -170,7 +193,9 @@ class Gate:
         if before is None:
             return False
         if health.reason == NOT_REACHED:
-            return self._is_young(before, self.orders.patience_s)
+            is_young = self._is_young(before, self.orders.patience_s)
+            self.is_pending |= is_young and before.reason != NOT_REACHED
+            return is_young
         is_same = (before.status, before.reason, before.message) == (health.status, health.reason, health.message)
         return is_same and self._is_young(before, self.orders.refresh_s)
 
@@ -180,12 +205,14 @@ class Gate:
     def _write_condition(self, name: str, health: Health) -> bool:
         """Whether it reports something new. Raises KubernetesError."""
         before = self.seen[name]
-        patch = condition_patch(before, health, self.now)
-        self.seen[name] = seen_of(self.writer.api.patch(f"{before.path}/status", patch, STRATEGIC))
-        if is_change(before, health):
-            self.changes[name] = change(before, health)
-            self.writer.create_event(verdict_event(before, health, self.now))
-        return is_change(before, health)
+        path, patch = f"{before.path}/status", condition_patch(before, health, self.now)
+        if not is_change(before, health):
+            self.writer.api.patch_unread(path, patch, STRATEGIC)
+            return False
+        self.seen[name] = seen_of(self.writer.api.patch(path, patch, STRATEGIC))
+        self.changes[name] = change(before, health)
+        self.writer.create_event(verdict_event(before, health, self.now))
+        return True
 
     def _remove_taints(self, found: Mapping[str, Health]) -> None:
         def patch_of(seen: Seen) -> Patch:
@@ -201,6 +228,7 @@ class Gate:
             pods = self.writer.tried("", lambda: table(k8s_pods.read(self.writer.api, frozenset(plan.names))))
             plan = _without_busy(plan, pods)
         self.lines.extend(filter(None, [plan.why_not]))
+        self.is_pending |= bool(plan.why_not)
 
         def patch_of(seen: Seen) -> Patch:
             return {} if is_tainted(seen.node) else with_taint(seen, UNFIT, NO_SCHEDULE)

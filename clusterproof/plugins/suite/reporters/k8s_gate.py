@@ -7,6 +7,7 @@ import shutil
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ from clusterproof.plugins.evidence.recording import recording_file, write_cluste
 from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.api import ASKED, KubernetesError
 from clusterproof.plugins.kubernetes.gate.health import FALSE, OF_KUBERNETES, Health, healths, unvisited
-from clusterproof.plugins.kubernetes.gate.round import leave, round_of
+from clusterproof.plugins.kubernetes.gate.round import Standing, leave, leave_standing, round_of, standing_in
 from clusterproof.plugins.kubernetes.gate.taints import GateError, most_tainted, own_key
 from clusterproof.plugins.kubernetes.gate.write import LIMIT, OBSERVE, Orders, Written, standing, write
 from clusterproof.plugins.kubernetes.gate.writer import of_nodes
@@ -138,10 +139,13 @@ class K8sGateReporter:
         if not folder:
             return
         kept = Kept(folder)
-        read = ((node, kept.read_at(node)) for node in {result.node for result in self.results if result.is_of_node})
+        evaluated = {result.node for result in self.results if result.is_of_node}
+        read = ((node, kept.read_at(node)) for node in evaluated | self.found.keys())
         reported = {node: at for node, at in read if at is not None}
+        is_open = bool(evaluated - self.found.keys())
         try:
-            leave(Path(folder), round_of(self.began, time.time(), self.found, reported, self.written, ASKED))
+            found = round_of(self.began, time.time(), self.found, reported, self.written, ASKED, is_open)
+            leave(Path(folder), found)
         except OSError as problem:
             unwritten = f"--k8s-keep {folder:.120}: {problem.strerror}; expected a folder that may be written"
             self.written = replace(self.written, problems=(*self.written.problems, unwritten))
@@ -150,9 +154,15 @@ class K8sGateReporter:
         verdicts = self.found = healths(self.results, is_whole)
         try:
             waiting = self._unconfirmed(config, verdicts)
-            self.found = {node: health for node, health in verdicts.items() if node not in waiting}
+            own = {node: health for node, health in verdicts.items() if node not in waiting}
+            earlier, before = self._earlier(config)
+            self.found = {**{node: one.health for node, one in earlier.items()}, **own}
+            _stand(config, {**earlier, **{node: Standing(health, self.began) for node, health in own.items()}})
+            if before and before == own and not unvisited(self.results):
+                return Written((f"{len(own)} of {len(self.found)} nodes were evaluated: all as before",), ())
+            began = {node: one.began for node, one in earlier.items()}
             api = open_api(self.cluster.settings)
-            written = write(api, self.orders, self.found, self.began, time.time())
+            written = write(api, self.orders, self.found, self.began, time.time(), began)
         except (AwsError, KubernetesError) as problem:
             return Written((), (str(problem),))
         except Exception as broken:  # the run's reports are written all the same
@@ -160,6 +170,15 @@ class K8sGateReporter:
 
         lines = (of_nodes(names, f"{reason}{WAITING}") for reason, names in _by_reason(verdicts, waiting).items())
         return replace(written, lines=(*written.lines, *lines), problems=(*written.problems, *self._unvisited()))
+
+    def _earlier(self, config: pytest.Config) -> tuple[Mapping[str, Standing], Mapping[str, Health]]:
+        """Where a gate evaluates a part of its nodes at once, what stands of the others, and what stood of these."""
+        if not (config.option.k8s_keep and self.cluster.is_part):
+            return {}, {}
+        verdicts = standing_in(Path(config.option.k8s_keep))
+        own = {result.node for result in self.results if result.is_of_node}
+        others = {node: one for node, one in verdicts.items() if node not in own}
+        return others, {node: one.health for node, one in verdicts.items() if node in own}
 
     def _unconfirmed(self, config: pytest.Config, verdicts: Mapping[str, Health]) -> frozenset[str]:
         """The nodes that fail only beside others for the first time, as a gate reads not all reports at one time."""
@@ -172,7 +191,7 @@ class K8sGateReporter:
                 failed[result.node].append(result.check)
         every = nodes_of(config)
         beside = [name for name, checks in failed.items() if not fails_alone(every[name], checks)]
-        return Kept(config.option.k8s_keep).unconfirmed(beside, time.time())
+        return Kept(config.option.k8s_keep).unconfirmed(beside, time.time(), every)
 
     def _unvisited(self) -> Iterator[str]:
         """A line for each reason of the API server's for which no pod was sent to nodes."""
@@ -193,6 +212,13 @@ class K8sGateReporter:
 def reporter(config: pytest.Config, cluster: Cluster, results: Sequence[Result]) -> K8sGateReporter | None:
     """The one of `--k8s-gate`; None where nothing is run. Raises pytest.UsageError."""
     return None if config.option.collectonly else K8sGateReporter(config, cluster, results)
+
+
+def _stand(config: pytest.Config, verdicts: Mapping[str, Standing]) -> None:
+    """Let verdicts hold in the rounds that evaluate nothing; without a place for them each round evaluates."""
+    if config.option.k8s_keep:
+        with suppress(OSError):
+            leave_standing(Path(config.option.k8s_keep), verdicts)
 
 
 def _by_reason(verdicts: Mapping[str, Health], names: Iterable[str]) -> Mapping[str, Sequence[str]]:

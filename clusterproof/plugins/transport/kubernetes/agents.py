@@ -25,7 +25,7 @@ from clusterproof.plugins.kubernetes.workloads import Container, Pod, pods
 from clusterproof.plugins.transport import Answer, Connection, Limits, Program, Unusable
 from clusterproof.plugins.transport.fan_out import fan_out
 from clusterproof.plugins.transport.kubernetes.connection import NO_NODE, PerfPods
-from clusterproof.plugins.transport.kubernetes.kept import KEEP, Kept
+from clusterproof.plugins.transport.kubernetes.kept import KEEP, Kept, mark_of
 from clusterproof.plugins.transport.kubernetes.outcome import NO_IMAGE, not_ready
 from clusterproof.plugins.transport.kubernetes.pod import NAMESPACE
 
@@ -164,6 +164,24 @@ class AgentVisit:
 
     def _seconds(self) -> float:
         return time.monotonic() - self.started
+
+
+def agents_of(api: Api, namespace: str) -> Mapping[str, Pod]:
+    """The agent of each node that has one. Raises KubernetesError."""
+    return by_node(_of_daemon_set(api, namespace)[0])
+
+
+def state_of(agent: Pod) -> str:
+    """What is the same while there is nothing new to know of an agent's node."""
+    container = _container(agent)
+    said = (container.is_running, container.waiting, container.ended) if container else ()
+    return f"{mark_of(agent)} {agent.is_ready} {agent.phase} {bool(agent.deleted)} {said}"
+
+
+def is_changing(agent: Pod) -> bool:
+    """Whether an agent says that it reports something else; of a node that is not ready, the pod alone is unready."""
+    container = _container(agent)
+    return container is not None and container.is_running and not container.is_ready
 
 
 def is_at_work(agent: Pod | None) -> bool:

@@ -24,6 +24,7 @@ KEEP = "k8s_keep"  # the setting: a folder
 REPORTS = "reports"
 BESIDE_OTHERS = "beside_others.json"
 NOT_KEPT = (OSError, ValueError, TypeError, KeyError)  # a host that lost its power may leave a file without its words
+MAX_HEAD = 4096  # bytes of the line before a report
 REST_S = 900.0  # a log is read again after so long at most; of some nodes sooner, so that not all are in one round
 
 
@@ -65,17 +66,19 @@ class Kept:
             path.parent.mkdir(exist_ok=True)
             _write(path, f"{now:.3f} {mark_of(pod)}\n".encode() + output)
 
-    def unconfirmed(self, failing: Collection[str], now: float) -> frozenset[str]:
+    def unconfirmed(self, failing: Collection[str], now: float, evaluated: Collection[str]) -> frozenset[str]:
         """Of the nodes that fail only beside others in this round, those that did not in the one before.
 
-        Where there are any, the next round reads all logs anew, and by then each agent has reported again. None where
-        nothing can be kept: a disk that is full hides no fault.
+        What is kept of nodes that were not evaluated now stays. Where there are any, the next round reads all logs
+        anew, and by then each agent has reported again. None where nothing can be kept: a disk that is full hides no
+        fault.
         """
         if not self.folder:
             return frozenset()
         before = self._beside_others()
         new = frozenset(failing) - before.nodes
-        now_so = {"since": now if new else before.since, "nodes": sorted(failing)}
+        others = before.nodes.difference(evaluated)
+        now_so = {"since": now if new else before.since, "nodes": sorted(others.union(failing))}
         try:
             _write(Path(self.folder) / BESIDE_OTHERS, json.dumps(now_so).encode())
         except OSError:
@@ -83,9 +86,14 @@ class Kept:
         return new
 
     def read_at(self, node: str) -> float | None:
-        """When the report of a node was read that is kept."""
-        _, found = self._of(node)
-        return found.at if found else None
+        """When the report of a node was read that is kept; none of the report itself is read for it."""
+        if not self.folder:
+            return None
+        try:
+            with self._path(node).open("rb") as report:
+                return float(report.readline(MAX_HEAD).split(b" ")[0])
+        except NOT_KEPT:
+            return None
 
     def _beside_others(self) -> BesideOthers:
         try:

@@ -1,0 +1,228 @@
+"""`clusterproof gate run`: rounds, each of which evaluates the nodes of which there is something new, and no others.
+
+One request shows the state of all agents. Where that is as before, what was found stands, and a heartbeat confirms it.
+Nodes are evaluated in shares, each by a process of its own: a change costs one share, and none has a large cluster in
+memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry, make_wsgi_app
+
+from clusterproof.plugins.core.errors import ClusterproofError
+from clusterproof.plugins.core.nodeset import fold
+from clusterproof.plugins.core.record import replace
+from clusterproof.plugins.inventory import resolve
+from clusterproof.plugins.inventory.kubernetes import access_to
+from clusterproof.plugins.kubernetes.access import open_api
+from clusterproof.plugins.kubernetes.api import ASKED, Api
+from clusterproof.plugins.kubernetes.gate.health import NOT_REACHED
+from clusterproof.plugins.kubernetes.gate.round import Round, Tally, leave_standing, round_of, standing_in, taken
+from clusterproof.plugins.kubernetes.gate.write import LIMIT, OBSERVE, REFRESH_S, Orders, Written, standing, write
+from clusterproof.plugins.kubernetes.workloads import Pod
+from clusterproof.plugins.transport.kubernetes.agents import agents_of, is_changing
+from clusterproof.plugins.transport.kubernetes.kept import Kept
+from clusterproof.plugins.transport.kubernetes.pod import NAMESPACE
+from clusterproof.plugins.transport.kubernetes.shares import Share, Shares
+from clusterproof.plugins.watch.http_server import Address, Listener
+
+MAIN = "from clusterproof.plugins.command_line.main import main; raise SystemExit(main())"
+EVALUATE = ("--via", "agents", "-m", "prolog or epilog", "--no-report", "-q", "-p", "no:cacheprovider")
+AWS = ("region", "profile")  # options that say where a cluster of EKS is
+EVALUATE_S = 600.0  # for one share: after so long its process is ended
+OUTPUT = "output"  # of the process that goes on, among what is kept
+LAST_LINES = 20  # of one that left nothing
+END_S = 10.0  # for it to end when it is asked to
+
+
+def run(option: argparse.Namespace, further: Sequence[str], is_over: threading.Event) -> int:
+    """Make one round after another until a signal ends it.
+
+    Raises NoAddress where Prometheus cannot be answered.
+    """
+    tally = Tally(option.every)
+    with ExitStack() as stack:
+        keep = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="clusterproof-gate-")))
+        if option.listen:
+            registry = CollectorRegistry(auto_describe=False)
+            registry.register(tally)
+            stack.callback(Listener(Address.of(option.listen), {"/metrics": make_wsgi_app(registry)}).close)
+        rounds = Rounds(option, further, keep, tally, is_over)
+        while not is_over.is_set():
+            began = time.monotonic()
+            rounds.make()
+            is_over.wait(max(0.0, began + option.every - time.monotonic()))
+    return 0
+
+
+class Rounds:
+    """The rounds of one gate, and what stands between them."""
+
+    def __init__(
+        self, option: argparse.Namespace, further: Sequence[str], keep: Path, tally: Tally, is_over: threading.Event
+    ) -> None:
+        self._words = words(option, further, keep)
+        self._option = option
+        self._where = option.x.partition("/")[0] if option.x.startswith("eks:") else option.x  # whatever nodes it has
+        self._own = _own_options(further)
+        self._keep = keep
+        self._tally = tally
+        self._is_over = is_over
+        self._shares = Shares(option.every)
+        self._orders = standing(
+            Orders(self._own.k8s_gate, self._own.k8s_max_tainted, self._own.k8s_startup_taint), option.every
+        )
+        self._refreshed = 0.0  # when all conditions were last looked through, in seconds since 1970
+        self._is_pending = False
+
+    def make(self) -> None:
+        """One: evaluate what is due, else confirm what stands."""
+        began = time.time()
+        asked = ASKED.copy()
+        try:
+            api = open_api(access_to(self._where, aws(self._option)))
+            agents = agents_of(api, self._own.k8s_namespace)
+            due = self._due(agents, began)
+        except ClusterproofError as problem:
+            self._fail([f"ERROR: {problem}"])
+            return
+        for share in due:
+            if not self._is_over.is_set():
+                self._evaluate(share, agents, began)
+        if not due:
+            self._confirm(api, agents, began, asked)
+
+    def _due(self, agents: Mapping[str, Pod], now: float) -> list[Share]:
+        """The shares that are due; what stands of a node of which there is something new does so no more.
+
+        Raises ClusterproofError.
+        """
+        if self._shares.are_unknown(agents, now):
+            is_part = bool(self._own.nodes or self._own.exclude)
+            several = None if is_part else resolve(self._option.x, {"via": "agents", **aws(self._option)})
+            self._shares.divide(several.targets if several else (), now)
+        verdicts = standing_in(self._keep)
+        due = self._shares.due(agents, {node: one.health for node, one in verdicts.items()}, now)
+        kept = {node: one for node, one in verdicts.items() if self._shares.stands(node, agents)}
+        if kept != verdicts:
+            leave_standing(self._keep, kept)
+        return due
+
+    def _evaluate(self, share: Share, agents: Mapping[str, Pod], began: float) -> None:
+        """Evaluate a share, and write what was found of it: a line of it, and of each change."""
+        before = standing_in(self._keep)
+        nodes = [] if share.names is None else ["--nodes", fold(share.names)]
+        with (self._keep / OUTPUT).open("w+b") as output:
+            process = subprocess.Popen(
+                [sys.executable, "-I", "-c", MAIN, *self._words, *nodes],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+            )
+            until = time.monotonic() + EVALUATE_S
+            while process.poll() is None and not self._is_over.wait(0.2) and time.monotonic() < until:
+                pass
+            _end(process)
+            found = taken(self._keep)
+            if self._is_over.is_set() and found is None:
+                return
+            output.seek(0)
+            last = output.read().decode("utf-8", "replace").splitlines()[-LAST_LINES:]
+        if found is None:
+            leave_standing(self._keep, {node: one for node, one in before.items() if not share.has(node)})
+            share.is_open = True
+            self._shares.forget()
+            self._fail(last)
+            return
+        after = standing_in(self._keep)
+        is_same = {n: one.health for n, one in before.items()} == {n: one.health for n, one in after.items()}
+        share.evaluated(agents, began, is_open=found.is_open, is_same=is_same)
+        self._is_pending |= found.is_pending or bool(found.problems)
+        self._refreshed = self._refreshed or began
+        self._say(found)
+
+    def _confirm(self, api: Api, agents: Mapping[str, Pod], now: float, asked: Counter[str]) -> None:
+        """Write what stands where that is due: of nodes whose agents say that it does."""
+        verdicts = standing_in(self._keep)
+        changing = {node for node, pod in agents.items() if is_changing(pod)}
+        sure = {n: one for n, one in verdicts.items() if n not in changing or one.health.reason == NOT_REACHED}
+        written, found = Written((f"{len(verdicts)} nodes as before",), ()), {n: one.health for n, one in sure.items()}
+        is_due = now >= self._refreshed + REFRESH_S
+        if is_due or self._is_pending:
+            orders = replace(self._orders, refresh_s=REFRESH_S / 2) if is_due else self._orders
+            began = {node: one.began for node, one in sure.items()}
+            written = write(api, orders, found, now, time.time(), began)
+            self._is_pending = written.is_pending or bool(written.problems)
+            self._refreshed = now if is_due else self._refreshed
+        kept = Kept(str(self._keep))
+        read = {node: at for node in verdicts if (at := kept.read_at(node)) is not None}
+        every = {node: one.health for node, one in verdicts.items()}
+        self._say(round_of(now, time.time(), every, read, written, ASKED - asked))
+
+    def _say(self, found: Round) -> None:
+        self._tally.add(found)
+        for line in found.said():
+            say(line)
+
+    def _fail(self, lines: Sequence[str]) -> None:
+        self._tally.add(None)
+        sys.stdout.write("".join(f"{line}\n" for line in lines))
+        sys.stdout.flush()
+
+
+def say(line: str) -> None:
+    """A line of the gate's log."""
+    sys.stdout.write(f"gate: {line}\n")
+    sys.stdout.flush()
+
+
+def words(option: argparse.Namespace, further: Sequence[str], keep: Path) -> list[str]:
+    """The command line that evaluates."""
+    own = [] if any(word.partition("=")[0] == "--k8s-gate" for word in further) else ["--k8s-gate", OBSERVE]
+    where = [word for name, value in aws(option).items() for word in (f"--{name}", value)]
+    every = ["--k8s-every", str(option.every)]
+    return ["check", option.x, *EVALUATE, *every, "--k8s-keep", str(keep), *where, *own, *further]
+
+
+def _own_options(further: Sequence[str]) -> argparse.Namespace:
+    """What of the further options concerns what stands as well; the process that evaluates validates them."""
+    of_gate = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    for flag, usual in (
+        ("--k8s-gate", OBSERVE),
+        ("--k8s-max-tainted", LIMIT),
+        ("--k8s-startup-taint", ""),
+        ("--k8s-namespace", NAMESPACE),
+        ("--nodes", ""),
+        ("--exclude", ""),
+    ):
+        of_gate.add_argument(flag, default=usual)
+    said, _ = of_gate.parse_known_args(list(further))
+    return said
+
+
+def aws(option: argparse.Namespace) -> Mapping[str, str]:
+    """The options that say where in AWS a cluster of EKS is."""
+    return {key: value for key in AWS if (value := getattr(option, key))}
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End one that still goes on: it writes nothing then."""
+    for number in (signal.SIGINT, signal.SIGKILL):
+        if process.poll() is None:
+            process.send_signal(number)
+        try:
+            process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            continue

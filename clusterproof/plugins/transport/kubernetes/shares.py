@@ -1,0 +1,137 @@
+"""Which nodes a gate evaluates together, and when: where there is something new, and seldom else.
+
+A large cluster is divided by the names of its nodes, so that one that joins or leaves concerns its own share alone.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from clusterproof.plugins.catalog.instance_types import instance_types
+from clusterproof.plugins.core.cluster import Target
+from clusterproof.plugins.kubernetes.gate.health import NOT_REACHED, Health
+from clusterproof.plugins.kubernetes.gate.write import REFRESH_S
+from clusterproof.plugins.kubernetes.workloads import Pod
+from clusterproof.plugins.transport.kubernetes.agents import is_at_work, is_changing, state_of
+from clusterproof.plugins.transport.kubernetes.kept import REST_S
+
+MOST = 250  # nodes of one share: what a process has in memory
+NODE_S = 0.7  # between two evaluations of a node in rest, for each node of the cluster: so they take a twentieth of it
+MOST_REST_S = 3600.0
+MOST_PAUSE_S = 0.8 * REFRESH_S  # of what never comes to rest
+
+
+@dataclass
+class Share:
+    """Nodes that are evaluated together; all of them where `names` is None. Times in seconds since 1970."""
+
+    names: frozenset[str] | None = None
+    states: dict[str, str] = field(default_factory=dict)  # of agents, when they were evaluated last
+    at: float = -math.inf
+    rested_at: float = -math.inf  # when they were evaluated last for no other reason than that
+    is_open: bool = True
+    alike: int = 0  # evaluations in a row that found the same
+
+    def has(self, node: str) -> bool:
+        """Whether a node is of it."""
+        return self.names is None or node in self.names
+
+    def of(self, agents: Mapping[str, Pod]) -> dict[str, str]:
+        """The states of its agents."""
+        return {node: state_of(pod) for node, pod in agents.items() if self.has(node)}
+
+    def is_new(self, agents: Mapping[str, Pod]) -> bool:
+        """Whether there is something new to evaluate."""
+        return self.is_open or self.of(agents) != self.states
+
+    def is_restless(self, agents: Mapping[str, Pod], found: Mapping[str, Health]) -> bool:
+        """Whether an agent may report another thing without that its state says so."""
+        return any(
+            is_changing(pod) or (is_at_work(pod) and node in found and found[node].reason == NOT_REACHED)
+            for node, pod in agents.items()
+            if self.has(node)
+        )
+
+    def evaluated(self, agents: Mapping[str, Pod], at: float, *, is_open: bool, is_same: bool) -> None:
+        """Note an evaluation by the states that agents were in before it."""
+        self.states, self.at, self.is_open = self.of(agents), at, is_open
+        self.alike = self.alike + 1 if is_same else 0
+
+
+class Shares:
+    """The shares of a cluster of which an agent reports each `every_s`."""
+
+    def __init__(self, every_s: float) -> None:
+        self._every_s = every_s
+        self._all: list[Share] = []
+        self._bounds: list[str] = []  # the first names of all shares but the first
+        self._known: frozenset[str] = frozenset()  # the nodes with agents when they were divided
+        self._count = 0
+        self._divided_at = -math.inf
+
+    def are_unknown(self, agents: Mapping[str, Pod], now: float) -> bool:
+        """Whether the nodes have to be asked for: of a cluster that fits in one share they never are."""
+        if len(agents) <= MOST:
+            self._undivided()
+            self._count = len(agents)
+            return False
+        is_other = self._known != agents.keys()
+        self._known = frozenset(agents)
+        return is_other or now >= self._divided_at + REFRESH_S
+
+    def divide(self, targets: Sequence[Target], now: float) -> None:
+        """Divide these nodes; all are in one share where a rack is one machine, whose trays are compared."""
+        self._divided_at, self._count = now, len(targets)
+        names = sorted(target.name for target in targets)
+        types = {target.instance_type for target in targets}
+        if not names or any(name in types and row.trays for name, row in instance_types().items()):
+            self._undivided()
+            return
+        count = math.ceil(len(names) / MOST)
+        if not self._bounds or not count <= len(self._all) <= 2 * count:
+            count = math.ceil(1.2 * len(names) / MOST)  # room for nodes that join
+            self._bounds = [names[len(names) * number // count] for number in range(1, count)]
+            self._all = [Share() for _ in range(count)]
+        of_share: list[set[str]] = [set() for _ in self._all]
+        for name in names:
+            of_share[bisect_right(self._bounds, name)].add(name)
+        for share, members in zip(self._all, of_share, strict=True):
+            names_now = frozenset(members)
+            share.is_open |= names_now != share.names
+            share.names = names_now
+
+    def forget(self) -> None:
+        """Ask for the nodes again before the next evaluation: one of them may be gone."""
+        self._divided_at = -math.inf
+
+    def _undivided(self) -> None:
+        if [share.names for share in self._all] != [None]:
+            self._all, self._bounds = [Share()], []
+
+    def stands(self, node: str, agents: Mapping[str, Pod]) -> bool:
+        """Whether what was found of a node still holds: it is of a share, and its agent is in the same state."""
+        state = state_of(agents[node]) if node in agents else None
+        return any(share.has(node) and share.states.get(node) == state for share in self._all)
+
+    def due(self, agents: Mapping[str, Pod], found: Mapping[str, Health], now: float) -> list[Share]:
+        """Those to be evaluated now; of those for which only the time has come a part, so that it is never all."""
+        rest_s = min(max(REST_S, NODE_S * self._count), MOST_REST_S)
+        at_once = math.ceil(len(self._all) * self._every_s / rest_s)
+        new, old = [], []
+        for share in self._all:
+            if share.names is not None and not share.names:
+                continue
+            pause_s = min(self._every_s * 2.0 ** min(share.alike, 10), max(MOST_PAUSE_S, self._every_s))
+            is_restless = now >= share.at + pause_s and share.is_restless(agents, found)
+            if share.is_new(agents) or is_restless:
+                share.rested_at = max(share.rested_at, now) if share.at == -math.inf else share.rested_at
+                new.append(share)
+            elif now >= share.rested_at + rest_s:
+                old.append(share)
+        rested = sorted(old, key=lambda share: share.rested_at)[:at_once]
+        for share in rested:
+            share.rested_at = now
+        return [*new, *rested]

@@ -1,0 +1,167 @@
+"""Rounds of a gate: what is evaluated, what stands and is confirmed, and what is neither."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.command_line import gate_run
+from clusterproof.plugins.command_line.gate_run import LAST_LINES, Rounds
+from clusterproof.plugins.kubernetes.api import KubernetesError
+from clusterproof.plugins.kubernetes.gate.health import FALSE, TRUE, Health
+from clusterproof.plugins.kubernetes.gate.round import Tally
+from clusterproof.plugins.kubernetes.gate.write import REFRESH_S, Written
+from clusterproof.plugins.kubernetes.workloads import Pod
+from tests.kubernetes.agents import LATER, agent, every
+
+FIT, UNFIT = Health(TRUE, "ChecksPassed", "63 checks"), Health(FALSE, "GpuGpuCount", "7 GPUs")
+EVALUATES = """
+import sys
+from pathlib import Path
+from clusterproof.plugins.kubernetes.gate.health import Health
+from clusterproof.plugins.kubernetes.gate.round import Standing, leave, leave_standing, round_of
+from clusterproof.plugins.kubernetes.gate.write import Written
+keep = Path(sys.argv[sys.argv.index("--k8s-keep") + 1])
+found = {name: Health(*words) for name, words in FOUND.items()}
+leave_standing(keep, {name: Standing(health, 1000.0) for name, health in found.items()})
+leave(keep, round_of(1000.0, 1001.0, found, {}, Written(("evaluated",), ()), {}))
+"""
+
+
+class Gate:
+    """A gate whose agents, evaluation and API server are said by a test."""
+
+    def __init__(self, keep: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.agents: Callable[[], Mapping[str, Pod]] = lambda: every(2)
+        self.written: list[tuple[Mapping[str, Health], Mapping[str, float]]] = []
+        self.now = 2000.0
+        self.patched = monkeypatch
+        option: Any = SimpleNamespace(x="k8s:x", every=60, region="", profile="")
+        self.tally = Tally(60)
+        self.rounds = Rounds(option, [], keep, self.tally, threading.Event())
+        monkeypatch.setattr(gate_run, "open_api", lambda _: None)
+        monkeypatch.setattr(gate_run, "access_to", lambda *_: {})
+        monkeypatch.setattr(gate_run, "agents_of", lambda *_: self.agents())
+        monkeypatch.setattr(gate_run, "write", self._write)
+        clock = SimpleNamespace(time=lambda: self.now, monotonic=time.monotonic)
+        monkeypatch.setattr(gate_run, "time", clock)
+        self.finds(n0000=FIT, n0001=FIT)
+
+    def _write(self, *given: Any) -> Written:
+        self.written.append((given[2], given[5]))
+        return Written(("written",), ())
+
+    def finds(self, **found: Health) -> None:
+        words = {name: [one.status, one.reason, one.message] for name, one in found.items()}
+        self.patched.setattr(gate_run, "MAIN", f"FOUND = {words!r}\n{EVALUATES}")
+
+    def makes(self, program: str) -> None:
+        self.patched.setattr(gate_run, "MAIN", program)
+
+    def round(self, after_s: float = 60.0) -> None:
+        self.now += after_s
+        self.rounds.make()
+
+
+@pytest.fixture
+def gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Gate:
+    return Gate(tmp_path, monkeypatch)
+
+
+def test_the_log_has_the_lines_of_a_round_and_not_its_report(gate: Gate, capsys: pytest.CaptureFixture[str]) -> None:
+    gate.makes(f"print('a report, page after page')\nFOUND = {{}}\n{EVALUATES}")
+    gate.round()
+    assert capsys.readouterr().out == "gate: evaluated (0 requests, 1.0 s)\n"
+
+
+def test_what_stands_is_confirmed_each_five_minutes_and_nothing_is_evaluated_for_it(
+    gate: Gate, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gate.round()
+    gate.makes("raise SystemExit('evaluated again')")
+    for _ in range(int(2 * REFRESH_S / 60)):
+        gate.round()
+    assert gate.written == [({"n0000": FIT, "n0001": FIT}, {"n0000": 1000.0, "n0001": 1000.0})] * 2
+    said = capsys.readouterr().out
+    assert "evaluated again" not in said
+    assert "gate: 2 nodes as before (0 requests, 0.0 s)\n" in said
+
+
+def test_an_evaluation_that_comes_to_nothing_says_its_last_words_and_confirms_no_node(
+    gate: Gate, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gate.round()
+    gate.agents = lambda: {**every(2), "n0001": agent("n0001", since=LATER)}
+    gate.makes("print('one\\n' * 100 + 'ERROR: no agent'); raise SystemExit(4)")
+    for _ in range(10):
+        gate.round()
+    said = capsys.readouterr().out.splitlines()
+    assert said[-LAST_LINES:][-1] == "ERROR: no agent"
+    assert len(said) == 1 + 10 * LAST_LINES
+    assert gate.written == []
+
+
+@pytest.mark.parametrize("refuses", [True, False], ids=["the API server does not answer", "there are no agents"])
+def test_where_no_agent_is_seen_no_node_is_confirmed(gate: Gate, refuses: bool) -> None:
+    gate.round()
+
+    def none() -> Mapping[str, Pod]:
+        if refuses:
+            raise KubernetesError("no answer from https://x")
+        return {}
+
+    gate.agents = none
+    gate.makes("raise SystemExit(4)")
+    for _ in range(10):
+        gate.round()
+    assert gate.written == []
+
+
+def test_a_node_whose_agent_says_that_something_changes_is_not_confirmed_until_it_is_evaluated(gate: Gate) -> None:
+    gate.agents = lambda: {**every(1), "n0001": agent("n0001", is_ready=False)}
+    gate.round()
+    gate.round(3 * 60.0)  # evaluated: the same
+    gate.round(2 * 60.0 + 1.0)  # and again, as is written with a process of its own
+    gate.round(1.0)
+    assert [found for found, _ in gate.written] == [{"n0000": FIT}]
+    gate.finds(n0000=FIT, n0001=UNFIT)
+    gate.agents = lambda: {**every(1), "n0001": agent("n0001", since=LATER)}
+    gate.round()
+    gate.round(REFRESH_S)
+    assert gate.written[-1][0] == {"n0000": FIT, "n0001": UNFIT}
+
+
+@pytest.mark.parametrize(
+    ("x", "asked"),
+    [("eks:prod/pool=train", "eks:prod"), ("k8s:prod/pool=train", "k8s:prod/pool=train"), ("eks:prod", "eks:prod")],
+)
+def test_agents_are_looked_for_in_the_cluster_whichever_of_its_nodes_are_evaluated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, x: str, asked: str
+) -> None:
+    seen: list[str] = []
+
+    def refused(where: str, _: object) -> Mapping[str, str]:
+        seen.append(where)
+        raise KubernetesError("no answer")
+
+    monkeypatch.setattr(gate_run, "access_to", refused)
+    option: Any = SimpleNamespace(x=x, every=60, region="", profile="")
+    Rounds(option, [], tmp_path, Tally(60), threading.Event()).make()
+    assert seen == [asked]
+
+
+def test_what_could_not_be_written_is_tried_in_the_next_round(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    gate.round()
+    monkeypatch.setattr(gate_run, "write", lambda *given: gate._write(*given) and Written((), ("409 Conflict",)))
+    gate.round(REFRESH_S)
+    gate.round()
+    monkeypatch.setattr(gate_run, "write", gate._write)
+    gate.round()
+    gate.round()
+    assert len(gate.written) == 3
