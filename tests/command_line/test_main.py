@@ -180,6 +180,11 @@ def test_what_is_missing_comes_with_what_to_do(tmp_path: Path) -> None:
             ["init", "--from-nhc="],
             "clusterproof init: --from-nhc is empty; clusterproof init --help lists what there is",
         ),
+        (
+            ["watch", "--notify="],
+            "clusterproof watch: --notify is empty; clusterproof watch --help lists what there is",
+        ),
+        (["watch", "--heartbeat="], "clusterproof watch: --heartbeat is empty; clusterproof watch --help lists what"),
         (["watch", "--nodes="], "clusterproof watch: --nodes is empty; clusterproof watch --help lists what there is"),
         (
             ["accept", "x", "--again", ""],

@@ -49,8 +49,9 @@ def test_a_batch_is_not_said_to_be_small_where_the_gpus_wait_for_cpus() -> None:
     assert (verdict("run.batch_size", run), verdict("run.cpu_bound", run)) == ("pass", "concern")
 
 
-def test_without_tensor_cores_sampled_nothing_is_said_of_the_batch() -> None:
-    result = said("run.batch_size", watched(without=(of_run.TENSOR,)))
+def test_without_tensor_cores_sampled_the_batch_is_judged_by_use_memory_and_cpus_if_these_are() -> None:
+    assert said("run.batch_size", watched(without=(of_run.TENSOR,))).verdict.value == "pass"
+    result = said("run.batch_size", watched(without=(of_run.TENSOR, of_run.CPU)))
     assert result.verdict.value == "incomplete"
     assert "GPM, on Hopper and later" in result.message
 

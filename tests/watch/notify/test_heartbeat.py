@@ -171,7 +171,7 @@ def test_a_switch_over_tls_is_asked_where_its_certificate_is_trusted(
 
 @pytest.mark.parametrize(
     "url",
-    ["", SECRET, f"ftp://host/{SECRET}", f"https:///{SECRET}", f"https://host:x/{SECRET}", f"https://host/a {SECRET}",
+    [SECRET, f"ftp://host/{SECRET}", f"https:///{SECRET}", f"https://host:x/{SECRET}", f"https://host/a {SECRET}",
      f"https://ops:{SECRET}@host/", "file:///etc/passwd"],
 )  # fmt: skip
 def test_what_is_no_url_of_a_switch_is_one_line_without_it(url: str, capsys: pytest.CaptureFixture[str]) -> None:

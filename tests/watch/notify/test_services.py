@@ -131,7 +131,6 @@ def test_nothing_of_a_url_is_in_the_outbox_or_in_what_is_said(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        ("", "--notify is empty; expected a program and its arguments"),
         ("notify 'us", '--notify is "notify \'us": No closing quotation; expected a program and its arguments'),
         (
             "/nowhere/notify us",
