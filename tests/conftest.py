@@ -46,6 +46,18 @@ def without_hypothesis() -> None:
     os.environ["PYTEST_ADDOPTS"] = WITHOUT_HYPOTHESIS
 
 
+@pytest.fixture(autouse=True)
+def plugins_of_the_next_test() -> Iterator[None]:
+    """The command has pytest load no other plugin: that must not outlive a test which calls it in this process."""
+    name = "PYTEST_DISABLE_PLUGIN_AUTOLOAD"
+    before = os.environ.get(name)
+    yield
+    if before is None:
+        os.environ.pop(name, None)
+    else:
+        os.environ[name] = before
+
+
 @pytest.fixture(scope="session")
 def suite() -> None:
     """The modules of the suite, once for all runs in this process."""

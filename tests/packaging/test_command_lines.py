@@ -162,7 +162,7 @@ WRONG: list[tuple[list[str], str]] = [
     ([*DEMO, "--policy", "pass.toml"], "fail is read as 'pass'; expected concern"),
     ([*DEMO, "-m", "no_such_mark"], "no_such_mark"),
     ([*DEMO, "-m", "prologg"], "no mark is called 'prologg' (did you mean prolog?)"),
-    ([*DEMO, "-m", "gpu and"], "Wrong expression passed to '-m'"),
+    ([*DEMO, "-m", "gpu and"], "ERROR: -m 'gpu and': expected not OR left parenthesis OR identifier; got end of input"),
     ([*DEMO, "no_such_file.py"], "file or directory not found: no_such_file.py"),
 ]
 CHOOSES_NOTHING: list[tuple[list[str], str]] = [
