@@ -40,7 +40,7 @@ def evaluated(
     return evaluate(node_checks()[check], Node(Target("gpu001", instance_type=instance_type), evidence, policy=policy))
 
 
-def bus(*numa: int, driver: str = "nvidia", nvswitches: int = 4) -> dict[str, Any]:
+def bus(*numa: int, driver: str | None = "nvidia", nvswitches: int = 4) -> dict[str, Any]:
     """What the PCI bus shows: GPUs on these NUMA nodes, and so many NVSwitches."""
     gpus = [
         {**ON_BUS, "address": f"0000:{0x53 + n:02x}:00.0", "numa": node, "driver": driver}

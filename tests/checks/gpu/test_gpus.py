@@ -261,6 +261,12 @@ NOT_READ = Collected(Status.UNCOLLECTED)
         (1, bus(0, 0), Verdict.FAIL, "NVML counts 1 GPUs, 2 on the PCI bus, so the driver lost some; expected 2"),
         (0, bus(0, 0), Verdict.FAIL, "NVML counts 0 GPUs, 2 on the PCI bus, so the driver lost some; expected 2"),
         (1, bus(0, 0, driver="vfio-pci"), Verdict.INCOMPLETE, "platform: was not requested"),
+        (
+            1,
+            bus(0, 0, driver=None),
+            Verdict.CONCERN,
+            "so the driver lost some; expected 2, unless another driver has some",
+        ),
         (0, bus(), Verdict.INCOMPLETE, "platform: was not requested"),
         (0, NOT_READ, Verdict.CONCERN, "NVML starts and counts 0 GPUs; expected one at least"),
         (1, NOT_READ, Verdict.INCOMPLETE, "platform: was not requested"),
