@@ -81,10 +81,11 @@ def evaluate_by_bus(node: Node) -> None:
             concern_if(node.gpu_count == 0, "NVML starts and counts 0 GPUs; expected one at least")
         return
     own, most = sum(name in ("nvidia", "") for name in drivers), sum(name in ("nvidia", "", None) for name in drivers)
-    counted = "" if has_just_booted(node) else f"NVML counts {node.gpu_count} GPUs, {on_bus_in_words(node)}; expected"
-    fail_if(counted and node.gpu_count < own, f"{counted} {own}")
+    counted = node.gpu_count if not has_just_booted(node) else most
+    fail_if(counted < own, f"NVML counts {counted} GPUs, {on_bus_in_words(node)}; expected {own}")
     with part:
-        concern_if(counted and node.gpu_count < most, f"{counted} {most}, unless another driver has some")
+        doubtful = f"NVML counts {counted} GPUs, {on_bus_in_words(node)}; expected {most}"
+        concern_if(counted < most, f"{doubtful}, unless another driver has some")
 
 
 def evaluate_on_bus(node: Node) -> None:

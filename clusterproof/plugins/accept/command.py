@@ -21,8 +21,9 @@ from clusterproof.plugins.core.cluster import Cluster, InventoryError
 from clusterproof.plugins.core.kinds import CONNECTIONS, forms
 from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.nodeset import NodesetError, expand
-from clusterproof.plugins.core.one_line import Joined, OneLineParser
+from clusterproof.plugins.core.one_line import OneLineParser
 from clusterproof.plugins.inventory import resolve
+from clusterproof.plugins.options.table import Joined
 from clusterproof.reports.formats import write_whole
 from clusterproof.reports.run_folder import safe_name
 

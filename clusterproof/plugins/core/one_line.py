@@ -35,18 +35,3 @@ class OneLineParser(argparse.ArgumentParser):
             return nearest(word.partition("=")[0], self._option_string_actions)
         named = bool(word) and "--cluster" in self._option_string_actions
         return f" (did you mean --cluster {word}?)" if named else ""
-
-
-class Joined(argparse.Action):
-    """Takes what is given twice together, joined by a comma, as clush takes `-w`."""
-
-    def __call__(
-        self,
-        _parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: Any,
-        _flag: str | None = None,
-    ) -> None:
-        """Add it to what came before."""
-        before = getattr(namespace, self.dest, None)
-        setattr(namespace, self.dest, f"{before},{values}" if before else values)

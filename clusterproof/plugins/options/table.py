@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 from dataclasses import dataclass, field
 from typing import Any
 
 from clusterproof.plugins.core.kinds import forms
-from clusterproof.plugins.core.one_line import Joined
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,15 @@ class Option:
     def takes_dashes(self) -> bool:
         """Whether that word may begin with a dash: it is for another program's command line."""
         return self.more.get("metavar") == "WORDS"
+
+
+class Joined(argparse.Action):
+    """Takes what is given twice together, joined by a comma, as clush takes `-w`."""
+
+    def __call__(self, _parser: Any, namespace: argparse.Namespace, values: Any, _flag: Any = None) -> None:
+        """Add it to what came before."""
+        before = getattr(namespace, self.dest, None)
+        setattr(namespace, self.dest, f"{before},{values}" if before else values)
 
 
 GROUPS: dict[str, tuple[Option, ...]] = {

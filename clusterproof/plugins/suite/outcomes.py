@@ -63,7 +63,7 @@ class Outcomes:
         self.ended: list[tuple[str, str]] = []  # without a verdict, by check and node
         self.raised: BaseException | None = None  # what pytest was interrupted by
         self.is_cut = False  # whether something was chosen and is not evaluated
-        self.is_worker_lost = False  # whether one of xdist's was, and with it the test that it was at
+        self.lost: list[str] = []  # tests whose worker was lost at them, as xdist says it
         self.broken = 0  # failures that are nobody's verdict: a test of another kind, a collection error
         self.is_others = False  # whether a test ran that is about no node
         self.is_large = False
@@ -132,7 +132,7 @@ class Outcomes:
         """Keep every result, on disk at once where a file was asked for."""
         result = carried_result(report)
         if _is_of_lost_worker(report):
-            self.is_worker_lost = True
+            self.lost.append(printable(str(report.longrepr)))
             return
         if result is None:
             self.broken += report.failed
@@ -225,8 +225,8 @@ class Outcomes:
             return session.exitstatus
         verdicts = Counter(result.verdict for result in self.results)
         code = exit_code(verdicts, self.config.option, broken=self.broken, is_others=self.is_others)
-        if self.is_cut or self.is_worker_lost:
-            code = exit_code_of_cut(code, by_failures=by_failures and not self.is_worker_lost)
+        if self.is_cut or self.lost:
+            code = exit_code_of_cut(code, by_failures=by_failures and not self.lost)
         return INTERRUPTED if FULL in self.config.stash else code
 
     def _silence_pytests_own_summary(self) -> None:
@@ -241,6 +241,8 @@ class Outcomes:
         """Print the findings."""
         for option, problem in self.config.stash.get(UNWRITTEN, {}).items():
             terminalreporter.write_line(f"warning: {option} is not whole: {printable(problem)}", yellow=True)
+        for problem in self.lost:
+            terminalreporter.write_line(problem, purple=True)
         if not self.results:
             self._note_empty(terminalreporter)
             return

@@ -9,10 +9,11 @@ from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.kinds import CONNECTIONS
-from clusterproof.plugins.core.one_line import Joined, OneLineParser
+from clusterproof.plugins.core.one_line import OneLineParser
 from clusterproof.plugins.core.policy import Policy
 from clusterproof.plugins.inventory import narrow, resolve, with_expectations
 from clusterproof.plugins.kubernetes import HOST
+from clusterproof.plugins.options.table import Joined
 from clusterproof.plugins.transport import Limits
 from clusterproof.plugins.transport.srun.connection import JOB
 from clusterproof.plugins.transport.srun.submit_host import submit_host
