@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from tests.testbed.needs import needs_kubernetes
 
 pytestmark = needs_kubernetes
 PODS = "/api/v1/namespaces/default/pods"
+EVENTS = "/api/v1/namespaces/default/events"
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 OF_HYPERPOD = "/apis/sagemaker.amazonaws.com/v1/namespaces/default/hyperpodpytorchjobs"
@@ -100,6 +102,18 @@ def test_of_a_container_that_began_anew_the_log_of_the_one_before_is_read(kubern
         found = said("default/train")
     assert (found["cause"], found["rank"]) == ("code", 3), found["ticket"]
     assert any(row["source"].endswith("/train.previous.log:2") for row in found["timeline"])
+
+
+def test_events_of_an_earlier_job_of_the_same_name_are_not_its_own(kubernetes: Bed) -> None:
+    about = {"kind": "Job", "namespace": "default", "name": "train", "uid": "5a1c7d52-0000-0000-0000-000000000000"}
+    ended = {"reason": "BackoffLimitExceeded", "message": "Job has reached the specified backoff limit"}
+    since = f"{datetime.now(timezone.utc) - timedelta(seconds=30):%Y-%m-%dT%H:%M:%SZ}"
+    event = {"metadata": {"name": "train.earlier"}, "involvedObject": about, "lastTimestamp": since, **ended}
+    kubernetes.plane.call("POST", EVENTS, event)
+    with job(kubernetes, "train", script=RAISES) as path:
+        wait_until(lambda: "Failed" in conditions(kubernetes, path), "ended")
+        found = said("default/train")
+    assert (found["cause"], found["rank"]) == ("code", 3), found["ticket"]
 
 
 def test_a_job_that_completed_is_said_to_have_and_one_that_runs_is_no_case(kubernetes: Bed) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from clusterproof.plugins.captures.text import plain
@@ -57,6 +57,8 @@ def read_job(api: Api, named: str, found: Found, offset_s: float) -> None:
     objects = list(reader.objects())
     kinds = [text(one.get("kind")) for one in objects]
     there = [one for one in reader.listed("pods") if is_of(one, reader.name, kinds)]
+    uids = {text(parts(one)[0].get("uid")) for one in objects}
+    there = [one for one in there if not objects or _is_by(one, reader.name, uids)]
     if not objects and not there:
         why = f": {found.missing[-1]}" if found.missing else ""
         raise CaseError(f"Kubernetes has no job {named!r:.120} and no pod of one{why}; expected {FORM}")
@@ -68,7 +70,7 @@ def read_job(api: Api, named: str, found: Found, offset_s: float) -> None:
     found.objects.clear()
     found.objects[named] = ran
     found.count("job of Kubernetes")
-    reader.take_events({reader.name, *(text(parts(one)[0].get("name")) for one in there)})
+    reader.take_events({reader.name, *(text(parts(one)[0].get("name")) for one in there)}, [*objects, *there])
     reader.take_nodes(ran.ran.ends)
     lost = max((number(parts(one)[2].get("failed")) for one in objects), default=0)
     lost -= sum(parts(one)[2].get("phase") == "Failed" for one in there)
@@ -88,6 +90,12 @@ def is_of(pod: Mapping[str, Any], name: str, kinds: Collection[str]) -> bool:
     if any(one.get("kind") in JOBS and one.get("name") == name for one in owners):
         return True
     return OF_HYPERPOD in kinds and own.startswith(f"{name}-pod-")
+
+
+def _is_by(pod: Mapping[str, Any], name: str, uids: Collection[str]) -> bool:
+    """Whether a pod is not of an earlier job of the same name, which is being deleted."""
+    owners = tables(parts(pod)[0].get("ownerReferences"))
+    return all(one.get("name") != name or one.get("uid") in uids for one in owners)
 
 
 class _Reader:
@@ -154,9 +162,11 @@ class _Reader:
             self.found.outputs.append(output.read(lines, Place(source, None, node), self.clock))
             self.found.count("file of output")
 
-    def take_events(self, names: Collection[str]) -> None:
-        """Those of the job and its pods."""
-        own = [one for one in self.listed("events") if table(one.get("involvedObject")).get("name") in names]
+    def take_events(self, names: Collection[str], objects: Iterable[Mapping[str, Any]]) -> None:
+        """Those of the job and its pods; not of an earlier job of the same name, which Kubernetes keeps as well."""
+        uids = {text(parts(one)[0].get("uid")) for one in objects}
+        about = [(one, table(one.get("involvedObject"))) for one in self.listed("events")]
+        own = [one for one, of in about if of.get("name") in names and of.get("uid", "") in (*uids, "")]
         for one in own:
             self.found.take_object({**one, "kind": "Event"}, "event", self.clock)
         if not own:
