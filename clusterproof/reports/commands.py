@@ -2,7 +2,8 @@
 
 They are printed, never run. An action has none where no one command is right: a configuration is fixed in its image,
 and a node that cannot be reached may be running. Names come from nodes, inventories and recordings: one that is not
-plain keeps the line from being printed. A scheduler is told to give the node no more jobs; no line gives it any back.
+plain keeps the line from being printed. A scheduler is told to give the node no more jobs; only what `clusterproof
+return` has proven is given back.
 """
 
 from __future__ import annotations
@@ -79,6 +80,17 @@ def _name(cluster: Cluster) -> str:
 def _of_slurm(task: Task) -> str:
     reason = quote(f"clusterproof: {task.why}")
     return f"scontrol update nodename={quote(fold(task.nodes))} state=drain reason={reason}"
+
+
+def give_back(nodes: Sequence[str], cluster: Cluster) -> list[str]:
+    """What lets a scheduler give jobs to these nodes again; none where it is not known which it is."""
+    if not nodes or not all(map(_IS_NODE, nodes)):
+        return []
+    if is_of_slurm(cluster):
+        return [f"scontrol update nodename={quote(fold(nodes))} state=resume"]
+    if is_of_kubernetes(cluster):
+        return [join(["kubectl", *_context(cluster.settings), "uncordon", *nodes])]
+    return []
 
 
 def _context(settings: Mapping[str, str]) -> list[str]:

@@ -81,11 +81,12 @@ def evaluate_by_bus(node: Node) -> None:
             concern_if(node.gpu_count == 0, "NVML starts and counts 0 GPUs; expected one at least")
         return
     own, most = sum(name in ("nvidia", "") for name in drivers), sum(name in ("nvidia", "", None) for name in drivers)
-    counted = node.gpu_count if not has_just_booted(node) else most
-    fail_if(counted < own, f"NVML counts {counted} GPUs, {on_bus_in_words(node)}; expected {own}")
+    counted, bus = most if has_just_booted(node) else node.gpu_count, on_bus_in_words(node)
+    fail_if(counted < own, f"NVML counts {counted} GPUs, {bus}; expected {own}")
     with part:
-        doubtful = f"NVML counts {counted} GPUs, {on_bus_in_words(node)}; expected {most}"
-        concern_if(counted < most, f"{doubtful}, unless another driver has some")
+        concern_if(
+            counted < most, f"NVML counts {counted} GPUs, {bus}; expected {most}, unless another driver has some"
+        )
 
 
 def evaluate_on_bus(node: Node) -> None:

@@ -162,7 +162,7 @@ class Acceptance:
             if code == 2:
                 raise KeyboardInterrupt
             raise JournalError(
-                f"the run did not end (exit code {code:g}): {_last_words(folder / OUTPUT)}; expected it to end; "
+                f"the run did not end (exit code {code:g}): {last_words(folder / OUTPUT)}; expected it to end; "
                 f"{folder / OUTPUT} has more"
             )
         # A run whose end nobody saw has no better clock than the one that people set.
@@ -212,7 +212,7 @@ class Acceptance:
             (folder / RECORDING / name).write_bytes(data)
 
 
-def launched(words: Sequence[str], folder: Path, lock: int) -> int:
+def launched(words: Sequence[str], folder: Path, lock: int | None = None) -> int:
     """Run it to its end. A signal is passed on, and the run is waited for: what it started it ends itself.
 
     Raises KeyboardInterrupt then; if the run ended all the same, the next start counts it.
@@ -224,7 +224,7 @@ def launched(words: Sequence[str], folder: Path, lock: int) -> int:
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            pass_fds=[lock],
+            pass_fds=[] if lock is None else [lock],
             start_new_session=True,
         )
 
@@ -260,6 +260,7 @@ def _number(path: Path, default: float) -> float:
         return default
 
 
-def _last_words(path: Path) -> str:
+def last_words(path: Path) -> str:
+    """The last line of what a run printed."""
     lines = _text(path).strip().splitlines()
     return lines[-1][:300] if lines else "it said nothing"

@@ -38,7 +38,7 @@ class Advice:
     """What is due for each node; none of it is ever done here.
 
     Of a node that is NOT_KNOWN nothing was read. `exclude` is what a restart leaves out; `commands` may be copied:
-    what proves the suspicion, and then the drains.
+    what proves the suspicion, by the checks of `proof` and under `load` (as `-k` takes them), and then the drains.
     """
 
     nodes: dict[str, str]
@@ -46,6 +46,8 @@ class Advice:
     restart: str
     restart_words: str
     commands: tuple[str, ...]
+    proof: str = ""
+    load: str = ""
 
 
 @record
@@ -77,7 +79,8 @@ def advise(case: Collected, verdict: Verdict) -> Advice:
         (*to_drain, *suspects) if verdict.cause in (HARDWARE, NETWORK, UNKNOWN) and len(suspects) < len(nodes) else ()
     )
     restart = _restart(verdict, exclude)
-    return Advice(nodes, exclude, restart, RESTARTS[restart], tuple(_commands(case, verdict, to_drain, to_test)))
+    commands = tuple(_commands(case, verdict, to_drain, to_test))
+    return Advice(nodes, exclude, restart, RESTARTS[restart], commands, *_checks(verdict))
 
 
 def _restart(verdict: Verdict, exclude: tuple[str, ...]) -> str:

@@ -249,6 +249,8 @@ def as_record(case: Case) -> dict[str, Any]:
         "clocks": {node: as_json(off) for node, off in collected.clocks.items()},
         "exclude": list(advice.exclude),
         "restart": advice.restart,
+        "proof": advice.proof,
+        "load": advice.load,
         "commands": list(advice.commands),
         "read": list(collected.read),
         "missing": list(collected.missing),

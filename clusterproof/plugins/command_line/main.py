@@ -120,6 +120,7 @@ def _mistaken_command(arguments: list[str]) -> str:
     return f"no command is called {word!r:.80}{near or _LISTED}"
 
 
+_OF_VERDICTS = (0, 1, 10)  # exit codes of what was answered
 _LISTED = "; clusterproof --help lists them"
 
 
@@ -151,9 +152,9 @@ def _is_without_cache(arguments: list[str]) -> bool:
 
 
 def _print(status: int, text: str) -> int:
-    """Print what a command answers. A pipe that is closed early, as by `head`, is no error."""
+    """Print what a command answers, a bad verdict too. A pipe that is closed early, as by `head`, is no error."""
     try:
-        print(text, end="", file=sys.stderr if status else sys.stdout, flush=True)
+        print(text, end="", file=sys.stdout if status in _OF_VERDICTS else sys.stderr, flush=True)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return status

@@ -53,6 +53,11 @@ SUBCOMMANDS = (  # in the order in which help has them
     Subcommand("case", "clusterproof.plugins.case.command:parser", "clusterproof.plugins.case.command:case"),
     Subcommand("accept", "clusterproof.plugins.accept.command:parser", "clusterproof.plugins.accept.command:accept"),
     Subcommand(
+        "return",
+        "clusterproof.plugins.accept.return_to_service:parser",
+        "clusterproof.plugins.accept.return_to_service:return_nodes",
+    ),
+    Subcommand(
         "history", "clusterproof.reports.history.command:parser", "clusterproof.reports.history.command:history"
     ),
     Subcommand(
@@ -169,6 +174,7 @@ clusterproof: proves a GPU cluster fit for training. Nothing on a node is change
   clusterproof init [DIR]              an inventory and a policy to begin with
   clusterproof case JOB                why a job ended, and whose node it was, from what it left (docs/case.md)
   clusterproof accept X                take a cluster into service: stages, and a report to sign (docs/accept.md)
+  clusterproof return X NODES          prove repaired nodes fit to have jobs again (docs/accept.md)
   clusterproof history                 what is new, what flaps, which hardware fails again
   clusterproof watch X                 watch the nodes while they work, and say what changes (docs/watch.md)
   clusterproof gate wait X             wait until a Kubernetes gate has proven a node just now
@@ -217,13 +223,13 @@ clusterproof checks that a GPU cluster is fit for training. It changes nothing.
   clusterproof explain CHECK   what a check or an Xid means, and what to do
   clusterproof case JOB        why a job ended, and whose node it was
   clusterproof accept X        prove a new cluster fit; write a report to sign
+  clusterproof return X NODES  prove repaired nodes fit to have jobs again
   clusterproof history         what is new, what comes and goes
   clusterproof gate            what runs as a gate in Kubernetes; its removal
   clusterproof doctor          what can be reached from here
   clusterproof init            write an inventory and a policy to begin with
   clusterproof manifest        write the golden manifest of a good machine
   clusterproof completion      complete words in bash, zsh or fish
-
 clusterproof help [COMMAND] says more; --help-all lists every option.
 """
 

@@ -5,7 +5,7 @@
 #    source ~/.local/share/bash_completion/clusterproof
 # See also: https://github.com/scop/bash-completion/blob/main/doc/configuration.md
 
-_shtab_clusterproof_subparsers=(check checks explain doctor init case accept history watch gate manifest completion help version)
+_shtab_clusterproof_subparsers=(check checks explain doctor init case accept return history watch gate manifest completion help version)
 
 _shtab_clusterproof_check_option_strings=(-h --help -m -k -x -n -q -v --lf --collect-only --junitxml --html --nodes --exclude --instance-type --expect --fanout --connect-timeout --answer-timeout --accept-new-host-keys --via --slurm-wait --srun-options --include-drained --k8s-namespace --k8s-image --k8s-gate --k8s-max-tainted --k8s-startup-taint --k8s-every --k8s-evidence --k8s-keep --k8s-perf-image --region --profile --ssm-rate --ssm-output --fsx-window --probe-timeout --host-root --in-container --sudo --policy --incomplete --concerns --since --log-cursor --report --no-report --report-url --keep --junit-cases --results --record --bundle --redact --history --since-last --notify --cloudwatch --refresh-catalog --load-timeout --dcgm-level --load-path --exact-s --torch-python --fs-bandwidth --fs-size --fs-at-once --pairs --pairs-at-once --pairs-budget --pairs-seed --pair-timeout --resume --meter --meter-program --meter-options --meter-env --meter-size --collective --ranks-per-node --launcher --mpirun-options --baseline --save-baseline)
 _shtab_clusterproof_checks_option_strings=(-h --help -m)
@@ -14,6 +14,7 @@ _shtab_clusterproof_doctor_option_strings=(-h --help)
 _shtab_clusterproof_init_option_strings=(-h --help --from-nhc)
 _shtab_clusterproof_case_option_strings=(-h --help --since --logs --cluster --json --markdown --redact --utc-offset)
 _shtab_clusterproof_accept_option_strings=(-h --help --plan --dry-run --into --again --sign --redact)
+_shtab_clusterproof_return_option_strings=(-h --help --case --history --beside --json)
 _shtab_clusterproof_history_option_strings=(-h --help --history --cluster --runs --sort --all)
 _shtab_clusterproof_watch_option_strings=(-h --help --cluster --job --steps --nodes --exclude --every --for --record --listen --textfile --notify --remind --heartbeat --policy --instance-type --expect --region --profile --via --fanout --connect-timeout --accept-new-host-keys --sudo --host-root --k8s-namespace --k8s-image)
 _shtab_clusterproof_gate_option_strings=(-h --help --every --listen --probe-timeout --unchanged --options --node --fresh --timeout --region --profile)
@@ -43,6 +44,8 @@ _shtab_clusterproof_init_pos_0_COMPGEN=_shtab_compgen_dirs
 _shtab_clusterproof_init___from_nhc_COMPGEN=_shtab_compgen_files
 _shtab_clusterproof_accept___plan_COMPGEN=_shtab_compgen_files
 _shtab_clusterproof_accept___into_COMPGEN=_shtab_compgen_dirs
+_shtab_clusterproof_return___case_COMPGEN=_shtab_compgen_files
+_shtab_clusterproof_return___history_COMPGEN=_shtab_compgen_files
 _shtab_clusterproof_history___history_COMPGEN=_shtab_compgen_files
 _shtab_clusterproof_watch___steps_COMPGEN=_shtab_compgen_files
 _shtab_clusterproof_watch___record_COMPGEN=_shtab_compgen_dirs
@@ -67,6 +70,7 @@ _shtab_clusterproof_checks__m_choices=(ami control_plane epilog gpu host hyperpo
 _shtab_clusterproof_explain_pos_0_choices=(control_plane.cluster_in_service control_plane.deep_health_checks control_plane.hyperpod_node_health control_plane.image_uniform control_plane.k8s_efa_allocatable control_plane.k8s_gpu_allocatable control_plane.k8s_gpu_labels control_plane.k8s_gpu_pods control_plane.k8s_gpu_seen control_plane.k8s_hugepages control_plane.k8s_kubelet_policy control_plane.k8s_node_ready control_plane.k8s_node_takes_pods control_plane.k8s_pending_gpu_pods control_plane.k8s_pod_shm control_plane.k8s_queues control_plane.k8s_storage control_plane.k8s_system_pods control_plane.k8s_topology_labels control_plane.k8s_versions_uniform control_plane.k8s_volume_claims control_plane.mixed_instance_types control_plane.network_layers control_plane.node_recovery control_plane.nodes_running control_plane.security_group_self_reference control_plane.service_quotas control_plane.single_az control_plane.slurm_config control_plane.slurm_gres control_plane.slurm_nodes control_plane.slurm_nodes_take_jobs control_plane.slurm_topology control_plane.subnet_private control_plane.ultraserver_block control_plane.vpc_endpoints gpu.application_clocks gpu.compute_mode gpu.corrected_ecc_rate gpu.dcgm_diag gpu.driver_answers_in_time gpu.ecc_mode gpu.exact_collective gpu.exact_step gpu.fabric_manager gpu.fabric_state gpu.fabric_uniform gpu.gpu_answers gpu.gpu_bandwidth gpu.gpu_count gpu.gpu_driver gpu.gpu_exact gpu.gpu_gemm gpu.gpu_identity gpu.gpu_numa gpu.gpu_paths gpu.gpu_uniform gpu.imex gpu.imex_domain gpu.imex_nodes gpu.inforom gpu.mig_uniform gpu.no_leftover_processes gpu.no_sxid gpu.no_throttle gpu.no_uncorrected_ecc gpu.no_xid gpu.node_busbw gpu.nvlink_active gpu.nvlink_errors gpu.nvswitch_count gpu.pcie_acs gpu.pcie_errors gpu.pcie_iommu gpu.pcie_link gpu.pcie_settings gpu.pcie_switches gpu.peermem gpu.persistence_mode gpu.power_limit gpu.rack_trays gpu.rack_uniform gpu.recovery_action gpu.row_remap gpu.sram_threshold gpu.temperature gpu.vbios_uniform host.c_states host.clock_sync host.clocksource host.cpu_exact host.cpu_governor host.cpu_steal host.cpu_throttled host.cpu_uniform host.cpus_online host.d_state host.daemon_memory host.dev_shm host.device_drivers host.efa_huge_pages host.firmware_uniform host.hugepages host.iowait host.job_leftovers host.kernel_oops host.kernel_running_is_installed host.kernel_settings host.kernel_taint host.lockups host.mce_edac host.memory_available host.memory_size host.memory_uniform host.no_oom_kill host.numa host.numa_balancing host.open_files host.pcie_aer host.process_ids host.reboot_required host.root_volume host.segfaults host.services host.shared_folders host.shm_leaked host.shm_leftovers host.swap host.thp host.thread_siblings host.ulimits host.unknown_errors host.zombies network.address_unique network.efa_count network.efa_counters network.efa_driver_errors network.efa_gdr network.efa_loopback network.efa_modules network.efa_port_active network.efa_rate network.ena_allowance network.ena_driver_errors network.ib_count network.ib_errors network.ib_link_layer network.ib_ports network.imds_v2 network.interfaces_up network.kernel_tables network.libfabric_efa network.link_flaps network.link_speed network.memlock network.mtu network.nameservers network.nccl_correct network.nccl_transport network.nic_driver_errors network.nic_link network.nic_numa network.nic_uniform network.not_a_straggler network.own_name network.pairwise_busbw network.pairwise_correct network.pairwise_transport network.roce_settings network.scheduled_events network.transport_plan neuron.connected neuron.device_count neuron.devices_answer neuron.nccom neuron.no_hw_error neuron.no_leftover_processes neuron.no_uncorrected_ecc node.evidence_complete node.reachable node.uptime_settled run.batch_size run.checkpoint_share run.collectives_match run.comm_exposed run.cpu_bound run.data_wait run.first_missing run.gpu_busy run.gpu_fluctuates run.gpu_memory_growth run.held_up run.hung run.init_time run.io_bound run.last_to_come run.load_balance run.loss_finite run.loss_spikes run.slow_clock run.slow_rank run.stages_uneven run.step_drift run.step_outliers run.stragglers run.work_uneven software.container_devices software.container_libraries software.container_runtime software.drivers_expected software.efa_installer_string software.image_clean software.libraries_expected software.libraries_load software.modules_expected software.services_expected software.sizes_expected software.version_compat software.version_drift software.versions_expected storage.disk_errors storage.ebs_limits storage.file_system_errors storage.fs_bandwidth storage.fsx_capacity storage.fsx_throughput storage.fsx_utilization storage.lustre_clients storage.lustre_health storage.lustre_mdt_inodes storage.lustre_ost_fill storage.lustre_striping storage.lustre_tuning storage.mount_options storage.mount_uniform storage.mounts_alive storage.mounts_expected storage.mounts_writable storage.nvme_scratch storage.nvme_state storage.space)
 _shtab_clusterproof_case___cluster_choices=(local demo replay: capture: ssh: slurm: k8s: eks: ec2: asg:)
 _shtab_clusterproof_accept_pos_0_choices=(local demo replay: capture: ssh: slurm: k8s: eks: ec2: asg:)
+_shtab_clusterproof_return_pos_0_choices=(local demo replay: capture: ssh: slurm: k8s: eks: ec2: asg:)
 _shtab_clusterproof_watch_pos_0_choices=(local demo replay: capture: ssh: slurm: k8s: eks: ec2: asg:)
 _shtab_clusterproof_watch___cluster_choices=(local demo replay: capture: ssh: slurm: k8s: eks: ec2: asg:)
 _shtab_clusterproof_gate_pos_0_choices=(run agent wait remove)
@@ -74,8 +78,8 @@ _shtab_clusterproof_gate_pos_1_choices=(local demo replay: capture: ssh: slurm: 
 _shtab_clusterproof_manifest___from_choices=(local demo replay: capture: ssh: slurm: k8s: eks: ec2: asg:)
 _shtab_clusterproof_manifest___cluster_choices=(local demo replay: capture: ssh: slurm: k8s: eks: ec2: asg:)
 _shtab_clusterproof_completion_pos_0_choices=(bash zsh fish)
-_shtab_clusterproof_help_pos_0_choices=(accept case check checks completion doctor explain gate history init manifest version watch)
-_shtab_clusterproof_pos_0_choices=(check checks explain doctor init case accept history watch gate manifest completion help version)
+_shtab_clusterproof_help_pos_0_choices=(accept case check checks completion doctor explain gate history init manifest return version watch)
+_shtab_clusterproof_pos_0_choices=(check checks explain doctor init case accept return history watch gate manifest completion help version)
 
 _shtab_clusterproof_check__h_nargs=0
 _shtab_clusterproof_check___help_nargs=0
@@ -109,6 +113,9 @@ _shtab_clusterproof_accept__h_nargs=0
 _shtab_clusterproof_accept___help_nargs=0
 _shtab_clusterproof_accept___dry_run_nargs=0
 _shtab_clusterproof_accept___redact_nargs=0
+_shtab_clusterproof_return__h_nargs=0
+_shtab_clusterproof_return___help_nargs=0
+_shtab_clusterproof_return___json_nargs=0
 _shtab_clusterproof_history__h_nargs=0
 _shtab_clusterproof_history___help_nargs=0
 _shtab_clusterproof_history___all_nargs=0

@@ -1,0 +1,247 @@
+"""`clusterproof return X NODES`: whether repaired nodes may have jobs again.
+
+All checks run, then the load that a node bears alone, then pairs with healthy nodes where some are named. What history
+and cases found on a node has to be seen to be gone. Nothing is given back here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from shlex import join
+from tempfile import TemporaryDirectory
+
+from clusterproof.plugins.accept.command import INTERRUPTED, OPEN, UNREADABLE
+from clusterproof.plugins.accept.journal import JournalError
+from clusterproof.plugins.accept.measured import RESULTS
+from clusterproof.plugins.accept.plan import kind_of
+from clusterproof.plugins.accept.run import ENDED, OUTPUT, last_words, launched
+from clusterproof.plugins.catalog import acceptance
+from clusterproof.plugins.core.cluster import Cluster, InventoryError
+from clusterproof.plugins.core.kinds import CONNECTIONS, forms
+from clusterproof.plugins.core.message import number_of, printable
+from clusterproof.plugins.core.nodeset import NodesetError, expand, fold
+from clusterproof.plugins.core.one_line import OneLineParser
+from clusterproof.plugins.core.record import as_json, record
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.strict import read_text
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.inventory import resolve
+from clusterproof.reports.commands import give_back
+from clusterproof.reports.history.model import HistoryError
+from clusterproof.reports.history.store import default_path, read_before
+from clusterproof.reports.results import read_results
+
+FIT, NOT_FIT, NOT_PROVEN = "FIT", "NOT FIT", "NOT PROVEN"
+EXIT_CODES = {FIT: 0, NOT_FIT: 1, NOT_PROVEN: OPEN}  # as of a run
+OF_PAIRS = "pairwise or straggler"
+A_CASE = "what clusterproof case JOB --json prints"
+EXPECTED_TO_TELL = "expected one to pass (what is measured between nodes needs --beside NODESET)"
+MAX_CASE_BYTES = 1 << 24
+Launch = Callable[[Sequence[str], Path], int]  # the words behind `clusterproof`, where results go: the exit code
+
+
+@record
+class Finding:
+    """What was found on a node before: a check by its id, or those whose names have one of these words; and by whom."""
+
+    words: tuple[str, ...]
+    source: str
+
+    def is_about(self, check: str) -> bool:
+        """Whether this check tells if it is gone."""
+        return check in self.words or any(word in check.rpartition(".")[2] for word in self.words)
+
+
+@record
+class Step:
+    """One `clusterproof check` of the nodes, together with these others: the words behind X."""
+
+    words: tuple[str, ...]
+    beside: tuple[str, ...] = ()
+
+
+@record
+class Returning:
+    """One node: what is said of it, why, and what is no reason to keep it."""
+
+    node: str
+    said: str
+    reasons: tuple[str, ...]
+    concerns: tuple[str, ...]
+
+
+def return_nodes(arguments: Sequence[str], launch: Launch | None = None) -> tuple[int, str]:
+    """The exit code and what to print. Raises SystemExit where argparse does."""
+    option, more = parser().parse_known_args(arguments)
+    try:
+        cluster = resolve(option.cluster)
+        kind = CONNECTIONS.get(cluster.connection)
+        if kind and not kind.is_live:
+            raise InventoryError(f"{option.cluster!r:.120} is of another time; expected nodes that can be loaded now")
+        nodes, beside = _named(option.nodes, cluster, "NODES"), _named(option.beside, cluster, "--beside")
+        found = before(cluster, nodes, option.history, option.case)
+        found_now = _run(option.cluster, steps(cluster, beside, more), nodes, launch or launched)
+    except KeyboardInterrupt:
+        return INTERRUPTED, "clusterproof return: interrupted; no node is proven\n"
+    except (InventoryError, HistoryError, JournalError) as problem:
+        return UNREADABLE, f"clusterproof return: {problem}\n"
+    judged = [judge(node, found[node], *found_now) for node in nodes]
+    worst = max((one.said for one in judged), key=(FIT, NOT_PROVEN, NOT_FIT).index)
+    text = json.dumps([as_json(one) for one in judged], indent=1) if option.json else _text(judged, found, cluster)
+    return EXIT_CODES[worst], f"{text}\n"
+
+
+def before(
+    cluster: Cluster, nodes: Sequence[str], history: str | None, cases: Sequence[str]
+) -> Mapping[str, Sequence[Finding]]:
+    """What history says failed on each node and did not pass since, and what cases suspect.
+
+    Raises InventoryError, HistoryError.
+    """
+    found: dict[str, list[Finding]] = {node: [] for node in nodes}
+    last, standing = read_before(Path(history) if history else default_path(cluster.name), cluster.name)
+    if history and last is None:
+        raise InventoryError(f"--history {history!r:.120} has no run over {cluster.name}; expected one that has")
+    for (check, node), verdict in standing.items():
+        if node in found and verdict is Verdict.FAIL:
+            found[node].append(Finding((check,), "the history"))
+    for path in cases:
+        for node, finding in _of_case(path, nodes):
+            found[node].append(finding)
+    return found
+
+
+def _of_case(path: str, nodes: Sequence[str]) -> Iterator[tuple[str, Finding]]:
+    """The checks and the load that are to prove what a case says, for each of these nodes. Raises InventoryError."""
+    text = read_text(path, A_CASE, MAX_CASE_BYTES)
+    try:
+        data = json.loads(text)
+        suspects = {str(node) for node in (*data["nodes"], *data["suspects"])}
+        words = [data["proof"], data["load"]]
+        source = f"the case of {printable(str(data['case']), 80)}"
+    except (ValueError, RecursionError, KeyError, TypeError):
+        raise InventoryError(f"--case {path!r:.120} is none; expected {A_CASE}") from None
+    asked = [node for node in nodes if node in suspects or node.partition(".")[0] in suspects]
+    if not asked or not all(isinstance(one, str) for one in words):
+        named = fold(sorted(suspects)) or "no node"
+        raise InventoryError(f"--case {path!r:.120} suspects {named:.200}; expected one of {fold(nodes):.200}")
+    for node in asked:
+        yield from ((node, Finding(tuple(one.split(" or ")), source)) for one in words if one)
+
+
+def steps(cluster: Cluster, beside: Sequence[str], more: Sequence[str]) -> list[Step]:
+    """All checks; what an acceptance loads each node alone with; and pairs, where there are nodes for them."""
+    known = (acceptance.stages()[name] for name in acceptance.defaults(kind_of(cluster)).stages)
+    load = " or ".join(stage.keyword for stage in known if stage.is_load and stage.scope == "nodes")
+    of_pairs = [Step((*more, "-m", "perf", "-k", OF_PAIRS), tuple(beside))]
+    return [Step(tuple(more)), Step((*more, "-m", "perf", "-k", load)), *(of_pairs if beside else [])]
+
+
+def _run(named: str, of_steps: Sequence[Step], nodes: Sequence[str], launch: Launch) -> list[list[Result]]:
+    """The results of each step. A node that failed bears no load.
+
+    Raises JournalError where a run came to no end, and KeyboardInterrupt.
+    """
+    found: list[list[Result]] = []
+    for number, step in enumerate(of_steps, 1):
+        failed = {result.node for results in found for result in results if result.verdict is Verdict.FAIL}
+        left = [node for node in nodes if node not in failed]
+        if left:
+            words = ["check", named, f"--nodes={fold([*left, *step.beside])}", *step.words]
+            sys.stderr.write(f"step {number} of {len(of_steps)}: clusterproof {join(words)}\n")
+            found.append(_results(words, launch))
+    return found
+
+
+def _results(words: Sequence[str], launch: Launch) -> list[Result]:
+    with TemporaryDirectory(prefix="clusterproof-return-") as name:
+        folder = Path(name)
+        code = launch([*words, f"--results={folder / RESULTS}"], folder)
+        if code == INTERRUPTED:
+            raise KeyboardInterrupt
+        if code not in ENDED:
+            raise JournalError(f"a step came to no end (exit code {code}): {last_words(folder / OUTPUT)}")
+        try:
+            return read_results(folder / RESULTS)
+        except (OSError, ValueError) as problem:
+            raise JournalError(f"what a step found cannot be read: {problem}") from None
+
+
+def judge(
+    node: str,
+    found: Sequence[Finding],
+    checked: Sequence[Result],
+    loaded: Sequence[Result] = (),
+    paired: Sequence[Result] = (),
+) -> Returning:
+    """What is said of a node by what was found before and what the steps found now.
+
+    Without all its evidence no node is fit; nor is it where nothing tells whether what was found before is gone.
+    """
+    own = [result for result in (*checked, *loaded, *paired) if _is_of(result, node)]
+    failed = [f"{one.check}: {one.message}" for one in own if one.verdict is Verdict.FAIL]
+    concerns = [one for one in own if one.verdict is Verdict.CONCERN]
+    missing = [f"{one.check}: {one.message or one.cause}" for one in own if one.verdict is Verdict.INCOMPLETE]
+    if not any(_is_of(one, node) and one.verdict in (Verdict.PASS, Verdict.CONCERN) for one in loaded):
+        missing.append("nothing that loads it was measured; expected one measurement at least")
+    for finding in found:
+        about = {one.verdict for one in own if finding.is_about(one.check)}
+        known = f"{' or '.join(finding.words)}: {finding.source} has it"
+        if Verdict.CONCERN in about:
+            missing.append(f"{known}, and it is still a concern")
+        elif about <= {Verdict.NOT_APPLICABLE}:
+            missing.append(f"{known}, and no check told whether it is gone; {EXPECTED_TO_TELL}")
+    said = NOT_FIT if failed else NOT_PROVEN if missing else FIT
+    return Returning(node, said, tuple(failed or missing), tuple(f"{one.check}: {one.message}" for one in concerns))
+
+
+def _is_of(result: Result, node: str) -> bool:
+    return (result.is_of_node and result.node == node) or (result.is_of_pair and node in result.node.split("~"))
+
+
+def _text(judged: Sequence[Returning], found: Mapping[str, Sequence[Finding]], cluster: Cluster) -> str:
+    lines = []
+    for one in judged:
+        known = dict.fromkeys(f"{' or '.join(finding.words)} ({finding.source})" for finding in found[one.node])
+        gone = f"; found before, and gone: {', '.join(known)}" if known and one.said == FIT else ""
+        lines += [f"{one.said:<10}  {one.node}{gone}", *(f"            {reason}" for reason in one.reasons)]
+        lines += [f"            concern: {words}" for words in one.concerns]
+    fit = [one.node for one in judged if one.said == FIT]
+    lines += [f"\nTo copy; nothing of it was done:\n  {line}" for line in give_back(fit, cluster)]
+    return "\n".join([*lines, f"{len(fit)} of {number_of(len(judged), 'node')} may have jobs again"])
+
+
+def _named(words: str | None, cluster: Cluster, of: str) -> list[str]:
+    try:
+        named = list(expand(words)) if words else []
+    except NodesetError as problem:
+        raise InventoryError(f"{of}: {problem}") from None
+    if words is not None and not named:
+        raise InventoryError(f"{of} names no node; expected such as gpu[003,017]")
+    known = {target.name for target in cluster.targets}
+    stranger = next((node for node in named if node not in known), "")
+    if stranger:
+        raise InventoryError(f"{of}: {stranger!r:.80} is no node of {cluster.name}; expected one of them")
+    return list(dict.fromkeys(named))
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line of `clusterproof return`."""
+    line = OneLineParser(
+        prog="clusterproof return",
+        usage="clusterproof return X NODES [OPTION...]",
+        description="Proves repaired nodes fit to have jobs again; options of clusterproof check may follow.",
+    )
+    line.add_argument("cluster", metavar="X", help=f"the nodes: {forms()}")
+    line.add_argument("nodes", metavar="NODES", help="those that were repaired: gpu[003,017]")
+    line.add_argument("--case", action="append", default=[], metavar="FILE", help=f"{A_CASE}, of a job that they ended")
+    line.add_argument(
+        "--history", metavar="FILE", help="of earlier runs (default: the one beside the cluster's reports)"
+    )
+    line.add_argument("--beside", metavar="NODESET", help="three healthy nodes without jobs, to measure pairs with")
+    line.add_argument("--json", action="store_true", help="plain JSON")
+    return line

@@ -1,0 +1,200 @@
+"""`clusterproof return X NODES`: nothing that was found before is taken for gone until a check has seen that it is."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.accept.measured import RESULTS
+from clusterproof.plugins.accept.return_to_service import FIT, NOT_FIT, NOT_PROVEN, Finding, judge, return_nodes
+from clusterproof.plugins.core.nodeset import expand
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.inventory import resolve
+from clusterproof.reports.commands import give_back
+from clusterproof.reports.history.model import Run
+from clusterproof.reports.history.store import default_path, write_run
+from clusterproof.reports.results import ResultsFile
+from tests.accept.test_end_to_end import LIMIT_S, TYPED
+from tests.testbed.cluster import testbed
+from tests.testbed.faults import with_nvml
+from tests.testbed.load import gpu_node
+from tests.testbed.needs import needs_cluster
+from tests.testbed.node import healthy_p5
+
+PASS, FAIL, CONCERN, INCOMPLETE, NONE = (
+    Verdict.PASS,
+    Verdict.FAIL,
+    Verdict.CONCERN,
+    Verdict.INCOMPLETE,
+    Verdict.NOT_APPLICABLE,
+)
+ECC = Finding(("gpu.no_uncorrected_ecc",), "the history")
+XID = Finding(("no_xid", "gpu_count"), "the case of 4711")
+PAIRS = Finding(("pairwise_busbw",), "the case of 4711")
+CLUSTER = "ssh:gpu[001-004]"
+KEYWORDS = "exact or dcgm or gpu_bandwidth or gpu_gemm or node_busbw or fs_bandwidth or nccom or efa_loopback"
+
+
+def result(check: str, verdict: Verdict, node: str = "n1", **more: Any) -> Result:
+    return Result(check, node, verdict, message="" if verdict is PASS else "2; expected 0", **more)
+
+
+LOADED = (result("gpu.gpu_exact", PASS),)
+WELL = (result("gpu.no_uncorrected_ecc", PASS), result("gpu.no_xid", PASS))
+
+
+@pytest.mark.parametrize(
+    ("said", "found", "checked", "loaded", "reason"),
+    [
+        (FIT, (), WELL, LOADED, ""),
+        (FIT, (ECC, XID), WELL, LOADED, ""),
+        (FIT, (), (*WELL, result("host.thp", CONCERN)), LOADED, ""),
+        (NOT_FIT, (), (*WELL, result("host.memlock", FAIL)), LOADED, "host.memlock: 2; expected 0"),
+        (NOT_FIT, (), WELL, (result("gpu.gpu_exact", FAIL),), "gpu.gpu_exact: 2"),
+        (NOT_PROVEN, (), (*WELL, result("host.memlock", INCOMPLETE)), LOADED, "host.memlock: 2"),
+        (NOT_PROVEN, (), WELL, (), "nothing that loads it was measured"),
+        (NOT_PROVEN, (), WELL, (result("gpu.gpu_exact", NONE),), "nothing that loads it was measured"),
+        (NOT_PROVEN, (), WELL, (result("gpu.gpu_exact", PASS, "n2"),), "nothing that loads it was measured"),
+        (
+            NOT_PROVEN,
+            (ECC,),
+            (result("gpu.no_xid", PASS),),
+            LOADED,
+            "gpu.no_uncorrected_ecc: the history has it, and no",
+        ),
+        (
+            NOT_PROVEN,
+            (ECC,),
+            (result("gpu.no_uncorrected_ecc", NONE),),
+            LOADED,
+            "the history has it, and no check told",
+        ),
+        (NOT_PROVEN, (ECC,), (result("gpu.no_uncorrected_ecc", PASS, "n2"),), LOADED, "no check told"),
+        (NOT_PROVEN, (ECC,), (result("gpu.no_uncorrected_ecc", CONCERN),), LOADED, "it is still a concern"),
+        (NOT_PROVEN, (PAIRS,), WELL, LOADED, "pairwise_busbw: the case of 4711 has it, and no check told"),
+    ],
+)
+def test_a_node_is_fit_only_with_all_evidence_and_with_what_was_found_before_seen_to_be_gone(
+    said: str, found: Sequence[Finding], checked: Sequence[Result], loaded: Sequence[Result], reason: str
+) -> None:
+    judged = judge("n1", found, checked, loaded)
+    assert (judged.said, reason in " ".join(judged.reasons), bool(judged.reasons)) == (said, True, bool(reason))
+
+
+def test_pairs_of_the_node_tell_whether_what_was_found_between_nodes_is_gone() -> None:
+    pair = result("network.pairwise_busbw", PASS, "n1~n2", subject="pair")
+    others = replace(pair, node="n2~n3", verdict=FAIL, message="slow; expected not")
+    assert judge("n1", (PAIRS,), WELL, LOADED, (pair, others)).said == FIT
+    assert judge("n1", (PAIRS,), WELL, LOADED, (replace(pair, verdict=FAIL),)).said == NOT_FIT
+
+
+@dataclass
+class Launched:
+    """Runs that find what is said, by the names of checks; all of them pass but for these."""
+
+    verdicts: Mapping[tuple[str, str], Verdict] = field(default_factory=dict)  # by node and check
+    code: int = 0
+    typed: list[list[str]] = field(default_factory=list)
+
+    def __call__(self, words: Sequence[str], folder: Path) -> int:
+        self.typed.append(list(words[:-1]))
+        nodes = expand(next(word for word in words if word.startswith("--nodes=")).partition("=")[2])
+        checks = ["gpu.gpu_exact"] if "perf" in words else ["gpu.no_uncorrected_ecc", "gpu.no_xid"]
+        with ResultsFile(folder / RESULTS) as file:
+            for node in nodes:
+                for check in checks:
+                    file.write(result(check, self.verdicts.get((node, check), PASS), node))
+        return self.code
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_node_that_failed_bears_no_load_and_the_steps_are_checks_of_their_own() -> None:
+    launched = Launched({("gpu002", "gpu.no_xid"): FAIL})
+    code, text = return_nodes([CLUSTER, "gpu[002-003]", "--beside", "gpu001,gpu004", "--sudo"], launched)
+    assert code == 1
+    assert launched.typed == [
+        ["check", CLUSTER, "--nodes=gpu[002-003]", "--sudo"],
+        ["check", CLUSTER, "--nodes=gpu003", "--sudo", "-m", "perf", "-k", KEYWORDS],
+        ["check", CLUSTER, "--nodes=gpu[001,003-004]", "--sudo", "-m", "perf", "-k", "pairwise or straggler"],
+    ]
+    assert "NOT FIT     gpu002\n            gpu.no_xid: 2; expected 0\n" in text
+    assert "FIT         gpu003\n" in text
+    assert text.endswith("1 of 2 nodes may have jobs again\n")
+
+
+def test_what_failed_in_the_history_and_what_a_case_suspects_has_to_be_seen_to_be_gone(here: Path) -> None:
+    name = resolve(CLUSTER).name
+    path = default_path(name)
+    path.parent.mkdir(parents=True, mode=0o700)
+    write_run(
+        path, Run(name, 1.0, 2.0), [result("storage.mounts", FAIL, "gpu002"), result("host.thp", CONCERN, "gpu002")]
+    )
+    case = {"case": "4711", "nodes": [], "suspects": ["gpu002"], "proof": "no_xid or gpu_count", "load": "gpu_exact"}
+    (here / "case.json").write_text(json.dumps(case))
+    code, text = return_nodes([CLUSTER, "gpu002", "--case", "case.json", "--json"], Launched())
+    assert (code, json.loads(text)[0]["said"]) == (10, "NOT PROVEN")
+    assert [one.partition(",")[0] for one in json.loads(text)[0]["reasons"]] == ["storage.mounts: the history has it"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["demo", "gpu001"], "'demo' is of another time"),
+        ([CLUSTER, "gpu9"], "NODES: 'gpu9' is no node of "),
+        ([CLUSTER, ""], "NODES names no node"),
+        ([CLUSTER, "gpu001", "--beside", "gpu007"], "--beside: 'gpu007' is no node of "),
+        ([CLUSTER, "gpu001", "--case", "none.json"], "'none.json': No such file"),
+        ([CLUSTER, "gpu001", "--case", "half.json"], "--case 'half.json' is none; expected what clusterproof case"),
+        ([CLUSTER, "gpu001", "--case", "other.json"], "--case 'other.json' suspects gpu003; expected one of gpu001"),
+    ],
+)
+def test_what_cannot_be_meant_is_said_in_one_line_before_anything_runs(here: Path, words: list[str], said: str) -> None:
+    (here / "half.json").write_text('{"nodes": ["gpu001"]}')
+    other = {"case": "1", "nodes": ["gpu003"], "suspects": [], "proof": "", "load": ""}
+    (here / "other.json").write_text(json.dumps(other))
+    launched = Launched()
+    code, text = return_nodes(words, launched)
+    assert (code, text.count("\n"), launched.typed) == (4, 1, [])
+    assert text.startswith(f"clusterproof return: {said}")
+
+
+@pytest.mark.parametrize(("code", "ends"), [(2, (2, "interrupted; no node")), (3, (4, "came to no end (exit code 3)"))])
+def test_a_step_that_came_to_no_end_proves_nothing(code: int, ends: tuple[int, str]) -> None:
+    returned, text = return_nodes([CLUSTER, "gpu001"], Launched(code=code))
+    assert (returned, ends[1] in text, "FIT" in text) == (ends[0], True, False)
+
+
+@pytest.mark.parametrize(
+    ("settings", "lines"),
+    [
+        ({"submit_host": ""}, ["scontrol update nodename='gpu[001-002]' state=resume"]),
+        ({"kubernetes": "context:prod"}, ["kubectl --context=prod uncordon gpu001 gpu002"]),
+        ({}, []),
+    ],
+)
+def test_a_line_gives_the_nodes_back_where_it_is_known_to_whom(settings: dict[str, str], lines: list[str]) -> None:
+    assert give_back(["gpu001", "gpu002"], replace(resolve(CLUSTER), settings=settings)) == lines
+
+
+@needs_cluster
+def test_of_two_real_nodes_the_healthy_one_is_fit_and_the_one_with_ecc_errors_is_not() -> None:
+    images = {name: gpu_node(healthy_p5(name)) for name in ("gpu001", "gpu002")}
+    images["gpu002"] = with_nvml(images["gpu002"], gpu=1, ecc_uncorrected_dram=14)
+    with testbed(images) as bed:
+        words = ["return", "ssh:gpu[001-002]", "gpu[001-002]", "--expect", "gpus=8,efa=32"]
+        ran = bed.run([sys.executable, "-c", TYPED, *words], timeout=LIMIT_S)
+    said = ran.stdout.decode()
+    assert (ran.returncode, "FIT         gpu001\n" in said) == (1, True), said
+    assert "NOT FIT     gpu002\n            gpu.no_uncorrected_ecc: GPU 1: uncorrected ECC errors: 14 in DRAM" in said
