@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.case.command import case
+from clusterproof.plugins.case.kubernetes import is_of
 from tests.kubernetes.programs import NODE
 from tests.testbed.kubernetes.bed import Bed
 from tests.testbed.kubernetes.machine import SANDBOX
@@ -175,6 +176,25 @@ def test_a_job_of_hyperpod_whose_node_was_lost_blames_no_operator(kubernetes: Be
     assert found["job"]["state"] == "Failed"
     assert found["commands"][0] == f"clusterproof check k8s: --nodes {name} -k 'reachable or kernel_oops or lockups'"
     assert any(one.startswith("ai-pod-0/train.log: ") for one in found["missing"]) is False
+
+
+@pytest.mark.parametrize(
+    ("pod", "replicas", "is_its"),
+    [
+        ({"name": "ai-pod-0"}, ["pod"], True),
+        ({"name": "ai-worker-12"}, ["head", "worker"], True),
+        ({"name": "ai-pod-pod-0"}, ["pod"], False),  # of the job ai-pod
+        ({"name": "ai-pod-0"}, [], False),  # no job of HyperPod has this name
+        ({"name": "ai-pod-x"}, ["pod"], False),
+        ({"name": "any", "labels": {"batch.kubernetes.io/job-name": "ai"}}, [], True),
+        ({"name": "any", "ownerReferences": [{"kind": "HyperPodPyTorchJob", "name": "ai"}]}, [], True),
+        ({"name": "any", "ownerReferences": [{"kind": "ReplicaSet", "name": "ai"}]}, [], False),
+    ],
+)
+def test_a_pod_is_of_the_job_that_its_labels_its_owner_or_its_whole_name_say(
+    pod: dict[str, Any], replicas: list[str], is_its: bool
+) -> None:
+    assert is_of({"metadata": pod}, "ai", replicas) is is_its
 
 
 def test_what_a_user_may_not_read_is_said(kubernetes: Bed, monkeypatch: pytest.MonkeyPatch) -> None:

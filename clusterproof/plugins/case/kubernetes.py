@@ -55,8 +55,7 @@ def read_job(api: Api, named: str, found: Found, offset_s: float) -> None:
     """Add what Kubernetes knows of a job. Raises CaseError where it knows none, or nothing of it has ended."""
     reader = _Reader(api, named, found, Clock(0, offset_s))
     objects = list(reader.objects())
-    kinds = [text(one.get("kind")) for one in objects]
-    there = [one for one in reader.listed("pods") if is_of(one, reader.name, kinds)]
+    there = [one for one in reader.listed("pods") if is_of(one, reader.name, [*_replicas_of_hyperpod(objects)])]
     uids = {text(parts(one)[0].get("uid")) for one in objects}
     there = [one for one in there if not objects or _is_by(one, reader.name, uids)]
     if not objects and not there:
@@ -80,8 +79,16 @@ def read_job(api: Api, named: str, found: Found, offset_s: float) -> None:
         found.missing.append(how_to_get_it(found.job.nodes, ran.ran))
 
 
-def is_of(pod: Mapping[str, Any], name: str, kinds: Collection[str]) -> bool:
-    """Whether a pod is of the job of this name."""
+def _replicas_of_hyperpod(objects: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """What jobs of its operator call their replicas: `pod` where they say nothing, as its command line does."""
+    for one in objects:
+        if one.get("kind") == OF_HYPERPOD:
+            named = [text(replica.get("name")) for replica in tables(parts(one)[1].get("replicaSpecs"))]
+            yield from filter(None, named or ["pod"])
+
+
+def is_of(pod: Mapping[str, Any], name: str, replicas: Collection[str]) -> bool:
+    """Whether a pod is of the job of this name; of one of HyperPod's operator it is called `name-pod-0`."""
     metadata = parts(pod)[0]
     labels, own = metadata.get("labels"), text(metadata.get("name"))
     if isinstance(labels, dict) and any(labels.get(label) == name for label in LABELS):
@@ -89,7 +96,8 @@ def is_of(pod: Mapping[str, Any], name: str, kinds: Collection[str]) -> bool:
     owners = tables(metadata.get("ownerReferences"))
     if any(one.get("kind") in JOBS and one.get("name") == name for one in owners):
         return True
-    return OF_HYPERPOD in kinds and own.startswith(f"{name}-pod-")
+    head, _, number_of_pod = own.rpartition("-")
+    return number_of_pod.isdecimal() and head in {f"{name}-{replica}" for replica in replicas}
 
 
 def _is_by(pod: Mapping[str, Any], name: str, uids: Collection[str]) -> bool:
