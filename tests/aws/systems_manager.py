@@ -27,7 +27,11 @@ SHOWN = 24_000
 ROOT = Path(__file__).parents[2]
 WORKER = "ssm-document-worker"  # what SSM's agent runs a command by
 DOUBLE = "the double"
-PLUGINS = [DOUBLE, pytest.param("AWS's own", marks=installed.needs("session_manager_plugin"))]
+OWN = "AWS's own"
+PLUGINS = [
+    pytest.param(DOUBLE, marks=pytest.mark.in_turn(DOUBLE, by="test")),
+    pytest.param(OWN, marks=[installed.needs("session_manager_plugin"), pytest.mark.in_turn(OWN, by="test")]),
+]
 PLUGIN = """#!{python}
 import sys
 sys.path.insert(0, {root!r})
