@@ -32,13 +32,11 @@ THEIRS = OURS.replace("from clusterproof.plugins.core.marks import mark", "impor
     ("markexpr", "count"),
     [("gpu", 2), ("epilog", 1), ("not epilog", 1), ("gpu and prolog", 2), ("hyperpod_node_debugger", 2), ("host", 0)],
 )
-@pytest.mark.parametrize("text", [OURS, THEIRS], ids=["ours", "pytest's"])
-def test_m_chooses_by_our_marks_as_by_those_of_pytest(
-    pytester: pytest.Pytester, text: str, markexpr: str, count: int
-) -> None:
-    pytester.makepyfile(test_it=text.format(name="preflight"))
+def test_m_chooses_by_our_marks_as_by_those_of_pytest(pytester: pytest.Pytester, markexpr: str, count: int) -> None:
+    pytester.makepyfile(test_ours=OURS.format(name="preflight"), test_pytests=THEIRS.format(name="preflight"))
     ran = collected(pytester, "-m", markexpr)
-    assert sum("::test_" in line for line in ran.outlines) == count * 16
+    for file in ("test_ours.py", "test_pytests.py"):
+        assert sum(f"{file}::test_" in line for line in ran.outlines) == count * 16
 
 
 def test_k_chooses_by_our_marks_as_by_those_of_pytest(pytester: pytest.Pytester) -> None:
