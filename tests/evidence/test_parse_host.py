@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.aws import parse as ec2
 from clusterproof.plugins.evidence.host import parse as host
 from clusterproof.plugins.evidence.host import parse_hardware as hardware
@@ -13,7 +14,9 @@ from clusterproof.plugins.evidence.host import parse_system as system
 from clusterproof.plugins.evidence.parsing import CaptureError
 from clusterproof.plugins.evidence.software import parse as versions
 from clusterproof.plugins.evidence.storage import parse as storage
+from tests.builders.evaluated import expect
 from tests.builders.samples import sample
+from tests.faults.captured_fault import evaluated
 
 # Memory, processors, Lustre
 
@@ -136,9 +139,27 @@ def test_a_part_of_the_processes_shows_nothing_about_zombies() -> None:
     assert not system.is_ps(whole.replace("    1 Ss   systemd\n", ""))
 
 
-def test_the_clock_by_chronyc() -> None:
-    text = "Root delay      : 0.000400 seconds\nRoot dispersion : 0.000100 seconds\nLeap status     : Normal\n"
-    assert system.read_chronyc(text) == {"kernel": {"clock": {"synchronised": True, "max_error_s": 0.0003}}}
+TRACKING = """\
+Reference ID    : A9FEA97B (169.254.169.123)
+Stratum         : 4
+System time     : {off} seconds slow of NTP time
+Root delay      : {delay} seconds
+Root dispersion : {dispersion} seconds
+Leap status     : {leap}
+"""
+NEVER = TRACKING.format(off="0.000000000", delay="1.000000000", dispersion="1.000000000", leap="Not synchronised")
+
+
+@pytest.mark.parametrize(("off", "max_error_s"), [("0.000000000", 0.0003), ("3600.000000000", 3600.0003)])
+def test_the_clock_by_chronyc(off: str, max_error_s: float) -> None:
+    text = TRACKING.format(off=off, delay="0.000400", dispersion="0.000100", leap="Normal")
+    assert system.read_chronyc(text) == {"kernel": {"clock": {"synchronised": True, "max_error_s": max_error_s}}}
+
+
+@pytest.mark.parametrize("text", [NEVER, "System clock synchronized: no\n"])
+def test_a_clock_that_nobody_corrects_is_a_concern_however_little_is_known_of_its_error(text: str) -> None:
+    words = "nobody corrects the clock; expected it to be synchronised"
+    expect(evaluated({"clock.txt": text})["host.clock_sync"], Verdict.CONCERN, words)
 
 
 # What is installed
