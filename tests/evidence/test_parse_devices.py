@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
+from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.network import parse as modules
 from clusterproof.plugins.evidence.network import parse_rdma as rdma
 from clusterproof.plugins.evidence.neuron import parse as neuron
 from clusterproof.plugins.evidence.parsing import CaptureError
 from clusterproof.plugins.evidence.pci import parse as pci
+from tests.builders.evaluated import expect
+from tests.builders.samples import sample
+from tests.faults.captured_fault import evaluated
 
 IBV = """\
 hca_id: rdmap79s0
@@ -129,6 +134,20 @@ def test_lspci_with_v_shows_the_link_and_the_driver() -> None:
     (gpu,) = data["pci"]["devices"]
     assert (gpu["width"], gpu["width_max"], gpu["speed"]) == (8, 16, "32.0 GT/s PCIe")
     assert (gpu["driver"], gpu["numa"], gpu["class"]) == ("nvidia", 1, "030200")
+
+
+@pytest.mark.parametrize(
+    ("file", "address"), [("gpud-nn-a10.txt", "06:00.0"), ("gpud-vvv-part-around-gpu.txt", "19:00.0")]
+)
+def test_a_gpu_of_which_lspci_reads_nothing_but_ones_does_not_answer(file: str, address: str) -> None:
+    capture = sample(f"lspci/{file}").text
+    shown = re.search(rf"^({address} .*)\(rev a1\)\n((?:\t.*\n)*)", capture, re.MULTILINE)
+    assert shown
+    gone = f"{shown[1]}(rev ff)\n" + (
+        "\t!!! Unknown header type 7f\n\tKernel driver in use: nvidia\n" if shown[2] else ""
+    )
+    results = evaluated({"lspci.txt": capture.replace(shown[0], gone)})
+    expect(results["gpu.pcie_errors"], Verdict.FAIL, f"0000:{address}: does not answer on PCIe")
 
 
 def test_without_numbers_an_efa_device_is_known_by_its_name() -> None:

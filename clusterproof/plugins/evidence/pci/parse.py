@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from clusterproof.plugins.evidence.parsing import CaptureError, Form, short
+from clusterproof.plugins.evidence.pci.facts import NO_ANSWER_LANES
 
 MAX_DEVICES = 1024
 LONGEST_LINE = 400
@@ -31,6 +32,7 @@ _LINK = re.compile(
 _NEURON = re.compile(rf"7[0-9]6[0-9]|{NEURON}")
 _NUMA = re.compile(r"\s{1,8}NUMA node: (\d{1,4})\s*\Z")
 _DRIVER = re.compile(r"\s{1,8}Kernel driver in use: (\S{1,60})")
+_GONE = re.compile(r"\(rev ff\)")
 _SLOT = re.compile(rf"^Slot:\s{{1,8}}{_ADDRESS}[ \t]*$", re.MULTILINE)
 _TREE = re.compile(r"^\s{0,4}[-\\|+ ]{0,8}-?\[(?:([0-9a-f]{4}):)?([0-9a-f]{2})\]", re.MULTILINE)
 _COLLECTOR = re.compile(r"[-+\\]-{1,4}([0-9a-f]{2}\.[0-7])  (.{1,200})")
@@ -46,9 +48,9 @@ def read_lspci(text: str) -> Mapping[str, object]:
     devices: list[dict[str, Any]] = []
     for line in _lines(text):
         if found := _NUMBERS.match(line):
-            devices.append(_device(found[1], f"{found[2]}00", found[3], found[4]))
+            devices.append(_device(found[1], f"{found[2]}00", found[3], found[4]) | _all_ones(line))
         elif found := _NAMED.match(line):
-            devices.append(_named(found))
+            devices.append(_named(found) | _all_ones(line))
         elif devices and line[:1] in " \t":
             _detail(devices[-1], line)
     return _collector(devices)
@@ -75,6 +77,11 @@ def _device(address: str, kind: str, vendor: str, device: str) -> dict[str, Any]
     is_neuron = vendor == AMAZON and bool(_NEURON.fullmatch(device))
     marked = {"neuron": True} if is_neuron else {}
     return {"address": full[-12:], **{key: value for key, value in data.items() if value}, **marked}
+
+
+def _all_ones(line: str) -> dict[str, Any]:
+    """The link of a device that has left the bus: all of it reads as ones, its revision too, though lspci wakes it."""
+    return {"width": NO_ANSWER_LANES} if _GONE.search(line) else {}
 
 
 def _detail(device: dict[str, Any], line: str) -> None:
@@ -109,7 +116,7 @@ def read_records(text: str) -> Mapping[str, object]:
             f"{number}00" if (number := _number(kind)) else CLASSES.get(name, ""),
             _number(vendor) or known,
             _number(device) or _by_name(device),
-        )
+        ) | _all_ones(f"(rev {rows.get('Rev', '')})")
         if rows.get("Driver"):
             data["driver"] = short(rows["Driver"])
         devices.append(data)
