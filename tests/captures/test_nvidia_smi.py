@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from clusterproof.plugins.captures.collection import FORMS
@@ -114,6 +117,39 @@ def test_links_that_are_all_down_fail_a_node_that_should_have_some() -> None:
     result = evaluated(file, instance_type="p5.48xlarge")["gpu.nvlink_active"]
     assert result.message == "GPU 0: 0 NVLinks; expected 18 active links"
     assert result.verdict is Verdict.FAIL
+
+
+P5EN = "p5en.48xlarge"
+NAMED = "".join(
+    f"GPU {number}: {'NVIDIA T1000' if number == 3 else 'NVIDIA H200'} (UUID: GPU-{number})\n" for number in range(8)
+)
+
+
+@pytest.mark.parametrize(
+    ("way", "kind", "beside", "message"),
+    [
+        (
+            "NV17",
+            "",
+            "",
+            "GPU 3: 17 NVLinks to GPU 0, GPU 1, GPU 2, GPU 4, GPU 5, GPU 6, GPU 7; expected 18, as between",
+        ),
+        ("SYS ", P5EN, "", "GPU 3: 0 NVLinks to GPU 0"),
+        ("SYS ", "", NAMED.replace("T1000", "H200"), "GPU 3: 0 NVLinks to GPU 0"),
+        ("SYS ", "", NAMED, ""),  # a card for a display has no NVLink
+        ("NV18", P5EN, NAMED, ""),
+    ],
+)
+def test_gpus_that_the_matrix_joins_by_fewer_nvlinks(
+    way: str, kind: str, beside: str, message: str, tmp_path: Path
+) -> None:
+    matrix = sample("nvidia-smi-topo/gke-a3u-h200-nic-legend.txt").text
+    in_column = re.sub(r"^(GPU[0-7].{28})NV18", rf"\g<1>{way}", matrix, flags=re.MULTILINE)
+    in_row = re.sub(r"^GPU3 .*", lambda row: row[0].replace("NV18", way), in_column, flags=re.MULTILINE)
+    (tmp_path / "capture.txt").write_text(f"{in_row}\n{beside}", encoding="utf-8")
+    result = evaluated(tmp_path / "capture.txt", instance_type=kind)["gpu.nvlink_active"]
+    found = [one.message for one in result.by_verdict if one.verdict is Verdict.FAIL]
+    assert (message in found[0]) if message else not found
 
 
 def test_a_gpu_that_the_capture_leaves_out_is_incomplete_and_none_is_missing() -> None:

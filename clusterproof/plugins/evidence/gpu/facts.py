@@ -176,6 +176,7 @@ class Gpu:
     memory_total_mib = Field(whole)
     utilization_percent = Field(whole)
     nvlinks = Field(values)
+    nvlinks_to = Field(optional(table))  # of nvidia-smi topo -m: how many, by the GPU to which they lead; else None
     paths = Field(optional(one(Paths)))  # of nvidia-smi topo -m; None where it was not captured
     processes = Field(every(GpuProcess))  # the compute processes that hold it
     processes_left_out = Field(optional(whole))  # of them; None in older recordings and in captures
