@@ -119,6 +119,35 @@ def test_links_that_are_all_down_fail_a_node_that_should_have_some() -> None:
     assert result.verdict is Verdict.FAIL
 
 
+def table(gpus: int, shown: str, instead: str) -> str:
+    """The real table of one GPU with so many of it, of which the last shows something instead."""
+    lines = sample("nvidia-smi-table/h200-idle.txt").text.split("\n")
+    blocks = ["\n".join(lines[8:12]).replace("|   0 ", f"|   {number} ") for number in range(gpus)]
+    assert shown in blocks[-1]
+    return "\n".join([*lines[:8], *blocks[:-1], blocks[-1].replace(shown, instead), *lines[12:]])
+
+
+@pytest.mark.parametrize(
+    ("shown", "instead", "check", "message"),
+    [
+        ("28C", "91C", "gpu.temperature", "GPU 1: 91 °C; expected less than 88 °C, unless this model may be hotter"),
+        ("28C", "87C", "gpu.temperature", ""),
+        ("700W", "300W", "gpu.power_limit", "GPU 2: power limit is 300 W; expected 700 W, as 2 GPUs here have"),
+        ("700W", "750W", "gpu.power_limit", ""),
+    ],
+)
+def test_what_the_table_shows_of_a_gpu_without_what_it_is_held_against(
+    shown: str, instead: str, check: str, message: str, tmp_path: Path
+) -> None:
+    (tmp_path / "nvidia-smi.txt").write_text(table(3 if "W" in shown else 2, shown, instead), encoding="utf-8")
+    found = [
+        one.message
+        for one in evaluated(tmp_path / "nvidia-smi.txt")[check].by_verdict
+        if one.verdict is Verdict.CONCERN
+    ]
+    assert found == [message] * bool(message)
+
+
 P5EN = "p5en.48xlarge"
 NAMED = "".join(
     f"GPU {number}: {'NVIDIA T1000' if number == 3 else 'NVIDIA H200'} (UUID: GPU-{number})\n" for number in range(8)
