@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -137,6 +138,12 @@ def test_a_part_of_the_processes_shows_nothing_about_zombies() -> None:
     whole = "  PID STAT COMMAND\n    1 Ss   systemd\n   77 Z    python3 <defunct>\n"
     assert system.read_ps(whole) == {"processes": {"total": 2, "zombies": 1}}
     assert not system.is_ps(whole.replace("    1 Ss   systemd\n", ""))
+
+
+def test_memory_that_the_kernel_took_out_of_use_is_a_concern() -> None:
+    meminfo = re.sub(r"(HardwareCorrupted: +)0", r"\g<1>8", sample("host/meminfo-procfs.txt").text)
+    result = evaluated({"meminfo.txt": meminfo})["host.mce_edac"]
+    assert "8 kB of memory out of use for errors in it; expected none" in result.message
 
 
 TRACKING = """\

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from clusterproof.plugins.evidence.host.collect_cpus import MAX_KINDS, POLICY
-from clusterproof.plugins.evidence.host.collect_memory import KEYS
+from clusterproof.plugins.evidence.host.collect_memory import CORRUPTED, KEYS
 from clusterproof.plugins.evidence.parsing import CaptureError, Form, bytes_of, sections, short, whole
 
 GHZ_IN_KHZ, MHZ_IN_KHZ = 1_000_000, 1_000
@@ -173,6 +173,8 @@ def read_meminfo(text: str) -> Mapping[str, object]:
     """The collector `memory`, and the memory of `boot`."""
     rows = {key: int(value) for key, value in _MEMINFO.findall(text)}
     data: dict[str, object] = {key: rows[word] for key, word in KEYS.items() if word in rows}
+    if CORRUPTED in rows:
+        data["corrupted_kib"] = rows[CORRUPTED]
     if {"Hugepagesize", "HugePages_Total", "HugePages_Free"} <= rows.keys():
         pages = {"size_kib": rows["Hugepagesize"], "pages": rows["HugePages_Total"], "free": rows["HugePages_Free"]}
         data["huge_pages"] = [pages]
