@@ -119,6 +119,34 @@ def test_links_that_are_all_down_fail_a_node_that_should_have_some() -> None:
     assert result.verdict is Verdict.FAIL
 
 
+@pytest.mark.parametrize(
+    ("file", "shown", "instead", "check", "message"),
+    [
+        (
+            "nvidia-smi-q/h200-590-load.txt",
+            r"(Uncorrectable Error +): 0",
+            r"\1: 512",
+            "gpu.row_remap",
+            "GPU 0: 512 rows remapped for errors; expected less than 512",
+        ),
+        (
+            "nvidia-smi-query-gpu/h200-allfields-idle.csv",
+            r", valid,",
+            ", invalid,",
+            "gpu.inforom",
+            "GPU 0: the InfoROM is corrupted; expected right checksums",
+        ),
+    ],
+)
+def test_a_line_of_a_real_capture_that_a_fault_has_changed(
+    file: str, shown: str, instead: str, check: str, message: str, tmp_path: Path
+) -> None:
+    changed = re.sub(shown, instead, sample(file).text, count=1)
+    (tmp_path / "nvidia-smi.txt").write_text(changed, encoding="utf-8")
+    found = [one.message for one in evaluated(tmp_path / "nvidia-smi.txt")[check].by_verdict]
+    assert found[0] == message
+
+
 def table(gpus: int, shown: str, instead: str) -> str:
     """The real table of one GPU with so many of it, of which the last shows something instead."""
     lines = sample("nvidia-smi-table/h200-idle.txt").text.split("\n")

@@ -83,6 +83,12 @@ FAULTS = (
         "row remapping failed",
     ),
     Fault(
+        "hundreds of rows that were remapped for errors",
+        lambda image: with_nvml(image, gpu=4, remapped_uncorrectable=512),
+        {"gpu.row_remap": CONCERN},
+        "GPU 4: 512 rows remapped for errors; expected less than 512",
+    ),
+    Fault(
         "memory banks without spare rows",
         lambda image: with_nvml(image, gpu=4, remap_banks="2556 0 0 3 1"),
         {"gpu.row_remap": CONCERN},

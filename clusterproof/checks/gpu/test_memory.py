@@ -88,7 +88,8 @@ def test_row_remap(gpu: Gpu, node: Node) -> None:
     """Row remapping.
 
     A failed remapping means that the memory has no spare rows left to repair itself with. A pending one takes effect at
-    the next reset of the GPU; until then the bad row stays in use. GPUs before Ampere retire pages instead.
+    the next reset of the GPU; until then the bad row stays in use. A GPU that has remapped hundreds of rows for
+    uncorrectable errors is worn. GPUs before Ampere retire pages instead.
 
     Remedy (replace): Pending: reset the GPU or reboot the node before the next long job. Failed: replace the node.
     """
@@ -100,6 +101,9 @@ def test_row_remap(gpu: Gpu, node: Node) -> None:
     banks = readings(gpu, "remap_banks")[0].get("remap_banks", [])
     few = sum(count for count in banks[3:5] if isinstance(count, int))
     concern_if(few, f"{few} memory banks have few or no spare rows left; expected 0")
+    lost, many = readings(gpu, "remapped_uncorrectable")[0], node.threshold("remapped_rows.uncorrectable_concern")
+    is_worn = lost.get("remapped_uncorrectable", 0) >= many
+    concern_if(is_worn, f"{lost.get('remapped_uncorrectable')} rows remapped for errors; expected less than {many:.0f}")
     pages, unread_pages = readings(gpu, "retired_pages_pending", "retired_pages_single_bit", "retired_pages_double_bit")
     is_pending = pages.get("retired_pages_pending")
     fail_if(is_pending, "page retirement is pending; expected none", action="reset or reboot")

@@ -148,6 +148,7 @@ class Gpu:
     sram_threshold_exceeded = Field(flag)
     remap_pending = Field(flag)
     remap_failed = Field(flag)
+    remapped_uncorrectable = Field(whole)  # rows, in its life
     remap_banks = Field(values)
     retired_pages_pending = Field(flag)
     retired_pages_single_bit = Field(whole)
