@@ -180,7 +180,7 @@ def components(data: Any) -> dict[str, Any]:
     ("text", "found"),
     [
         (
-            "ii  libnccl2  2.27.7-1+cuda12.9  amd64  NCCL\nrc  enroot  3.4  amd64  gone\nii  vim  9  amd64  x\n",
+            "hi  libnccl2  2.27.7-1+cuda12.9  amd64  held\nrc  enroot  3.4  amd64  gone\nii  vim  9  amd64  x\n",
             {"nccl": "2.27.7-1+cuda12.9"},
         ),
         ("lustre-client-2.15.6-1.el9.x86_64\nvim-9.0-1.el9.x86_64\n", {"lustre": "2.15.6-1.el9"}),
