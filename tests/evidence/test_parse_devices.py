@@ -80,15 +80,34 @@ def test_a_device_at_which_ibstat_stopped_has_ports_that_could_not_be_read() -> 
 
 
 @pytest.mark.parametrize(
-    "line",
+    ("line", "whose"),
     [
-        "link rdmap0s6/1 state ACTIVE physical_state LINK_UP netdev ens6",
-        "0/1: rdmap0s6/1: state ACTIVE physical_state LINK_UP",
+        ("link rdmap0s6/1 state ACTIVE physical_state LINK_UP netdev ens6", {}),
+        ("0/1: rdmap0s6/1: state ACTIVE physical_state LINK_UP", {"vendor": "1d0f", "device": "efa"}),
+        ("link mlx5_0/1 state ACTIVE physical_state LINK_UP netdev ib0", {"vendor": "15b3"}),
     ],
 )
-def test_rdma_link_shows_states(line: str) -> None:
+def test_rdma_link_shows_states(line: str, whose: dict[str, str]) -> None:
     port = {"port": 1, "state": "4: ACTIVE", "physical_state": "5: LinkUp"}
-    assert device(rdma.read_rdma_tool(line)) == {"name": "rdmap0s6", "ports": [port]}
+    found = device(rdma.read_rdma_tool(line))
+    assert found == {"name": found["name"], "ports": [port], **whose}
+
+
+@pytest.mark.parametrize(
+    ("line", "check", "words"),
+    [
+        ("link mlx5_3/1 state DOWN physical_state POLLING netdev ib3", "network.ib_ports", "mlx5_3: port 1 is 1: DOWN"),
+        ("link mlx5_3/1 state INIT physical_state LINK_UP netdev ib3", "network.ib_ports", "mlx5_3: port 1 is 2: INIT"),
+        (
+            "link rdmap79s0/1 state DOWN physical_state DISABLED",
+            "network.efa_port_active",
+            "rdmap79s0: port 1 is 1: DOWN",
+        ),
+    ],
+)
+def test_a_port_that_is_down_is_so_though_rdma_link_names_no_vendor(line: str, check: str, words: str) -> None:
+    result = evaluated({"rdma.txt": f"{line}\n"})[check]
+    assert next(one.message for one in result.by_verdict if one.verdict is Verdict.FAIL).startswith(words)
 
 
 def test_a_counter_that_a_port_does_not_have_is_null() -> None:
