@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +17,9 @@ from clusterproof.plugins.evidence.parsing import CaptureError
 from clusterproof.plugins.evidence.pci import parse as pci
 from tests.builders.evaluated import expect
 from tests.builders.samples import sample
+from tests.captures.captured import evaluated as evaluated_as
 from tests.faults.captured_fault import evaluated
+from tests.testbed.neuron import neuron_ls
 
 IBV = """\
 hca_id: rdmap79s0
@@ -189,6 +193,26 @@ def test_the_table_of_neuron_ls_lists_devices() -> None:
     )
     (form,) = [form for form in neuron.FORMS if form.recognises(text)]
     assert form.read(text) == {"neuron": {"devices": [{"index": 0, "cores": 2}, {"index": 1, "cores": 2}]}}
+
+
+DEVICES = neuron_ls(cores=2, gib=32)
+
+
+@pytest.mark.parametrize(
+    ("devices", "check", "words"),
+    [
+        (DEVICES[:-1], "neuron.device_count", "15 Neuron devices, an unknown number on the PCI bus; expected 16"),
+        ([{**DEVICES[0], "connected_to": []}, *DEVICES[1:]], "neuron.connected", "Neuron device 0: linked with none"),
+        (DEVICES, "neuron.connected", ""),
+    ],
+)
+def test_devices_and_links_that_the_json_of_neuron_ls_lacks_are_faults(
+    devices: list[dict[str, object]], check: str, words: str, tmp_path: Path
+) -> None:
+    (tmp_path / "neuron-ls.txt").write_text(json.dumps(devices), encoding="utf-8")
+    result = evaluated_as(tmp_path / "neuron-ls.txt", "trn1.32xlarge")[check]
+    assert result.verdict is (Verdict.FAIL if words else Verdict.PASS)
+    assert result.message.startswith(words)
 
 
 def test_json_of_neuron_ls_that_is_cut_is_an_error() -> None:
