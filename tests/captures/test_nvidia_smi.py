@@ -130,6 +130,20 @@ def test_links_that_are_all_down_fail_a_node_that_should_have_some() -> None:
             "GPU 0: 512 rows remapped for errors; expected less than 512",
         ),
         (
+            "nvidia-smi-q/h200-590-load.txt",
+            r"(Unrepairable Memory +): No",
+            r"\1: Yes",
+            "gpu.row_remap",
+            "GPU 0: its memory cannot be repaired; expected that it can",
+        ),
+        (
+            "nvidia-smi-q-xml/gb300-hw.xml",
+            r"<channel_repair_pending>No",
+            "<channel_repair_pending>Yes",
+            "gpu.row_remap",
+            "GPU 0: repair of a memory channel is pending; expected none",
+        ),
+        (
             "nvidia-smi-query-gpu/h200-allfields-idle.csv",
             r", valid,",
             ", invalid,",

@@ -149,6 +149,9 @@ class Gpu:
     remap_pending = Field(flag)
     remap_failed = Field(flag)
     remapped_uncorrectable = Field(whole)  # rows, in its life
+    memory_unrepairable = Field(flag)
+    channel_repair_pending = Field(flag)  # of its memory, and the next of its processors: at the next reset
+    tpc_repair_pending = Field(flag)
     remap_banks = Field(values)
     retired_pages_pending = Field(flag)
     retired_pages_single_bit = Field(whole)
