@@ -43,6 +43,19 @@ def test_free_in_a_unit_that_it_does_not_name_is_an_error() -> None:
         )
 
 
+def test_cpus_that_lscpu_calls_offline_are_a_fault_unless_smt_is_off() -> None:
+    capture = sample("lscpu/utillinux-lscpu-x86_64-64cpu-linux6.2.txt").text
+    online = re.search(r"^(On-line CPU\(s\) list: +)0-(\d+)$", capture, re.MULTILINE)
+    assert online
+    last = int(online[2])
+    listed = f"{online[1]}0-{last - 1}\nOff-line CPU(s) list: {last}"
+    offline = capture.replace(online[0], listed)
+    words = f"CPUs {last} are offline; expected all {last + 1} online"
+    assert words in evaluated({"lscpu.txt": offline})["host.cpus_online"].message
+    without_smt = re.sub(r"(Thread\(s\) per core: +)2", r"\g<1>1", offline)
+    assert "offline" not in evaluated({"lscpu.txt": without_smt})["host.cpus_online"].message
+
+
 def test_lscpu_shows_what_cpuinfo_does() -> None:
     data: Any = hardware.read_lscpu(sample("lscpu/hpc6a-48xlarge.txt").text)
     assert data["cpus"]["info"] == {"model": "AMD EPYC 7R13 Processor", "sockets": 2, "cores": 96}

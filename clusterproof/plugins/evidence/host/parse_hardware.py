@@ -29,10 +29,11 @@ def read_lscpu(text: str) -> Mapping[str, object]:
     cpus: dict[str, Any] = {"online": rows["On-line CPU(s) list"]} if "On-line CPU(s) list" in rows else {}
     if "Architecture" in rows:
         cpus["machine"] = rows["Architecture"]
-    if "Off-line CPU(s) list" not in rows and "online" in cpus:
-        cpus["present"] = cpus["online"]
     if (whole(rows.get("Thread(s) per core", "")) or 0) > 1:
         cpus["smt"] = "on"  # with one thread it may be off, or the processor has none
+    offline = rows.get("Off-line CPU(s) list", "")
+    if "online" in cpus and (not offline or "smt" in cpus):  # without SMT they may be the cores' other threads
+        cpus["present"] = f"{cpus['online']},{offline}" if offline else cpus["online"]
     cpus["info"] = _info(rows)
     numa = [{"node": int(found[1]), "cpus": value} for key, value in rows.items() if (found := _NUMA.fullmatch(key))]
     data: dict[str, object] = {"cpus": cpus}
