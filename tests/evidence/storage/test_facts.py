@@ -170,7 +170,7 @@ def test_a_client_is_called_by_its_target(name: str, label: str) -> None:
 @pytest.mark.parametrize(
     ("options", "read_only"),
     [("rw,relatime", False), ("ro,relatime", True), ("rw,relatime,ro", True), ("rw,errors=remount-ro", False),
-     ("rw,emergency_ro", True), ("", False)],
+     ("rw,emergency_ro", True), ("rw,shutdown", True), ("", False)],
 )  # fmt: skip
 def test_a_mount_is_read_only_by_its_own_options_or_its_file_systems(options: str, read_only: bool) -> None:
     assert is_read_only(Mount({"options": options})) is read_only
