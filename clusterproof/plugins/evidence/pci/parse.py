@@ -33,6 +33,7 @@ _NEURON = re.compile(rf"7[0-9]6[0-9]|{NEURON}")
 _NUMA = re.compile(r"\s{1,8}NUMA node: (\d{1,4})\s*\Z")
 _DRIVER = re.compile(r"\s{1,8}Kernel driver in use: (\S{1,60})")
 _GONE = re.compile(r"\(rev ff\)")
+_AVAILABLE = re.compile(r"\s{1,8}Kernel modules: \S")  # which lspci prints behind the driver in use, where there is one
 _SLOT = re.compile(rf"^Slot:\s{{1,8}}{_ADDRESS}[ \t]*$", re.MULTILINE)
 _TREE = re.compile(r"^\s{0,4}[-\\|+ ]{0,8}-?\[(?:([0-9a-f]{4}):)?([0-9a-f]{2})\]", re.MULTILINE)
 _COLLECTOR = re.compile(r"[-+\\]-{1,4}([0-9a-f]{2}\.[0-7])  (.{1,200})")
@@ -91,6 +92,10 @@ def _detail(device: dict[str, Any], line: str) -> None:
         device[f"speed{which}"] = f"{float(link[2])} GT/s PCIe"
     elif driver := _DRIVER.match(line):
         device["driver"] = driver[1]
+    elif _AVAILABLE.match(line) and "driver" not in device:
+        device["driver"] = ""
+        if device.get("vendor") == NVIDIA and device["address"].endswith(".0"):
+            device["function_of"] = ""  # a GPU's virtual functions have higher numbers
     elif numa := _NUMA.match(line):
         device["numa"] = int(numa[1])
 
