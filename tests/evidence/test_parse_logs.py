@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from clusterproof.plugins.evidence.slurm import parse as slurm
 from clusterproof.plugins.evidence.slurm.facts import SlurmNode, SlurmNodes
 from tests.builders.evaluated import expect
 from tests.builders.samples import sample
+from tests.captures.captured import evaluated as of_type
 from tests.faults.captured_fault import evaluated
 from tests.testbed.outputs import NCCL_ROWS, SCONTROL, dcgm_json, dcgm_table, nccl_log, nccom_log
 
@@ -101,6 +103,18 @@ def test_the_counters_of_dcgmi_since_blackwell_are_of_all_links_together() -> No
     body = {"body": {"Error Detail": {"children": children}}, "header": ["NVLINK Error Counts", "GPU 3"]}
     results = evaluated({"nvlink.json": json.dumps(body)})
     assert results["gpu.nvlink_errors"].message == "GPU 3: NVLink all: 7 integrity; expected none since boot"
+
+
+@pytest.mark.parametrize("file", ["awsome-p4de-diag-r2.txt", "gcm-diag-pass.json"])
+def test_a_diagnostic_of_all_gpus_passes(file: str, tmp_path: Path) -> None:
+    (tmp_path / file).write_text(sample(f"dcgmi/{file}").text, encoding="utf-8")
+    expect(of_type(tmp_path / file, "p4de.24xlarge")["gpu.dcgm_diag"], Verdict.PASS, "")
+
+
+def test_a_diagnostic_of_fewer_gpus_than_there_should_be_is_no_pass(tmp_path: Path) -> None:
+    (tmp_path / "dcgmi.txt").write_text(sample("dcgmi/awsome-p4de-diag-r2.txt").text.replace("20b2,", "", 1))
+    result = of_type(tmp_path / "dcgmi.txt", "p4de.24xlarge")["gpu.dcgm_diag"]
+    expect(result, Verdict.INCOMPLETE, "dcgmi diag ran on 7 GPUs; expected 8")
 
 
 def test_a_diagnostic_that_did_not_run_says_why() -> None:

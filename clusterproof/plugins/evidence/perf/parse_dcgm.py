@@ -39,6 +39,7 @@ class Table:
     """
 
     version: str = ""
+    gpus: int | None = None  # how many it ran on
     tests: list[dict[str, Any]] = field(default_factory=list)
     has_ended: bool = False  # the line that closes the table was the last
     _category: str = ""
@@ -59,6 +60,8 @@ class Table:
     def _row(self, name: str, cell: str) -> None:
         if name == "DCGM Version":
             self.version = short(cell.strip())
+        elif name == "GPU Device IDs Detected":
+            self.gpus = len(cell.split(","))
         elif kind := _NOTE.match(name):
             self._note = {"text": short(cell), "severity": None}
             if kind[1] != "Info":
@@ -130,7 +133,10 @@ def read_json(text: str) -> Mapping[str, object]:
         raise CaptureError(f"no object {ROOTS[0]!r}; expected what dcgmi diag -j prints")
     metadata = document.get("metadata")
     version = root.get("version") or (metadata.get("version") if isinstance(metadata, dict) else "")
-    return _diag(text, short(version), list(_tests(root)), error=short(root.get("runtime_error")))
+    tests = list(_tests(root))
+    devices = [result["gpu"] for test in tests for result in test["results"]]
+    named = {number for device in devices if device[:1].isdecimal() for number in device.split(", ")}
+    return _diag(text, short(version), tests, error=short(root.get("runtime_error")), gpus=len(named) or None)
 
 
 def is_table(text: str) -> bool:
@@ -143,7 +149,7 @@ def read_table(text: str) -> Mapping[str, object]:
     table = Table()
     for line in text.split("\n"):
         table.take(line)
-    return _diag(text, table.version, table.tests, is_complete=table.has_ended)
+    return _diag(text, table.version, table.tests, is_complete=table.has_ended, gpus=table.gpus)
 
 
 _REFUSED = re.compile(
@@ -165,13 +171,25 @@ def read_refusal(text: str) -> Mapping[str, object]:
 
 
 def _diag(
-    text: str, version: str, tests: list[dict[str, Any]], *, is_complete: bool = True, error: str = ""
+    text: str,
+    version: str,
+    tests: list[dict[str, Any]],
+    *,
+    is_complete: bool = True,
+    error: str = "",
+    gpus: int | None = None,
 ) -> dict[str, object]:
     for test in tests:
         test["results"] = test["results"][:MAX_RESULTS]
         for result in test["results"]:
             result["messages"] = result["messages"][:MAX_MESSAGES]
-    diag = {"version": version, "exit": exit_status(text), "complete": is_complete, "runtime_error": error}
+    diag = {
+        "version": version,
+        "exit": exit_status(text),
+        "complete": is_complete,
+        "runtime_error": error,
+        "gpus": gpus,
+    }
     return {"dcgm_diag": {"logs": [{**diag, "tests": tests[:MAX_TESTS]}]}}
 
 
