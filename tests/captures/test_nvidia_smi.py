@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from clusterproof.plugins.captures.collection import FORMS
@@ -114,6 +117,110 @@ def test_links_that_are_all_down_fail_a_node_that_should_have_some() -> None:
     result = evaluated(file, instance_type="p5.48xlarge")["gpu.nvlink_active"]
     assert result.message == "GPU 0: 0 NVLinks; expected 18 active links"
     assert result.verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize(
+    ("file", "shown", "instead", "check", "message"),
+    [
+        (
+            "nvidia-smi-q/h200-590-load.txt",
+            r"(Uncorrectable Error +): 0",
+            r"\1: 512",
+            "gpu.row_remap",
+            "GPU 0: 512 rows remapped for errors; expected less than 512",
+        ),
+        (
+            "nvidia-smi-q/h200-590-load.txt",
+            r"(Unrepairable Memory +): No",
+            r"\1: Yes",
+            "gpu.row_remap",
+            "GPU 0: its memory cannot be repaired; expected that it can",
+        ),
+        (
+            "nvidia-smi-q-xml/gb300-hw.xml",
+            r"<channel_repair_pending>No",
+            "<channel_repair_pending>Yes",
+            "gpu.row_remap",
+            "GPU 0: repair of a memory channel is pending; expected none",
+        ),
+        (
+            "nvidia-smi-query-gpu/h200-allfields-idle.csv",
+            r", valid,",
+            ", invalid,",
+            "gpu.inforom",
+            "GPU 0: the InfoROM is corrupted; expected right checksums",
+        ),
+    ],
+)
+def test_a_line_of_a_real_capture_that_a_fault_has_changed(
+    file: str, shown: str, instead: str, check: str, message: str, tmp_path: Path
+) -> None:
+    changed = re.sub(shown, instead, sample(file).text, count=1)
+    (tmp_path / "nvidia-smi.txt").write_text(changed, encoding="utf-8")
+    found = [one.message for one in evaluated(tmp_path / "nvidia-smi.txt")[check].by_verdict]
+    assert found[0] == message
+
+
+def table(gpus: int, shown: str, instead: str) -> str:
+    """The real table of one GPU with so many of it, of which the last shows something instead."""
+    lines = sample("nvidia-smi-table/h200-idle.txt").text.split("\n")
+    blocks = ["\n".join(lines[8:12]).replace("|   0 ", f"|   {number} ") for number in range(gpus)]
+    assert shown in blocks[-1]
+    return "\n".join([*lines[:8], *blocks[:-1], blocks[-1].replace(shown, instead), *lines[12:]])
+
+
+@pytest.mark.parametrize(
+    ("shown", "instead", "check", "message"),
+    [
+        ("28C", "91C", "gpu.temperature", "GPU 1: 91 °C; expected less than 88 °C, unless this model may be hotter"),
+        ("28C", "87C", "gpu.temperature", ""),
+        ("700W", "300W", "gpu.power_limit", "GPU 2: power limit is 300 W; expected 700 W, as 2 GPUs here have"),
+        ("700W", "750W", "gpu.power_limit", ""),
+    ],
+)
+def test_what_the_table_shows_of_a_gpu_without_what_it_is_held_against(
+    shown: str, instead: str, check: str, message: str, tmp_path: Path
+) -> None:
+    (tmp_path / "nvidia-smi.txt").write_text(table(3 if "W" in shown else 2, shown, instead), encoding="utf-8")
+    found = [
+        one.message
+        for one in evaluated(tmp_path / "nvidia-smi.txt")[check].by_verdict
+        if one.verdict is Verdict.CONCERN
+    ]
+    assert found == [message] * bool(message)
+
+
+P5EN = "p5en.48xlarge"
+NAMED = "".join(
+    f"GPU {number}: {'NVIDIA T1000' if number == 3 else 'NVIDIA H200'} (UUID: GPU-{number})\n" for number in range(8)
+)
+
+
+@pytest.mark.parametrize(
+    ("way", "kind", "beside", "message"),
+    [
+        (
+            "NV17",
+            "",
+            "",
+            "GPU 3: 17 NVLinks to GPU 0, GPU 1, GPU 2, GPU 4, GPU 5, GPU 6, GPU 7; expected 18, as between",
+        ),
+        ("SYS ", P5EN, "", "GPU 3: 0 NVLinks to GPU 0"),
+        ("SYS ", "", NAMED.replace("T1000", "H200"), "GPU 3: 0 NVLinks to GPU 0"),
+        ("SYS ", "", NAMED, ""),  # a card for a display has no NVLink
+        ("NV18", P5EN, NAMED, ""),
+    ],
+)
+def test_gpus_that_the_matrix_joins_by_fewer_nvlinks(
+    way: str, kind: str, beside: str, message: str, tmp_path: Path
+) -> None:
+    matrix = sample("nvidia-smi-topo/gke-a3u-h200-nic-legend.txt").text
+    in_column = re.sub(r"^(GPU[0-7].{28})NV18", rf"\g<1>{way}", matrix, flags=re.MULTILINE)
+    in_row = re.sub(r"^GPU3 .*", lambda row: row[0].replace("NV18", way), in_column, flags=re.MULTILINE)
+    (tmp_path / "capture.txt").write_text(f"{in_row}\n{beside}", encoding="utf-8")
+    result = evaluated(tmp_path / "capture.txt", instance_type=kind)["gpu.nvlink_active"]
+    found = [one.message for one in result.by_verdict if one.verdict is Verdict.FAIL]
+    assert (message in found[0]) if message else not found
 
 
 def test_a_gpu_that_the_capture_leaves_out_is_incomplete_and_none_is_missing() -> None:

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.network import parse as modules
 from clusterproof.plugins.evidence.network import parse_rdma as rdma
 from clusterproof.plugins.evidence.neuron import parse as neuron
 from clusterproof.plugins.evidence.parsing import CaptureError
 from clusterproof.plugins.evidence.pci import parse as pci
+from tests.builders.evaluated import expect
+from tests.builders.samples import sample
+from tests.captures.captured import evaluated as evaluated_as
+from tests.faults.captured_fault import evaluated
+from tests.testbed.neuron import neuron_ls
 
 IBV = """\
 hca_id: rdmap79s0
@@ -75,15 +84,34 @@ def test_a_device_at_which_ibstat_stopped_has_ports_that_could_not_be_read() -> 
 
 
 @pytest.mark.parametrize(
-    "line",
+    ("line", "whose"),
     [
-        "link rdmap0s6/1 state ACTIVE physical_state LINK_UP netdev ens6",
-        "0/1: rdmap0s6/1: state ACTIVE physical_state LINK_UP",
+        ("link rdmap0s6/1 state ACTIVE physical_state LINK_UP netdev ens6", {}),
+        ("0/1: rdmap0s6/1: state ACTIVE physical_state LINK_UP", {"vendor": "1d0f", "device": "efa"}),
+        ("link mlx5_0/1 state ACTIVE physical_state LINK_UP netdev ib0", {"vendor": "15b3"}),
     ],
 )
-def test_rdma_link_shows_states(line: str) -> None:
+def test_rdma_link_shows_states(line: str, whose: dict[str, str]) -> None:
     port = {"port": 1, "state": "4: ACTIVE", "physical_state": "5: LinkUp"}
-    assert device(rdma.read_rdma_tool(line)) == {"name": "rdmap0s6", "ports": [port]}
+    found = device(rdma.read_rdma_tool(line))
+    assert found == {"name": found["name"], "ports": [port], **whose}
+
+
+@pytest.mark.parametrize(
+    ("line", "check", "words"),
+    [
+        ("link mlx5_3/1 state DOWN physical_state POLLING netdev ib3", "network.ib_ports", "mlx5_3: port 1 is 1: DOWN"),
+        ("link mlx5_3/1 state INIT physical_state LINK_UP netdev ib3", "network.ib_ports", "mlx5_3: port 1 is 2: INIT"),
+        (
+            "link rdmap79s0/1 state DOWN physical_state DISABLED",
+            "network.efa_port_active",
+            "rdmap79s0: port 1 is 1: DOWN",
+        ),
+    ],
+)
+def test_a_port_that_is_down_is_so_though_rdma_link_names_no_vendor(line: str, check: str, words: str) -> None:
+    result = evaluated({"rdma.txt": f"{line}\n"})[check]
+    assert next(one.message for one in result.by_verdict if one.verdict is Verdict.FAIL).startswith(words)
 
 
 def test_a_counter_that_a_port_does_not_have_is_null() -> None:
@@ -131,6 +159,30 @@ def test_lspci_with_v_shows_the_link_and_the_driver() -> None:
     assert (gpu["driver"], gpu["numa"], gpu["class"]) == ("nvidia", 1, "030200")
 
 
+def test_a_gpu_whose_modules_lspci_names_and_no_driver_is_held_by_none() -> None:
+    capture = sample("lspci/gpud-vvv-part-around-gpu.txt").text
+    held = re.search(
+        r"^19:00\.0 3D(?:.*\n)+?(\tKernel driver in use: nvidia\n)\tKernel modules: ", capture, re.MULTILINE
+    )
+    assert held
+    results = evaluated({"lspci.txt": capture[: held.start(1)] + capture[held.end(1) :]})
+    expect(results["host.device_drivers"], Verdict.FAIL, "0000:19:00.0: no driver holds an NVIDIA GPU; expected one")
+
+
+@pytest.mark.parametrize(
+    ("file", "address"), [("gpud-nn-a10.txt", "06:00.0"), ("gpud-vvv-part-around-gpu.txt", "19:00.0")]
+)
+def test_a_gpu_of_which_lspci_reads_nothing_but_ones_does_not_answer(file: str, address: str) -> None:
+    capture = sample(f"lspci/{file}").text
+    shown = re.search(rf"^({address} .*)\(rev a1\)\n((?:\t.*\n)*)", capture, re.MULTILINE)
+    assert shown
+    gone = f"{shown[1]}(rev ff)\n" + (
+        "\t!!! Unknown header type 7f\n\tKernel driver in use: nvidia\n" if shown[2] else ""
+    )
+    results = evaluated({"lspci.txt": capture.replace(shown[0], gone)})
+    expect(results["gpu.pcie_errors"], Verdict.FAIL, f"0000:{address}: does not answer on PCIe")
+
+
 def test_without_numbers_an_efa_device_is_known_by_its_name() -> None:
     data: Any = pci.read_lspci("00:1d.0 Ethernet controller: Amazon.com, Inc. Elastic Fabric Adapter (EFA)\n")
     assert data["pci"]["devices"][0]["device"] == "efa"
@@ -151,6 +203,26 @@ def test_the_table_of_neuron_ls_lists_devices() -> None:
     )
     (form,) = [form for form in neuron.FORMS if form.recognises(text)]
     assert form.read(text) == {"neuron": {"devices": [{"index": 0, "cores": 2}, {"index": 1, "cores": 2}]}}
+
+
+DEVICES = neuron_ls(cores=2, gib=32)
+
+
+@pytest.mark.parametrize(
+    ("devices", "check", "words"),
+    [
+        (DEVICES[:-1], "neuron.device_count", "15 Neuron devices, an unknown number on the PCI bus; expected 16"),
+        ([{**DEVICES[0], "connected_to": []}, *DEVICES[1:]], "neuron.connected", "Neuron device 0: linked with none"),
+        (DEVICES, "neuron.connected", ""),
+    ],
+)
+def test_devices_and_links_that_the_json_of_neuron_ls_lacks_are_faults(
+    devices: list[dict[str, object]], check: str, words: str, tmp_path: Path
+) -> None:
+    (tmp_path / "neuron-ls.txt").write_text(json.dumps(devices), encoding="utf-8")
+    result = evaluated_as(tmp_path / "neuron-ls.txt", "trn1.32xlarge")[check]
+    assert result.verdict is (Verdict.FAIL if words else Verdict.PASS)
+    assert result.message.startswith(words)
 
 
 def test_json_of_neuron_ls_that_is_cut_is_an_error() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
+from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.aws import parse as ec2
 from clusterproof.plugins.evidence.host import parse as host
 from clusterproof.plugins.evidence.host import parse_hardware as hardware
@@ -13,7 +15,9 @@ from clusterproof.plugins.evidence.host import parse_system as system
 from clusterproof.plugins.evidence.parsing import CaptureError
 from clusterproof.plugins.evidence.software import parse as versions
 from clusterproof.plugins.evidence.storage import parse as storage
+from tests.builders.evaluated import expect
 from tests.builders.samples import sample
+from tests.faults.captured_fault import evaluated
 
 # Memory, processors, Lustre
 
@@ -37,6 +41,19 @@ def test_free_in_a_unit_that_it_does_not_name_is_an_error() -> None:
             "               total        used        free      shared  buff/cache   available\n"
             "Mem:         2063597       10241     1953125           1         501     2001953\n"
         )
+
+
+def test_cpus_that_lscpu_calls_offline_are_a_fault_unless_smt_is_off() -> None:
+    capture = sample("lscpu/utillinux-lscpu-x86_64-64cpu-linux6.2.txt").text
+    online = re.search(r"^(On-line CPU\(s\) list: +)0-(\d+)$", capture, re.MULTILINE)
+    assert online
+    last = int(online[2])
+    listed = f"{online[1]}0-{last - 1}\nOff-line CPU(s) list: {last}"
+    offline = capture.replace(online[0], listed)
+    words = f"CPUs {last} are offline; expected all {last + 1} online"
+    assert words in evaluated({"lscpu.txt": offline})["host.cpus_online"].message
+    without_smt = re.sub(r"(Thread\(s\) per core: +)2", r"\g<1>1", offline)
+    assert "offline" not in evaluated({"lscpu.txt": without_smt})["host.cpus_online"].message
 
 
 def test_lscpu_shows_what_cpuinfo_does() -> None:
@@ -136,9 +153,33 @@ def test_a_part_of_the_processes_shows_nothing_about_zombies() -> None:
     assert not system.is_ps(whole.replace("    1 Ss   systemd\n", ""))
 
 
-def test_the_clock_by_chronyc() -> None:
-    text = "Root delay      : 0.000400 seconds\nRoot dispersion : 0.000100 seconds\nLeap status     : Normal\n"
-    assert system.read_chronyc(text) == {"kernel": {"clock": {"synchronised": True, "max_error_s": 0.0003}}}
+def test_memory_that_the_kernel_took_out_of_use_is_a_concern() -> None:
+    meminfo = re.sub(r"(HardwareCorrupted: +)0", r"\g<1>8", sample("host/meminfo-procfs.txt").text)
+    result = evaluated({"meminfo.txt": meminfo})["host.mce_edac"]
+    assert "8 kB of memory out of use for errors in it; expected none" in result.message
+
+
+TRACKING = """\
+Reference ID    : A9FEA97B (169.254.169.123)
+Stratum         : 4
+System time     : {off} seconds slow of NTP time
+Root delay      : {delay} seconds
+Root dispersion : {dispersion} seconds
+Leap status     : {leap}
+"""
+NEVER = TRACKING.format(off="0.000000000", delay="1.000000000", dispersion="1.000000000", leap="Not synchronised")
+
+
+@pytest.mark.parametrize(("off", "max_error_s"), [("0.000000000", 0.0003), ("3600.000000000", 3600.0003)])
+def test_the_clock_by_chronyc(off: str, max_error_s: float) -> None:
+    text = TRACKING.format(off=off, delay="0.000400", dispersion="0.000100", leap="Normal")
+    assert system.read_chronyc(text) == {"kernel": {"clock": {"synchronised": True, "max_error_s": max_error_s}}}
+
+
+@pytest.mark.parametrize("text", [NEVER, "System clock synchronized: no\n"])
+def test_a_clock_that_nobody_corrects_is_a_concern_however_little_is_known_of_its_error(text: str) -> None:
+    words = "nobody corrects the clock; expected it to be synchronised"
+    expect(evaluated({"clock.txt": text})["host.clock_sync"], Verdict.CONCERN, words)
 
 
 # What is installed
@@ -152,7 +193,7 @@ def components(data: Any) -> dict[str, Any]:
     ("text", "found"),
     [
         (
-            "ii  libnccl2  2.27.7-1+cuda12.9  amd64  NCCL\nrc  enroot  3.4  amd64  gone\nii  vim  9  amd64  x\n",
+            "hi  libnccl2  2.27.7-1+cuda12.9  amd64  held\nrc  enroot  3.4  amd64  gone\nii  vim  9  amd64  x\n",
             {"nccl": "2.27.7-1+cuda12.9"},
         ),
         ("lustre-client-2.15.6-1.el9.x86_64\nvim-9.0-1.el9.x86_64\n", {"lustre": "2.15.6-1.el9"}),

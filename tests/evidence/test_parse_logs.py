@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from clusterproof.plugins.core.verdict import Incomplete
+from clusterproof.plugins.core.verdict import Incomplete, Verdict
 from clusterproof.plugins.evidence.parsing import exit_status
 from clusterproof.plugins.evidence.perf import parse_dcgm as dcgmi
 from clusterproof.plugins.evidence.perf import parse_nccl as nccl_tests
 from clusterproof.plugins.evidence.perf import parse_nccom as nccom
 from clusterproof.plugins.evidence.slurm import parse as slurm
 from clusterproof.plugins.evidence.slurm.facts import SlurmNode, SlurmNodes
+from tests.builders.evaluated import expect
 from tests.builders.samples import sample
+from tests.captures.captured import evaluated as of_type
+from tests.faults.captured_fault import evaluated
 from tests.testbed.outputs import NCCL_ROWS, SCONTROL, dcgm_json, dcgm_table, nccl_log, nccom_log
 
 
@@ -91,6 +95,32 @@ def test_the_links_of_dcgmi_are_those_of_nvml() -> None:
 def test_the_counters_of_dcgmi_are_those_of_nvml() -> None:
     data: Any = dcgmi.read_nvlink_errors(sample("dcgmi/gcm-nvlink-e-crc12.json").text)
     assert data["nvml"]["gpus"][0]["nvlink_errors"]["crc_data"] == {"0": 12}
+
+
+def test_the_counters_of_dcgmi_since_blackwell_are_of_all_links_together() -> None:
+    rows = {"Malformed Packet Error": "0", "Link Integrity Error": "7", "Symbol BER": "1e-238"}
+    children = {title: {"value": value} for title, value in rows.items()}
+    body = {"body": {"Error Detail": {"children": children}}, "header": ["NVLINK Error Counts", "GPU 3"]}
+    results = evaluated({"nvlink.json": json.dumps(body)})
+    assert results["gpu.nvlink_errors"].message == "GPU 3: NVLink all: 7 integrity; expected none since boot"
+
+
+@pytest.mark.parametrize("file", ["awsome-p4de-diag-r2.txt", "gcm-diag-pass.json"])
+def test_a_diagnostic_of_all_gpus_passes(file: str, tmp_path: Path) -> None:
+    (tmp_path / file).write_text(sample(f"dcgmi/{file}").text, encoding="utf-8")
+    expect(of_type(tmp_path / file, "p4de.24xlarge")["gpu.dcgm_diag"], Verdict.PASS, "")
+
+
+def test_a_diagnostic_of_fewer_gpus_than_there_should_be_is_no_pass(tmp_path: Path) -> None:
+    (tmp_path / "dcgmi.txt").write_text(sample("dcgmi/awsome-p4de-diag-r2.txt").text.replace("20b2,", "", 1))
+    result = of_type(tmp_path / "dcgmi.txt", "p4de.24xlarge")["gpu.dcgm_diag"]
+    expect(result, Verdict.INCOMPLETE, "dcgmi diag ran on 7 GPUs; expected 8")
+
+
+def test_a_diagnostic_that_did_not_run_says_why() -> None:
+    text = "Error: Unable to complete diagnostic for group 2147483647. Return: (-37) : The NVVS diagnostic was killed\n"
+    words = "DCGM could not run its diagnostic: Unable to complete diagnostic for group 2147483647. Return: (-37)"
+    expect(evaluated({"dcgmi.txt": text})["gpu.dcgm_diag"], Verdict.INCOMPLETE, words)
 
 
 @pytest.mark.parametrize(

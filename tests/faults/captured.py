@@ -18,6 +18,7 @@ from tests.testbed.outputs import (
     nccom_log,
 )
 
+UNCORRECTABLE = "Cuda failure 'uncorrectable ECC error encountered'"
 DCGM_XID = "Detected XID {} for GPU 3 Please consult the documentation for details of this XID."
 FAULTS = (
     CapturedFault(
@@ -177,6 +178,16 @@ FAULTS = (
         "all_reduce_perf measured nothing: .. gpu001 pid 77: Test failure common.cu:1454",
     ),
     CapturedFault(
+        "nccl: a log that ends with the error of a GPU",
+        {
+            "nccl-all_reduce.log": nccl_log(
+                summary="gpu002:701:733 [3] misc/strongstream.cc:395 NCCL WARN " + UNCORRECTABLE
+            )
+        },
+        {"network.nccl_correct": INCOMPLETE},
+        f"the log ends after 1073741824 bytes: gpu002:701:733 [3] misc/strongstream.cc:395 NCCL WARN {UNCORRECTABLE}",
+    ),
+    CapturedFault(
         "nccl: a log that ends too early",
         {"nccl-all_reduce.log": nccl_log(summary="")},
         {"network.nccl_correct": INCOMPLETE},
@@ -218,6 +229,12 @@ FAULTS = (
         {"scontrol.txt": SCONTROL.replace("State=IDLE", "State=DOWN*")},
         {"control_plane.slurm_nodes": FAIL},
         "Slurm reports it as DOWN*; expected",
+    ),
+    CapturedFault(
+        "slurm: a node with fewer GPUs than slurm.conf says",
+        {"scontrol.txt": SCONTROL.replace("State=IDLE", "State=IDLE+INVALID_REG")},
+        {"control_plane.slurm_nodes": FAIL},
+        "Slurm reports it as IDLE+INVALID_REG; expected a node that takes jobs",
     ),
     CapturedFault(
         "slurm: a failing node in sinfo",

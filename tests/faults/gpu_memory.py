@@ -83,6 +83,31 @@ FAULTS = (
         "row remapping failed",
     ),
     Fault(
+        "memory that cannot be repaired",
+        lambda image: with_nvml(image, gpu=4, memory_unrepairable=True),
+        {"gpu.row_remap": FAIL},
+        "GPU 4: its memory cannot be repaired; expected that it can",
+    ),
+    Fault(
+        "a repair of a memory channel that is pending",
+        lambda image: with_nvml(image, gpu=4, channel_repair_pending=True),
+        {"gpu.row_remap": FAIL},
+        "GPU 4: repair of a memory channel is pending; expected none",
+    ),
+    Fault(
+        "a repair of a processor that is pending before a job",
+        lambda image: with_nvml(image, gpu=4, tpc_repair_pending=True),
+        {"gpu.row_remap": CONCERN},
+        "GPU 4: repair of a processor (TPC) is pending",
+        occasion="prolog",
+    ),
+    Fault(
+        "hundreds of rows that were remapped for errors",
+        lambda image: with_nvml(image, gpu=4, remapped_uncorrectable=512),
+        {"gpu.row_remap": CONCERN},
+        "GPU 4: 512 rows remapped for errors; expected less than 512",
+    ),
+    Fault(
         "memory banks without spare rows",
         lambda image: with_nvml(image, gpu=4, remap_banks="2556 0 0 3 1"),
         {"gpu.row_remap": CONCERN},

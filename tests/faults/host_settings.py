@@ -86,6 +86,12 @@ FAULTS = (
         "1975 GiB; expected 2015 GiB as on 3 of 4 nodes",
     ),
     Fault(
+        "pages of memory that the kernel took out of use",
+        lambda image: with_meminfo(image, HardwareCorrupted=8),
+        {"host.mce_edac": CONCERN},
+        "8 kB of memory out of use for errors in it; expected none",
+    ),
+    Fault(
         "memory that something holds",
         lambda image: with_meminfo(image, MemAvailable=TOTAL_KIB // 8),
         {"host.memory_available": CONCERN},

@@ -121,6 +121,14 @@ LUSTRE = (
         occasion="prolog",
     ),
     Fault(
+        "an MDT without space",
+        lambda image: reduce(
+            lambda node, file: with_file(node, mdt(0, file), "360000\n"), ("kbytesfree", "kbytesavail"), image
+        ),
+        {"storage.lustre_mdt_inodes": FAIL},
+        "oyuutbev-MDT0000: 99 % full; expected less than 95 %",
+    ),
+    Fault(
         "a Lustre client that nobody has tuned",
         untuned,
         {"storage.lustre_tuning": CONCERN},

@@ -38,6 +38,7 @@ BEFORE_AMPERE: Values = (
     | NO_MARGIN
     | {"retired_pages_single_bit": 0, "retired_pages_double_bit": 0, "retired_pages_pending": False}
     | dict.fromkeys(("remap_pending", "remap_failed", "remap_banks", "sram_threshold_exceeded"), NONE)
+    | dict.fromkeys(("memory_unrepairable", "channel_repair_pending", "tpc_repair_pending"), NONE)
 )
 DRIVER_515 = ",".join(  # what drivers have learnt since
     (
@@ -45,8 +46,10 @@ DRIVER_515 = ",".join(  # what drivers have learnt since
         "nvmlDeviceGetGpuFabricInfo",
         "nvmlDeviceGetGpuFabricInfoV",
         "nvmlDeviceGetMarginTemperature",
+        "nvmlDeviceGetRepairStatus",
         "nvmlDeviceGetSramEccErrorStatus",
         "nvmlDeviceGetTemperatureV",
+        "nvmlDeviceGetUnrepairableMemoryFlag_v1",
     )
 )
 

@@ -125,7 +125,7 @@ def _common_files() -> dict[str, Content]:
 def _proc(memory_gib: int) -> dict[str, Content]:
     total = _memory_kib(memory_gib)
     meminfo = {"MemTotal": total, "MemFree": total - 30_000_000, "MemAvailable": total - 25_000_000}
-    meminfo |= {"SwapTotal": 0, "SwapFree": 0}
+    meminfo |= {"SwapTotal": 0, "SwapFree": 0, "HardwareCorrupted": 0}
     return {
         "uptime": "86400.50 16500000.00\n",
         "meminfo": "".join(f"{key + ':':<16}{kib:>8} kB\n" for key, kib in meminfo.items()),

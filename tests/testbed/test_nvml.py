@@ -90,6 +90,8 @@ VALUES: list[tuple[dict[str, object], str, object]] = [
     ({"remap_pending": True}, "p.nvmlDeviceGetRemappedRows(h)", [0, 0, 1, 0]),
     ({"remapped_uncorrectable": 2, "remap_failed": True}, "p.nvmlDeviceGetRemappedRows(h)", [0, 2, 0, 1]),
     ({"remap_pending": "error GPU_IS_LOST"}, "p.nvmlDeviceGetRemappedRows(h)", "error GpuIsLost"),
+    ({"memory_unrepairable": True}, "p.nvmlDeviceGetUnrepairableMemoryFlag_v1(h)", 1),
+    ({"tpc_repair_pending": True}, "p.nvmlDeviceGetRepairStatus(h)", [0, 1]),
     ({"remap_banks": "2550 5 3 1 1"}, "p.nvmlDeviceGetRowRemapperHistogram(h).low", 1),
     ({"retired_pages_pending": True}, "p.nvmlDeviceGetRetiredPagesPendingStatus(h)", 1),
     ({}, "p.nvmlDeviceGetRetiredPagesPendingStatus(h)", "error NotSupported"),

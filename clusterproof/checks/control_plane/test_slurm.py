@@ -16,7 +16,9 @@ from clusterproof.plugins.evidence.slurm.facts import SlurmCluster, SlurmNode
 pytestmark = [mark.control_plane, mark.preflight, mark.hyperpod_slurm_debugger]
 
 
-OUT_OF_USE = frozenset({"DOWN", "DRAIN", "DRAINED", "DRAINING", "DRNG", "FAIL", "FAILING", "FAILG", "ERROR"})
+OUT_OF_USE = frozenset(
+    {"DOWN", "DRAIN", "DRAINED", "DRAINING", "DRNG", "FAIL", "FAILING", "FAILG", "ERROR", "INVALID_REG", "INVAL"}
+)
 UNKNOWN = frozenset({"UNKNOWN", "UNK"})
 
 
@@ -24,8 +26,8 @@ UNKNOWN = frozenset({"UNKNOWN", "UNK"})
 def test_slurm_nodes(node: Node) -> None:
     """Slurm node state.
 
-    A node that is down, drained or failing gets no jobs. One whose GRES differ from the GPUs of its type gets jobs that
-    cannot use all of them, or jobs that do not start.
+    A node that is down, drained or failing gets no jobs, nor does one that has less than slurm.conf says. One whose
+    GRES differ from the GPUs of its type gets jobs that cannot use all of them, or jobs that do not start.
 
     Remedy (fix configuration): Fix what the reason names, then resume the node (scontrol update nodename=NODE
     state=resume). Correct GRES in gres.conf and slurm.conf, and restart slurmd.

@@ -6,7 +6,7 @@ from clusterproof.plugins.catalog import clocks_event_reasons, unknown_clocks_ev
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import apart
 from clusterproof.plugins.core.robust import median
-from clusterproof.plugins.core.verdict import NotApplicable, concern_if, fail_if, part
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern_if, fail_if, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import readings
 from clusterproof.plugins.evidence.gpu.facts import Gpu
@@ -68,12 +68,18 @@ def test_temperature(gpu: Gpu, node: Node) -> None:
 
 def evaluate_margin(gpu: Gpu, node: Node) -> None:
     """The verdict on how far a GPU is from slowing itself down."""
+    limit_c = node.threshold("temperature.without_margin_fail_c")
     try:
         margin_c = gpu.temperature_margin_c
     except NotApplicable:
-        limit_c = node.threshold("temperature.without_margin_fail_c")
         assert gpu.temperature_c < limit_c, f"{gpu.temperature_c:.0f} °C; expected less than {limit_c:.0f} °C"
         return
+    except Incomplete:  # as of nvidia-smi's table, which has no margin
+        seen_c = readings(gpu, "temperature_c")[0].get("temperature_c", 0)
+        with part:
+            unless = "unless this model may be hotter"
+            concern_if(seen_c >= limit_c, f"{seen_c:.0f} °C; expected less than {limit_c:.0f} °C, {unless}")
+        raise
     assert margin_c > 0, f"{-margin_c:.0f} °C above its slowdown temperature; expected below"
     least_c = node.threshold("temperature.margin_concern_c")
     margin, least = apart(margin_c, least_c)

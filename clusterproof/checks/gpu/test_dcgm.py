@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from clusterproof.plugins.catalog.nvidia import severity_in_words, xid
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import listed
-from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete, part
+from clusterproof.plugins.core.verdict import Incomplete, concern_if, fail_if, incomplete, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import known, readings
 from clusterproof.plugins.evidence.node import Node
@@ -23,8 +23,9 @@ def test_dcgm_diag(node: Node) -> None:
     """DCGM diagnostic.
 
     With -m perf it is run (--dcgm-level); otherwise every captured run counts. A skipped test is not a pass, nor is a
-    run that ended with an error, or whose log is cut off. DCGM's own severity says what to do. DCGM fails every test
-    during which an Xid occurs: if such a test reports nothing else, it counts as much as the Xid itself.
+    run that ended with an error, or whose log is cut off, nor are runs of some of the GPUs alone. DCGM's own severity
+    says what to do. DCGM fails every test during which an Xid occurs: if such a test reports nothing else, it counts as
+    much as the Xid itself.
 
     Remedy (investigate): Do what the severity says: isolate means replace the node, reset means reset the GPU, config
     means correct its settings. If there is none, run the failed test alone (dcgmi diag -r NAME).
@@ -39,6 +40,8 @@ def test_dcgm_diag(node: Node) -> None:
             require_run(log)
         with part:
             require_end(log)
+    with part:
+        require_all_gpus(node, logs)
     skipped = in_words(logs, NOT_PASSED)
     if skipped:
         incomplete(f"{skipped}; expected every test to run")
@@ -58,6 +61,17 @@ def require_end(log: DiagLog) -> None:
     if not has_error(log) and (not log.is_complete or not log.tests):
         last = log.tests[-1].name if log.tests else "its heading"
         incomplete(f"the log of dcgmi diag ends after {last}; expected the end of its table")
+
+
+def require_all_gpus(node: Node, logs: Iterable[DiagLog]) -> None:
+    """Raise Incomplete where every run left out some of the GPUs that there should be, where that is known."""
+    ran_on = [count for log in logs if (count := readings(log, "gpus")[0].get("gpus"))]
+    try:
+        due = node.expected("gpus")
+    except Incomplete:
+        return
+    if ran_on and max(ran_on) < due:
+        incomplete(f"dcgmi diag ran on {max(ran_on)} GPUs; expected {due}")
 
 
 def has_error(log: DiagLog) -> bool:

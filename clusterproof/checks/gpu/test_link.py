@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 from clusterproof.plugins.core.marks import mark
@@ -20,13 +21,13 @@ pytestmark = [mark.gpu, mark.preflight, mark.hyperpod_node_debugger("G")]
 
 @mark.prolog
 @mark.ami
-@evidence("nvidia-smi nvlink -s")
+@evidence("nvidia-smi nvlink -s; nvidia-smi topo -m")
 def test_nvlink_active(gpu: Gpu, node: Node) -> None:
     """Active NVLinks.
 
     Every GPU of a type has the same number of links, and all of them must be up: with one down, collectives inside the
     node are slow or fail. If it is not known how many there should be, a link that is down among others, or fewer links
-    than the node's other GPUs have, is still a fault.
+    than the node's other GPUs have, is still a fault. So are fewer in the matrix of nvidia-smi topo.
 
     Remedy (reset or reboot): Reset the GPU or reboot the node. If a link stays down, replace the node.
     """
@@ -34,6 +35,8 @@ def test_nvlink_active(gpu: Gpu, node: Node) -> None:
         not_applicable(f"{node.type_name or 'this node'} has no NVLink")
     if gpu.is_partitioned:
         not_applicable("the driver does not report NVLink states while MIG is on")
+    with part:
+        evaluate_ways(gpu, node)
     states = gpu.nvlink_states
     if node.nvlinks_due is None:
         evaluate_links_by_peers(gpu, node)
@@ -62,6 +65,28 @@ def evaluate_links_by_peers(gpu: Gpu, node: Node) -> None:
     )
     unless = "unless the machine wires no more"
     concern_if(down and is_wired_so, f"NVLink {down} inactive on every GPU; expected active, {unless}")
+
+
+def evaluate_ways(gpu: Gpu, node: Node) -> None:
+    """Fail where nvidia-smi topo shows fewer NVLinks from this GPU to others than between most GPUs of the node."""
+    ways = {one.label: data["nvlinks_to"] or {} for one in node.gpus if (data := readings(one, "nvlinks_to")[0])}
+    counts = Counter(links for to in ways.values() for links in to.values())
+    usual, alike = counts.most_common(1)[0] if counts else (0, 0)
+    fewer = {label: [other for other, links in to.items() if links < usual] for label, to in ways.items()}
+    own = fewer.get(gpu.label, [])
+    is_the_one = bool(own) and len(own) == max(map(len, fewer.values()))  # at one end of all that are fewer
+    if not is_the_one or alike <= counts.total() * node.threshold("group.majority"):
+        return
+    to = ways[gpu.label]
+    may_have_none = not (any(to.values()) or node.nvlinks_due or is_of_most(gpu, node))  # as one for a display
+    seen = f"{min(to[other] for other in own)} NVLinks to {', '.join(own)}"
+    fail_if(not may_have_none, f"{seen}; expected {usual}, as between most GPUs here")
+
+
+def is_of_most(gpu: Gpu, node: Node) -> bool:
+    """Whether it is known to be of the model of most GPUs of the node."""
+    names = Counter(data["name"] for one in node.gpus if (data := readings(one, "name")[0]))
+    return 2 * names[readings(gpu, "name")[0].get("name")] > len(node.gpus)
 
 
 def links_of_peers(gpu: Gpu, node: Node) -> list[tuple[bool | None, ...]]:

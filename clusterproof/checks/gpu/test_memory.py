@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.message import apart
+from clusterproof.plugins.core.message import apart, listed
 from clusterproof.plugins.core.verdict import (
     NotApplicable,
     concern,
@@ -83,15 +83,19 @@ def test_inforom(node: Node) -> None:
 
 @mark.prolog
 @mark.hyperpod_node_debugger("G.1.a")
-@evidence("nvidia-smi --query-remapped-rows=gpu_bus_id,remapped_rows.pending,remapped_rows.failure --format=csv")
+@evidence("nvidia-smi -q -d ROW_REMAPPER; nvidia-smi -q -d ECC | grep -E 'Repair Pending|Unrepairable Memory'")
 def test_row_remap(gpu: Gpu, node: Node) -> None:
     """Row remapping.
 
     A failed remapping means that the memory has no spare rows left to repair itself with. A pending one takes effect at
-    the next reset of the GPU; until then the bad row stays in use. GPUs before Ampere retire pages instead.
+    the next reset of the GPU; until then the bad row stays in use. A GPU that has remapped hundreds of rows for
+    uncorrectable errors is worn. Recent drivers also say that memory cannot be repaired at all, or that a repair of a
+    channel, or of a processor (TPC), waits for the reset. GPUs before Ampere retire pages instead.
 
     Remedy (replace): Pending: reset the GPU or reboot the node before the next long job. Failed: replace the node.
     """
+    with part:
+        evaluate_repair(gpu, node)
     rows, unread = readings(gpu, "remap_failed", "remap_pending")
     fail_if(rows.get("remap_failed"), "row remapping failed; expected no failure")
     message, is_free = "row remapping is pending; expected none", node.occasion != "prolog"
@@ -100,6 +104,9 @@ def test_row_remap(gpu: Gpu, node: Node) -> None:
     banks = readings(gpu, "remap_banks")[0].get("remap_banks", [])
     few = sum(count for count in banks[3:5] if isinstance(count, int))
     concern_if(few, f"{few} memory banks have few or no spare rows left; expected 0")
+    lost, many = readings(gpu, "remapped_uncorrectable")[0], node.threshold("remapped_rows.uncorrectable_concern")
+    is_worn = lost.get("remapped_uncorrectable", 0) >= many
+    concern_if(is_worn, f"{lost.get('remapped_uncorrectable')} rows remapped for errors; expected less than {many:.0f}")
     pages, unread_pages = readings(gpu, "retired_pages_pending", "retired_pages_single_bit", "retired_pages_double_bit")
     is_pending = pages.get("retired_pages_pending")
     fail_if(is_pending, "page retirement is pending; expected none", action="reset or reboot")
@@ -116,6 +123,19 @@ def test_row_remap(gpu: Gpu, node: Node) -> None:
             raise why
     if "retired_pages_pending" not in pages:
         require(unread)
+
+
+REPAIRS = {"channel_repair_pending": "repair of a memory channel", "tpc_repair_pending": "repair of a processor (TPC)"}
+
+
+def evaluate_repair(gpu: Gpu, node: Node) -> None:
+    """The verdict on what else the driver says of repairs; most drivers and GPUs say nothing."""
+    data, _ = readings(gpu, "memory_unrepairable", *REPAIRS)
+    fail_if(data.get("memory_unrepairable"), "its memory cannot be repaired; expected that it can")
+    pending, is_free = listed(words for name, words in REPAIRS.items() if data.get(name)), node.occasion != "prolog"
+    message = f"{pending} is pending; expected none"
+    fail_if(pending and is_free, message, action="reset or reboot")
+    concern_if(pending and not is_free, message)
 
 
 @mark.prolog

@@ -138,13 +138,21 @@ def test_vbios_uniform(node: Node) -> None:
 
 
 @evidence("nvidia-smi --query-gpu=index,power.limit,power.default_limit --format=csv")
-def test_power_limit(gpu: Gpu) -> None:
+def test_power_limit(gpu: Gpu, node: Node) -> None:
     """GPU power limit.
 
-    A lower limit caps the clocks under load.
+    A lower limit caps the clocks under load. Where the default is not known, most GPUs of the model here show it.
 
     Remedy (fix configuration): Set it back (nvidia-smi -pl), unless the site wants this limit.
     """
-    limit_w, default_w = gpu.power_limit_w, gpu.power_limit_default_w
+    limit_w, name = gpu.power_limit_w, readings(gpu, "name")[0].get("name")
+    if not readings(gpu, "power_limit_default_w")[0]:
+        data = [readings(one, "name", "power_limit_w")[0] for one in node.gpus]
+        alike = Counter(one.get("power_limit_w", 0) for one in data if one.get("name") == name)
+        usual_w, count = alike.most_common(1)[0]
+        is_less = limit_w < usual_w and 2 * count > alike.total()
+        with part:
+            concern_if(is_less, f"power limit is {limit_w:g} W; expected {usual_w:g} W, as {count} GPUs here have")
+    default_w = gpu.power_limit_default_w
     limit, default = apart(limit_w, default_w)
     concern_if(limit_w < default_w, f"power limit is {limit} W; expected {default} W")

@@ -26,14 +26,16 @@ pytestmark = [mark.host, mark.preflight, mark.prolog, mark.epilog]
 
 @mark.hyperpod_node_debugger("F")
 @evidence(
-    "journalctl -k -b | grep -E 'EDAC|Hardware Error|Memory fail'; grep . /sys/devices/system/edac/mc/mc*/*_count"
+    "journalctl -k -b | grep -E 'EDAC|Hardware Error|Memory fail'; grep . /sys/devices/system/edac/mc/mc*/*_count; "
+    "grep HardwareCorrupted /proc/meminfo"
 )
 def test_mce_edac(node: Node) -> None:
     """Memory and CPU errors.
 
     Reported by the kernel log (machine checks, EDAC, firmware) and by the counters of the memory controllers, where the
     machine shows any; most virtual ones do not. An uncorrected error has destroyed data. Corrected ones are harmless
-    until there are many. Errors of the previous boot that the firmware kept are a concern.
+    until there are many. Errors of the previous boot that the firmware kept are a concern, and so are pages of memory
+    that the kernel has taken out of use.
 
     Remedy (replace): Uncorrected: drain and replace the node. Many corrected ones: replace it when it is next idle.
     """
@@ -47,6 +49,10 @@ def test_mce_edac(node: Node) -> None:
         say(node, "host.mce_edac", "no page of memory lost, and no unexplained interrupt")
         too_many(node, logged_per_day(logged, node), "in the log")
         require_whole_log(node)
+    memory = readings(node, "main_memory")[0].get("main_memory")
+    lost_kib = readings(memory, "corrupted_kib")[0].get("corrupted_kib") if memory else None
+    with part:
+        concern_if(lost_kib, f"{lost_kib} kB of memory out of use for errors in it; expected none")
     with part:
         for controller in node.memory_controllers:
             where = readings(controller, "label")[0].get("label", "a memory controller")

@@ -6,7 +6,7 @@ from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import SIGNIFICANT, apart, listed
 from clusterproof.plugins.core.verdict import Incomplete, concern, concern_if, not_applicable
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.evidence.field import each, known
+from clusterproof.plugins.evidence.field import each, known, readings
 from clusterproof.plugins.evidence.group import Values, differences, in_words
 from clusterproof.plugins.evidence.host.facts import newer
 from clusterproof.plugins.evidence.node import Node
@@ -160,8 +160,11 @@ def test_clock_sync(node: Node) -> None:
         f"the clock is {abs(apart_s):.3g} s {way} that of the machine which asked; expected at most {limit_s:g} s",
     )
     clock = node.kernel_state.clock
-    if clock.max_error_s > limit_s:
-        nobody = "" if known(lambda: clock.synchronised, True) else " or more, and nobody corrects it"
+    is_kept = known(lambda: clock.synchronised, True)
+    if not is_kept and not readings(clock, "max_error_s")[0]:
+        concern("nobody corrects the clock; expected it to be synchronised")
+    elif clock.max_error_s > limit_s:
+        nobody = "" if is_kept else " or more, and nobody corrects it"
         seen, most = apart(clock.max_error_s, limit_s, 3, SIGNIFICANT)
         concern(f"the clock may be off by {seen} s{nobody}; expected at most {most} s")
 

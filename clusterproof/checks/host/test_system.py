@@ -8,7 +8,7 @@ from clusterproof.plugins.catalog.node import HUNG, USER
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern, concern_if, fail_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.evidence.field import each, known
+from clusterproof.plugins.evidence.field import each, known, readings
 from clusterproof.plugins.evidence.host.facts import BlockedProcess
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.pci.facts import PciDevice
@@ -105,7 +105,7 @@ def test_device_drivers(pci_device: PciDevice) -> None:
         not_applicable("neither a GPU nor a network adapter nor an NVMe controller")
     if pci_device.driver or pci_device.function_of:
         return
-    words = f"{pci_device.kind} ({pci_device.vendor}:{pci_device.device})"
+    words = " ".join((pci_device.kind, *(f"({model})" for model in readings(pci_device, "model")[0].values())))
     if pci_device.is_spare_port:
         concern(f"no driver holds {words}; expected one, unless nobody uses it")
     assert pci_device.driver, f"no driver holds {words}; expected one"

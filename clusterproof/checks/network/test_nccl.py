@@ -121,16 +121,22 @@ def whole(log: NcclLog) -> None:
     if log.out_of_bounds is None:
         rows = readings(log, "rows")[0].get("rows")
         last = f" after {rows[-1].label}" if rows else ""
-        incomplete(f"the log ends{last}; expected its line `Out of bounds values`")
+        incomplete(f"the log ends{last}{why(log)}; expected its line `Out of bounds values`")
     if log.exit:
         incomplete(f"no value is wrong, and the run ended with exit status {log.exit}; expected 0")
+
+
+def why(log: NcclLog) -> str:
+    """The first error in a log, as the end of a sentence; empty where there is none."""
+    problems = known(lambda: log.problems, ())
+    return f": {problems[0]}" if problems else ""
 
 
 def all_checked(log: NcclLog) -> None:
     """Raise Incomplete where sizes are missing, or were not checked."""
     if not log.rows:
-        name, why = known(lambda: log.collective, ""), f": {log.problems[0]}" if log.problems else ""
-        incomplete(f"{name or 'nccl-tests'} measured nothing{why}; expected a row for each size")
+        name = known(lambda: log.collective, "")
+        incomplete(f"{name or 'nccl-tests'} measured nothing{why(log)}; expected a row for each size")
     unchecked = [row for row in log.rows if not (row.out_of_place.is_checked or row.in_place.is_checked)]
     if unchecked:
         incomplete(f"{len(unchecked)} of {len(log.rows)} sizes were not checked; expected a run with -c 1")

@@ -53,35 +53,45 @@ def test_lustre_ost_fill(ost: LustreTarget, node: Node) -> None:
     """Lustre OST usage.
 
     A file lies on few OSTs: one that is full stops writers, however empty the file system as a whole is. All nodes then
-    see the same, and any user can fill one: before a job it is a concern.
+    see the same, and any user can fill one: before a job it is a concern. So is one that its server calls degraded.
 
     Remedy (clean up): Move large files off it (lfs find --ost, lfs migrate), stripe them wider, or enlarge the file
     system.
     """
-    assert known(lambda: ost.active, True), "inactive on this node; expected active"
-    used = ost.used_percent
+    require_answer(ost)
+    evaluate_use(node, ost.used_percent, "full")
+
+
+def require_answer(target: LustreTarget) -> None:
+    """Fail where this node cannot use a target; a concern where the server has found a fault of it."""
+    assert known(lambda: target.active, True), "inactive on this node; expected active"
+    says = known(lambda: target.says, None)
+    assert not says, f"lfs df says {says}; expected what it has left"
+    with part:
+        concern_if(target.faults, f"{target.faults}; expected neither")
+
+
+def evaluate_use(node: Node, used: float, what: str) -> None:
+    """The verdict on how much of a target is in use, in percent."""
     fail, worry = node.threshold("lustre.used_fail_percent"), node.threshold("lustre.used_concern_percent")
-    assert used < fail or node.drains, f"{used:.0f} % full; expected less than {fail:.0f} %"
-    if used >= worry:
-        concern(f"{used:.0f} % full; expected less than {worry:.0f} %")
+    assert used < fail or node.drains, f"{used:.0f} % {what}; expected less than {fail:.0f} %"
+    concern_if(used >= worry, f"{used:.0f} % {what}; expected less than {worry:.0f} %")
 
 
 @mark.prolog
-@evidence("lfs df -i")
+@evidence("lfs df -i; lfs df")
 def test_lustre_mdt_inodes(mdt: LustreTarget, node: Node) -> None:
     """Lustre MDT inodes.
 
-    With no inodes left no file can be created, however much space there is. All nodes then see the same, and any user
-    can take the last one: before a job it is a concern.
+    With no inodes left no file can be created, however much space the OSTs have, nor with no space on the MDT for its
+    folders. All nodes then see the same, and any user can take the last one: before a job it is a concern.
 
     Remedy (clean up): Remove small files, or pack them; enlarge the file system's metadata.
     """
-    assert known(lambda: mdt.active, True), "inactive on this node; expected active"
-    used = mdt.inodes_used_percent
-    fail, worry = node.threshold("lustre.used_fail_percent"), node.threshold("lustre.used_concern_percent")
-    assert used < fail or node.drains, f"{used:.0f} % of its inodes used; expected less than {fail:.0f} %"
-    if used >= worry:
-        concern(f"{used:.0f} % of its inodes used; expected less than {worry:.0f} %")
+    require_answer(mdt)
+    with part:
+        evaluate_use(node, mdt.inodes_used_percent, "of its inodes used")
+    evaluate_use(node, mdt.used_percent, "full")
 
 
 @evidence("lfs getstripe -d FOLDER, of each checkpoint folder that the policy names")

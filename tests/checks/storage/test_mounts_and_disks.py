@@ -122,6 +122,7 @@ def test_a_network_file_system_has_the_options_that_it_needs(
     [
         (mount(), (), PASS, ""),
         (mount(options="rw,emergency_ro"), (), FAIL, "refused by the kernel since: an error; expected read-write"),
+        (mount(options="rw,relatime,shutdown"), (), FAIL, "refused by the kernel since: an error; expected read-write"),
         (mount(options="ro"), (line("/data"),), FAIL, "ext4 read-only; expected read-write, as in /etc/fstab"),
         (mount(options="ro"), (line("/data", "ro"),), NA, "mounted read-only, and nothing asks for read-write"),
         (mount(options="ro"), (line("/other"),), NA, "mounted read-only, and nothing asks for read-write"),

@@ -36,6 +36,9 @@ HEALTHY: dict[str, Any] = {
     "remapped_correctable": 0,
     "remapped_uncorrectable": 0,
     "remap_banks": [2560, 0, 0, 0, 0],
+    "memory_unrepairable": False,
+    "channel_repair_pending": False,
+    "tpc_repair_pending": False,
     "retired_pages_pending": {"error": "NOT_SUPPORTED", "text": "Not Supported"},
     "retired_pages_single_bit": {"error": "NOT_SUPPORTED", "text": "Not Supported"},
     "retired_pages_double_bit": {"error": "NOT_SUPPORTED", "text": "Not Supported"},
@@ -96,6 +99,8 @@ def test_a_healthy_node_is_reported_in_full() -> None:
         ({"ecc_uncorrected_sram": 1}, {"ecc_uncorrected_sram": 1, "ecc_uncorrected_total": 1}),
         ({"ecc_aggregate_uncorrected_sram": 5}, {"ecc_aggregate_uncorrected_sram": 5}),
         ({"sram_threshold_exceeded": True}, {"sram_threshold_exceeded": True}),
+        ({"memory_unrepairable": True}, {"memory_unrepairable": True}),
+        ({"channel_repair_pending": True}, {"channel_repair_pending": True}),
         ({"remap_pending": True, "remapped_uncorrectable": 2}, {"remap_pending": True, "remapped_uncorrectable": 2}),
         (
             {"remap_failed": True, "remap_banks": "0 0 0 0 2560"},

@@ -127,8 +127,9 @@ def test_a_library_whose_link_leads_nowhere_says_so(tmp_path: Path) -> None:
     assert data["libraries"]["libnvidia-ml.so.1"] == []
 
 
-def test_only_packages_that_are_wholly_installed_count(tmp_path: Path) -> None:
-    text = package("enroot", "3.5.0-1", "deinstall ok config-files") + package("rdma-core", "60.0-1")
+@pytest.mark.parametrize("status", ["install ok installed", "hold ok installed"])
+def test_only_packages_that_are_wholly_installed_count(status: str, tmp_path: Path) -> None:
+    text = package("enroot", "3.5.0-1", "deinstall ok config-files") + package("rdma-core", "60.0-1", status)
     data = evidence_of(tmp_path, {DPKG: text + package("vim", "9.1")})["components"]
     assert data == {"rdma_core": {"version": "60.0-1", "from": DPKG}}
 

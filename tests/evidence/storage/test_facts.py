@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from clusterproof.plugins.evidence.storage.facts_lustre import (
     LustreTarget,
     parse_lfs_df,
 )
+from tests.builders.evaluated import expect, verdict_of
 from tests.builders.examples import examples
 from tests.builders.recordings import boot, node
 from tests.builders.runs import Runs
@@ -74,6 +76,26 @@ def test_real_lfs_df_is_read(file: str, count: int) -> None:
     data = targets(sample(file).text)
     assert len(data) == count
     assert all(target.active and target.used_percent < 1 for target in data.values())
+
+
+FSX = {"path": "/fsx", "type": "lustre", "source": "10.1.2.3@tcp:/x", "options": "rw", "alive": "yes"}
+
+
+@pytest.mark.parametrize(
+    ("line", "verdict", "words"),
+    [
+        ("OST0001   : inactive device", Verdict.FAIL, "OST0001: inactive on this node; expected active"),
+        ("{} : Resource temporarily unavailable", Verdict.FAIL, "lfs df says Resource temporarily unavailable"),
+        ("{} 1.1T 4.5M 1.1T 0% /fsx[OST:1] DR", Verdict.CONCERN, "mountname-OST0001: degraded, read-only"),
+        ("{} 1.1T 4.5M 1.1T 0% /fsx[OST:1] f", Verdict.PASS, ""),
+    ],
+)
+def test_what_lfs_df_says_in_place_of_a_targets_numbers_or_behind_them(line: str, verdict: Verdict, words: str) -> None:
+    capture = sample("lustre/fsx-guide-performance-lfs-df.txt").text
+    text = re.sub(r"(mountname-OST0001_UUID) .*", lambda found: line.format(found[1]), capture)
+    space = {"targets": parse_lfs_df(text), "left_out": 0}
+    result = verdict_of("storage.lustre_ost_fill", lustre_space=space, mounts={"mounts": [FSX]})
+    expect(result, verdict, words)
 
 
 COMPOSITE = """/fsx/ckpt
@@ -148,7 +170,7 @@ def test_a_client_is_called_by_its_target(name: str, label: str) -> None:
 @pytest.mark.parametrize(
     ("options", "read_only"),
     [("rw,relatime", False), ("ro,relatime", True), ("rw,relatime,ro", True), ("rw,errors=remount-ro", False),
-     ("rw,emergency_ro", True), ("", False)],
+     ("rw,emergency_ro", True), ("rw,shutdown", True), ("", False)],
 )  # fmt: skip
 def test_a_mount_is_read_only_by_its_own_options_or_its_file_systems(options: str, read_only: bool) -> None:
     assert is_read_only(Mount({"options": options})) is read_only

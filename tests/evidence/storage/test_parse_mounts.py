@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 
+from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.storage import parse as fstab
 from clusterproof.plugins.evidence.storage import parse_mounts as mounts
+from tests.builders.evaluated import expect
 from tests.builders.samples import sample
+from tests.faults.captured_fault import evaluated
 from tests.testbed.outputs import DF
 
 
@@ -69,3 +72,25 @@ def test_beside_a_part_of_the_mounts_nobody_knows_what_fstab_lacks() -> None:
     part: Any = mounts.read_mount("/dev/root on / type ext4 (rw)\n")
     data: Any = fstab.completed({**part["mounts"], **asked["mounts"]})
     assert "mounted" not in data["fstab"][0]
+
+
+LISTED = "36 25 259:1 / / rw - ext4 /dev/root rw\n"
+OF_ROOT, OF_A_USER = (
+    f"37 36 0:31 / /fsx rw - {kind} rw" for kind in ("lustre 10.1.2.3@tcp:/abcde", "fuse.sshfs me@box:/x")
+)
+
+
+@pytest.mark.parametrize(
+    ("beside", "verdict", "words"),
+    [
+        (LISTED + OF_ROOT, Verdict.FAIL, "/fsx: lustre from 10.1.2.3@tcp:/abcde says ESTALE; expected an answer"),
+        ("10.1.2.3@tcp:/abcde /fsx lustre noatime,_netdev 0 0\n", Verdict.FAIL, "says ESTALE; expected an answer"),
+        (LISTED + OF_A_USER + ",user_id=1000", Verdict.PASS, ""),
+        ("", Verdict.INCOMPLETE, "/fsx: whether it answers could not be read (ESTALE)"),
+    ],
+    ids=["a list of mounts has it", "fstab has it", "a user has mounted it", "df alone names it"],
+)
+def test_a_file_system_that_df_cannot_ask_does_not_answer(beside: str, verdict: Verdict, words: str) -> None:
+    capture = sample("host/hyperpod-df-h-lustre.txt").text
+    lines = ["df: /fsx: Stale file handle" if line.endswith(" /fsx") else line for line in capture.split("\n")]
+    expect(evaluated({"df.txt": "\n".join(lines), "mounts.txt": beside})["storage.mounts_alive"], verdict, words)

@@ -236,6 +236,7 @@ int nvmlDeviceGetRowRemapperHistogram(Device device, unsigned out[5])
 }
 
 #include "links.h"
+#include "repair.h"
 #include "gpm.h"
 
 /* ---- a GPU: where it sits, how warm, how full, for whom ---- */

@@ -8,7 +8,7 @@ from tests.testbed.compiled import LIBRARIES, shared_library
 
 SONAME = "libnvidia-ml.so.1"
 VALUES_PATH = "/run/fake-nvml.txt"  # where the library reads what it answers
-SOURCES = tuple(Path(__file__).with_name(name) for name in ("fake_nvml.c", "gpm.h", "links.h", "values.h"))
+SOURCES = tuple(Path(__file__).with_name(name) for name in ("fake_nvml.c", "gpm.h", "links.h", "repair.h", "values.h"))
 LIBRARY_PATH = f"{LIBRARIES}/{SONAME}"
 
 

@@ -123,6 +123,10 @@ ASKED: dict[str, Callable[[object], object]] = {
         "nvmlDeviceGetRowRemapperHistogram",
         of=lambda banks: [banks.max, banks.high, banks.partial, banks.low, banks.none],
     ),
+    "memory_unrepairable": call("nvmlDeviceGetUnrepairableMemoryFlag_v1", of=bool),
+    "channel_repair_pending tpc_repair_pending": call(
+        "nvmlDeviceGetRepairStatus", of=lambda pending: (bool(pending[0]), bool(pending[1]))
+    ),
     "retired_pages_pending": call("nvmlDeviceGetRetiredPagesPendingStatus", of=bool),
     "retired_pages_single_bit retired_pages_double_bit recovery_action": lambda handle: fields(
         handle, (RETIRED_SINGLE_BIT, RETIRED_DOUBLE_BIT, RECOVERY_ACTION)

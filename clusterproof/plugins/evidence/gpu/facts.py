@@ -148,6 +148,10 @@ class Gpu:
     sram_threshold_exceeded = Field(flag)
     remap_pending = Field(flag)
     remap_failed = Field(flag)
+    remapped_uncorrectable = Field(whole)  # rows, in its life
+    memory_unrepairable = Field(flag)
+    channel_repair_pending = Field(flag)  # of its memory, and the next of its processors: at the next reset
+    tpc_repair_pending = Field(flag)
     remap_banks = Field(values)
     retired_pages_pending = Field(flag)
     retired_pages_single_bit = Field(whole)
@@ -176,6 +180,7 @@ class Gpu:
     memory_total_mib = Field(whole)
     utilization_percent = Field(whole)
     nvlinks = Field(values)
+    nvlinks_to = Field(optional(table))  # of nvidia-smi topo -m: how many, by the GPU to which they lead; else None
     paths = Field(optional(one(Paths)))  # of nvidia-smi topo -m; None where it was not captured
     processes = Field(every(GpuProcess))  # the compute processes that hold it
     processes_left_out = Field(optional(whole))  # of them; None in older recordings and in captures

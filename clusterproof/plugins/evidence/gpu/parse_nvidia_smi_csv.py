@@ -57,6 +57,7 @@ def _read(text: str) -> Mapping[str, object]:
     gpus: list[dict[str, object]] = []
     named: dict[str, dict[str, object]] = {}
     data: dict[str, object] = {"init": None}
+    inforoms: dict[str, bool] = {}
     for columns, row in _rows(text):
         if not row:
             continue
@@ -67,16 +68,24 @@ def _read(text: str) -> Mapping[str, object]:
         else:
             gpus.append(_gpu(row))
             data |= _of_all(row)
+            inforoms |= _inforom(row)
     if not gpus and not named and "pid" not in (_first_columns(text) or ()):
         raise CaptureError("no line below the column names")
     described = gpus + list(named.values())
-    return {"nvml": {**data, "gpus": described} if described else data}
+    intact: dict[str, object] = {"nvml_inforom": {"gpus": inforoms}} if inforoms else {}
+    return {"nvml": {**data, "gpus": described} if described else data, **intact}
 
 
 def _gpu(row: Mapping[str, str]) -> dict[str, object]:
     data: dict[str, object] = gpu_of(row)
     index = row.get("index", "")
     return {**({"index": int(index)} if re.fullmatch(r"\d{1,3}", index) else {}), **data}
+
+
+def _inforom(row: Mapping[str, str]) -> dict[str, bool]:
+    """Whether the InfoROM of a line's GPU is intact, by its PCI address; nothing where the line does not say it."""
+    pci, state = address(row.get("pci.bus_id", "")), row.get("inforom.checksum_validation", "").lower()
+    return {pci: state == "valid"} if pci and state in ("valid", "invalid") else {}
 
 
 def _of_all(row: Mapping[str, str]) -> dict[str, object]:

@@ -197,6 +197,19 @@ def _paths(row: list[str], columns: list[str], names: Mapping[str, str]) -> dict
     return {"gpus": gpus, "nics": {name: way for name, way in ways if not _GPU_OF_TOPO.fullmatch(name)}}
 
 
+def _bonds(row: list[str], columns: list[str]) -> dict[str, dict[str, int]]:
+    """Over how many NVLinks this GPU reaches each of the others; nothing where its row is not understood."""
+    if not all(_CONNECTION.fullmatch(way) for way in row[: len(columns)]):
+        return {}
+    ways = [(name, way) for name, way in zip(columns, row, strict=False) if _GPU_OF_TOPO.fullmatch(name)]
+    links = {f"GPU {name[3:]}": _links(way) for name, way in ways if way not in ("X", "N/A")}
+    return {"nvlinks_to": links} if links else {}
+
+
+def _links(way: str) -> int:
+    return int(way[2:]) if way.startswith("NV") else 0
+
+
 def _is_topo(text: str) -> bool:
     return "GPU0" in text and ("Affinity" in text or "Legend:" in text) and bool(_rows(_lines(text)))
 
@@ -207,7 +220,10 @@ def _read_topo(text: str) -> Mapping[str, object]:
     if not rows:
         raise CaptureError("it has no row of a GPU")
     names = {found[1]: found[2] for line in text.split("\n")[:_LINES] if (found := _LEGEND.match(line))}
-    gpus = [{"index": number, "paths": _paths(rows[number], columns, names)} for number in sorted(rows)]
+    gpus = [
+        {"index": number, "paths": _paths(row, columns, names), **_bonds(row, columns)}
+        for number, row in sorted(rows.items())
+    ]
     data: dict[str, object] = {"init": None, "gpus": gpus}
     if sorted(rows) == list(range(len(rows))):
         data["count"] = len(rows)

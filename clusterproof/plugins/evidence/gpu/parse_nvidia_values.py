@@ -101,6 +101,9 @@ GPU: dict[str, Reader] = {
         whole, "remapped rows/uncorrectable error", "remapped_rows/remapped_row_unc", "remapped_rows.uncorrectable"
     ),
     "remap_banks": banks,
+    "memory_unrepairable": value(flag, "ecc errors/unrepairable memory", "ecc_errors/unrepairable_memory"),
+    "channel_repair_pending": value(flag, "ecc errors/channel repair pending", "ecc_errors/channel_repair_pending"),
+    "tpc_repair_pending": value(flag, "ecc errors/tpc repair pending", "ecc_errors/tpc_repair_pending"),
     "retired_pages_pending": value(
         flag,
         "retired pages/pending page blacklist",

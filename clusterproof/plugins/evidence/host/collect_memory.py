@@ -14,6 +14,7 @@ KEYS = {
     "swap_total_kib": "SwapTotal",
     "swap_free_kib": "SwapFree",
 }
+CORRUPTED = "HardwareCorrupted"  # what lies in pages that the kernel took out of use; not every kernel counts it
 HUGE = "/sys/kernel/mm/hugepages"
 NUMA = "/sys/devices/system/node"
 MAX_SEGMENTS = 100_000  # whose size and age are looked at
@@ -37,7 +38,7 @@ def _sizes(node: Node) -> dict[str, object]:
     except OSError as problem:
         return {key: error(problem) for key in KEYS}
     absent = {"error": "EINVAL", "text": "/proc/meminfo: not there, or no number"}
-    return {key: rows.get(word, absent) for key, word in KEYS.items()}
+    return {**{key: rows.get(word, absent) for key, word in KEYS.items()}, "corrupted_kib": rows.get(CORRUPTED)}
 
 
 def _rows(text: str) -> dict[str, int]:

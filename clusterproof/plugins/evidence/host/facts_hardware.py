@@ -159,6 +159,7 @@ class MainMemory(Reported):
     available_kib = Field(whole)
     swap_total_kib = Field(whole)
     swap_free_kib = Field(whole)
+    corrupted_kib = Field(optional(whole))  # in pages taken out of use for their errors; None in older recordings
     huge_pages = Field(every(HugePages))
     transparent = Field(text)
     numa_balancing = Field(text)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from clusterproof.plugins.evidence.host.collect_cpus import MAX_KINDS, POLICY
-from clusterproof.plugins.evidence.host.collect_memory import KEYS
+from clusterproof.plugins.evidence.host.collect_memory import CORRUPTED, KEYS
 from clusterproof.plugins.evidence.parsing import CaptureError, Form, bytes_of, sections, short, whole
 
 GHZ_IN_KHZ, MHZ_IN_KHZ = 1_000_000, 1_000
@@ -29,10 +29,11 @@ def read_lscpu(text: str) -> Mapping[str, object]:
     cpus: dict[str, Any] = {"online": rows["On-line CPU(s) list"]} if "On-line CPU(s) list" in rows else {}
     if "Architecture" in rows:
         cpus["machine"] = rows["Architecture"]
-    if "Off-line CPU(s) list" not in rows and "online" in cpus:
-        cpus["present"] = cpus["online"]
     if (whole(rows.get("Thread(s) per core", "")) or 0) > 1:
         cpus["smt"] = "on"  # with one thread it may be off, or the processor has none
+    offline = rows.get("Off-line CPU(s) list", "")
+    if "online" in cpus and (not offline or "smt" in cpus):  # without SMT they may be the cores' other threads
+        cpus["present"] = f"{cpus['online']},{offline}" if offline else cpus["online"]
     cpus["info"] = _info(rows)
     numa = [{"node": int(found[1]), "cpus": value} for key, value in rows.items() if (found := _NUMA.fullmatch(key))]
     data: dict[str, object] = {"cpus": cpus}
@@ -173,6 +174,8 @@ def read_meminfo(text: str) -> Mapping[str, object]:
     """The collector `memory`, and the memory of `boot`."""
     rows = {key: int(value) for key, value in _MEMINFO.findall(text)}
     data: dict[str, object] = {key: rows[word] for key, word in KEYS.items() if word in rows}
+    if CORRUPTED in rows:
+        data["corrupted_kib"] = rows[CORRUPTED]
     if {"Hugepagesize", "HugePages_Total", "HugePages_Free"} <= rows.keys():
         pages = {"size_kib": rows["Hugepagesize"], "pages": rows["HugePages_Total"], "free": rows["HugePages_Free"]}
         data["huge_pages"] = [pages]

@@ -161,14 +161,18 @@ def is_chronyc(text: str) -> bool:
 
 
 def read_chronyc(text: str) -> Mapping[str, object]:
-    """The clock of the collector `kernel`; its largest error is dispersion and half the delay. Raises CaptureError."""
+    """The clock of the collector `kernel`, with its largest error as chronyc's manual reckons it. Raises CaptureError.
+
+    A clock that is not synchronised has none: what is printed then are placeholders.
+    """
     rows = dict(_TRACKING.findall(text))
     if "Leap status" not in rows:
         raise CaptureError("chronyc tracking without its leap status")
     clock: dict[str, Any] = {"synchronised": "not synchronised" not in rows["Leap status"].lower()}
-    seconds = [number(rows.get(key, "").split(" ")[0]) for key in ("Root dispersion", "Root delay")]
-    if None not in seconds:
-        clock["max_error_s"] = round((seconds[0] or 0.0) + (seconds[1] or 0.0) / 2, 6)
+    seconds = [number(rows.get(key, "").split(" ")[0]) for key in ("System time", "Root dispersion", "Root delay")]
+    off_s, dispersion_s, delay_s = (one or 0.0 for one in seconds)
+    if None not in seconds and clock["synchronised"]:
+        clock["max_error_s"] = round(abs(off_s) + dispersion_s + delay_s / 2, 6)
     return {"kernel": {"clock": clock}}
 
 

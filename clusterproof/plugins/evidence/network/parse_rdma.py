@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from clusterproof.plugins.evidence.network.facts import AMAZON
 from clusterproof.plugins.evidence.parsing import CaptureError, Form, sections, short, whole
 
 MAX_DEVICES = 512
@@ -25,6 +26,19 @@ MELLANOX = "15b3"
 MELLANOX_OUI = "02c9"  # what verbs call the vendor of a Mellanox device, in place of its PCI number
 
 _NAME = r"([\w.-]{1,64})"
+_OF_MELLANOX = re.compile(r"mlx\d_\d{1,4}")
+_OF_EFA = re.compile(r"rdmap\d{1,5}s\d{1,5}|efa_\d{1,4}")  # rdma-core calls what is no InfiniBand, RoCE or iWARP rdma
+
+
+def _named(name: str) -> dict[str, Any]:
+    """A device of which the vendor is not printed: Mellanox's are known by their name."""
+    return {"name": name, "vendor": MELLANOX} if _OF_MELLANOX.fullmatch(name) else {"name": name}
+
+
+def _linked(name: str, rest: str) -> dict[str, Any]:
+    """The same where its link is printed: EFA's have no network interface."""
+    is_efa = _OF_EFA.fullmatch(name) and "netdev" not in rest
+    return {"name": name, "vendor": AMAZON, "device": "efa"} if is_efa else _named(name)
 
 
 def _word(table: Mapping[str, str], data: str) -> str:
@@ -50,8 +64,7 @@ def read_ibstat(text: str) -> Mapping[str, object]:
     """The devices of the collector `rdma`. Where ibstat stopped at a device, its ports could not be read."""
     devices = [_ca(found[1], rest) for found, rest in sections(_CA, text, MAX_DEVICES)]
     for name, why in _PANIC.findall(text)[:MAX_DEVICES]:
-        of_mellanox = {"vendor": MELLANOX} if name.startswith("mlx") else {}
-        devices.append({"name": name, **of_mellanox, "ports": {"error": "EIO", "text": short(f"ibstat{why}")}})
+        devices.append({**_named(name), "ports": {"error": "EIO", "text": short(f"ibstat{why}")}})
     return {"rdma": {"devices": devices}}
 
 
@@ -146,7 +159,7 @@ def read_ibv_devices(text: str) -> Mapping[str, object]:
     names = [row[0] for row in rows if len(row) == 2 and re.fullmatch(r"[0-9a-f]{16}", row[1])]
     if not names:
         raise CaptureError("ibv_devices lists no device")
-    return {"rdma": {"devices": [{"name": name} for name in names[:MAX_DEVICES]]}}
+    return {"rdma": {"devices": [_named(name) for name in names[:MAX_DEVICES]]}}
 
 
 # rdma dev, rdma link
@@ -163,17 +176,17 @@ def is_rdma_tool(text: str) -> bool:
 
 
 def read_rdma_tool(text: str) -> Mapping[str, object]:
-    """The devices of the collector `rdma`; the tool shows neither vendor nor rate."""
+    """The devices of the collector `rdma`; the tool shows no rate, and the vendor by the name alone."""
     devices: dict[str, dict[str, Any]] = {}
     for name, rest in _DEV.findall(text)[:MAX_DEVICES]:
         firmware = re.search(r"\bfw (\S{1,40})", rest)
-        devices[name] = {"name": name, **({"firmware": firmware[1]} if firmware else {})}
+        devices[name] = {**_named(name), **({"firmware": firmware[1]} if firmware else {})}
     for name, port, rest in _LINK.findall(text)[:MAX_DEVICES]:
         data: dict[str, object] = {"port": int(port)}
         for key, table, word in (("state", STATES, "state"), ("physical_state", PHYSICAL, "physical_state")):
             if found := re.search(rf"(?:^|\s){word} (\w{{1,40}})", rest):
                 data[key] = _word(table, found[1])
-        devices.setdefault(name, {"name": name}).setdefault("ports", []).append(data)
+        devices.setdefault(name, _linked(name, rest)).setdefault("ports", []).append(data)
     return {"rdma": {"devices": list(devices.values())}}
 
 

@@ -81,6 +81,12 @@ class HardwareError:
 
 def parse_neuron_ls(output: str) -> tuple[Listed, ...] | None:
     """The devices of `neuron-ls --json-output`; None where it is no such list."""
+    entries = entries_of(output)
+    return None if entries is None else tuple(_listed(entry) for entry in entries)
+
+
+def entries_of(output: str) -> list[dict[str, Any]] | None:
+    """The same as they are printed: each has its number under `neuron_device`."""
     begin = min((at for at in (output.find("["), output.find("{")) if at >= 0), default=-1)
     if begin < 0:
         return None
@@ -88,8 +94,7 @@ def parse_neuron_ls(output: str) -> tuple[Listed, ...] | None:
         data = json.JSONDecoder().raw_decode(output, begin)[0]
     except (ValueError, RecursionError):
         return None
-    entries = _entries(data)
-    return None if entries is None else tuple(_listed(entry) for entry in entries)
+    return _entries(data)
 
 
 def _entries(data: object) -> list[dict[str, Any]] | None:

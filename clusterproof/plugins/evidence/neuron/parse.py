@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 from clusterproof.plugins.evidence.field import MAX_OUTPUT
-from clusterproof.plugins.evidence.neuron.facts import parse_neuron_ls
+from clusterproof.plugins.evidence.neuron.facts import entries_of
 from clusterproof.plugins.evidence.parsing import CaptureError, Form
 
 MAX_DEVICES = 128
@@ -22,10 +23,23 @@ def is_json(text: str) -> bool:
 
 
 def read_json(text: str) -> Mapping[str, object]:
-    """The collector `neuron_ls`. Raises CaptureError."""
-    if len(text) > MAX_OUTPUT or parse_neuron_ls(text) is None:
+    """The collector `neuron_ls`, and devices of the collector `neuron`, without counters. Raises CaptureError."""
+    entries = entries_of(text) if len(text) <= MAX_OUTPUT else None
+    if entries is None:
         raise CaptureError("the JSON of neuron-ls cannot be read, it may be cut")
-    return {"neuron_ls": {"command": "neuron-ls --json-output", "exit": 0, "output": text}}
+    devices = [_device(entry) for entry in entries[:MAX_DEVICES]]
+    answer = {"command": "neuron-ls --json-output", "exit": 0, "output": text}
+    return {"neuron_ls": answer, **({"neuron": {"devices": devices}} if devices else {})}
+
+
+def _device(entry: Mapping[str, Any]) -> dict[str, object]:
+    """A device; one that is alone on its node has null in place of its links."""
+    cores, links = entry.get("nc_count"), entry.get("connected_to")
+    return {
+        "index": entry["neuron_device"],
+        **({"cores": cores} if isinstance(cores, int) else {}),
+        **({"connected": links} if isinstance(links, list) else {}),
+    }
 
 
 def is_table(text: str) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from clusterproof.plugins.evidence.parsing import CaptureError, Form, short
+from clusterproof.plugins.evidence.pci.facts import NO_ANSWER_LANES
 
 MAX_DEVICES = 1024
 LONGEST_LINE = 400
@@ -31,6 +32,8 @@ _LINK = re.compile(
 _NEURON = re.compile(rf"7[0-9]6[0-9]|{NEURON}")
 _NUMA = re.compile(r"\s{1,8}NUMA node: (\d{1,4})\s*\Z")
 _DRIVER = re.compile(r"\s{1,8}Kernel driver in use: (\S{1,60})")
+_GONE = re.compile(r"\(rev ff\)")
+_AVAILABLE = re.compile(r"\s{1,8}Kernel modules: \S")  # which lspci prints behind the driver in use, where there is one
 _SLOT = re.compile(rf"^Slot:\s{{1,8}}{_ADDRESS}[ \t]*$", re.MULTILINE)
 _TREE = re.compile(r"^\s{0,4}[-\\|+ ]{0,8}-?\[(?:([0-9a-f]{4}):)?([0-9a-f]{2})\]", re.MULTILINE)
 _COLLECTOR = re.compile(r"[-+\\]-{1,4}([0-9a-f]{2}\.[0-7])  (.{1,200})")
@@ -46,9 +49,9 @@ def read_lspci(text: str) -> Mapping[str, object]:
     devices: list[dict[str, Any]] = []
     for line in _lines(text):
         if found := _NUMBERS.match(line):
-            devices.append(_device(found[1], f"{found[2]}00", found[3], found[4]))
+            devices.append(_device(found[1], f"{found[2]}00", found[3], found[4]) | _all_ones(line))
         elif found := _NAMED.match(line):
-            devices.append(_named(found))
+            devices.append(_named(found) | _all_ones(line))
         elif devices and line[:1] in " \t":
             _detail(devices[-1], line)
     return _collector(devices)
@@ -77,6 +80,11 @@ def _device(address: str, kind: str, vendor: str, device: str) -> dict[str, Any]
     return {"address": full[-12:], **{key: value for key, value in data.items() if value}, **marked}
 
 
+def _all_ones(line: str) -> dict[str, Any]:
+    """The link of a device that has left the bus: all of it reads as ones, its revision too, though lspci wakes it."""
+    return {"width": NO_ANSWER_LANES} if _GONE.search(line) else {}
+
+
 def _detail(device: dict[str, Any], line: str) -> None:
     if link := _LINK.match(line):
         which = "_max" if link[1] == "Cap" else ""
@@ -84,6 +92,10 @@ def _detail(device: dict[str, Any], line: str) -> None:
         device[f"speed{which}"] = f"{float(link[2])} GT/s PCIe"
     elif driver := _DRIVER.match(line):
         device["driver"] = driver[1]
+    elif _AVAILABLE.match(line) and "driver" not in device:
+        device["driver"] = ""
+        if device.get("vendor") == NVIDIA and device["address"].endswith(".0"):
+            device["function_of"] = ""  # a GPU's virtual functions have higher numbers
     elif numa := _NUMA.match(line):
         device["numa"] = int(numa[1])
 
@@ -109,7 +121,7 @@ def read_records(text: str) -> Mapping[str, object]:
             f"{number}00" if (number := _number(kind)) else CLASSES.get(name, ""),
             _number(vendor) or known,
             _number(device) or _by_name(device),
-        )
+        ) | _all_ones(f"(rev {rows.get('Rev', '')})")
         if rows.get("Driver"):
             data["driver"] = short(rows["Driver"])
         devices.append(data)

@@ -213,6 +213,7 @@ class DiagLog(Reported):
     exit = Field(optional(whole))
     is_complete = Field(flag, "complete")
     runtime_error = Field(text)
+    gpus = Field(optional(whole))  # on how many it ran; None where it does not say, and in older recordings
     tests = Field(every(DiagTest), where="dcgm_diag: tests")  # in their order
 
 

@@ -39,6 +39,7 @@ class Table:
     """
 
     version: str = ""
+    gpus: int | None = None  # how many it ran on
     tests: list[dict[str, Any]] = field(default_factory=list)
     has_ended: bool = False  # the line that closes the table was the last
     _category: str = ""
@@ -59,6 +60,8 @@ class Table:
     def _row(self, name: str, cell: str) -> None:
         if name == "DCGM Version":
             self.version = short(cell.strip())
+        elif name == "GPU Device IDs Detected":
+            self.gpus = len(cell.split(","))
         elif kind := _NOTE.match(name):
             self._note = {"text": short(cell), "severity": None}
             if kind[1] != "Info":
@@ -130,7 +133,10 @@ def read_json(text: str) -> Mapping[str, object]:
         raise CaptureError(f"no object {ROOTS[0]!r}; expected what dcgmi diag -j prints")
     metadata = document.get("metadata")
     version = root.get("version") or (metadata.get("version") if isinstance(metadata, dict) else "")
-    return _diag(text, short(version), list(_tests(root)), error=short(root.get("runtime_error")))
+    tests = list(_tests(root))
+    devices = [result["gpu"] for test in tests for result in test["results"]]
+    named = {number for device in devices if device[:1].isdecimal() for number in device.split(", ")}
+    return _diag(text, short(version), tests, error=short(root.get("runtime_error")), gpus=len(named) or None)
 
 
 def is_table(text: str) -> bool:
@@ -143,17 +149,47 @@ def read_table(text: str) -> Mapping[str, object]:
     table = Table()
     for line in text.split("\n"):
         table.take(line)
-    return _diag(text, table.version, table.tests, is_complete=table.has_ended)
+    return _diag(text, table.version, table.tests, is_complete=table.has_ended, gpus=table.gpus)
+
+
+_REFUSED = re.compile(
+    r"^Error: ((?:Unable to complete diagnostic|Diagnostic can|Diagnostic could not be run)\b.{0,250})$", re.MULTILINE
+)
+
+
+def is_refusal(text: str) -> bool:
+    """Whether it is what `dcgmi diag` says in place of its table."""
+    return bool(_REFUSED.search(text)) and not is_json(text)
+
+
+def read_refusal(text: str) -> Mapping[str, object]:
+    """The collector `dcgm_diag`, of a run that did not take place. Raises CaptureError."""
+    found = _REFUSED.search(text)
+    if not found:
+        raise CaptureError("dcgmi diag does not say why it could not run")
+    return _diag(text, "", [], is_complete=False, error=short(found[1]))
 
 
 def _diag(
-    text: str, version: str, tests: list[dict[str, Any]], *, is_complete: bool = True, error: str = ""
+    text: str,
+    version: str,
+    tests: list[dict[str, Any]],
+    *,
+    is_complete: bool = True,
+    error: str = "",
+    gpus: int | None = None,
 ) -> dict[str, object]:
     for test in tests:
         test["results"] = test["results"][:MAX_RESULTS]
         for result in test["results"]:
             result["messages"] = result["messages"][:MAX_MESSAGES]
-    diag = {"version": version, "exit": exit_status(text), "complete": is_complete, "runtime_error": error}
+    diag = {
+        "version": version,
+        "exit": exit_status(text),
+        "complete": is_complete,
+        "runtime_error": error,
+        "gpus": gpus,
+    }
     return {"dcgm_diag": {"logs": [{**diag, "tests": tests[:MAX_TESTS]}]}}
 
 
@@ -212,6 +248,13 @@ _COUNTERS = {
     "Replay Error": "replay",
     "Recovery Error": "recovery",
 }
+_OF_ALL_LINKS = "Error Detail"  # since Blackwell it counts those of a GPU together, as far as the driver does
+_COUNTERS_OF_ALL = {
+    "Malformed Packet Error": "malformed",
+    "Buffer Overrun Error": "overrun",
+    "Rx Error": "receive",
+    "Link Integrity Error": "integrity",
+}
 
 
 def is_nvlink_errors(text: str) -> bool:
@@ -227,15 +270,18 @@ def read_nvlink_errors(text: str) -> Mapping[str, object]:
     named = re.search(r"\bGPU (\d{1,3})\b", titles)
     if not named or not isinstance(links, dict):
         raise CaptureError("dcgmi nvlink -e does not say of which GPU")
-    errors: dict[str, dict[str, object]] = {kind: {} for kind in _COUNTERS.values()}
+    errors: dict[str, dict[str, object]] = {}
     for link, data in list(links.items())[:MAX_LINKS]:
-        rows = data.get("children") if isinstance(data, dict) else None
-        number = short(link).removeprefix("Link ")
-        for title, kind in _COUNTERS.items():
-            row = rows.get(title) if isinstance(rows, dict) else None
+        children = data.get("children") if isinstance(data, dict) else None
+        rows = children if isinstance(children, dict) else {}
+        is_of_all = link == _OF_ALL_LINKS
+        kinds = {title: kind for title, kind in _COUNTERS_OF_ALL.items() if title in rows} if is_of_all else _COUNTERS
+        for title, kind in kinds.items():
+            row, counted = rows.get(title), errors.setdefault(kind, {})
             count = whole(short(row.get("value"))) if isinstance(row, dict) else None
             if count != 0:
-                errors[kind][number] = {"error": "NOT_UNDERSTOOD", "text": short(title)} if count is None else count
+                number = "all" if is_of_all else short(link).removeprefix("Link ")
+                counted[number] = {"error": "NOT_UNDERSTOOD", "text": short(title)} if count is None else count
     gpu = {"index": int(named[1]), "lost": None, "nvlink_errors": errors}
     return {"nvml": {"init": None, "gpus": [gpu]}}
 
@@ -243,6 +289,7 @@ def read_nvlink_errors(text: str) -> Mapping[str, object]:
 FORMS = (
     Form("dcgmi diag -j", is_json, read_json),
     Form("dcgmi diag", is_table, read_table),
+    Form("dcgmi diag's error", is_refusal, read_refusal),
     Form("dcgmi nvlink -e -j", is_nvlink_errors, read_nvlink_errors, 30),
     Form("dcgmi nvlink -s", is_nvlink_status, read_nvlink_status, 30),
 )

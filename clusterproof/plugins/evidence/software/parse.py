@@ -14,7 +14,7 @@ COMPONENTS = frozenset({*(name for name, *_ in FILES), *LIBRARIES.values(), *PAC
 MODULES = {"nvidia": "driver", "efa": "efa", "gdrdrv": "gdrcopy", "lustre": "lustre", "mlx5_core": "ofed"}
 MODULES["neuron"] = "neuron_driver"
 
-_DPKG = re.compile(r"^ii  ([a-z0-9][a-z0-9.+-]{1,100})(?::\w{1,20})?[ \t]{1,200}(\S{1,100})[ \t]", re.MULTILINE)
+_DPKG = re.compile(r"^[ih]i  ([a-z0-9][a-z0-9.+-]{1,100})(?::\w{1,20})?[ \t]{1,200}(\S{1,100})[ \t]", re.MULTILINE)
 _RPM = re.compile(
     r"^([A-Za-z0-9][\w.+-]{1,100}?)-(\d[\w.+~^:]{0,60}-[\w.+~^]{1,60})\.(?:x86_64|aarch64|noarch)[ \t]*$", re.MULTILINE
 )

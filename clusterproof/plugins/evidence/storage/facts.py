@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 INSTANCE_STORE = "Instance Storage"  # in the model's words
 EBS = "Amazon Elastic Block Store"
-READ_ONLY = frozenset({"ro", "emergency_ro"})
+READ_ONLY = frozenset({"ro", "emergency_ro", "shutdown"})
 _NETWORK = Pattern(r"lustre|nfs4?|efs|cifs|smb3?|ceph|gpfs|beegfs|weka(fs)?|glusterfs|9p|virtiofs|fuse(\..*)?|afs")
 _NOT_OF_JOBS = Pattern(r"/|/dev(/.*)?|/boot(/.*)?|/efi")
 _NODES_OWN = Pattern(r"(addr|clientaddr|mountaddr|mountport|port|fd|size|nr_inodes)=.*")  # differ among like nodes

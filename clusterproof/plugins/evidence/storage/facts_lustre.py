@@ -22,6 +22,13 @@ from clusterproof.plugins.evidence.field import (
     whole,
 )
 
+MARKS = {  # obd_statfs's os_state, as lfs df letters it; f, a disk that does not turn, is no fault
+    "D": "degraded",
+    "R": "read-only",
+    "N": "closed to new files",
+    "S": "out of space",
+    "I": "out of inodes",
+}
 CONNECTED = ("FULL", "IDLE")  # a connection that was not used for a while is idle, and comes back by itself
 
 
@@ -60,6 +67,15 @@ class LustreTarget(Reported):
     available_kib = Field(number)
     inodes = Field(number)
     inodes_free = Field(number)
+    says = Field(optional(text))  # what lfs df prints in place of its numbers; the probe asks no server for them
+    marks = Field(
+        optional(text)
+    )  # what lfs df puts behind them: D, R, …; None where there is nothing, and of the probe
+
+    @property
+    def faults(self) -> str:
+        """Its marks in words: `degraded, read-only`; empty where there are none."""
+        return ", ".join(MARKS[mark] for mark in self.marks or "" if mark in MARKS)
 
     @property
     def used_percent(self) -> float:
@@ -118,8 +134,11 @@ def _percent(used: float, whole_of_it: float) -> float:
 _UNITS_KIB = {"": 1.0, "B": 1 / 1024, "K": 1.0, "M": 1024.0, "G": 1024.0**2, "T": 1024.0**3, "P": 1024.0**4}
 _AMOUNT = r"(\d{1,18}(?:\.\d{1,3})?)([BKMGTP]?)"
 _AMOUNTS = rf"\s+{_AMOUNT}\s+{_AMOUNT}\s+{_AMOUNT}\s+"
-_LINE = Pattern(rf"(\S{{1,100}})_UUID{_AMOUNTS}(?:\d{{1,3}}%|-)\s+\S{{1,1000}}\[(OST|MDT):\d+\]")
-_INACTIVE = Pattern(r"((?:\S{1,90}-)?(OST|MDT)[0-9a-f]{4})(?:_UUID)?\s*:\s*inactive device", re.IGNORECASE)
+_LINE = Pattern(
+    rf"(\S{{1,100}})_UUID{_AMOUNTS}(?:\d{{1,3}}%|-)\s+\S{{1,1000}}\[(OST|MDT):\d+\](?: ([A-Za-z]{{1,8}})\Z)?"
+)
+_INSTEAD = Pattern(r"((?:\S{1,90}-)?(OST|MDT)[0-9a-f]{4})(?:_UUID)?\s*: (\S.{2,80})\Z", re.IGNORECASE)
+_INACTIVE = "inactive device"
 LONGEST_LINE = 2048
 
 
@@ -133,9 +152,13 @@ def parse_lfs_df(text: str) -> list[dict[str, Any]]:
             counts_inodes = "inodes" in line.lower().split()
         elif found := _LINE.match(line):
             values = _inodes(found) if counts_inodes else _space(found)
-            data.setdefault(found[1], {"kind": found[8].lower(), "name": found[1], "active": True}).update(values)
-        elif found := _INACTIVE.match(line):
-            data[found[1]] = {"kind": found[2].lower(), "name": found[1], "active": False}
+            marks = {"marks": found[9]} if found[9] else {}
+            target = data.setdefault(found[1], {"kind": found[8].lower(), "name": found[1], "active": True})
+            target.update({**values, **marks})
+        elif found := _INSTEAD.match(line):
+            is_active = not found[3].lower().startswith(_INACTIVE)
+            says = {"says": found[3]} if is_active else {}
+            data[found[1]] = {"kind": found[2].lower(), "name": found[1], "active": is_active, **says}
     return list(data.values())
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from clusterproof.plugins.evidence.parsing import CaptureError, Form, objects, sections, short, whole
@@ -55,7 +55,21 @@ def completed(data: object) -> object:
     paths, entries = data.get("paths"), data.get("fstab")
     if isinstance(paths, list) and isinstance(entries, list):
         value["fstab"] = [{**entry, "mounted": entry.get("path") in paths} for entry in objects(entries)]
+    if "mounts" in data:
+        value["mounts"] = list(_of_the_node(objects(data["mounts"]), objects(entries)))
     return value
+
+
+def _of_the_node(mounts: list[dict[str, Any]], fstab: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The mounts, without errors of what any user may have mounted for himself: df does not say whose they are."""
+    due = {entry.get("path") for entry in fstab}
+    are_listed = any("options" in mount for mount in mounts if mount.get("path") == "/")  # all but users' own
+    for mount in mounts:
+        alive = mount.get("alive", "yes")
+        if alive == "yes" or "options" in mount or mount.get("path") in due or not isinstance(alive, str):
+            yield mount
+        elif not are_listed:
+            yield {**mount, "alive": {"error": alive, "text": "df does not say who has mounted it"}}
 
 
 MAX_CONTROLLERS = 256

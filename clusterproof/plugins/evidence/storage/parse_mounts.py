@@ -90,20 +90,36 @@ _DF = re.compile(
 )
 _DF_ROW = re.compile(r"\s{1,80}(\S{1,24})\s{1,40}(\S{1,24})\s{1,40}(\S{1,24})\s{1,40}(\d{1,3}%|-)\s{1,20}(/.{0,1000})")
 _UNIT = re.compile(r"(?:(\d{1,7})([KMG]?)B?-blocks|Size)")
+_NO_ANSWER = {  # how df words the errors of file systems that are mounted and do not answer
+    "Stale file handle": "ESTALE",
+    "Stale NFS file handle": "ESTALE",
+    "Input/output error": "EIO",
+    "Transport endpoint is not connected": "ENOTCONN",
+    "Cannot send after transport endpoint shutdown": "ESHUTDOWN",
+    "No such device": "ENODEV",
+    "Host is down": "EHOSTDOWN",
+    "Connection timed out": "ETIMEDOUT",
+    "Structure needs cleaning": "EUCLEAN",
+}
+_DF_ERROR = re.compile(
+    rf"^df: ['`‘]?(/.{{0,1000}}?)['’]?: ({'|'.join(map(re.escape, _NO_ANSWER))})[ \t]*$", re.MULTILINE
+)
 
 
 def is_df(text: str) -> bool:
-    """Whether it is the table of df."""
-    return bool(_DF.search(text))
+    """Whether it is the table of df, or what df says of a file system that does not answer."""
+    return bool(_DF.search(text) or _DF_ERROR.search(text))
 
 
 def read_df(text: str) -> Mapping[str, object]:
-    """The sizes, or with -i the inodes, for the collector `mounts`: what df lists answered it. Raises CaptureError."""
-    header = _DF.search(text)
-    if not header:
-        raise CaptureError("df without its heading")
-    unit = _unit(header["size"] or "")
-    return _collector(_df_rows(text[header.end() :], bool(header["type"]), bool(header["inodes"]), unit))
+    """The sizes, or with -i the inodes, for the collector `mounts`, and what does not answer. Raises CaptureError."""
+    mounts: list[dict[str, Any]] = [
+        {"path": short(path), "alive": _NO_ANSWER[words]} for path, words in _DF_ERROR.findall(text)
+    ]
+    if header := _DF.search(text):
+        unit = _unit(header["size"] or "")
+        mounts += _df_rows(text[header.end() :], bool(header["type"]), bool(header["inodes"]), unit)
+    return _collector(mounts)
 
 
 def _unit(heading: str) -> int:
