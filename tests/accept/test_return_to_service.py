@@ -126,12 +126,18 @@ def test_a_node_that_failed_bears_no_load_and_the_steps_are_checks_of_their_own(
     assert code == 1
     assert launched.typed == [
         ["check", CLUSTER, "--nodes=gpu[002-003]", "--sudo"],
-        ["check", CLUSTER, "--nodes=gpu003", "--sudo", "-m", "perf", "-k", KEYWORDS],
+        ["check", CLUSTER, "--nodes=gpu[001,003-004]", "--sudo", "-m", "perf", "-k", KEYWORDS],
         ["check", CLUSTER, "--nodes=gpu[001,003-004]", "--sudo", "-m", "perf", "-k", "pairwise or straggler"],
     ]
     assert "NOT FIT     gpu002\n            gpu.no_xid: 2; expected 0\n" in text
     assert "FIT         gpu003\n" in text
     assert text.endswith("1 of 2 nodes may have jobs again\n")
+
+
+def test_a_site_says_itself_what_loads_a_node() -> None:
+    launched = Launched()
+    assert return_nodes([CLUSTER, "gpu001", "--load", "gpu_exact"], launched)[0] == 0
+    assert launched.typed[1] == ["check", CLUSTER, "--nodes=gpu001", "-m", "perf", "-k", "gpu_exact"]
 
 
 def test_what_failed_in_the_history_and_what_a_case_suspects_has_to_be_seen_to_be_gone(here: Path) -> None:
@@ -155,6 +161,8 @@ def test_what_failed_in_the_history_and_what_a_case_suspects_has_to_be_seen_to_b
         ([CLUSTER, "gpu9"], "NODES: 'gpu9' is no node of "),
         ([CLUSTER, ""], "NODES names no node"),
         ([CLUSTER, "gpu001", "--beside", "gpu007"], "--beside: 'gpu007' is no node of "),
+        ([CLUSTER, "gpu001", "-k", "gpu"], "'-k': return chooses nodes and checks itself"),
+        ([CLUSTER, "gpu001", "--nodes=gpu001"], "'--nodes=gpu001': return chooses nodes"),
         ([CLUSTER, "gpu001", "--case", "none.json"], "'none.json': No such file"),
         ([CLUSTER, "gpu001", "--case", "half.json"], "--case 'half.json' is none; expected what clusterproof case"),
         ([CLUSTER, "gpu001", "--case", "other.json"], "--case 'other.json' suspects gpu003; expected one of gpu001"),

@@ -38,6 +38,7 @@ def test_of_an_idle_gpu_nothing_is_said(runs: Runs) -> None:
     said = of_recording(runs, "idle")
     assert findings(said) == OF_THE_MACHINE
     assert len([name for name, one in said.items() if name.startswith("gpu.") and one.verdict is Verdict.PASS]) >= 20
+    assert said["gpu.inforom"].verdict is said["gpu.row_remap"].verdict is Verdict.PASS
 
 
 def test_faults_of_programs_are_no_faults_of_the_gpu(runs: Runs) -> None:

@@ -1,6 +1,6 @@
 """`clusterproof return X NODES`: whether repaired nodes may have jobs again.
 
-All checks run, then the load that a node bears alone, then pairs with healthy nodes where some are named. What history
+All checks run, then load, then pairs with healthy nodes where some are named. What history
 and cases found on a node has to be seen to be gone. Nothing is given back here.
 """
 
@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from shlex import join
 from tempfile import TemporaryDirectory
+from textwrap import indent
 
 from clusterproof.plugins.accept.command import INTERRUPTED, OPEN, UNREADABLE
 from clusterproof.plugins.accept.journal import JournalError
@@ -37,6 +38,7 @@ from clusterproof.reports.results import read_results
 
 FIT, NOT_FIT, NOT_PROVEN = "FIT", "NOT FIT", "NOT PROVEN"
 EXIT_CODES = {FIT: 0, NOT_FIT: 1, NOT_PROVEN: OPEN}  # as of a run
+OF_RETURN = ("-m", "-k", "--nodes", "--exclude", "--cluster", "--results", "--run")  # options that it gives itself
 OF_PAIRS = "pairwise or straggler"
 A_CASE = "what clusterproof case JOB --json prints"
 EXPECTED_TO_TELL = "expected one to pass (what is measured between nodes needs --beside NODESET)"
@@ -82,9 +84,16 @@ def return_nodes(arguments: Sequence[str], launch: Launch | None = None) -> tupl
         kind = CONNECTIONS.get(cluster.connection)
         if kind and not kind.is_live:
             raise InventoryError(f"{option.cluster!r:.120} is of another time; expected nodes that can be loaded now")
+        mistaken = next((word for word in more if word.partition("=")[0] in OF_RETURN), "")
+        if mistaken:
+            raise InventoryError(
+                f"{mistaken!r:.80}: return chooses nodes and checks itself; expected --load for its load"
+            )
         nodes, beside = _named(option.nodes, cluster, "NODES"), _named(option.beside, cluster, "--beside")
         found = before(cluster, nodes, option.history, option.case)
-        found_now = _run(option.cluster, steps(cluster, beside, more), nodes, launch or launched)
+        found_now = _run(
+            option.cluster, steps(option.load or load_of(cluster), beside, more), nodes, launch or launched
+        )
     except KeyboardInterrupt:
         return INTERRUPTED, "clusterproof return: interrupted; no node is proven\n"
     except (InventoryError, HistoryError, JournalError) as problem:
@@ -133,12 +142,17 @@ def _of_case(path: str, nodes: Sequence[str]) -> Iterator[tuple[str, Finding]]:
         yield from ((node, Finding(tuple(one.split(" or ")), source)) for one in words if one)
 
 
-def steps(cluster: Cluster, beside: Sequence[str], more: Sequence[str]) -> list[Step]:
-    """All checks; what an acceptance loads each node alone with; and pairs, where there are nodes for them."""
+def load_of(cluster: Cluster) -> str:
+    """What an acceptance loads each node alone with, as `-k` takes it."""
     known = (acceptance.stages()[name] for name in acceptance.defaults(kind_of(cluster)).stages)
-    load = " or ".join(stage.keyword for stage in known if stage.is_load and stage.scope == "nodes")
-    of_pairs = [Step((*more, "-m", "perf", "-k", OF_PAIRS), tuple(beside))]
-    return [Step(tuple(more)), Step((*more, "-m", "perf", "-k", load)), *(of_pairs if beside else [])]
+    return " or ".join(stage.keyword for stage in known if stage.is_load and stage.scope == "nodes")
+
+
+def steps(load: str, beside: Sequence[str], more: Sequence[str]) -> list[Step]:
+    """All checks; load, with healthy nodes to compare with where there are some; and then pairs."""
+    perf = (*more, "-m", "perf", "-k")
+    of_pairs = [Step((*perf, OF_PAIRS), tuple(beside))]
+    return [Step(tuple(more)), Step((*perf, load), tuple(beside)), *(of_pairs if beside else [])]
 
 
 def _run(named: str, of_steps: Sequence[Step], nodes: Sequence[str], launch: Launch) -> list[list[Result]]:
@@ -208,11 +222,15 @@ def _text(judged: Sequence[Returning], found: Mapping[str, Sequence[Finding]], c
     for one in judged:
         known = dict.fromkeys(f"{' or '.join(finding.words)} ({finding.source})" for finding in found[one.node])
         gone = f"; found before, and gone: {', '.join(known)}" if known and one.said == FIT else ""
-        lines += [f"{one.said:<10}  {one.node}{gone}", *(f"            {reason}" for reason in one.reasons)]
-        lines += [f"            concern: {words}" for words in one.concerns]
+        lines += [f"{one.said:<10}  {one.node}{gone}", *map(_indented, one.reasons)]
+        lines += [_indented(f"concern: {words}") for words in one.concerns]
     fit = [one.node for one in judged if one.said == FIT]
     lines += [f"\nTo copy; nothing of it was done:\n  {line}" for line in give_back(fit, cluster)]
     return "\n".join([*lines, f"{len(fit)} of {number_of(len(judged), 'node')} may have jobs again"])
+
+
+def _indented(words: str) -> str:
+    return indent(words, " " * 12)
 
 
 def _named(words: str | None, cluster: Cluster, of: str) -> list[str]:
@@ -235,6 +253,7 @@ def parser() -> argparse.ArgumentParser:
         prog="clusterproof return",
         usage="clusterproof return X NODES [OPTION...]",
         description="Proves repaired nodes fit to have jobs again; options of clusterproof check may follow.",
+        allow_abbrev=False,
     )
     line.add_argument("cluster", metavar="X", help=f"the nodes: {forms()}")
     line.add_argument("nodes", metavar="NODES", help="those that were repaired: gpu[003,017]")
@@ -242,6 +261,11 @@ def parser() -> argparse.ArgumentParser:
     line.add_argument(
         "--history", metavar="FILE", help="of earlier runs (default: the one beside the cluster's reports)"
     )
-    line.add_argument("--beside", metavar="NODESET", help="three healthy nodes without jobs, to measure pairs with")
+    line.add_argument(
+        "--beside", metavar="NODESET", help="three healthy nodes without jobs: to compare and to pair with"
+    )
+    line.add_argument(
+        "--load", metavar="NAMES", help="what loads them, as -k takes it (default: as an acceptance does)"
+    )
     line.add_argument("--json", action="store_true", help="plain JSON")
     return line
