@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from clusterproof.plugins.core.evidence import NodeEvidence, from_json, to_json
+from clusterproof.plugins.core.nodeset import expand
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.result import Finding
 from tests.faults.proof import NODE, PEERS
@@ -32,6 +34,7 @@ DEVICES = {  # the lists of devices of each collector
 OTHER_NAMES = dict(zip((NODE, *PEERS), ("trn-b-19", "trn-b-7", "trn-a-3", "trn-a-1"), strict=True))
 DAYS_S = 40 * 86_400.0
 EARLIER_S = 3_600.0
+_FOLDED = re.compile(r"[\w.-]+\[[\d,-]+\]")  # names of nodes
 Change = Callable[[NodeEvidence], NodeEvidence]
 
 
@@ -60,7 +63,7 @@ def _differing(before: Sequence[Finding], after: Sequence[Finding], name: str) -
 
 
 def _said(finding: Finding, renamed: dict[str, str]) -> tuple[object, ...]:
-    text = finding.line
+    text = _FOLDED.sub(lambda folded: ", ".join(expand(folded[0])), finding.line)
     for name, other in renamed.items():
         text = text.replace(name, other)
     return finding.verdict, finding.cause, words(text)

@@ -101,6 +101,31 @@ ROWS: Mapping[str, Taken] = {
     ),
     "few threads run, whatever the limit": Taken(("host.process_ids",), ("out of threads",), ("few process ids",)),
     "one nameserver answers": Taken(("network.nameservers",), ("answer",), ("beside one that does",)),
+    "a job has all devices of a node that it may open, and of no other": Taken(
+        ("software.container_devices",),
+        ("EFA devices", "an EFA device file", "refuses an EFA device", "hides the GPUs"),
+        (
+            *("may not open", "daemon-reload", "refuses every GPU", "a container without GPUs", "were to be mounted"),
+            *("no EFA device", "an EFA device that is missing"),
+        ),
+    ),
+    "a folder in the place of a device file is not the file that another fault is of": Taken(
+        ("software.container_devices",), ANY, ("were to be mounted",)
+    ),
+    "a container without GPUs needs no library of them": Taken(
+        ("software.container_libraries",), ANY, ("a container without GPUs",)
+    ),
+    "NCCL needs no plug-in for EFA where there is none": Taken(
+        ("software.container_libraries",), ("plug-in for EFA",), ("no EFA device",)
+    ),
+    "of two records of one library the job has the other": Taken(
+        ("software.container_libraries",),
+        ("a new driver installed", "the libcuda of another driver"),
+        ("CUDA toolkit newer", "CUDA toolkit too new", "libcuda", "is no version"),
+    ),
+    "GDRCopy without its module has no device file": Taken(
+        ("software.container_devices",), ("without GDRCopy",), ("gdrcopy's module",)
+    ),
     "the host name has its own address too": Taken(("network.own_name",), ("another node's",), ("also has",)),
 }
 

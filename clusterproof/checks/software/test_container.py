@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.evidence.field import known, readings
+from clusterproof.plugins.evidence.field import known, readings, require
 from clusterproof.plugins.evidence.gpu.facts_rack import is_of_a_rack
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.evidence.software.facts_container import DeviceFile, container
+from clusterproof.plugins.evidence.software.facts_container import DeviceFile, LoadedLibrary, container
 
 pytestmark = [mark.software, mark.job, mark.hyperpod_node_debugger("M")]
 
@@ -45,36 +45,41 @@ def test_container_devices(node: Node) -> None:
     request the devices (--gpus, --device /dev/infiniband, resources of the pod, NVIDIA_VISIBLE_DEVICES). node: look at
     the driver there.
     """
-    gpus = known(lambda: [device for device in node.pci_devices if device.driver in ("nvidia", "neuron")], [])
-    if not gpus and not container.of(node).devices:
+    data = container.of(node)
+    gpus = known(lambda: [device for device in node.pci_devices if device.driver in ("nvidia", "neuron")], None)
+    if not gpus and not data.devices:
         due = node.expected("gpus")  # where nobody knows whether it should have some, nothing is proven
         fail_if(due, f"node: the kernel shows none of its GPUs; expected {due}")
         not_applicable("the node has no GPU, no Neuron device, and no device file of a network device")
+    for device in data.devices:
+        with part:
+            require(readings(device, "path", "refused", "driver")[1])
     for name, driver, files in ACCELERATORS:
         with part:
-            accelerators(node, name, sum(device.driver == driver for device in gpus), files)
+            accelerators(node, name, files, are_due=any(device.driver == driver for device in gpus or ()))
     with part:
-        network_devices(node)
-    opened, refused = container.of(node).opened(GDRCOPY)
+        network_devices(node, None if gpus is None else len(gpus))
+    opened, refused = data.opened(GDRCOPY)
     with part:
         require_opened(refused)
-        library = container.of(node).libraries.get("libgdrapi.so.2")  # as the image has it, where the job uses it
-        uses_it = bool(gpus) and library is not None and library.is_there
-        missing = uses_it and not opened and not refused and "gdrdrv" in node.modules
-        concern_if(missing, "runtime: no /dev/gdrdrv here, and gdrdrv is loaded; expected it, for libgdrapi")
+    with part:  # a library as the image has it, where the job uses it
+        missing = gpus != [] and not opened and not refused and data.library("libgdrapi.so.2").is_there
+        seen = "runtime: no /dev/gdrdrv here, and gdrdrv is loaded"
+        concern_if(missing and "gdrdrv" in node.modules, f"{seen}; expected it, for libgdrapi")
+    opened, refused = data.opened(CHANNELS)
     with part:
-        opened, refused = container.of(node).opened(CHANNELS)
         require_opened(refused)
-        missing = known(lambda: bool(gpus) and is_of_a_rack(node), False) and not opened and not refused
+    with part:
         seen = "runtime: no IMEX channel here: NCCL cannot use NVLink between trays"
+        missing = bool(gpus) and not opened and not refused and is_of_a_rack(node)
         concern_if(missing, f"{seen}; expected /dev/nvidia-caps-imex-channels/channel0")
 
 
-def accelerators(node: Node, name: str, on_node: int, files: re.Pattern[str]) -> None:
+def accelerators(node: Node, name: str, files: re.Pattern[str], *, are_due: bool) -> None:
     """Fail where the job does not get the GPUs that it is due, or what CUDA opens before them."""
     data, asked = container.of(node), None
     opened, refused = data.opened(files)
-    if not on_node and not opened and not refused:
+    if not are_due and not opened and not refused:
         return
     if name == "GPUs":
         with part:
@@ -82,12 +87,12 @@ def accelerators(node: Node, name: str, on_node: int, files: re.Pattern[str]) ->
             require_opened(unopened)
             missing = [path for path in CONTROLS if (opened or refused) and path not in {*controls, *unopened}]
             fail_if(missing, f"runtime: no {' and no '.join(missing)} here; expected what CUDA opens before GPUs")
-        asked = None if shares_gpus(node) else data.gpus_due
+        asked = None if shares_gpus(node) else known(lambda: data.gpus_due, None)
     due = asked if asked is not None else 1 if not refused or not is_container(node) else len(opened) + len(refused)
     if len(opened) >= due:
         return
     require_opened(refused)
-    fail_if(True, f"runtime: device files of {len(opened)} of the node's {on_node} {name} here; expected {due}")
+    fail_if(True, f"runtime: {len(opened)} {name} have a device file here; expected {due}")
 
 
 def shares_gpus(node: Node) -> bool:
@@ -95,21 +100,21 @@ def shares_gpus(node: Node) -> bool:
     return any(readings(gpu, "mig_mode")[0].get("mig_mode") for gpu in readings(node, "gpus")[0].get("gpus", ()))
 
 
-def network_devices(node: Node) -> None:
+def network_devices(node: Node, accelerators_on_node: int | None) -> None:
     """Fail where no network device of the kernel's can be opened, or one refuses to be."""
     data = container.of(node)
     opened, refused = data.opened(VERBS)
     require_opened(refused)
-    there = len(data.verbs) if node.rdma_devices else 0
+    there = len(data.verbs) if known(lambda: bool(node.rdma_devices), True) else 0
     seen = f"runtime: {len(opened)} of the node's {there} network devices have their file in /dev/infiniband"
     of_job = sum(len(data.opened(files)[0]) for _, _, files in ACCELERATORS)
-    on_node = sum(device.driver in ("nvidia", "neuron") for device in node.pci_devices)
+    on_node = accelerators_on_node or 0
     has_all = of_job >= on_node > 0
     if there and not opened:
         tcp = f"{seen}: NCCL falls back to TCP between nodes; expected those that the job needs"
         fail_if(has_all, tcp)
         concern_if(True, tcp)  # a job of some GPUs may be of this node alone
-    least = there if node.efa_devices else min(there, on_node)  # others may be for storage
+    least = there if known(lambda: node.efa_devices, ()) else min(there, on_node)  # others may be for storage
     concern_if(has_all and len(opened) < least, f"{seen}, and all of its GPUs; expected {least}")
 
 
@@ -118,26 +123,29 @@ def is_container(node: Node) -> bool:
     return bool(known(lambda: node.software.container, ""))
 
 
-def require_opened(refused: dict[str, DeviceFile]) -> None:
+def require_opened(refused: Mapping[str, DeviceFile]) -> None:
     """Fail for device files that are there and cannot be opened, by whose fault that is."""
-    by_cgroup = some(path for path, device in refused.items() if device.refused == CGROUP)
-    by_mode = some(path for path, device in refused.items() if device.refused == MODE)
-    others = [device for device in refused.values() if device.refused not in (CGROUP, MODE, *BUSY)]
-    by_driver = some(f"{device.path} ({device.refused})" for device in others if device.is_of_its_driver)
-    by_nobody = some(
-        f"{one.path} ({one.refused or IN_ITS_PLACE.get(one.driver, one.driver)})"
-        for one in others
-        if not one.is_of_its_driver
-    )
-    busy = some(f"{path} ({device.refused})" for path, device in refused.items() if device.refused in BUSY)
+    why = {path: readings(device, "refused")[0].get("refused", "") for path, device in refused.items()}
+    others = {path: errno for path, errno in why.items() if errno not in (CGROUP, MODE, *BUSY)}
+    by_cgroup = some(path for path, errno in why.items() if errno == CGROUP)
+    by_mode = some(path for path, errno in why.items() if errno == MODE)
     with part:
         fail_if(by_cgroup, f"runtime: the device cgroup refuses {by_cgroup}; expected each file here to open")
     with part:
         fail_if(by_mode, f"runtime: this user may not open {by_mode}; expected each file here to open")
     with part:
-        fail_if(by_nobody, f"runtime: no loaded driver has the device of {by_nobody}; expected each file here to open")
-    with part:
-        fail_if(by_driver, f"node: the driver refuses {by_driver}; expected each file here to open")
+        drivers = {path: refused[path].driver for path in others}
+        by_nobody = some(
+            f"{path} ({errno or IN_ITS_PLACE.get(drivers[path], drivers[path])})"
+            for path, errno in others.items()
+            if not refused[path].is_of_its_driver
+        )
+        by_driver = some(f"{path} ({errno})" for path, errno in others.items() if refused[path].is_of_its_driver)
+        with part:
+            fail_if(by_driver, f"node: the driver refuses {by_driver}; expected each file here to open")
+        seen = f"runtime: no loaded driver has the device of {by_nobody}"
+        fail_if(by_nobody, f"{seen}; expected each file here to open")
+    busy = some(f"{path} ({errno})" for path, errno in why.items() if errno in BUSY)
     if busy:
         incomplete(f"could not be opened just now: {busy}")
 
@@ -167,32 +175,45 @@ def test_container_libraries(node: Node) -> None:
     anew, and ask for NVIDIA_DRIVER_CAPABILITIES=compute,utility. image: remove the driver's libraries from it; build on
     an image as new as the node's libraries, or bring the plug-in in the image.
     """
-    libraries = container.of(node).libraries
-    gpus = container.of(node).opened(ACCELERATORS[0][2])
-    if not any(gpus) and not any(library.is_there for library in libraries.values()):
+    data = container.of(node)
+    libraries, has_gpus = data.libraries, known(lambda: any(data.opened(ACCELERATORS[0][2])), None)
+    if has_gpus is False and not any(readings(one, "is_there")[0].get("is_there", True) for one in libraries.values()):
         not_applicable("no GPU here, and none of these libraries")
     for name, library in libraries.items():
         with part:
-            if library.unread:
-                incomplete(f"{name} was not loaded: {library.unread}")
-            said = " ".join(library.text.split())[:300]
-            fail_if(library.is_there and said, f"{library.whose}: {name} does not load: {said}; expected it to load")
+            evaluate_loading(name, library)
     with part:
-        missing = [name for name in OF_DRIVER if any(gpus) and not libraries[name].is_there]
+        of_driver = {name: libraries[name] for name in OF_DRIVER if has_gpus and name in libraries}
+        missing = [name for name, one in of_driver.items() if not readings(one, "is_there")[0].get("is_there", True)]
         seen = f"runtime: no {' and no '.join(missing)}, and GPUs are here"
         fail_if(missing, f"{seen}; expected the runtime to bring the driver's libraries")
+        require(why for name in OF_DRIVER for why in readings(data.library(name), "is_there")[1])
     loaded = known(lambda: node.software.version("driver"), None)
     with part:
         if loaded and not loaded[0].isdecimal():
             incomplete(f"the driver that is loaded is {loaded!r:.40}, which is not a version")
     for name in OF_DRIVER if loaded and loaded[0].isdecimal() else ():
         with part:
-            of_driver = libraries[name]
-            is_newer = numbers(of_driver.version) > numbers(loaded or "")
-            if of_driver.version not in ("", loaded) and not (is_newer and COMPATIBLE in of_driver.path):
-                seen = f"{of_driver.whose}: {name} is of driver {of_driver.version} ({of_driver.path})"
-                fail_if(True, f"{seen}; expected {loaded}, which the kernel of the node has loaded")
+            evaluate_version(name, data.library(name), loaded or "")
     plugin = next((name for name in libraries if name.startswith("libnccl-net")), "")
     with part:
-        lacks = plugin and any(gpus) and node.efa_devices and not libraries[plugin].is_there
+        lacks = plugin and has_gpus and not libraries[plugin].is_there and node.efa_devices
         concern_if(lacks, f"image: no {plugin} where the loader looks: NCCL uses TCP over EFA's nodes; expected it")
+
+
+def evaluate_loading(name: str, library: LoadedLibrary) -> None:
+    """Fail where a library is there and does not load. Raises Incomplete."""
+    said = " ".join(library.text.split())[:300]
+    is_there = bool(library.path) or library.is_there
+    if said and is_there:
+        if library.unread:
+            incomplete(f"{name} was not loaded: {library.unread}")
+        raise AssertionError(f"{library.whose}: {name} does not load: {said}; expected it to load")
+
+
+def evaluate_version(name: str, library: LoadedLibrary, loaded: str) -> None:
+    """Fail where a library of the driver is of another version than the kernel's part. Raises Incomplete."""
+    is_newer = numbers(library.version) > numbers(loaded)
+    if library.version not in ("", loaded) and not (is_newer and COMPATIBLE in library.path):
+        seen = f"{library.whose}: {name} is of driver {library.version} ({library.path})"
+        raise AssertionError(f"{seen}; expected {loaded}, which the kernel of the node has loaded")

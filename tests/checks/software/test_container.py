@@ -53,7 +53,7 @@ def job(
         boot=boot(),
         pci={"devices": [on_bus(number) for number in range(gpus)]},
         rdma={"devices": [efa] if verbs else [], "modules": []},
-        nvml=nvml(gpu(0, mig_mode=mig)),
+        nvml=nvml(gpu(0, mig_mode=mig, name="NVIDIA H100 80GB HBM3")),
         platform={"vendor": "Supermicro", "product": ""},
         versions={"container": kind, "components": {"driver": {"version": "580.126.09", "from": "/sys"}}},
         container={
@@ -81,7 +81,7 @@ def job(
             CONTROLS | TWO_OF_EIGHT,
             {"asked": {"SLURM_GPUS_ON_NODE": 4}},
             FAIL,
-            "runtime: device files of 2 of the node's 8 GPUs here; expected 4",
+            "runtime: 2 GPUs have a device file here; expected 4",
         ),
         (CONTROLS | TWO_OF_EIGHT, {"asked": {"SLURM_GPUS_ON_NODE": 4}, "mig": True}, PASS, ""),
         (CONTROLS | TWO_OF_EIGHT | SIX_REFUSED, {}, PASS, ""),
@@ -145,6 +145,39 @@ def test_a_library_that_does_not_load_is_said_whatever_else_is_unknown(missing: 
     evidence = job(CONTROLS | EIGHT, BOTH | {"libnccl.so.2": loaded("", "file too short")})
     left = {name: data for name, data in evidence.collectors.items() if name != missing}
     expect(said(LOADED, replace(evidence, collectors=left), occasion="job"), FAIL, "file too short")
+
+
+def without(evidence: NodeEvidence, key: str, *, of_each: str = "") -> NodeEvidence:
+    """The same without a key of what the container's collector returned, or of each thing in a list or table there."""
+    data = evidence.collectors["container"].value
+    things = data[of_each].values() if isinstance(data.get(of_each), dict) else data.get(of_each, ())
+    kept = [{name: value for name, value in one.items() if name != key} for one in things]
+    if of_each and isinstance(data[of_each], dict):
+        data = {**data, of_each: dict(zip(data[of_each], kept, strict=True))}
+    elif of_each:
+        data = {**data, of_each: kept}
+    else:
+        data = {name: value for name, value in data.items() if name != key}
+    container = replace(evidence.collectors["container"], value=data)
+    return replace(evidence, collectors={**evidence.collectors, "container": container})
+
+
+@pytest.mark.parametrize(
+    ("key", "of_each", "check", "words"),
+    [
+        ("driver", "devices", DEVICES, "runtime: the device cgroup refuses /dev/nvidia0; expected each file here"),
+        ("gpus_asked", "", DEVICES, "runtime: the device cgroup refuses /dev/nvidia0; expected each file here"),
+        ("verbs", "", DEVICES, "runtime: the device cgroup refuses /dev/nvidia0; expected each file here"),
+        ("refused", "devices", LOADED, "libcuda.so.1 is of driver 535.54.03"),
+        ("devices", "", LOADED, "libcuda.so.1 is of driver 535.54.03"),
+        ("is_there", "libraries", LOADED, "libcuda.so.1 is of driver 535.54.03"),
+        ("text", "libraries", LOADED, "libcuda.so.1 is of driver 535.54.03"),
+    ],
+)
+def test_what_else_was_not_reported_hides_no_finding(key: str, of_each: str, check: str, words: str) -> None:
+    old = {**BOTH, CUDA: loaded("/lib/libcuda.so.535.54.03")}
+    evidence = job({**CONTROLS, "/dev/nvidia0": "EPERM nvidia"}, old, asked={"SLURM_GPUS_ON_NODE": 1})
+    expect(said(check, without(evidence, key, of_each=of_each), occasion="job"), FAIL, words)
 
 
 @pytest.mark.parametrize(

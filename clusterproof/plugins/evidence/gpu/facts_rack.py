@@ -152,8 +152,11 @@ def addresses(node: Node) -> frozenset[str]:
 
 
 def is_of_a_rack(node: Node) -> bool:
-    """Whether its GPUs share their memory over the NVLinks of a rack."""
-    return any(model in readings(gpu, "name")[0].get("name", "") for gpu in node.gpus for model in RACK_WIDE)
+    """Whether its GPUs share their memory over the NVLinks of a rack. Raises Incomplete where nothing says it."""
+    names = [name for gpu in node.gpus if (name := readings(gpu, "name")[0].get("name"))]
+    if node.gpus and not names:
+        node.gpus[0].name  # noqa: B018 - raises why
+    return any(model in name for name in names for model in RACK_WIDE)
 
 
 def require_rack(node: Node, *, is_known: bool = False) -> None:

@@ -6,8 +6,9 @@ import re
 from collections.abc import Mapping
 
 from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.evidence.fact import collected_as
-from clusterproof.plugins.evidence.field import Field, Reported, every, flag, table, text, texts, whole
+from clusterproof.plugins.evidence.field import Field, Reported, every, flag, readings, table, text, texts, whole
 
 _DRIVERS = ("nvidia", "neuron", "infiniband_verbs", "gdrdrv")
 _OF_NOBODY = ("mem", "no device")  # the driver of /dev/null, and what is no device at all
@@ -28,9 +29,10 @@ class DeviceFile(Reported):
         return self.driver.startswith(_DRIVERS)
 
     @property
-    def is_another(self) -> bool:
-        """Whether another file stands in its place, as /dev/null where a runtime hides it: that opens as well."""
-        return self.driver in _OF_NOBODY
+    def is_refused(self) -> bool:
+        """Whether it is known not to open, or that another file is in its place, as /dev/null: that opens as well."""
+        data, _ = readings(self, "refused", "driver")
+        return bool(data.get("refused")) or data.get("driver") in _OF_NOBODY
 
 
 @record
@@ -68,10 +70,19 @@ class Container(Reported):
     gpus_asked = Field(table)  # by the variable that names the number
     libraries = Field(_libraries)
 
+    def library(self, name: str) -> LoadedLibrary:
+        """One that is looked for everywhere. Raises Incomplete where nothing is reported of it."""
+        if name not in self.libraries:
+            raise Incomplete(f"{name} was not reported", cause="not reported by the node")
+        return self.libraries[name]
+
     def opened(self, paths: re.Pattern[str]) -> tuple[list[str], dict[str, DeviceFile]]:
-        """The device files of these paths that open, and the others by path. Raises Incomplete."""
+        """The device files of these paths that open, as far as that is known, and the others by path.
+
+        Raises Incomplete.
+        """
         found = {device.path: device for device in self.devices if paths.fullmatch(device.path)}
-        refused = {path: device for path, device in found.items() if device.refused or device.is_another}
+        refused = {path: device for path, device in found.items() if device.is_refused}
         return [path for path in found if path not in refused], refused
 
     @property
