@@ -69,7 +69,7 @@ def evaluate_links_by_peers(gpu: Gpu, node: Node) -> None:
 
 def evaluate_ways(gpu: Gpu, node: Node) -> None:
     """Fail where nvidia-smi topo shows fewer NVLinks from this GPU to others than between most GPUs of the node."""
-    ways = {one.label: data["nvlinks_to"] or {} for one in node.gpus if (data := readings(one, "nvlinks_to")[0])}
+    ways = {one.label: data["nvlinks_to"] for one in node.gpus if (data := readings(one, "nvlinks_to")[0])}
     counts = Counter(links for to in ways.values() for links in to.values())
     usual, alike = counts.most_common(1)[0] if counts else (0, 0)
     fewer = {label: [other for other, links in to.items() if links < usual] for label, to in ways.items()}

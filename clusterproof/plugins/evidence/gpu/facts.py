@@ -180,7 +180,6 @@ class Gpu:
     memory_total_mib = Field(whole)
     utilization_percent = Field(whole)
     nvlinks = Field(values)
-    nvlinks_to = Field(optional(table))  # of nvidia-smi topo -m: how many, by the GPU to which they lead; else None
     paths = Field(optional(one(Paths)))  # of nvidia-smi topo -m; None where it was not captured
     processes = Field(every(GpuProcess))  # the compute processes that hold it
     processes_left_out = Field(optional(whole))  # of them; None in older recordings and in captures
@@ -189,6 +188,15 @@ class Gpu:
     def nvlink_states(self) -> tuple[bool | None, ...]:
         """Whether each NVLink is up, by number; None where that is unknown. Raises Incomplete, NotApplicable."""
         return tuple(state if isinstance(state, bool) else None for state in self.nvlinks)
+
+    @property
+    def nvlinks_to(self) -> Mapping[str, int]:
+        """How many NVLinks lead to each other GPU, by nvidia-smi topo -m; none where it was not captured.
+
+        Raises Incomplete.
+        """
+        to = read(self.data.get("nvlinks_to"), optional(table), "nvlinks_to") or {}
+        return {gpu: read(links, whole, "nvlinks_to") for gpu, links in to.items()}
 
     @property
     def nvlink_errors(self) -> tuple[NvlinkErrors, ...]:
