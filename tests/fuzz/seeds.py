@@ -133,6 +133,7 @@ def of_runs() -> Seeds:
         "pods.jsonl": _lines({"pod": "train-worker-0", "node": "gpu001"}, {"pod": "train-worker-1", "node": "gpu002"}),
         "train.log": MEGATRON.encode(),
         "trainer.log": BARS.encode(),
+        "metrics.csv": b"epoch,grad_norm,step,train_loss\n" + "".join(f"0,0.9,{n},2.{n}\n" for n in range(40)).encode(),
         "trainer_state.json": json.dumps(STATE, indent=2).encode(),
     }
 
