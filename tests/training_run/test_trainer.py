@@ -13,7 +13,7 @@ from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.records import RunError
 from clusterproof.plugins.training_run.run import TrainingRun
 from tests.training_run.builders import said
-from tests.training_run.logs import bar, deepspeed, hugging_face, lasting, read
+from tests.training_run.logs import bar, deepspeed, hugging_face, lasting, read, titan
 
 STEPS = 400
 EVALUATED = "{'eval_loss': nan, 'eval_runtime': 45.1, 'eval_samples_per_second': 5.0, 'epoch': 0.5}"
@@ -160,6 +160,25 @@ def test_a_bar_of_evaluation_is_no_training(tmp_path: Path, batches: int) -> Non
     assert run.step_count == 390
 
 
+def test_a_log_without_carriage_returns_reads_the_same(tmp_path: Path) -> None:
+    """As a terminal's text is copied: what a line is printed over is left of it."""
+    shown = trained().replace("\r", "\n").replace("]\n" + " " * 48 + "\n{", "]{")
+    assert "]{'loss'" in shown
+    run = read(tmp_path, shown)
+    assert (seconds(run), run.step_count) == ({3.0}, 390)
+    assert run.data.losses.losses[0, False].lines == STEPS // 10
+
+
+def test_steps_of_ms_swift_are_those_that_its_lines_have(tmp_path: Path) -> None:
+    text = trained(
+        behind=lambda step, _: hugging_face(step / 200).replace("}", f", 'global_step/max_steps': '{step}/400'}}")
+    )
+    run = read(tmp_path, text.replace("\r ", "\rTrain:  "))
+    assert seconds(run) == {3.0}
+    bad = hugging_face(0.1, float("nan")).replace("}", ", 'global_step/max_steps': '7/400'}")
+    assert "is nan from step 7 on" in said("run.loss_finite", read(tmp_path, bad)).message
+
+
 def test_a_bar_with_a_name_is_none_of_training(tmp_path: Path) -> None:
     assert read(tmp_path, trained().replace("\r", "\rMap: ")).data.steps == {}
 
@@ -183,6 +202,12 @@ def test_a_bar_may_be_drawn_for_longer_than_a_line_may_be(tmp_path: Path) -> Non
     long = "it begins\n  Total optimization steps = 400\n" + (trained(each=STEPS + 1).rstrip("\n") * 60)
     assert max(map(len, long.encode().split(b"\n"))) > 1 << 20
     assert seconds(read(tmp_path, long)) == {3.0}
+
+
+def test_an_error_behind_a_long_drawn_bar_has_its_line(tmp_path: Path) -> None:
+    drawn = "it begins\n" + "".join(bar(step, STEPS, step) for step in range(STEPS)) * 20 + "\n"
+    with pytest.raises(RunError, match=r"train\.log:3: month must be in 1\.\.12"):
+        read(tmp_path, drawn + titan(7, 1).replace("2025-06", "2025-66"))
 
 
 def test_steps_that_deepspeed_prints_go_before_those_of_the_bar(tmp_path: Path) -> None:

@@ -131,7 +131,7 @@ class Lines:
             *whole, rest = (rest + piece).split(b"\n")
             for line in whole:
                 yield self._text(line)
-            if self.has_bars and len(rest) > PIECE:
+            if self.has_bars and len(rest) > PIECE and b"\r" in rest:
                 drawn, _, rest = rest.rpartition(b"\r")
                 yield self._text(drawn)
                 self.number -= 1  # the line goes on

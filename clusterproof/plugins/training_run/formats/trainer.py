@@ -27,9 +27,10 @@ TOTAL = re.compile(rf"{TO_DO}([0-9,]{{1,20}})")
 _VALUE = r"'?([-+]?(?:nan|inf|[0-9][0-9.eE+-]{0,30}))(?=[',}])"
 _PAIR = re.compile(rf"'(loss|grad_norm|learning_rate|epoch)': {_VALUE}")
 _KEYS = {"loss", "learning_rate", "epoch"}  # in each line of training
+_STEP = re.compile(r"'global_step/max_steps': '([0-9]{1,12})/")  # of ms-swift, whose bar is called Train
 _BAR = re.compile(
     r"(?:[0-9]{1,7}: |\[[\w. |:-]{1,60}\]:? ?)?"  # what srun and torchrun put before a line
-    r"\s{0,4}(?:[0-9]{1,3}%(?:\|[^|]{0,1000}\|)?\s{1,2})?([0-9]{1,12})/([0-9]{1,12}) "
+    r"(?:Train: )?\s{0,4}(?:[0-9]{1,3}%(?:\|[^|]{0,1000}\|)?\s{1,2})?([0-9]{1,12})/([0-9]{1,12}) "
     r"\[(?:([0-9]{1,6}):)?([0-9]{1,3}):([0-9]{2})<[0-9:?]{1,15}, {1,4}[0-9.?]{1,12}(?:it/s|s/it)\](\x1b\[A)?"
 )
 _RATES = ("it/s]", "s/it]")
@@ -97,7 +98,7 @@ class Trainer:
     def take(self, text: str, where: str) -> Iterator[Step | Loss]:
         """What a line says, or a drawing of a bar. Raises RunError."""
         if "{'" in text:
-            yield from self._line(text)
+            yield from self._line(text, where)
         if any(rate in text for rate in _RATES) and (drawn := _BAR.match(text)):
             yield from self._drawn(drawn, where)
         elif TO_DO in text and (found := TOTAL.search(text)):
@@ -105,7 +106,7 @@ class Trainer:
         if self.bar and any(word in text for word in _OTHER):
             self.bar.has_other = True
 
-    def _line(self, text: str) -> Iterator[Loss]:
+    def _line(self, text: str, where: str) -> Iterator[Loss]:
         self.lines += 1
         if _ENDED in text:
             self.bar, self.epoch = None, None
@@ -120,7 +121,9 @@ class Trainer:
             return
         begins = self.epoch is None or epoch < self.epoch
         self.last, self.epoch = found[0], epoch
-        yield Loss(0, None, loss, norm, epoch=epoch, begins=begins, is_unclear=_is_unclear(loss, norm))
+        said = _STEP.search(found[0])
+        step = whole(said[1], "global_step", where) if said else None
+        yield Loss(0, step, loss, norm, epoch=epoch, begins=begins, is_unclear=_is_unclear(loss, norm))
 
     def _drawn(self, found: re.Match[str], where: str) -> Iterator[Step]:
         n, total = (whole(found[at], "a step", where) for at in (1, 2))
