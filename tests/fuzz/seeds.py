@@ -53,6 +53,16 @@ MEGATRON = (
     )
     + "0: saving checkpoint at iteration 1 to /fsx\n1:     save-checkpoint .....: (8161.2, 8161.8)\n"
 )
+BARS = "  Total optimization steps = 400\n" + "".join(
+    f"\r {step // 4:2}%|#   | {step}/400 [{step // 20:02}:{3 * step % 60:02}<12:31,  3.00s/it]\r   "
+    f"\r{{'loss': '2.{step}', 'grad_norm': '0.9', 'learning_rate': '1e-05', 'epoch': '{step / 200}'}}\n"
+    for step in range(1, 60)
+)
+STATE = {
+    "global_step": 60,
+    "log_history": [{"epoch": 0.1, "grad_norm": float("nan"), "loss": 2.5, "step": step} for step in range(60)],
+    "max_steps": 400,
+}
 SMI = "timestamp, index, utilization.gpu [%], memory.used [MiB], memory.total [MiB], power.draw [W], power.limit [W]\n"
 SMI_ROW = "2026/08/17 10:00:{:02}.000, 0, 97 %, 4 MiB, 9 MiB, 5 W, 7 W\n"
 DMON = "# gpu   pwr  temp    sm   mem   enc   dec  mclk  pclk\n# Idx     W     C     %     %     %     %   MHz   MHz\n"
@@ -122,6 +132,9 @@ def of_runs() -> Seeds:
         "hostfile": b"gpu001 slots=8\ngpu002 slots=8  # spare\n",
         "pods.jsonl": _lines({"pod": "train-worker-0", "node": "gpu001"}, {"pod": "train-worker-1", "node": "gpu002"}),
         "train.log": MEGATRON.encode(),
+        "trainer.log": BARS.encode(),
+        "metrics.csv": b"epoch,grad_norm,step,train_loss\n" + "".join(f"0,0.9,{n},2.{n}\n" for n in range(40)).encode(),
+        "trainer_state.json": json.dumps(STATE, indent=2).encode(),
     }
 
 

@@ -82,10 +82,13 @@ def logging_ranks(
     return TrainingRun("made-up", data)
 
 
-def losing(loss: Callable[[int], float], norm: Callable[[int], float] = lambda _: 0.3, steps: int = 300) -> TrainingRun:
-    """A run that logs such losses, and such norms of its gradients."""
+def losing(
+    loss: Callable[[int], float], norm: Callable[[int], float | None] = lambda _: 0.3, steps: int = 300
+) -> TrainingRun:
+    """A run that logs such losses, and such norms of its gradients: where none is logged, a loss of 0 is unclear."""
     data = RunData()
-    data.add((Loss(0, step, loss(step), norm(step)) for step in range(1, steps + 1)), "made up")
+    lines = ((step, loss(step), norm(step)) for step in range(1, steps + 1))
+    data.add((Loss(0, *line, is_unclear=line[1:] == (0.0, None)) for line in lines), "made up")
     return TrainingRun("made-up", data)
 
 

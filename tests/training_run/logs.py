@@ -64,3 +64,22 @@ def read(folder: Path, text: str | bytes) -> TrainingRun:
 
 def lasting(run: TrainingRun, rank: int = 0) -> dict[int, float]:
     return {step: round(seconds, 3) for step, (seconds, _) in run.data.steps[rank].items()}
+
+
+# As transformers 4.44 and 5.24 print by tqdm 4.70: first the bar, then a line over it, then the bar again.
+def hugging_face(epoch: float, loss: object = 2.31, norm: object = 0.9) -> str:
+    """A line of training; None is a norm that is not printed."""
+    values = {"loss": loss} | ({} if norm is None else {"grad_norm": norm}) | {"learning_rate": 1e-05, "epoch": epoch}
+    return f"\r{'':48}\r{values}\n"
+
+
+def bar(step: int, of: int, elapsed_s: float, *, is_nested: bool = False) -> str:
+    """A drawing of the bar of training, or of one below it."""
+    minutes, second = divmod(int(elapsed_s), 60)
+    hours, minute = divmod(minutes, 60)
+    time = f"{hours}:{minute:02}:{second:02}" if hours else f"{minute:02}:{second:02}"
+    rate = "1.20s/it" if step else "?it/s"
+    shown = (
+        f"{100 * step // of:3d}%|{'█' * (10 * step // of):10}| {step}/{of} [{time}<{'12:31' if step else '?'},  {rate}]"
+    )
+    return f"\n\r{shown}\x1b[A" if is_nested else f"\r{shown}"

@@ -160,7 +160,7 @@ def test_a_line_of_nemos_is_one_step_with_its_time_and_the_loss_of_training(tmp_
     (tmp_path / "log.out").write_text("[NeMo I nemo_logging:393] begins\n" + "".join(lines), encoding="utf-8")
     run = read_run([str(tmp_path)])
     assert [run.data.steps[0][step] for step in (0, 59)] == [(6.08, 1), (6.08, 1)]
-    assert run.data.losses.losses[0].lines == 60
+    assert run.data.losses.losses[0, False].lines == 60
 
 
 def test_a_loss_of_nemos_that_is_no_number_fails(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 import tracemalloc
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from clusterproof.plugins.training_run import files, run_data
 from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.records import RunError, kind_of
 from clusterproof.plugins.training_run.run import TrainingRun
+from tests.training_run.logs import hugging_face
 
 TABLE = "rank,step,optype,duration\n" + "".join(
     f"{rank},{step},forward-compute,0.{rank + 5}\n" for step in range(1, 31) for rank in range(4)
@@ -187,6 +189,59 @@ def test_a_file_that_is_named_and_not_understood_is_an_error(tmp_path: Path, nam
     (tmp_path / "notes.md").write_text("# notes\n")
     with pytest.raises(RunError, match=words):
         read_run([str(tmp_path / name)])
+
+
+RAS = (
+    "NCCL version 2.28.9 compiled with CUDA 12.9\nCUDA runtime version 12090, driver version 13000\n\nJob summary\n=\n"
+)
+EVENT = b"\x18\0\0\0\0\0\0\0\x7f\x93\x51\x36\x09\x91\xa5\xb0\x5d\x49\x6a\xd9\x41\x1a\x0dbrain.Event:2"
+STATISTICS = "Successfully retrieved statistics for job: 232. \n+-----+\n| Summary |\n"
+OTHERS = [  # a file that is not read: what is said of it, and what is expected in its place
+    (
+        "et.json",
+        b'{"schema": "1.1.1-chakra.0.0.4", "pid": 1}',
+        "an execution trace of PyTorch, .*; expected the profiler's",
+    ),
+    ("rank0.nsys-rep", b"\1\2\3", "a report of Nsight Systems, .*; expected a trace of PyTorch's profiler"),
+    ("rank0.sqlite", b"SQLite format 3\0\x10", "an SQLite database, .*; expected a trace of PyTorch's profiler"),
+    ("ras.txt", RAS.encode(), "the answer of NCCL's RAS, .*; expected dumps of PyTorch's Flight Recorder"),
+    (
+        "ras.json",
+        b'{\n  "nccl_version": "2.29.1",\n  "communicators": []}',
+        "the answer of NCCL's RAS, .*; expected dumps",
+    ),
+    ("stats.txt", STATISTICS.encode(), "what DCGM has counted of a job, .*; expected samples over time"),
+    ("run-x1.wandb", b":W&B\xe1\xbe\0", "a file of Weights & Biases; expected what the job printed"),
+    ("wandb-summary.json", b'{"_runtime": 9}', "a file of Weights & Biases; expected what the job printed"),
+    ("events.out.tfevents.1763600000.gpu001.7.0", EVENT, "events of TensorBoard, .*; expected the trainer's log"),
+]
+
+
+@pytest.mark.parametrize(("name", "data", "words"), OTHERS, ids=[name for name, *_ in OTHERS])
+def test_a_file_that_is_not_read_is_said_in_one_line_with_what_to_give(
+    tmp_path: Path, name: str, data: bytes, words: str
+) -> None:
+    path = tmp_path / "run" / name
+    path.parent.mkdir()
+    path.write_bytes(data)
+    with pytest.raises(RunError, match=rf"^{re.escape(str(path))}: {words}[^\n]*$"):
+        read_run([str(path)])
+    with pytest.raises(RunError, match=rf"^{re.escape(str(path.parent))}: {re.escape(name)} is {words}[^\n]*$"):
+        read_run([str(path.parent)])
+    (path.parent / "trace.csv").write_text(TABLE)
+    (note,) = read_run([str(path.parent)]).data.notes
+    assert re.match(rf"not read: {re.escape(name)} is {words}", note)
+
+
+def test_what_a_job_printed_into_a_folder_of_others_is_read(tmp_path: Path) -> None:
+    (tmp_path / "files").mkdir()
+    (tmp_path / "run-x1.wandb").write_bytes(b":W&B\xe1\xbe\0")
+    for name in ("wandb-summary.json", "wandb-metadata.json"):
+        (tmp_path / "files" / name).write_text("{}")
+    (tmp_path / "files" / "output.log").write_text(hugging_face(0.1) * 3, encoding="utf-8")
+    run = read_run([str(tmp_path)])
+    assert run.data.losses.losses[0, False].lines == 1
+    assert len(run.data.notes) == 1
 
 
 @pytest.mark.long

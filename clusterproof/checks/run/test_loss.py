@@ -6,7 +6,7 @@ from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import apart
 from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.training_run.losses import LASTING, WINDOW, Leap
+from clusterproof.plugins.training_run.losses import LASTING, WINDOW, Leap, are_compared, each
 from clusterproof.plugins.training_run.run import TrainingRun
 
 pytestmark = [mark.run]
@@ -26,14 +26,17 @@ def test_loss_finite(run: TrainingRun) -> None:
     """
     found = run.losses
     for rank, one in found.never_again:
-        seen = f"the loss is {one.word} from step {one.since} on, in {one.at_end} of {one.lines} lines"
+        seen = f"the loss is {one.word} from {one.since} on, in {one.at_end} of {one.lines} lines"
         fail_if(one.at_end, f"rank {rank}: {seen}; expected a number")
     for rank, one in found.for_a_while:
-        seen = f"the loss is {one.word} in {one.wrong} of {one.lines} lines, first at step {one.first_wrong}"
+        seen = f"the loss is {one.word} in {one.wrong} of {one.lines} lines, first at {one.first_wrong}"
         concern_if(one.wrong, f"rank {rank}: {seen}, and a number again later; expected one in each")
     for rank, one in found.without_norm:
-        seen = f"the norm of the gradients is {one.word} from step {one.since} on"
+        seen = f"the norm of the gradients is {one.word} from {one.since} on"
         concern_if(one.at_end, f"rank {rank}: {seen}; expected a number")
+    for rank, one in found.unclear:
+        seen = f"the loss is 0 in the last {one.unclear_at_end} lines, which Trainer prints for nan too"
+        incomplete(f"rank {rank}: {seen}, and they have no grad_norm; set logging_nan_inf_filter=False")
 
 
 @mark.hyperpod_performance_debugger
@@ -52,16 +55,16 @@ def test_loss_spikes(run: TrainingRun) -> None:
     found = run.losses
     leap, rise, norm = (run.threshold(f"run.{name}") for name in ("loss_leap", "loss_rise", "norm_leap"))
     largest, mean = f"the largest of the {WINDOW} lines before", f"the mean of the {WINDOW} lines before"
-    for rank, one in sorted(found.losses.items()):
+    for rank, one in each(found.losses):
         for seen, most, times in (
             (one.leap, leap, largest),
             (one.rise, rise, f"{mean}, as in {LASTING} lines together"),
         ):
             concern_if(words := too_high(seen, most, times), f"rank {rank}: the loss {words}")
-    for rank, one in sorted(found.norms.items()):
+    for rank, one in each(found.norms):
         concern_if(words := too_high(one.leap, norm, largest), f"rank {rank}: the norm of the gradients {words}")
     kinds = {"loss": found.losses, "norm of the gradients": found.norms}
-    alone = " and no ".join(what for what, series in kinds.items() if not all(one.compared for one in series.values()))
+    alone = " and no ".join(what for what, series in kinds.items() if not are_compared(series))
     if alone:
         incomplete(
             f"no {alone} has {WINDOW} before it, all above 0; expected more of them: log a longer part of the run"
@@ -73,4 +76,4 @@ def too_high(seen: Leap | None, most: float, times: str) -> str:
     if seen is None or seen.times < most:
         return ""
     shown, limit = apart(seen.times, most, 1)
-    return f"is {seen.value:.3g} at step {seen.step}, {shown} times {times}; expected less than {limit} times"
+    return f"is {seen.value:.3g} at {seen.at}, {shown} times {times}; expected less than {limit} times"

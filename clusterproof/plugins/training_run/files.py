@@ -112,9 +112,10 @@ MAX_LINE = 1 << 20  # bytes
 class Lines:
     """The lines of a file with their numbers. What a file that was cut has lost is its last line at most."""
 
-    def __init__(self, path: RunFile, errors: str = "strict") -> None:
+    def __init__(self, path: RunFile, errors: str = "strict", *, has_bars: bool = False) -> None:
         self.path = path
         self.errors = errors  # as codecs have it: lines of a log that do not matter may hold anything
+        self.has_bars = has_bars  # drawn over one another, each behind a carriage return: a long line comes in parts
         self.number = 0
         self.is_cut = False  # in the line that was last read, as far as can be seen
 
@@ -130,6 +131,10 @@ class Lines:
             *whole, rest = (rest + piece).split(b"\n")
             for line in whole:
                 yield self._text(line)
+            if self.has_bars and len(rest) > PIECE and b"\r" in rest:
+                drawn, _, rest = rest.rpartition(b"\r")
+                yield self._text(drawn)
+                self.number -= 1  # the line goes on
             if len(rest) > MAX_LINE:
                 self.number += 1
                 raise RunError(f"{self.where}: no end of it; expected lines of less than {MAX_LINE:,} bytes")

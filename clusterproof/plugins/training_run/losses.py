@@ -3,32 +3,45 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from math import isfinite
 
 from clusterproof.plugins.core.record import record
 
 NORM_LINES = 3  # at the end of a log: by a scale of losses that adapts single steps are skipped
+UNCLEAR_LINES = 3  # the same of losses of 0
 WINDOW = 100  # lines before one, with which it is compared: as LLM Foundry and Megatron-LM have it
 LASTING = 5  # lines one behind the other
 
 
 @record
 class Loss:
-    """The loss of a step, and the norm of its gradients, as far as its line has them."""
+    """The loss of a step, and the norm of its gradients, as far as its line has them; None is a step that it has not.
+
+    `is_kept` says that a checkpoint keeps it: each keeps all from the first step on.
+    """
 
     rank: int
-    step: int
+    step: int | None
     loss: float | None
     norm: float | None
+    epoch: float | None = None
+    begins: bool = False  # whether a training begins with it, or goes on from a checkpoint
+    is_kept: bool = False
+    is_unclear: bool = False  # whether its loss may be none: some trainers write 0 for that
+
+    @property
+    def at(self) -> str:
+        """`step 60`, `epoch 0.31`."""
+        return f"epoch {self.epoch:g}" if self.step is None else f"step {self.step}"
 
 
 @record
 class Leap:
-    """A line that is so many times as large as the largest, or the mean, of those before it."""
+    """A line that is so many times as large as the largest, or the mean, of those before it; `at` as its loss says."""
 
-    step: int
+    at: str
     value: float
     times: float
 
@@ -39,9 +52,11 @@ class Series:
 
     lines: int = 0
     wrong: int = 0
-    first_wrong: int = 0  # a step
-    since: int = 0  # a step
+    first_wrong: str = ""  # `step 60`
+    since: str = ""
     at_end: int = 0  # lines
+    unclear_at_end: int = 0
+    last_step: int = -1  # as far as lines have steps
     word: str = ""  # nan, inf
     leap: Leap | None = None  # the highest over the largest of the lines before
     rise: Leap | None = None  # the last of the lines that stay highest over the mean of the lines before
@@ -49,59 +64,91 @@ class Series:
     _before: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
     _times: deque[float] = field(default_factory=lambda: deque(maxlen=LASTING))  # the mean of the lines before
 
-    def add(self, step: int, value: float) -> None:
+    def begin(self) -> None:
+        """Compare what comes with nothing before it."""
+        self._before.clear()
+        self._times.clear()
+
+    def add(self, at: str, value: float) -> None:
         """Take in the next line."""
         self.lines += 1
         if isfinite(value):
             self.at_end = 0
-            self._compare(step, value)
+            self._compare(at, value)
             return
         if not self.wrong:
-            self.first_wrong = step
+            self.first_wrong = at
         if not self.at_end:
-            self.since = step
+            self.since = at
         self.wrong += 1
         self.at_end += 1
         self.word = str(value)
 
-    def _compare(self, step: int, value: float) -> None:
+    def _compare(self, at: str, value: float) -> None:
         """Beside the lines before it, where they are enough and all above 0."""
         if len(self._before) == WINDOW and min(self._before) > 0:
             self.compared += 1
             times = value / max(self._before)
             if self.leap is None or times > self.leap.times:
-                self.leap = Leap(step, value, times)
+                self.leap = Leap(at, value, times)
             self._times.append(value / (sum(self._before) / WINDOW))
             lasting = min(self._times)
             if len(self._times) == LASTING and (self.rise is None or lasting > self.rise.times):
-                self.rise = Leap(step, value, lasting)
+                self.rise = Leap(at, value, lasting)
         self._before.append(value)
+
+
+Key = tuple[int, bool]  # the rank, and whether checkpoints keep it: what they keep, a log has too
 
 
 @dataclass(slots=True)
 class Losses:
     """Those of all ranks that log any, in the order of their lines."""
 
-    losses: dict[int, Series] = field(default_factory=dict)
-    norms: dict[int, Series] = field(default_factory=dict)
+    losses: dict[Key, Series] = field(default_factory=dict)
+    norms: dict[Key, Series] = field(default_factory=dict)
 
     def add(self, one: Loss) -> None:
         """Take in a line."""
-        for series, value in ((self.losses, one.loss), (self.norms, one.norm)):
-            if value is not None:
-                series.setdefault(one.rank, Series()).add(one.step, value)
+        for kind, value in ((self.losses, one.loss), (self.norms, one.norm)):
+            if value is None:
+                continue
+            series = kind.setdefault((one.rank, one.is_kept), Series())
+            step = series.last_step if one.step is None else one.step
+            if one.is_kept and step <= series.last_step:
+                continue  # another checkpoint keeps it too
+            series.last_step = step
+            if one.begins:
+                series.begin()
+            series.unclear_at_end = series.unclear_at_end + 1 if one.is_unclear else 0
+            series.add(one.at, value)
 
     @property
     def never_again(self) -> Iterator[tuple[int, Series]]:
         """The ranks whose loss is no number at the end."""
-        return ((rank, one) for rank, one in sorted(self.losses.items()) if one.at_end)
+        return ((rank, one) for rank, one in each(self.losses) if one.at_end)
 
     @property
     def for_a_while(self) -> Iterator[tuple[int, Series]]:
         """Those whose loss was none before, and is one again."""
-        return ((rank, one) for rank, one in sorted(self.losses.items()) if one.wrong and not one.at_end)
+        return ((rank, one) for rank, one in each(self.losses) if one.wrong and not one.at_end)
 
     @property
     def without_norm(self) -> Iterator[tuple[int, Series]]:
         """Those of whose gradients the norm is none in the last lines."""
-        return ((rank, one) for rank, one in sorted(self.norms.items()) if one.at_end >= NORM_LINES)
+        return ((rank, one) for rank, one in each(self.norms) if one.at_end >= NORM_LINES)
+
+    @property
+    def unclear(self) -> Iterator[tuple[int, Series]]:
+        """Those whose loss may be none in the last lines, and nothing tells."""
+        return ((rank, one) for rank, one in each(self.losses) if one.unclear_at_end >= UNCLEAR_LINES)
+
+
+def each(series: Mapping[Key, Series]) -> list[tuple[int, Series]]:
+    """Them with their ranks, in order."""
+    return [(rank, series[rank, is_kept]) for rank, is_kept in sorted(series)]
+
+
+def are_compared(series: Mapping[Key, Series]) -> bool:
+    """Whether of each rank enough lines are there that some were compared with those before."""
+    return {rank for rank, _ in series} == {rank for (rank, _), one in series.items() if one.compared}

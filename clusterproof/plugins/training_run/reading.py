@@ -13,6 +13,7 @@ from shlex import quote
 from clusterproof.plugins.core.opened import Budget, is_folder
 from clusterproof.plugins.training_run import formats
 from clusterproof.plugins.training_run.files import HEAD, LONG_HEAD, MAX_BYTES, Format, RunFile, head_of
+from clusterproof.plugins.training_run.other_files import what_is
 from clusterproof.plugins.training_run.records import RunError
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.run_data import RunData
@@ -30,7 +31,6 @@ def _found() -> tuple[Format, ...]:
 
 
 FORMATS = _found()
-_EXECUTION_TRACE = re.compile(rb'\s*\{\s*"schema"\s*:\s*"[0-9]+\.[^"]{0,60}"')  # "1.1.1-chakra.0.0.4"
 _PRINTED = re.compile(r"\.(?:out|err)$|^std(?:out|err)\.log$")  # by ranks and launchers
 _NAMES = ", ".join(one.name for one in FORMATS)
 
@@ -39,6 +39,7 @@ def read_run(paths: Sequence[str]) -> TrainingRun:
     """The run that these files and folders describe together. Raises RunError."""
     data = RunData()
     unknown: list[str] = []
+    others: dict[str, str] = {}  # by what it is: the first file's name
     links: list[str] = []
     budget = Budget(MAX_BYTES)
     is_known = False
@@ -51,12 +52,17 @@ def read_run(paths: Sequence[str]) -> TrainingRun:
                 _read(file, known, data)
                 is_known = True
             elif not below:
-                raise RunError(f"{path}: {_why_unknown(file)}")
+                raise RunError(f"{path}: {what_is(file) or f'its form is not known; expected {_NAMES}'}")
             elif _is_of_recording(path.relative_to(named)):
                 is_known = True
+            elif other := what_is(file):
+                others.setdefault(other, path.name)
             else:
                 unknown.append(path.name)
+    not_read = [f"{name} is {what}" for what, name in others.items()]
     if not is_known:
+        if not_read:
+            raise RunError(f"{', '.join(paths):.200}: {not_read[0]}")
         found = f"none of its files ({_named(unknown)}) has a form that is known" if unknown else "no file in it"
         raise RunError(f"{', '.join(paths):.200}: {found}; expected {_NAMES}")
     data.notes += [
@@ -69,6 +75,7 @@ def read_run(paths: Sequence[str]) -> TrainingRun:
         )
         if names
     ]
+    data.notes += [f"not read: {words}" for words in not_read]
     printed = [path for path in map(Path, paths) if is_folder(path)] if any(map(_PRINTED.search, unknown)) else []
     data.notes += [f"what its job printed is read by: clusterproof case {quote(str(path))}" for path in printed[:1]]
     return TrainingRun(_name(paths), data)
@@ -102,16 +109,6 @@ def format_of(file: RunFile) -> Format | None:
         if known or len(head) < size:
             return known
     return next((one for one in FORMATS if one.begins_late and one.begins_late(file)), None)
-
-
-def _why_unknown(file: RunFile) -> str:
-    """What a file is that is of none of these formats, as far as that can be told, and what to give instead."""
-    if _EXECUTION_TRACE.match(head_of(file, HEAD)):
-        return (
-            "an execution trace of PyTorch, which has operators and no steps; "
-            "expected the profiler's trace of the same run (export_chrome_trace)"
-        )
-    return f"its form is not known; expected {_NAMES}"
 
 
 def _is_of(known: Format, head: bytes) -> bool:

@@ -41,6 +41,12 @@ FAULTS = (
         "rank 0: the norm of the gradients is nan from step 290 on",
     ),
     RunFault(
+        "losses of 0 at the end that may stand for nan",
+        lambda: losing(lambda step: 2.0 if step < 290 else 0.0, lambda step: 0.3 if step < 290 else None),
+        {"run.loss_finite": INCOMPLETE},
+        "rank 0: the loss is 0 in the last 11 lines, which Trainer prints for nan too, and they have no grad_norm",
+    ),
+    RunFault(
         "a loss that leaps in one step",
         lambda: losing(lambda step: 2.0 if step != 200 else 30.0),
         {"run.loss_spikes": CONCERN},

@@ -1,4 +1,4 @@
-"""What Megatron-LM, NeMo, torchtitan and DeepSpeed print as they train: how long iterations take, and their loss.
+"""What Megatron-LM, NeMo, torchtitan, DeepSpeed and Trainer print as they train: how long steps take, and their loss.
 
 A line stands for all iterations since the one before it (`--log-interval`). Times and most timers are means of one;
 what is timed once, as a checkpoint, is shared out among them.
@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 
 from clusterproof.plugins.training_run.files import Format, Lines, RunFile, Unpacked, seconds, whole
 from clusterproof.plugins.training_run.formats.deepspeed import LATE, STEP, DeepSpeed
+from clusterproof.plugins.training_run.formats.trainer import LATE as LATE_OF_TRAINER
+from clusterproof.plugins.training_run.formats.trainer import Trainer, is_logged, says
 from clusterproof.plugins.training_run.losses import Loss
 from clusterproof.plugins.training_run.records import Place, RunError, Step
 
@@ -24,6 +26,7 @@ _LATE = (
     b" - INFO - \x1b[31mstep:",
     b"| train_step_timing in s: ",
     LATE,
+    LATE_OF_TRAINER,
 )
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _NUMBER = r"([0-9][0-9.eE+-]{0,30})"
@@ -66,7 +69,7 @@ LOAD, SETUP = "load-checkpoint", "model-and-optimizer-setup"
 def is_log(head: bytes) -> bool:
     """Whether a file that begins so is such a log; the first iteration may come late."""
     text = _COLOUR.sub("", head.decode("utf-8", "replace"))
-    return any(form.search(text) for form in (_ITERATION, _START, _TITAN, _NEMO, STEP))
+    return any(form.search(text) for form in (_ITERATION, _START, _TITAN, _NEMO, STEP)) or is_logged(text)
 
 
 def comes_to_iterate(path: RunFile) -> bool:
@@ -85,7 +88,7 @@ def comes_to_iterate(path: RunFile) -> bool:
 
 def read_log(path: RunFile) -> Iterator[Step | Loss]:
     """The iterations that it records, and their losses. Raises RunError."""
-    lines, log, deepspeed = Lines(path, "replace"), _Log(), DeepSpeed()
+    lines, log, deepspeed, trainer = Lines(path, "replace", has_bars=True), _Log(), DeepSpeed(), Trainer()
     for line in lines:
         text = _COLOUR.sub("", line)
         try:
@@ -94,6 +97,10 @@ def read_log(path: RunFile) -> Iterator[Step | Loss]:
                 deepspeed.forget()
             else:
                 yield from deepspeed.take(text, lines.where)
+            for drawn in text.split("\r") if says(text) else ():
+                for one in trainer.take(drawn, lines.where):
+                    if isinstance(one, Loss) or not (log.step or deepspeed.before):  # who say more of a step
+                        yield one
         except ValueError as wrong:
             if lines.is_cut:
                 break
@@ -220,7 +227,7 @@ def _rank(line: str) -> int:
 
 FORMATS = (
     Format(
-        "a log of Megatron-LM, NeMo, torchtitan or DeepSpeed",
+        "a log of Megatron-LM, NeMo, torchtitan, DeepSpeed or Hugging Face's Trainer",
         is_log,
         read_log,
         is_tried_last=True,

@@ -14,7 +14,7 @@ from clusterproof.plugins.training_run.rules.stragglers import WARM_UP
 from clusterproof.plugins.training_run.run_data import RunData, Seconds
 
 LOG_STEPS = "give a log of steps with their parts, docs/training-runs.md shows how"
-EACH_STEP = "log each step (Megatron-LM: --log-interval 1)"
+EACH_STEP = "log each step (Megatron-LM: --log-interval 1), or where a bar says the time give a longer part of the run"
 OUTLIER_SIGMAS, OUTLIER_TIMES = 5.0, 1.2  # of ten slow steps in a hundred mean + 3 sigma finds none, this all
 OUTLIER_STEPS, DRIFT_STEPS = 100, 200  # at least
 SEGMENT = 20  # lines on each side of a change, at least

@@ -1,0 +1,186 @@
+"""What Hugging Face's Trainer leaves: the lines and the bar that it prints, and the history that a checkpoint keeps.
+
+The bar (tqdm's) has steps and whole seconds, so that a step is said as the mean of as many as take half a minute. What
+an evaluation takes, and a checkpoint where the log says so, is none of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from clusterproof.plugins.training_run.files import Format, RunFile, whole
+from clusterproof.plugins.training_run.formats.json_items import Events
+from clusterproof.plugins.training_run.losses import Loss
+from clusterproof.plugins.training_run.records import Cut, Place, RunError, Step
+
+LATE = b"{'loss': "  # in a line that may come late
+STATE = "trainer_state.json of Hugging Face's Trainer"
+LEAST_S = 30  # of which one second is 3 %
+MAX_HELD = 10_000  # times LEAST_S of a bar of which it is not known whether it is of training
+LOGGED = re.compile(r"\{'loss': [^{}]{0,20000}\}")
+TO_DO = "Total optimization steps = "
+TOTAL = re.compile(rf"{TO_DO}([0-9,]{{1,20}})")
+_VALUE = r"'?([-+]?(?:nan|inf|[0-9][0-9.eE+-]{0,30}))(?=[',}])"
+_PAIR = re.compile(rf"'(loss|grad_norm|learning_rate|epoch)': {_VALUE}")
+_KEYS = {"loss", "learning_rate", "epoch"}  # in each line of training
+_STEP = re.compile(r"'global_step/max_steps': '([0-9]{1,12})/")  # of ms-swift, whose bar is called Train
+_BAR = re.compile(
+    r"(?:[0-9]{1,7}: |\[[\w. |:-]{1,60}\]:? ?)?"  # what srun and torchrun put before a line
+    r"(?:Train: )?\s{0,4}(?:[0-9]{1,3}%(?:\|[^|]{0,1000}\|)?\s{1,2})?([0-9]{1,12})/([0-9]{1,12}) "
+    r"\[(?:([0-9]{1,6}):)?([0-9]{1,3}):([0-9]{2})<[0-9:?]{1,15}, {1,4}[0-9.?]{1,12}(?:it/s|s/it)\](\x1b\[A)?"
+)
+_RATES = ("it/s]", "s/it]")
+_OTHER = ("{'eval_", "Saving model checkpoint to ")  # what Trainer says of other work
+_ENDED = "{'train_runtime': "
+_SAID = ("{'", *_RATES, TO_DO, _OTHER[1])
+_HISTORY = re.compile(r'"log_history"\s*:\s*\[')
+
+
+def says(line: str) -> bool:
+    """Whether a line may be of Trainer's: most lines of others' logs are none."""
+    return any(word in line for word in _SAID)
+
+
+def is_logged(text: str) -> bool:
+    """Whether a text has a line of Trainer's, or how many steps it is to do."""
+    return any(_pairs(found[0]) for found in LOGGED.finditer(text)) or bool(TOTAL.search(text))
+
+
+@dataclass
+class _Bar:
+    """A bar, and the steps that it has shown since these were last told."""
+
+    total: int
+    n: int = 0
+    elapsed_s: int = 0  # when it first showed that many: it is drawn again later, too
+    is_of_training: bool = False
+    has_other: bool = False  # whether something else than steps was done since
+    count: int = 0
+    seconds: int = 0
+    stretches: int = 1  # each of them may be a second too long or too short
+    held: deque[Step] = field(default_factory=lambda: deque(maxlen=MAX_HELD))
+
+    def take(self, n: int, elapsed_s: int) -> Iterator[Step]:
+        """The steps that are known by this. The first number is that with which the bar begins, or goes on."""
+        if n > self.n:
+            if self.n and not self.has_other:
+                self.count += n - self.n
+                self.seconds += elapsed_s - self.elapsed_s
+            elif self.count:
+                self.stretches += 1
+            self.n, self.elapsed_s, self.has_other = n, elapsed_s, False
+            if self.seconds >= LEAST_S * self.stretches:
+                self.held.append(Step(Place(0), n, self.seconds / self.count, times=self.count))
+                self.count, self.seconds, self.stretches = 0, 0, 1
+        if self.is_of_training:
+            yield from self.held
+            self.held.clear()
+
+
+@dataclass
+class Trainer:
+    """What its lines have said so far.
+
+    A bar is of training if a loss is printed between two drawings of it, or if it has as many steps as are to be done.
+    """
+
+    bar: _Bar | None = None
+    total: int = 0  # steps to be done, as far as that was said
+    lines: int = 0  # of Trainer's since the bar was drawn
+    losses: int = 0
+    last: str = ""
+    epoch: float | None = None  # None: training begins with the next line
+
+    def take(self, text: str, where: str) -> Iterator[Step | Loss]:
+        """What a line says, or a drawing of a bar. Raises RunError."""
+        if "{'" in text:
+            yield from self._line(text, where)
+        if any(rate in text for rate in _RATES) and (drawn := _BAR.match(text)):
+            yield from self._drawn(drawn, where)
+        elif TO_DO in text and (found := TOTAL.search(text)):
+            self.total = whole(found[1].replace(",", ""), "Total optimization steps", where)
+        if self.bar and any(word in text for word in _OTHER):
+            self.bar.has_other = True
+
+    def _line(self, text: str, where: str) -> Iterator[Loss]:
+        self.lines += 1
+        if _ENDED in text:
+            self.bar, self.epoch = None, None
+        found = LOGGED.search(text)
+        pairs = _pairs(found[0]) if found else {}
+        if not found or not pairs:
+            return
+        self.losses += 1
+        loss, norm, epoch = (_number(pairs.get(key)) for key in ("loss", "grad_norm", "epoch"))
+        is_again = found[0] == self.last and "nan" not in self.last and "inf" not in self.last
+        if is_again or epoch is None:  # the first process of each node may print it
+            return
+        begins = self.epoch is None or epoch < self.epoch
+        self.last, self.epoch = found[0], epoch
+        said = _STEP.search(found[0])
+        step = whole(said[1], "global_step", where) if said else None
+        yield Loss(0, step, loss, norm, epoch=epoch, begins=begins, is_unclear=_is_unclear(loss, norm))
+
+    def _drawn(self, found: re.Match[str], where: str) -> Iterator[Step]:
+        n, total = (whole(found[at], "a step", where) for at in (1, 2))
+        elapsed_s = 3600 * int(found[3] or 0) + 60 * int(found[4]) + int(found[5])
+        is_confirmed = self.lines == self.losses == 1
+        self.lines = self.losses = 0
+        bar = self.bar
+        if found[6]:  # drawn below another: an evaluation
+            if bar:
+                bar.has_other = True
+            return
+        if not bar or total != bar.total or n < bar.n or elapsed_s < bar.elapsed_s:
+            bar = self.bar = _Bar(total)
+            is_confirmed = False
+        bar.is_of_training |= is_confirmed or total == self.total
+        yield from bar.take(n, elapsed_s)
+
+
+def _pairs(line: str) -> Mapping[str, str]:
+    """The values of a line of training; empty where it is another's."""
+    pairs = dict(_PAIR.findall(line))
+    return pairs if pairs.keys() >= _KEYS else {}
+
+
+def _is_unclear(loss: float | None, norm: float | None) -> bool:
+    """Whether a loss may be none: Trainer writes 0 for that (logging_nan_inf_filter)."""
+    return loss == 0 and norm is None
+
+
+def _number(value: object) -> float | None:
+    try:
+        return float(value) if isinstance(value, (int, float, str)) and not isinstance(value, bool) else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def is_state(head: bytes) -> bool:
+    """Whether a file that begins so is what a checkpoint keeps of the run."""
+    return head.lstrip().startswith(b"{") and b'"global_step"' in head and b'"log_history"' in head
+
+
+def read_state(path: RunFile) -> Iterator[Loss | Cut]:
+    """The losses that it keeps. Raises RunError."""
+    events = Events(path, _HISTORY, STATE)
+    for entry in events:
+        if not isinstance(entry, dict):
+            raise RunError(f"{events.where}: {entry!r:.60} is no entry of its history; expected {STATE}")
+        if "loss" in entry:
+            yield _kept(entry, events.where)
+    if not events.is_whole:
+        yield Cut()
+
+
+def _kept(entry: Mapping[str, Any], where: str) -> Loss:
+    loss, norm = _number(entry["loss"]), _number(entry.get("grad_norm"))
+    step = whole(entry.get("step"), "step", where)
+    return Loss(0, step, loss, norm, is_kept=True, is_unclear=_is_unclear(loss, norm))
+
+
+FORMATS = (Format(STATE, is_state, read_state),)

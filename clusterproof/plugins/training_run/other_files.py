@@ -1,0 +1,69 @@
+"""Files of a run that hold nothing for its rules: what they are, and what to give in their place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.training_run.files import HEAD, RunFile, head_of
+
+_TRACE = "expected a trace of PyTorch's profiler (export_chrome_trace)"
+_EXECUTION_TRACE = re.compile(rb'\s*\{\s*"schema"\s*:\s*"[0-9]+\.[^"]{0,60}"')  # "1.1.1-chakra.0.0.4"
+_RAS = re.compile(rb"NCCL version [^\n]{1,100} compiled with CUDA [^\n]{1,40}\n[^\n]{0,100}\n\nJob summary\n")
+_RAS_JSON = re.compile(rb'\s*\{\s*"nccl_version"\s*:\s*"')
+_JOB_STATISTICS = re.compile(rb"\s*Successfully retrieved (?:statistics for job|process info for PID): ")
+_EVENTS = b"brain.Event:"  # in the first record of TensorBoard's
+
+
+@record
+class Other:
+    """A form of file: what it is and why it is not read, with what is expected; and how it is known."""
+
+    words: str
+    is_of: Callable[[str, bytes], object]  # by its name, and its first bytes
+
+
+OTHERS = (
+    Other(
+        "an execution trace of PyTorch, which has operators and no steps; "
+        "expected the profiler's trace of the same run (export_chrome_trace)",
+        lambda _, head: _EXECUTION_TRACE.match(head),
+    ),
+    Other(
+        f"a report of Nsight Systems, which its own tools read; {_TRACE}",
+        lambda name, _: name.endswith((".nsys-rep", ".qdrep", ".qdstrm")),
+    ),
+    Other(
+        f"an SQLite database, as nsys export writes one; {_TRACE}",
+        lambda _, head: head.startswith(b"SQLite format 3\0"),
+    ),
+    Other(
+        "the answer of NCCL's RAS, which is of one moment; "
+        "expected dumps of PyTorch's Flight Recorder (TORCH_NCCL_DUMP_ON_TIMEOUT=1)",
+        lambda _, head: _RAS.match(head) or (_RAS_JSON.match(head) and b'"communicators"' in head),
+    ),
+    Other(
+        "what DCGM has counted of a job, means of all its time; "
+        "expected samples over time (dcgmi dmon -e 203,1004,100,252,251)",
+        lambda _, head: _JOB_STATISTICS.match(head),
+    ),
+    Other(
+        "a file of Weights & Biases; expected what the job printed (its log, or output.log in the same folder)",
+        lambda name, head: head.startswith(b":W&B") or name in ("wandb-metadata.json", "wandb-summary.json"),
+    ),
+    Other(
+        "events of TensorBoard, whose names each program chooses; "
+        "expected the trainer's log, or metrics.csv of CSVLogger",
+        lambda _, head: _EVENTS in head[:64],
+    ),
+)
+
+
+def what_is(file: RunFile) -> str:
+    """What a file of no known form is, as far as that can be told, and what to give; empty where it is not known.
+
+    Raises RunError.
+    """
+    head = head_of(file, HEAD)
+    return next((other.words for other in OTHERS if other.is_of(file.name, head)), "")

@@ -1,0 +1,84 @@
+"""`metrics.csv`, as PyTorch Lightning's CSVLogger writes it, gives losses and norms of gradients."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.training_run.files import RunFile
+from clusterproof.plugins.training_run.reading import FORMATS, format_of, read_run
+from clusterproof.plugins.training_run.records import RunError
+from clusterproof.plugins.training_run.run import TrainingRun
+from tests.training_run.builders import said
+
+HEAD = "epoch,grad_2.0_norm_total,step,train_loss_epoch,train_loss_step,val_loss\n"
+
+
+def metrics(steps: int, bad: int = 0) -> str:
+    """Rows of training, with one of validation behind each tenth; the last ones are nan."""
+    rows = ""
+    for step in range(steps):
+        loss = "nan" if step >= steps - bad else f"{2 + 9 / (step + 1)}"
+        rows += f"0,0.9,{step},,{loss},\n" + ("0,,9,nan,,nan\n" if step % 10 == 9 else "")
+    return HEAD + rows
+
+
+def read(folder: Path, text: str, name: str = "metrics.csv") -> TrainingRun:
+    (folder / name).write_text(text, encoding="utf-8")
+    return read_run([str(folder / name)])
+
+
+def test_rows_of_training_are_read_and_those_of_validation_are_not(tmp_path: Path) -> None:
+    run = read(tmp_path, metrics(150))
+    assert (run.data.losses.losses[0, False].lines, run.data.losses.norms[0, False].lines) == (150, 150)
+    assert {said(check, run).verdict.value for check in ("run.loss_finite", "run.loss_spikes")} == {"pass"}
+    assert said("run.loss_finite", read(tmp_path, metrics(150, bad=4))).message == (
+        "rank 0: the loss is nan from step 146 on, in 4 of 150 lines; expected a number"
+    )
+
+
+@pytest.mark.parametrize("name", ["loss", "train_loss", "train/loss", "training_loss"])
+def test_the_loss_may_have_any_of_its_usual_names(tmp_path: Path, name: str) -> None:
+    run = read(tmp_path, f"{name},epoch,step\r\n2.5,0,49\r\n2.4,0,99\r\n")
+    assert run.data.losses.losses[0, False].lines == 2
+
+
+def test_a_later_version_of_the_folder_is_not_compared_with_the_one_before(tmp_path: Path) -> None:
+    for version in ("version_0", "version_1"):
+        (tmp_path / version).mkdir()
+        rows = "".join(f"0,0.9,{step},,{20 if step < 5 else 0.5},\n" for step in range(150))
+        (tmp_path / version / "metrics.csv").write_text(HEAD + rows, encoding="utf-8")
+    run = read_run([str(tmp_path)])
+    assert run.data.losses.losses[0, False].lines == 300
+    assert said("run.loss_spikes", run).verdict.value == "pass"
+
+
+@pytest.mark.parametrize("head", ["epoch,step,val_loss\n", "step,train_loss\n", "epoch,step,duration,loss\n"])
+def test_other_tables_are_none_of_lightnings(tmp_path: Path, head: str) -> None:
+    (tmp_path / "a.csv").write_text(head + "0,1,2\n", encoding="utf-8")
+    found = format_of(RunFile(tmp_path / "a.csv"))
+    assert found is None or "Lightning" not in found.name
+    assert any("Lightning" in one.name for one in FORMATS)
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ("0,0.9,one,,2.0,", "step is 'one'; expected a whole number"),
+        ("0,0.9,1,,much,", "'much' is no number; expected metrics.csv"),
+        ("0,0.9,1", "3 values; expected 6, as the first line names them"),
+        ('0,0.9,1,,"2"0,', "expected metrics.csv"),
+    ],
+)
+def test_a_wrong_row_is_one_error_with_its_line(tmp_path: Path, row: str, words: str) -> None:
+    with pytest.raises(RunError) as wrong:
+        read(tmp_path, f"{HEAD}{row}\n" + "0,0.9,2,,2.0,\n" * 9)
+    assert str(wrong.value).startswith(f"{tmp_path}/metrics.csv:2: ")
+    assert words in str(wrong.value)
+
+
+def test_a_file_that_was_cut_loses_its_tail_only(tmp_path: Path) -> None:
+    run = read(tmp_path, metrics(150)[:-12])
+    assert run.data.losses.losses[0, False].lines >= 148
+    assert run.data.notes == [f"cut: {tmp_path}/metrics.csv"]
