@@ -23,10 +23,10 @@ from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.command_line import gate_run
 from clusterproof.plugins.command_line.gate_run import Rounds
 from clusterproof.plugins.core.cluster import Cluster, Target
+from clusterproof.plugins.kubernetes import decoded
 from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.api import PAGE
-from clusterproof.plugins.kubernetes.errors import decoded
-from clusterproof.plugins.kubernetes.gate.health import TRUE, Health
+from clusterproof.plugins.kubernetes.gate import TRUE, Health
 from clusterproof.plugins.kubernetes.gate.objects import seen_of
 from clusterproof.plugins.kubernetes.gate.round import Tally
 from clusterproof.plugins.kubernetes.gate.write import Orders, standing, write

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.kubernetes.api import Api
-from clusterproof.plugins.kubernetes.gate import CONDITION
-from clusterproof.plugins.kubernetes.gate.health import Health, bounded
+from clusterproof.plugins.kubernetes.gate import CONDITION, Health, bounded
 from clusterproof.plugins.kubernetes.gate.objects import STRATEGIC
 from clusterproof.plugins.kubernetes.gate.write import Orders, standing, write
 from tests.kubernetes.gate import FIT, UNFIT, UNKNOWN_YET, GateBed, api_of, kubectl

@@ -20,7 +20,7 @@ from clusterproof.plugins.core.opened import Budget
 from clusterproof.plugins.inventory.kubernetes import OF_JOB, access_to
 from clusterproof.plugins.kubernetes.access import SETTING
 from clusterproof.plugins.kubernetes.api import NOT_FOUND, Api, KubernetesDenied, KubernetesError
-from clusterproof.plugins.kubernetes.values import number, parts, table, tables, text
+from clusterproof.plugins.kubernetes.nodes import number, parts, table, tables, text
 from clusterproof.plugins.kubernetes.workloads import ENDED, FORM, LABELS, NAME
 
 OBJECTS = {  # of jobs: where each kind is, and what it is called; HyperPod's is of its training operator

@@ -21,7 +21,7 @@ from clusterproof.plugins.inventory import with_expectations
 from clusterproof.plugins.inventory.kubernetes import access_to
 from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.api import KubernetesError
-from clusterproof.plugins.kubernetes.gate.health import UNKNOWN
+from clusterproof.plugins.kubernetes.gate import UNKNOWN
 from clusterproof.plugins.kubernetes.gate.wait import EXITS, FRESH_S, PATIENCE_S, Wait, in_words, waited
 from clusterproof.plugins.kubernetes.gate.write import remove
 from clusterproof.plugins.policy import find_policy

@@ -28,7 +28,7 @@ from clusterproof.plugins.inventory import resolve
 from clusterproof.plugins.inventory.kubernetes import access_to
 from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.api import ASKED, Api
-from clusterproof.plugins.kubernetes.gate.health import NOT_REACHED
+from clusterproof.plugins.kubernetes.gate import NOT_REACHED
 from clusterproof.plugins.kubernetes.gate.round import Round, Tally, leave_standing, round_of, standing_in, taken
 from clusterproof.plugins.kubernetes.gate.write import LIMIT, OBSERVE, REFRESH_S, Orders, Written, standing, write
 from clusterproof.plugins.kubernetes.workloads import Pod

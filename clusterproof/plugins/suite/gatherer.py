@@ -128,7 +128,7 @@ class Gatherer:
         if SLURM_COLLECTOR in collectors and is_of_slurm(self.cluster):
             answers |= ask_slurm(submit_host(self.cluster.settings), self.limits())
         if of_kubernetes and is_of_kubernetes(self.cluster):
-            from clusterproof.plugins.kubernetes.collector import ask  # few clusters are Kubernetes'
+            from clusterproof.plugins.kubernetes.collectors import ask  # few clusters are Kubernetes'
 
             answers |= ask(self.cluster, of_kubernetes)
         return replace(evidence, collectors=answers)

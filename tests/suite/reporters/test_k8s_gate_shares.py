@@ -12,7 +12,7 @@ import pytest
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.kubernetes.gate.health import FALSE, TRUE, Health
+from clusterproof.plugins.kubernetes.gate import FALSE, TRUE, Health
 from clusterproof.plugins.kubernetes.gate.round import Round, Standing, leave_standing, standing_in, taken
 from clusterproof.plugins.kubernetes.gate.write import Orders, Written
 from clusterproof.plugins.suite.reporters import k8s_gate

@@ -16,9 +16,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.kubernetes.gate.health import FALSE, TRUE, UNKNOWN, Health
+from clusterproof.plugins.kubernetes.gate import FALSE, TRUE, UNKNOWN, Health
+from clusterproof.plugins.kubernetes.gate.objects import of_nodes
 from clusterproof.plugins.kubernetes.gate.write import Written
-from clusterproof.plugins.kubernetes.gate.writer import of_nodes
 
 FILE = "round.json"
 STANDING = "standing.json"

@@ -24,11 +24,19 @@ from clusterproof.plugins.evaluation.standing import fails_alone
 from clusterproof.plugins.evidence.recording import recording_file, write_cluster, write_node
 from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.api import ASKED, KubernetesError
-from clusterproof.plugins.kubernetes.gate.health import FALSE, OF_KUBERNETES, Health, healths, unvisited
+from clusterproof.plugins.kubernetes.gate import (
+    FALSE,
+    OF_KUBERNETES,
+    GateError,
+    Health,
+    healths,
+    most_tainted,
+    own_key,
+    unvisited,
+)
+from clusterproof.plugins.kubernetes.gate.objects import of_nodes
 from clusterproof.plugins.kubernetes.gate.round import Standing, leave, leave_standing, round_of, standing_in
-from clusterproof.plugins.kubernetes.gate.taints import GateError, most_tainted, own_key
 from clusterproof.plugins.kubernetes.gate.write import LIMIT, OBSERVE, Orders, Written, standing, write
-from clusterproof.plugins.kubernetes.gate.writer import of_nodes
 from clusterproof.plugins.suite.ending import EXIT_UNWRITTEN
 from clusterproof.plugins.suite.state import EVIDENCE, nodes_of, occasion_of
 from clusterproof.plugins.transport.kubernetes.agents import CONNECTION as AGENTS

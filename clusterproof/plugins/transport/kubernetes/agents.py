@@ -19,8 +19,7 @@ from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.api import NOT_FOUND, Api, KubernetesDenied, KubernetesError
-from clusterproof.plugins.kubernetes.nodes import KubernetesNode, nodes
-from clusterproof.plugins.kubernetes.values import table, text
+from clusterproof.plugins.kubernetes.nodes import KubernetesNode, nodes, table, text
 from clusterproof.plugins.kubernetes.workloads import Container, Pod, pods
 from clusterproof.plugins.transport import Answer, Connection, Limits, Program, Unusable
 from clusterproof.plugins.transport.fan_out import fan_out
