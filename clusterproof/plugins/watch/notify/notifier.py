@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from clusterproof.plugins.watch.notify.alert import Alert, Notification
+from clusterproof.plugins.watch.notify import Alert, Notification
 from clusterproof.plugins.watch.notify.outbox import OutboxFile
 from clusterproof.plugins.watch.notify.receiver import Outcome, Receiver
 from clusterproof.plugins.watch.own_health import Outage

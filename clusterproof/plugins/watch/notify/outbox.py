@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from clusterproof.plugins.core.opened import append, appendable, created
-from clusterproof.plugins.watch.notify.alert import REMINDER, Alert, Notification, only_first
+from clusterproof.plugins.watch.notify import REMINDER, Alert, Notification, only_first
 from clusterproof.plugins.watch.own_health import Outage
 from clusterproof.plugins.watch.states import Change, Key, Kind, Seen
 

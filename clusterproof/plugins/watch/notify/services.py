@@ -18,7 +18,7 @@ from typing import Any
 from clusterproof.plugins.core import nodeset
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.watch.notify.alert import REMINDER, Notification
+from clusterproof.plugins.watch.notify import REMINDER, Notification
 from clusterproof.plugins.watch.notify.receiver import (
     TIMEOUT_S,
     NoReceiver,
