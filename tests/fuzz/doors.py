@@ -26,7 +26,7 @@ from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.evidence import EvidenceError, NodeEvidence, load
 from clusterproof.plugins.evidence.recording import read_cluster, read_control_plane
 from clusterproof.plugins.inventory import resolve
-from clusterproof.plugins.inventory.recording import DEMO
+from clusterproof.plugins.inventory.file import DEMO
 from clusterproof.plugins.policy import read_policy
 from clusterproof.plugins.suite.training_run import RunHeader
 from clusterproof.plugins.training_run.reading import read_run

@@ -20,7 +20,7 @@ from clusterproof.plugins.agent import sending
 from clusterproof.plugins.benchmarks.pairwise.journal import SCHEMA
 from clusterproof.plugins.command_line.init import TEMPLATES, template
 from clusterproof.plugins.core.result import Measured
-from clusterproof.plugins.inventory.recording import DEMO
+from clusterproof.plugins.inventory.file import DEMO
 from clusterproof.plugins.training_run.sample_columns import GPU_COLUMNS, SUFFIX, Header, SampledGpu, columns_for
 from clusterproof.plugins.training_run.write_samples import SamplesFile
 from clusterproof.reports.history.model import Gpu, Identity, Run

@@ -22,7 +22,7 @@ from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.core.opened import IS_LINK, IS_NO_FILE
 from clusterproof.plugins.evidence.recording import read_cluster, read_control_plane
 from clusterproof.plugins.inventory import resolve
-from clusterproof.plugins.inventory.recording import DEMO
+from clusterproof.plugins.inventory.file import DEMO
 from clusterproof.plugins.policy import read_policy
 from clusterproof.plugins.training_run import files
 from clusterproof.plugins.training_run.reading import read_run
