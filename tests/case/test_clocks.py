@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.case import asked
+from clusterproof.plugins.case import Offset, asked
+from clusterproof.plugins.case.assembled import Found
 from clusterproof.plugins.case.clocks import by_asking, by_steps
 from clusterproof.plugins.case.command import case
-from clusterproof.plugins.case.found import Found
-from clusterproof.plugins.case.records import Offset
 from clusterproof.plugins.case.report import text
 from clusterproof.plugins.core.evidence import NodeEvidence
 from tests.case.files import SACCT, XID_79, case_of, written

@@ -13,12 +13,11 @@ from shlex import quote
 
 from clusterproof.plugins.captures.folder import prefix
 from clusterproof.plugins.captures.text import plain
-from clusterproof.plugins.case import node_log, output, pods, results, scheduler
+from clusterproof.plugins.case import CaseError, Collected, label, node_log, one_line, output, pods, results, scheduler
+from clusterproof.plugins.case.assembled import Found, joined
 from clusterproof.plugins.case.below import MAX_FILES, NotRead, files_below
-from clusterproof.plugins.case.found import Found, joined
+from clusterproof.plugins.case.clocks import LATEST_S, Clock
 from clusterproof.plugins.case.output import LEFT_OUT, Place
-from clusterproof.plugins.case.records import CaseError, Collected, label, one_line
-from clusterproof.plugins.case.stamps import LATEST_S, Clock
 from clusterproof.plugins.core.message import listed
 from clusterproof.plugins.core.opened import Budget, distrust, opened
 from clusterproof.plugins.training_run.files import HEAD, RunFile, head_of
