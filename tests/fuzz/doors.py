@@ -29,8 +29,8 @@ from clusterproof.plugins.inventory import resolve
 from clusterproof.plugins.inventory.file import DEMO
 from clusterproof.plugins.policy import read_policy
 from clusterproof.plugins.suite.training_run import RunHeader
+from clusterproof.plugins.training_run import RunError
 from clusterproof.plugins.training_run.reading import read_run
-from clusterproof.plugins.training_run.records import RunError
 from clusterproof.plugins.transport import Answer
 from clusterproof.plugins.transport.gather import replay
 from clusterproof.plugins.watch.updates import LinesLost, NotUnderstood, Stream

@@ -24,9 +24,8 @@ from clusterproof.plugins.evidence.recording import read_cluster, read_control_p
 from clusterproof.plugins.inventory import resolve
 from clusterproof.plugins.inventory.file import DEMO
 from clusterproof.plugins.policy import read_policy
-from clusterproof.plugins.training_run import files
+from clusterproof.plugins.training_run import RunError, files
 from clusterproof.plugins.training_run.reading import read_run
-from clusterproof.plugins.training_run.records import RunError
 from clusterproof.plugins.transport import gather
 from clusterproof.reports.history.command import history
 from clusterproof.reports.history.model import HistoryError, Run

@@ -6,8 +6,8 @@ from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import apart
 from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.training_run.losses import LASTING, WINDOW, Leap
 from clusterproof.plugins.training_run.run import TrainingRun
+from clusterproof.plugins.training_run.run_data import LASTING, WINDOW, Leap
 
 pytestmark = [mark.run]
 

@@ -24,9 +24,8 @@ from clusterproof.plugins.case.clocks import Clock
 from clusterproof.plugins.case.output import Output
 from clusterproof.plugins.core.message import listed, number_of
 from clusterproof.plugins.core.record import field, record, replace
-from clusterproof.plugins.training_run.records import Dump, rank_names
-from clusterproof.plugins.training_run.rules.mismatch import Mismatch, mismatches
-from clusterproof.plugins.training_run.rules.missing_ranks import Wait, last_call, missing
+from clusterproof.plugins.training_run import Dump, rank_names
+from clusterproof.plugins.training_run.rules.hang import Mismatch, Wait, last_call, mismatches, missing
 
 LONGEST = 300  # characters of what ranks called
 

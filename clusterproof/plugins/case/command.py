@@ -149,9 +149,9 @@ def _collected(option: argparse.Namespace) -> Collected:
     try:
         name, found = _found(option)
         if option.cluster:
-            from clusterproof.plugins.case import asked  # who asks no node needs none of what that takes
+            from clusterproof.plugins.case import probe
 
-            asked.read_nodes(option.cluster, found, found.job.nodes, found.job.ran.ends)
+            probe.read_nodes(option.cluster, found, found.job.nodes, found.job.ran.ends)
     except (InventoryError, KubernetesError, AwsError) as problem:
         raise CaseError(str(problem)) from None
     return joined(name, found)

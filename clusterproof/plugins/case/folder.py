@@ -20,10 +20,10 @@ from clusterproof.plugins.case.clocks import LATEST_S, Clock
 from clusterproof.plugins.case.output import LEFT_OUT, Place
 from clusterproof.plugins.core.message import listed
 from clusterproof.plugins.core.opened import Budget, distrust, opened
+from clusterproof.plugins.training_run import RunError
 from clusterproof.plugins.training_run.files import HEAD, RunFile, head_of
 from clusterproof.plugins.training_run.formats.flight_recorder import is_dump, rank_of, read_dump
 from clusterproof.plugins.training_run.reading import format_of
-from clusterproof.plugins.training_run.records import RunError
 
 HEAD_BYTES = 2 << 20  # of each file: how the job began
 TAIL_BYTES = 6 << 20  # and how it ended

@@ -25,7 +25,7 @@ from clusterproof.plugins.catalog.causes import (
 )
 from clusterproof.plugins.core.message import listed
 from clusterproof.plugins.core.record import record, replace
-from clusterproof.plugins.training_run.records import rank_names
+from clusterproof.plugins.training_run import rank_names
 
 ESTABLISHED, SUPPORTED, CANDIDATE, COMPLETED = "established", "supported", "candidate", "completed"
 OF_CRASH = 0.7  # that a crash which the kernel logged, of a library or of a kernel on a GPU, is the job's own code

@@ -16,9 +16,9 @@ from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.policy import Policy
 from clusterproof.plugins.suite.state import TRAINING_RUN
+from clusterproof.plugins.training_run import RunError
 from clusterproof.plugins.training_run.placement import Slots
 from clusterproof.plugins.training_run.reading import read_run
-from clusterproof.plugins.training_run.records import RunError
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.sample_columns import STEPS_FILE, SUFFIX
 from clusterproof.reports.wording import counted

@@ -12,7 +12,7 @@ from html import escape
 from itertools import groupby
 
 from clusterproof.plugins.core.message import number_of, printable
-from clusterproof.plugins.training_run.records import DATA, kind_of
+from clusterproof.plugins.training_run import DATA, kind_of
 from clusterproof.plugins.training_run.rules.phases import START, phases
 from clusterproof.plugins.training_run.rules.steps import StepTime
 from clusterproof.plugins.training_run.run import TrainingRun

@@ -11,7 +11,7 @@ from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.robust import weighed_median, weighed_spread
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
-from clusterproof.plugins.training_run.records import KERNEL, OPERATOR, OTHER
+from clusterproof.plugins.training_run import KERNEL, OPERATOR, OTHER
 from clusterproof.plugins.training_run.rules.phases import Phase, phases
 from clusterproof.plugins.training_run.rules.steps import DRIFT_LINES, Part, StepTime, causes, drift, outliers
 from clusterproof.plugins.training_run.rules.stragglers import LEAST_PEERS

@@ -11,10 +11,10 @@ from calendar import timegm
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from clusterproof.plugins.training_run import Place, RunError, Step
 from clusterproof.plugins.training_run.files import Format, Lines, RunFile, Unpacked, seconds, whole
 from clusterproof.plugins.training_run.formats.deepspeed import LATE, STEP, DeepSpeed
-from clusterproof.plugins.training_run.losses import Loss
-from clusterproof.plugins.training_run.records import Place, RunError, Step
+from clusterproof.plugins.training_run.run_data import Loss
 
 MS = 1e-3  # s
 MAX_START = 256 << 20  # bytes before the first iteration
