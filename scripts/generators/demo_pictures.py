@@ -19,7 +19,7 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.core.version import __version__
 from clusterproof.plugins.evidence.pairs import Measurement, Pair, pair
 from clusterproof.reports.document.demo import DAY_S, HISTORY, PAIRS, RUNS, STEPS
-from clusterproof.reports.history.model import Run
+from clusterproof.reports.history import Run
 from clusterproof.reports.history.store import write_run
 
 BEGAN_S = 1_790_000_000.0

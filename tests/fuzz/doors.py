@@ -34,8 +34,8 @@ from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.transport import Answer
 from clusterproof.plugins.transport.gather import replay
 from clusterproof.plugins.watch.updates import LinesLost, NotUnderstood, Stream
+from clusterproof.reports.history import HistoryError, Run
 from clusterproof.reports.history.command import history
-from clusterproof.reports.history.model import HistoryError, Run
 from clusterproof.reports.history.store import write_run
 from tests.builders.evaluated import results
 from tests.fuzz import seeds

@@ -29,7 +29,7 @@ from clusterproof.plugins.training_run.sample_columns import (
     SamplesFile,
     columns_for,
 )
-from clusterproof.reports.history.model import Gpu, Identity, Run
+from clusterproof.reports.history import Gpu, Identity, Run
 from clusterproof.reports.history.store import write_run
 from tests.case.files import BROKEN_GPU, SCONTROL
 from tests.reports.history.kept import FAIL, PASS, result

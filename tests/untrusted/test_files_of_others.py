@@ -27,8 +27,8 @@ from clusterproof.plugins.policy import read_policy
 from clusterproof.plugins.training_run import RunError, files
 from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.transport import gather
+from clusterproof.reports.history import HistoryError, Run
 from clusterproof.reports.history.command import history
-from clusterproof.reports.history.model import HistoryError, Run
 from clusterproof.reports.history.schema import APPLICATION, STEPS
 from clusterproof.reports.history.store import read_before, write_run
 

@@ -15,7 +15,7 @@ from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.evidence.recording import read_cluster
 from clusterproof.plugins.transport.gather import replay
-from clusterproof.reports.history.model import NOBODY, Identity, identities
+from clusterproof.reports.history import NOBODY, Identity, identities
 from clusterproof.reports.results import read_results
 
 RESULTS, RECORDING = "results.jsonl", "recording"

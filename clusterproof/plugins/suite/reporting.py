@@ -23,7 +23,7 @@ from clusterproof.reports.wording import counted
 
 if TYPE_CHECKING:
     from clusterproof.plugins.evaluation.index import Entry
-    from clusterproof.reports.history.model import Past
+    from clusterproof.reports.history import Past
     from clusterproof.reports.run import Run
 
 
@@ -155,7 +155,7 @@ class Reporting:
     def _past(self) -> Past | None:
         """This run and those before it; None where no history can be read, which another line says."""
         from clusterproof.reports.document.trend import MAX_RUNS
-        from clusterproof.reports.history.model import HistoryError
+        from clusterproof.reports.history import HistoryError
         from clusterproof.reports.history.store import read_past
 
         history = self.outcomes.history

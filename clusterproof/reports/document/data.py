@@ -12,7 +12,7 @@ from clusterproof.plugins.core.evidence import Collected, NodeEvidence
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.document.gpus import measured
+from clusterproof.reports.document.hardware import measured
 from clusterproof.reports.document.node import hardware, marks, tables, xids
 from clusterproof.reports.document.places import places
 from clusterproof.reports.findings import shortened

@@ -11,9 +11,9 @@ from html import escape
 from pathlib import Path
 
 from clusterproof.plugins.core.version import __version__
+from clusterproof.reports.document import Section
 from clusterproof.reports.document.data import data
 from clusterproof.reports.document.demo import WORDS, is_demo, with_pictures
-from clusterproof.reports.document.section import Section
 from clusterproof.reports.document.sections import TOOLS, sections
 from clusterproof.reports.formats import Format
 from clusterproof.reports.page import breakable, tiles

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import PROVEN, Verdict
-from clusterproof.reports.history.model import FINE, FOUND, Pair, Past
+from clusterproof.reports.history import FINE, FOUND, Pair, Past
 from clusterproof.reports.wording import counted
 
 NEW, STILL, GONE = "new", "still", "gone"
