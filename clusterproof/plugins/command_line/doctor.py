@@ -111,7 +111,7 @@ def of_aws(identity: Callable[[], str]) -> Means:
 
 
 def _identity() -> str:
-    from clusterproof.plugins.aws.account import Account
+    from clusterproof.plugins.aws import Account
 
     account = Account()
     account.require_credentials()

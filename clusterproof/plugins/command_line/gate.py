@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from clusterproof.plugins.agent.program import ProbeOptions
-from clusterproof.plugins.aws.account import AwsError
+from clusterproof.plugins.aws import AwsError
 from clusterproof.plugins.command_line.gate_run import aws, run, say
 from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target
 from clusterproof.plugins.core.errors import ClusterproofError, place_of

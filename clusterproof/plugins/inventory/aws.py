@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from clusterproof.plugins.aws.account import Account, AwsDenied, AwsError
+from clusterproof.plugins.aws import Account, AwsDenied, AwsError
 from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target
 from clusterproof.plugins.core.strict import nearest
 from clusterproof.plugins.kubernetes.access import SETTING as KUBERNETES

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from clusterproof.plugins.agent.program import ProbeOptions, collector_names
+from clusterproof.plugins.aws import NO_CREDENTIALS, Account, AwsError
 from clusterproof.plugins.aws import collectors as aws
-from clusterproof.plugins.aws.account import NO_CREDENTIALS, Account, AwsError
 from clusterproof.plugins.core.cluster import Cluster, is_of_aws, is_of_kubernetes, is_of_slurm
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.evidence.aws.by_evidence import Instances, may_be_on_ec2
@@ -114,7 +114,7 @@ class Gatherer:
             except Unusable as problem:
                 raise pytest.UsageError(str(problem)) from None
         if loads:
-            from clusterproof.plugins.suite.perf.load_nodes import load_nodes  # few runs load anything
+            from clusterproof.plugins.suite.perf.session import load_nodes  # few runs load anything
 
             load_nodes(self.config, self.cluster, self.connection(), self.limits(), loads, answered, keep)
 

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as TooLate
 from importlib import import_module
 
-from clusterproof.plugins.aws.account import AwsError
+from clusterproof.plugins.aws import AwsError
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import Collected, Status
 from clusterproof.plugins.kubernetes.access import open_api

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from clusterproof.plugins.aws.account import AwsError
+from clusterproof.plugins.aws import AwsError
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.errors import place_of
 from clusterproof.plugins.core.evidence import NodeEvidence

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from clusterproof.plugins.agent.frame import last_whole
 from clusterproof.plugins.agent.program import ProbeOptions
-from clusterproof.plugins.aws.account import AwsError
+from clusterproof.plugins.aws import AwsError
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.kubernetes.access import open_api

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from clusterproof.plugins.agent.packing import script_of
-from clusterproof.plugins.aws.account import AwsError
+from clusterproof.plugins.aws import AwsError
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.kubernetes.access import open_api

@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 
-from clusterproof.plugins.aws.account import AwsError
+from clusterproof.plugins.aws import AwsError
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.api import Api, KubernetesError
