@@ -95,9 +95,9 @@ def _only(run: Run) -> Past:
 
 
 def _between(path: Path) -> PairwiseRun:
+    from clusterproof.plugins.benchmarks.pairwise.analysis import Campaign
     from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun  # few runs measure pairs
     from clusterproof.plugins.benchmarks.pairwise.journal import read
-    from clusterproof.plugins.benchmarks.pairwise.measured_campaign import Campaign
 
     return PairwiseRun((Campaign(read(path)),))
 

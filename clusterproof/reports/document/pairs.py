@@ -8,9 +8,8 @@ from html import escape
 from statistics import median
 from urllib.parse import quote
 
-from clusterproof.plugins.benchmarks.pairwise.analysis import TOO_FEW
+from clusterproof.plugins.benchmarks.pairwise.analysis import TOO_FEW, Campaign
 from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun, estimate_in_words, finding_in_words
-from clusterproof.plugins.benchmarks.pairwise.measured_campaign import Campaign
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.evidence.pairs import Finding, Kind, Measurement
 from clusterproof.reports.document import Section, heat, of_nodes, places

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Protocol
 
-from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings
+from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.evidence.pairs import NOT_AT_FAULT, Pair, Reading
 from clusterproof.plugins.transport import Connection, Limits, Unusable, connection_for

@@ -18,7 +18,7 @@ from clusterproof.plugins.benchmarks.launchers.peer import WHERE, WORD
 from clusterproof.plugins.benchmarks.launchers.ranks import merged, rank_shell, with_advice
 from clusterproof.plugins.benchmarks.launchers.two_ends import Outcome, OverNodes, Turn, two_ends
 from clusterproof.plugins.benchmarks.launchers.visit import ENDS_S, MAX_BYTES
-from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings, Output
+from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, Output
 from clusterproof.plugins.evidence.pairs import Reading
 from clusterproof.plugins.transport import Unusable
 

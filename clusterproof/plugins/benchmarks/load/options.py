@@ -28,10 +28,9 @@ TAKES_TURNS = "fs_bandwidth"  # nodes share what it measures: few of them at a t
 COLLECTORS = frozenset(SECONDS)
 # Where each is, as MODULE:FUNCTION of this package.
 FUNCTIONS: Mapping[str, str] = {
-    **{name: f"programs:{name}" for name in ("dcgm_diag", "node_busbw", "nccom")},
+    **{name: f"programs:{name}" for name in ("dcgm_diag", "node_busbw", "nccom", "efa_loopback", "fs_bandwidth")},
     **{name: f"pytorch:{name}" for name in ("gpu_bandwidth", "gpu_gemm")},
     **{name: f"exact:{name}" for name in ("gpu_exact", "exact_collective", "exact_step", "cpu_exact")},
-    **{name: f"{name}:read" for name in ("efa_loopback", "fs_bandwidth")},
 }
 
 
