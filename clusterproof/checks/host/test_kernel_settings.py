@@ -9,7 +9,7 @@ from clusterproof.plugins.core.verdict import concern_if, fail_if, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import each, known
 from clusterproof.plugins.evidence.group import compared, differences, in_words
-from clusterproof.plugins.evidence.host.facts_processes import PORTS
+from clusterproof.plugins.evidence.host.facts_node import PORTS
 from clusterproof.plugins.evidence.node import Node
 
 pytestmark = [mark.host, mark.preflight]
