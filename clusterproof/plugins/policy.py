@@ -11,8 +11,7 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
-from clusterproof.plugins.catalog import CatalogError, owners, thresholds
-from clusterproof.plugins.catalog.catalog import SITE
+from clusterproof.plugins.catalog import SITE, CatalogError, owners, thresholds
 from clusterproof.plugins.catalog.rows import build
 from clusterproof.plugins.core.cluster import InstanceType, InventoryError
 from clusterproof.plugins.core.nodeset import NodesetError, expand

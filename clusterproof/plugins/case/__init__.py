@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from clusterproof.plugins.captures.folder import node_name
+from clusterproof.plugins.captures import node_name
 from clusterproof.plugins.catalog.causes import CASCADE, Sign, signs
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.message import printable

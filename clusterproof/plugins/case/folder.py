@@ -11,7 +11,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from shlex import quote
 
-from clusterproof.plugins.captures.folder import prefix
+from clusterproof.plugins.captures import prefix
 from clusterproof.plugins.captures.text import plain
 from clusterproof.plugins.case import CaseError, Collected, label, node_log, one_line, output, pods, results, scheduler
 from clusterproof.plugins.case.assembled import Found, joined

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from clusterproof.plugins.captures.folder import NoCaptureError, layout, node_name
+from clusterproof.plugins.captures import NoCaptureError, layout, node_name
 from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target
 from clusterproof.plugins.core.nodeset import NodesetError, expand, fold, is_address, is_user
 from clusterproof.plugins.core.opened import opened

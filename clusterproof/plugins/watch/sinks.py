@@ -13,9 +13,9 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry, generate_latest, make_wsgi_app
 from prometheus_client.registry import Collector
 
+from clusterproof.plugins.core import __version__
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.core.version import __version__
 from clusterproof.plugins.watch.http_server import Address, Listener
 from clusterproof.plugins.watch.live_page import LivePage
 from clusterproof.plugins.watch.metrics import Latest, Metrics, Over, Snapshot

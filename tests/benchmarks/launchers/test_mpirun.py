@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.benchmarks.launchers.launcher import Campaign
+from clusterproof.plugins.benchmarks.launchers import Campaign
 from clusterproof.plugins.benchmarks.launchers.mpirun import launch_by_hand, mpirun, start_shell
 from clusterproof.plugins.benchmarks.launchers.two_ends import Turn
 from clusterproof.plugins.benchmarks.launchers.visit import NodeAnswer, Visitor

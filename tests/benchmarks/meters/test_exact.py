@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bench.real_runs import torch_python
-from clusterproof.plugins.benchmarks.launchers.launcher import Campaign
+from clusterproof.plugins.benchmarks.launchers import Campaign
 from clusterproof.plugins.benchmarks.launchers.two_ends import ssh
 from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, Output
 from clusterproof.plugins.benchmarks.meters.baseline import METERS

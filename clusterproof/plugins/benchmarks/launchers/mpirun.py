@@ -10,9 +10,8 @@ from dataclasses import replace
 
 from clusterproof.plugins.agent.frame import printable
 from clusterproof.plugins.agent.payload import joined
-from clusterproof.plugins.benchmarks.launchers import FOLDER
+from clusterproof.plugins.benchmarks.launchers import FOLDER, Campaign, attributed, check, typed
 from clusterproof.plugins.benchmarks.launchers.cleanup import ARGUMENT
-from clusterproof.plugins.benchmarks.launchers.launcher import Campaign, attributed, check, typed
 from clusterproof.plugins.benchmarks.launchers.on_node import PYTHON
 from clusterproof.plugins.benchmarks.launchers.peer import WHERE, WORD
 from clusterproof.plugins.benchmarks.launchers.ranks import merged, rank_shell, with_advice

@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
+from clusterproof.plugins.benchmarks.launchers import Campaign
 from clusterproof.plugins.benchmarks.launchers.cleanup import VARIABLE, WORD_BYTES
-from clusterproof.plugins.benchmarks.launchers.launcher import Campaign
 from clusterproof.plugins.benchmarks.meters import Output
 from clusterproof.plugins.evidence.pairs import Reading
 

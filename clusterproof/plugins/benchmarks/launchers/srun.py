@@ -12,8 +12,17 @@ from typing import Any
 from clusterproof.plugins.agent.frame import printable
 from clusterproof.plugins.agent.packing import packed
 from clusterproof.plugins.agent.payload import joined, new_nonce, started_by_shell
-from clusterproof.plugins.benchmarks.launchers import FOLDER, PLUGINS, ranks
-from clusterproof.plugins.benchmarks.launchers.launcher import Campaign, Measured, attributed, check, silenced, typed
+from clusterproof.plugins.benchmarks.launchers import (
+    FOLDER,
+    PLUGINS,
+    Campaign,
+    Measured,
+    attributed,
+    check,
+    ranks,
+    silenced,
+    typed,
+)
 from clusterproof.plugins.benchmarks.launchers.ranks import merged, rank_shell, with_advice
 from clusterproof.plugins.benchmarks.launchers.two_ends import ends_of, not_reached, reading_of
 from clusterproof.plugins.benchmarks.launchers.visit import ENDS_S, MAX_BYTES, TRAVELS, NodeAnswer, output_of, read

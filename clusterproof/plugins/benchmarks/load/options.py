@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from clusterproof.plugins.agent.program import END_S, SEND_S
-from clusterproof.plugins.catalog.catalog import exact_kinds_setting
+from clusterproof.plugins.catalog import exact_kinds_setting
 
 # Seconds for each, in the order in which a node runs them. DCGM wants GPUs at rest, and products heat them.
 SECONDS: Mapping[str, float] = {

@@ -11,7 +11,7 @@ from clusterproof.plugins.agent.packing import text_of
 from clusterproof.plugins.agent.payload import modules_for, started
 from clusterproof.plugins.benchmarks import meters
 from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, Output
-from clusterproof.plugins.catalog.catalog import exact_kinds_setting
+from clusterproof.plugins.catalog import exact_kinds_setting
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, Recording
 from clusterproof.plugins.evidence.pairs import NO_PROGRAM, NOT_INSTALLED, Reading, is_believable
 from clusterproof.plugins.evidence.perf.collective import NCCL, Blame, OfNode, wrong_blocks

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.benchmarks.launchers import launcher as launching
-from clusterproof.plugins.benchmarks.launchers.launcher import Launcher, Measured
+from clusterproof.plugins.benchmarks import launchers as launching
+from clusterproof.plugins.benchmarks.launchers import Launcher, Measured
 from clusterproof.plugins.benchmarks.launchers.mpirun import mpirun, pods
 from clusterproof.plugins.benchmarks.launchers.srun import srun
 from clusterproof.plugins.benchmarks.launchers.two_ends import ssh
