@@ -32,9 +32,9 @@ from clusterproof.plugins.kubernetes.gate import NOT_REACHED
 from clusterproof.plugins.kubernetes.gate.round import Round, Tally, leave_standing, round_of, standing_in, taken
 from clusterproof.plugins.kubernetes.gate.write import LIMIT, OBSERVE, REFRESH_S, Orders, Written, standing, write
 from clusterproof.plugins.kubernetes.workloads import Pod
+from clusterproof.plugins.transport.kubernetes import NAMESPACE
 from clusterproof.plugins.transport.kubernetes.agents import agents_of, is_changing
 from clusterproof.plugins.transport.kubernetes.kept import Kept
-from clusterproof.plugins.transport.kubernetes.pod import NAMESPACE
 from clusterproof.plugins.transport.kubernetes.shares import Share, Shares
 from clusterproof.plugins.watch.http_server import Address, Listener
 

@@ -15,7 +15,7 @@ from clusterproof.plugins.aws import Account, AwsDenied, AwsError
 from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target
 from clusterproof.plugins.core.strict import nearest
 from clusterproof.plugins.kubernetes.access import SETTING as KUBERNETES
-from clusterproof.plugins.transport.srun.submit_host import SETTING
+from clusterproof.plugins.transport.srun import SETTING
 
 INSTANCE = re.compile(r"i-[0-9a-f]{8,17}")
 TAG = re.compile(r"tag:(?P<key>[^=]{1,128})=(?P<value>.{0,256})")

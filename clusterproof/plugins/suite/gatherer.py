@@ -27,7 +27,7 @@ from clusterproof.plugins.suite.state import policy_of
 from clusterproof.plugins.suite.terminal import progress
 from clusterproof.plugins.transport import Connection, Limits, Unusable, connection_for
 from clusterproof.plugins.transport.gather import gather, replayed
-from clusterproof.plugins.transport.srun.submit_host import ask_slurm, submit_host
+from clusterproof.plugins.transport.srun import ask_slurm, submit_host
 
 if TYPE_CHECKING:
     from clusterproof.plugins.captures.collection import Understood

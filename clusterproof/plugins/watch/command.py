@@ -26,8 +26,9 @@ from clusterproof.plugins.options.table import Joined
 from clusterproof.plugins.policy import find_policy
 from clusterproof.plugins.training_run.formats.placement import write_pods
 from clusterproof.plugins.transport import Limits, Unusable
+from clusterproof.plugins.transport.srun import submit_host
 from clusterproof.plugins.transport.srun.connection import JOB
-from clusterproof.plugins.transport.srun.submit_host import submit_host
+from clusterproof.plugins.watch import InvalidTiming, Timing
 from clusterproof.plugins.watch.controller import Controller, Settings
 from clusterproof.plugins.watch.evaluator import Evaluator
 from clusterproof.plugins.watch.http_server import Address, NoAddress
@@ -46,7 +47,6 @@ from clusterproof.plugins.watch.notify.services import receiver_of
 from clusterproof.plugins.watch.recording import CHANGES_FILE, Recording
 from clusterproof.plugins.watch.sampler_session import SamplerOptions
 from clusterproof.plugins.watch.sinks import NoTextfile, Sinks
-from clusterproof.plugins.watch.states import InvalidTiming, Timing
 from clusterproof.plugins.watch.view import Lines, Screen, beginning, summary
 from clusterproof.plugins.watch.watch import Watch
 

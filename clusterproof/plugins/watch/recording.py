@@ -21,7 +21,7 @@ from clusterproof.plugins.training_run.sample_columns import (
     SamplesFile,
     columns_for,
 )
-from clusterproof.plugins.watch.states import Change, Key, Kind
+from clusterproof.plugins.watch import Change, Key, Kind
 from clusterproof.plugins.watch.updates import Hello, Logged, Tick, Update
 
 CHANGES_FILE = "changes.jsonl"

@@ -12,7 +12,7 @@ from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.watch.states import Change, Kind
+from clusterproof.plugins.watch import Change, Kind
 from clusterproof.plugins.watch.watch import Watch
 from clusterproof.reports.wording import counted
 

@@ -14,11 +14,10 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.watch import notify
+from clusterproof.plugins.watch import Change, Kind, notify
 from clusterproof.plugins.watch.notify import notifier, receiver
 from clusterproof.plugins.watch.notify.outbox import Outbox
 from clusterproof.plugins.watch.notify.receiver import Program
-from clusterproof.plugins.watch.states import Change, Kind
 from tests.watch.receiving import TIMEOUT_S, Notified, WebServer, change, keeping, lines, quick, web_server
 from tests.watch.sinks_of_day import OfDay
 

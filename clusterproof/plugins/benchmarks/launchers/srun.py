@@ -29,8 +29,8 @@ from clusterproof.plugins.benchmarks.launchers.visit import ENDS_S, MAX_BYTES, T
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.evidence.pairs import Pair, Reading
 from clusterproof.plugins.transport import Answer, Unusable, connection_for
+from clusterproof.plugins.transport.srun import ask_submit_host, formless, submit_host
 from clusterproof.plugins.transport.srun.connection import WAIT_S
-from clusterproof.plugins.transport.srun.submit_host import ask_submit_host, formless, submit_host
 
 ASK_S = 30.0  # for Slurm's own commands: slurmctld answers slowly when many jobs start
 CLEANUP_S = 15.0  # for a step that only cleans up

@@ -38,7 +38,7 @@ from clusterproof.plugins.evidence.recording import PAIRWISE_FILES
 from clusterproof.plugins.suite.perf.pairs_options import PairOptions
 from clusterproof.plugins.suite.perf.pairs_planning import meter_of, parts, planned
 from clusterproof.plugins.transport import Connection, Limits, Unusable
-from clusterproof.plugins.transport.srun.submit_host import SETTING
+from clusterproof.plugins.transport.srun import SETTING
 
 MARGIN_S = 120.0  # of what is reserved, beyond the budget
 

@@ -23,10 +23,10 @@ from clusterproof.plugins.kubernetes.nodes import KubernetesNode, nodes, table, 
 from clusterproof.plugins.kubernetes.workloads import Container, Pod, pods
 from clusterproof.plugins.transport import Answer, Connection, Limits, Program, Unusable
 from clusterproof.plugins.transport.fan_out import fan_out
+from clusterproof.plugins.transport.kubernetes import NAMESPACE
 from clusterproof.plugins.transport.kubernetes.connection import NO_NODE, PerfPods
 from clusterproof.plugins.transport.kubernetes.kept import KEEP, Kept, mark_of
 from clusterproof.plugins.transport.kubernetes.outcome import NO_IMAGE, not_ready
-from clusterproof.plugins.transport.kubernetes.pod import NAMESPACE
 
 CONNECTION = "agents"
 SELECTOR = "app.kubernetes.io/name=clusterproof,app.kubernetes.io/component=agent"

@@ -17,8 +17,8 @@ from clusterproof.plugins.kubernetes.api import KubernetesDenied, KubernetesErro
 from clusterproof.plugins.kubernetes.nodes import KubernetesNode, quantity
 from clusterproof.plugins.kubernetes.workloads import Pod, pods
 from clusterproof.plugins.transport import Answer, Limits
+from clusterproof.plugins.transport.kubernetes import CONTAINER, Run
 from clusterproof.plugins.transport.kubernetes.outcome import LONGEST, is_settled
-from clusterproof.plugins.transport.kubernetes.pod import CONTAINER, Run
 from clusterproof.plugins.transport.kubernetes.visit import PodVisit
 
 EFA = "vpc.amazonaws.com/efa"

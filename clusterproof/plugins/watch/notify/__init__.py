@@ -14,7 +14,7 @@ from typing import Any
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.watch.states import Change, Key, Kind
+from clusterproof.plugins.watch import Change, Key, Kind
 
 VERSION = 1
 MAX_DEVICES = 64  # that `devices` names
