@@ -13,8 +13,8 @@ from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.nodeset import within
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.reports import cut_of, headline
 from clusterproof.reports.findings import Finding, Gap, findings, gaps, gaps_in_short, shortened
-from clusterproof.reports.standing import cut_of, headline
 from clusterproof.reports.to_do import commands, fit_nodes, shared_finding, short_commands, to_do
 
 SCREEN = 30  # lines

@@ -16,19 +16,20 @@ from clusterproof.plugins.core.cluster import Cluster, Target, is_of_hyperpod, i
 from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.core.result import OF_HARDWARE, Result
 from clusterproof.plugins.core.verdict import PROVEN, Verdict
-from clusterproof.reports.findings import shortened, with_verdict
-from clusterproof.reports.run import Run
-from clusterproof.reports.standing import cut_of, worst_of
-from clusterproof.reports.wording import (
+from clusterproof.reports import (
     CANNOT_REACH,
     COMMON_CAUSE,
     LOOK_AT,
     NOT_PROVEN,
     asked,
+    cut_of,
     failed_by_all,
     of_what,
     place,
+    worst_of,
 )
+from clusterproof.reports.findings import shortened, with_verdict
+from clusterproof.reports.run import Run
 
 MAX_NODES = 80  # characters of a nodeset
 LEAST_TO_SHARE = 3  # failed nodes

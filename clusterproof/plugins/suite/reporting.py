@@ -17,9 +17,9 @@ from clusterproof.plugins.evaluation.index import Stale, read_index
 from clusterproof.plugins.suite.items import route_of
 from clusterproof.plugins.suite.outcomes import Outcomes
 from clusterproof.plugins.suite.state import PAIRWISE, TRAINING_RUN, catalog_of, cluster_of, note_full, policy_of
+from clusterproof.reports import counted
 from clusterproof.reports.results import ResultsFile
 from clusterproof.reports.run_folder import PAGE, RUNS
-from clusterproof.reports.wording import counted
 
 if TYPE_CHECKING:
     from clusterproof.plugins.evaluation.index import Entry

@@ -21,7 +21,7 @@ from clusterproof.plugins.training_run.placement import Slots
 from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.sample_columns import STEPS_FILE, SUFFIX
-from clusterproof.reports.wording import counted
+from clusterproof.reports import counted
 
 REPLAY = "replay:"
 CONNECTION = "run"  # of the cluster that stands for a run without one: it has no nodes

@@ -11,7 +11,7 @@ from clusterproof.plugins.core.cluster import is_of_aws
 from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports import topology
+from clusterproof.reports import counted, topology
 from clusterproof.reports.document import Section, of_nodes, table
 from clusterproof.reports.document.charts import file_systems_section
 from clusterproof.reports.document.hardware import gpus_section, versions_section
@@ -22,7 +22,6 @@ from clusterproof.reports.history.changes import GONE, NEW, STILL, headline
 from clusterproof.reports.page import finding_block, gap_block
 from clusterproof.reports.run import Run, Since
 from clusterproof.reports.to_do import again
-from clusterproof.reports.wording import counted
 
 MAX_ROWS = 300  # of a table of what does not apply
 MAX_NODES = 600  # characters of a nodeset in it

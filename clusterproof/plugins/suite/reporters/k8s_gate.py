@@ -42,7 +42,7 @@ from clusterproof.plugins.suite.state import EVIDENCE, nodes_of, occasion_of
 from clusterproof.plugins.transport.kubernetes.agents import CONNECTION as AGENTS
 from clusterproof.plugins.transport.kubernetes.agents import EVERY_S
 from clusterproof.plugins.transport.kubernetes.kept import Kept
-from clusterproof.reports.standing import Cut, cut_of
+from clusterproof.reports import Cut, cut_of
 
 if TYPE_CHECKING:
     from clusterproof.plugins.options.parsed import Options
