@@ -1,24 +1,19 @@
 """Runs the checks on this machine, in this process: what its own probe returns, evaluated by the packaged checks alone.
 
-A rehearsal is what a script would find, run as the script runs, but neither recorded nor acted on.
+Their index says which checks an occasion has and what they need, so that the probe begins at once, and nothing is
+loaded that none of them names.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
-from typing import Any
 
 from clusterproof.integrations.slurm.folder import boot_id, since_boot_s
 from clusterproof.integrations.slurm.job import node_of
 from clusterproof.integrations.slurm.settings import Settings
 from clusterproof.integrations.slurm.standby import StandBy
-from clusterproof.integrations.slurm.state import BESIDE, State
 from clusterproof.integrations.slurm.verdict import Cursor, Finding, Run, cursor_of, cut_short
 from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.agent.reading import NO_CURSOR
@@ -154,90 +149,3 @@ def prepared(
         return [verdict_on(policy, check, node) for check in checks]
 
     return evaluate
-
-
-OCCASIONS = {"prolog": ("prolog",), "epilog": ("epilog",), "health-check": ("prolog", "epilog")}
-ENDS_S = 120.0  # more than twice the longest deadline
-KEPT = ("PATH", "SLURM_CONF", "SLURMD_NODENAME")  # of who types the command; slurmd gives its scripts no more
-PROGRAM = "from clusterproof.integrations.slurm.main import main; main()"
-
-
-@dataclass(frozen=True, slots=True)
-class Evaluated:
-    """What one check said. `cause` is the same text wherever several have one cause."""
-
-    check: str
-    verdict: str
-    message: str
-    cause: str
-
-
-@dataclass(frozen=True, slots=True)
-class Rehearsal:
-    """One script: what each of its checks said, or why none did (`broken`), and the time from start to end.
-
-    `said` is what is wrong with the installation itself, and costs time.
-    """
-
-    occasion: str
-    deadline_s: float
-    took_s: float
-    evaluated: tuple[Evaluated, ...] = ()
-    instance_type: str = ""
-    broken: str = ""
-    said: tuple[str, ...] = ()
-
-    def of(self, verdict: str) -> tuple[Evaluated, ...]:
-        """The checks that said this."""
-        return tuple(evaluated for evaluated in self.evaluated if evaluated.verdict == verdict)
-
-    @property
-    def is_late(self) -> bool:
-        """Whether the script itself would have given up before."""
-        return self.took_s >= self.deadline_s
-
-
-def rehearsed(occasion: str, settings: Settings) -> Rehearsal:
-    """Start Python as the script does, and wait until all is evaluated; the script's deadline ends nothing here."""
-    environment = {name: os.environ[name] for name in KEPT if name in os.environ}
-    command = [sys.executable, "-I", "-c", PROGRAM, "rehearse", occasion]
-    deadline_s, began = deadline_of(occasion, settings), time.monotonic()
-    try:
-        ran = subprocess.run(command, capture_output=True, timeout=ENDS_S, check=False, env=environment, cwd="/")
-        data = json.loads(ran.stdout)
-    except subprocess.TimeoutExpired:
-        return Rehearsal(occasion, deadline_s, ENDS_S, broken=f"no answer within {ENDS_S:.0f} s")
-    except ValueError:
-        said = ran.stderr.decode("utf-8", "replace").strip()[-500:]
-        return Rehearsal(occasion, deadline_s, time.monotonic() - began, broken=said or f"ended with {ran.returncode}")
-    took_s = time.monotonic() - began
-    evaluated = tuple(Evaluated(**one) for one in data["evaluated"])
-    return Rehearsal(
-        occasion, deadline_s, took_s, evaluated, data["instance_type"], data["broken"], tuple(data["said"])
-    )
-
-
-def rehearse(occasion: str, settings: Settings) -> None:
-    """Check as the script does, and print what `rehearsed` reads."""
-    heard: list[Any] = []
-    said: list[str] = []
-    cursor = cursor_of(State(settings.state, BESIDE).read("cursor").get("cursor"))
-    broken = ""
-    try:
-        check(OCCASIONS[occasion], settings, deadline_of(occasion, settings), cursor, said.append, heard.append)
-    except NoVerdict as problem:
-        broken = str(problem)
-    evaluated = [Evaluated(result.check, result.verdict.value, result.message, result.cause) for result in heard]
-    instance_type = next((result.instance_type for result in heard), "")
-    data = {
-        "evaluated": [asdict(result) for result in evaluated],
-        "instance_type": instance_type,
-        "broken": broken,
-        "said": said,
-    }
-    print(json.dumps(data), flush=True)  # noqa: T201 - read by `rehearsed`
-
-
-def deadline_of(occasion: str, settings: Settings) -> float:
-    """Seconds from the start of a script to its own deadline."""
-    return settings.health_check.deadline_s if occasion == "health-check" else settings.deadline_s

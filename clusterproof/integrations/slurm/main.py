@@ -207,11 +207,11 @@ def came(arguments: list[str]) -> tuple[float, Turn]:
 
 def look(occasion: str, node: str) -> int:
     """Only print what a call would find; the exit code."""
-    from clusterproof.integrations.slurm import checking, installation
+    from clusterproof.integrations.slurm import installation, rehearsal
 
     if occasion == "check-installation":
         return installation.check_installation(node)
-    checking.rehearse(sys.argv[2], read_settings())
+    rehearsal.rehearse(sys.argv[2], read_settings())
     return 0
 
 
