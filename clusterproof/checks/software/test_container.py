@@ -11,7 +11,7 @@ from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import known, readings
 from clusterproof.plugins.evidence.gpu.facts_rack import is_of_a_rack
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.evidence.software.facts_container import DeviceFile, container
+from clusterproof.plugins.evidence.software.facts import DeviceFile, container
 
 pytestmark = [mark.software, mark.job, mark.hyperpod_node_debugger("M")]
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 
 from clusterproof.plugins.core.record import record
+from clusterproof.plugins.evidence.fact import collected_as
 from clusterproof.plugins.evidence.field import (
     Field,
     Reported,
@@ -217,3 +219,77 @@ def chosen_interfaces(value: str, names: Iterable[str]) -> tuple[str, ...]:
     if excludes:
         return tuple(name for name in names if not is_named(name) and not name.startswith(NEVER_BY_ITSELF))
     return tuple(name for name in names if is_named(name))
+
+
+_DRIVERS = ("nvidia", "neuron", "infiniband_verbs", "gdrdrv")
+_OF_NOBODY = ("mem", "no device")  # the driver of /dev/null, and what is no device at all
+_VERSION = re.compile(r"\.so\.(\d{1,5}(?:\.\d{1,5}){1,3})$")
+
+
+@record
+class DeviceFile(Reported):
+    """A device file, and the errno by which it refuses to be opened; empty where it opens."""
+
+    path = Field(text)
+    refused = Field(text)
+    driver = Field(text)  # who registered its number, as the kernel says; empty where nobody did, or that is unknown
+
+    @property
+    def is_of_its_driver(self) -> bool:
+        """Whether what it says is its driver's word; an image may hold a folder or a stale number in its place."""
+        return self.driver.startswith(_DRIVERS)
+
+    @property
+    def is_another(self) -> bool:
+        """Whether another file stands in its place, as /dev/null where a runtime hides it: that opens as well."""
+        return self.driver in _OF_NOBODY
+
+
+@record
+class LoadedLibrary(Reported):
+    """A library as the loader finds it."""
+
+    path = Field(text)  # with every link followed; empty where it does not load
+    mount = Field(text)  # the mount point above it, or above the one that it does not fit to
+    unread = Field(text)  # why what the loader says is nothing against it; empty where it is
+    text = Field(text)  # what the loader says; empty where it loads
+    is_there = Field(flag)
+
+    @property
+    def version(self) -> str:
+        """The version in its file's name; empty where that has none."""
+        found = _VERSION.search(self.path)
+        return found[1] if found else ""
+
+    @property
+    def whose(self) -> str:
+        """Who brought it: the *image*, or the *runtime*, which mounts what is of the node."""
+        return "image" if self.mount in ("", "/") else "runtime"
+
+
+def _libraries_of_container(data: object) -> Mapping[str, LoadedLibrary]:
+    return {name: LoadedLibrary(table(entry)) for name, entry in table(data).items()}
+
+
+@record
+class Container(Reported):
+    """The device files and libraries that a job gets."""
+
+    devices = Field(every(DeviceFile))
+    verbs = Field(texts)  # names of the kernel's RDMA devices, uverbs0 and so on
+    gpus_asked = Field(table)  # by the variable that names the number
+    libraries = Field(_libraries_of_container)
+
+    def opened(self, paths: re.Pattern[str]) -> tuple[list[str], dict[str, DeviceFile]]:
+        """The device files of these paths that open, and the others by path. Raises Incomplete."""
+        found = {device.path: device for device in self.devices if paths.fullmatch(device.path)}
+        refused = {path: device for path, device in found.items() if device.refused or device.is_another}
+        return [path for path in found if path not in refused], refused
+
+    @property
+    def gpus_due(self) -> int | None:
+        """How many GPUs the job asked for; None where nothing here says so. Raises Incomplete."""
+        return min(map(whole, self.gpus_asked.values()), default=None)
+
+
+container = collected_as("container", Container)
