@@ -1,4 +1,4 @@
-"""`--cluster X`: what X may be, and how X turns into a cluster. One file per kind."""
+"""`--cluster X`: what X may be, and how X turns into a cluster; who knows the nodes has a file."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class Orders:
     patience_s: float = 0.0  # after so long without a report a node is Unknown; until then it is left as it stands
 
     @property
-    def is_standing(self) -> bool:
+    def is_resident(self) -> bool:
         """Whether it is of a gate that stays in a cluster, and has an account of its own."""
         return bool(self.refresh_s)
 
@@ -82,7 +82,7 @@ class Orders:
         return self.mode == TAINT
 
 
-def standing(orders: Orders, every_s: float) -> Orders:
+def resident(orders: Orders, every_s: float) -> Orders:
     """The same for a gate that looks again each `every_s`: few writes, and no change for one report that is late."""
     return replace(orders, refresh_s=REFRESH_S, patience_s=REFRESH_S + LATE * every_s)
 
@@ -147,7 +147,7 @@ class Gate:
         recreated = found.keys() & self.seen.keys() - current.keys()
         self.is_open = bool(recreated)
         self._say("created anew since the run began: the next run evaluates it", recreated)
-        if current and self.orders.is_standing and not self._is_confined(self.seen[min(current)]):
+        if current and self.orders.is_resident and not self._is_confined(self.seen[min(current)]):
             self.lines.append(UNCONFINED)
         if current and self._write_conditions(current):
             self._change_taints(current)
