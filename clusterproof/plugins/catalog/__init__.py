@@ -1,6 +1,6 @@
 """What the suite knows in numbers and words, each row with its source. Files are read on first use.
 
-Here: the numbers that a run goes by, those that are packaged, and a site's own in their place.
+Here: the numbers that a run goes by, packaged ones or a site's own in their place; and who a finding is routed to.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from clusterproof.plugins.catalog.nvidia import (
     xid,
     xids,
 )
-from clusterproof.plugins.catalog.owners import Owner, owner, owners
 from clusterproof.plugins.catalog.rows import CatalogError, document, table
 from clusterproof.plugins.core.cluster import InstanceType
 from clusterproof.plugins.core.record import field, record
@@ -158,6 +157,38 @@ def exact_kinds() -> Mapping[str, ExactKind]:
 def exact_kinds_setting() -> str:
     """The same as a setting of collectors: `float32:24:24,…`."""
     return ",".join(f"{kind.name}:{kind.significand}:{kind.accumulator}" for kind in exact_kinds().values())
+
+
+@record
+class Owner:
+    """One owner skill. `team` is whose its findings are, in a word; `teams` the same by section, where it differs."""
+
+    mark: str  # the pytest mark's name: hyperpod_node_debugger
+    words: str
+    source: str
+    team: str
+    teams: Mapping[str, str] = field(default_factory=dict)
+    sections: Mapping[str, str] = field(default_factory=dict)  # "G": what the section is about
+
+    def team_for(self, section: str) -> str:
+        """Whose a finding of this section is: `hardware`."""
+        return self.teams.get(section, self.team)
+
+    @property
+    def name(self) -> str:
+        """The skill's name as its maintainers write it: `hyperpod-node-debugger`."""
+        return self.mark.replace("_", "-")
+
+
+@cache
+def owners() -> Mapping[str, Owner]:
+    """Every row of owners.toml by the name of its mark. Raises CatalogError."""
+    return table(Owner, "owners.toml", "owner", key="mark")
+
+
+def owner(mark: str) -> Owner | None:
+    """The owner by the name of its mark, if there is one."""
+    return owners().get(mark)
 
 
 __all__ = [
