@@ -13,9 +13,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from clusterproof.plugins.case import label
 from clusterproof.plugins.case.advice import opened_case
 from clusterproof.plugins.case.folder import collect
-from clusterproof.plugins.case.records import label
 from clusterproof.plugins.catalog.causes import CAUSES, HARDWARE, UNKNOWN
 from clusterproof.plugins.core.record import record
 from scripts.arguments import Arguments

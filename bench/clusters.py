@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from clusterproof.plugins.benchmarks.pairwise.schedule import is_inside
+from clusterproof.plugins.benchmarks.pairwise import is_inside
 from clusterproof.plugins.evidence.pairs import Measurement, Pair, Reading
 
 NOMINAL_GB_PER_S = 400.0

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bench.real_runs import PYTHONS, torch_python
-from clusterproof.plugins.catalog.catalog import exact_kinds_setting
+from clusterproof.plugins.catalog import exact_kinds_setting
 from scripts.arguments import Arguments, count
 
 FAULTS, CLEAN = 10_000, 1_000_000

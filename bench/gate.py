@@ -23,13 +23,13 @@ from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.command_line import gate_run
 from clusterproof.plugins.command_line.gate_run import Rounds
 from clusterproof.plugins.core.cluster import Cluster, Target
+from clusterproof.plugins.kubernetes import decoded
 from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.api import PAGE
-from clusterproof.plugins.kubernetes.errors import decoded
-from clusterproof.plugins.kubernetes.gate.health import TRUE, Health
+from clusterproof.plugins.kubernetes.gate import TRUE, Health
 from clusterproof.plugins.kubernetes.gate.objects import seen_of
 from clusterproof.plugins.kubernetes.gate.round import Tally
-from clusterproof.plugins.kubernetes.gate.write import Orders, standing, write
+from clusterproof.plugins.kubernetes.gate.write import Orders, resident, write
 from clusterproof.plugins.kubernetes.workloads import Pod
 from clusterproof.plugins.transport import Limits
 from clusterproof.plugins.transport.gather import gather
@@ -120,7 +120,7 @@ def _rounds(gate: Gate, count: int, begin: float) -> None:
 
 def _evaluations(names: Sequence[str], count: int, begin: float) -> None:
     """So many rounds in each of which all logs are read; without evaluation, which asks nobody."""
-    cluster, orders = Cluster("bed", "agents", tuple(map(Target, names))), standing(Orders(), EVERY_S)
+    cluster, orders = Cluster("bed", "agents", tuple(map(Target, names))), resident(Orders(), EVERY_S)
     for number in range(count):
         now = begin + number * EVERY_S
         found = gather(cluster, Agents(), ["boot"], ProbeOptions(), Limits(), lambda evidence: evidence)

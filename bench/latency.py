@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from bench.figure import Figure
-from clusterproof.plugins.watch.states import Change
+from clusterproof.plugins.watch import Change
 from tests.testbed import needs
 from tests.testbed.cluster import testbed
 from tests.testbed.node import healthy_p5

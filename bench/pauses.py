@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from random import Random
 
 from clusterproof.plugins.catalog import PACKAGED
-from clusterproof.plugins.training_run.records import Place
+from clusterproof.plugins.training_run import Place
 from clusterproof.plugins.training_run.rules.straggler_cost import StragglerCost, straggler_costs
 from scripts.arguments import share_asked
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean, median
 
 from bench.clusters import NOMINAL_GB_PER_S, Simulated
-from clusterproof.plugins.benchmarks.pairwise.schedule import circle
+from clusterproof.plugins.benchmarks.pairwise import circle
 from clusterproof.plugins.evidence.pairs import Pair, pair
 
 FLOOR = 0.8 * NOMINAL_GB_PER_S  # CHS: 150 GB/s where about 190 is usual

@@ -20,7 +20,7 @@ from clusterproof.plugins.evaluation.all_checks import node_checks
 from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.nodes import nodes
-from clusterproof.plugins.inventory.recording import DEMO
+from clusterproof.plugins.inventory.file import DEMO
 from clusterproof.reports.formats import all_formats
 from clusterproof.reports.formats.html import document
 from clusterproof.reports.run import Run

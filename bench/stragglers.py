@@ -18,7 +18,7 @@ from clusterproof.checks.run.test_pace import test_slow_rank
 from clusterproof.plugins.catalog import PACKAGED
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Concern, Incomplete
-from clusterproof.plugins.training_run.records import Place
+from clusterproof.plugins.training_run import Place
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.run_data import RunData
 from scripts.arguments import Arguments, count, share

@@ -10,6 +10,7 @@ TYPE_CHECKING = False  # and not typing's: a prolog begins with this file
 if TYPE_CHECKING:
     from typing import Any
 
+    from clusterproof.plugins.core import __version__ as __version__
     from clusterproof.plugins.core.cluster import Cluster as Cluster
     from clusterproof.plugins.core.cluster import InventoryError as InventoryError
     from clusterproof.plugins.core.cluster import Target as Target
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from clusterproof.plugins.core.verdict import incomplete as incomplete
     from clusterproof.plugins.core.verdict import not_applicable as not_applicable
     from clusterproof.plugins.core.verdict import part as part
-    from clusterproof.plugins.core.version import __version__ as __version__
     from clusterproof.plugins.evaluation.needs import reads as reads
     from clusterproof.plugins.evaluation.routing import evidence as evidence
     from clusterproof.plugins.evidence.aws.facts_fsx import FileSystem as FileSystem
@@ -78,7 +78,7 @@ _HOMES = {  # module of clusterproof.plugins: what of it is public, each since 0
         "not_applicable",
         "part",
     ),
-    "core.version": ("__version__",),
+    "core": ("__version__",),
     "evaluation.needs": ("reads",),
     "evaluation.routing": ("evidence",),
     "evidence.aws.facts_fsx": ("FileSystem",),

@@ -44,7 +44,7 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
     """Compare the catalogue where the command line asks for that; else let the run begin, whatever its reports say."""
     region = config.getoption("--refresh-catalog")
     if is_asked(config) and config.getoption("htmlpath", None):
-        from clusterproof.plugins.suite.writers import guard_beginning_of_html
+        from clusterproof.plugins.suite.reporters import guard_beginning_of_html
 
         guard_beginning_of_html(config)
     if region is None or config.option.help:

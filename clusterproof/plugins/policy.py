@@ -11,8 +11,7 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
-from clusterproof.plugins.catalog import CatalogError, owners, thresholds
-from clusterproof.plugins.catalog.catalog import SITE
+from clusterproof.plugins.catalog import SITE, CatalogError, owners, thresholds
 from clusterproof.plugins.catalog.rows import build
 from clusterproof.plugins.core.cluster import InstanceType, InventoryError
 from clusterproof.plugins.core.nodeset import NodesetError, expand
@@ -20,7 +19,7 @@ from clusterproof.plugins.core.opened import NotOwnError, is_file
 from clusterproof.plugins.core.policy import NO_POLICY, OWN_FILE, PYPROJECT, READINGS, Contact, Disabled, Policy
 from clusterproof.plugins.core.strict import Table, nearest, parse_toml, read_text
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.manifest.rules import MANIFEST_TABLES, manifest_of
+from clusterproof.plugins.manifest import MANIFEST_TABLES, manifest_of
 
 MAX_BYTES = 4 * 1024 * 1024  # a golden manifest of 3,000 packages has 0.2 million
 TABLES = (

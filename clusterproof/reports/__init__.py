@@ -1,1 +1,232 @@
-"""What a run reports, written without pytest; all of it comes from the results."""
+"""What a run reports, written without pytest; all of it comes from the results.
+
+Here: a result in words, as every report has it; which action it asks for, and in which order the actions stand; and
+what of a cluster is fit, what is not, what was not proven, what was interrupted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from clusterproof.plugins.catalog import Catalog
+from clusterproof.plugins.core.message import number_of
+from clusterproof.plugins.core.result import ACTIONS, ALL_PAIRS, OF_HARDWARE, UNREACHABLE, Result
+from clusterproof.plugins.core.verdict import PROVEN, Verdict
+
+MAX_ATTRIBUTE = 500  # characters of a message; the element's text has all
+
+
+class Owned(Protocol):
+    """What has an owner: a result, or what a check says of itself."""
+
+    @property
+    def owner(self) -> str:
+        """The skill."""
+
+    @property
+    def section(self) -> str:
+        """Its section, or empty."""
+
+
+def in_words(result: Result) -> str:
+    """What a person needs of a result: observed, expected, how to see it by hand, who owns it, what to do."""
+    seen = [("", f"{result.node}: {line}") for line in result.message.split("\n")]  # no line begins with a node's words
+    rows = [
+        *seen,
+        ("by hand", result.evidence),
+        ("owner", owner_of(result)),
+        ("means", result.meaning),
+        ("do", result.remedy),
+    ]
+    return "\n".join(f"{word}: {words}" if word else words for word, words in rows if words)
+
+
+def owner_of(result: Result) -> str:
+    """Whose a result is: a site's own words, the skill on HyperPod, or `hardware`."""
+    return result.team or result.skill
+
+
+def skill_beside(result: Result) -> str:
+    """The skill that a finding is routed to, where its owner is somebody else: for small print."""
+    return result.skill if result.team and result.team != result.skill else ""
+
+
+def skill_of(data: Owned) -> str:
+    """`hyperpod-node-debugger § G`."""
+    return f"{data.owner} § {data.section}" if data.section else data.owner
+
+
+def counted(number: int, what: str) -> str:
+    """`1 check`, `1,200 checks`."""
+    return f"{number:,} {what if number == 1 else f'{what}s'}"
+
+
+def legal(text: str) -> str:
+    """The text without what XML 1.0 cannot hold."""
+    return _ILLEGAL.sub("�", text)
+
+
+_ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+COMMON_CAUSE = "find the common cause"
+CANNOT_REACH = "cannot reach"
+NOT_PROVEN = "not proven"
+OTHER_FILES = "rules that need other files"
+LOOK_AT = "look at"  # what is worth it; it keeps no node from work
+_KNOWN = (COMMON_CAUSE, *ACTIONS, CANNOT_REACH, NOT_PROVEN, LOOK_AT)
+_OF_WHAT = ("node", "pair", "run", "cluster")
+
+
+def asked(result: Result, of_all: Collection[str]) -> tuple[str, str]:
+    """The action that a finding asks for, and the reason; `of_all` are the checks that all nodes fail."""
+    name = result.check.rpartition(".")[2]
+    if result.is_of_unreachable:
+        return CANNOT_REACH, result.cause.removeprefix(UNREACHABLE)
+    if result.verdict is Verdict.FAIL:
+        action = result.action or ACTIONS[-1]
+        return (COMMON_CAUSE if action in OF_HARDWARE and result.check in of_all else action), name
+    if result.needs_other_files:
+        return NOT_PROVEN, OTHER_FILES
+    return (NOT_PROVEN, result.cause or name) if result.verdict is Verdict.INCOMPLETE else (LOOK_AT, name)
+
+
+def place(action: str, of_what: str) -> tuple[int, int]:
+    """Where an action stands, the gravest first; one that only a site knows behind all of ours."""
+    return _KNOWN.index(action if action in _KNOWN else CANNOT_REACH), _OF_WHAT.index(of_what)
+
+
+def place_of(result: Result, of_all: Collection[str]) -> tuple[int, int]:
+    """Where the action stands that a finding asks for."""
+    return place(asked(result, of_all)[0], of_what(result))
+
+
+def of_what(result: Result) -> str:
+    """What it is about: a node, a pair, a run, or the cluster."""
+    if result.is_of_run:
+        return "run"
+    return "cluster" if result.is_of_cluster else "pair" if result.is_of_pair else "node"
+
+
+def failed_by_all(results: Sequence[Result], catalog: Catalog) -> set[str]:
+    """The checks that all measured nodes fail, where these are not few: hardware fails one by one."""
+    least = catalog.threshold("configuration.suspected_minimum_nodes")
+    failed = Counter(result.check for result in results if result.verdict is Verdict.FAIL and result.is_of_node)
+    suspected = {check for check, count in failed.items() if count >= least}
+    passed = {
+        result.check
+        for result in results
+        if result.check in suspected and result.verdict in PROVEN and result.is_of_node
+    }
+    return suspected - passed
+
+
+def headline(results: Iterable[Result]) -> str:
+    """How many nodes are fit, and how many pairs are not, in one line."""
+    results = list(results)
+    worst = worst_of(result for result in results if result.is_of_node)
+    pairs = _of_pairs(results, is_all=not worst)
+    of_cluster = {result.verdict for result in results if result.is_of_cluster}
+    of_run = {result.verdict for result in results if result.is_of_run}
+    of = Counter(worst.values())
+    counts = (
+        (of[Verdict.PASS] + of[Verdict.CONCERN], "fit"),
+        (of[Verdict.FAIL], "failed"),
+        (of[Verdict.INCOMPLETE], "not proven (evidence is missing)"),
+        (of[Verdict.NOT_APPLICABLE], "not checked: no check applies"),
+    )
+    nodes = f"{number_of(len(worst), 'node', 'nodes')}: " + ", ".join(
+        f"{number} {words}" for number, words in counts if number
+    )
+    whole, run = (next((words for verdict, words in _OF_ONE if verdict in of), "") for of in (of_cluster, of_run))
+    if of_cluster and not (whole or worst or pairs or of_run):
+        whole = "none applies"
+    return "; ".join(
+        filter(
+            None,
+            (
+                nodes if worst or not (of_cluster or pairs or of_run) else "",
+                pairs,
+                f"cluster-wide checks: {whole.removeprefix('is ')}" if whole else "",
+                f"the training run {run or 'is not checked: no check applies'}" if of_run else "",
+            ),
+        )
+    )
+
+
+def worst_of(results: Iterable[Result]) -> dict[str, Verdict]:
+    """The worst verdict on each node, or pair, that these results are about."""
+    worst: dict[str, Verdict] = {}
+    for result in results:
+        before = worst.get(result.node)
+        if before is None or result.verdict.rank < before.rank:
+            worst[result.node] = result.verdict
+    return worst
+
+
+def pairs_by_verdict(results: Iterable[Result]) -> Counter[Verdict]:
+    """How many pairs were measured, by the worst verdict on each."""
+    of_pairs = (result for result in results if result.is_of_pair and result.node != ALL_PAIRS)
+    return Counter(worst_of(of_pairs).values())
+
+
+def _of_pairs(results: Iterable[Result], is_all: bool) -> str:
+    """What is wrong with pairs; where there is no word of nodes also that nothing is."""
+    results = [result for result in results if result.is_of_pair]
+    worst = pairs_by_verdict(results)
+    if results and not worst:
+        return "no pair of nodes was measured"
+    counts = ((worst[Verdict.FAIL], "failed"), (worst[Verdict.INCOMPLETE], "not proven"))
+    data = [f"{number} {words}" for number, words in counts if number]
+    if not data and is_all:
+        is_checked = worst[Verdict.PASS] or worst[Verdict.CONCERN]
+        data = ["fit" if is_checked else "not checked: no check applies"]
+    return f"{number_of(worst.total(), 'pair', 'pairs')} of nodes: {', '.join(data)}" if worst and data else ""
+
+
+def standing(results: Iterable[Result]) -> str:
+    """The whole cluster in a word or two: `not fit` for training, `not proven`, or `fit`."""
+    data = {result.verdict for result in results}
+    if not data - {Verdict.NOT_APPLICABLE}:
+        return "not checked"
+    if Verdict.FAIL in data:
+        return "not fit"
+    return "not proven" if Verdict.INCOMPLETE in data else "fit"
+
+
+_OF_ONE = (  # what is evaluated once: the cluster as a whole, a training run
+    (Verdict.FAIL, "failed"),
+    (Verdict.INCOMPLETE, "is not proven (evidence is missing)"),
+    (Verdict.CONCERN, "passed"),
+    (Verdict.PASS, "passed"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """How many of the chosen checks ended before the run did, and on how many of its nodes all of them."""
+
+    ended: int
+    chosen: int
+    whole: int
+    nodes: int
+
+    @property
+    def words(self) -> str:
+        """`INTERRUPTED: 6,601 of 21,000 checks ended, all of them on 110 of 600 nodes`."""
+        of_nodes = f", all of them on {self.whole:,} of {self.nodes:,} nodes" if self.nodes else ""
+        return f"INTERRUPTED: {self.ended:,} of {self.chosen:,} checks ended{of_nodes}"
+
+
+def cut_of(results: Iterable[Result]) -> Cut | None:
+    """What of a run is missing; None where it evaluated all that was chosen."""
+    results = list(results)
+    missing = [result for result in results if not result.is_evaluated]
+    if not missing:
+        return None
+    nodes = {result.node for result in results if result.is_of_node}
+    return Cut(len(results) - len(missing), len(results), len(nodes - {result.node for result in missing}), len(nodes))

@@ -11,7 +11,7 @@ from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.core.result import OF_HARDWARE, Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.wording import asked, failed_by_all, owner_of, place_of
+from clusterproof.reports import asked, failed_by_all, owner_of, place_of
 
 _NOUNS = {
     "gpu": ("GPU", "GPUs"),

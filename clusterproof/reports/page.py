@@ -12,12 +12,10 @@ from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.nodeset import within
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.commands import commands
+from clusterproof.reports import CANNOT_REACH, COMMON_CAUSE, LOOK_AT, NOT_PROVEN, cut_of, headline, skill_beside
 from clusterproof.reports.findings import Finding, Gap, findings, gaps_in_short, shortened
 from clusterproof.reports.matrix import legend, matrix
-from clusterproof.reports.standing import cut_of, headline
-from clusterproof.reports.to_do import Task, fit_nodes, shared_finding, to_do, to_do_line
-from clusterproof.reports.wording import CANNOT_REACH, COMMON_CAUSE, LOOK_AT, NOT_PROVEN, skill_beside
+from clusterproof.reports.to_do import Task, commands, fit_nodes, shared_finding, to_do, to_do_line
 
 MAX_LINES = 12  # of what was seen, per finding; the rows below have more
 MAX_NODES = 1_500  # characters of a nodeset; the matrix has all

@@ -13,8 +13,8 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.reports.findings import Finding, findings
+from clusterproof.reports.history import Pair, Past
 from clusterproof.reports.history.changes import Changes, headline, since_last
-from clusterproof.reports.history.model import Pair, Past
 from clusterproof.reports.history.words import folded, moment
 
 if TYPE_CHECKING:

@@ -13,10 +13,9 @@ from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.nodeset import within
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.commands import commands, short_commands
+from clusterproof.reports import cut_of, headline
 from clusterproof.reports.findings import Finding, Gap, findings, gaps, gaps_in_short, shortened
-from clusterproof.reports.standing import cut_of, headline
-from clusterproof.reports.to_do import fit_nodes, shared_finding, to_do
+from clusterproof.reports.to_do import commands, fit_nodes, shared_finding, short_commands, to_do
 
 SCREEN = 30  # lines
 MAX_LINES = 4  # of what was seen, per finding; the reports have all

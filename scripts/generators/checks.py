@@ -17,7 +17,7 @@ from clusterproof.plugins.evaluation.all_checks import all_checks, when
 from clusterproof.plugins.evaluation.index import FILE, written
 from clusterproof.plugins.evaluation.routing import Route
 from clusterproof.plugins.evaluation.rules import rules
-from clusterproof.reports.wording import skill_of
+from clusterproof.reports import skill_of
 from tests.aws.cluster_faults import FAULTS as CLUSTER_FAULTS
 from tests.benchmarks.pairwise.pair_faults import PAIR_FAULTS
 from tests.checks.control_plane.kubernetes_node_faults import NODE_FAULTS

@@ -13,13 +13,13 @@ from random import Random
 from bench.clusters import Simulated
 from clusterproof.plugins.benchmarks.pairwise.campaign import next_round, plan
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal, write
+from clusterproof.plugins.core import __version__
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.result import Measured, Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.core.version import __version__
 from clusterproof.plugins.evidence.pairs import Measurement, Pair, pair
 from clusterproof.reports.document.demo import DAY_S, HISTORY, PAIRS, RUNS, STEPS
-from clusterproof.reports.history.model import Run
+from clusterproof.reports.history import Run
 from clusterproof.reports.history.store import write_run
 
 BEGAN_S = 1_790_000_000.0

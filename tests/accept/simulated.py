@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from clusterproof.plugins.accept.measured import RECORDING, RESULTS
+from clusterproof.plugins.accept import RECORDING, RESULTS
 from clusterproof.plugins.accept.plan import Plan, plan_of
 from clusterproof.plugins.accept.run import EXIT, Acceptance
 from clusterproof.plugins.core.cluster import Cluster, Target

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.accept import journal, run
+from clusterproof.plugins.accept import RECORDING, journal, run
 from clusterproof.plugins.accept.command import accept
 from clusterproof.plugins.accept.journal import FILE, Again, Ended, JournalError, Writer
-from clusterproof.plugins.accept.measured import RECORDING
 from clusterproof.plugins.core.record import names_of
 from tests.accept.simulated import STAGES, Nodes, acceptance
 

@@ -11,14 +11,21 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.accept.measured import RESULTS
-from clusterproof.plugins.accept.return_to_service import FIT, NOT_FIT, NOT_PROVEN, Finding, judge, return_nodes
+from clusterproof.plugins.accept import RESULTS
+from clusterproof.plugins.accept.return_to_service import (
+    FIT,
+    NOT_FIT,
+    NOT_PROVEN,
+    Finding,
+    give_back,
+    judge,
+    return_nodes,
+)
 from clusterproof.plugins.core.nodeset import expand
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.inventory import resolve
-from clusterproof.reports.commands import give_back
-from clusterproof.reports.history.model import Run
+from clusterproof.reports.history import Run
 from clusterproof.reports.history.store import default_path, write_run
 from clusterproof.reports.results import ResultsFile
 from tests.accept.test_end_to_end import LIMIT_S, TYPED

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from clusterproof.plugins.accept import RESULTS, Seen
 from clusterproof.plugins.accept.journal import FILE, JournalError
-from clusterproof.plugins.accept.measured import RESULTS, Seen
 from clusterproof.plugins.accept.run import EXIT
 from clusterproof.plugins.accept.verdicts import OfNode, Said, of_nodes
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.history.model import Gpu, Identity
+from clusterproof.reports.history import Gpu, Identity
 from tests.accept.simulated import NAMES, STAGES, Nodes, acceptance, cluster_of
 
 

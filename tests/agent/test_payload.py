@@ -19,7 +19,7 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from clusterproof.plugins.agent import lean, payload
+from clusterproof.plugins.agent import minify, payload
 from clusterproof.plugins.agent.frame import decode
 from clusterproof.plugins.agent.parts import parts
 from clusterproof.plugins.agent.payload import FOLDER, program
@@ -196,11 +196,11 @@ def test_what_runs_on_a_node_is_python_3_8_and_the_standard_library(file: Path) 
 @pytest.mark.parametrize("file", NODE_SIDE, ids=lambda file: file.stem)
 def test_what_travels_is_the_program_without_what_only_people_read(file: Path) -> None:
     source = file.read_text()
-    lean = payload.source_of(file)
-    assert not [line for line in lean.splitlines() if line.lstrip().startswith("# ") or ") -> " in line]
-    assert not [token for token in tokenize.generate_tokens(StringIO(lean).readline) if token.type == tokenize.COMMENT]
-    assert ast.dump(for_the_machine(lean)) == ast.dump(for_the_machine(source))
-    assert len(lean.splitlines()) == len(source.splitlines())
+    short = payload.source_of(file)
+    assert not [line for line in short.splitlines() if line.lstrip().startswith("# ") or ") -> " in line]
+    assert not [token for token in tokenize.generate_tokens(StringIO(short).readline) if token.type == tokenize.COMMENT]
+    assert ast.dump(for_the_machine(short)) == ast.dump(for_the_machine(source))
+    assert len(short.splitlines()) == len(source.splitlines())
 
 
 class Untyped(ast.NodeTransformer):
@@ -247,15 +247,15 @@ def test_what_travels_keeps_what_stands_beside_the_types(tmp_path: Path) -> None
 
 
 def part() -> str:
-    sources = [Path(files()[name]).read_text() for name in ("nvml", "nvml_call", "nvml_gpu", "nvml_link")]
-    wanted = frozenset(word for source in sources for word in lean.words(source))
-    return lean.reachable(lean.pynvml_source(), wanted)
+    sources = [Path(files()[name]).read_text() for name in ("nvml", "nvml_call", "nvml_gpu")]
+    wanted = frozenset(word for source in sources for word in minify.words(source))
+    return minify.reachable(minify.pynvml_source(), wanted)
 
 
 def test_the_part_of_pynvml_that_travels_is_a_part_of_it() -> None:
-    whole = {ast.dump(statement) for statement in ast.parse(lean.pynvml_source()).body}
+    whole = {ast.dump(statement) for statement in ast.parse(minify.pynvml_source()).body}
     assert {ast.dump(statement) for statement in ast.parse(part()).body} <= whole
-    assert len(part()) < 40_000 < 300_000 < len(lean.pynvml_source())
+    assert len(part()) < 40_000 < 300_000 < len(minify.pynvml_source())
 
 
 def test_the_part_of_pynvml_has_all_that_it_names_itself() -> None:
@@ -271,10 +271,10 @@ def globals_of(table: symtable.SymbolTable) -> set[str]:
 
 
 def test_every_definition_of_pynvml_is_found() -> None:
-    source = lean.pynvml_source()
+    source = minify.pynvml_source()
     defined = {name for name, value in vars(pynvml).items() if not name.startswith(("__", "NVMLError_"))}
-    found = lean.definitions(lean.split(source))
-    assert ast.dump(ast.parse("".join(lean.split(source)))) == ast.dump(ast.parse(source))
+    found = minify.definitions(minify.split(source))
+    assert ast.dump(ast.parse("".join(minify.split(source)))) == ast.dump(ast.parse(source))
     assert {name for name in defined if not hasattr(ctypes, name)} <= set(found)
 
 

@@ -56,7 +56,7 @@ def test_every_error_has_one_root() -> None:
     from clusterproof.integrations.slurm.control import SlurmError
     from clusterproof.plugins.core.nodeset import NodesetError
     from clusterproof.plugins.transport.ssh.login import LoginFailed
-    from clusterproof.reports.history.model import HistoryError
+    from clusterproof.reports.history import HistoryError
 
     for error in (SlurmError, LoginFailed, NodesetError, HistoryError, clusterproof.InventoryError):
         assert issubclass(error, clusterproof.ClusterproofError)

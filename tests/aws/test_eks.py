@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from clusterproof.plugins.aws.account import Account, AwsError
+from clusterproof.plugins.aws import Account, AwsError
 from clusterproof.plugins.inventory import InventoryError, resolve
 from tests.aws.clusters import NAME, with_cluster
 from tests.aws.service import Service

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 import boto3
 import pytest
 
+from clusterproof.plugins.aws import Account
 from clusterproof.plugins.aws import collectors as aws
-from clusterproof.plugins.aws.account import Account
 from clusterproof.plugins.core.evidence import Collected, Status
 from clusterproof.plugins.inventory import Cluster, InventoryError, resolve
 from tests.aws.networks import Vpc, with_vpc

@@ -8,8 +8,7 @@ from pathlib import Path
 import boto3
 import pytest
 
-from clusterproof.plugins.aws import objects
-from clusterproof.plugins.aws.account import Account, AwsError
+from clusterproof.plugins.aws import Account, AwsError, objects
 from clusterproof.plugins.aws.objects import fetched
 from tests.aws.service import Service
 

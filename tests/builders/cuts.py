@@ -16,10 +16,10 @@ from pathlib import Path
 
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import PROVEN
+from clusterproof.reports import worst_of
 from clusterproof.reports.document.trend import counts
 from clusterproof.reports.history.store import clusters, read_past
 from clusterproof.reports.results import PART, read_results
-from clusterproof.reports.standing import worst_of
 from tests.builders import cutting
 from tests.builders.wheel import ROOT
 

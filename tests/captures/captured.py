@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from clusterproof.plugins.agent.program import collector_names
+from clusterproof.plugins.captures import layout
 from clusterproof.plugins.captures.collection import Understood, read_text, understood
-from clusterproof.plugins.captures.folder import layout
 from clusterproof.plugins.core.result import Result
 from tests.builders.evaluated import results
 

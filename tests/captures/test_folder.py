@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.captures import folder
-from clusterproof.plugins.captures.folder import NoCaptureError, layout, prefix
+from clusterproof.plugins import captures
+from clusterproof.plugins.captures import NoCaptureError, layout, prefix
 from tests.captures.captured import written
 
 
@@ -92,7 +92,7 @@ def test_no_link_is_followed(tmp_path: Path) -> None:
 
 
 def test_too_many_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folder, "MAX_FILES", 2)
+    monkeypatch.setattr(captures, "MAX_FILES", 2)
     written(tmp_path, "gpu1/dmesg", "gpu2/dmesg", "gpu3/dmesg")
     with pytest.raises(NoCaptureError, match="more than 2 files"):
         layout(tmp_path)

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.case import asked
+from clusterproof.plugins.case import Offset, probe
+from clusterproof.plugins.case.assembled import Found
 from clusterproof.plugins.case.clocks import by_asking, by_steps
 from clusterproof.plugins.case.command import case
-from clusterproof.plugins.case.found import Found
-from clusterproof.plugins.case.records import Offset
 from clusterproof.plugins.case.report import text
 from clusterproof.plugins.core.evidence import NodeEvidence
 from tests.case.files import SACCT, XID_79, case_of, written
@@ -123,8 +122,8 @@ def test_what_cannot_be_asked_now_is_refused(named: str, why: str, tmp_path: Pat
 @pytest.mark.parametrize("began", ["nan", "1e9", True, None, [1]])
 def test_a_node_that_says_no_time_has_no_clock(began: object, monkeypatch: pytest.MonkeyPatch) -> None:
     data = NodeEvidence("n1", probe={"began": began, "seconds": 1.0})
-    monkeypatch.setattr(asked, "_gathered", lambda _cluster: {"n1": data})
+    monkeypatch.setattr(probe, "_gathered", lambda _cluster: {"n1": data})
     found = Found()
-    asked.read_nodes("ssh:n1", found, ["n1"], None)
+    probe.read_nodes("ssh:n1", found, ["n1"], None)
     assert found.clocks == {}
     assert found.missing[0].startswith("n1: its kernel log: ")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from clusterproof.plugins.case.clocks import Clock
 from clusterproof.plugins.case.output import Output, Place, read
-from clusterproof.plugins.case.stamps import Clock
 from tests.case.files import BROKEN_GPU, STEPS, case_of
 
 AT = "2026-03-01T08:00:{second:02d}.123456789Z"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from clusterproof.plugins.case.ended import ended_jobs
-from clusterproof.plugins.case.records import CaseError
+from clusterproof.plugins.case import CaseError
+from clusterproof.plugins.case.slurm import ended_jobs
 from tests.case.all_jobs import NOW, Named, Slurm, row
 
 COUNTED = "   TRES=cpu=2,gres/gpu=9999999\n"

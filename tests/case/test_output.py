@@ -7,8 +7,8 @@ from datetime import datetime, timezone
 import pytest
 
 from clusterproof.plugins.case import output
+from clusterproof.plugins.case.clocks import Clock
 from clusterproof.plugins.case.output import Output, Place
-from clusterproof.plugins.case.stamps import Clock
 from tests.untrusted.bounded import bounded
 
 CLOCK = Clock(2026)
@@ -127,7 +127,7 @@ def test_a_wait_that_is_longer_than_any_timeout_is_not_believed(said: str, waite
 
 LONG = """
 from clusterproof.plugins.case.output import Place, read
-from clusterproof.plugins.case.stamps import Clock
+from clusterproof.plugins.case.clocks import Clock
 for line in ("a" * 1999, "a" * 1900 + " NCCL x", "a:1:1 [1] " * 190 + " NCCL "):
     read([line] * 1000, Place("x.log"), Clock(2026))
 """

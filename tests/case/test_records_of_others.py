@@ -9,12 +9,11 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from clusterproof.plugins.case import node_log, pods, results, scheduler
+from clusterproof.plugins.case import CaseError, Fact, node_log, pods, results, scheduler
+from clusterproof.plugins.case.assembled import Found
+from clusterproof.plugins.case.clocks import Clock
 from clusterproof.plugins.case.folder import collect, read_folder
-from clusterproof.plugins.case.found import Found
-from clusterproof.plugins.case.records import CaseError, Fact
 from clusterproof.plugins.case.report import paragraph
-from clusterproof.plugins.case.stamps import Clock
 from clusterproof.plugins.core.result import Finding, Result, with_findings
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.results import ResultsFile

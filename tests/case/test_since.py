@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from clusterproof.plugins.case import CaseError
 from clusterproof.plugins.case.command import case
 from clusterproof.plugins.case.period import of_slurm, since
 from clusterproof.plugins.case.period_report import as_record, text
-from clusterproof.plugins.case.records import CaseError
 from clusterproof.plugins.catalog.causes import CAUSES, published
 from tests.case.all_jobs import NOW, Named, Slurm, row
 from tests.case.files import BROKEN_GPU, CUDA_OF_3, STEPS, written

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.case import scheduler, slurm
+from clusterproof.plugins.case import CaseError, scheduler, slurm
 from clusterproof.plugins.case.advice import Case, opened_case
-from clusterproof.plugins.case.found import Found, joined
-from clusterproof.plugins.case.records import CaseError
+from clusterproof.plugins.case.assembled import Found, joined
 
 NO_ACCOUNTING = (1, "Slurm accounting storage is disabled\n")
 NO_JOB = (1, "slurm_load_jobs error: Invalid job id specified\n")

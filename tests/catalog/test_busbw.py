@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from clusterproof.plugins.benchmarks.meters import MeterSettings, Output
 from clusterproof.plugins.benchmarks.meters.baseline import METERS, key_of
-from clusterproof.plugins.benchmarks.meters.meter import MeterSettings, Output
+from clusterproof.plugins.benchmarks.pairwise.analysis import Campaign
 from clusterproof.plugins.benchmarks.pairwise.campaign import plan
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal
-from clusterproof.plugins.benchmarks.pairwise.measured_campaign import Campaign
 from clusterproof.plugins.catalog import PACKAGED, Catalog
 from clusterproof.plugins.catalog.busbw import (
     BusbwKey,

@@ -18,7 +18,7 @@ from clusterproof.plugins.evidence.fact import ONLY_CAPTURED
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.evidence.recording import read_cluster
-from clusterproof.plugins.inventory.recording import DEMO
+from clusterproof.plugins.inventory.file import DEMO
 from clusterproof.plugins.transport.gather import replay
 from tests.builders.evaluated import probed, results
 from tests.faults.gpu import dgx_h100

@@ -47,11 +47,11 @@ def told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Targe
     """What an agent expects of its node that has these words; where it ends at once, what it says."""
     seen: list[Target] = []
 
-    def standing(_: object, expected: Target) -> Any:
+    def findings_digest(_: object, expected: Target) -> Any:
         seen.append(expected)
         return str
 
-    monkeypatch.setattr(command, "standing", standing)
+    monkeypatch.setattr(command, "findings_digest", findings_digest)
     monkeypatch.setattr(command, "report_for_ever", lambda *_: None)
     monkeypatch.chdir(tmp_path)
 

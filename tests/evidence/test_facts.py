@@ -23,7 +23,7 @@ from clusterproof.plugins.evidence.gpu.facts import Gpu
 from clusterproof.plugins.evidence.group import Group
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.recording import read_cluster
-from clusterproof.plugins.inventory.recording import DEMO
+from clusterproof.plugins.inventory.file import DEMO
 from clusterproof.plugins.transport.gather import replay
 from tests.builders.examples import examples
 from tests.evidence.nonsense import JSON

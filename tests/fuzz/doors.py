@@ -15,10 +15,10 @@ from clusterproof.plugins.agent.frame import decode
 from clusterproof.plugins.benchmarks.pairwise.journal import JournalError
 from clusterproof.plugins.benchmarks.pairwise.journal import read as read_journal
 from clusterproof.plugins.captures.collection import read_capture
+from clusterproof.plugins.case import CaseError
 from clusterproof.plugins.case.advice import opened_case
+from clusterproof.plugins.case.command import redacted
 from clusterproof.plugins.case.folder import collect
-from clusterproof.plugins.case.records import CaseError
-from clusterproof.plugins.case.redacted import redacted
 from clusterproof.plugins.case.report import as_record, markdown, text
 from clusterproof.plugins.command_line.init import init
 from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target
@@ -26,16 +26,16 @@ from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.evidence import EvidenceError, NodeEvidence, load
 from clusterproof.plugins.evidence.recording import read_cluster, read_control_plane
 from clusterproof.plugins.inventory import resolve
-from clusterproof.plugins.inventory.recording import DEMO
+from clusterproof.plugins.inventory.file import DEMO
 from clusterproof.plugins.policy import read_policy
 from clusterproof.plugins.suite.training_run import RunHeader
+from clusterproof.plugins.training_run import RunError
 from clusterproof.plugins.training_run.reading import read_run
-from clusterproof.plugins.training_run.records import RunError
 from clusterproof.plugins.transport import Answer
 from clusterproof.plugins.transport.gather import replay
 from clusterproof.plugins.watch.updates import LinesLost, NotUnderstood, Stream
+from clusterproof.reports.history import HistoryError, Run
 from clusterproof.reports.history.command import history
-from clusterproof.reports.history.model import HistoryError, Run
 from clusterproof.reports.history.store import write_run
 from tests.builders.evaluated import results
 from tests.fuzz import seeds

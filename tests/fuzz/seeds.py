@@ -20,10 +20,16 @@ from clusterproof.plugins.agent import sending
 from clusterproof.plugins.benchmarks.pairwise.journal import SCHEMA
 from clusterproof.plugins.command_line.init import TEMPLATES, template
 from clusterproof.plugins.core.result import Measured
-from clusterproof.plugins.inventory.recording import DEMO
-from clusterproof.plugins.training_run.sample_columns import GPU_COLUMNS, SUFFIX, Header, SampledGpu, columns_for
-from clusterproof.plugins.training_run.write_samples import SamplesFile
-from clusterproof.reports.history.model import Gpu, Identity, Run
+from clusterproof.plugins.inventory.file import DEMO
+from clusterproof.plugins.training_run.sample_columns import (
+    GPU_COLUMNS,
+    SUFFIX,
+    Header,
+    SampledGpu,
+    SamplesFile,
+    columns_for,
+)
+from clusterproof.reports.history import Gpu, Identity, Run
 from clusterproof.reports.history.store import write_run
 from tests.case.files import BROKEN_GPU, SCONTROL
 from tests.reports.history.kept import FAIL, PASS, result

@@ -16,7 +16,7 @@ from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.kubernetes.facts import NODES, PODS, QUEUES, SLICES, STORAGE
 from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.inventory import resolve
-from clusterproof.plugins.kubernetes.collector import ask
+from clusterproof.plugins.kubernetes.collectors import ask
 from tests.builders.members import worst
 from tests.testbed.kubernetes.bed import Bed
 

@@ -15,8 +15,7 @@ import pytest
 
 from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.api import Api, KubernetesError
-from clusterproof.plugins.kubernetes.gate import CONDITION
-from clusterproof.plugins.kubernetes.gate.health import FALSE, TRUE, UNKNOWN, Health
+from clusterproof.plugins.kubernetes.gate import CONDITION, FALSE, TRUE, UNKNOWN, Health
 from clusterproof.plugins.kubernetes.gate.objects import MERGE
 from clusterproof.plugins.kubernetes.gate.write import Orders, Written, write
 from tests.builders.runs import ROOT

@@ -13,7 +13,7 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.kubernetes import facts_cluster as places
 from clusterproof.plugins.evidence.kubernetes.facts import COLLECTORS, NODES, PODS, SLICES, STORAGE
 from clusterproof.plugins.inventory import resolve
-from clusterproof.plugins.kubernetes.collector import ask
+from clusterproof.plugins.kubernetes.collectors import ask
 from tests.builders.runs import ROOT, Runs
 from tests.kubernetes.control_plane import ASKED, LAYER, P5, cluster_facts, expect, p5, pods, says
 from tests.kubernetes.kueue import KUEUE, kueue

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.aws.account import Account
+from clusterproof.plugins.aws import Account
 from clusterproof.plugins.inventory import InventoryError, resolve
 from tests.testbed.kubernetes.bed import Bed
 from tests.testbed.needs import needs_kubernetes

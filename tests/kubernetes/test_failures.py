@@ -73,9 +73,7 @@ def test_an_image_of_the_users_that_cannot_be_pulled_is_reported(kubernetes: Bed
 def test_a_node_without_the_hosts_loader_says_which_system_it_is(
     kubernetes: Bed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        "clusterproof.plugins.transport.kubernetes.pod.LOADERS", {"amd64": ("no-loader", "none", "none")}
-    )
+    monkeypatch.setattr("clusterproof.plugins.transport.kubernetes.LOADERS", {"amd64": ("no-loader", "none", "none")})
     answer = answer_of("true")
     assert answer.unreached is Unreached.NO_PYTHON
     assert "nothing of the host's starts there (Debian GNU/Linux" in answer.detail
@@ -158,7 +156,7 @@ def test_a_program_that_does_not_end_is_not_waited_for(kubernetes: Bed) -> None:
 
 
 def test_a_program_that_takes_too_much_memory_is_reported(kubernetes: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("clusterproof.plugins.transport.kubernetes.pod.MEMORY_LIMIT", "48Mi")
+    monkeypatch.setattr("clusterproof.plugins.transport.kubernetes.MEMORY_LIMIT", "48Mi")
     answer = answer_of('/usr/bin/python3 -c "x = bytearray(200 << 20)"')
     assert answer.unreached is Unreached.CUT
     assert "OOMKilled" in answer.detail

@@ -11,7 +11,7 @@ import pytest
 
 from clusterproof.plugins.kubernetes.api import KubernetesError
 from clusterproof.plugins.kubernetes.gate.objects import MERGE, STRATEGIC
-from clusterproof.plugins.kubernetes.gate.write import UNCONFINED, Orders, standing
+from clusterproof.plugins.kubernetes.gate.write import UNCONFINED, Orders, resident
 from tests.counterparts import installed
 from tests.kubernetes.gate import ACCOUNT, AGENT, FIT, MANIFESTS, GateBed, api_of, kubectl, rights
 from tests.testbed.kubernetes.bed import NAMESPACE
@@ -183,8 +183,8 @@ def test_nobody_makes_a_pod_that_looks_like_an_agent(gate: GateBed, namespace: s
 
 def test_a_gate_that_nothing_confines_says_so(gate: GateBed) -> None:
     with gate.bed.node("gpu602"):
-        held = gate.write({"gpu602": FIT}, standing(Orders(), 60))
-        free = gate.write({"gpu602": FIT}, standing(Orders(), 60), api=api_of(gate.bed.plane.kubeconfig()))
+        held = gate.write({"gpu602": FIT}, resident(Orders(), 60))
+        free = gate.write({"gpu602": FIT}, resident(Orders(), 60), api=api_of(gate.bed.plane.kubeconfig()))
         assert "clusterproof.dev/trial" not in gate.node("gpu602")["metadata"].get("annotations", {})
     assert UNCONFINED not in held.lines
     assert UNCONFINED in free.lines

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.kubernetes.api import Api
-from clusterproof.plugins.kubernetes.gate import CONDITION
-from clusterproof.plugins.kubernetes.gate.health import Health, bounded
+from clusterproof.plugins.kubernetes.gate import CONDITION, Health, bounded
 from clusterproof.plugins.kubernetes.gate.objects import STRATEGIC
-from clusterproof.plugins.kubernetes.gate.write import Orders, standing, write
+from clusterproof.plugins.kubernetes.gate.write import Orders, resident, write
 from tests.kubernetes.gate import FIT, UNFIT, UNKNOWN_YET, GateBed, api_of, kubectl
 from tests.testbed.kubernetes.control_plane import control_plane
 from tests.testbed.kubernetes.processes import running, wait_until
@@ -51,7 +50,7 @@ def test_the_same_verdict_again_is_a_heartbeat_and_nothing_more(gate: GateBed) -
 
 
 def test_a_gate_that_looks_each_minute_writes_the_same_verdict_each_five(gate: GateBed) -> None:
-    orders = standing(Orders(), 60)
+    orders = resident(Orders(), 60)
     with gate.bed.node("gpu110"):
         for seconds in (0, 60, 240):
             written = gate.write({"gpu110": FIT}, orders, now=NOON + seconds)
@@ -64,7 +63,7 @@ def test_a_gate_that_looks_each_minute_writes_the_same_verdict_each_five(gate: G
 
 
 def test_a_node_whose_report_is_late_keeps_its_condition_until_that_is_old(gate: GateBed) -> None:
-    orders, late = standing(Orders(), 60), Health("Unknown", "NotReached", "its agent reported nothing within 105 s")
+    orders, late = resident(Orders(), 60), Health("Unknown", "NotReached", "its agent reported nothing within 105 s")
     with gate.bed.node("gpu111"), gate.bed.node("gpu112"):
         gate.write({"gpu111": FIT}, orders, now=NOON)
         gate.write({"gpu111": late, "gpu112": late}, orders, now=NOON + 460)

@@ -10,7 +10,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest, make_wsgi_app
 
 from clusterproof.plugins.command_line import gate as command
-from clusterproof.plugins.kubernetes.gate.health import Health
+from clusterproof.plugins.kubernetes.gate import Health
 from clusterproof.plugins.kubernetes.gate.round import Round, Tally, leave, round_of, taken
 from clusterproof.plugins.kubernetes.gate.write import Written
 from clusterproof.plugins.watch.http_server import Address, Listener

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from clusterproof.plugins.kubernetes.api import Api
-from clusterproof.plugins.kubernetes.gate import CONDITION, writer
+from clusterproof.plugins.kubernetes.gate import CONDITION, objects
 from clusterproof.plugins.kubernetes.gate.objects import MERGE, STRATEGIC
 from clusterproof.plugins.kubernetes.gate.write import TAINT, Orders
 from tests.kubernetes.gate import ACCOUNT, AGENT, FIT, MANIFESTS, OVERLAY, UNFIT, GateBed, api_of, kubectl, rights
@@ -76,7 +76,7 @@ def test_each_missing_right_is_reported_with_verb_resource_and_user(gate: GateBe
         is_tainted = bool(gate.taints("gpu301"))
     assert len(written.problems) == 1, written
     assert f'User "{user}" {expected}' in written.problems[0]
-    assert written.problems[0].endswith(f"; {writer.RIGHTS}")
+    assert written.problems[0].endswith(f"; {objects.RIGHTS}")
     assert has_condition is (missing not in ("list nodes", "patch nodes/status"))
     assert is_tainted is (missing == "create events")
 

@@ -14,7 +14,7 @@ import pytest
 from clusterproof.plugins.command_line import gate_run
 from clusterproof.plugins.command_line.gate_run import LAST_LINES, Rounds
 from clusterproof.plugins.kubernetes.api import KubernetesError
-from clusterproof.plugins.kubernetes.gate.health import FALSE, TRUE, Health
+from clusterproof.plugins.kubernetes.gate import FALSE, TRUE, Health
 from clusterproof.plugins.kubernetes.gate.round import Tally
 from clusterproof.plugins.kubernetes.gate.write import REFRESH_S, Written
 from clusterproof.plugins.kubernetes.workloads import Pod
@@ -24,12 +24,12 @@ FIT, UNFIT = Health(TRUE, "ChecksPassed", "63 checks"), Health(FALSE, "GpuGpuCou
 EVALUATES = """
 import sys
 from pathlib import Path
-from clusterproof.plugins.kubernetes.gate.health import Health
-from clusterproof.plugins.kubernetes.gate.round import Standing, leave, leave_standing, round_of
+from clusterproof.plugins.kubernetes.gate import Health
+from clusterproof.plugins.kubernetes.gate.round import KeptVerdict, leave, keep_verdicts, round_of
 from clusterproof.plugins.kubernetes.gate.write import Written
 keep = Path(sys.argv[sys.argv.index("--k8s-keep") + 1])
 found = {name: Health(*words) for name, words in FOUND.items()}
-leave_standing(keep, {name: Standing(health, 1000.0) for name, health in found.items()})
+keep_verdicts(keep, {name: KeptVerdict(health, 1000.0) for name, health in found.items()})
 leave(keep, round_of(1000.0, 1001.0, found, {}, Written(("evaluated",), ()), {}))
 """
 

@@ -13,8 +13,7 @@ import pytest
 
 from clusterproof.plugins.command_line.main import main
 from clusterproof.plugins.kubernetes.api import Api, KubernetesDenied
-from clusterproof.plugins.kubernetes.gate import CONDITION
-from clusterproof.plugins.kubernetes.gate.health import FALSE, TRUE, UNKNOWN
+from clusterproof.plugins.kubernetes.gate import CONDITION, FALSE, TRUE, UNKNOWN
 from clusterproof.plugins.kubernetes.gate.objects import moment
 from clusterproof.plugins.kubernetes.gate.wait import LAST_S, Wait, booted_at, verdict_since, waited
 from clusterproof.plugins.kubernetes.nodes import node_of

@@ -10,9 +10,17 @@ from clusterproof.plugins.core.result import UNREACHABLE, Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evaluation.all_checks import all_checks
 from clusterproof.plugins.kubernetes.api import Api, KubernetesError
-from clusterproof.plugins.kubernetes.gate.health import MAX_MESSAGE, health_of, healths, reason_of, unvisited
-from clusterproof.plugins.kubernetes.gate.taints import GateError, most_tainted, own_key
-from clusterproof.plugins.kubernetes.gate.writer import Writer
+from clusterproof.plugins.kubernetes.gate import (
+    MAX_MESSAGE,
+    GateError,
+    health_of,
+    healths,
+    most_tainted,
+    own_key,
+    reason_of,
+    unvisited,
+)
+from clusterproof.plugins.kubernetes.gate.objects import Writer
 
 PASS, CONCERN, FAIL, INCOMPLETE, NOT_APPLICABLE = (
     Verdict.PASS,

@@ -15,8 +15,8 @@ import pytest
 from clusterproof.plugins.catalog.node import unreached_rows
 from clusterproof.plugins.evaluation.all_checks import all_checks
 from clusterproof.plugins.kubernetes.api import KubernetesRefused
+from clusterproof.plugins.transport.kubernetes import Run
 from clusterproof.plugins.transport.kubernetes.outcome import refused
-from clusterproof.plugins.transport.kubernetes.pod import Run
 from tests.builders.runs import ROOT
 from tests.counterparts import installed
 from tests.kubernetes.gate import GateBed

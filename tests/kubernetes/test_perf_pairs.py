@@ -6,9 +6,9 @@ import threading
 
 import pytest
 
-from clusterproof.plugins.benchmarks.launchers.launcher import Campaign
+from clusterproof.plugins.benchmarks.launchers import Campaign
+from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings
 from clusterproof.plugins.benchmarks.meters.baseline import METERS
-from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings
 from clusterproof.plugins.evidence.pairs import Pair, Reading
 from clusterproof.plugins.suite.perf.pairs_measure import launcher_for
 from clusterproof.plugins.transport import Unusable

@@ -9,8 +9,8 @@ import pytest
 
 from clusterproof.plugins.kubernetes.nodes import KubernetesNode, node_of
 from clusterproof.plugins.kubernetes.workloads import Pod, pod_of
+from clusterproof.plugins.transport.kubernetes import Run
 from clusterproof.plugins.transport.kubernetes.perf import perf_pod, taken, why_not_whole
-from clusterproof.plugins.transport.kubernetes.pod import Run
 
 RUN = Run("clusterproof-0123456789", "clusterproof", "public.ecr.aws/hpc-cloud/nccl-tests:1", "d9607e19-f88f-11e6")
 EFA, GPU, PAGES = "vpc.amazonaws.com/efa", "nvidia.com/gpu", "hugepages-2Mi"

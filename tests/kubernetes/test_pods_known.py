@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from clusterproof.plugins.transport.kubernetes import Run
 from clusterproof.plugins.transport.kubernetes.outcome import PodWatch, is_settled
-from clusterproof.plugins.transport.kubernetes.pod import Run
 
 RUN = Run("clusterproof-1", "clusterproof")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clusterproof.plugins.kubernetes.errors import KubernetesDenied, KubernetesError, KubernetesRefused, error_of_status
+from clusterproof.plugins.kubernetes import KubernetesDenied, KubernetesError, KubernetesRefused, error_of_status
 from clusterproof.plugins.kubernetes.nodes import KubernetesNode, node_of
 from clusterproof.plugins.kubernetes.workloads import pod_of
 

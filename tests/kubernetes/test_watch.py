@@ -19,7 +19,7 @@ from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.training_run.sample_columns import HEADER, SUFFIX
 from clusterproof.plugins.transport import Limits, Program, Unusable
 from clusterproof.plugins.transport.kubernetes.sessions import PodSessions
-from clusterproof.plugins.watch.states import Kind
+from clusterproof.plugins.watch import Kind
 from tests.builders.runs import ROOT
 from tests.kubernetes.programs import NODE, PODS
 from tests.kubernetes.watched import OOM, command, log, samplers, watched, with_log

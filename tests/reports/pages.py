@@ -15,11 +15,11 @@ from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.inventory import resolve
-from clusterproof.plugins.inventory.recording import DEMO
+from clusterproof.plugins.inventory.file import DEMO
 from clusterproof.plugins.transport.gather import replay
 from clusterproof.reports.formats.html import document
-from clusterproof.reports.history.model import Entry, Past
-from clusterproof.reports.history.model import Run as PastRun
+from clusterproof.reports.history import Entry, Past
+from clusterproof.reports.history import Run as PastRun
 from tests.builders.recordings import gpu, node, nvml
 from tests.reports.reported import HOSTILE, result, run_of
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from random import Random
 
+from clusterproof.plugins.training_run import KERNEL, OPERATOR, Place, Spent, Step
 from clusterproof.plugins.training_run.placement import Slots
-from clusterproof.plugins.training_run.records import KERNEL, OPERATOR, Place, Spent, Step
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.run_data import Fact, RunData
 from clusterproof.plugins.training_run.samples import GPU, MEMORY, Sample

@@ -19,7 +19,7 @@ from markdown_it import MarkdownIt
 from prometheus_client.parser import text_string_to_metric_families
 
 from bench.clusters import Simulated
-from clusterproof.plugins.inventory.recording import DEMO
+from clusterproof.plugins.inventory.file import DEMO
 from clusterproof.reports.results import read_results
 from clusterproof.reports.to_do import to_do_line
 from tests.benchmarks.pairwise.pair_faults import PairFault, run_of, write_recording

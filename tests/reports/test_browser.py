@@ -18,7 +18,7 @@ from clusterproof.plugins.evaluation.all_checks import node_checks
 from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.inventory import resolve
-from clusterproof.plugins.inventory.recording import DEMO
+from clusterproof.plugins.inventory.file import DEMO
 from clusterproof.plugins.transport.gather import replay
 from clusterproof.reports.formats.html import document
 from tests.builders.recordings import boot, gpu, node, nvml

@@ -13,7 +13,7 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.inventory import resolve
-from clusterproof.plugins.inventory.recording import DEMO
+from clusterproof.plugins.inventory.file import DEMO
 from clusterproof.plugins.transport.gather import replay
 from clusterproof.reports.formats.html import document
 from tests.reports.contrast import CONTRAST

@@ -17,10 +17,9 @@ from clusterproof.plugins.command_line.main import main
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.result import ACTIONS, Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.commands import MAX_IDS, commands, short_commands
+from clusterproof.reports import CANNOT_REACH, COMMON_CAUSE, LOOK_AT, NOT_PROVEN
 from clusterproof.reports.summary import summary
-from clusterproof.reports.to_do import Task
-from clusterproof.reports.wording import CANNOT_REACH, COMMON_CAUSE, LOOK_AT, NOT_PROVEN
+from clusterproof.reports.to_do import MAX_IDS, Task, commands, short_commands
 
 ARN = "arn:aws:sagemaker:us-east-1:123456789012:cluster/abcdefghij12"
 HYPERPOD = {"region": "us-east-1", "arn": ARN}

@@ -10,8 +10,8 @@ from clusterproof.plugins.catalog import PACKAGED, Catalog
 from clusterproof.plugins.core.nodeset import expand
 from clusterproof.plugins.core.result import OF_HARDWARE, Result
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.reports import headline
 from clusterproof.reports.findings import findings, gaps
-from clusterproof.reports.standing import headline
 
 NAMES = st.from_regex(r"[a-z]{1,3}-?[0-9]{1,4}(-[0-9]{1,2})?", fullmatch=True)
 RESULTS = st.lists(

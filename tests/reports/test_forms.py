@@ -15,6 +15,7 @@ from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.reporters.notify import message_of
+from clusterproof.reports import in_words
 from clusterproof.reports.formats import markdown, prometheus
 from clusterproof.reports.formats.html import document
 from clusterproof.reports.formats.junit import suites
@@ -22,7 +23,6 @@ from clusterproof.reports.formats.markdown import plain
 from clusterproof.reports.formats.text import WIDTH, text
 from clusterproof.reports.history.changes import Changes
 from clusterproof.reports.summary import summary
-from clusterproof.reports.wording import in_words
 from tests.reports.jenkins import breaches
 from tests.reports.reported import HOSTILE, HUGE, of_each_verdict, result, run_of
 

@@ -10,7 +10,7 @@ from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
 from clusterproof.plugins.catalog import PACKAGED
 from clusterproof.plugins.core.result import ALL_PAIRS
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.commands import again
+from clusterproof.reports import headline
 from clusterproof.reports.findings import findings
 from clusterproof.reports.formats.html import document
 from clusterproof.reports.formats.junit import suites
@@ -19,7 +19,7 @@ from clusterproof.reports.formats.prometheus import prometheus
 from clusterproof.reports.matrix import matrix
 from clusterproof.reports.pairs import lines_of_pairs
 from clusterproof.reports.run import Run
-from clusterproof.reports.standing import headline
+from clusterproof.reports.to_do import again
 from tests.benchmarks.pairwise.pair_faults import PAIR_FAULTS, PairFault
 from tests.benchmarks.pairwise.pair_faults import run_of as measured
 from tests.reports.page import Page

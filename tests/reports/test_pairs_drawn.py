@@ -13,8 +13,8 @@ import pytest
 
 from bench.clusters import Simulated
 from clusterproof.plugins.benchmarks.meters.baseline import Figure, Stack
+from clusterproof.plugins.benchmarks.pairwise.analysis import Campaign
 from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
-from clusterproof.plugins.benchmarks.pairwise.measured_campaign import Campaign
 from clusterproof.plugins.evidence.pairs import Measurement, Reading, pair
 from clusterproof.reports.document.heat import MAX_LINES
 from clusterproof.reports.document.places import blocks, in_order

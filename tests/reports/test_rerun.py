@@ -10,7 +10,7 @@ import pytest
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evaluation.all_checks import evaluated_by_pairs
-from clusterproof.reports.commands import MAX_CHECKS, again
+from clusterproof.reports.to_do import MAX_CHECKS, again
 from tests.builders.runs import LIGHT, Runs, all_verdicts
 from tests.reports.reported import result, run_of
 

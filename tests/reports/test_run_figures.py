@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clusterproof.plugins.training_run.records import Place, Step
+from clusterproof.plugins.training_run import Place, Step
 from clusterproof.plugins.training_run.rules.steps import StepTime
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.run_data import RunData

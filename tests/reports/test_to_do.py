@@ -12,10 +12,10 @@ from clusterproof.plugins.catalog import PACKAGED, Catalog
 from clusterproof.plugins.core.nodeset import expand
 from clusterproof.plugins.core.result import ACTIONS, Result
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.reports import CANNOT_REACH, COMMON_CAUSE, LOOK_AT, NOT_PROVEN
 from clusterproof.reports.findings import findings
 from clusterproof.reports.page import tiles
 from clusterproof.reports.to_do import shared_finding, to_do, to_do_line
-from clusterproof.reports.wording import CANNOT_REACH, COMMON_CAUSE, LOOK_AT, NOT_PROVEN
 
 REFUSED = "unreachable: refused"
 

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.training_run.records import KERNEL, OPERATOR, Operation, Place, Spent, Step
+from clusterproof.plugins.training_run import KERNEL, OPERATOR, Operation, Place, Spent, Step
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.run_data import RunData
 from clusterproof.plugins.training_run.samples import GPU, MEMORY, Sample

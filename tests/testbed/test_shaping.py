@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from clusterproof.plugins.benchmarks.launchers.launcher import Campaign
+from clusterproof.plugins.benchmarks.launchers import Campaign
 from clusterproof.plugins.benchmarks.launchers.two_ends import ssh
-from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings, Output
+from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, Output
 from clusterproof.plugins.evidence.pairs import Pair, Reading, pair
 from tests.benchmarks.launchers.launched import PATIENT, cluster_of, measured
 from tests.testbed.cluster import Testbed, testbed

@@ -12,9 +12,9 @@ from clusterproof.plugins.core.policy import NO_POLICY
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.evaluation.all_checks import all_checks
 from clusterproof.plugins.evaluation.evaluate import verdict_on
+from clusterproof.plugins.training_run import Operation, Place, Step
 from clusterproof.plugins.training_run.collectives import Call
 from clusterproof.plugins.training_run.losses import Loss
-from clusterproof.plugins.training_run.records import Operation, Place, Step
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.run_data import RunData
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.training_run.sample_columns import SUFFIX, Header, SampledGpu, columns_for
-from clusterproof.plugins.training_run.write_samples import SamplesFile
+from clusterproof.plugins.training_run.sample_columns import SUFFIX, Header, SampledGpu, SamplesFile, columns_for
 from tests.builders.recordings import node
 from tests.builders.runs import Runs
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import pytest
 
+from clusterproof.plugins.training_run import RunError
 from clusterproof.plugins.training_run import samples as of_run
-from clusterproof.plugins.training_run.records import RunError
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.run_data import RunData
 from clusterproof.plugins.training_run.samples import Sample, Samples

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clusterproof.plugins.training_run import RunError
 from clusterproof.plugins.training_run.formats.kineto import union, within, without
 from clusterproof.plugins.training_run.reading import read_run
-from clusterproof.plugins.training_run.records import RunError
 from clusterproof.plugins.training_run.run import TrainingRun
 from tests.training_run.builders import labelled, said
 from tests.training_run.traces import event, ten_steps, trace

@@ -8,9 +8,8 @@ from random import Random
 
 import pytest
 
-from clusterproof.plugins.training_run import collectives
+from clusterproof.plugins.training_run import RunError, collectives
 from clusterproof.plugins.training_run.reading import read_run
-from clusterproof.plugins.training_run.records import RunError
 from tests.training_run.builders import arriving, said
 
 

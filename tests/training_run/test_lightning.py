@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from clusterproof.plugins.training_run import RunError
 from clusterproof.plugins.training_run.files import RunFile
 from clusterproof.plugins.training_run.reading import FORMATS, format_of, read_run
-from clusterproof.plugins.training_run.records import RunError
 from clusterproof.plugins.training_run.run import TrainingRun
 from tests.training_run.builders import said
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from clusterproof.plugins.training_run import RunError
 from clusterproof.plugins.training_run.reading import read_run
-from clusterproof.plugins.training_run.records import RunError
 from tests.training_run.builders import said
 from tests.training_run.logs import MEGATRON, SAVED, breakdown, deepspeed, lasting, megatron, read, titan
 

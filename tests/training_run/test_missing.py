@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.training_run import RunError
 from clusterproof.plugins.training_run.formats import flight_recorder
 from clusterproof.plugins.training_run.reading import read_run
-from clusterproof.plugins.training_run.records import RunError
-from clusterproof.plugins.training_run.rules.missing_ranks import missing
+from clusterproof.plugins.training_run.rules.hang import missing
 from tests.training_run.builders import labelled, said
 from tests.training_run.dumps import Reached, dump, hanging
 from tests.untrusted.bounded import bounded

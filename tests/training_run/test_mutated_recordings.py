@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from clusterproof.plugins.training_run.reading import read_run
-from clusterproof.plugins.training_run.rules.missing_ranks import missing
+from clusterproof.plugins.training_run.rules.hang import missing
 from clusterproof.plugins.training_run.run import TrainingRun
 from tests.training_run.builders import labelled, ranks_named, said
 

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterproof.plugins.core.record import replace
+from clusterproof.plugins.training_run import RunError
 from clusterproof.plugins.training_run.placement import Slots, pairs_of
 from clusterproof.plugins.training_run.reading import read_run
-from clusterproof.plugins.training_run.records import RunError
 from clusterproof.plugins.training_run.run import TrainingRun
 from tests.builders.recordings import node
 from tests.builders.runs import Runs

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.training_run import files, run_data
+from clusterproof.plugins.training_run import RunError, files, kind_of, run_data
 from clusterproof.plugins.training_run.reading import read_run
-from clusterproof.plugins.training_run.records import RunError, kind_of
 from clusterproof.plugins.training_run.run import TrainingRun
 from tests.training_run.logs import hugging_face
 

@@ -15,15 +15,20 @@ import jsonschema
 import pytest
 import zstandard
 
-from clusterproof.plugins.training_run import write_samples
+from clusterproof.plugins.training_run import RunError, sample_columns
 from clusterproof.plugins.training_run.files import RunFile
 from clusterproof.plugins.training_run.formats import watch_samples
 from clusterproof.plugins.training_run.rank_processes import RankLook
 from clusterproof.plugins.training_run.reading import read_run
-from clusterproof.plugins.training_run.records import RunError
-from clusterproof.plugins.training_run.sample_columns import SUFFIX, Header, SampledGpu, columns_for
+from clusterproof.plugins.training_run.sample_columns import (
+    SUFFIX,
+    Header,
+    SampledGpu,
+    SamplesFile,
+    columns_for,
+    whole_frames,
+)
 from clusterproof.plugins.training_run.samples import CPU, GPU, MEMORY, NETWORK, POWER, Sample
-from clusterproof.plugins.training_run.write_samples import SamplesFile, whole_frames
 from tests.builders.wheel import ROOT
 
 GPUS = 8
@@ -111,7 +116,7 @@ def test_a_file_that_is_cut_loses_its_tail_only(tmp_path: Path, share: float) ->
     data = path.read_bytes()
     path.write_bytes(data[: int(share * len(data))])
     read = len(read_run([str(path)]).data.samples.of(GPU)["gpu001", "gpu0"])
-    assert read >= share * 600 - 2 * write_samples.LINES
+    assert read >= share * 600 - 2 * sample_columns.LINES
 
 
 def test_writing_goes_on_behind_the_last_whole_frame(tmp_path: Path) -> None:

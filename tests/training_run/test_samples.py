@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from clusterproof.plugins.training_run import RunError
 from clusterproof.plugins.training_run.reading import read_run
-from clusterproof.plugins.training_run.records import RunError
 from clusterproof.plugins.training_run.samples import CPU, GPU, gpus
 from tests.training_run.builders import labelled, said
 from tests.training_run.sampled import line, readings, sampled

@@ -8,7 +8,7 @@ import pytest
 
 from bench.pauses import simulate
 from clusterproof.plugins.catalog import PACKAGED
-from clusterproof.plugins.training_run.records import Place
+from clusterproof.plugins.training_run import Place
 from clusterproof.plugins.training_run.rules.straggler_cost import straggler_costs
 from tests.training_run.builders import logging_ranks, said
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusterproof.plugins.training_run.records import Operation, Place
+from clusterproof.plugins.training_run import Operation, Place
 from clusterproof.plugins.training_run.rules.stragglers import medians_of_others, steady
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.run_data import RunData

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from clusterproof.plugins.training_run import RunError
 from clusterproof.plugins.training_run.formats import prometheus
 from clusterproof.plugins.training_run.reading import read_run
-from clusterproof.plugins.training_run.records import RunError
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.samples import CLOCK, GPU, MEMORY, POWER, TENSOR
 from tests.training_run.builders import said

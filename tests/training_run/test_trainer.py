@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from clusterproof.plugins.training_run import RunError
 from clusterproof.plugins.training_run.reading import read_run
-from clusterproof.plugins.training_run.records import RunError
 from clusterproof.plugins.training_run.run import TrainingRun
 from tests.training_run.builders import said
 from tests.training_run.logs import bar, deepspeed, hugging_face, lasting, read, titan

@@ -8,8 +8,8 @@ from random import Random
 import pytest
 
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.training_run.records import Place
-from clusterproof.plugins.training_run.rules.uneven_work import common_to_stages
+from clusterproof.plugins.training_run import Place
+from clusterproof.plugins.training_run.rules.stragglers import common_to_stages
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.samples import CPU_PRESSURE, Sample
 from tests.training_run.builders import computing, said, uneven

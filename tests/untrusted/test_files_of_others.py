@@ -22,14 +22,13 @@ from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.core.opened import IS_LINK, IS_NO_FILE
 from clusterproof.plugins.evidence.recording import read_cluster, read_control_plane
 from clusterproof.plugins.inventory import resolve
-from clusterproof.plugins.inventory.recording import DEMO
+from clusterproof.plugins.inventory.file import DEMO
 from clusterproof.plugins.policy import read_policy
-from clusterproof.plugins.training_run import files
+from clusterproof.plugins.training_run import RunError, files
 from clusterproof.plugins.training_run.reading import read_run
-from clusterproof.plugins.training_run.records import RunError
 from clusterproof.plugins.transport import gather
+from clusterproof.reports.history import HistoryError, Run
 from clusterproof.reports.history.command import history
-from clusterproof.reports.history.model import HistoryError, Run
 from clusterproof.reports.history.schema import APPLICATION, STEPS
 from clusterproof.reports.history.store import read_before, write_run
 

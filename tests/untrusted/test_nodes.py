@@ -23,7 +23,7 @@ from clusterproof.plugins.core.evidence import to_json
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.recording import recording_file, write_cluster
-from clusterproof.plugins.inventory.recording import DEMO
+from clusterproof.plugins.inventory.file import DEMO
 from clusterproof.reports.results import read_results
 from tests.builders.evaluated import probed
 from tests.builders.runs import ROOT

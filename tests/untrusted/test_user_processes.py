@@ -15,7 +15,7 @@ from clusterproof.plugins.core.evidence import Status
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.gpu.facts_processes import GpuProcess
 from clusterproof.plugins.evidence.host.collect_services import MAX_FAILED
-from clusterproof.plugins.evidence.host.facts_processes import JobProcess
+from clusterproof.plugins.evidence.host.facts_node import JobProcess
 from tests.builders.evaluated import results
 from tests.builders.probed import PATIENT, probe_node, value
 from tests.testbed.image import File

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.inventory.recording import DEMO
+from clusterproof.plugins.inventory.file import DEMO
 from tests.testbed.needs import needs_root
 
 SPRUNG = "sprung"

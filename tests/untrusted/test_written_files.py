@@ -13,7 +13,7 @@ from clusterproof.plugins.core.opened import appendable
 from clusterproof.plugins.evidence import recording
 from clusterproof.plugins.watch.recording import append_changes
 from clusterproof.reports.formats import write_whole
-from clusterproof.reports.history.model import HistoryError
+from clusterproof.reports.history import HistoryError
 from clusterproof.reports.history.schema import writing
 from clusterproof.reports.history.store import require_own_history
 from clusterproof.reports.results import ResultsFile

@@ -12,8 +12,8 @@ from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import NodeEvidence, load
 from clusterproof.plugins.core.policy import NO_POLICY
 from clusterproof.plugins.training_run.sample_columns import SampledGpu
+from clusterproof.plugins.watch import Change
 from clusterproof.plugins.watch.evaluator import Evaluator
-from clusterproof.plugins.watch.states import Change
 from clusterproof.plugins.watch.updates import Hello, Logged, LogLine, Tick
 from clusterproof.plugins.watch.watch import Watch
 from tests.builders.wheel import ROOT

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from clusterproof.plugins.watch.states import Change
+from clusterproof.plugins.watch import Change
 from tests.faults.efa_fabric import counting
 from tests.testbed.node import Node
 from tests.testbed.nvml.library import VALUES_PATH, answer_now

@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.watch import Change, Key, Kind
 from clusterproof.plugins.watch.notify import notifier
 from clusterproof.plugins.watch.notify.notifier import Notifier
 from clusterproof.plugins.watch.notify.outbox import Outbox, OutboxFile
 from clusterproof.plugins.watch.notify.receiver import Program
-from clusterproof.plugins.watch.states import Change, Key, Kind
 
 TIMEOUT_S = 600.0
 

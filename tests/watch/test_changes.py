@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.watch import Change, Key, Kind
 from clusterproof.plugins.watch import recording as module
 from clusterproof.plugins.watch.recording import CHANGES_FILE, Recording, append_changes, read_changes
-from clusterproof.plugins.watch.states import Change, Key, Kind
 from tests.testbed.needs import needs_root
 from tests.watch.days import NODE, Day
 from tests.watch.small_disk import small_disk

@@ -17,8 +17,7 @@ from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.kinds import CONNECTIONS
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.training_run.sample_columns import SUFFIX
-from clusterproof.plugins.watch import view
-from clusterproof.plugins.watch.states import Change, Key, Kind
+from clusterproof.plugins.watch import Change, Key, Kind, view
 from clusterproof.plugins.watch.view import Lines, Screen, beginning, headline, in_words, summary, worst
 from tests.builders.wheel import ROOT
 from tests.watch.days import NODE, Day

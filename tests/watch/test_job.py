@@ -13,7 +13,7 @@ import pytest
 
 from clusterproof.plugins.command_line.main import main
 from clusterproof.plugins.core.verdict import Incomplete
-from clusterproof.plugins.inventory.recording import DEMO
+from clusterproof.plugins.inventory.file import DEMO
 from clusterproof.plugins.watch import job as module
 from clusterproof.plugins.watch.job import JobMonitor, evaluate_recorded
 from clusterproof.reports.results import read_results

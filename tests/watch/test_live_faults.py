@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.watch.states import Kind
+from clusterproof.plugins.watch import Kind
 from tests.testbed.cluster import testbed
 from tests.testbed.needs import needs_cluster
 from tests.testbed.node import healthy_p5

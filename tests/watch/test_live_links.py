@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from clusterproof.plugins.watch.states import Kind
+from clusterproof.plugins.watch import Kind
 from tests.testbed.cluster import testbed
 from tests.testbed.needs import needs_cluster, needs_frozen
 from tests.testbed.node import healthy_p5, with_frozen

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.core.cluster import Cluster, Target
-from clusterproof.plugins.watch.options import why_not_watched
+from clusterproof.plugins.watch.command import why_not_watched
 from tests.testbed.needs import needs_slurm
 from tests.testbed.slurm import CONTROLLER, SlurmBed
 from tests.watch.slurm_job import NAMES, TIMEOUT_S, interrupt, job, steps, until, watching

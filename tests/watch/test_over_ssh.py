@@ -10,8 +10,7 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.sample_columns import SUFFIX
 from clusterproof.plugins.training_run.samples import CPU, CPU_PRESSURE, MEMORY
-from clusterproof.plugins.watch import controller
-from clusterproof.plugins.watch.states import Kind
+from clusterproof.plugins.watch import Kind, controller
 from tests.testbed.cluster import testbed
 from tests.testbed.needs import needs_cluster
 from tests.testbed.node import healthy_p5, with_full_root

@@ -15,9 +15,9 @@ from clusterproof.plugins.training_run.files import RunFile
 from clusterproof.plugins.training_run.formats.watch_samples import read_samples
 from clusterproof.plugins.training_run.sample_columns import HEADER, SUFFIX, SampledGpu
 from clusterproof.plugins.training_run.samples import GPU, MEMORY, Sample
+from clusterproof.plugins.watch import Change, Key, Kind
 from clusterproof.plugins.watch import recording as module
 from clusterproof.plugins.watch.recording import CHANGES_FILE, Recording
-from clusterproof.plugins.watch.states import Change, Key, Kind
 from clusterproof.plugins.watch.updates import Hello, Logged, LogLine, Tick
 
 NODE = "gpu001"

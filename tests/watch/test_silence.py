@@ -16,12 +16,12 @@ from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.policy import NO_POLICY
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.transport import Limits, Program, Received
+from clusterproof.plugins.watch import Change
 from clusterproof.plugins.watch import controller as module
 from clusterproof.plugins.watch.controller import Controller, Settings, Visited
 from clusterproof.plugins.watch.evaluator import Evaluator
 from clusterproof.plugins.watch.own_health import SILENT
 from clusterproof.plugins.watch.sampler_session import Event, SamplerOptions
-from clusterproof.plugins.watch.states import Change
 from clusterproof.plugins.watch.updates import Tick
 from clusterproof.plugins.watch.view import first_answers
 from clusterproof.plugins.watch.watch import Watch

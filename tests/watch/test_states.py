@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
+from clusterproof.plugins import watch as module
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.watch import states as module
-from clusterproof.plugins.watch.states import Change, Found, Kind, Seen, States
+from clusterproof.plugins.watch import Change, Found, Kind, Seen, States
 
 RULE, DEVICE = "gpu.no_throttle", "GPU 3"
 RULES = frozenset({RULE})

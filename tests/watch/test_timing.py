@@ -9,7 +9,7 @@ import pytest
 from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.command_line.main import main
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.watch.states import TIMING, InvalidTiming, Kind, Seen, States, Timing
+from clusterproof.plugins.watch import TIMING, InvalidTiming, Kind, Seen, States, Timing
 
 RULES = frozenset({"gpu.no_throttle"})
 HOLDS = {("GPU 3", "gpu.no_throttle"): Seen(Verdict.CONCERN, "slowed down; expected none")}

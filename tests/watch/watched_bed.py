@@ -16,11 +16,11 @@ from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.policy import NO_POLICY
 from clusterproof.plugins.transport import Limits
+from clusterproof.plugins.watch import Change, Kind
 from clusterproof.plugins.watch.controller import Controller, Settings
 from clusterproof.plugins.watch.evaluator import Evaluator
 from clusterproof.plugins.watch.recording import Recording
 from clusterproof.plugins.watch.sampler_session import SamplerOptions
-from clusterproof.plugins.watch.states import Change, Kind
 from clusterproof.plugins.watch.watch import Watch
 from tests.testbed.cluster import Testbed
 from tests.testbed.node import Node

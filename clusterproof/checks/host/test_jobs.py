@@ -9,7 +9,7 @@ from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import known
-from clusterproof.plugins.evidence.host.facts_processes import JobProcess
+from clusterproof.plugins.evidence.host.facts_node import JobProcess
 from clusterproof.plugins.evidence.kernel_log.wording import in_list
 from clusterproof.plugins.evidence.node import Node
 

@@ -11,7 +11,7 @@ from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import each, known
 from clusterproof.plugins.evidence.host.facts import Service
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.manifest.values import unattached
+from clusterproof.plugins.manifest import unattached
 
 pytestmark = [mark.host, mark.preflight, mark.prolog, mark.ami]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from statistics import median
 
-from clusterproof.plugins.catalog.catalog import floor
+from clusterproof.plugins.catalog import floor
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import SIGNIFICANT, apart, listed
 from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete, not_applicable, part

@@ -8,7 +8,7 @@ from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import apart
 from clusterproof.plugins.core.verdict import Incomplete, concern, concern_if, fail_if
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.training_run.records import DATA
+from clusterproof.plugins.training_run import DATA
 from clusterproof.plugins.training_run.rules.gpus import SlowClock, Unused, slow_clocks
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.samples import CPU, CPU_PRESSURE, IO_PRESSURE, IO_WAIT, TENSOR

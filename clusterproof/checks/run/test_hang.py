@@ -8,10 +8,8 @@ from contextlib import suppress
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, concern, concern_if, fail, fail_if, incomplete
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.training_run.records import MAX_RANKS, rank_names
-from clusterproof.plugins.training_run.rules.awaited_ranks import Awaited, doing
-from clusterproof.plugins.training_run.rules.mismatch import is_comparable
-from clusterproof.plugins.training_run.rules.missing_ranks import last_call
+from clusterproof.plugins.training_run import MAX_RANKS, rank_names
+from clusterproof.plugins.training_run.rules.hang import Awaited, doing, is_comparable, last_call
 from clusterproof.plugins.training_run.run import TrainingRun
 
 pytestmark = [mark.run]

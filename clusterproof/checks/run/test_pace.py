@@ -6,8 +6,7 @@ from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import apart
 from clusterproof.plugins.core.verdict import concern, concern_if, incomplete, not_applicable
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.training_run.rules.stragglers import Pace
-from clusterproof.plugins.training_run.rules.uneven_work import common_to_stages, cpu_pressure
+from clusterproof.plugins.training_run.rules.stragglers import Pace, common_to_stages, cpu_pressure
 from clusterproof.plugins.training_run.run import RankOfRun, TrainingRun
 
 pytestmark = [mark.run]

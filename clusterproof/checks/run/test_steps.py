@@ -6,7 +6,7 @@ from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import apart
 from clusterproof.plugins.core.verdict import concern, concern_if, incomplete, not_applicable
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.training_run.records import CHECKPOINT, DATA, EXPOSED, INIT, kind_of
+from clusterproof.plugins.training_run import CHECKPOINT, DATA, EXPOSED, INIT, kind_of
 from clusterproof.plugins.training_run.rules.phases import all_wait, waited_for
 from clusterproof.plugins.training_run.rules.steps import (
     DRIFT_LINES,

@@ -10,7 +10,7 @@ from clusterproof.plugins.core.message import apart
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import concern
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.training_run.records import Place
+from clusterproof.plugins.training_run import Place
 from clusterproof.plugins.training_run.rules.stragglers import LEAST_PEERS, Computed, steady
 from clusterproof.plugins.training_run.run import TrainingRun
 

@@ -9,7 +9,7 @@ from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, not_app
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.software import version
-from clusterproof.plugins.manifest.values import (
+from clusterproof.plugins.manifest import (
     ABSENT,
     ACTIVE,
     DRIVERS,

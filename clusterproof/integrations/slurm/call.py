@@ -11,8 +11,8 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 
 from clusterproof.integrations.slurm.drains import Drain, hold, release
+from clusterproof.integrations.slurm.folder import boot_id, since_boot_s
 from clusterproof.integrations.slurm.job import Job
-from clusterproof.integrations.slurm.moment import boot_id, since_boot_s
 from clusterproof.integrations.slurm.records import CRITICAL, ERROR, INFO, WARNING, Log, why_it_stays, why_no_drain
 from clusterproof.integrations.slurm.settings import Settings
 from clusterproof.integrations.slurm.state import State

@@ -10,8 +10,8 @@ import os
 import time
 from collections.abc import Callable, Iterable
 
+from clusterproof.integrations.slurm.folder import boot_id, since_boot_s
 from clusterproof.integrations.slurm.job import node_of
-from clusterproof.integrations.slurm.moment import boot_id, since_boot_s
 from clusterproof.integrations.slurm.settings import Settings
 from clusterproof.integrations.slurm.standby import StandBy
 from clusterproof.integrations.slurm.verdict import Cursor, Finding, Run, cursor_of, cut_short

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from clusterproof.integrations.slurm.folder import age_of, boot_id
 from clusterproof.integrations.slurm.job import Job
-from clusterproof.integrations.slurm.moment import age_of, boot_id
 from clusterproof.integrations.slurm.state import State
 from clusterproof.integrations.slurm.verdict import (
     PREFIX,

@@ -1,4 +1,7 @@
-"""A folder of small records, each written whole or not at all, for as long as root alone decides what is in it."""
+"""A folder of small records, each written whole or not at all, for as long as root alone decides what is in it.
+
+When something was it has by the boot and the seconds since it: no setting of a clock changes that.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,32 @@ import stat
 import time
 from collections.abc import Mapping
 
-from clusterproof.integrations.slurm.moment import age_of
 from clusterproof.plugins.core.record import record
+
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+
+
+def boot_id() -> str:
+    """This boot's id; empty where the kernel does not show it."""
+    try:
+        with open(BOOT_ID, encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+def since_boot_s() -> float:
+    """Seconds since boot, which setting a clock does not change."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def age_of(boot: object, at: object) -> float | None:
+    """How many seconds ago that moment of a boot was; None where it was in another boot, or is none."""
+    if boot != boot_id() or isinstance(at, bool) or not isinstance(at, (int, float)):
+        return None
+    age_s = since_boot_s() - at
+    return age_s if age_s >= 0 else None
+
 
 TYPE_CHECKING = False  # typing's own would cost an import before each job
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from clusterproof.integrations.slurm.drains import (
     is_ours,
     release,
 )
+from clusterproof.integrations.slurm.folder import boot_id, since_boot_s
 from clusterproof.integrations.slurm.job import Job, unevaluated
-from clusterproof.integrations.slurm.moment import boot_id, since_boot_s
 from clusterproof.integrations.slurm.our_drains import (
     draw_apart,
     in_use,

@@ -17,7 +17,7 @@ from clusterproof.integrations.slurm.settings import FILE, Settings, SettingsErr
 from clusterproof.integrations.slurm.slurm_conf import Line, Mark, Section, count, fine, mend, rendered, unknown
 from clusterproof.integrations.slurm.state import BESIDE, why_unusable
 from clusterproof.integrations.slurm.verdict import shortened
-from clusterproof.plugins.core.version import __version__
+from clusterproof.plugins.core import __version__
 from clusterproof.plugins.evidence.expectation import UNKNOWN_TYPE
 from clusterproof.plugins.evidence.kernel_log.wording import RECORDS_LOST
 from clusterproof.plugins.evidence.storage.facts import is_network

@@ -1,7 +1,17 @@
-"""What Slurm's three scripts start, by the occasion on their command line; `explain` follows one that failed."""
+"""What Slurm's three scripts start, by the occasion on their command line; `explain` follows one that failed.
+
+Prolog and epilog, around each job, ask Slurm nothing; what they answer is what to drain for, or nothing.
+
+What a run leaves for the scripts themselves lies in /run/clusterproof: the calls that it serves start no Python. It is
+a file for each occasion, in lines as `read` has them: the boot; the Python that has run; the deadline, the moments (in
+hundredths of a second since boot) that the verdict is of and is fresh until, and whether it found nothing to drain for;
+what the record of a job is; and each file that the verdict depends on as `stat -c '%i %s %.9Z %n'` shows it, or dashes
+before its name where there is none.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import os
@@ -9,14 +19,150 @@ import sys
 import time
 from _thread import LockType, allocate_lock, start_new_thread
 
-from clusterproof.integrations.slurm import before_and_after
-from clusterproof.integrations.slurm.call import Call, Turn, end, give_up, leave
+from clusterproof.integrations.slurm.call import VERDICT, Call, Turn, end, give_up, leave
 from clusterproof.integrations.slurm.drains import Drain, drain_of
+from clusterproof.integrations.slurm.folder import boot_id, since_boot_s
 from clusterproof.integrations.slurm.job import job_of, node_of
-from clusterproof.integrations.slurm.moment import since_boot_s
 from clusterproof.integrations.slurm.records import ERROR, WARNING, Log
-from clusterproof.integrations.slurm.settings import SettingsError, read_settings
+from clusterproof.integrations.slurm.settings import FILE, SettingsError, files_of, fingerprint_of, read_settings
 from clusterproof.integrations.slurm.state import BESIDE, State
+from clusterproof.integrations.slurm.verdict import NO_JOB, Cursor, Run, cursor_of, draining, reaches, run_of
+from clusterproof.plugins.core.record import replace
+
+TYPE_CHECKING = False  # typing's own would cost an import before each job
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+DAY_S = 24 * 3600  # rules of a policy end with one
+
+EPILOG = "epilog"  # the record of the last run after a job
+LEISURE_S = 1.5  # what has to be left of the deadline for something that makes only later calls quicker
+
+
+def leave_for_scripts(call: Call, run: Run, name: str, of_job: Mapping[str, object]) -> None:
+    """Leave it, once a run's record is written; `of_job` is what a job keeps that it serves, or has kept."""
+    is_epilog = call.occasion == "epilog"
+    at = run.began if is_epilog else run.at
+    fresh_s = min(call.settings.reuse_s, _left_of_day_s()) if run.is_reusable and not is_epilog else 0
+    findings = draining(run, NO_JOB, late_drains=call.settings.at_deadline == "drain", is_epilog=is_epilog)
+    is_fine = "no" if findings or not of_job or (is_epilog and run.is_blind_to_jobs) else "yes"
+    lines = [
+        run.boot_id,
+        sys.executable,
+        f"{call.settings.deadline_s} {int(at * 100)} {int((at + fresh_s) * 100)} {is_fine}",
+        json.dumps(of_job),
+        *map(_shown, (*files_of(call.settings), FILE, f"{call.state.place_of(name)}/{name}.json")),
+    ]
+    call.state.leave(call.occasion, "".join(f"{line}\n" for line in lines))
+
+
+def _shown(file: str) -> str:
+    with contextlib.suppress(OSError):
+        data = os.stat(file)  # noqa: PTH116 - pathlib costs an import before each job
+        seconds, nanoseconds = divmod(data.st_ctime_ns, 10**9)
+        return f"{data.st_ino} {data.st_size} {seconds}.{nanoseconds:09d} {file}"
+    return f"- - - {file}"
+
+
+def _left_of_day_s() -> int:
+    now = time.localtime()
+    return DAY_S - now.tm_hour * 3600 - now.tm_min * 60 - now.tm_sec
+
+
+def prolog(call: Call) -> Drain | None:
+    """Before a job: a verdict that is fresh, else one of a run."""
+    came = call.came
+    run = _fresh(call, came)
+    if run is None or call.turn.lock is not None:
+        with call.alone():
+            run = run or _fresh(call, came) or _checked(call, came)
+            leave_for_scripts(call, run, VERDICT, _of_job(run))
+    if run.at < came:
+        call.log(f"the verdict of {came - run.at:.0f} s ago")
+    findings = draining(run, call.job, late_drains=call.settings.at_deadline == "drain")
+    if call.job.id:
+        call.state.remove_old()
+        call.remember(call.job.record, _of_job(run))
+    return call.drain(findings, run.begins, run.ends) if findings else None
+
+
+def epilog(call: Call) -> Drain | None:
+    """After a job: what it left, and what the kernel has logged since it began. Nothing, where our prolog let none in.
+
+    Of jobs that end at once, those that wait for a run take the verdict of the next, which begins after all have come.
+    """
+    came = call.came
+    record = call.state.read(call.job.record)
+    if record.get("is_refused"):
+        call.state.forget(call.job.record)
+        return None
+    begins = cursor_of(record.get("cursor")) or call.cursor
+    run = _since(call, came, begins)
+    if run is None:
+        with call.alone():
+            run = _since(call, came, begins)
+            if run is None:
+                run = _run("epilog", call, begins)
+                call.remember(EPILOG, run.to_json())
+                leave_for_scripts(call, run, EPILOG, record)
+                call.advance(run.ends)
+                if run.findings:
+                    call.state.forget(VERDICT)  # the next job must not get the verdict on what the node is like now
+    if run.is_blind_to_jobs:
+        call.leave_to_health_check()
+    else:
+        call.state.forget(call.job.record)
+    findings = draining(run, call.job, late_drains=call.settings.at_deadline == "drain", is_epilog=True)
+    return call.drain(findings, begins, run.ends) if findings else None
+
+
+def _since(call: Call, came: float, begins: Cursor | None) -> Run | None:
+    """The last run after a job, where it began after this call, and looked at all of the log since that cursor."""
+    run = run_of(call.state.read(EPILOG))
+    if run is None or run.boot_id != boot_id() or run.basis != fingerprint_of(call.settings):
+        return None
+    return run if run.began >= came and reaches(run.begins, begins) else None
+
+
+def _checked(call: Call, came: float) -> Run:
+    """The verdict of a run. What made the last one fail is evaluated again, by the current rules, while fresh."""
+    last = run_of(call.state.read(VERDICT))
+    is_held = last and last.boot_id == boot_id() and last.of("fail") and came - last.at < call.settings.reuse_s
+    run = _run("prolog", call, last.begins if last and is_held else call.cursor)
+    call.remember(VERDICT, run.to_json())
+    call.advance(run.ends)
+    return run
+
+
+def _of_job(run: Run) -> dict[str, object]:
+    """What is kept of a job that a run has let in, until its epilog."""
+    return {"cursor": run.ends, "boot_id": run.boot_id, "at": run.at}
+
+
+def _run(occasion: str, call: Call, begins: Cursor | None) -> Run:
+    from clusterproof.integrations.slurm.checking import check  # a verdict that is fresh costs none of this
+    from clusterproof.integrations.slurm.standby import keep_part, part_of
+
+    basis = fingerprint_of(call.settings)  # before the policy is read: what changes from now on is not of this run
+    nvml = part_of(call.state)
+    run = check((occasion,), call.settings, call.left_s, begins, call.log, nvml=nvml)
+    call.log_run(run)
+    if not nvml and call.left_s > LEISURE_S:
+        keep_part(call.state)
+    return replace(run, is_late=call.turn.is_late, basis=basis)
+
+
+def _fresh(call: Call, came: float) -> Run | None:
+    """The last run's verdict, where it was formed while this call waited, or is young and finds no fault.
+
+    One made with other settings, another policy or another version of clusterproof is none.
+    """
+    run = run_of(call.state.read(VERDICT))
+    if run is None or run.boot_id != boot_id() or run.at > since_boot_s() or run.basis != fingerprint_of(call.settings):
+        return None
+    is_young = came - run.at < call.settings.reuse_s and run.is_reusable
+    return run if run.at >= came or is_young else None
+
 
 OLDEST = (3, 10)  # Python, of a package that somebody has forced upon an older one
 
@@ -87,9 +233,9 @@ def answer(call: Call) -> None:
 def act(call: Call) -> Drain | None:
     """What to drain for, which only a prolog and an epilog may answer."""
     if call.occasion == "prolog":
-        return before_and_after.prolog(call)
+        return prolog(call)
     if call.occasion == "epilog":
-        return before_and_after.epilog(call)
+        return epilog(call)
     from clusterproof.integrations.slurm import health_check
 
     if call.occasion == "explain":

@@ -10,7 +10,7 @@ import sys
 import time
 from _socket import AF_UNIX, SOCK_DGRAM, socket  # without the enumerations that socket.py makes of its constants
 
-from clusterproof.integrations.slurm.moment import age_of
+from clusterproof.integrations.slurm.folder import age_of
 from clusterproof.integrations.slurm.state import State
 from clusterproof.integrations.slurm.verdict import Run
 from clusterproof.plugins.core.record import record

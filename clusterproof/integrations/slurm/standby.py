@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 RECORD = "pynvml"
 MODULE = "pynvml"
-MADE_BY = ("payload.py", "lean.py")  # of the agent's files, beside the collector's own
+MADE_BY = ("payload.py", "minify.py")  # of the agent's files, beside the collector's own
 
 RUNNER = "clusterproof.plugins.agent.run"
 CHUNK_BYTES = 65536

@@ -1,4 +1,135 @@
 """`clusterproof accept X`: a cluster taken into service, in stages of the suite's own checks.
 
 `population` decides on what was measured, `state` what runs next, `journal` keeps what ended, `report` says it.
+
+Here: what one run has of each of its nodes: verdicts, what was measured, and of what hardware it is.
 """
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from clusterproof.plugins.catalog import acceptance
+from clusterproof.plugins.core.cluster import InventoryError
+from clusterproof.plugins.core.record import field, record, replace
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.nodes import nodes
+from clusterproof.plugins.evidence.recording import read_cluster
+from clusterproof.plugins.transport.gather import replay
+from clusterproof.reports.history import NOBODY, Identity, identities
+from clusterproof.reports.results import read_results
+
+RESULTS, RECORDING = "results.jsonl", "recording"
+
+
+@record
+class Seen:
+    """One node in one run. `speeds` are by measurement and what was measured, then by device; all above 0."""
+
+    machine: Identity  # NOBODY where it did not say
+    kind: str
+    speeds: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
+
+    @property
+    def identity(self) -> Mapping[str, object]:
+        """Its serials, as plain JSON."""
+        return asdict(self.machine)
+
+    def is_other_than(self, before: Seen) -> bool:
+        """Whether it is another machine: by its instance or its GPUs, else by its serial."""
+        mine, others = self.machine, before.machine
+        if not mine.is_same_machine(others):
+            return True
+        is_known = (mine.instance_id and others.instance_id) or (mine.gpus and others.gpus)
+        return bool(not is_known and mine.serial and others.serial and mine.serial != others.serial)
+
+    def units(self) -> Iterator[tuple[str, str, str, float]]:
+        """Each that was measured: measurement, what was measured, device, and its speed."""
+        for name, by_what in self.speeds.items():
+            for what, by_device in by_what.items():
+                for device, speed in by_device.items():
+                    yield name, what, device, speed
+
+    def completed(self, before: Seen | None) -> Seen:
+        """With what only an earlier run of the same machine was asked for."""
+        if before is None or before.machine == NOBODY:
+            return self
+        machine = before.machine if self.machine == NOBODY else self.machine.completed(before.machine)
+        return replace(self, machine=machine, kind=before.kind)
+
+    def gpus_replaced(self, before: Seen) -> set[str]:
+        """The devices that are GPUs which this machine did not have before; one that is lost only renumbers others."""
+        were = {gpu.index: gpu.uuid for gpu in before.machine.gpus}
+        new = (gpu for gpu in self.machine.gpus if gpu.uuid not in were.values())
+        return {str(gpu.index) for gpu in new if gpu.index in were}
+
+
+@record
+class Ran:
+    """What one run left."""
+
+    results: Sequence[Result]
+    seen: Mapping[str, Seen]
+
+
+def read_run(folder: Path) -> Ran:
+    """What lies in the folder of a run. Raises OSError, ValueError."""
+    recording = folder / RECORDING
+    try:
+        cluster = read_cluster(recording)
+    except InventoryError as problem:
+        raise ValueError(str(problem)) from None
+    of_run = nodes(cluster, replay(recording, cluster), "perf")
+    who = identities(of_run)
+    seen = {}
+    for name, node in of_run.items():
+        seen[name] = Seen(who.get(name, NOBODY), _kind(node), _speeds(node))
+    return Ran(read_results(folder / RESULTS), seen)
+
+
+def _kind(node: Node) -> str:
+    """The hardware that nodes are compared within: the type, and the model of its GPUs."""
+    try:
+        models = {gpu.name for gpu in node.gpus}
+    except (Incomplete, NotApplicable):
+        models = set()
+    return ", ".join(filter(None, (node.type_name, *sorted(models)))) or "unknown"
+
+
+def _speeds(node: Node) -> Mapping[str, Mapping[str, Mapping[str, float]]]:
+    data = {}
+    for name in acceptance.measures():
+        try:
+            of_measure = _READ[name](node)
+        except (Incomplete, NotApplicable):
+            continue
+        usable = {what: {dev: x for dev, x in by.items() if x > 0} for what, by in of_measure.items()}
+        if any(usable.values()):
+            data[name] = {what: by for what, by in usable.items() if by}
+    return data
+
+
+def _busbw(node: Node) -> Mapping[str, Mapping[str, float]]:
+    """Of the largest message, where all values were right."""
+    rows = node.node_busbw.rows
+    if not rows or any(row.wrong for row in rows):
+        return {}
+    row = max(rows, key=lambda one: one.size_bytes)
+    return {f"all-reduce of {row.gib}": {"": row.out_of_place.busbw_gb_per_s or 0.0}}
+
+
+def _files(node: Node) -> Mapping[str, Mapping[str, float]]:
+    data = node.fs_bandwidth
+    return {f"{direction} in {data.folder}": {"": speed} for direction, speed in data.gb_per_s.items()}
+
+
+_READ: Mapping[str, Callable[[Node], Mapping[str, Mapping[str, float]]]] = {
+    "gpu_gemm": lambda node: node.gpu_gemm.speeds,
+    "gpu_bandwidth": lambda node: node.gpu_bandwidth.speeds,
+    "node_busbw": _busbw,
+    "fs_bandwidth": _files,
+}

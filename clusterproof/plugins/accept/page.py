@@ -10,8 +10,8 @@ from html import escape
 from clusterproof.plugins.accept.report import NOT_SAID, Report, headline
 from clusterproof.plugins.accept.verdicts import Outcome, Said
 from clusterproof.plugins.core.message import printable
+from clusterproof.reports.document import Section, table
 from clusterproof.reports.document.heat import Measured, strip
-from clusterproof.reports.document.section import Section, table
 from clusterproof.reports.formats.html import content_policy, joined_files
 
 STYLES = ("page.css", "pairs.css")

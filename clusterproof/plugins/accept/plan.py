@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from clusterproof.plugins.accept.population import Errors
-from clusterproof.plugins.catalog import acceptance
+from clusterproof.plugins.catalog import Catalog, acceptance
 from clusterproof.plugins.catalog.acceptance import Stage
-from clusterproof.plugins.catalog.catalog import Catalog
 from clusterproof.plugins.core.cluster import Cluster, InventoryError
 from clusterproof.plugins.core.policy import NO_POLICY
 from clusterproof.plugins.core.record import as_json, record

@@ -14,11 +14,11 @@ from clusterproof.plugins.accept.sequential import Population
 from clusterproof.plugins.accept.state import NO_PLACES, SPEED, State
 from clusterproof.plugins.accept.verdicts import OfNode, Said, of_nodes, outcome
 from clusterproof.plugins.catalog import acceptance
+from clusterproof.plugins.core import __version__
 from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.record import as_json
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.core.version import __version__
 
 SCHEMA = 1
 WIDTH = 100

@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from shlex import join
+from shlex import join, quote
 from tempfile import TemporaryDirectory
 from textwrap import indent
 
+from clusterproof.plugins.accept import RESULTS
 from clusterproof.plugins.accept.command import INTERRUPTED, OPEN, UNREADABLE
 from clusterproof.plugins.accept.journal import JournalError
-from clusterproof.plugins.accept.measured import RESULTS
 from clusterproof.plugins.accept.plan import kind_of
 from clusterproof.plugins.accept.run import ENDED, OUTPUT, last_words, launched
 from clusterproof.plugins.catalog import acceptance
-from clusterproof.plugins.core.cluster import Cluster, InventoryError
+from clusterproof.plugins.core.cluster import Cluster, InventoryError, is_of_kubernetes, is_of_slurm
 from clusterproof.plugins.core.kinds import CONNECTIONS, forms
 from clusterproof.plugins.core.message import number_of, printable
 from clusterproof.plugins.core.nodeset import NodesetError, expand, fold
@@ -31,8 +32,7 @@ from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.strict import read_text
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.inventory import resolve
-from clusterproof.reports.commands import give_back
-from clusterproof.reports.history.model import HistoryError
+from clusterproof.reports.history import HistoryError
 from clusterproof.reports.history.store import default_path, read_before
 from clusterproof.reports.results import read_results
 
@@ -42,6 +42,7 @@ OF_RETURN = ("-m", "-k", "--nodes", "--exclude", "--cluster", "--results", "--ru
 OF_PAIRS = "pairwise or straggler"
 A_CASE = "what clusterproof case JOB --json prints"
 EXPECTED_TO_TELL = "expected one to pass (what is measured between nodes needs --beside NODESET)"
+_IS_NODE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,252}").fullmatch
 MAX_CASE_BYTES = 1 << 24
 Launch = Callable[[Sequence[str], Path], int]  # the words behind `clusterproof`, where results go: the exit code
 
@@ -227,6 +228,19 @@ def _text(judged: Sequence[Returning], found: Mapping[str, Sequence[Finding]], c
     fit = [one.node for one in judged if one.said == FIT]
     lines += [f"\nTo copy; nothing of it was done:\n  {line}" for line in give_back(fit, cluster)]
     return "\n".join([*lines, f"{len(fit)} of {number_of(len(judged), 'node')} may have jobs again"])
+
+
+def give_back(nodes: Sequence[str], cluster: Cluster) -> list[str]:
+    """What lets a scheduler give jobs to these nodes again; none where it is not known which it is."""
+    if not nodes or not all(map(_IS_NODE, nodes)):
+        return []
+    if is_of_slurm(cluster):
+        return [f"scontrol update nodename={quote(fold(nodes))} state=resume"]
+    if is_of_kubernetes(cluster):
+        kind, _, name = cluster.settings["kubernetes"].partition(":")
+        context = [f"--context={name}"] if kind == "context" and name else []
+        return [join(["kubectl", *context, "uncordon", *nodes])]
+    return []
 
 
 def _indented(words: str) -> str:

@@ -18,9 +18,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from clusterproof.plugins.accept import journal
+from clusterproof.plugins.accept import RECORDING, RESULTS, journal, read_run
 from clusterproof.plugins.accept.journal import Again, Ended, JournalError
-from clusterproof.plugins.accept.measured import RECORDING, RESULTS, read_run
 from clusterproof.plugins.accept.plan import Plan
 from clusterproof.plugins.accept.state import State, Step
 from clusterproof.plugins.core.cluster import Cluster

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from math import log
 
-from clusterproof.plugins.accept.measured import Ran, Seen
+from clusterproof.plugins.accept import Ran, Seen
 from clusterproof.plugins.accept.plan import Plan
 from clusterproof.plugins.accept.sequential import FEWEST_BESIDE, Population, Standing, standing_of, to_measure
 from clusterproof.plugins.catalog import acceptance

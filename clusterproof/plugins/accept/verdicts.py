@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from enum import Enum
 
-from clusterproof.plugins.accept.measured import Seen
+from clusterproof.plugins.accept import Seen
 from clusterproof.plugins.accept.sequential import Standing
 from clusterproof.plugins.accept.state import SPEED, State
 from clusterproof.plugins.catalog import acceptance

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from clusterproof.plugins.agent.lean import lean, pynvml_source, reachable, words
+from clusterproof.plugins.agent.minify import minified, pynvml_source, reachable, words
 from clusterproof.plugins.agent.packing import ARGUMENT, QUOTED, UNPACKED, packed, text_of
 from clusterproof.plugins.agent.program import ProbeOptions, Program, module_of
 from clusterproof.plugins.core.record import replace
@@ -213,7 +213,7 @@ def unpacked(command: str) -> tuple[str, str, str]:
 def source_of(file: Path) -> str:
     """The text of a program that travels, without what only its reader needs. Raises ValueError."""
     try:
-        return lean(file.read_text("utf-8"))
+        return minified(file.read_text("utf-8"))
     except FileNotFoundError:
         raise ValueError(f"{file.stem} is not a collector of the probe") from None
 
@@ -240,4 +240,4 @@ def pynvml_for(sources: Iterable[str]) -> str:
 
 @cache
 def _part_of(source: str, wanted: frozenset[str]) -> str:
-    return lean(reachable(source, wanted))
+    return minified(reachable(source, wanted))

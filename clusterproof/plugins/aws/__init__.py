@@ -1,1 +1,249 @@
-"""AWS's API: the account that a cluster belongs to, and what it reports of the cluster."""
+"""AWS's API: the account and region that a cluster belongs to, and what it reports of the cluster.
+
+Every call of the suite goes through here, and only those of aws_actions.toml.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import contextmanager
+from functools import cache
+from typing import Any, TypeVar
+
+from clusterproof.plugins.catalog.aws import aws_actions
+from clusterproof.plugins.core.errors import ClusterproofError
+from clusterproof.plugins.core.strict import nearest
+
+T = TypeVar("T")
+
+ATTEMPTS = 8  # of one call, throttled ones waited for: adaptive retries slow the client down to what AWS allows
+CONNECT_S, READ_S = 5, 30
+MAX_PAGES = 200  # of one listing: 20,000 nodes
+_DENIED = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "AuthFailure", "NotAuthorized")
+_THROTTLED = ("Throttling", "ThrottlingException", "RequestLimitExceeded", "TooManyRequestsException")
+_EXPIRED = ("ExpiredToken", "ExpiredTokenException", "InvalidClientTokenId", "UnrecognizedClientException")
+
+
+class AwsError(ClusterproofError):
+    """A call without a result; the message is one line, `code` AWS's name for it."""
+
+    def __init__(self, message: str, code: str = "") -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class AwsDenied(AwsError):  # noqa: N818 - what AWS calls it
+    """A call that this identity may not make; `action` is what it lacks."""
+
+    def __init__(self, action: str) -> None:
+        super().__init__(f"{action} is not allowed to this identity; docs/aws.md has the policy", "AccessDenied")
+        self.action = action
+
+
+NO_CREDENTIALS = "NoCredentials"  # the code of an AwsError
+NONE_HERE = "no AWS credentials here; expected some in the environment, ~/.aws, a role or --profile"
+
+
+class Account:
+    """AWS as one region and profile see it. Safe to use from several threads.
+
+    `throttled` is called, from any thread, with the action that AWS has just throttled and that is tried again; by
+    default it is said on standard error.
+    """
+
+    def __init__(self, region: str = "", profile: str = "", throttled: Callable[[str], None] | None = None) -> None:
+        """Find region and credentials in the usual places. Raises AwsError where there are none."""
+        import boto3  # 0.2 s, and only clusters of AWS's need it
+        from botocore.exceptions import BotoCoreError
+
+        try:
+            self._session = boto3.Session(
+                region_name=region or os.environ.get("AWS_REGION"),
+                profile_name=profile or None,
+                botocore_session=_with_models_kept(),
+            )
+            found = self._session.region_name
+        except BotoCoreError as problem:
+            raise AwsError(_one_line(problem)) from None
+        if not found:
+            raise AwsError("no AWS region; expected --region, AWS_REGION or one in the profile", "NoRegion")
+        near = _region_meant(self._session, found)
+        if near:
+            raise AwsError(f"no AWS region is called {found!r:.40}{near}; expected --region or AWS_REGION", "NoRegion")
+        self.region: str = found
+        self._throttled = throttled or _say_once()
+        self._clients: dict[str, Any] = {}
+        self._asked: dict[str, Future[Any]] = {}
+        self._lock = threading.Lock()
+
+    def require_credentials(self) -> None:
+        """Raise AwsError where there are none; whether they are valid only a call shows."""
+        if self._session.get_credentials() is None:
+            raise AwsError(NONE_HERE, NO_CREDENTIALS)
+
+    def call(self, service: str, operation: str, **arguments: object) -> Mapping[str, Any]:
+        """One call. Raises AwsDenied, AwsError; ValueError for a call that is not in aws_actions.toml."""
+        action = _action(service, operation)
+        with _errors_of(action):
+            data: Mapping[str, Any] = getattr(self._client(service), operation)(**arguments)
+            return data
+
+    def listed(self, service: str, operation: str, key: str, **arguments: object) -> Iterator[Mapping[str, Any]]:
+        """The entries under `key` of all pages. Raises as `call` does, also in the middle."""
+        action = _action(service, operation)
+        with _errors_of(action):
+            pages = self._client(service).get_paginator(operation).paginate(**arguments)
+            for number, page in enumerate(pages):
+                if number == MAX_PAGES:
+                    raise AwsError(f"{action} returned more than {MAX_PAGES} pages; expected fewer", "TooMany")
+                yield from page.get(key, ())
+
+    def endpoint(self, service: str) -> str:
+        """Where a service of this region is asked."""
+        return str(self._client(service).meta.endpoint_url)
+
+    def eks_token(self, cluster: str) -> str:
+        """A bearer token for an EKS cluster, good for 15 minutes: a signed GetCallerIdentity, which EKS sends to STS.
+
+        Raises AwsError.
+        """
+        from botocore.signers import RequestSigner
+
+        self.require_credentials()
+        with _errors_of("sts:GetCallerIdentity"):
+            client = self._client("sts")
+            signer = RequestSigner(
+                client.meta.service_model.service_id,
+                self.region,
+                "sts",
+                "v4",
+                self._session.get_credentials(),
+                self._session.events,
+            )
+            url = signer.generate_presigned_url(
+                {
+                    "method": "GET",
+                    "url": f"{client.meta.endpoint_url}/?Action=GetCallerIdentity&Version=2011-06-15",
+                    "body": {},
+                    "headers": {"x-k8s-aws-id": cluster},
+                    "context": {},
+                },
+                region_name=self.region,
+                expires_in=60,
+                operation_name="",
+            )
+        return "k8s-aws-v1." + base64.urlsafe_b64encode(url.encode()).decode().rstrip("=")
+
+    def once(self, what: str, ask: Callable[[], T]) -> T:
+        """What `ask` returns, called by the first thread; all others, at the same time or later, get the same.
+
+        Raises what `ask` raises, to all of them.
+        """
+        with self._lock:
+            answer, is_first = self._asked.get(what), what not in self._asked
+            if answer is None:
+                answer = self._asked[what] = Future()
+        if is_first:
+            try:
+                answer.set_result(ask())
+            except BaseException as problem:  # it is everybody's
+                answer.set_exception(problem)
+        data: T = answer.result()
+        return data
+
+    def _client(self, service: str) -> Any:
+        with self._lock:
+            if service not in self._clients:
+                from botocore.config import Config
+
+                timeouts = Config(
+                    connect_timeout=CONNECT_S,
+                    read_timeout=READ_S,
+                    retries={"mode": "adaptive", "total_max_attempts": ATTEMPTS},
+                )
+                client = self._session.client(service, config=timeouts)
+                client.meta.events.register("needs-retry.*.*", self._look_at_answer)
+                self._clients[service] = client
+            return self._clients[service]
+
+    def _look_at_answer(self, response: Any = None, operation: Any = None, **_: object) -> None:
+        code = response[1].get("Error", {}).get("Code") if response else ""
+        if code in _THROTTLED and operation is not None:
+            self._throttled(f"{operation.service_model.service_name}:{operation.name}")
+
+
+def _say_once() -> Callable[[str], None]:
+    """Reports that AWS throttles an action, once for each action."""
+    said: set[str] = set()
+
+    def say(action: str) -> None:
+        if action not in said:
+            said.add(action)
+            sys.stderr.write(f"AWS throttles {action}; waiting for it\n")
+
+    return say
+
+
+def _with_models_kept() -> Any:
+    """A session of botocore's that reads each service's model once in a process: that of EC2 takes 0.2 s."""
+    from botocore.session import get_session
+
+    session = get_session()
+    session.register_component("data_loader", _models())
+    return session
+
+
+@cache
+def _models() -> Any:
+    from botocore.loaders import create_loader
+
+    return create_loader()
+
+
+def _region_meant(session: Any, region: str) -> str:
+    """` (did you mean us-west-2?)` for a region that botocore does not know and that is near to one; else empty."""
+    known = [name for part in session.get_available_partitions() for name in session.get_available_regions("ec2", part)]
+    return "" if region in known else nearest(region, known)
+
+
+def _action(service: str, operation: str) -> str:
+    row = aws_actions().get((service, operation))
+    if row is None:
+        raise ValueError(f"{service}.{operation} is not in aws_actions.toml: the suite may not call it")
+    return row.action
+
+
+@contextmanager
+def _errors_of(action: str) -> Iterator[None]:
+    """Turns botocore's exceptions into ours, each one line."""
+    from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
+    from botocore.parsers import ResponseParserError
+
+    try:
+        yield
+    except ClientError as problem:
+        raise _of_service(action, problem.response.get("Error", {})) from None
+    except NoCredentialsError:
+        raise AwsError(NONE_HERE, NO_CREDENTIALS) from None
+    except (BotoCoreError, ResponseParserError) as problem:
+        raise AwsError(f"{action}: {_one_line(problem)}", type(problem).__name__) from None
+
+
+def _of_service(action: str, error: Mapping[str, Any]) -> AwsError:
+    code, words = str(error.get("Code", "")), _one_line(error.get("Message", ""))
+    if code in _DENIED or code.startswith("AccessDenied"):
+        return AwsDenied(action)
+    if code in _EXPIRED:
+        return AwsError(f"{action}: the credentials are not valid or have expired; sign in again", "Expired")
+    if code in _THROTTLED:
+        return AwsError(f"{action}: throttled by AWS {ATTEMPTS} times in a row; try again later", code)
+    return AwsError(f"{action}: {code}: {words}", code)
+
+
+def _one_line(problem: object) -> str:
+    return " ".join(str(problem).split())[:300]

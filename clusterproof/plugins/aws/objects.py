@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from clusterproof.plugins.aws.account import Account, AwsError
+from clusterproof.plugins.aws import Account, AwsError
 
 S3 = "s3://"
 MAX_OBJECTS = 20_000

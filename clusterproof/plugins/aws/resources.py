@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from clusterproof.plugins.aws.account import Account
+from clusterproof.plugins.aws import Account
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.evidence.aws.by_evidence import SETTING
 from clusterproof.plugins.evidence.aws.mounted_fsx import SETTING as MOUNTED

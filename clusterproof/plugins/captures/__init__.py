@@ -1,1 +1,170 @@
-"""`--cluster capture:PATH`: evidence from what a person collected by hand."""
+"""What a person collected by hand: files that hold the outputs of commands. Here: which of them are of which node."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from clusterproof.plugins.core.errors import ClusterproofError
+
+MAX_FILES = 10_000
+_MAX_DEPTH = 8  # folders in folders
+_MAX_NAME = 100
+
+# Words that begin the part of a file's name that says which output it holds: what stands before is a node's name.
+_OUTPUTS = re.compile(
+    r"(?:nvidia[-_]?(?:smi|bug|q|l|nvlink|topo|table|xml|query|fabric)|nvsmi|smi|nvlink|topo|nv-fabricmanager|"
+    r"fabricmanager|dcgmi?|dmesg|kern|kernel|kmsg|journal(?:ctl)?|syslog|messages|lspci|lscpu|lsblk|lsmod|ibstat(?:us)?|"
+    r"ibv|ibdev|rdma|efa|fi_info|fi|libfabric|proc|df|mounts?|mountinfo|findmnt|fstab|free|meminfo|cpuinfo|uptime|uname|"
+    r"ulimit|limits|systemctl|services|sinfo|scontrol|sacct|squeue|slurm|lfs|lctl|lnet|lustre|nccl|nccom|neuron|numactl|"
+    r"numa|ps|top|ethtool|sysctl|chronyc?|timedatectl|dmidecode|kubectl|os-release|xid|ecc|query)(?=[._-]|$)",
+    re.IGNORECASE,
+)
+_ADDRESS = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}")
+_KIND = re.compile(r"\.(?:txt|log|csv|xml|json|out|gz)$", re.IGNORECASE)
+_SEPARATORS = "._-"
+
+
+class NoCaptureError(ClusterproofError, ValueError):
+    """A path that holds no capture; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFiles:
+    """The files of one node, in the order of their names."""
+
+    name: str
+    files: tuple[Path, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The nodes of a capture, and the files that are of none."""
+
+    root: Path
+    nodes: tuple[NodeFiles, ...]
+    strays: tuple[str, ...] = ()  # each with why
+
+
+def layout(path: Path) -> Layout:
+    """The nodes whose outputs lie at a path: a file, a folder of files, or a folder with a folder for each node.
+
+    Raises NoCaptureError.
+    """
+    try:
+        if path.is_file():
+            return Layout(path.parent, (NodeFiles(node_name(_stem(path.name), "node"), (path,)),))
+        if not path.is_dir():
+            raise NoCaptureError("no such file or folder")
+        return _of_folder(path)
+    except (OSError, ValueError) as problem:
+        raise NoCaptureError(getattr(problem, "strerror", None) or str(problem)) from None
+
+
+def _of_folder(root: Path) -> Layout:
+    inside = sorted(os.scandir(root), key=lambda entry: entry.name)
+    strays = [f"{entry.name} is a link, which is not followed" for entry in inside if entry.is_symlink()]
+    shown = [entry for entry in inside if not entry.name.startswith(".") and not entry.is_symlink()]
+    files = [Path(entry.path) for entry in shown if entry.is_file()]
+    groups: dict[str, list[Path]] = {}
+    room = MAX_FILES - len(files)
+    for entry in shown:
+        if entry.is_dir():
+            groups[entry.name] = _files_under(Path(entry.path), room, strays, root)
+            room -= len(groups[entry.name])
+        if room < 0:
+            raise NoCaptureError(f"more than {MAX_FILES:,} files")
+    groups = {name: found for name, found in groups.items() if found}
+    if not groups:
+        groups = _by_prefix(files, root)
+    else:
+        strays += _join(groups, files)
+    if not groups:
+        raise NoCaptureError("no file in it")
+    return Layout(root, _named(groups), tuple(strays))
+
+
+def _files_under(folder: Path, room: int, strays: list[str], root: Path) -> list[Path]:
+    """All files under a folder, links left out; at most one more than `room`."""
+    found: list[Path] = []
+    for where, folders, names in os.walk(folder):
+        here = Path(where)
+        if len(here.relative_to(folder).parts) >= _MAX_DEPTH:
+            folders.clear()
+        folders.sort()
+        for name in sorted(name for name in names if not name.startswith(".")):
+            file = here / name
+            if file.is_symlink():
+                strays.append(f"{file.relative_to(root)} is a link, which is not followed")
+            elif file.is_file():
+                found.append(file)
+            if len(found) > room or len(strays) > MAX_FILES:
+                return found
+    return found
+
+
+def _by_prefix(files: Iterable[Path], root: Path) -> dict[str, list[Path]]:
+    """Files side by side: of one node, or each with its node's name first."""
+    files = list(files)
+    prefixes = [prefix(file.name) for file in files]
+    if not files:
+        return {}
+    if not all(prefixes):
+        return {root.resolve().name: files}
+    groups: dict[str, list[Path]] = {}
+    for file, name in zip(files, prefixes, strict=True):
+        groups.setdefault(name, []).append(file)
+    return groups
+
+
+def _join(groups: dict[str, list[Path]], files: Iterable[Path]) -> list[str]:
+    """Give files that lie beside the nodes' folders to the node whose name they begin with; what is of none."""
+    strays = []
+    for file in files:
+        owner = prefix(file.name)
+        if owner in groups:
+            groups[owner].append(file)
+        else:
+            strays.append(f"{file.name} lies beside the nodes' folders, and is of none of them")
+    return strays
+
+
+def prefix(name: str) -> str:
+    """The node's name that a file's name begins with; empty where it begins with the output's."""
+    address = _ADDRESS.match(name)
+    if address:
+        return address[0]
+    starts = [0, *(place + 1 for place, sign in enumerate(name) if sign in _SEPARATORS)]
+    output = next((start for start in starts if _OUTPUTS.match(name, start)), None)
+    if output is not None:
+        return name[:output].rstrip(_SEPARATORS)
+    stem = re.split(r"[._]", name, maxsplit=1)[0]
+    return stem if any(char.isdecimal() for char in stem) else ""
+
+
+def _stem(name: str) -> str:
+    """A single file's node: its prefix, or its name without what says its kind."""
+    owner = prefix(name)
+    while not owner and (shorter := _KIND.sub("", name)) != name:
+        name = shorter
+    return owner or name
+
+
+def _named(groups: dict[str, list[Path]]) -> tuple[NodeFiles, ...]:
+    """The groups with names that nodes may have, each once."""
+    taken: dict[str, NodeFiles] = {}
+    for raw, files in groups.items():
+        name = node_name(raw, "node")
+        number = 2
+        while name in taken:
+            name, number = f"{node_name(raw, 'node')}-{number}", number + 1
+        taken[name] = NodeFiles(name, tuple(files))
+    return tuple(taken.values())
+
+
+def node_name(raw: str, otherwise: str) -> str:
+    """A name of letters, digits, `.`, `_` and `-`, as every node's is."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", raw)[:_MAX_NAME].strip("-.") or otherwise

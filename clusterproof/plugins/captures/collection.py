@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from clusterproof.plugins.captures.folder import NoCaptureError, NodeFiles, layout
+from clusterproof.plugins.captures import NoCaptureError, NodeFiles, layout
 from clusterproof.plugins.captures.merge import completed, merged
 from clusterproof.plugins.captures.text import MAX_BYTES, decoded, most_bytes, pieces, plain, unpacked
 from clusterproof.plugins.core.cluster import Cluster

@@ -1,4 +1,168 @@
 """Why a job ended: what it left behind, in one order of time, and what that says of its nodes, its code and its limits.
 
-Thin shells collect (`folder`, `slurm`), readers make events and facts of text, and pure functions decide.
+Thin shells collect (`folder`, `slurm`), readers make events and facts of text, and pure functions decide. Here: the
+records that all of them share.
 """
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from clusterproof.plugins.captures import node_name
+from clusterproof.plugins.catalog.causes import CASCADE, Sign, signs
+from clusterproof.plugins.core.errors import ClusterproofError
+from clusterproof.plugins.core.message import printable
+from clusterproof.plugins.core.record import field, record
+
+
+class CaseError(ClusterproofError, ValueError):
+    """What is named holds no case; the message says why."""
+
+
+RESOLUTION_S = 1.0  # of times that logs have without a fraction
+
+
+@record
+class Span:
+    """When something happened, in seconds since 1970: not before `begins`, not after `ends`; None: not known."""
+
+    begins: float | None = None
+    ends: float | None = None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether both are."""
+        return self.begins is not None and self.ends is not None
+
+    @property
+    def shown(self) -> float | None:
+        """The time that stands for it: of a long one its end, by which it had surely happened."""
+        return self.ends if self.is_long else self.begins
+
+    @property
+    def is_long(self) -> bool:
+        """Whether more than a second lies between both."""
+        return self.begins is not None and self.ends is not None and self.ends - self.begins > RESOLUTION_S
+
+    def is_before(self, other: Span, apart_s: float = 0.0) -> bool:
+        """Whether it was surely before the other, by clocks that may be so far apart."""
+        return self.ends is not None and other.begins is not None and self.ends + apart_s < other.begins
+
+
+@record
+class Event:
+    """A line of the job's output, or of what its scheduler or Kubernetes says of it, that is a sign of something.
+
+    `source` is `file:line`; `count` is of lines alike; `waited_s` is for how long the rank had waited by then.
+    """
+
+    sign: str
+    words: str
+    source: str
+    when: Span
+    node: str = ""
+    rank: int | None = None
+    count: int = 1
+    waited_s: float = 0.0
+
+    @property
+    def row(self) -> Sign:
+        """What the catalogue says of it."""
+        return signs()[self.sign]
+
+    @property
+    def is_cascade(self) -> bool:
+        """Whether it is the end of others, as seen from here."""
+        return self.row.role == CASCADE
+
+
+@record
+class Fact:
+    """What the own evidence of a node says: its kernel's log, or the suite's checks of it.
+
+    `is_strong`: that alone fails a node. `action` is what is due, `check` the check that says so.
+    """
+
+    node: str
+    cause: str
+    is_strong: bool
+    words: str
+    source: str
+    check: str
+    when: Span
+    device: str = ""
+    action: str = ""
+    is_of_run: bool = False  # a check found it when it ran, and not the node's log when it happened
+    pid: int | None = None  # of the process of which the line is
+
+
+@record
+class Job:
+    """What the scheduler knows; empty where nothing says it."""
+
+    number: str = ""
+    state: str = ""
+    exit_code: str = ""
+    nodes: tuple[str, ...] = ()
+    ran: Span = field(default_factory=Span)
+
+
+@record
+class Lead:
+    """A rank that differs from others, which is no cause. Where it `is_late`, they waited for it: test its node.
+
+    `words` go on after its name; `line` is of its program, where its dump has the last that called a collective.
+    """
+
+    rank: int
+    words: str
+    node: str = ""
+    is_late: bool = True
+    line: str = ""
+
+
+@record
+class Offset:
+    """How far a node's clock is ahead, in seconds, give or take `apart_s`; `how` that is known."""
+
+    seconds: float
+    apart_s: float
+    how: str
+
+
+@record
+class Collected:
+    """Everything that was found, and what was not."""
+
+    name: str
+    job: Job
+    events: tuple[Event, ...] = ()
+    outlived: tuple[Event, ...] = ()  # after which the job made further steps: shown, and never the cause
+    facts: tuple[Fact, ...] = ()
+    leads: tuple[Lead, ...] = ()
+    nodes_of_ranks: Mapping[int, str] = field(default_factory=dict)
+    pids_of_ranks: Mapping[int, int] = field(default_factory=dict)
+    nodes_with_log: tuple[str, ...] = ()
+    nodes_checked: tuple[str, ...] = ()  # by a run, whatever it found
+    progress: float | None = None  # when the last step was logged
+    last: float | None = None  # when the last line of output was
+    read: tuple[str, ...] = ()  # what was read, in words
+    missing: tuple[str, ...] = ()  # what could not be had, and why
+    cluster: str = ""  # as `clusterproof check` names it, where Kubernetes ran the job; else its nodes are asked by ssh
+    names: Mapping[str, str] = field(default_factory=dict)  # of nodes, as Kubernetes has them
+    clocks: Mapping[str, Offset] = field(default_factory=dict)  # of nodes, where they are known; times are by none
+
+
+LONGEST_WORDS = 160  # of a line that are shown
+
+
+def one_line(text: str, most: int = LONGEST_WORDS) -> str:
+    """Words of others as they are shown: on one line, and with nothing that could steer a terminal."""
+    return printable(text[:most]).replace("\n", "\\n")
+
+
+def label(node: str) -> str:
+    """A node's name without its domain: programs write both; empty of what is no name of a host."""
+    if node_name(node, "") != node:
+        return ""
+    return node if node.replace(".", "").isdecimal() else node.partition(".")[0]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from shlex import quote
 
-from clusterproof.plugins.case.records import Collected, Event, Fact, label
+from clusterproof.plugins.case import Collected, Event, Fact, label
+from clusterproof.plugins.case.relevance import of_another_time
 from clusterproof.plugins.case.verdict import ESTABLISHED, Verdict, decide
-from clusterproof.plugins.case.window import of_another_time
 from clusterproof.plugins.catalog.causes import (
     CODE,
     HARDWARE,

@@ -7,7 +7,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from clusterproof.plugins.case.records import CaseError, one_line
+from clusterproof.plugins.case import CaseError, one_line
 from clusterproof.plugins.core.message import listed
 from clusterproof.plugins.core.record import field, record
 

@@ -1,15 +1,108 @@
-"""How far the clocks of nodes are apart, and times by one clock: as they were asked, or by the steps of their ranks."""
+"""Times at the beginning of lines, as frameworks, schedulers and kernels write them; and times by one clock.
+
+How far the clocks of nodes are apart is known as they were asked, or by the steps of their ranks.
+"""
 
 from __future__ import annotations
 
+import json
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta, timezone
 from heapq import nlargest
 from statistics import median
 
-from clusterproof.plugins.case.records import Collected, Event, Fact, Offset, Span
+from clusterproof.plugins.case import Collected, Event, Fact, Offset, Span
 from clusterproof.plugins.catalog.causes import limits
-from clusterproof.plugins.core.record import replace
+from clusterproof.plugins.core.record import record, replace
+
+LOOKED_AT = 80  # characters of a line in which its time stands
+BEGINS_IN = 40  # and in which it begins: a time behind words is of what they say
+BEFORE_WORDS = 16  # characters of ranks and brackets before a time
+LATEST_S = 2.5e11  # since 1970; a time before that, or after, is none
+_FULL = re.compile(
+    r"(?<![\d-])(\d{4})([-/])(\d\d)\2(\d\d)[T _](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?(Z|[+-]\d\d:?\d\d)?(?!\d)"
+)
+_NAMED = re.compile(
+    r"(?:^|[\[ ])(?:[A-Z][a-z]{2} )?([A-Z][a-z]{2}) ([ \d]\d) (\d\d):(\d\d):(\d\d)(?: (\d{4}))?(?![\d:])"
+)
+_GLOG = re.compile(r"(?:^|[\[\]: ])[IWEF](\d{1,2})(\d\d) (\d\d):(\d\d):(\d\d)\.(\d{1,9})")
+_WRAPPED = re.compile(
+    r"(?:\[pod/[a-z0-9.-]{1,253}/[a-z0-9-]{1,63}\] |[\w.-]{1,253} {1,20}\| )?"  # kubectl logs --prefix, docker compose
+    r"(?:(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{1,9}(?:Z|[+-]\d\d:\d\d)) (?:std(?:out|err) [FP] )?)?"  # --timestamps, CRI
+)
+_JSON_FILE = '{"log":"'  # how the lines of Docker's json-file begin
+_MONTHS = ("", "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+
+@record
+class Clock:
+    """What lines leave out of their times: the year, and how far the zone of those without one is from UTC."""
+
+    year: int
+    offset_s: float = 0.0
+
+    def of(self, line: str) -> Span:
+        """When a line was written, by itself; a whole second is all of it."""
+        head = line[:LOOKED_AT]
+        if (found := _FULL.search(head)) and found.start() <= BEGINS_IN:
+            year, _, month, day, hour, minute, second, part, zone = found.groups()
+            return self._span((year, month, day, hour, minute, second), part, zone)
+        if (found := _GLOG.search(head)) and found.start() <= BEGINS_IN:
+            month, day, hour, minute, second, part = found.groups()
+            return self._span((self.year, month, day, hour, minute, second), part, None)
+        if (found := _NAMED.search(head)) and found[1] in _MONTHS:
+            name, day, hour, minute, second, year = found.groups()
+            return self._span((year or self.year, _MONTHS.index(name), day, hour, minute, second), None, None)
+        return Span()
+
+    def _span(self, parts: tuple[int | str, ...], part: str | None, zone: str | None) -> Span:
+        try:
+            moment = datetime(*map(int, parts), tzinfo=timezone.utc).timestamp()  # type: ignore[arg-type,misc]
+        except (ValueError, OverflowError):
+            return Span()
+        begins = moment + float(f"0.{part or 0}") - (self.offset_s if zone is None else _offset_s(zone))
+        return Span(begins, begins if part else begins + 1.0) if 0 <= begins < LATEST_S else Span()
+
+
+def unwrapped(line: str) -> tuple[str, str]:
+    """When a line was written, as the runtime of its container says, empty where it does not; and the line itself."""
+    if line.startswith(_JSON_FILE):
+        try:
+            data = json.loads(line)
+        except (ValueError, RecursionError):
+            return "", line
+        log, time = data["log"], data.get("time")
+        return time if isinstance(time, str) else "", log.rstrip("\n") if isinstance(log, str) else line
+    found = _WRAPPED.match(line)
+    return (found[1] or "", line[found.end() :]) if found and found.end() else ("", line)
+
+
+def without(line: str) -> str:
+    """What a line says behind its time, and behind what frameworks put before that."""
+    head = line[:LOOKED_AT]
+    found = next((found for form in (_FULL, _GLOG, _NAMED) if (found := form.search(head))), None)
+    is_first = found and found.start() <= BEFORE_WORDS
+    rest = line[found.end() :].lstrip(" ,:]-.0123456789") if found and is_first else line
+    return rest.strip() or line.strip()
+
+
+def _offset_s(zone: str) -> float:
+    if zone == "Z":
+        return 0.0
+    digits = zone.replace(":", "")
+    seconds = int(digits[1:3]) * 3600 + int(digits[3:5]) * 60
+    return float(-seconds if digits[0] == "-" else seconds)
+
+
+def in_words(seconds: float | None) -> str:
+    """`2026-03-01 08:00:00`, by UTC; empty where it is not known."""
+    if seconds is None:
+        return ""
+    moment = datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(seconds=min(max(seconds, 0.0), LATEST_S))
+    return f"{moment:%Y-%m-%d %H:%M:%S}"
+
 
 FEWEST_STEPS = 3  # that nodes have in common, for their times to say anything
 FEWEST_NODES = 3  # of which one that is wrong can be told

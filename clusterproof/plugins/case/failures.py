@@ -1,12 +1,68 @@
-"""torchrun's report of what failed: which rank on which host, when, and with which code; one block a node."""
+"""What the end of a log says of a failure: torchrun's report, one block a node, and exceptions that it tells in part.
+
+Such a log ends before an exception's name or message, or no sign knows it.
+"""
 
 from __future__ import annotations
 
 import re
 
-from clusterproof.plugins.case.records import Span, label
-from clusterproof.plugins.case.stamps import Clock
+from clusterproof.plugins.case import Span, label
+from clusterproof.plugins.case.clocks import Clock
+from clusterproof.plugins.catalog.causes import CASCADE, Sign
 from clusterproof.plugins.core.record import record
+
+CUT, CUT_CPP, UNCAUGHT = "exception_cut_off", "cpp_exception_cut_off", "exception_unknown"  # signs of causes.toml
+HEADERS = {CUT: "Traceback (most recent call last)", CUT_CPP: "terminate called after throwing an instance of"}
+SHORTEST = 6  # characters of the half of a header
+OF_LAUNCHERS = ("srun:", "slurmstepd", "mpirun", "prterun")  # who tell of a rank's end, and not of its exception
+
+_BEFORE = re.compile(r" {0,7}(?:(?:\[1,\d{1,7}\]<std\w{3}>:|\d{1,7}:(?= )|\[rank\d{1,7}\]:?) ?)+")
+_NAME = re.compile(
+    r"^[A-Za-z_][\w.]{0,200}: |^[A-Za-z_]\w{0,100}(?:\.\w{1,100}){1,9}$"
+    r"|(?:^|[\s>])[A-Za-z_][\w.]{0,200}(?:Error|Exception|Interrupt|Exit|Warning|Timeout)(?::(?= |$)|$)"
+)
+_MESSAGE = re.compile(r"^\s{0,8}what\(\):")
+
+
+class Exceptions:
+    """Reads the lines of a file one after the other; `begun` has of each rank the exception that is not told yet."""
+
+    def __init__(self) -> None:
+        self.begun: dict[int | None, str] = {}
+
+    def ends(self, line: str, rank: int | None, sign: Sign | None) -> bool:
+        """Whether this line tells the rest of an exception that had begun."""
+        rest = rest_of(line)
+        begun = self.begun.get(rank, "")
+        if not begun or rest.startswith(OF_LAUNCHERS) or HEADERS[begun] in rest:
+            return False
+        form = _MESSAGE if begun == CUT_CPP else _NAME
+        is_told = bool(form.search(rest)) or (sign is not None and sign.role != CASCADE)
+        if is_told:
+            del self.begun[rank]
+        return is_told
+
+    def begins(self, line: str, rank: int | None, sign: Sign | None) -> str:
+        """The sign of an exception that this line, of which there is no other, begins to tell; empty where none."""
+        rest = rest_of(line)
+        is_half = len(rest) >= SHORTEST
+        for name, header in HEADERS.items() if not sign else ():
+            if header in rest or (is_half and header.startswith(rest)):
+                self.begun[rank] = name
+                return name
+        return ""
+
+    def let_go(self) -> None:
+        """Forget those that are not told: what comes next in the file is not what came next in the job."""
+        self.begun.clear()
+
+
+def rest_of(line: str) -> str:
+    """What a line says behind the labels of its rank."""
+    before = _BEFORE.match(line)
+    return line[before.end() :] if before else line
+
 
 _FIELD = re.compile(r"(time|host|rank|exitcode)\s{0,9}: {1,3}(\S{1,253})(?: \(pid: (\d{1,10})\))?")
 NOT_A_NAME = "localhost"  # of a machine that has no other

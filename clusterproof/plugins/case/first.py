@@ -6,8 +6,8 @@ import math
 from bisect import bisect_left
 from collections.abc import Iterable
 
+from clusterproof.plugins.case import Collected, Event
 from clusterproof.plugins.case.clocks import apart_s
-from clusterproof.plugins.case.records import Collected, Event
 from clusterproof.plugins.catalog.causes import limits
 from clusterproof.plugins.core.record import record
 

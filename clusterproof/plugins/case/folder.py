@@ -11,20 +11,19 @@ from datetime import datetime, timezone
 from pathlib import Path
 from shlex import quote
 
-from clusterproof.plugins.captures.folder import prefix
+from clusterproof.plugins.captures import prefix
 from clusterproof.plugins.captures.text import plain
-from clusterproof.plugins.case import node_log, output, pods, results, scheduler
+from clusterproof.plugins.case import CaseError, Collected, label, node_log, one_line, output, pods, results, scheduler
+from clusterproof.plugins.case.assembled import Found, joined
 from clusterproof.plugins.case.below import MAX_FILES, NotRead, files_below
-from clusterproof.plugins.case.found import Found, joined
+from clusterproof.plugins.case.clocks import LATEST_S, Clock
 from clusterproof.plugins.case.output import LEFT_OUT, Place
-from clusterproof.plugins.case.records import CaseError, Collected, label, one_line
-from clusterproof.plugins.case.stamps import LATEST_S, Clock
 from clusterproof.plugins.core.message import listed
 from clusterproof.plugins.core.opened import Budget, distrust, opened
+from clusterproof.plugins.training_run import RunError
 from clusterproof.plugins.training_run.files import HEAD, RunFile, head_of
 from clusterproof.plugins.training_run.formats.flight_recorder import is_dump, rank_of, read_dump
 from clusterproof.plugins.training_run.reading import format_of
-from clusterproof.plugins.training_run.records import RunError
 
 HEAD_BYTES = 2 << 20  # of each file: how the job began
 TAIL_BYTES = 6 << 20  # and how it ended

@@ -6,21 +6,20 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from clusterproof.plugins.captures.text import plain
-from clusterproof.plugins.case import output, pods
+from clusterproof.plugins.case import CaseError, Event, Job, Span, label, one_line, output, pods
+from clusterproof.plugins.case.assembled import Found
+from clusterproof.plugins.case.clocks import Clock
 from clusterproof.plugins.case.folder import HEAD_BYTES, MAX_BYTES, TAIL_BYTES
-from clusterproof.plugins.case.found import Found
 from clusterproof.plugins.case.node_log import how_to_get_it
 from clusterproof.plugins.case.output import LEFT_OUT, Place
 from clusterproof.plugins.case.pods import JOBS
-from clusterproof.plugins.case.records import CaseError, Event, Job, Span, label, one_line
-from clusterproof.plugins.case.stamps import Clock
 from clusterproof.plugins.catalog.causes import limits
 from clusterproof.plugins.core.message import listed, number_of
 from clusterproof.plugins.core.opened import Budget
 from clusterproof.plugins.inventory.kubernetes import OF_JOB, access_to
 from clusterproof.plugins.kubernetes.access import SETTING
 from clusterproof.plugins.kubernetes.api import NOT_FOUND, Api, KubernetesDenied, KubernetesError
-from clusterproof.plugins.kubernetes.values import number, parts, table, tables, text
+from clusterproof.plugins.kubernetes.nodes import number, parts, table, tables, text
 from clusterproof.plugins.kubernetes.workloads import ENDED, FORM, LABELS, NAME
 
 OBJECTS = {  # of jobs: where each kind is, and what it is called; HyperPod's is of its training operator

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 
-from clusterproof.plugins.case.records import Fact, Span, label, one_line
-from clusterproof.plugins.case.stamps import Clock
+from clusterproof.plugins.case import Fact, Span, label, one_line
+from clusterproof.plugins.case.clocks import Clock
 from clusterproof.plugins.catalog import PACKAGED
 from clusterproof.plugins.catalog.causes import CODE, HARDWARE, RESOURCES, evidence_of
 from clusterproof.plugins.catalog.log_forms import log_forms

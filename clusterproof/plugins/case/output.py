@@ -6,10 +6,9 @@ import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 
-from clusterproof.plugins.case.exceptions import UNCAUGHT, Exceptions, rest_of
-from clusterproof.plugins.case.failures import Failures
-from clusterproof.plugins.case.records import Event, Span, label, one_line
-from clusterproof.plugins.case.stamps import Clock, unwrapped, without
+from clusterproof.plugins.case import Event, Span, label, one_line
+from clusterproof.plugins.case.clocks import Clock, unwrapped, without
+from clusterproof.plugins.case.failures import UNCAUGHT, Exceptions, Failures, rest_of
 from clusterproof.plugins.catalog.causes import Sign, limits, sign_of, signs
 from clusterproof.plugins.core.record import field, record, replace
 

@@ -8,13 +8,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
+from clusterproof.plugins.case import CaseError, Job
 from clusterproof.plugins.case.advice import Case, opened_case
-from clusterproof.plugins.case.ended import WITHOUT_ACCOUNTING, Ended, ended_jobs
+from clusterproof.plugins.case.assembled import Found, joined
 from clusterproof.plugins.case.folder import collect, files_of, node_of, read_files
-from clusterproof.plugins.case.found import Found, joined
-from clusterproof.plugins.case.records import CaseError, Job
 from clusterproof.plugins.case.scheduler import ended_between, has_completed
-from clusterproof.plugins.case.slurm import NODES, Ask, ask, is_down, read_job
+from clusterproof.plugins.case.slurm import NODES, WITHOUT_ACCOUNTING, Ask, Ended, ask, ended_jobs, is_down, read_job
 from clusterproof.plugins.case.verdict import COMPLETED
 from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.record import record

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from textwrap import fill
 from typing import Any
 
+from clusterproof.plugins.case.clocks import in_words
 from clusterproof.plugins.case.period import Died, Period
 from clusterproof.plugins.case.report import WIDTH
 from clusterproof.plugins.case.report import as_record as record_of_case
-from clusterproof.plugins.case.stamps import in_words
 from clusterproof.plugins.catalog.causes import CAUSES, HARDWARE, hardware_of_gpu_time, published
 from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.record import record

@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from clusterproof.plugins.case.records import Event, Job, Span, label, one_line
+from clusterproof.plugins.case import Event, Job, Span, label, one_line
+from clusterproof.plugins.case.clocks import Clock
 from clusterproof.plugins.case.scheduler import WELL
-from clusterproof.plugins.case.stamps import Clock
 from clusterproof.plugins.catalog.causes import sign_of
 
 MAX_ITEMS = 20_000

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, BinaryIO
 
-from clusterproof.plugins.case.records import Fact, Span, label, one_line
+from clusterproof.plugins.case import Fact, Span, label, one_line
 from clusterproof.plugins.catalog.causes import HARDWARE
 from clusterproof.plugins.core.opened import Budget
 from clusterproof.plugins.core.result import OF_HARDWARE

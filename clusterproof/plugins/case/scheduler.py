@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-from clusterproof.plugins.case.records import CaseError, Event, Job, Span, label
-from clusterproof.plugins.case.stamps import Clock
+from clusterproof.plugins.case import CaseError, Event, Job, Span, label
+from clusterproof.plugins.case.clocks import Clock
 from clusterproof.plugins.catalog.causes import sign_of
 from clusterproof.plugins.core.message import listed
 from clusterproof.plugins.core.nodeset import NodesetError, expand

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from clusterproof.plugins.case import clocks
+from clusterproof.plugins.case import Collected, Event, Fact, Lead, clocks
 from clusterproof.plugins.case.first import Candidate, candidates, silent_before, told_from_outside
-from clusterproof.plugins.case.records import Collected, Event, Fact, Lead
-from clusterproof.plugins.case.relevance import borne_out, rank_of, relevant, said_against
+from clusterproof.plugins.case.relevance import borne_out, dated, rank_of, relevant, said_against, undated
 from clusterproof.plugins.case.scheduler import has_completed
-from clusterproof.plugins.case.window import dated, undated
 from clusterproof.plugins.catalog.causes import (
     CASCADE,
     CODE,
@@ -27,7 +25,7 @@ from clusterproof.plugins.catalog.causes import (
 )
 from clusterproof.plugins.core.message import listed
 from clusterproof.plugins.core.record import record, replace
-from clusterproof.plugins.training_run.records import rank_names
+from clusterproof.plugins.training_run import rank_names
 
 ESTABLISHED, SUPPORTED, CANDIDATE, COMPLETED = "established", "supported", "candidate", "completed"
 OF_CRASH = 0.7  # that a crash which the kernel logged, of a library or of a kernel on a GPU, is the job's own code

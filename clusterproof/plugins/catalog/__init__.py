@@ -1,9 +1,16 @@
-"""What the suite knows in numbers and words, each row with its source. Files are read on first use."""
+"""What the suite knows in numbers and words, each row with its source. Files are read on first use.
+
+Here: the numbers that a run goes by, packaged ones or a site's own in their place; and who a finding is routed to.
+"""
 
 from __future__ import annotations
 
-from clusterproof.plugins.catalog.catalog import PACKAGED, Catalog, Threshold, thresholds
-from clusterproof.plugins.catalog.instance_types import instance_types
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import TYPE_CHECKING
+
+from clusterproof.plugins.catalog.instance_types import instance_types, machine_row
 from clusterproof.plugins.catalog.nvidia import (
     ClocksEventReason,
     RecoveryAction,
@@ -21,9 +28,168 @@ from clusterproof.plugins.catalog.nvidia import (
     xid,
     xids,
 )
-from clusterproof.plugins.catalog.owners import Owner, owner, owners
-from clusterproof.plugins.catalog.rows import CatalogError
+from clusterproof.plugins.catalog.rows import CatalogError, document, table
 from clusterproof.plugins.core.cluster import InstanceType
+from clusterproof.plugins.core.record import field, record
+from clusterproof.plugins.core.verdict import Incomplete
+
+if TYPE_CHECKING:
+    from clusterproof.plugins.core.policy import Policy
+
+
+FILE = "thresholds.toml"
+SITE = "site."  # begins the names of numbers that only a site's own checks compare with, and only its policy sets
+FLOORS = "floors.toml"
+
+_ACCELERATED = re.compile(r"(?:ml\.)?(?:p|g|gr|trn|inf|dl)\d")  # families of types that have accelerators
+
+
+@record
+class Threshold:
+    """One number with its unit and where it is from."""
+
+    value: float
+    unit: str
+    source: str
+
+
+@cache
+def thresholds() -> Mapping[str, Threshold]:
+    """Every row of thresholds.toml by `table.key`. Raises CatalogError."""
+    return {f"{name}.{key}": row for name in document(FILE) if name != "sources" for key, row in _of(name).items()}
+
+
+@cache  # asked for by each check of each device
+def threshold_row(name: str) -> Threshold:
+    """The row called `table.key`. Raises CatalogError."""
+    section, _, key = name.rpartition(".")
+    if section not in document(FILE) or key not in _of(section):
+        from clusterproof.plugins.core.strict import nearest  # few names are wrong
+
+        own = f"a number of a site's own is {SITE}NAME, and stands under [thresholds.site] of its policy"
+        raise CatalogError(f"{FILE} has no {name!r:.80}{nearest(name, thresholds())}; {own}")
+    return _of(section)[key]
+
+
+@cache
+def _of(section: str) -> Mapping[str, Threshold]:
+    return table(Threshold, FILE, section)
+
+
+@cache
+def floors() -> Mapping[str, Mapping[str, Threshold]]:
+    """Every row of floors.toml by instance type and measurement. Raises CatalogError."""
+    return {name: table(Threshold, FLOORS, name) for name in document(FLOORS) if name != "sources"}
+
+
+def floor(instance_type: str, measurement: str) -> float | None:
+    """The least of `all_reduce`, `host_to_gpu`, … on one node of a type; None where nobody has published one."""
+    row = floors().get(instance_type, {}).get(measurement)
+    return row.value if row else None
+
+
+@record
+class Catalog:
+    """Thresholds and instance types: those of a site, which are here, before those that are packaged."""
+
+    thresholds: Mapping[str, float] = field(default_factory=dict)
+    instance_types: Mapping[str, InstanceType] = field(default_factory=dict)
+
+    @staticmethod
+    def of(policy: Policy) -> Catalog:
+        """The catalogue as a site's policy has it."""
+        is_packaged = not policy.thresholds and not policy.instance_types
+        return PACKAGED if is_packaged else Catalog(policy.thresholds, policy.instance_types)
+
+    def threshold(self, name: str) -> float:
+        """The number called `table.key` (`shm.minimum_gib`), in the unit of its row.
+
+        Raises CatalogError; Incomplete for a site's own (`site.key`) that its policy does not set.
+        """
+        if name in self.thresholds:
+            return self.thresholds[name]
+        if name.startswith(SITE):
+            key = name.removeprefix(SITE)
+            raise Incomplete(f"the policy sets no {key}; expected {key} = NUMBER under [thresholds.site]")
+        return threshold_row(name).value
+
+    def instance_type(self, name: str) -> InstanceType | None:
+        """The row of a type by EC2's or SageMaker's name (`ml.p5.48xlarge`) or a machine's (`DGX H100`), if any."""
+        name = name.strip().removeprefix("ml.")
+        return self.instance_types.get(name) or instance_types().get(name) or machine_row(name)
+
+    def accelerators(self, name: str) -> int | None:
+        """How many GPUs or Neuron devices an instance of a type has; None where no row has it."""
+        row = self.instance_type(name)
+        if row is None:
+            return None if _ACCELERATED.match(name) else 0
+        return row.gpus or row.neuron_devices or (0 if row.gpus == 0 else None)
+
+    def efa_devices(self, name: str) -> int | None:
+        """How many EFA devices an instance of a type has at most; None where no row has it."""
+        row = self.instance_type(name)
+        return row.efa if row else None
+
+
+PACKAGED = Catalog()
+
+
+EXACT = "exact.toml"
+
+
+@record
+class ExactKind:
+    """A data type: bits of its significand, and of what its products are summed in."""
+
+    name: str
+    significand: int
+    accumulator: int
+    source: str
+
+
+@cache
+def exact_kinds() -> Mapping[str, ExactKind]:
+    """Every row of exact.toml by its type. Raises CatalogError."""
+    return table(ExactKind, EXACT, "kinds", "name")
+
+
+@cache
+def exact_kinds_setting() -> str:
+    """The same as a setting of collectors: `float32:24:24,…`."""
+    return ",".join(f"{kind.name}:{kind.significand}:{kind.accumulator}" for kind in exact_kinds().values())
+
+
+@record
+class Owner:
+    """One owner skill. `team` is whose its findings are, in a word; `teams` the same by section, where it differs."""
+
+    mark: str  # the pytest mark's name: hyperpod_node_debugger
+    words: str
+    source: str
+    team: str
+    teams: Mapping[str, str] = field(default_factory=dict)
+    sections: Mapping[str, str] = field(default_factory=dict)  # "G": what the section is about
+
+    def team_for(self, section: str) -> str:
+        """Whose a finding of this section is: `hardware`."""
+        return self.teams.get(section, self.team)
+
+    @property
+    def name(self) -> str:
+        """The skill's name as its maintainers write it: `hyperpod-node-debugger`."""
+        return self.mark.replace("_", "-")
+
+
+@cache
+def owners() -> Mapping[str, Owner]:
+    """Every row of owners.toml by the name of its mark. Raises CatalogError."""
+    return table(Owner, "owners.toml", "owner", key="mark")
+
+
+def owner(mark: str) -> Owner | None:
+    """The owner by the name of its mark, if there is one."""
+    return owners().get(mark)
+
 
 __all__ = [
     "PACKAGED",

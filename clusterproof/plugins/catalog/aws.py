@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 
-from clusterproof.plugins.catalog.catalog import Catalog
+from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.catalog.rows import build, document, table
 from clusterproof.plugins.core.record import record
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from clusterproof.plugins.catalog.catalog import Catalog
+from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.catalog.rows import CatalogError, build, document
 
 FILE = "busbw.toml"

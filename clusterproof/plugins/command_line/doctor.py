@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from clusterproof.plugins.core import __version__
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.one_line import OneLineParser
-from clusterproof.plugins.core.version import __version__
 
 ANSWER_S = 10.0  # for a command of Slurm's
 MAX_ANSWER = 100  # characters of what it says
@@ -111,7 +111,7 @@ def of_aws(identity: Callable[[], str]) -> Means:
 
 
 def _identity() -> str:
-    from clusterproof.plugins.aws.account import Account
+    from clusterproof.plugins.aws import Account
 
     account = Account()
     account.require_credentials()

@@ -19,7 +19,7 @@ from clusterproof.plugins.evaluation.check import WHOLE, Check
 from clusterproof.plugins.evaluation.rules import Rule, rules, thresholds_of
 from clusterproof.plugins.evidence.cluster import NOT_OF_AWS, SLURM_COLLECTOR
 from clusterproof.plugins.evidence.kubernetes.facts import COLLECTORS as OF_KUBERNETES
-from clusterproof.reports.wording import skill_of
+from clusterproof.reports import skill_of
 
 MAX_WIDTH = 110
 WHEN = {  # of an Xid, by its verdict in the catalogue

@@ -10,18 +10,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from clusterproof.plugins.agent.program import ProbeOptions
-from clusterproof.plugins.aws.account import AwsError
+from clusterproof.plugins.aws import AwsError
 from clusterproof.plugins.command_line.gate_run import aws, run, say
 from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target
 from clusterproof.plugins.core.errors import ClusterproofError, place_of
 from clusterproof.plugins.core.one_line import BAD_COMMAND_LINE, OneLineParser
 from clusterproof.plugins.core.policy import Policy
-from clusterproof.plugins.evaluation.standing import standing
+from clusterproof.plugins.evaluation.single_node import findings_digest
 from clusterproof.plugins.inventory import with_expectations
 from clusterproof.plugins.inventory.kubernetes import access_to
 from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.api import KubernetesError
-from clusterproof.plugins.kubernetes.gate.health import UNKNOWN
+from clusterproof.plugins.kubernetes.gate import UNKNOWN
 from clusterproof.plugins.kubernetes.gate.wait import EXITS, FRESH_S, PATIENCE_S, Wait, in_words, waited
 from clusterproof.plugins.kubernetes.gate.write import remove
 from clusterproof.plugins.policy import find_policy
@@ -145,7 +145,7 @@ def _report(option: argparse.Namespace, _: Sequence[str], is_over: threading.Eve
     """
     policy, expected = _expected(option.options)
     probe = ProbeOptions(collector_s=option.probe_timeout, checkpoints=policy.checkpoints, mounts=policy.mounts)
-    note = Unchanged(Path(option.unchanged), standing(policy, expected)).note if option.unchanged else id
+    note = Unchanged(Path(option.unchanged), findings_digest(policy, expected)).note if option.unchanged else id
     report_for_ever(option.every, probe, is_over, note)
     return 0
 

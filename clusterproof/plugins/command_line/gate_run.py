@@ -28,13 +28,13 @@ from clusterproof.plugins.inventory import resolve
 from clusterproof.plugins.inventory.kubernetes import access_to
 from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.api import ASKED, Api
-from clusterproof.plugins.kubernetes.gate.health import NOT_REACHED
-from clusterproof.plugins.kubernetes.gate.round import Round, Tally, leave_standing, round_of, standing_in, taken
-from clusterproof.plugins.kubernetes.gate.write import LIMIT, OBSERVE, REFRESH_S, Orders, Written, standing, write
+from clusterproof.plugins.kubernetes.gate import NOT_REACHED
+from clusterproof.plugins.kubernetes.gate.round import Round, Tally, keep_verdicts, kept_verdicts, round_of, taken
+from clusterproof.plugins.kubernetes.gate.write import LIMIT, OBSERVE, REFRESH_S, Orders, Written, resident, write
 from clusterproof.plugins.kubernetes.workloads import Pod
+from clusterproof.plugins.transport.kubernetes import NAMESPACE
 from clusterproof.plugins.transport.kubernetes.agents import agents_of, is_changing
 from clusterproof.plugins.transport.kubernetes.kept import Kept
-from clusterproof.plugins.transport.kubernetes.pod import NAMESPACE
 from clusterproof.plugins.transport.kubernetes.shares import Share, Shares
 from clusterproof.plugins.watch.http_server import Address, Listener
 
@@ -81,7 +81,7 @@ class Rounds:
         self._tally = tally
         self._is_over = is_over
         self._shares = Shares(option.every)
-        self._orders = standing(
+        self._orders = resident(
             Orders(self._own.k8s_gate, self._own.k8s_max_tainted, self._own.k8s_startup_taint), option.every
         )
         self._refreshed = 0.0  # when all conditions were last looked through, in seconds since 1970
@@ -113,16 +113,16 @@ class Rounds:
             is_part = bool(self._own.nodes or self._own.exclude)
             several = None if is_part else resolve(self._option.x, {"via": "agents", **aws(self._option)})
             self._shares.divide(several.targets if several else (), now)
-        verdicts = standing_in(self._keep)
+        verdicts = kept_verdicts(self._keep)
         due = self._shares.due(agents, {node: one.health for node, one in verdicts.items()}, now)
         kept = {node: one for node, one in verdicts.items() if self._shares.stands(node, agents)}
         if kept != verdicts:
-            leave_standing(self._keep, kept)
+            keep_verdicts(self._keep, kept)
         return due
 
     def _evaluate(self, share: Share, agents: Mapping[str, Pod], began: float) -> None:
         """Evaluate a share, and write what was found of it: a line of it, and of each change."""
-        before = standing_in(self._keep)
+        before = kept_verdicts(self._keep)
         nodes = [] if share.names is None else ["--nodes", fold(share.names)]
         with (self._keep / OUTPUT).open("w+b") as output:
             process = subprocess.Popen(
@@ -141,12 +141,12 @@ class Rounds:
             output.seek(0)
             last = output.read().decode("utf-8", "replace").splitlines()[-LAST_LINES:]
         if found is None:
-            leave_standing(self._keep, {node: one for node, one in before.items() if not share.has(node)})
+            keep_verdicts(self._keep, {node: one for node, one in before.items() if not share.has(node)})
             share.is_open = True
             self._shares.forget()
             self._fail(last)
             return
-        after = standing_in(self._keep)
+        after = kept_verdicts(self._keep)
         is_same = {n: one.health for n, one in before.items()} == {n: one.health for n, one in after.items()}
         share.evaluated(agents, began, is_open=found.is_open, is_same=is_same)
         self._is_pending |= found.is_pending or bool(found.problems)
@@ -155,7 +155,7 @@ class Rounds:
 
     def _confirm(self, api: Api, agents: Mapping[str, Pod], now: float, asked: Counter[str]) -> None:
         """Write what stands where that is due: of nodes whose agents say that it does."""
-        verdicts = standing_in(self._keep)
+        verdicts = kept_verdicts(self._keep)
         changing = {node for node, pod in agents.items() if is_changing(pod)}
         sure = {n: one for n, one in verdicts.items() if n not in changing or one.health.reason == NOT_REACHED}
         written, found = Written((f"{len(verdicts)} nodes as before",), ()), {n: one.health for n, one in sure.items()}

@@ -9,11 +9,11 @@ from pathlib import Path
 from shlex import quote
 
 from clusterproof.plugins.command_line.subcommands import ANSWERED, NAMES, Subcommand, short_help, shortest_help
+from clusterproof.plugins.core import __version__
 from clusterproof.plugins.core.kinds import KINDS
 from clusterproof.plugins.core.one_line import BAD_COMMAND_LINE
 from clusterproof.plugins.core.opened import is_there
 from clusterproof.plugins.core.strict import nearest
-from clusterproof.plugins.core.version import __version__
 from clusterproof.plugins.options.argv import joined_options
 
 PACKAGE = Path(__file__).resolve().parents[2]

@@ -62,7 +62,7 @@ SUBCOMMANDS = (  # in the order in which help has them
     ),
     Subcommand(
         "watch",
-        "clusterproof.plugins.watch.options:parser",
+        "clusterproof.plugins.watch.command:parser",
         "clusterproof.plugins.watch.command:watch",
     ),
     Subcommand("gate", f"{_HERE}.gate:parser", f"{_HERE}.gate:gate"),

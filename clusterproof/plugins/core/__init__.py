@@ -1,1 +1,3 @@
-"""What every other room may import, and what imports none of them: verdicts, results, evidence as it came."""
+"""What every other package may import, and what imports none of them: verdicts, results, evidence as it came."""
+
+__version__ = "0.1.0"

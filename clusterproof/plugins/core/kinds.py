@@ -25,17 +25,17 @@ class Kind:
 
 KINDS = (
     Kind("local", "local", "inventory.file:local"),
-    Kind("demo", "demo", "inventory.recording:demo"),
-    Kind("replay:", "replay:DIR", "inventory.recording:replay"),
-    Kind("capture:", "capture:PATH", "inventory.recording:capture"),
+    Kind("demo", "demo", "inventory.file:demo"),
+    Kind("replay:", "replay:DIR", "inventory.file:replay"),
+    Kind("capture:", "capture:PATH", "inventory.file:capture"),
     Kind("ssh:", "ssh:[user@]NODESET[:port]", "inventory.file:ssh"),
     Kind("slurm:", "slurm:[PARTITION|NODESET|job:ID]", "inventory.slurm:slurm"),
     Kind("k8s:", "k8s:CONTEXT[/SELECTOR]", "inventory.kubernetes:k8s"),
     Kind("eks:", "eks:NAME", "inventory.kubernetes:eks"),
-    Kind("ec2:", "ec2:tag:KEY=VALUE", "inventory.ec2:ec2"),
-    Kind("asg:", "asg:NAME", "inventory.ec2:asg"),
+    Kind("ec2:", "ec2:tag:KEY=VALUE", "inventory.aws:ec2"),
+    Kind("asg:", "asg:NAME", "inventory.aws:asg"),
 )
-HYPERPOD = Kind("", "a HyperPod cluster's NAME or ARN", "inventory.hyperpod:hyperpod")
+HYPERPOD = Kind("", "a HyperPod cluster's NAME or ARN", "inventory.aws:hyperpod")
 FILE = Kind("", "FILE.toml", "inventory.file:toml")
 
 

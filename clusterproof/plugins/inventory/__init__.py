@@ -1,4 +1,4 @@
-"""`--cluster X`: what X may be, and how X turns into a cluster. One file per kind."""
+"""`--cluster X`: what X may be, and how X turns into a cluster; who knows the nodes has a file."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _resolve(kind: Kind, rest: str, options: Mapping[str, str]) -> Cluster:
 
 def is_hyperpod(text: str) -> bool:
     """Whether X can be a HyperPod cluster's name or ARN."""
-    from clusterproof.plugins.inventory.hyperpod import ARN, NAME
+    from clusterproof.plugins.inventory.aws import ARN, NAME
 
     return bool(NAME.fullmatch(text) or ARN.fullmatch(text))
 

@@ -1,4 +1,7 @@
-"""`--cluster FILE.toml`, an inventory in a file (docs/inventory.md); `local`, this machine; `ssh:…`, nodes by name."""
+"""Clusters that are read from disk or named: `FILE.toml` (docs/inventory.md), `local`, this machine, and `ssh:…`.
+
+`replay:DIR`, `demo` and `capture:PATH` are what was recorded, or collected by hand, at another time.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from clusterproof.plugins.captures import NoCaptureError, layout, node_name
 from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target
 from clusterproof.plugins.core.nodeset import NodesetError, expand, fold, is_address, is_user
 from clusterproof.plugins.core.opened import opened
 from clusterproof.plugins.core.strict import Table, nearest, parse_toml, read_text
+from clusterproof.plugins.evidence.recording import read_cluster
 
 _CONNECTIONS = ("ssh", "local")
 _SSH_FILES = ("identity_file", "config", "known_hosts")
@@ -166,3 +171,36 @@ def _parts(rest: str) -> tuple[str, str, int]:
     if colon and not (re.fullmatch(r"[0-9]{1,5}", port) and 1 <= int(port) <= MAX_PORT):
         raise InventoryError(f"{_shown(rest)}: {port!r:.40} is not a port; expected {_FORM}")
     return user, nodeset, int(port or 0)
+
+
+FORM = "a folder of files that hold the outputs of commands, or one such file (docs/captures.md)"
+DEMO = Path(__file__).parents[2] / "fixtures" / "demo"
+
+
+def replay(rest: str, _options: Mapping[str, str]) -> Cluster:
+    """The cluster recorded in a folder. Raises InventoryError."""
+    if not rest:
+        raise InventoryError("--cluster 'replay:' names no folder; expected replay:DIR, as --record DIR wrote it")
+    return read_cluster(Path(rest))
+
+
+def demo(_rest: str, _options: Mapping[str, str]) -> Cluster:
+    """The recorded cluster that comes with the package. Raises InventoryError."""
+    return read_cluster(DEMO)
+
+
+def capture(rest: str, _options: Mapping[str, str]) -> Cluster:
+    """The nodes whose outputs lie in a folder or a file. Raises InventoryError."""
+    if not rest:
+        raise InventoryError(f"--cluster 'capture:' names no folder; expected capture:PATH, {FORM}")
+    path = Path(rest).expanduser()
+    try:
+        captured = layout(path)
+    except NoCaptureError as problem:
+        raise InventoryError(f"{rest!r:.200}: {problem}; expected {FORM}") from None
+    return Cluster(
+        name=node_name(path.resolve().name, "capture"),
+        connection="capture",
+        targets=tuple(Target(name=node.name) for node in captured.nodes),
+        settings={"capture": str(path)},
+    )

@@ -13,8 +13,8 @@ from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.evidence.fact import answer_of
 from clusterproof.plugins.evidence.slurm.facts import SlurmCluster, SlurmJobs, SlurmNode
 from clusterproof.plugins.transport import Limits
+from clusterproof.plugins.transport.srun import COLLECTOR, JOBS, SETTING, ask_slurm, submit_host
 from clusterproof.plugins.transport.srun.places import TAKING_STEPS
-from clusterproof.plugins.transport.srun.submit_host import COLLECTOR, JOBS, SETTING, ask_slurm, submit_host
 
 FORM = "slurm:, slurm:PARTITION, slurm:NODESET or slurm:job:ID"
 VIA = "controller, nodes, or ssh:[user@]HOST[:port]"

@@ -1,3 +1,86 @@
-"""Kubernetes' API: access to a cluster, and what it reports of its nodes, pods and daemon sets."""
+"""Kubernetes' API: access to a cluster, and what it reports of its nodes, pods and daemon sets.
+
+Here: what an API server says of a request that it does not grant, in one line of its own words, and what kind it is of.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from clusterproof.plugins.core.errors import ClusterproofError
+from clusterproof.plugins.core.message import printable
 
 HOST = "/host"  # where a pod of ours has the host's files
+
+
+TOO_MANY = 429
+MAX_WORDS = 600  # of what the server says
+# Of a webhook, which may give any status (400 where it gives none); of a policy (422); of a webhook that is dead (500).
+OF_ADMISSION = re.compile(r"\bdenied (?:the )?request\b|\bfailed calling webhook\b")
+FLOW_SCHEMA = "X-Kubernetes-PF-FlowSchema-UID"  # whose priority level had no room
+
+
+class KubernetesError(ClusterproofError):
+    """A request without a result. `status` is HTTP's, 0 where there was no answer; `reason` is Kubernetes'."""
+
+    def __init__(self, message: str, status: int = 0, reason: str = "") -> None:
+        super().__init__(message)
+        self.status = status
+        self.reason = reason
+
+
+class KubernetesDenied(KubernetesError):  # noqa: N818 - what it is
+    """The user is not known (401), or lacks the permission (403 by RBAC)."""
+
+
+class KubernetesRefused(KubernetesError):  # noqa: N818 - what it is
+    """Admission refused an object: PodSecurity, a webhook, a policy, a quota, or a webhook that does not answer."""
+
+
+def decoded(data: bytes) -> Mapping[str, Any]:
+    """The object in a body. Raises KubernetesError."""
+    try:
+        read = json.loads(data)
+    except (ValueError, RecursionError):
+        raise KubernetesError(f"the API server's answer is not JSON: {printable(repr(data[:80]))}") from None
+    if not isinstance(read, dict):
+        raise KubernetesError("the API server's answer is not a Kubernetes object")
+    return read
+
+
+def error_of(response: Any, body: bytes, path: str) -> KubernetesError:
+    """What a response that is no good one says."""
+    try:
+        data = decoded(body)
+    except KubernetesError:
+        data = {"message": body.decode("utf-8", "replace")}
+    schema = response.headers.get(FLOW_SCHEMA)
+    if response.status == TOO_MANY and schema:
+        words = str(data.get("message")).strip().rstrip(".")
+        data = {**data, "message": f"{words}, by its flow schema {schema}"}
+    return error_of_status(response.status, data, path)
+
+
+def error_of_status(status: int, data: Mapping[str, Any], path: str) -> KubernetesError:
+    """The same of its status, and of the object `Status` that came with it."""
+    words = printable(" ".join(str(data.get("message") or "no more is said").split()), MAX_WORDS)
+    reason = printable(str(data.get("reason") or ""), 60)
+    message = f"{status} {reason}".strip() + f": {words}"
+    if status == 401:
+        return KubernetesDenied(
+            f"{message} (GET or change of {path}); expected credentials that are valid", 401, reason
+        )
+    if status == 403:
+        is_of_rbac = " cannot " in words and " resource " in words
+        return (KubernetesDenied if is_of_rbac else KubernetesRefused)(message, 403, reason)
+    if OF_ADMISSION.search(words):
+        return KubernetesRefused(message, status, reason)
+    return KubernetesError(message, status, reason)
+
+
+def words_of(problem: Exception) -> str:
+    """A failure of the connection, in one line."""
+    return printable(" ".join(str(problem).split()) or type(problem).__name__, 300)

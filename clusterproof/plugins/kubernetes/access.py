@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from clusterproof.plugins.aws.account import Account, AwsError
+from clusterproof.plugins.aws import Account, AwsError
 from clusterproof.plugins.core.strict import nearest
 from clusterproof.plugins.kubernetes.api import Api, KubernetesError
 

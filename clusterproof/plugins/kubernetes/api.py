@@ -11,10 +11,10 @@ from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import urlencode
 
-from clusterproof.plugins.kubernetes.errors import TOO_MANY, decoded, error_of, error_of_status, words_of
-from clusterproof.plugins.kubernetes.errors import KubernetesDenied as KubernetesDenied
-from clusterproof.plugins.kubernetes.errors import KubernetesError as KubernetesError
-from clusterproof.plugins.kubernetes.errors import KubernetesRefused as KubernetesRefused
+from clusterproof.plugins.kubernetes import TOO_MANY, decoded, error_of, error_of_status, words_of
+from clusterproof.plugins.kubernetes import KubernetesDenied as KubernetesDenied
+from clusterproof.plugins.kubernetes import KubernetesError as KubernetesError
+from clusterproof.plugins.kubernetes import KubernetesRefused as KubernetesRefused
 
 CONNECT_S, READ_S = 10.0, 30.0
 RETRY_S = 30.0  # a server that says "later" is asked again for so long

@@ -10,7 +10,7 @@ from typing import Any
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.strict import nearest
 from clusterproof.plugins.kubernetes.api import Api, KubernetesDenied, KubernetesError
-from clusterproof.plugins.kubernetes.values import number, parts, table, tables, text, texts
+from clusterproof.plugins.kubernetes.nodes import number, parts, table, tables, text, texts
 
 
 @record

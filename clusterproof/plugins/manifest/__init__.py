@@ -1,1 +1,231 @@
-"""The golden manifest of an image: what a node says to its rows, and how one is written from a good machine."""
+"""The golden manifest of an image: the words of its rules, what a node says of the parts that it has rows for.
+
+It is part of a policy: a rule by name in each of its tables. `compose` writes one from a good machine.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Any
+
+from clusterproof.plugins.core.cluster import InventoryError
+from clusterproof.plugins.core.strict import Table, nearest
+from clusterproof.plugins.core.verdict import Incomplete
+from clusterproof.plugins.evidence.fact import Absent
+from clusterproof.plugins.evidence.field import readings
+from clusterproof.plugins.evidence.host.collect_services import WANTED as SERVICES
+from clusterproof.plugins.evidence.network.collect_rdma import MODULES
+from clusterproof.plugins.evidence.software.collect_versions import LOADED as LIBRARIES
+from clusterproof.plugins.evidence.software.version import rules
+
+if TYPE_CHECKING:
+    from clusterproof.plugins.evidence.node import Node
+    from clusterproof.plugins.evidence.software.facts import Library
+
+ABSENT = "absent"
+LOADED, INSTALLED, NOT_LOADED = "loaded", "installed", "not loaded"
+WHOLE = "whole"
+ACTIVE = "active"
+MODULE = (LOADED, INSTALLED, NOT_LOADED, ABSENT)
+LIBRARY = (WHOLE, ABSENT)
+SERVICE = (
+    ACTIVE,
+    "inactive",
+    "failed",
+    INSTALLED,
+    ABSENT,
+    "enabled",
+    "disabled",
+    "static",
+    "masked",
+    "indirect",
+    "alias",
+)
+SIZES = ("cpus", "memory_gib", "gpus", "efa", "nvme_disks", "root_gib", "dev_shm_gib")
+FABRIC_MANAGER = "fabric_manager"  # a component whose version its own program prints
+
+GPU, EFA, NEURON = "NVIDIA GPU", "EFA device", "Neuron device"
+IB, RDMA = "InfiniBand or RoCE device", "RDMA device"
+DRIVERS = ("driver", "efa", "gdrcopy", "neuron_driver", "ofed")  # components that show their version once loaded
+DEVICE_OF: Mapping[str, str] = {  # what must be attached before a driver, a module or a service shows itself at work
+    **dict.fromkeys(("driver", "gdrcopy", "gdrdrv", "nvidia", "nvidia_uvm", "nvidia_peermem", "nvidia_fs"), GPU),
+    **dict.fromkeys(("nvidia-fabricmanager", "nvidia-persistenced", "nvidia-dcgm", "dcgm"), GPU),
+    **dict.fromkeys(("neuron_driver", "neuron"), NEURON),
+    **dict.fromkeys(("ofed", "mlx5_core", "mlx5_ib"), IB),
+    **dict.fromkeys(("ib_core", "ib_uverbs"), RDMA),
+    "efa": EFA,
+}
+
+
+def listed(rule: str) -> list[str]:
+    """The words of a rule that has several: `active, enabled`."""
+    return [word.strip() for word in rule.split(",")]
+
+
+def component(name: str) -> str:
+    """A component by the name that the probe has for it: `EFA-installer` is `efa_installer`."""
+    return name.lower().replace("-", "_")
+
+
+KIB_PER_GIB = 1024 * 1024
+
+
+def version_of(node: Node, component: str) -> str | None:
+    """A component's version; None where the node does not have it. Raises Incomplete."""
+    if component == FABRIC_MANAGER:
+        return fabric_manager(node)
+    data = node.software.version(component)
+    if data is None:
+        node.software.packages  # noqa: B018 - absent only where the database could be read
+    return data
+
+
+def fabric_manager(node: Node) -> str | None:
+    """Fabric manager's version by its own program; None where there is none. Raises Incomplete."""
+    try:
+        data = node.fabric_manager_version.output
+    except Absent:
+        return None
+    found = re.search(r"(?<!\d)\d+\.\d+(?:\.\d+)?", data)
+    if not found:
+        raise Incomplete(f"nv-fabricmanager --version says {data.strip()[:60]!r}, which is not a version")
+    return found[0]
+
+
+def state_of_module(node: Node, name: str) -> str:
+    """Whether a kernel module is loaded, installed for the kernel that runs, or absent. Raises Incomplete."""
+    if name in node.modules:
+        return LOADED
+    return INSTALLED if name in node.image.modules else ABSENT
+
+
+def state_of_library(node: Node, name: str) -> str:
+    """`whole`, `absent`, or what is wrong with a library. Raises Incomplete."""
+    found = node.software.libraries.get(name, ())
+    if not found:
+        return ABSENT
+    states = [state_of_file(library) for library in found]
+    if WHOLE in states:
+        return WHOLE
+    if "" in states:
+        raise Incomplete(f"the size of {name} may not be read", cause="may not be looked at")
+    return ", ".join(states)
+
+
+def state_of_file(library: Library) -> str:
+    """`whole`, what is wrong with one of a library's files, or empty where that may not be known."""
+    if library.dangles:
+        return f"{library.label} leads nowhere"
+    data, _ = readings(library, "bytes")
+    if not data:
+        return ""
+    return WHOLE if data["bytes"] else f"{library.label} is empty"
+
+
+def states_of_service(node: Node, name: str) -> list[str]:
+    """What systemd says of a service: `active`, `enabled`; or `absent`. Raises Incomplete."""
+    service = node.services.get(name)
+    if service is None:
+        raise Incomplete(f"systemd was not asked about {name}")
+    if not service.is_installed:
+        return [ABSENT]
+    return [service.active, *([service.enabled] if service.enabled else [])]
+
+
+def size_of(node: Node, name: str) -> int:
+    """A size of the machine, in whole units. Raises Incomplete."""
+    if name == "cpus":
+        return node.boot.cpus
+    if name == "memory_gib":
+        return node.boot.memory_kib // KIB_PER_GIB
+    if name == "gpus":
+        return len(node.gpus_on_bus)
+    if name == "efa":
+        return len(node.efa_devices)
+    if name == "nvme_disks":
+        return sum(controller.is_local for controller in node.nvme_controllers)
+    return size_of_mount(node, "/" if name == "root_gib" else "/dev/shm")
+
+
+def size_of_mount(node: Node, path: str) -> int:
+    """How large a file system is, in GiB. Raises Incomplete."""
+    found = node.mount_at(path)
+    if found is None or found.total_kib is None:
+        raise Incomplete(f"{path} does not report its size", cause="not reported by the node")
+    return found.total_kib // KIB_PER_GIB
+
+
+def unattached(node: Node, name: str) -> str:
+    """Why a driver, module or service cannot be seen at work here: its device is not attached. Raises Incomplete."""
+    device = DEVICE_OF.get(name)
+    if device is None or is_attached(node, device):
+        return ""
+    return f"no {device} is attached to this {node.type_name or 'machine'}"
+
+
+def is_attached(node: Node, device: str) -> bool:
+    """Whether the node has such a device, or should have one. Raises Incomplete."""
+    if device == GPU:
+        return bool(node.gpus_on_bus) or node.expected("gpus") > 0
+    if device == NEURON:
+        return node.neuron_devices_due > 0
+    if device == IB:
+        return bool(node.ib_devices) or node.target.expect.get("ib", 0) > 0
+    if device == RDMA and node.ib_devices:
+        return True
+    return bool(node.efa_devices) or node.expected("efa") > 0
+
+
+MANIFEST_TABLES = ("manifest", "versions", "modules", "libraries", "services", "sizes")
+
+
+def manifest_of(table: Table) -> dict[str, Any]:
+    """The fields of a policy that a manifest fills. Raises InventoryError."""
+    about = table.table("manifest")
+    about.only("made_of", "made_on", "instance_type")
+    return {
+        "made_on": about.text("instance_type"),
+        "versions": _rows(table.table("versions"), (), _is_version_rule),
+        "modules": _rows(table.table("modules"), MODULES, _one_of(MODULE)),
+        "libraries": _rows(table.table("libraries"), LIBRARIES, _one_of(LIBRARY)),
+        "services": _rows(table.table("services"), SERVICES, _all_of(SERVICE)),
+        "sizes": _rows(table.table("sizes"), SIZES, rules),
+    }
+
+
+def _rows(table: Table, known: Collection[str], read: Callable[[str], object]) -> dict[str, str]:
+    """A table's rules by name; `known` are the names that mean something, where not all do."""
+    for name in table.values if known else ():
+        if name not in known:
+            raise InventoryError(
+                f"{table.where}: the probe does not look at {name!r:.60}{nearest(name, known)}; "
+                f"expected {', '.join(known)}"
+            )
+    data = {str(name): table.text(str(name)) for name in table.values}
+    for name, rule in data.items():
+        try:
+            read(rule)
+        except ValueError as wrong:
+            raise InventoryError(f"{table.where}: {name}: {wrong}") from None
+    return data
+
+
+def _is_version_rule(rule: str) -> object:
+    return rule == ABSENT or rules(rule)
+
+
+def _one_of(known: Collection[str]) -> Callable[[str], object]:
+    def read(rule: str) -> None:
+        if rule not in known:
+            raise ValueError(f"{rule!r:.60} is not a rule; expected {' or '.join(known)}")
+
+    return read
+
+
+def _all_of(known: Collection[str]) -> Callable[[str], object]:
+    def read(rule: str) -> None:
+        for word in listed(rule):
+            _one_of(known)(word)
+
+    return read

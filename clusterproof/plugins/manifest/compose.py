@@ -16,7 +16,7 @@ from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.software import version
 from clusterproof.plugins.evidence.software.collect_versions import FILES, LIBRARIES, PACKAGES
 from clusterproof.plugins.evidence.software.collect_versions import LOADED as LIBRARY_NAMES
-from clusterproof.plugins.manifest.values import (
+from clusterproof.plugins.manifest import (
     ABSENT,
     FABRIC_MANAGER,
     INSTALLED,

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from typing import Any
 
-from clusterproof.plugins.redaction.harmless import words
+from clusterproof.plugins.redaction import words
 from clusterproof.plugins.redaction.naming import FORMS, Names, has_form, host_places, is_distinctive, name_in
 from clusterproof.plugins.redaction.wording import BEGIN, END, Wording, marked, unmarked
 

@@ -13,7 +13,7 @@ from clusterproof.plugins.catalog.node import waits_for
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence
 from clusterproof.plugins.core.policy import NO_POLICY, Policy
-from clusterproof.plugins.redaction.harmless import HARDWARE, TYPE, is_common, words
+from clusterproof.plugins.redaction import HARDWARE, TYPE, is_common, words
 from clusterproof.plugins.redaction.kinds import Place, place_of
 from clusterproof.plugins.redaction.policy import without_names
 from clusterproof.plugins.redaction.pseudonyms import Pseudonyms

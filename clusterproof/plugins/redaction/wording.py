@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from clusterproof.plugins.redaction import harmless
-from clusterproof.plugins.redaction.harmless import folders, words
+from clusterproof.plugins import redaction
+from clusterproof.plugins.redaction import folders, words
 
 Word = Callable[[str, str], str]  # the word for a name, by its kind
 
@@ -58,7 +58,7 @@ class Wording:
 
     def kept(self, text: str) -> str:
         """A text of which the names that are known are marked already."""
-        text = harmless.FORMS.sub(lambda found: marked(found[0]), text)
+        text = redaction.FORMS.sub(lambda found: marked(found[0]), text)
         text = _PROCESS.sub(lambda found: self._in_place(found, "process"), text)
         text = _CONFIDED.sub(lambda found: found[1] + self._named("secret", found[2]), text)
         text = _NAMED.sub(lambda found: self._in_place(found, "name"), text)
@@ -68,10 +68,10 @@ class Wording:
 
     def version(self, text: str) -> str:
         """A version, part by part: its numbers stay, and of its words those that are known."""
-        if harmless.is_surely_address(text):
+        if redaction.is_surely_address(text):
             return self._word("address", text)
         return "".join(
-            part if not part[:1].isalnum() or harmless.is_of_version(part) else self._word("name", part)
+            part if not part[:1].isalnum() or redaction.is_of_version(part) else self._word("name", part)
             for part in _IN_VERSION.split(text)
         )
 
@@ -79,7 +79,7 @@ class Wording:
         before, name = next(
             (one, other) for one, other in zip(found.groups()[::2], found.groups()[1::2], strict=True) if other
         )
-        if _MARKED.search(name) or harmless.is_common(name) or harmless.is_device(name) or name in folders():
+        if _MARKED.search(name) or redaction.is_common(name) or redaction.is_device(name) or name in folders():
             return found[0]
         return f"{before}{self._named(kind, name)}"
 
@@ -117,14 +117,14 @@ class Wording:
             return "".join(
                 self._looked_at(part) if number % 2 == 0 and part else part for number, part in enumerate(parts)
             )
-        if harmless.VERSION.match(core):
+        if redaction.VERSION.match(core):
             return self.version(core)
-        if unit := harmless.UNIT.fullmatch(core):
+        if unit := redaction.UNIT.fullmatch(core):
             return f"{unit[1] if self._is_kept(unit[1]) else self._word('unit', unit[1])}{unit[2]}"
-        return self._word(harmless.kind_of(core), core)
+        return self._word(redaction.kind_of(core), core)
 
     def _is_kept(self, core: str) -> bool:
-        return core.lower() in words() or harmless.is_harmless(core) or harmless.is_of_capitals(core, words())
+        return core.lower() in words() or redaction.is_harmless(core) or redaction.is_of_capitals(core, words())
 
     def _path(self, path: str) -> str:
         parts = path.split("/")
@@ -134,10 +134,10 @@ class Wording:
 
     def _folder(self, part: str, before: str) -> str:
         if before in _HOMES:
-            return part if harmless.is_common(part) else self._word("user", part)
-        if part in folders() or harmless.is_harmless(part):
+            return part if redaction.is_common(part) else self._word("user", part)
+        if part in folders() or redaction.is_harmless(part):
             return part
-        if harmless.VERSION.match(part):
+        if redaction.VERSION.match(part):
             return self.version(part)
         file, colon, line = part.partition(":")
         if colon:

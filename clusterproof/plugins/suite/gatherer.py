@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from clusterproof.plugins.agent.program import ProbeOptions, collector_names
+from clusterproof.plugins.aws import NO_CREDENTIALS, Account, AwsError
 from clusterproof.plugins.aws import collectors as aws
-from clusterproof.plugins.aws.account import NO_CREDENTIALS, Account, AwsError
 from clusterproof.plugins.core.cluster import Cluster, is_of_aws, is_of_kubernetes, is_of_slurm
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.evidence.aws.by_evidence import Instances, may_be_on_ec2
@@ -27,7 +27,7 @@ from clusterproof.plugins.suite.state import policy_of
 from clusterproof.plugins.suite.terminal import progress
 from clusterproof.plugins.transport import Connection, Limits, Unusable, connection_for
 from clusterproof.plugins.transport.gather import gather, replayed
-from clusterproof.plugins.transport.srun.submit_host import ask_slurm, submit_host
+from clusterproof.plugins.transport.srun import ask_slurm, submit_host
 
 if TYPE_CHECKING:
     from clusterproof.plugins.captures.collection import Understood
@@ -114,7 +114,7 @@ class Gatherer:
             except Unusable as problem:
                 raise pytest.UsageError(str(problem)) from None
         if loads:
-            from clusterproof.plugins.suite.perf.load_nodes import load_nodes  # few runs load anything
+            from clusterproof.plugins.suite.perf.session import load_nodes  # few runs load anything
 
             load_nodes(self.config, self.cluster, self.connection(), self.limits(), loads, answered, keep)
 
@@ -128,7 +128,7 @@ class Gatherer:
         if SLURM_COLLECTOR in collectors and is_of_slurm(self.cluster):
             answers |= ask_slurm(submit_host(self.cluster.settings), self.limits())
         if of_kubernetes and is_of_kubernetes(self.cluster):
-            from clusterproof.plugins.kubernetes.collector import ask  # few clusters are Kubernetes'
+            from clusterproof.plugins.kubernetes.collectors import ask  # few clusters are Kubernetes'
 
             answers |= ask(self.cluster, of_kubernetes)
         return replace(evidence, collectors=answers)

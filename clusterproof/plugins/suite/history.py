@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from clusterproof.plugins.core import __version__
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.kinds import CONNECTIONS
 from clusterproof.plugins.core.result import Measured, Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.core.version import __version__
 from clusterproof.plugins.suite.state import EVIDENCE, PAIRWISE, nodes_of, note_full, occasion_of
+from clusterproof.reports.history import HistoryError, Identity, Pair, Run, identities
 from clusterproof.reports.history.changes import marked, since_last
-from clusterproof.reports.history.model import HistoryError, Identity, Pair, Run, identities
 from clusterproof.reports.history.store import default_path, read_before, require_own_history, write_run
 from clusterproof.reports.history.words import lines_since
 from clusterproof.reports.run_folder import RUNS

@@ -231,7 +231,7 @@ def node_name(item: pytest.Item) -> str:
 
 def is_ours(made: Any) -> bool:
     """Whether a fixture definition is the suite's own."""
-    return str(made.func.__module__).startswith("clusterproof.fixtures.")
+    return str(made.func.__module__) == "clusterproof.fixtures"
 
 
 def asks_for_node(item: pytest.Item) -> bool:

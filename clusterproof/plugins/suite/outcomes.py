@@ -22,7 +22,7 @@ from clusterproof.plugins.suite.ending import (
     why_it_ended,
 )
 from clusterproof.plugins.suite.report import ENDED, carried_result
-from clusterproof.plugins.suite.reporters import history_reporter, reporters
+from clusterproof.plugins.suite.reporters import guard_writers, history_reporter, reporters
 from clusterproof.plugins.suite.state import (
     FULL,
     PAIRWISE,
@@ -34,7 +34,6 @@ from clusterproof.plugins.suite.state import (
     topology_of,
 )
 from clusterproof.plugins.suite.terminal import Evaluating, FailSafeStream, is_plain
-from clusterproof.plugins.suite.writers import guard_writers
 from clusterproof.reports.results import ResultsFile
 from clusterproof.reports.summary import summary
 from clusterproof.reports.topology import lines

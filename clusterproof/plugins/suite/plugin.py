@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from clusterproof.fixtures import node, pairwise
+from clusterproof import fixtures
 from clusterproof.plugins.catalog import thresholds
 from clusterproof.plugins.core.cluster import Cluster, InventoryError, is_of_hyperpod, is_of_kubernetes, is_of_slurm
 from clusterproof.plugins.core.message import number_of
@@ -46,8 +46,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(collect, "clusterproof-collect")
     config.pluginmanager.register(run_loop, "clusterproof-run-loop")
     config.pluginmanager.register(report, "clusterproof-report")
-    config.pluginmanager.register(node, "clusterproof-fixtures")
-    config.pluginmanager.register(pairwise, "clusterproof-pairwise")
+    config.pluginmanager.register(fixtures, "clusterproof-fixtures")
     check_root(config)
     check_options(config.option)
     check_load_options(config.option)

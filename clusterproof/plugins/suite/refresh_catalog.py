@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.aws.account import Account, AwsError
+from clusterproof.plugins.aws import Account, AwsError
 from clusterproof.plugins.catalog.instance_types import instance_types
 from clusterproof.plugins.core.cluster import InstanceType
 from clusterproof.plugins.core.errors import ClusterproofError

@@ -15,7 +15,7 @@ from clusterproof.plugins.evaluation.evaluate import result_of
 from clusterproof.plugins.evaluation.routing import Route
 from clusterproof.plugins.suite.items import CheckItem, node_name, route_of
 from clusterproof.plugins.suite.state import nodes_of, policy_of
-from clusterproof.reports.wording import in_words
+from clusterproof.reports import in_words
 
 ENDED = "clusterproof_ended"  # of a report without a verdict: the check and the node whose test came to its end
 OUT = "Captured stdout call"  # where a concern's words stand, for whoever asks pytest for the output of what passed

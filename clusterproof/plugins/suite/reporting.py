@@ -17,13 +17,13 @@ from clusterproof.plugins.evaluation.index import Stale, read_index
 from clusterproof.plugins.suite.items import route_of
 from clusterproof.plugins.suite.outcomes import Outcomes
 from clusterproof.plugins.suite.state import PAIRWISE, TRAINING_RUN, catalog_of, cluster_of, note_full, policy_of
+from clusterproof.reports import counted
 from clusterproof.reports.results import ResultsFile
 from clusterproof.reports.run_folder import PAGE, RUNS
-from clusterproof.reports.wording import counted
 
 if TYPE_CHECKING:
     from clusterproof.plugins.evaluation.index import Entry
-    from clusterproof.reports.history.model import Past
+    from clusterproof.reports.history import Past
     from clusterproof.reports.run import Run
 
 
@@ -155,7 +155,7 @@ class Reporting:
     def _past(self) -> Past | None:
         """This run and those before it; None where no history can be read, which another line says."""
         from clusterproof.reports.document.trend import MAX_RUNS
-        from clusterproof.reports.history.model import HistoryError
+        from clusterproof.reports.history import HistoryError
         from clusterproof.reports.history.store import read_past
 
         history = self.outcomes.history

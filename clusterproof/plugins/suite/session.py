@@ -245,7 +245,7 @@ class ClusterSession:
     def measure_pairs(self, shared: Path | None) -> None:
         """Measure between nodes, or read what a recording has of that; workers find it in `shared`."""
         from clusterproof.plugins.suite.perf.pairs_measure import write_journals  # few runs measure pairs
-        from clusterproof.plugins.suite.perf.pairs_of_session import measured
+        from clusterproof.plugins.suite.perf.session import measured
 
         if PAIRWISE not in self.config.stash and self.cluster.connection not in ("replay", "capture"):
             self.config.stash[PAIRWISE] = measured(
@@ -257,7 +257,7 @@ class ClusterSession:
     def _replay_pairs(self, folder: Path) -> None:
         """Read what a recording has of pairs, if it has any: then each of them gets a test."""
         if any(folder.glob(PAIRWISE_FILES)):
-            from clusterproof.plugins.suite.perf.pairs_of_session import read_again
+            from clusterproof.plugins.suite.perf.session import read_again
 
             self.config.stash[PAIRWISE] = read_again(self.config, self.cluster, self.redaction, folder)
 

@@ -9,19 +9,19 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from clusterproof.plugins.aws.account import Account, AwsError
+from clusterproof.plugins.aws import Account, AwsError
 from clusterproof.plugins.aws.objects import S3, fetched
 from clusterproof.plugins.catalog.instance_types import instance_types
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.policy import Policy
 from clusterproof.plugins.suite.state import TRAINING_RUN
+from clusterproof.plugins.training_run import RunError
 from clusterproof.plugins.training_run.placement import Slots
 from clusterproof.plugins.training_run.reading import read_run
-from clusterproof.plugins.training_run.records import RunError
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.sample_columns import STEPS_FILE, SUFFIX
-from clusterproof.reports.wording import counted
+from clusterproof.reports import counted
 
 REPLAY = "replay:"
 CONNECTION = "run"  # of the cluster that stands for a run without one: it has no nodes

@@ -1,6 +1,220 @@
 """What a training run recorded of itself, read from files.
 
-`formats` reads the files of each tool, whose bytes, lines and values `files` bounds and decodes. What they hold is in
-`records`, `collectives`, `losses`, `samples` and `placement`, and of a whole run in `run_data`. `rules` compute with
-it, and `run` is what checks ask.
+`formats` reads the files of each tool, whose bytes, lines and values `files` bounds and decodes. What they hold is
+here, in `collectives`, `samples` and `placement`, and of a whole run in `run_data`. `rules` compute with it, and `run`
+is what checks ask. Here: operations of ranks, steps with their parts and what kind of work these are, and dumps.
 """
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+
+from clusterproof.plugins.core.errors import ClusterproofError
+from clusterproof.plugins.core.record import field, record
+
+MAX_RANKS = 8  # in a message
+
+
+class RunError(ClusterproofError, ValueError):
+    """A file of a run that cannot be understood; the message says file, line, what was observed and expected."""
+
+
+@record
+class Place:
+    """Where a rank stands: its pipeline stage, and its replica, which is its data-parallel rank."""
+
+    rank: int
+    stage: int = 0
+    replica: int | None = None
+
+
+def rank_names(numbers: Sequence[int]) -> str:
+    """`rank 3`, `ranks 12, 14`."""
+    shown = ", ".join(map(str, numbers[:MAX_RANKS])) + (", …" if len(numbers) > MAX_RANKS else "")
+    return f"rank{'s' * (len(numbers) > 1)} {shown}"
+
+
+@record
+class Operation:
+    """What a rank did for so many seconds of a step: `forward-compute`, `grads-reduce-scatter`."""
+
+    place: Place
+    step: int
+    name: str
+    seconds: float
+
+
+@record
+class Step:
+    """One step of a rank, and the seconds of its parts as far as they were timed: `forward`, `data`, `checkpoint`.
+
+    A line of a log stands for all `times` steps since the one before it: then `step` is the last of them, and all
+    seconds are means of one step.
+    """
+
+    place: Place
+    step: int
+    seconds: float
+    parts: Mapping[str, float] = field(default_factory=dict)
+    times: int = 1
+    saves: int = 0  # checkpoints that were saved in them, as far as that was counted
+
+
+KERNEL, OPERATOR = "kernel", "operator"
+REST = "all others"
+
+
+@record
+class Spent:
+    """How long, and how often, a kernel ran on a rank's GPU, or an operator on its CPU with all that it calls."""
+
+    rank: int
+    kind: str
+    name: str
+    seconds: float
+    times: int
+
+
+@record
+class Loader:
+    """How a rank's data loader is set up: its worker processes, and whether batches are copied into pinned memory."""
+
+    rank: int
+    workers: int | None = None
+    pins_memory: bool | None = None
+
+    @property
+    def words(self) -> str:
+        """`num_workers=4, pin_memory=False`, as far as it is known."""
+        known = (("num_workers", self.workers), ("pin_memory", self.pins_memory))
+        return ", ".join(f"{name}={value}" for name, value in known if value is not None)
+
+
+@record
+class Loop:
+    """When the first step of a file began, and its last one ended, in seconds since 1970."""
+
+    began: float
+    ended: float
+
+
+@record
+class Cores:
+    """How many CPUs a node has, as far as these were sampled."""
+
+    node: str
+    count: int
+
+
+@record
+class Cut:
+    """That a file ends in the middle of something: what stands there is left out."""
+
+
+COMPUTE, COMMUNICATION, DATA, EXPOSED = "compute", "communication", "data", "exposed"
+CHECKPOINT, INIT, OTHER = "checkpoint", "init", "other"
+BUSY = "busy"  # compute that is compared with no other rank's
+UNKNOWN = "unknown"  # a word of somebody's own: taken for compute where nothing else is
+EXPOSED_ALONE, KERNELS = "exposed communication", "kernels"  # parts that traces have; the latter of unknown stages
+
+_WORDS = (  # the first kind that has one of the name's words: `forward-recv` waits for others
+    (EXPOSED, "exposed"),
+    (
+        COMMUNICATION,
+        """send recv receive isend irecv sendrecv reduce allreduce gather allgather scatter broadcast bcast all2all
+        alltoall a2a nccl rccl p2p comm comms communication collective barrier wait sync synchronize idle bubble""",
+    ),
+    (CHECKPOINT, "checkpoint checkpointing ckpt save"),
+    (INIT, "init initialization initialisation setup startup warmup"),
+    (DATA, "data dataloader loader loading load batch fetch prefetch input dataset"),
+    (COMPUTE, "compute forward fwd backward bwd"),
+    (BUSY, "kernels"),
+    (OTHER, "gc optimizer optim opt log logging eval evaluation validation step total zero grad"),
+)
+_KINDS = {word: kind for kind, words in reversed(_WORDS) for word in words.split()}
+_ORDER = [kind for kind, _ in _WORDS]
+_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+2?[a-z]*|[0-9]+")
+_TOGETHER = (  # words that mean another thing one by one
+    (re.compile(r"all[ _-]?to[ _-]?all", re.IGNORECASE), "alltoall"),
+    (re.compile(r"(data|batch|input)[ _-]?wait", re.IGNORECASE), "dataloader"),
+)
+
+
+@lru_cache(maxsize=4096)
+def kind_of(name: str) -> str:
+    """Whether it is compute, communication, data loading, a checkpoint, another known thing, or unknown."""
+    for pattern, word in _TOGETHER:
+        name = pattern.sub(word, name)
+    words = _PARTS.findall(name)
+    kinds = {_KINDS[word.lower()] for word in words if word.lower() in _KINDS}
+    return next((kind for kind in _ORDER if kind in kinds), UNKNOWN)
+
+
+@record
+class Status:
+    """How far a rank has come in a process group: the last collective that it has enqueued, and that has ended."""
+
+    enqueued: int
+    ended: int
+
+
+@record
+class Pending:
+    """The first collective of a process group that a rank has enqueued and that has not ended.
+
+    Whether its GPU has begun it is None where the dump does not say (TORCH_NCCL_ENABLE_TIMING=1 records it).
+    """
+
+    number: int
+    name: str  # `all_to_all`
+    has_begun: bool | None = None
+
+
+@record
+class Exchange:
+    """The first send or receive with another rank that a rank has enqueued and that has not ended."""
+
+    group: str
+    peer: int
+    number: int
+    name: str  # `recv from rank 8`
+
+
+@record
+class Called:
+    """A collective as a rank called it, as far as ranks must agree on it; of `elements` None where they need not.
+
+    `where` is the line of its program, `train_step, train.py:120`; `time` is in seconds since 1970, by its own clock,
+    and `timeout_s` is for how long it waits for the others.
+    """
+
+    name: str
+    elements: int | None = None
+    dtype: str = ""
+    where: str = ""
+    time: float | None = None
+    timeout_s: float = 0.0
+
+    @property
+    def words(self) -> str:
+        """`all_reduce of 7 Float`."""
+        size = "" if self.elements is None else f" of {self.elements:,}"
+        return f"{self.name}{size}{f' {self.dtype}' if size and self.dtype else ''}"
+
+
+@record
+class Dump:
+    """What one rank recorded: its process groups by name, and how far it has come in each."""
+
+    rank: int
+    members: Mapping[str, tuple[int, ...]]  # of each group: its ranks
+    words: Mapping[str, str]  # of each group: what it is for, `TENSOR_MODEL_PARALLEL_GROUP`
+    pending: Mapping[str, Pending]
+    enqueued: Mapping[str, int]  # of those of which the ring has an operation
+    local: Mapping[str, str]  # of each group: the number by which this rank alone knows it
+    status: Mapping[str, Status]  # by that number
+    exchanges: tuple[Exchange, ...] = ()  # one for each rank that it waits to send to, or to receive from
+    called: Mapping[str, Mapping[int, Called]] = field(default_factory=dict)  # of each group some, around what waits
+    with_sends: frozenset[str] = frozenset()  # groups in which it sends or receives, too

@@ -14,7 +14,7 @@ import zstandard
 
 from clusterproof.plugins.core.opened import Budget, opened
 from clusterproof.plugins.core.record import field, record
-from clusterproof.plugins.training_run.records import RunError
+from clusterproof.plugins.training_run import RunError
 
 GZIP = b"\x1f\x8b"
 ZSTD = b"\x28\xb5\x2f\xfd"

@@ -11,10 +11,9 @@ from pkgutil import iter_modules
 from shlex import quote
 
 from clusterproof.plugins.core.opened import Budget, is_folder
-from clusterproof.plugins.training_run import formats
+from clusterproof.plugins.training_run import RunError, formats
 from clusterproof.plugins.training_run.files import HEAD, LONG_HEAD, MAX_BYTES, Format, RunFile, head_of
 from clusterproof.plugins.training_run.other_files import what_is
-from clusterproof.plugins.training_run.records import RunError
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.run_data import RunData
 

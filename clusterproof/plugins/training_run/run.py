@@ -14,14 +14,12 @@ from clusterproof.plugins.core.policy import NO_POLICY, Policy
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.result import NOT_RECORDED
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
+from clusterproof.plugins.training_run import KERNELS, Dump, Place
 from clusterproof.plugins.training_run.losses import Losses
 from clusterproof.plugins.training_run.placement import Placement, Slots, on_nodes, pairs_of, placements
-from clusterproof.plugins.training_run.records import KERNELS, Dump, Place
-from clusterproof.plugins.training_run.rules.awaited_ranks import Awaited, awaited
 from clusterproof.plugins.training_run.rules.gpus import Bounds, Spin
+from clusterproof.plugins.training_run.rules.hang import Awaited, Mismatch, Missing, awaited, mismatches, missing
 from clusterproof.plugins.training_run.rules.last_rank import LEAST_CALLS, LEAST_TRACED, Last, last_to_come
-from clusterproof.plugins.training_run.rules.mismatch import Mismatch, mismatches
-from clusterproof.plugins.training_run.rules.missing_ranks import Missing, missing
 from clusterproof.plugins.training_run.rules.phases import Share, kernels_run, shares
 from clusterproof.plugins.training_run.rules.steps import EACH_STEP, LOG_STEPS, StepTime, steady, step_times
 from clusterproof.plugins.training_run.rules.straggler_cost import LEAST_STEPS as LEAST_COMPARED

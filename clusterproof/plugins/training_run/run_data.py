@@ -6,11 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from clusterproof.plugins.training_run.collectives import Arrivals, Call, Traced
-from clusterproof.plugins.training_run.losses import Loss, Losses
-from clusterproof.plugins.training_run.placement import OnNode, Placement, Slots
-from clusterproof.plugins.training_run.rank_processes import RankProcesses, RankSeen
-from clusterproof.plugins.training_run.records import (
+from clusterproof.plugins.training_run import (
     COMPUTE,
     INIT,
     OTHER,
@@ -28,6 +24,10 @@ from clusterproof.plugins.training_run.records import (
     Step,
     kind_of,
 )
+from clusterproof.plugins.training_run.collectives import Arrivals, Call, Traced
+from clusterproof.plugins.training_run.losses import Loss, Losses
+from clusterproof.plugins.training_run.placement import OnNode, Placement, Slots
+from clusterproof.plugins.training_run.rank_processes import RankProcesses, RankSeen
 from clusterproof.plugins.training_run.samples import Sample, Samples
 
 MAX_CELLS = 2_000_000  # some 300 MB; 1,000 ranks of 500 steps with two kinds of compute are half of it

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from statistics import fmean, median
 
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.training_run.records import RunError
+from clusterproof.plugins.training_run import RunError
 
 GPU, CPU, IO_WAIT = "gpu", "cpu", "io wait"  # in percent, as all but those with another unit
 CPU_PRESSURE, IO_PRESSURE = "cpu pressure", "io pressure"  # of the time in which tasks wait for it (PSI)

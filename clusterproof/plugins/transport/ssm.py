@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from clusterproof.plugins.agent.program import MAX_ANSWER_BYTES
-from clusterproof.plugins.aws.account import Account, AwsDenied, AwsError
+from clusterproof.plugins.aws import Account, AwsDenied, AwsError
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.transport import Answer, Limits, Program, Unusable

@@ -1,1 +1,245 @@
-"""`clusterproof watch`: the same checks, evaluated again whenever a node reports something that they depend on."""
+"""`clusterproof watch`: the same checks, evaluated again whenever a node reports something that they depend on.
+
+Here: when something is said. Events are at once and once; states when they last, and again when they are over. It
+reads no clock, and knows only the seconds that are passed in.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from clusterproof.plugins.catalog import PACKAGED, Catalog
+from clusterproof.plugins.core.errors import ClusterproofError
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.verdict import Verdict
+
+TABLE = "watch"
+MAX_TICKS = 1_000  # that are kept of each state
+
+
+class InvalidTiming(ClusterproofError, ValueError):  # noqa: N818 - an outcome of reading a policy
+    """Numbers by which nothing would ever be said; the message says which."""
+
+
+@record
+class Timing:
+    """How often something must hold before it is said; thresholds.toml says what each number is."""
+
+    window_ticks: int
+    opens_ticks: int
+    slowdown_opens_ticks: int
+    closes_ticks: int
+    flaps_times: int
+    flaps_within_s: float
+    silent_ticks: int
+    clock_step_s: float
+
+    @staticmethod
+    def of(catalog: Catalog) -> Timing:
+        """The timing that a site's numbers set. Raises InvalidTiming."""
+        opens = ("opens_ticks", "slowdown_opens_ticks")
+        ticks = {name: _whole(catalog, name) for name in ("window_ticks", *opens, "closes_ticks")}
+        for name in opens:
+            if ticks[name] > ticks["window_ticks"]:
+                raise InvalidTiming(
+                    f"{TABLE}.{name} is {ticks[name]}; "
+                    f"expected at most {TABLE}.window_ticks, which is {ticks['window_ticks']}"
+                )
+        return Timing(
+            **ticks,
+            flaps_times=_whole(catalog, "flaps_times"),
+            flaps_within_s=catalog.threshold(f"{TABLE}.flaps_within_s"),
+            silent_ticks=_whole(catalog, "silent_ticks"),
+            clock_step_s=catalog.threshold(f"{TABLE}.clock_step_s"),
+        )
+
+
+def _whole(catalog: Catalog, name: str) -> int:
+    value = catalog.threshold(f"{TABLE}.{name}")
+    if not 1 <= value <= MAX_TICKS or value != int(value):
+        raise InvalidTiming(f"{TABLE}.{name} is {value:g}; expected a whole number from 1 to {MAX_TICKS:,}")
+    return int(value)
+
+
+TIMING = Timing.of(PACKAGED)
+
+
+MAX_OPEN = 512  # of one node: more is one thing that is broken
+
+
+class Kind(str, Enum):
+    """What is said of a state."""
+
+    OPENED = "opened"
+    HAPPENED = "happened"  # and is over at once
+    WORSE = "worse"  # it is a fail now
+    CLOSED = "closed"
+    FLAPPING = "flapping"
+
+
+ALSO = "; also "  # between the things that one message names
+
+
+@record
+class Key:
+    """What a state is of: a node, its device if any, and the rule: a check's id where it is a check's verdict."""
+
+    node: str
+    device: str
+    rule: str
+
+
+@record
+class Seen:
+    """What a rule says of a device now; `findings` counts the things that the message names."""
+
+    verdict: Verdict
+    message: str
+    findings: int = 1
+
+
+@record
+class Change:
+    """A line to say, in seconds by the clock of who watches."""
+
+    kind: Kind
+    key: Key
+    verdict: Verdict
+    message: str
+    time_s: float
+
+
+@dataclass
+class _State:
+    seen: Seen
+    looks: deque[bool]
+    is_open: bool = False
+    is_fail: bool = False  # at any time since it was opened
+    most_findings: int = 0  # at any time since then
+    is_flapping: bool = False
+    clean: int = 0
+    opened_at: list[float] = field(default_factory=list)
+
+
+Found = Mapping[tuple[str, str], Seen]  # by device and rule
+
+
+class States:
+    """The states of all nodes."""
+
+    def __init__(self, timing: Timing = TIMING) -> None:
+        self._timing = timing
+        self._of: dict[str, dict[Key, _State]] = {}
+
+    @property
+    def open(self) -> Mapping[Key, Seen]:
+        """What is open now."""
+        return {key: state.seen for states in self._of.values() for key, state in states.items() if state.is_open}
+
+    def open_of(self, node: str) -> Mapping[Key, Seen]:
+        """What is open now of one node."""
+        return {key: state.seen for key, state in self._of.get(node, {}).items() if state.is_open}
+
+    def resume(self, changes: Iterable[Change], now: float) -> None:
+        """Go on from what another watch has said, in its order, in seconds by the clock of this one."""
+        for change in changes:
+            state = None if change.kind is Kind.HAPPENED else self._state(change.key, Seen(change.verdict, ""))
+            if state is None:
+                continue
+            state.is_open = change.kind is not Kind.CLOSED
+            if state.is_open:
+                state.seen = Seen(change.verdict, change.message)
+                state.most_findings = change.message.count(ALSO) + 1
+                state.is_flapping = change.kind is Kind.FLAPPING
+                if change.kind is not Kind.WORSE:
+                    state.opened_at = [*state.opened_at, change.time_s][-self._timing.flaps_times - 1 :]
+            state.is_fail = state.is_open and (state.is_fail or change.verdict is Verdict.FAIL)
+        for states in list(self._of.values()):
+            for key, state in list(states.items()):
+                if not state.is_open:
+                    self._drop(key, state, now)
+
+    def events(
+        self,
+        node: str,
+        rules: frozenset[str],
+        found: Found,
+        now: float,
+        unknown: frozenset[tuple[str, str]] = frozenset(),
+    ) -> list[Change]:
+        """What rules say of a node that are evaluated whenever something happens: said at once, and closed at once.
+
+        `unknown` are the devices for which a rule could not be evaluated now: nothing of theirs is over.
+        """
+        changes: list[Change] = []
+        for key, state in list(self._of.get(node, {}).items()):
+            if key.rule in rules and (key.device, key.rule) not in found and (key.device, key.rule) not in unknown:
+                if state.is_open:
+                    changes += self._close(key, state, now)
+                self._drop(key, state, now)
+        for (device, rule), seen in found.items():
+            key = Key(node, device, rule)
+            held = self._state(key, seen)
+            if held:
+                changes += self._look(key, held, seen, now)
+        return changes
+
+    def tick(
+        self, node: str, rules: frozenset[str], found: Found, now: float, fails_ticks: int | None = None
+    ) -> list[Change]:
+        """What rules say of a node that are evaluated at each tick: said when it lasts, a fail after so many ticks."""
+        changes: list[Change] = []
+        for key, state in list(self._of.get(node, {}).items()):
+            if key.rule in rules and (key.device, key.rule) not in found:
+                state.looks.append(False)
+                state.clean += 1
+                if state.is_open and state.clean >= self._timing.closes_ticks:
+                    changes += self._close(key, state, now)
+                if not state.is_open and not any(state.looks):
+                    self._drop(key, state, now)
+        for (device, rule), seen in found.items():
+            key = Key(node, device, rule)
+            held = self._state(key, seen)
+            if held:
+                held.looks.append(True)
+                held.clean = 0
+                opens_ticks = (seen.verdict is Verdict.FAIL and fails_ticks) or self._timing.opens_ticks
+                if held.is_open or sum(held.looks) >= opens_ticks:
+                    changes += self._look(key, held, seen, now)
+        return changes
+
+    def _state(self, key: Key, seen: Seen) -> _State | None:
+        states = self._of.setdefault(key.node, {})
+        if key not in states and len(states) >= MAX_OPEN:
+            return None
+        return states.setdefault(key, _State(seen, deque(maxlen=self._timing.window_ticks)))
+
+    def _look(self, key: Key, state: _State, seen: Seen, now: float) -> Iterator[Change]:
+        """It holds: say so where it was closed, has become a fail, or has come to more than was said."""
+        state.seen = seen
+        if not state.is_open:
+            state.is_open, state.is_fail, state.most_findings = True, seen.verdict is Verdict.FAIL, seen.findings
+            state.opened_at = [*(at for at in state.opened_at if now - at < self._timing.flaps_within_s), now]
+            is_first_time = not state.is_flapping
+            state.is_flapping = len(state.opened_at) > self._timing.flaps_times
+            if state.is_flapping and not is_first_time:
+                return
+            kind = Kind.FLAPPING if state.is_flapping else Kind.OPENED
+            yield Change(kind, key, seen.verdict, seen.message, now)
+        elif (seen.verdict is Verdict.FAIL and not state.is_fail) or seen.findings > state.most_findings:
+            state.is_fail = state.is_fail or seen.verdict is Verdict.FAIL
+            state.most_findings = max(seen.findings, state.most_findings)
+            yield Change(Kind.WORSE, key, seen.verdict, seen.message, now)
+
+    def _close(self, key: Key, state: _State, now: float) -> Iterator[Change]:
+        state.is_open = False
+        if not state.is_flapping:
+            yield Change(Kind.CLOSED, key, state.seen.verdict, state.seen.message, now)
+
+    def _drop(self, key: Key, state: _State, now: float) -> None:
+        """Forget a closed state, once it cannot count as flapping any more."""
+        if not any(now - at < self._timing.flaps_within_s for at in state.opened_at):
+            self._of[key.node].pop(key, None)

@@ -1,8 +1,9 @@
-"""`clusterproof watch`: watches a cluster while it works, and says what changes."""
+"""`clusterproof watch`: its options, which of them make no sense, and the watch of a cluster while it works."""
 
 from __future__ import annotations
 
 import argparse
+import re
 import signal
 import sys
 import time
@@ -10,15 +11,24 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
+from clusterproof.plugins.agent.program import ProbeOptions
+from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.core.cluster import Cluster, InventoryError
-from clusterproof.plugins.core.one_line import BAD_COMMAND_LINE
+from clusterproof.plugins.core.kinds import CONNECTIONS
+from clusterproof.plugins.core.one_line import BAD_COMMAND_LINE, OneLineParser
 from clusterproof.plugins.core.opened import keep_private
 from clusterproof.plugins.core.policy import Policy
 from clusterproof.plugins.core.verdict import EXIT_FAILED, EXIT_INCOMPLETE, Verdict
+from clusterproof.plugins.inventory import narrow, resolve, with_expectations
+from clusterproof.plugins.kubernetes import HOST
 from clusterproof.plugins.kubernetes.api import KubernetesError
+from clusterproof.plugins.options.table import Joined
 from clusterproof.plugins.policy import find_policy
 from clusterproof.plugins.training_run.formats.placement import write_pods
-from clusterproof.plugins.transport import Unusable
+from clusterproof.plugins.transport import Limits, Unusable
+from clusterproof.plugins.transport.srun import submit_host
+from clusterproof.plugins.transport.srun.connection import JOB
+from clusterproof.plugins.watch import InvalidTiming, Timing
 from clusterproof.plugins.watch.controller import Controller, Settings
 from clusterproof.plugins.watch.evaluator import Evaluator
 from clusterproof.plugins.watch.http_server import Address, NoAddress
@@ -34,11 +44,138 @@ from clusterproof.plugins.watch.job import (
 from clusterproof.plugins.watch.notify.heartbeat import NoHeartbeat
 from clusterproof.plugins.watch.notify.receiver import NoReceiver
 from clusterproof.plugins.watch.notify.services import receiver_of
-from clusterproof.plugins.watch.options import Refused, cluster_to_watch, parser, remind_s, settings_of, timing_of
 from clusterproof.plugins.watch.recording import CHANGES_FILE, Recording
+from clusterproof.plugins.watch.sampler_session import SamplerOptions
 from clusterproof.plugins.watch.sinks import NoTextfile, Sinks
 from clusterproof.plugins.watch.view import Lines, Screen, beginning, summary
 from clusterproof.plugins.watch.watch import Watch
+
+MIN_REMIND_S = 60.0
+MIN_EVERY_S, MAX_EVERY_S = 1.0, 3600.0
+_SPAN = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)([smhd]?)")
+_SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line of `clusterproof watch`."""
+    parser = OneLineParser(
+        prog="clusterproof watch",
+        description="Samples the nodes of a cluster while it works, follows their kernel logs, evaluates the same "
+        "checks, and says what changes. Ends by SIGINT or SIGTERM, or after --for.",
+        allow_abbrev=False,
+        fromfile_prefix_chars="@",  # for URLs that hold passwords
+    )
+    words = "what to watch: local, nodes by ssh or of Kubernetes, slurm:job:ID, or FILE.toml"
+    parser.add_argument("x", nargs="?", metavar="X", help=words)
+    parser.add_argument("--cluster", metavar="X", help="the same")
+    words = "a Slurm job, or NAMESPACE/NAME of a Kubernetes job: until it ends; its report is left in --record"
+    parser.add_argument("--job", metavar="ID", help=words)
+    parser.add_argument("--steps", action="append", default=[], metavar="PATH", help="of a job: its own logs of steps")
+    parser.add_argument("--nodes", action=Joined, metavar="NODESET", help="only these nodes of it")
+    parser.add_argument("--exclude", action=Joined, metavar="NODESET", help="but not these")
+    parser.add_argument("--every", default="10", metavar="S", help="seconds between samples (default 10)")
+    parser.add_argument("--for", dest="for_s", metavar="TIME", help="how long: 90s, 30m, 24h (default: until stopped)")
+    parser.add_argument("--record", metavar="DIR", help="keep samples, evidence and changes, for --cluster replay:DIR")
+    parser.add_argument(
+        "--listen", metavar="[HOST]:PORT", help="a page and metrics there (:9188: for this machine alone)"
+    )
+    parser.add_argument("--textfile", metavar="FILE.prom", help="the same in a file that node_exporter reads")
+    words = (
+        "tell of what changes: a URL of Apprise's, or a program, which has it on its input; may be given several times"
+    )
+    parser.add_argument("--notify", action="append", default=[], metavar="URL|COMMAND", help=words)
+    parser.add_argument("--remind", metavar="TIME", help="notify again of what stays open so long (4h; default: never)")
+    words = "ask for this URL of a dead man's switch as long as ticks are completed, once a minute at most"
+    parser.add_argument("--heartbeat", metavar="URL", help=words)
+    parser.add_argument("--policy", metavar="FILE", help="the site's own numbers, expectations and exceptions")
+    parser.add_argument("--instance-type", default="", metavar="TYPE", help="where nothing else reports it")
+    parser.add_argument("--expect", default="", metavar="K=N,…", help="what every node must have, e.g. gpus=8,efa=32")
+    parser.add_argument("--region", default="", metavar="REGION", help="the AWS region")
+    parser.add_argument("--profile", default="", metavar="NAME", help="the AWS profile")
+    parser.add_argument("--via", default="", metavar="WAY", help="of Slurm: nodes (by ssh), or ssh:[user@]HOST")
+    parser.add_argument("--fanout", type=int, default=64, metavar="N", help="how many to connect to at once (64)")
+    parser.add_argument("--connect-timeout", type=float, default=15.0, metavar="S", help="to reach a node (15)")
+    parser.add_argument("--accept-new-host-keys", action="store_true", help="on trust, for this watch only")
+    parser.add_argument("--sudo", action="store_true", help="run under sudo -n, for what only root may read")
+    parser.add_argument("--host-root", default="/", metavar="DIR", help="read the host under this folder of the node")
+    parser.add_argument("--k8s-namespace", default="", metavar="NAME", help="for the pods (default clusterproof)")
+    parser.add_argument("--k8s-image", default="", metavar="IMAGE", help="one with Python, where nodes have none")
+    return parser
+
+
+class Refused(Exception):  # noqa: N818 - an outcome of the command line
+    """What the command line asks for cannot be; the message says what was expected."""
+
+
+def cluster_to_watch(option: argparse.Namespace, policy: Policy) -> Cluster:
+    """The cluster that is to be watched. Raises Refused, InventoryError."""
+    given = {key: getattr(option, key) for key in ("region", "profile", "via")}
+    found = resolve(option.cluster, {key: value for key, value in given.items() if value})
+    found = narrow(found, option.nodes or "", option.exclude or "")
+    found = with_expectations(found, option.instance_type, option.expect, policy.expect)
+    why_not = why_not_watched(found)
+    if why_not:
+        raise Refused(f"{option.cluster:.80} is reached by {found.connection}: {why_not}")
+    return found
+
+
+def why_not_watched(cluster: Cluster) -> str:
+    """Why nothing can stay on the nodes of a cluster, and what can be instead; empty where it can."""
+    if cluster.connection != "srun":
+        instead = "expected local, nodes by ssh (of Slurm: --via nodes), slurm:job:ID, or Kubernetes nodes"
+        why_not = CONNECTIONS[cluster.connection].why_no_sessions
+        return f"{why_not}; {instead}" if why_not else ""
+    by = submit_host(cluster.settings).connection
+    why_not = CONNECTIONS[by].why_no_sessions
+    if why_not:
+        return f"on a host that is reached by {by}: {why_not}; expected --via nodes with ssh, or a log-in node"
+    if not cluster.settings.get(JOB):
+        return "without a job it would hold a place on each node while it lasts; expected slurm:job:ID, or --via nodes"
+    return ""
+
+
+def settings_of(option: argparse.Namespace, cluster: Cluster, policy: Policy) -> Settings:
+    """How the watch runs. Raises Refused."""
+    every_s = _span(option.every, "--every")
+    if not MIN_EVERY_S <= every_s <= MAX_EVERY_S:
+        raise Refused(f"--every is {option.every:.20}; expected from {MIN_EVERY_S:.0f} to {MAX_EVERY_S:.0f} s")
+    if option.fanout < 1 or option.connect_timeout <= 0:
+        raise Refused("--fanout and --connect-timeout are too small; expected at least 1 and more than 0")
+    trust = {"accept_new_host_keys": "yes"} if option.accept_new_host_keys else {}
+    ours = {key: getattr(option, key) for key in ("k8s_namespace", "k8s_image") if getattr(option, key)}
+    root = HOST if option.k8s_image and cluster.connection == "kubernetes" else option.host_root
+    return Settings(
+        SamplerOptions(every_s, root, option.sudo, policy.mounts),
+        Limits(option.fanout, option.connect_timeout, settings={**cluster.settings, **trust, **ours}),
+        ProbeOptions(host_root=root, sudo=option.sudo, checkpoints=policy.checkpoints, mounts=policy.mounts),
+        None if option.for_s is None else _span(option.for_s, "--for"),
+    )
+
+
+def timing_of(policy: Policy) -> Timing:
+    """How often something must hold before it is said. Raises Refused."""
+    try:
+        return Timing.of(Catalog.of(policy))
+    except InvalidTiming as wrong:
+        raise Refused(f"{policy.source}: {wrong}") from None
+
+
+def _span(text: str, flag: str) -> float:
+    """Seconds of `90`, `90s`, `30m`, `24h`, `2d`. Raises Refused."""
+    found = _SPAN.fullmatch(text)
+    if not found:
+        raise Refused(f"{flag} is {text[:40]!r}; expected a time span such as 90s, 30m or 24h")
+    return float(found[1]) * _SECONDS[found[2]]
+
+
+def remind_s(option: argparse.Namespace) -> float | None:
+    """After how long what stays open is sent again. Raises Refused."""
+    if option.remind is None:
+        return None
+    seconds = _span(option.remind, "--remind")
+    if seconds < MIN_REMIND_S:
+        raise Refused(f"--remind is {option.remind:.20}; expected a minute or more, such as 4h")
+    return seconds
 
 
 def watch(arguments: Sequence[str]) -> tuple[int, str]:

@@ -20,11 +20,11 @@ from clusterproof.plugins.evidence.recording import write_cluster, write_node
 from clusterproof.plugins.transport import Connection, Limits, connection_for, sessions_for
 from clusterproof.plugins.transport.fan_out import LINE_S, Awaited
 from clusterproof.plugins.transport.gather import gather
+from clusterproof.plugins.watch import Change, Kind
 from clusterproof.plugins.watch.own_health import HostClock
 from clusterproof.plugins.watch.recording import Recording
 from clusterproof.plugins.watch.sampler_session import Ended, Event, SamplerOptions, SamplerSession
 from clusterproof.plugins.watch.sinks import Sinks
-from clusterproof.plugins.watch.states import Change, Kind
 from clusterproof.plugins.watch.updates import Hello, Update
 from clusterproof.plugins.watch.view import first_answers
 from clusterproof.plugins.watch.watch import Watch

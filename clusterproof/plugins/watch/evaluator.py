@@ -21,8 +21,8 @@ from clusterproof.plugins.evidence.kernel_log.wording import gpus_by_address, sa
 from clusterproof.plugins.evidence.kernel_log.xid_findings import Finding, evaluate, evaluate_switches
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.nodes import nodes
+from clusterproof.plugins.watch import ALSO, Seen
 from clusterproof.plugins.watch.overlay import LOG, WATCHED, with_facts, with_known, with_lines, with_reported
-from clusterproof.plugins.watch.states import ALSO, Seen
 from clusterproof.plugins.watch.updates import LogLine
 
 OCCASION = "preflight"

@@ -22,7 +22,7 @@ from clusterproof.plugins.evidence.slurm.facts import COMPLETING, SlurmJobs
 from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.workloads import FORM, JobState, job_named
 from clusterproof.plugins.transport import Limits
-from clusterproof.plugins.transport.srun.submit_host import JOBS, ask_slurm, submit_host
+from clusterproof.plugins.transport.srun import JOBS, ask_slurm, submit_host
 from clusterproof.plugins.watch.own_health import Outage
 
 OF_KUBERNETES = ("k8s:", "eks:")  # whose jobs have a namespace and a name

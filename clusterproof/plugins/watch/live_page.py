@@ -16,9 +16,9 @@ from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.result import Finding, Result, with_findings
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.cluster import ClusterFacts
+from clusterproof.plugins.watch import Key, Seen
 from clusterproof.plugins.watch.evaluator import Evaluator
 from clusterproof.plugins.watch.own_health import NO_LOG, SILENT, SOURCE
-from clusterproof.plugins.watch.states import Key, Seen
 
 OF_SAMPLES = {  # rules of the watch's own whose findings stay open, and what they look at
     SILENT: "Samples of the node",

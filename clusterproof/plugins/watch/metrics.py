@@ -12,8 +12,8 @@ from prometheus_client.registry import Collector
 from clusterproof.plugins.core.record import field, record, replace
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.training_run.sample_columns import GPU_COLUMNS, SampledGpu
+from clusterproof.plugins.watch import Key, Seen
 from clusterproof.plugins.watch.own_health import IN_WORDS
-from clusterproof.plugins.watch.states import Key, Seen
 from clusterproof.plugins.watch.updates import Hello, Tick, Update
 
 # Columns that are means over the time since the sample before: times that time they are sums, in these units.

@@ -8,7 +8,7 @@ from typing import Any
 
 from clusterproof.plugins.catalog.nvidia import clocks_event_reasons, unknown_clocks_event_reasons
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.watch.states import Seen
+from clusterproof.plugins.watch import Seen
 from clusterproof.plugins.watch.updates import Hello, Tick
 
 SOURCE, CLOCK, SILENT, NO_LOG, REBOOT = "watch.source", "watch.clock", "watch.silent", "watch.log", "watch.reboot"

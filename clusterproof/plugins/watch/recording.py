@@ -13,9 +13,15 @@ from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.opened import append, appendable
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.recording import recording_file
-from clusterproof.plugins.training_run.sample_columns import GPU_COLUMNS, SUFFIX, Header, SampledGpu, columns_for
-from clusterproof.plugins.training_run.write_samples import SamplesFile
-from clusterproof.plugins.watch.states import Change, Key, Kind
+from clusterproof.plugins.training_run.sample_columns import (
+    GPU_COLUMNS,
+    SUFFIX,
+    Header,
+    SampledGpu,
+    SamplesFile,
+    columns_for,
+)
+from clusterproof.plugins.watch import Change, Key, Kind
 from clusterproof.plugins.watch.updates import Hello, Logged, Tick, Update
 
 CHANGES_FILE = "changes.jsonl"

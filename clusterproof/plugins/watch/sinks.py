@@ -13,9 +13,10 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry, generate_latest, make_wsgi_app
 from prometheus_client.registry import Collector
 
+from clusterproof.plugins.core import __version__
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.core.version import __version__
+from clusterproof.plugins.watch import Change, Key, Seen
 from clusterproof.plugins.watch.http_server import Address, Listener
 from clusterproof.plugins.watch.live_page import LivePage
 from clusterproof.plugins.watch.metrics import Latest, Metrics, Over, Snapshot
@@ -24,7 +25,6 @@ from clusterproof.plugins.watch.notify.notifier import OUTCOMES, Notifier
 from clusterproof.plugins.watch.notify.outbox import Outbox, OutboxFile
 from clusterproof.plugins.watch.notify.receiver import Receiver
 from clusterproof.plugins.watch.own_health import WHY, Outage
-from clusterproof.plugins.watch.states import Change, Key, Seen
 from clusterproof.plugins.watch.updates import Update
 from clusterproof.plugins.watch.watch import Watch
 

@@ -12,9 +12,9 @@ from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.watch.states import Change, Kind
+from clusterproof.plugins.watch import Change, Kind
 from clusterproof.plugins.watch.watch import Watch
-from clusterproof.reports.wording import counted
+from clusterproof.reports import counted
 
 if TYPE_CHECKING:
     from rich.console import Group

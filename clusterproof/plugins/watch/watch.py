@@ -9,6 +9,7 @@ from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.result import REACHABLE
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.watch import TIMING, Change, Key, Kind, Seen, States, Timing
 from clusterproof.plugins.watch.evaluator import LASTING, Evaluator, evaluated
 from clusterproof.plugins.watch.overlay import LOG, NVML, PendingUpdates, boot_of
 from clusterproof.plugins.watch.own_health import (
@@ -24,7 +25,6 @@ from clusterproof.plugins.watch.own_health import (
     lines_lost,
     silent,
 )
-from clusterproof.plugins.watch.states import TIMING, Change, Key, Kind, Seen, States, Timing
 from clusterproof.plugins.watch.updates import Hello, Logged, Tick, Update
 
 Found = Mapping[tuple[str, str], Seen]

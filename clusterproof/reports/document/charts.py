@@ -13,7 +13,7 @@ from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.evidence.aws.facts_fsx import FileSystem, Points, clock
 from clusterproof.plugins.evidence.aws.mounted_fsx import file_systems
-from clusterproof.reports.document.section import Section, table
+from clusterproof.reports.document import Section, table
 from clusterproof.reports.run import Run
 
 MAX_SYSTEMS = 20

@@ -12,13 +12,13 @@ from clusterproof.plugins.core.evidence import Collected, NodeEvidence
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.document.gpus import measured
+from clusterproof.reports import owner_of, skill_beside
+from clusterproof.reports.document.hardware import measured
 from clusterproof.reports.document.node import hardware, marks, tables, xids
 from clusterproof.reports.document.places import places
 from clusterproof.reports.findings import shortened
 from clusterproof.reports.run import Run
 from clusterproof.reports.to_do import to_do
-from clusterproof.reports.wording import owner_of, skill_beside
 
 MAX_WORDS = 600  # characters of what a check said of a node
 MAX_OF_ALL = 700_000  # characters of all that checks said, what failed first

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.inventory.recording import DEMO
-from clusterproof.reports.history.model import FINE, Entry, Pair, Past
-from clusterproof.reports.history.model import Run as PastRun
+from clusterproof.plugins.inventory.file import DEMO
+from clusterproof.reports.history import FINE, Entry, Pair, Past
+from clusterproof.reports.history import Run as PastRun
 from clusterproof.reports.history.store import read_past
 from clusterproof.reports.run import Run
 
@@ -95,9 +95,9 @@ def _only(run: Run) -> Past:
 
 
 def _between(path: Path) -> PairwiseRun:
+    from clusterproof.plugins.benchmarks.pairwise.analysis import Campaign
     from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun  # few runs measure pairs
     from clusterproof.plugins.benchmarks.pairwise.journal import read
-    from clusterproof.plugins.benchmarks.pairwise.measured_campaign import Campaign
 
     return PairwiseRun((Campaign(read(path)),))
 

@@ -8,7 +8,7 @@ from html import escape
 from itertools import pairwise
 from math import ceil, floor
 
-from clusterproof.reports.document.section import of_nodes
+from clusterproof.reports.document import of_nodes
 
 # From which share of normal on a cell has which class and words, the best first.
 STEPS = (

@@ -19,7 +19,7 @@ from clusterproof.plugins.evidence.field import number
 from clusterproof.plugins.evidence.kernel_log.events_gpu import XidEvent
 from clusterproof.plugins.evidence.kernel_log.wording import gpus_by_address
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.reports.document.versions import versions_of
+from clusterproof.reports.document.hardware import versions_of
 from clusterproof.reports.run import Run
 
 MAX_CELL = 200  # characters

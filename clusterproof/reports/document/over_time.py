@@ -23,7 +23,7 @@ from clusterproof.plugins.training_run.samples import (
     Samples,
     Series,
 )
-from clusterproof.reports.document.section import table
+from clusterproof.reports.document import table
 
 MAX_BANDS = 64  # of more GPUs each node is one, of more nodes only the idlest are drawn
 MAX_APART, APART = 16, 10.0  # GPUs that have a line of their own, and by how many points they are idler

@@ -8,16 +8,14 @@ from html import escape
 from statistics import median
 from urllib.parse import quote
 
-from clusterproof.plugins.benchmarks.pairwise.analysis import TOO_FEW
+from clusterproof.plugins.benchmarks.pairwise.analysis import TOO_FEW, Campaign
 from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun, estimate_in_words, finding_in_words
-from clusterproof.plugins.benchmarks.pairwise.measured_campaign import Campaign
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.evidence.pairs import Finding, Kind, Measurement
-from clusterproof.reports.document import chords, heat
+from clusterproof.reports.document import Section, heat, of_nodes, places
 from clusterproof.reports.document.data import MAX_NAME
 from clusterproof.reports.document.heat import Cell, HeatMap, Line
 from clusterproof.reports.document.places import Block, blocks, groups, in_order
-from clusterproof.reports.document.section import Section, of_nodes
 from clusterproof.reports.findings import shortened
 from clusterproof.reports.pairs import facts, measured
 
@@ -77,7 +75,7 @@ def _campaign(campaign: Campaign, known: Container[str], is_one: bool) -> str:
 
 def _circle(campaign: Campaign, nodes: Sequence[str], marks: Mapping[str, Finding]) -> str:
     """The slow pairs by place; empty where none is, or where they would be too many to be told apart."""
-    if len(nodes) > chords.MAX_NODES:
+    if len(nodes) > places.MAX_NODES:
         return ""
     slow = []
     for pair, data in campaign.of_pair.items():
@@ -85,8 +83,8 @@ def _circle(campaign: Campaign, nodes: Sequence[str], marks: Mapping[str, Findin
         share = _middle(shares)
         if share is None or share < SLOW:
             words = f"{_short(pair.a)} ~ {_short(pair.b)}: {_in_words(shares)}"
-            slow.append(chords.SlowPair((pair.a, pair.b), share, words))
-    return chords.drawn(groups(nodes, campaign.journal.plan.places), slow, [*marks]) if slow else ""
+            slow.append(places.SlowPair((pair.a, pair.b), share, words))
+    return places.drawn(groups(nodes, campaign.journal.plan.places), slow, [*marks]) if slow else ""
 
 
 def _findings(campaign: Campaign) -> str:

@@ -12,13 +12,13 @@ from html import escape
 from itertools import groupby
 
 from clusterproof.plugins.core.message import number_of, printable
-from clusterproof.plugins.training_run.records import DATA, kind_of
+from clusterproof.plugins.training_run import DATA, kind_of
 from clusterproof.plugins.training_run.rules.phases import START, phases
 from clusterproof.plugins.training_run.rules.steps import StepTime
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.run_data import RunData
 from clusterproof.plugins.training_run.samples import LINK, NETWORK, NETWORK_BYTES, Samples
-from clusterproof.reports.document.section import table
+from clusterproof.reports.document import table
 
 SHARES = ((1.0, "max"), (0.99, "p99"), (0.95, "p95"), (0.5, "p50"), (0.05, "p5"), (0.0, "min"))
 MAX_LOADERS = 8  # that are shown

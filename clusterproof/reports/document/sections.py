@@ -11,19 +11,17 @@ from clusterproof.plugins.core.cluster import is_of_aws
 from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports import topology
-from clusterproof.reports.commands import again
+from clusterproof.reports import counted, topology
+from clusterproof.reports.document import Section, of_nodes, table
 from clusterproof.reports.document.charts import file_systems_section
-from clusterproof.reports.document.gpus import gpus_section
+from clusterproof.reports.document.hardware import gpus_section, versions_section
 from clusterproof.reports.document.places import map_section
-from clusterproof.reports.document.section import Section, of_nodes, table
 from clusterproof.reports.document.trend import trend_section
-from clusterproof.reports.document.versions import versions_section
 from clusterproof.reports.findings import gaps_in_short, shortened, with_verdict
 from clusterproof.reports.history.changes import GONE, NEW, STILL, headline
 from clusterproof.reports.page import finding_block, gap_block
 from clusterproof.reports.run import Run, Since
-from clusterproof.reports.wording import counted
+from clusterproof.reports.to_do import again
 
 MAX_ROWS = 300  # of a table of what does not apply
 MAX_NODES = 600  # characters of a nodeset in it

@@ -11,10 +11,10 @@ from itertools import pairwise
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.document.section import Section, of_nodes
+from clusterproof.reports.document import Section, of_nodes
+from clusterproof.reports.history import Entry, Past
+from clusterproof.reports.history import Run as PastRun
 from clusterproof.reports.history.changes import GONE, NEW
-from clusterproof.reports.history.model import Entry, Past
-from clusterproof.reports.history.model import Run as PastRun
 from clusterproof.reports.history.trends import Trend, trends
 from clusterproof.reports.run import Run
 

@@ -10,18 +10,17 @@ from functools import cache
 from html import escape
 from pathlib import Path
 
-from clusterproof.plugins.core.version import __version__
+from clusterproof.plugins.core import __version__
+from clusterproof.reports import counted, headline, standing
+from clusterproof.reports.document import Section
 from clusterproof.reports.document.data import data
 from clusterproof.reports.document.demo import WORDS, is_demo, with_pictures
-from clusterproof.reports.document.section import Section
 from clusterproof.reports.document.sections import TOOLS, sections
 from clusterproof.reports.formats import Format
 from clusterproof.reports.page import breakable, tiles
 from clusterproof.reports.run import Run
 from clusterproof.reports.run_folder import PAGE
-from clusterproof.reports.standing import headline, standing
 from clusterproof.reports.to_do import to_do
-from clusterproof.reports.wording import counted
 
 _STYLES = ("page.css", "tiles.css", "grid.css", "pairs.css", "map.css", "hardware.css", "trend.css", "training.css")
 _SCRIPTS = ("words.js", "grid.js", "hardware.js", "node.js", "small_cells.js", "map.js", "gpus.js", "page.js")

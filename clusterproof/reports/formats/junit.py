@@ -15,11 +15,11 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.core.result import SUBSYSTEMS, Result
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.reports import MAX_ATTRIBUTE, counted, legal, owner_of
 from clusterproof.reports.findings import shortened
 from clusterproof.reports.formats import Format
 from clusterproof.reports.run import Run
 from clusterproof.reports.to_do import to_do_line
-from clusterproof.reports.wording import MAX_ATTRIBUTE, counted, legal, owner_of
 
 MAX_NODES = 300  # characters of the nodeset in a name
 MAX_OF_ALL_NODES = 100_000

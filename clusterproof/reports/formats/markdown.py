@@ -14,14 +14,12 @@ from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.nodeset import within
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.commands import again, short_commands
+from clusterproof.reports import counted, cut_of, headline, standing
 from clusterproof.reports.findings import Finding, Gap, findings, gaps_in_short, shortened
 from clusterproof.reports.formats import SUMMARY, Format
 from clusterproof.reports.history.changes import GONE, NEW
 from clusterproof.reports.run import Run
-from clusterproof.reports.standing import cut_of, headline, standing
-from clusterproof.reports.to_do import shared_finding, to_do, to_do_line
-from clusterproof.reports.wording import counted
+from clusterproof.reports.to_do import again, shared_finding, short_commands, to_do, to_do_line
 
 MAX_FINDINGS = 50  # findings of each kind: GitHub shows a mebibyte at most
 MAX_LINES = 10  # of what was seen, per finding

@@ -12,7 +12,7 @@ from clusterproof.reports.formats import Format
 from clusterproof.reports.run import Run
 
 if TYPE_CHECKING:
-    from clusterproof.plugins.benchmarks.pairwise.measured_campaign import Campaign
+    from clusterproof.plugins.benchmarks.pairwise.analysis import Campaign
 
 HEAD = (
     "pair",

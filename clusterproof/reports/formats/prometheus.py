@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.reports import cut_of, pairs_by_verdict, worst_of
 from clusterproof.reports.findings import shortened
 from clusterproof.reports.formats import Format
 from clusterproof.reports.run import Run
-from clusterproof.reports.standing import cut_of, pairs_by_verdict, worst_of
 
 MAX_FINDINGS = 10_000  # series, so that a broken cluster does not drown the server; the counts have all
 MAX_LABEL = 200  # characters

@@ -7,14 +7,12 @@ from collections.abc import Iterator, Sequence
 
 from clusterproof.plugins.core.nodeset import within
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.commands import again, short_commands
+from clusterproof.reports import counted, headline, standing
 from clusterproof.reports.findings import Finding, gaps_in_short, shortened
 from clusterproof.reports.formats import Format
 from clusterproof.reports.history.changes import GONE, NEW
 from clusterproof.reports.run import Run
-from clusterproof.reports.standing import headline, standing
-from clusterproof.reports.to_do import shared_finding, to_do, to_do_line
-from clusterproof.reports.wording import counted
+from clusterproof.reports.to_do import again, shared_finding, short_commands, to_do, to_do_line
 
 WIDTH = 100  # columns
 MAX_FINDINGS = 20  # findings of each kind

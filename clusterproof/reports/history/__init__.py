@@ -1,1 +1,167 @@
-"""`--history FILE`: what was found in every run, by check, node and hardware, in one SQLite file."""
+"""`--history FILE`: what was found in every run, by check, node and hardware, in one SQLite file.
+
+Here: its own words for a run, and of what hardware its nodes are made, by their evidence.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from clusterproof.plugins.core.errors import ClusterproofError
+from clusterproof.plugins.core.message import printable
+from clusterproof.plugins.core.result import Measured
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, Verdict
+from clusterproof.plugins.evidence.node import MAX_GPUS, MAX_NAME, Node
+
+FINE = (Verdict.PASS, Verdict.NOT_APPLICABLE)
+FOUND = (Verdict.FAIL, Verdict.CONCERN)  # what stands until it is seen to be gone
+FILE = "history.sqlite"
+
+Pair = tuple[str, str]  # a check and a node
+
+
+class HistoryError(ClusterproofError):
+    """A history that cannot be read or written; the message is one line that says what to do."""
+
+    def __init__(self, message: str, *, is_of_full_disk: bool = False) -> None:
+        super().__init__(message)
+        self.is_of_full_disk = is_of_full_disk
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run. Times are seconds since 1970, UTC; `number` counts up in the file, 0 before it is written there."""
+
+    cluster: str
+    began: float
+    ended: float
+    occasion: str = "preflight"
+    exit_code: int = 0
+    version: str = ""
+    is_green: bool = False  # nothing failed, and nothing was incomplete
+    nodes: int = 0
+    unevaluated: int = 0  # checks that were chosen and had not ended when the run did
+    number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One GPU: where it is in its node, and what it is wherever it goes."""
+
+    index: int
+    uuid: str
+    serial: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Of what hardware a node is made; what was not reported is empty."""
+
+    instance_id: str = ""
+    serial: str = ""  # of the machine
+    gpus: tuple[Gpu, ...] = ()
+
+    def is_same_machine(self, other: Identity) -> bool:
+        """Whether nothing speaks against it: the instance is the same or, where it is unknown, a GPU is."""
+        if self.instance_id and other.instance_id:
+            return self.instance_id == other.instance_id
+        mine, others = ({gpu.uuid for gpu in identity.gpus} for identity in (self, other))
+        return not mine or not others or bool(mine & others)
+
+    def completed(self, before: Identity) -> Identity:
+        """This identity and, if the machine is the same, what only an earlier run reported, as of a GPU now lost."""
+        if not self.is_same_machine(before):
+            return self
+        gpus = {gpu.index: gpu for gpu in (*before.gpus, *self.gpus)}
+        return Identity(
+            self.instance_id or before.instance_id,
+            self.serial or before.serial,
+            tuple(gpus[index] for index in sorted(gpus)),
+        )
+
+
+NOBODY = Identity()
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One verdict of the past. `stands` is what holds after it: a run that measured nothing clears no finding."""
+
+    run: int
+    verdict: Verdict
+    stands: Verdict
+    devices: tuple[str, ...] = ()
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What a history knows of a cluster, oldest first.
+
+    `tracks` has every pair of check and node that was ever anything but fine; `identities` by node, from which run on;
+    `measured` by name and node, with the run's number.
+    """
+
+    runs: tuple[Run, ...] = ()
+    tracks: Mapping[Pair, tuple[Entry, ...]] = field(default_factory=dict)
+    identities: Mapping[str, tuple[tuple[int, Identity], ...]] = field(default_factory=dict)
+    measured: Mapping[Pair, tuple[tuple[int, Measured], ...]] = field(default_factory=dict)
+
+    def identity(self, node: str, run: int) -> Identity:
+        """Of what hardware a node was made in a run."""
+        data = [identity for since, identity in self.identities.get(node, ()) if since <= run]
+        return data[-1] if data else NOBODY
+
+
+_INSTANCE = re.compile(r"\bi-[0-9a-f]{8,17}$")  # of an address in Systems Manager
+
+
+def identities(nodes: Mapping[str, Node]) -> dict[str, Identity]:
+    """What each node reported about itself. What two nodes both claim to be counts for neither."""
+    data = {name: Identity(_instance_id(node), _serial(node), tuple(_gpus(node))) for name, node in nodes.items()}
+    instances = _claimed_twice(identity.instance_id for identity in data.values())
+    serials = _claimed_twice(identity.serial for identity in data.values())
+    uuids = _claimed_twice(gpu.uuid for identity in data.values() for gpu in identity.gpus)
+    believed = {
+        name: replace(
+            identity,
+            instance_id="" if identity.instance_id in instances else identity.instance_id,
+            serial="" if identity.serial in serials else identity.serial,
+            gpus=tuple(gpu for gpu in identity.gpus if gpu.uuid not in uuids),
+        )
+        for name, identity in data.items()
+    }
+    return {name: identity for name, identity in believed.items() if identity != NOBODY}
+
+
+def _claimed_twice(names: Iterable[str]) -> set[str]:
+    return {name for name, count in Counter(names).items() if count > 1}
+
+
+def _instance_id(node: Node) -> str:
+    try:
+        return printable(node.instance_id, MAX_NAME)
+    except (Incomplete, NotApplicable):
+        address = _INSTANCE.search(node.target.address)
+        return address[0] if address else ""
+
+
+def _serial(node: Node) -> str:
+    data = node.evidence.collectors.get("platform")
+    serial = data.value.get("serial") if data and isinstance(data.value, dict) else None
+    return printable(serial, MAX_NAME) if isinstance(serial, str) else ""
+
+
+def _gpus(node: Node) -> Iterable[Gpu]:
+    try:
+        gpus = node.gpus[:MAX_GPUS]
+    except (Incomplete, NotApplicable):
+        return
+    for gpu in gpus:
+        uuid, serial = (gpu.record.get(key) for key in ("uuid", "serial"))
+        if isinstance(uuid, str) and uuid:
+            known = printable(serial, MAX_NAME) if isinstance(serial, str) else ""
+            yield Gpu(gpu.index, printable(uuid, MAX_NAME), known)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import PROVEN, Verdict
-from clusterproof.reports.history.model import FINE, FOUND, Pair, Past
-from clusterproof.reports.wording import counted
+from clusterproof.reports import counted
+from clusterproof.reports.history import FINE, FOUND, Pair, Past
 
 NEW, STILL, GONE = "new", "still", "gone"
 _WEIGHT = {Verdict.INCOMPLETE: 1, Verdict.CONCERN: 2, Verdict.FAIL: 3}  # what is known outweighs what is not

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from clusterproof.plugins.core.one_line import OneLineParser
 from clusterproof.plugins.core.strict import nearest
-from clusterproof.reports.history.model import FILE, HistoryError
+from clusterproof.reports.history import FILE, HistoryError
 from clusterproof.reports.history.store import clusters, default_path, read_past
 from clusterproof.reports.history.words import MAX_ROWS, page
 from clusterproof.reports.run_folder import RUNS

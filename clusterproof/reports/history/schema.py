@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from clusterproof.plugins.core.opened import opened
-from clusterproof.reports.history.model import HistoryError
+from clusterproof.reports.history import HistoryError
 
 APPLICATION = 0x436C7066  # "Clpf": whose file it is
 TIMEOUT_S = 30.0  # for runs that write at the same time; each takes a fraction of a second

@@ -15,8 +15,8 @@ from typing import Any
 from clusterproof.plugins.core.opened import is_there
 from clusterproof.plugins.core.result import Measured, Result
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.reports.history import FILE, NOBODY, Entry, Gpu, HistoryError, Identity, Pair, Past, Run
 from clusterproof.reports.history.changes import is_green, known, standing
-from clusterproof.reports.history.model import FILE, NOBODY, Entry, Gpu, HistoryError, Identity, Pair, Past, Run
 from clusterproof.reports.history.schema import reading, writing
 from clusterproof.reports.run_folder import RUNS, require_own, safe_name
 

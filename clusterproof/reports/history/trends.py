@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.history.model import FOUND, Entry, Identity, Past
+from clusterproof.reports.history import FOUND, Entry, Identity, Past
 
 _GPU = re.compile(r"GPU (\d{1,3})")
 GPU, INSTANCE = "GPU", "instance"

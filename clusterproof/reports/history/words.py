@@ -11,10 +11,10 @@ from datetime import datetime, timezone
 from clusterproof.plugins.core.message import number_of, printable
 from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.reports import counted
+from clusterproof.reports.history import Past, Run
 from clusterproof.reports.history.changes import GONE, STILL, Change, Changes, between, headline
-from clusterproof.reports.history.model import Past, Run
 from clusterproof.reports.history.trends import GPU, Offender, Trend, flaps, offenders, places, trends
-from clusterproof.reports.wording import counted
 
 MAX_NODES = 200  # characters of a nodeset in a line
 MAX_ROWS = 20  # of a table, without --all

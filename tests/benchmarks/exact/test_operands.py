@@ -17,7 +17,7 @@ from clusterproof.plugins.benchmarks.exact.operands import (
     most_terms,
     of_settings,
 )
-from clusterproof.plugins.catalog.catalog import exact_kinds_setting
+from clusterproof.plugins.catalog import exact_kinds_setting
 
 KINDS = of_settings(exact_kinds_setting())
 SETS = [(kind, data) for kind in KINDS for data in data_sets(kind, 8192)]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from clusterproof.plugins.benchmarks.launchers.launcher import Campaign
+from clusterproof.plugins.benchmarks.launchers import Campaign
 from clusterproof.plugins.benchmarks.launchers.srun import srun
-from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings
+from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings
 from clusterproof.plugins.evidence.pairs import Pair, Reading
 from clusterproof.plugins.transport import Limits
 from tests.benchmarks.launchers.launched import cluster_of, measured

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from clusterproof.plugins.benchmarks.launchers.launcher import Campaign, at_fault, attributed, silenced
-from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings
+from clusterproof.plugins.benchmarks.launchers import Campaign, at_fault, attributed, silenced
+from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings
 from clusterproof.plugins.evidence.pairs import NOT_AT_FAULT, Pair, Reading
 from clusterproof.plugins.suite.perf.pairs_measure import LAUNCHERS
 from clusterproof.plugins.transport import Unusable

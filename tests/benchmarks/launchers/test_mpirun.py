@@ -14,12 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.benchmarks.launchers.launcher import Campaign
+from clusterproof.plugins.benchmarks.launchers import Campaign
 from clusterproof.plugins.benchmarks.launchers.mpirun import launch_by_hand, mpirun, start_shell
 from clusterproof.plugins.benchmarks.launchers.two_ends import Turn
 from clusterproof.plugins.benchmarks.launchers.visit import NodeAnswer, Visitor
-from clusterproof.plugins.benchmarks.meters import nccl_tests
-from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings
+from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, nccl_tests
 from clusterproof.plugins.evidence.pairs import Pair, Reading
 from clusterproof.plugins.suite.gatherer import Gatherer
 from clusterproof.plugins.suite.perf.pairs_measure import launcher_for

@@ -16,8 +16,7 @@ import pytest
 
 from clusterproof.plugins.benchmarks.launchers.on_submit_host import OTHERS_S
 from clusterproof.plugins.benchmarks.launchers.srun import srun
-from clusterproof.plugins.benchmarks.meters import nccl_tests, nccom_test
-from clusterproof.plugins.benchmarks.meters.meter import MeterSettings
+from clusterproof.plugins.benchmarks.meters import MeterSettings, nccl_tests, nccom_test
 from clusterproof.plugins.evidence.pairs import Pair, Reading
 from clusterproof.plugins.transport import Unusable
 from tests.benchmarks.launchers.by_srun import NAMES, ROUND, campaign, round_of

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.benchmarks.launchers.launcher import Campaign
+from clusterproof.plugins.benchmarks.launchers import Campaign
 from clusterproof.plugins.benchmarks.launchers.two_ends import ssh
-from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings
+from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings
 from clusterproof.plugins.evidence.pairs import Pair, Reading
 from clusterproof.plugins.transport import Unusable
 from tests.benchmarks.launchers.launched import (

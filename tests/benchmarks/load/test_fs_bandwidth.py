@@ -13,8 +13,8 @@ import pytest
 
 from clusterproof.plugins.agent.frame import decode
 from clusterproof.plugins.benchmarks.load.asking import program
-from clusterproof.plugins.benchmarks.load.fs_bandwidth import scratch_file
 from clusterproof.plugins.benchmarks.load.options import SECONDS, LoadOptions
+from clusterproof.plugins.benchmarks.load.programs import scratch_file
 from clusterproof.plugins.core.evidence import NodeEvidence, Status
 from clusterproof.plugins.evidence.perf.facts import FsBandwidth
 from clusterproof.plugins.transport import Answer

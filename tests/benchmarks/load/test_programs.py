@@ -11,7 +11,7 @@ import pytest
 from clusterproof.plugins.agent.frame import decode
 from clusterproof.plugins.agent.reading import Node
 from clusterproof.plugins.agent.tools import find
-from clusterproof.plugins.benchmarks.load import efa_loopback, options, tool, torch_python
+from clusterproof.plugins.benchmarks.load import options, programs, tool, torch_python
 from clusterproof.plugins.benchmarks.load.asking import merged, program, rounds
 from clusterproof.plugins.benchmarks.load.options import COLLECTORS, FUNCTIONS, SECONDS, TAKES_TURNS, LoadOptions
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, Unreached
@@ -178,19 +178,19 @@ def test_what_a_collector_has_started_ends_with_it() -> None:
 
 @needs_fi_pingpong
 def test_the_real_fi_pingpong_exchanges_with_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    words = tuple("tcp" if word == "efa" else word for word in efa_loopback.EXCHANGE)
-    monkeypatch.setattr(efa_loopback, "EXCHANGE", words)
-    monkeypatch.setattr(efa_loopback, "LISTEN_S", 300.0)  # of which a quiet machine needs a second
-    monkeypatch.setattr(efa_loopback, "EXCHANGE_S", 300.0)
+    words = tuple("tcp" if word == "efa" else word for word in programs.EXCHANGE)
+    monkeypatch.setattr(programs, "EXCHANGE", words)
+    monkeypatch.setattr(programs, "LISTEN_S", 300.0)  # of which a quiet machine needs a second
+    monkeypatch.setattr(programs, "EXCHANGE_S", 300.0)
     node = Node(collector_s=600.0)
-    data = Exchange({"domain": "lo", **efa_loopback.exchanged(node, find(node, "fi_pingpong"), "lo")})
+    data = Exchange({"domain": "lo", **programs.exchanged(node, find(node, "fi_pingpong"), "lo")})
     assert (data.exit, data.why_not if data.mb_per_s is None else "") == (0, "")
 
 
 @needs_fi_pingpong
 def test_the_real_fi_pingpong_without_an_efa_device_is_no_exchange() -> None:
     node = Node(collector_s=60.0)
-    data = Exchange({"domain": "x", **efa_loopback.exchanged(node, find(node, "fi_pingpong"), "rdmap79s0-rdm")})
+    data = Exchange({"domain": "x", **programs.exchanged(node, find(node, "fi_pingpong"), "rdmap79s0-rdm")})
     assert data.mb_per_s is None
     assert data.why_not
 

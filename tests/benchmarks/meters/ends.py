@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 
-from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings, Output
+from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, Output
 from clusterproof.plugins.evidence.pairs import Reading
 from tests.testbed.needs import SYSTEM_PATH
 from tests.transport.loopback import free_port

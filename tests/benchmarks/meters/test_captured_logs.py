@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.benchmarks.meters import nccl_tests, nccom_test
-from clusterproof.plugins.benchmarks.meters.meter import MeterSettings, Output
+from clusterproof.plugins.benchmarks.meters import MeterSettings, Output, nccl_tests, nccom_test
 from clusterproof.plugins.evidence.pairs import Reading
 from tests.builders.samples import FOLDER, of_topic
 

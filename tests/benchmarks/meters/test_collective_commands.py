@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.benchmarks.meters import nccl_tests, nccom_test
+from clusterproof.plugins.benchmarks.meters import MeterSettings, Output, nccl_tests, nccom_test
 from clusterproof.plugins.benchmarks.meters.baseline import METERS, meter_for
-from clusterproof.plugins.benchmarks.meters.meter import MeterSettings, Output
 from tests.testbed import compiled
 from tests.testbed.needs import needs_openmpi
 

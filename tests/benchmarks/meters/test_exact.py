@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from bench.real_runs import torch_python
-from clusterproof.plugins.benchmarks.launchers.launcher import Campaign
+from clusterproof.plugins.benchmarks.launchers import Campaign
 from clusterproof.plugins.benchmarks.launchers.two_ends import ssh
+from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, Output
 from clusterproof.plugins.benchmarks.meters.baseline import METERS
 from clusterproof.plugins.benchmarks.meters.exact import client, server
-from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings, Output
 from clusterproof.plugins.evidence.pairs import Pair, Reading
 from tests.benchmarks.launchers.launched import PATIENT, cluster_of
 from tests.benchmarks.launchers.launched import measured as launched

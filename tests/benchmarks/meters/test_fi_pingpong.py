@@ -6,9 +6,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from clusterproof.plugins.benchmarks.meters import fi_pingpong
+from clusterproof.plugins.benchmarks.meters import MeterSettings, Output, fi_pingpong
 from clusterproof.plugins.benchmarks.meters.baseline import METERS
-from clusterproof.plugins.benchmarks.meters.meter import MeterSettings, Output
 from clusterproof.plugins.evidence.pairs import Reading
 from tests.benchmarks.meters.ends import GB, measured
 from tests.testbed.needs import needs_fi_pingpong

@@ -15,9 +15,8 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.benchmarks.meters import fi_pingpong, iperf3
+from clusterproof.plugins.benchmarks.meters import MeterSettings, Output, fi_pingpong, iperf3, proven_network
 from clusterproof.plugins.benchmarks.meters.baseline import METERS
-from clusterproof.plugins.benchmarks.meters.meter import MeterSettings, Output, proven_network
 from clusterproof.plugins.evidence.pairs import Reading
 from tests.benchmarks.meters.ends import GB, ended, measured, start
 from tests.testbed.needs import needs_iperf3
@@ -177,7 +176,7 @@ def test_an_iperf3_client_that_still_meets_the_server_of_before_tries_again() ->
 def test_an_iperf3_server_that_dies_in_mid_run_is_a_problem_and_not_a_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, direction: int
 ) -> None:
-    monkeypatch.setattr("clusterproof.plugins.benchmarks.meters.meter.TRIES", 10)
+    monkeypatch.setattr("clusterproof.plugins.benchmarks.meters.TRIES", 10)
     port, pids, program = free_port(), tmp_path / "pids", tmp_path / "server"
     program.write_text(f'#!/bin/sh\necho $$ >>{pids}\nexec iperf3 "$@"\n')
     program.chmod(0o755)
@@ -211,7 +210,7 @@ def connections_to(port: int) -> int:
 def test_an_iperf3_server_that_has_another_client_is_a_problem_and_not_a_number(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("clusterproof.plugins.benchmarks.meters.meter.TRIES", 1)
+    monkeypatch.setattr("clusterproof.plugins.benchmarks.meters.TRIES", 1)
     with socket.create_server(("127.0.0.1", 0)) as busy:
         client = start(iperf3.client(MeterSettings(), "127.0.0.1", busy.getsockname()[1]))
         connection, _ = busy.accept()
@@ -226,7 +225,7 @@ def test_an_iperf3_server_that_has_another_client_is_a_problem_and_not_a_number(
 
 @pytest.mark.parametrize("name", ["iperf3", "fi_pingpong"])
 def test_a_server_that_never_listens_is_a_problem(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("clusterproof.plugins.benchmarks.meters.meter.TRIES", 2)
+    monkeypatch.setattr("clusterproof.plugins.benchmarks.meters.TRIES", 2)
     refusing = tmp_path / name
     refusing.write_text('#!/bin/sh\necho \'{"error": "unable to connect to server: Connection refused"}\'\nexit 111\n')
     refusing.chmod(0o755)

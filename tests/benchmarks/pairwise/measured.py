@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from random import Random
 
+from clusterproof.plugins.benchmarks.pairwise import is_inside
 from clusterproof.plugins.benchmarks.pairwise.analysis import Analysis, analyse
 from clusterproof.plugins.benchmarks.pairwise.campaign import Plan, next_round
-from clusterproof.plugins.benchmarks.pairwise.schedule import is_inside
 from clusterproof.plugins.evidence.pairs import Finding, Kind, Measurement, Pair, Reading
 
 NORMAL_GB_PER_S = 100.0

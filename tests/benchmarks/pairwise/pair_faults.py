@@ -10,10 +10,10 @@ from pathlib import Path
 from random import Random
 
 from bench.clusters import NOMINAL_GB_PER_S, Simulated, names, racks_of
+from clusterproof.plugins.benchmarks.pairwise.analysis import Campaign
 from clusterproof.plugins.benchmarks.pairwise.campaign import next_round, plan
 from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal, write
-from clusterproof.plugins.benchmarks.pairwise.measured_campaign import Campaign
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.pairs import NOT_AT_FAULT, NOT_INSTALLED, Measurement, Pair, Reading, pair
 

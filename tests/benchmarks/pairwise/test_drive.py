@@ -10,7 +10,7 @@ from types import TracebackType
 
 import pytest
 
-from clusterproof.plugins.benchmarks.launchers.launcher import Measured
+from clusterproof.plugins.benchmarks.launchers import Measured
 from clusterproof.plugins.benchmarks.pairwise.analysis import analyse
 from clusterproof.plugins.benchmarks.pairwise.campaign import FIRST_ROUNDS, RETEST_ROUNDS, Plan, plan
 from clusterproof.plugins.benchmarks.pairwise.drive import LEAST_FIRST_ROUNDS, Progress, drive

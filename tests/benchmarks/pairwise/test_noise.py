@@ -11,12 +11,12 @@ from bench.clusters import NOMINAL_GB_PER_S, Simulated, names
 from bench.faults import slow_nodes
 from bench.noises import NOISES, Noise
 from bench.noisy import concluded, disturbed
+from clusterproof.plugins.benchmarks.pairwise import circle
 from clusterproof.plugins.benchmarks.pairwise.analysis import Analysis, analyse
 from clusterproof.plugins.benchmarks.pairwise.campaign import plan
 from clusterproof.plugins.benchmarks.pairwise.centres import difference, in_common
 from clusterproof.plugins.benchmarks.pairwise.likelihood import SURE, at_least, confidence, normal_part, own_noise
 from clusterproof.plugins.benchmarks.pairwise.normal import OUTLIERS, Normal, Settings, tails
-from clusterproof.plugins.benchmarks.pairwise.schedule import circle
 from clusterproof.plugins.evidence.pairs import Finding, Kind, Measurement, Pair, Reading
 
 SIGMA = 0.02

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from clusterproof.plugins.benchmarks.pairwise import Round, circle, full, is_inside, quick
 from clusterproof.plugins.benchmarks.pairwise.campaign import (
     FIRST_ROUNDS,
     RETEST_ROUNDS,
@@ -18,7 +19,6 @@ from clusterproof.plugins.benchmarks.pairwise.campaign import (
     next_round,
     plan,
 )
-from clusterproof.plugins.benchmarks.pairwise.schedule import Round, circle, full, is_inside, quick
 from clusterproof.plugins.benchmarks.pairwise.screen import screen
 from clusterproof.plugins.evidence.pairs import Measurement, Pair, pair
 from tests.benchmarks.pairwise.measured import Cluster, measured, names, racks

@@ -12,7 +12,7 @@ from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.recording import read_cluster, write_cluster
-from clusterproof.plugins.inventory.ec2 import efa_attached
+from clusterproof.plugins.inventory.aws import efa_attached
 from tests.builders.evaluated import said
 
 FAIL, CONCERN, NA, PASS = Verdict.FAIL, Verdict.CONCERN, Verdict.NOT_APPLICABLE, Verdict.PASS

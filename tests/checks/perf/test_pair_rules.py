@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.benchmarks.pairwise.analysis import Analysis
+from clusterproof.plugins.benchmarks.pairwise.analysis import Analysis, Campaign
 from clusterproof.plugins.benchmarks.pairwise.campaign import plan
 from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun, slower_in_words
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal
-from clusterproof.plugins.benchmarks.pairwise.measured_campaign import Campaign
 from clusterproof.plugins.benchmarks.pairwise.normal import Normal
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import NodeEvidence

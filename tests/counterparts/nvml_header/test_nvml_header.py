@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.evidence.gpu.collect_nvml import COUNTERS as SLOWDOWN
-from clusterproof.plugins.evidence.gpu.collect_nvml_link import COUNTERS, FIELDS, _FabricInfo
+from clusterproof.plugins.evidence.gpu.collect_nvml_gpu import COUNTERS, FIELDS, _FabricInfo
 from tests.counterparts.installed import folder, needs
 from tests.testbed.nvml.library import SOURCES, fake_nvml
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.watch.states import Kind
+from clusterproof.plugins.watch import Kind
 from tests.counterparts.nvml_mock.mock import config, environment, folder, inject, needs_mock, stub
 from tests.testbed.cluster import testbed
 from tests.testbed.needs import needs_cluster

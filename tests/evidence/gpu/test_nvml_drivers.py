@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.agent import lean, payload
+from clusterproof.plugins.agent import minify, payload
 from tests.builders.evaluated import probed, results
 from tests.evidence.gpu.nvml import changed, healthy, value
 from tests.testbed.gpus import DRIVER_515, healthy_gpu_node
@@ -36,7 +36,7 @@ def with_library(image: NodeImage, *without: str) -> NodeImage:
 
 def with_pynvml_source(monkeypatch: pytest.MonkeyPatch, changed: Callable[[str], str]) -> None:
     """The control machine's nvidia-ml-py is another."""
-    source = changed(lean.pynvml_source())
+    source = changed(minify.pynvml_source())
     monkeypatch.setattr(payload, "pynvml_source", lambda: source)
     payload.payload.cache_clear()
 
@@ -45,7 +45,7 @@ def without_functions(*names: str) -> Callable[[str], str]:
     """An nvidia-ml-py that does not know these functions and structures."""
 
     def older(source: str) -> str:
-        statements = lean.split(source)
+        statements = minify.split(source)
         return "".join(text for text in statements if not re.match(rf"(def|class) ({'|'.join(names)})\b", text))
 
     return older

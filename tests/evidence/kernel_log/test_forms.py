@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.catalog.catalog import threshold_row
+from clusterproof.plugins.catalog import threshold_row
 from clusterproof.plugins.catalog.log_forms import SCOPES, checked_forms, ends, patterns
 from clusterproof.plugins.evaluation.all_checks import node_checks
 from clusterproof.plugins.evidence.kernel_log import facts as kernel_log

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from clusterproof.integrations.slurm.moment import since_boot_s
+from clusterproof.integrations.slurm.folder import since_boot_s
 from tests.testbed.healthy import BOOT_ID
 from tests.testbed.image import Content, File, Link, NodeImage
 from tests.testbed.node import Node, with_file

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from clusterproof.integrations.slurm.drains import EXPLAIN_S, FOLDER
-from clusterproof.integrations.slurm.moment import since_boot_s
+from clusterproof.integrations.slurm.folder import since_boot_s
 from clusterproof.integrations.slurm.state import BESIDE
 from tests.faults import BY_NAME
 from tests.integrations.slurm.scripts import Scripted, eventually, lines, scripted

@@ -11,7 +11,7 @@ from clusterproof.integrations.slurm import control, health_check
 from clusterproof.integrations.slurm.call import Call
 from clusterproof.integrations.slurm.control import NodeState
 from clusterproof.integrations.slurm.drains import Drain, held, hold, release
-from clusterproof.integrations.slurm.moment import since_boot_s
+from clusterproof.integrations.slurm.folder import since_boot_s
 from clusterproof.integrations.slurm.records import Log
 from clusterproof.integrations.slurm.settings import Settings
 from clusterproof.integrations.slurm.state import State

@@ -9,7 +9,7 @@ import pytest
 from clusterproof.integrations.slurm.call import Call
 from clusterproof.integrations.slurm.control import NodeState
 from clusterproof.integrations.slurm.drains import EXPLAIN_S, LOOKED_AT, Drain, drain_of, held, hold, since_looked_at
-from clusterproof.integrations.slurm.moment import boot_id, since_boot_s
+from clusterproof.integrations.slurm.folder import boot_id, since_boot_s
 from clusterproof.integrations.slurm.our_drains import in_use
 from clusterproof.integrations.slurm.records import Log
 from clusterproof.integrations.slurm.settings import Settings

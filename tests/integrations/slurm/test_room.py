@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.integrations.slurm import moment
-from clusterproof.integrations.slurm.moment import since_boot_s
+from clusterproof.integrations.slurm import folder
+from clusterproof.integrations.slurm.folder import since_boot_s
 from clusterproof.integrations.slurm.records import NOBODY_SAYS, why_no_drain
 from clusterproof.integrations.slurm.records import ROOM as RECORD
 from clusterproof.integrations.slurm.state import State
@@ -57,8 +57,8 @@ def at(moment: float, full: str = "", boot: str = BOOT) -> str:
 def test_a_prolog_drains_where_a_health_check_found_room_not_long_ago(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, why: str
 ) -> None:
-    monkeypatch.setattr(moment, "boot_id", lambda: BOOT)
-    monkeypatch.setattr(moment, "since_boot_s", lambda: NOW)
+    monkeypatch.setattr(folder, "boot_id", lambda: BOOT)
+    monkeypatch.setattr(folder, "since_boot_s", lambda: NOW)
     kept = State(str(tmp_path / "state"))
     kept.prepare()
     (Path(kept.folder) / f"{RECORD}.json").write_text(text)

@@ -18,8 +18,7 @@ from typing import Any
 import pytest
 
 from clusterproof.integrations.slurm.call import Call
-from clusterproof.integrations.slurm.folder import KEPT_S, MAX_JOBS, Folder
-from clusterproof.integrations.slurm.moment import boot_id, since_boot_s
+from clusterproof.integrations.slurm.folder import KEPT_S, MAX_JOBS, Folder, boot_id, since_boot_s
 from clusterproof.integrations.slurm.records import Log
 from clusterproof.integrations.slurm.settings import Settings
 from clusterproof.integrations.slurm.state import State

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from clusterproof.plugins.core.result import INTERRUPTED, Measured, Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.history.model import Gpu, Identity, Past, Run
+from clusterproof.reports.history import Gpu, Identity, Past, Run
 from clusterproof.reports.history.store import read_past, write_run
 
 ECC, XID = "gpu.no_uncorrected_ecc", "gpu.no_xid"

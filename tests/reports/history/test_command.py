@@ -14,7 +14,7 @@ import pytest
 from clusterproof.plugins.command_line.main import main
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.inventory.recording import DEMO
+from clusterproof.plugins.inventory.file import DEMO
 from clusterproof.reports.history.store import read_past
 from clusterproof.reports.history.words import Table
 from tests.builders.runs import DEVICES, LIGHT, ROOT, VERDICTS, Runs, all_verdicts, saying

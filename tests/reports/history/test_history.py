@@ -11,8 +11,8 @@ import pytest
 from clusterproof.plugins.core.result import Measured
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.document.trend import counts
+from clusterproof.reports.history import Gpu, Identity
 from clusterproof.reports.history.changes import Change, Changes, between, change, headline, since_last
-from clusterproof.reports.history.model import Gpu, Identity
 from clusterproof.reports.history.store import default_path, read_before
 from clusterproof.reports.history.trends import flaps, offenders, places, trends
 from clusterproof.reports.history.words import ago, folded, page

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.core.result import Measured
-from clusterproof.reports.history import schema
-from clusterproof.reports.history.model import HistoryError, Run
+from clusterproof.reports.history import HistoryError, Run, schema
 from clusterproof.reports.history.store import read_before, write_run
 from clusterproof.reports.history.trends import trends
 from clusterproof.reports.history.words import page
@@ -106,7 +105,7 @@ import sys
 from pathlib import Path
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.history.model import Run
+from clusterproof.reports.history import Run
 from clusterproof.reports.history.store import default_path
 from clusterproof.reports.history.store import write_run
 for number in range(5):
@@ -161,7 +160,7 @@ def test_a_run_that_is_killed_while_it_writes_leaves_no_half(file: Path, tmp_pat
     linked_in(tmp_path)
     dies = "import os\nfrom clusterproof.reports.history import store\nstore._identify = lambda *_: os._exit(9)\n"
     tail = (
-        "from clusterproof.reports.history.model import Identity, Run\n"
+        "from clusterproof.reports.history import Identity, Run\n"
         "from clusterproof.plugins.core.result import Result\nfrom clusterproof.plugins.core.verdict import Verdict\n"
         "from pathlib import Path\nimport sys\n"
         "results = [Result('a.b', 'x', Verdict.FAIL)]\n"

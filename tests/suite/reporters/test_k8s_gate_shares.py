@@ -12,14 +12,14 @@ import pytest
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.kubernetes.gate.health import FALSE, TRUE, Health
-from clusterproof.plugins.kubernetes.gate.round import Round, Standing, leave_standing, standing_in, taken
+from clusterproof.plugins.kubernetes.gate import FALSE, TRUE, Health
+from clusterproof.plugins.kubernetes.gate.round import KeptVerdict, Round, keep_verdicts, kept_verdicts, taken
 from clusterproof.plugins.kubernetes.gate.write import Orders, Written
 from clusterproof.plugins.suite.reporters import k8s_gate
 from clusterproof.plugins.suite.reporters.k8s_gate import K8sGateReporter
 from clusterproof.plugins.transport.kubernetes.kept import Kept
 
-OTHER = Standing(Health(FALSE, "GpuGpuCount", "7 GPUs"), 900.0)
+OTHER = KeptVerdict(Health(FALSE, "GpuGpuCount", "7 GPUs"), 900.0)
 PASSES = (Result("gpu.a", "n1", Verdict.PASS), Result("gpu.a", "n2", Verdict.PASS))
 Share = tuple[list[tuple[Mapping[str, Health], Mapping[str, float]]], Round]
 
@@ -51,20 +51,24 @@ def share(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
 def test_what_stands_of_other_nodes_is_written_with_the_time_of_their_own_evaluation(
     share: Any, tmp_path: Path
 ) -> None:
-    leave_standing(tmp_path, {"n9": OTHER})
+    keep_verdicts(tmp_path, {"n9": OTHER})
     (written,), left = share(*PASSES)
     found, began = written
     assert {name: health.status for name, health in found.items()} == {"n1": TRUE, "n2": TRUE, "n9": FALSE}
     assert began == {"n9": 900.0}
     assert left.statuses == {TRUE: 2, FALSE: 1}
-    assert standing_in(tmp_path)["n9"] == OTHER
-    assert {name: one.began for name, one in standing_in(tmp_path).items()} == {"n1": 1000.0, "n2": 1000.0, "n9": 900.0}
+    assert kept_verdicts(tmp_path)["n9"] == OTHER
+    assert {name: one.began for name, one in kept_verdicts(tmp_path).items()} == {
+        "n1": 1000.0,
+        "n2": 1000.0,
+        "n9": 900.0,
+    }
 
 
 def test_where_all_nodes_are_evaluated_nothing_stands_of_one_that_is_gone(share: Any, tmp_path: Path) -> None:
-    leave_standing(tmp_path, {"n9": OTHER})
+    keep_verdicts(tmp_path, {"n9": OTHER})
     (written,), _ = share(*PASSES, is_part=False)
-    assert written[0].keys() == standing_in(tmp_path).keys() == {"n1", "n2"}
+    assert written[0].keys() == kept_verdicts(tmp_path).keys() == {"n1", "n2"}
 
 
 def test_a_part_of_which_the_same_was_found_is_not_written_again(share: Any, tmp_path: Path) -> None:
@@ -73,7 +77,7 @@ def test_a_part_of_which_the_same_was_found_is_not_written_again(share: Any, tmp
     assert (written, left.lines) == ([], ["2 of 2 nodes were evaluated: all as before"])
     (written,), _ = share(PASSES[0], Result("gpu.a", "n2", Verdict.FAIL))
     assert written[0]["n2"].status == FALSE
-    assert standing_in(tmp_path)["n2"].health.status == FALSE
+    assert kept_verdicts(tmp_path)["n2"].health.status == FALSE
 
 
 def test_a_node_that_the_api_server_let_nobody_ask_stands_no_more_and_is_to_be_evaluated(
@@ -81,7 +85,7 @@ def test_a_node_that_the_api_server_let_nobody_ask_stands_no_more_and_is_to_be_e
 ) -> None:
     share(*PASSES)
     _, left = share(PASSES[0], Result("node.reachable", "n2", Verdict.INCOMPLETE, cause="unreachable: throttled"))
-    assert standing_in(tmp_path).keys() == {"n1"}
+    assert kept_verdicts(tmp_path).keys() == {"n1"}
     assert left.is_open
     assert left.problems
 
@@ -89,7 +93,7 @@ def test_a_node_that_the_api_server_let_nobody_ask_stands_no_more_and_is_to_be_e
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"n1": {}}', '{"n1": {"health": {"status": "True"}, "began": 1}}'])
 def test_half_of_a_file_stands_for_nothing(tmp_path: Path, text: str) -> None:
     (tmp_path / "standing.json").write_text(text)
-    assert standing_in(tmp_path) == {}
+    assert kept_verdicts(tmp_path) == {}
 
 
 def test_a_node_that_fails_beside_others_is_confirmed_though_other_shares_were_evaluated_meanwhile(

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.watch.notify import alert, notifier, receiver
+from clusterproof.plugins.watch import Change, Kind, notify
+from clusterproof.plugins.watch.notify import notifier, receiver
 from clusterproof.plugins.watch.notify.outbox import Outbox
 from clusterproof.plugins.watch.notify.receiver import Program
-from clusterproof.plugins.watch.states import Change, Kind
 from tests.watch.receiving import TIMEOUT_S, Notified, WebServer, change, keeping, lines, quick, web_server
 from tests.watch.sinks_of_day import OfDay
 
@@ -91,7 +91,7 @@ def test_opened_worse_and_closed_of_a_finding_have_one_incident_and_each_its_own
 def test_devices_are_named_and_bounded() -> None:
     (one,) = notifications(change("a", device=f"GPU {at}") for at in range(500))
     assert one["devices"][:2] == ["a GPU 0", "a GPU 1"]
-    assert (len(one["devices"]), one["change_count"]) == (alert.MAX_DEVICES, 500)
+    assert (len(one["devices"]), one["change_count"]) == (notify.MAX_DEVICES, 500)
 
 
 def test_after_growing_pauses_of_a_minute_at_most_and_never_before_the_receiver_asks() -> None:

@@ -14,12 +14,12 @@ import pytest
 from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.transport import Limits
+from clusterproof.plugins.watch import Kind
 from clusterproof.plugins.watch.controller import Controller, Settings
 from clusterproof.plugins.watch.notify import notifier
 from clusterproof.plugins.watch.notify.outbox import Outbox, OutboxFile
 from clusterproof.plugins.watch.recording import Recording
 from clusterproof.plugins.watch.sampler_session import SamplerOptions
-from clusterproof.plugins.watch.states import Kind
 from tests.watch.days import NODE
 from tests.watch.receiving import Notified, WebServer, change, lines, quick, web_server
 from tests.watch.sinks_of_day import OfDay

@@ -10,10 +10,10 @@ import apprise
 import pytest
 
 from clusterproof.plugins.command_line.main import main
-from clusterproof.plugins.watch.notify.alert import Alert, Notification
+from clusterproof.plugins.watch import Change, Kind
+from clusterproof.plugins.watch.notify import Alert, Notification
 from clusterproof.plugins.watch.notify.receiver import NoReceiver, Outcome, Program, words_of
 from clusterproof.plugins.watch.notify.services import MAX_BODY, MAX_TITLE, message_of, receiver_of
-from clusterproof.plugins.watch.states import Change, Kind
 from tests.watch.receiving import change, lines, web_server
 from tests.watch.sinks_of_day import OfDay
 

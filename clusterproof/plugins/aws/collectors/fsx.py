@@ -9,7 +9,7 @@ from datetime import datetime, timedelta, timezone
 from itertools import islice
 from typing import Any
 
-from clusterproof.plugins.aws.account import Account, AwsError
+from clusterproof.plugins.aws import Account, AwsError
 from clusterproof.plugins.aws.resources import mounted_systems
 from clusterproof.plugins.catalog.aws import fsx_metrics
 from clusterproof.plugins.core.cluster import Cluster

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from ipaddress import IPv4Address, ip_address, ip_network
 
-from clusterproof.plugins.aws.account import Account, AwsDenied, AwsError
+from clusterproof.plugins.aws import Account, AwsDenied, AwsError
 from clusterproof.plugins.aws.resources import Description, described, hostnames, networks, nodes, subnets, types_of
 from clusterproof.plugins.core.cluster import Cluster
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clusterproof.plugins.aws.account import Account
+from clusterproof.plugins.aws import Account
 from clusterproof.plugins.aws.resources import hostnames, instances, known_ids, portions, security_groups_of
 from clusterproof.plugins.core.cluster import Cluster
 

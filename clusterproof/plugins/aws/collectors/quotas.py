@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from clusterproof.plugins.aws.account import Account
+from clusterproof.plugins.aws import Account
 from clusterproof.plugins.aws.resources import described, instance_groups, is_hyperpod, types_of
 from clusterproof.plugins.catalog.aws import PER_TYPE, SAGEMAKER, quotas
 from clusterproof.plugins.core.cluster import Cluster

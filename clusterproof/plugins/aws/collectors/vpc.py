@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from clusterproof.plugins.aws.account import Account
+from clusterproof.plugins.aws import Account
 from clusterproof.plugins.aws.resources import Description, in_vpcs, networks, subnets
 from clusterproof.plugins.core.cluster import Cluster
 

@@ -1,8 +1,123 @@
-"""How a meter is started on pairs of nodes: launchers, all with the same few functions (`suite.perf.pairs_measure`)."""
+"""How a meter is started on pairs of nodes: launchers, all with the same few functions (`suite.perf.pairs_measure`).
+
+Here: what every launcher can do, and what it is made from; to which node of a pair a failure is attributed.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import TracebackType
+from typing import Protocol
+
+from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings
+from clusterproof.plugins.core.cluster import Cluster, Target
+from clusterproof.plugins.evidence.pairs import NOT_AT_FAULT, Pair, Reading
+from clusterproof.plugins.transport import Connection, Limits, Unusable, connection_for
 
 FOLDER = Path(__file__).parent
 PLUGINS = FOLDER.parents[1]
+RUN_S = 120.0
+WHOLE_S = 3600.0
+
+Measured = Callable[[Pair, Reading], None]
+NOT_STARTED = (126, 127)  # of a shell
+
+
+@dataclass(frozen=True, slots=True)
+class Campaign:
+    """One meter over one cluster.
+
+    `run_s` is the deadline of one run, its start included. `whole_s` is the time for all of them: what was reserved is
+    given back then, even where nobody is left to do it. `connection` is None for the one that the cluster names.
+    """
+
+    meter: Meter
+    settings: MeterSettings
+    cluster: Cluster
+    limits: Limits
+    run_s: float = RUN_S
+    whole_s: float = WHOLE_S
+    connection: Connection | None = None
+
+    def reach(self) -> Connection:
+        """The connection to the nodes. Raises LookupError."""
+        return self.connection or connection_for(self.cluster.connection)
+
+    def target(self, node: str) -> Target:
+        """A node by its name. Raises LookupError."""
+        return next(target for target in self.cluster.targets if target.name == node)
+
+
+def typed(campaign: Campaign, reading: Reading, launch: str, pair: Pair) -> Reading:
+    """The reading with the command that a person types for the same; `launch` is what starts ranks on both nodes."""
+    command = campaign.meter.command
+    return replace(reading, command=command(campaign.settings, launch, *pair)) if command else reading
+
+
+def check(campaign: Campaign) -> None:
+    """Ask the meter for its command lines. Raises Unusable for settings that it does not take."""
+    meter, settings = campaign.meter, campaign.settings
+    try:
+        if meter.ranks:
+            meter.ranks(settings)
+        elif meter.server and meter.client:
+            meter.server(settings, 1)
+            meter.client(settings, "localhost", 1)
+    except ValueError as problem:
+        raise Unusable(f"{meter.name}: {problem}") from None
+
+
+class Launcher(Protocol):
+    """Runs the campaign's meter on pairs. What it has started or reserved is gone after `close`, also by `with`."""
+
+    def measure(self, pairs: Sequence[Pair], measured: Measured) -> None:
+        """Measure all these pairs at the same time; no node may be in two of them.
+
+        `measured` is called once for each, from any thread. Never raises for what one pair does; raises Unusable where
+        nothing can be measured at all.
+        """
+
+    def close(self) -> None:
+        """Give back what was reserved, and end what still runs. Twice is fine."""
+
+    def __enter__(self) -> Launcher:
+        """The launcher itself."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it."""
+
+
+def attributed(reading: Reading, called: Mapping[str, Iterable[str]], was_ended: bool = False) -> Reading:
+    """The measurement with its culprit under the name of a node of the pair; `called` are the names each goes by there.
+
+    What programs say of each other once they are ended from outside (`was_ended`) names nobody.
+    """
+    if not reading.culprit:
+        return reading
+    data = _short(reading.culprit)
+    meant = [node for node, names in called.items() if data in map(_short, (node, *names))]
+    return replace(reading, culprit=meant[0] if len(meant) == 1 and not was_ended else "")
+
+
+def _short(name: str) -> str:
+    """A host's name without its domain; an address as it is."""
+    return name if name[:1].isdecimal() or ":" in name else name.partition(".")[0]
+
+
+def at_fault(unreached: Mapping[str, str]) -> str:
+    """The one node of these that was not reached and should have been, by its name; empty where there is none."""
+    at_fault = [node for node, why in unreached.items() if NOT_AT_FAULT not in why]
+    return at_fault[0] if len(unreached) == len(at_fault) == 1 else ""
+
+
+def silenced(reading: Reading, silent: Mapping[str, str]) -> Reading:
+    """A failure with the nodes that are silent since, and why: one alone is at fault, whatever programs say."""
+    if reading.busbw_gb_per_s is not None or not silent:
+        return reading
+    words = ", ".join(f"{node} does not answer any more: {why}" for node, why in silent.items())
+    culprit = next(iter(silent)) if len(silent) == 1 else reading.culprit
+    return replace(reading, problem=f"{reading.problem}; {words}", culprit=culprit)

@@ -10,15 +10,14 @@ from dataclasses import replace
 
 from clusterproof.plugins.agent.frame import printable
 from clusterproof.plugins.agent.payload import joined
-from clusterproof.plugins.benchmarks.launchers import FOLDER
+from clusterproof.plugins.benchmarks.launchers import FOLDER, Campaign, attributed, check, typed
 from clusterproof.plugins.benchmarks.launchers.cleanup import ARGUMENT
-from clusterproof.plugins.benchmarks.launchers.launcher import Campaign, attributed, check, typed
 from clusterproof.plugins.benchmarks.launchers.on_node import PYTHON
 from clusterproof.plugins.benchmarks.launchers.peer import WHERE, WORD
 from clusterproof.plugins.benchmarks.launchers.ranks import merged, rank_shell, with_advice
 from clusterproof.plugins.benchmarks.launchers.two_ends import Outcome, OverNodes, Turn, two_ends
 from clusterproof.plugins.benchmarks.launchers.visit import ENDS_S, MAX_BYTES
-from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings, Output
+from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, Output
 from clusterproof.plugins.evidence.pairs import Reading
 from clusterproof.plugins.transport import Unusable
 

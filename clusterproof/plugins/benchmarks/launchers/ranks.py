@@ -8,10 +8,9 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from clusterproof.plugins.benchmarks.launchers.cleanup import VARIABLE
-from clusterproof.plugins.benchmarks.launchers.launcher import Campaign
-from clusterproof.plugins.benchmarks.launchers.sent_bytes import WORD_BYTES
-from clusterproof.plugins.benchmarks.meters.meter import Output
+from clusterproof.plugins.benchmarks.launchers import Campaign
+from clusterproof.plugins.benchmarks.launchers.cleanup import VARIABLE, WORD_BYTES
+from clusterproof.plugins.benchmarks.meters import Output
 from clusterproof.plugins.evidence.pairs import Reading
 
 FOLDERS = "/usr/local/bin:/usr/bin:/bin:/opt/amazon/efa/bin:/opt/amazon/openmpi/bin:/opt/aws/neuron/bin"

@@ -12,16 +12,25 @@ from typing import Any
 from clusterproof.plugins.agent.frame import printable
 from clusterproof.plugins.agent.packing import packed
 from clusterproof.plugins.agent.payload import joined, new_nonce, started_by_shell
-from clusterproof.plugins.benchmarks.launchers import FOLDER, PLUGINS, ranks
-from clusterproof.plugins.benchmarks.launchers.launcher import Campaign, Measured, attributed, check, silenced, typed
+from clusterproof.plugins.benchmarks.launchers import (
+    FOLDER,
+    PLUGINS,
+    Campaign,
+    Measured,
+    attributed,
+    check,
+    ranks,
+    silenced,
+    typed,
+)
 from clusterproof.plugins.benchmarks.launchers.ranks import merged, rank_shell, with_advice
 from clusterproof.plugins.benchmarks.launchers.two_ends import ends_of, not_reached, reading_of
 from clusterproof.plugins.benchmarks.launchers.visit import ENDS_S, MAX_BYTES, TRAVELS, NodeAnswer, output_of, read
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.evidence.pairs import Pair, Reading
 from clusterproof.plugins.transport import Answer, Unusable, connection_for
+from clusterproof.plugins.transport.srun import ask_submit_host, formless, submit_host
 from clusterproof.plugins.transport.srun.connection import WAIT_S
-from clusterproof.plugins.transport.srun.submit_host import ask_submit_host, formless, submit_host
 
 ASK_S = 30.0  # for Slurm's own commands: slurmctld answers slowly when many jobs start
 CLEANUP_S = 15.0  # for a step that only cleans up

@@ -12,7 +12,7 @@ from queue import Empty, SimpleQueue
 from types import TracebackType
 
 from clusterproof.plugins.agent.payload import new_nonce
-from clusterproof.plugins.benchmarks.launchers.launcher import (
+from clusterproof.plugins.benchmarks.launchers import (
     NOT_STARTED,
     Campaign,
     Measured,

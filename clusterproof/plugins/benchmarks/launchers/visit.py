@@ -10,7 +10,7 @@ from clusterproof.plugins.agent.frame import FrameError, printable, unpacked
 from clusterproof.plugins.agent.packing import packed
 from clusterproof.plugins.agent.payload import joined, new_nonce, started_by_shell
 from clusterproof.plugins.benchmarks.launchers import FOLDER, PLUGINS
-from clusterproof.plugins.benchmarks.meters.meter import Output
+from clusterproof.plugins.benchmarks.meters import Output
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.evidence.pairs import NOT_AT_FAULT
@@ -24,7 +24,7 @@ NO_FAULT_OF_NODES = (Unreached.BUSY, Unreached.REMOVED, Unreached.API, Unreached
 ASK: Mapping[str, object] = {}  # a request for nothing but what the node is
 TRAVELS = (
     PLUGINS / "agent" / "sending.py",
-    *(FOLDER / f"{name}.py" for name in ("sent_bytes", "cleanup", "pipes", "rendezvous", "on_node")),
+    *(FOLDER / f"{name}.py" for name in ("cleanup", "pipes", "rendezvous", "on_node")),
 )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from clusterproof.plugins.agent.program import END_S, SEND_S
-from clusterproof.plugins.catalog.catalog import exact_kinds_setting
+from clusterproof.plugins.catalog import exact_kinds_setting
 
 # Seconds for each, in the order in which a node runs them. DCGM wants GPUs at rest, and products heat them.
 SECONDS: Mapping[str, float] = {
@@ -28,10 +28,9 @@ TAKES_TURNS = "fs_bandwidth"  # nodes share what it measures: few of them at a t
 COLLECTORS = frozenset(SECONDS)
 # Where each is, as MODULE:FUNCTION of this package.
 FUNCTIONS: Mapping[str, str] = {
-    **{name: f"programs:{name}" for name in ("dcgm_diag", "node_busbw", "nccom")},
+    **{name: f"programs:{name}" for name in ("dcgm_diag", "node_busbw", "nccom", "efa_loopback", "fs_bandwidth")},
     **{name: f"pytorch:{name}" for name in ("gpu_bandwidth", "gpu_gemm")},
     **{name: f"exact:{name}" for name in ("gpu_exact", "exact_collective", "exact_step", "cpu_exact")},
-    **{name: f"{name}:read" for name in ("efa_loopback", "fs_bandwidth")},
 }
 
 

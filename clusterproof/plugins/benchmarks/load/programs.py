@@ -1,9 +1,34 @@
-"""Programs of vendors that measure a node, run as they are: a function for each collector, called like it."""
+"""Programs that measure a node, run as they are: a function for each collector, called like it.
+
+`fi_pingpong` sends a message through each EFA device and back to this node, with shared memory switched off. `fio`
+writes to and reads from a folder that the user names, past the node's own cache.
+"""
 
 from __future__ import annotations
 
-from clusterproof.plugins.agent.reading import Broke, Node
-from clusterproof.plugins.benchmarks.load.tool import ASK_S, NONE, document_in, gpu_count, measured
+import contextlib
+import os
+import re
+import secrets
+import signal
+import socket
+import time
+from collections.abc import Iterator
+
+from clusterproof.plugins.agent.reading import Absent, Broke, Node
+from clusterproof.plugins.agent.tools import Tool, find
+from clusterproof.plugins.benchmarks.load.tool import (
+    ASK_S,
+    END_S,
+    NONE,
+    document_in,
+    environment,
+    folders,
+    gpu_count,
+    measured,
+    named,
+    output_of,
+)
 
 NCCL_SIZES = ("-b", "1G", "-e", "8G", "-f", "2")  # nccl-tests lowers the last one itself where memory is short
 NEURON_DEVICES = "/sys/devices/virtual/neuron_device"
@@ -47,3 +72,184 @@ def cores(node: Node) -> int:
     if not count:
         raise Broke("neuron-ls -j reports no NeuronCore; expected nc_count of every device")
     return count
+
+
+INFO = ("fi_info", "-p", "efa", "-t", "FI_EP_RDM")
+EXCHANGE = ("fi_pingpong", "-e", "rdm", "-p", "efa", "-I", "200", "-S", "1048576")
+ON_THE_DEVICE = {"FI_EFA_ENABLE_SHM_TRANSFER": "0"}  # else a message to the same host never reaches it
+OWN = ("/opt/amazon/efa/bin",)  # before the distribution's libfabric, which need not know EFA
+HERE = "127.0.0.1"
+DOMAIN = re.compile(r"^ *domain: (\S{1,100}) *$", re.MULTILINE)
+INFO_S, LISTEN_S, EXCHANGE_S, LINGER_S = 20.0, 3.0, 8.0, 1.0
+LOOK_S = 0.02
+MAX_WORDS = 2000  # of what either end prints
+MAX_DOMAINS = 64
+LISTENING = "0A"  # in /proc/net/tcp
+
+
+def efa_loopback(node: Node) -> object:
+    """What the two ends print, domain by domain."""
+    own = (*folders(node), *OWN)
+    program = find(node, "fi_pingpong", own, named(node))
+    data = output_of(node, INFO, find(node, "fi_info", own, named(node)), INFO_S)
+    names = [name for name in dict.fromkeys(DOMAIN.findall(str(data["output"]))) if not name.endswith("-dgrm")]
+    if not names and data["exit"]:
+        return {"none": " ".join(str(data["output"]).split())[:200]}
+    exchanges = [{"domain": name, **exchanged(node, program, name)} for name in names[:MAX_DOMAINS]]
+    return {"command": " ".join(EXCHANGE), "domains": exchanges}
+
+
+def exchanged(node: Node, program: str, domain: str) -> dict[str, object]:
+    """One exchange: how the client ended (null: it did not, or there was no server), and what both ends said."""
+    words, port = (*EXCHANGE, "-d", domain), free_port()
+    variables = {**environment(node), **ON_THE_DEVICE}
+    server = Tool(node, *words, "-B", port, program=program, environment=variables)
+    if not await_listener(server, port):
+        return {"exit": None, "output": "", "server": spoken(server, LOOK_S)[0]}
+    client = Tool(node, *words, "-P", port, HERE, program=program, environment=variables)
+    output, has_ended = spoken(client, EXCHANGE_S)
+    return {"exit": client.exit if has_ended else None, "output": output, "server": spoken(server, LINGER_S)[0]}
+
+
+def spoken(tool: Tool, timeout_s: float) -> tuple[str, bool]:
+    """What it prints until it ends or is ended, and whether it ended by itself."""
+    output = bytearray()
+    has_ended = True
+    try:
+        for chunk in tool.chunks(timeout_s):
+            output += chunk[: MAX_WORDS - len(output)]
+    except Broke:
+        has_ended = False
+    return output.decode("utf-8", "replace"), has_ended
+
+
+def free_port() -> str:
+    """A TCP port of this node that nobody uses."""
+    with socket.socket() as trial:
+        trial.bind((HERE, 0))
+        return str(trial.getsockname()[1])
+
+
+def await_listener(server: Tool, port: str) -> bool:
+    """Whether the server listens before it complains; to connect and see would take its only turn."""
+    until = time.monotonic() + LISTEN_S
+    while time.monotonic() < until and not server.speaks():
+        if any(listens(table, f":{int(port):04X}") for table in ("/proc/net/tcp", "/proc/net/tcp6")):
+            return True
+        time.sleep(LOOK_S)
+    return False
+
+
+def listens(table: str, port: str) -> bool:
+    """Whether that table of sockets has a listening one of the port."""
+    try:
+        with open(table) as rows:
+            fields = [row.split() for row in rows]
+    except OSError:
+        return False
+    return any(row[1].endswith(port) and row[3] == LISTENING for row in fields[1:])
+
+
+MIB = 1024 * 1024
+JOBS = 8  # threads of one process: each job of fio that is a process leaves its group, and would outlive its collector
+FILE_MIB = 4096  # that they write together, and then read, at most
+RUN_S = 20  # for writing, and for reading, at most
+FREE = 4  # times the file must fit into what is free: this test is not to fill a file system
+PLAIN = ("--direct=1", "--ioengine=psync", "--bs=1M", "--thread", "--fallocate=none", "--output-format=json")
+PREFIX = ".clusterproof-"
+
+
+def fs_bandwidth(node: Node) -> object:
+    """Bytes and seconds of a sequential write and of a read of what was written. Raises Absent, Broke."""
+    folder = node.settings["fs_folder"]
+    if not os.path.isdir(node.path(folder)):
+        raise Absent(f"no folder {folder}")
+    size_mib = int(node.settings.get("fs_mib", FILE_MIB)) // JOBS
+    require_space(node, folder, size_mib)
+    node.at(folder)
+    with scratch_file(node.path(folder)) as path:
+        inside = path[len(node.root) :] if node.root else path
+        written = phase(node, inside, "write", size_mib)
+        least_mib = min(job["bytes"] for job in written) // MIB
+        if not least_mib:
+            raise Broke(f"{folder}: a job wrote less than 1 MiB in {RUN_S} s")
+        read_back = phase(node, inside, "read", least_mib, size_mib)
+    return {"folder": folder, "write": total(written), "read": total(read_back)}
+
+
+def require_space(node: Node, folder: str, size_mib: int) -> None:
+    """Write nothing where little is free. Raises Broke."""
+    space = os.statvfs(node.path(folder))
+    free_mib = space.f_bavail * space.f_frsize // MIB
+    needed_mib = FREE * JOBS * size_mib
+    if free_mib < needed_mib:
+        raise Broke(f"{folder} has {free_mib} MiB free; expected {needed_mib} before {JOBS * size_mib} are written")
+
+
+def phase(node: Node, path: str, direction: str, size_mib: int, apart_mib: int = 0) -> list[dict[str, int]]:
+    """What each job of a run of fio did. Raises Absent, Broke, TimedOut."""
+    words: tuple[str, ...] = (f"--name={direction}", f"--filename={path}", f"--rw={direction}", f"--size={size_mib}M")
+    apart = f"--offset_increment={apart_mib or size_mib}M"
+    flush = ("--end_fsync=1",) if direction == "write" else ()
+    words += (apart, f"--numjobs={JOBS}", f"--runtime={RUN_S}", *PLAIN, *flush)
+    ran = measured(node, "fio", *words, timeout_s=(node.collector_s - END_S) / 2)
+    if ran["exit"]:
+        raise Broke(f"fio ended its {direction} with {ran['exit']}: {' '.join(str(ran['output']).split())[:200]}")
+    data = document_in(ran)
+    jobs = data.get("jobs") if isinstance(data, dict) else None
+    if not isinstance(jobs, list) or len(jobs) != JOBS:
+        raise Broke(f"fio reported nothing about its {JOBS} jobs")
+    return [{"bytes": job[direction]["io_bytes"], "ms": job[direction]["runtime"]} for job in jobs]
+
+
+def total(jobs: list[dict[str, int]]) -> dict[str, object]:
+    """All bytes, and the seconds of the job that took longest."""
+    return {"bytes": sum(job["bytes"] for job in jobs), "seconds": max(job["ms"] for job in jobs) / 1000}
+
+
+@contextlib.contextmanager
+def scratch_file(folder: str) -> Iterator[str]:
+    """A new file in a folder, only for this user, as its path. Raises OSError.
+
+    Removed at the end by this process, or, where it is killed first, by another that waits for just that.
+    """
+    path = os.path.join(folder, PREFIX + secrets.token_hex(6))
+    lifeline = watched(path)
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+        yield path
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        os.close(lifeline)
+
+
+def watched(path: str) -> int:
+    """Have a path removed as soon as the descriptor that this returns is closed, by whatever end of its holders."""
+    waiting, lifeline = os.pipe()
+    is_watched, watches = os.pipe()
+    os.set_inheritable(lifeline, True)  # what writes into the file holds on to it too
+    if not os.fork():
+        try:
+            watch(path, waiting, watches)
+        finally:
+            os._exit(0)
+    os.close(waiting)
+    os.close(watches)
+    os.read(is_watched, 1)
+    os.close(is_watched)
+    return lifeline
+
+
+def watch(path: str, waiting: int, watches: int) -> None:
+    """Leave the collector's group, which is killed as a whole; wait; remove."""
+    os.setsid()
+    signal.alarm(0)
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+    os.write(watches, b".")
+    os.closerange(3, waiting)
+    os.closerange(waiting + 1, 1024)
+    os.read(waiting, 1)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)

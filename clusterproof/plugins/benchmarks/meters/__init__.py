@@ -1,1 +1,251 @@
-"""Programs that measure the bandwidth between two nodes: how each is called, and what its output says."""
+"""Programs that measure the bandwidth between two nodes: how each is called, and what its output says.
+
+Here: what every meter has, command lines for the ends of a pair, and a reader of what they print. The text of these
+lines that meters have in common is plain POSIX sh, run on the nodes.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from clusterproof.plugins.core.message import printable
+from clusterproof.plugins.evidence.pairs import NO_PROGRAM, NOT_INSTALLED, Reading, is_believable
+
+
+@dataclass(frozen=True, slots=True)
+class MeterSettings:
+    """What a user may choose of a meter; 0 and empty mean the meter's own choice."""
+
+    collective: str = "all_reduce"  # of nccl-tests and nccom-test
+    size_bytes: int = 0
+    ranks_per_node: int = 0
+    program: str = ""  # a path on the nodes, where the meter does not find its program itself
+    options: str = ""  # further words for its command line
+    environment: Mapping[str, str] = field(default_factory=dict)  # for the program, on the nodes
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What one end printed (standard output and error as they came, bounded), and how it ended.
+
+    `exit` is None where it did not end in its time. `sent_bytes` is how much each network device of that end sent
+    meanwhile, by the device's name ("efa:rdmap79s0", "net:eth0"); empty where nobody could look.
+    """
+
+    text: str
+    exit: int | None
+    sent_bytes: Mapping[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Meter:
+    """One program.
+
+    A collective one has `ranks`: the shell command of every rank, which a launcher starts on both nodes; where it
+    `starts_ranks` itself, only the first of them does anything. One of two ends has `server` and `client` (shell
+    commands, from the port, and from the server's address and the port); the server serves one client and ends. `read`
+    takes the ranks' merged output, or the client's and then the server's. `command` is what a person types for it, from
+    the launcher's words for ranks and the names of both nodes; `by_hand` likewise where no settings are known. Some
+    of two ends start a rank for each of their GPUs.
+    """
+
+    name: str
+    read: Callable[[MeterSettings, tuple[Output, ...]], Reading]
+    ranks: Callable[[MeterSettings], str] | None = None
+    server: Callable[[MeterSettings, int], str] | None = None
+    client: Callable[[MeterSettings, str, int], str] | None = None
+    starts_ranks: bool = False
+    command: Callable[[MeterSettings, str, str, str], str] | None = None
+    by_hand: Callable[[str, str, str], str] | None = None
+    has_a_rank_for_each_gpu: bool = False
+
+    @property
+    def is_collective(self) -> bool:
+        """Whether a launcher of ranks starts it on both nodes at once."""
+        return self.ranks is not None
+
+
+NOT_FOUND = 127
+SERVES_AT_MOST_SECONDS = 600  # a server whose client never comes ends by itself
+TRIES = 50  # of a client whose server does not listen yet, 0.2 s apart
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,200}")
+
+
+def words(options: str) -> str:
+    """A user's further options, each quoted for a shell. Raises ValueError."""
+    try:
+        return " ".join(map(shlex.quote, shlex.split(options)))
+    except ValueError as problem:
+        raise ValueError(f"meter options {options!r:.80}: {problem}; expected words as in a shell") from None
+
+
+def exports(environment: Mapping[str, str]) -> str:
+    """Lines that set a program's environment; LC_ALL=C first, so that numbers have points. Raises ValueError."""
+    wrong = next((name for name in environment if not _NAME.fullmatch(name)), None)
+    if wrong is not None:
+        raise ValueError(f"{wrong!r:.80} is not the name of a variable; expected letters, digits and _")
+    data = {"LC_ALL": "C", **environment}
+    return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in data.items())
+
+
+def typed(program: str, settings: MeterSettings, environment: Mapping[str, str], options: str) -> str:
+    """A program with its variables and options as a person types it."""
+    data = {"LC_ALL": "C", **environment, **settings.environment}
+    variables = " ".join(f"{name}={shlex.quote(value)}" for name, value in data.items())
+    return f"env {variables} {shlex.quote(settings.program or program)} {options} {words(settings.options)}".strip()
+
+
+def found(name: str, chosen: str, places: Sequence[str], remedy: str) -> str:
+    """Lines that leave a program's path in $program, or end with 127 and one line that says what was looked for.
+
+    `chosen` stands for `name` and for all its places. A place may be a pattern: the first match in it is taken.
+    """
+    places = () if chosen else places
+    looked = ", in ".join(["on PATH", *places])
+    missing = f"{chosen} {NO_PROGRAM}" if chosen else f"{name} {NOT_INSTALLED} {looked}"
+    lines = [f"program=$(command -v {shlex.quote(chosen or name)} 2>/dev/null) || program="]
+    if places:
+        tried = " ".join(f"{place}/{name}" for place in places)
+        lines.append(f'for each in {tried}; do [ -z "$program" ] && [ -x "$each" ] && program=$each; done')
+    said = shlex.quote(f"{missing}; {remedy}")
+    lines.append(
+        f'[ -n "$program" ] || {{ printf \'clusterproof: %s: %s\\n\' "$(uname -n)" {said} >&2; exit {NOT_FOUND}; }}'
+    )
+    return "\n".join(lines) + "\n"
+
+
+def serving(command: str) -> str:
+    """A line that runs a server which ends by itself where nobody comes."""
+    return f"timeout {SERVES_AT_MOST_SECONDS} {command}\n"
+
+
+def retried_until_accepted(command: str, refusals: Sequence[str]) -> str:
+    """Lines that run a client again while it says one of these words; $printed is what it said, $ended how it ended."""
+    said = " | ".join(f"*{shlex.quote(words)}*" for words in refusals)
+    return f"""\
+tries=0
+while :; do
+  printed=$({command} 2>&1); ended=$?
+  case $printed in
+    {said}) tries=$((tries + 1)); [ "$tries" -lt {TRIES} ] || break; sleep 0.2 || sleep 1 ;;
+    *) break ;;
+  esac
+done
+printf '%s\\n' "$printed"
+"""
+
+
+LONGEST = 300
+LONGEST_LINE = 1000
+MAX_LINES = 200_000
+
+_HOST = r"(?<![\w.-])([A-Za-z0-9][\w.-]{0,252})"
+_MISSING = re.compile(rf"clusterproof: {_HOST}: (.{{1,{LONGEST}}})", re.ASCII)
+_LIBRARY = re.compile(r"error while loading shared libraries: ")
+_WHERE_LIBRARIES_ARE = "expected its folder in LD_LIBRARY_PATH: by a module that is loaded first, or --meter-env"
+_TELLING = re.compile(
+    r"\b(?:error|failed|failure|refused|denied|cannot|could not|unable to|not found|no such|killed|aborted|timed out"
+    r"|exited on signal|has lost communication)\b",
+    re.IGNORECASE,
+)
+_OWN_FAULT = re.compile(  # of the GPUs and libraries of the node itself; what is said of a peer is about the peer
+    r"\bcuda (?:failure|error)|\bECC\b|CUDA-capable|out of memory|illegal memory|\bNVML\b|libcuda|Xid", re.IGNORECASE
+)
+_NAMES_ONE = (  # the strongest first; each names one node
+    re.compile(rf"^clusterproof: {_HOST}: ", re.ASCII),
+    re.compile(rf"{_HOST}: Test CUDA failure\b", re.ASCII),
+    re.compile(rf"\bon node {_HOST} exited on signal", re.ASCII),
+    re.compile(rf"\bRemote daemon: \S{{1,60}} on node {_HOST}", re.ASCII),
+    re.compile(rf"\btarget node:\s{{1,20}}{_HOST}", re.ASCII),
+    re.compile(rf"\bNode failure on {_HOST}", re.ASCII),
+    re.compile(rf"\b[Nn]ode {_HOST} (?:has )?failed\b", re.ASCII),
+    re.compile(rf"\bTask launch for \S{{1,60}} failed on node {_HOST}", re.ASCII),
+    re.compile(rf"^ssh: connect to host {_HOST} port", re.ASCII),
+    re.compile(rf"^ssh: Could not resolve hostname {_HOST}", re.ASCII),
+    re.compile(rf"\bsrun: error: {_HOST}: tasks? [\d,-]{{1,200}}: ", re.ASCII),
+)
+_WARNS = re.compile(rf"{_HOST}:\d{{1,10}}:\d{{1,10}} \[\d{{1,4}}\] .{{0,300}}?NCCL WARN (.*)", re.ASCII)
+EFA = "efa"
+
+
+def one_line(text: str) -> str:
+    """Text of a node as one short line that a terminal can show."""
+    return printable(" ".join(text[: LONGEST * 4].split()))[:LONGEST]
+
+
+def problem_of(output: Output, data: Iterable[str] = ()) -> str:
+    """Why it failed: how it ended, and the line that says most. `data` are the problems that a parser found."""
+    if output.exit is None:
+        ended = "it did not end in its time"
+    elif output.exit < 0:
+        ended = f"signal {-output.exit} ended it"
+    else:
+        ended = f"it ended with {output.exit}" if output.exit else ""
+    return one_line("; ".join(part for part in (ended, _said(output.text, data)) if part))
+
+
+def of_largest(settings: MeterSettings, busbw_gb_per_s: float | None, size_bytes: int, data: Sequence[str] = ()) -> str:
+    """What is wrong with the bandwidth of the largest size; empty: nothing. `data` as in `problem_of`."""
+    if busbw_gb_per_s is None:
+        return one_line("; ".join(["no row of its table has a bandwidth", *data[:1]]))
+    if settings.size_bytes and size_bytes != settings.size_bytes:
+        return f"its largest size is {size_bytes} bytes; expected {settings.size_bytes}"
+    if not is_believable(busbw_gb_per_s):
+        return f"its busbw is {busbw_gb_per_s:g} GB/s; expected more than 0, and what a network can do"
+    return ""
+
+
+def culprit_in(text: str) -> str:
+    """The one node that the text names as the cause; empty where it names none, or several alike."""
+    lines = _lines(text)
+    named = [_named(pattern, lines) for pattern in _NAMES_ONE[:2]]
+    named.append({found[1] for found in map(_WARNS.search, lines) if found and _OWN_FAULT.search(found[2])})
+    named += [_named(pattern, lines) for pattern in _NAMES_ONE[2:]]
+    nodes = next(filter(None, named), set())
+    return nodes.pop().rstrip(".") if len(nodes) == 1 else ""
+
+
+def _named(pattern: re.Pattern[str], lines: Sequence[str]) -> set[str]:
+    return {found[1] for found in map(pattern.search, lines) if found}
+
+
+def _said(text: str, data: Iterable[str]) -> str:
+    lines = [line for line in _lines(text) if any(char.isalnum() for char in line)]
+    missing = next((found[0] for found in map(_MISSING.search, lines) if found), "")
+    library = next(filter(_LIBRARY.search, lines), "")
+    if library and not missing:
+        return f"{library}; {_WHERE_LIBRARIES_ARE}"
+    first = missing or next(iter(data), "") or next(filter(_TELLING.search, lines), "")
+    return first or (lines[-1] if lines else "it printed nothing")
+
+
+def _lines(text: str) -> list[str]:
+    return [line[:LONGEST_LINE].strip() for line in text.split("\n", MAX_LINES)[:MAX_LINES]]
+
+
+def efa_devices(count: int | str) -> str:
+    """`efa, 32 devices`."""
+    return f"{EFA}, {count} device{'' if str(count) == '1' else 's'}"
+
+
+def proven_network(sent_bytes: Mapping[str, int], carried_bytes: int) -> str:
+    """The network whose devices sent at least what the run carried; empty where the counters do not account for it.
+
+    The device that sent most decides which: one Ethernet device by its name, EFA's by their number.
+    """
+    if carried_bytes <= 0 or not sent_bytes:
+        return ""
+    most = max(sent_bytes, key=lambda name: sent_bytes[name])
+    kind, _, device = most.partition(":")
+    alike = {name: sent for name, sent in sent_bytes.items() if name.partition(":")[0] == kind and sent > 0}
+    if kind != EFA and sent_bytes[most] >= carried_bytes:
+        return device or most
+    if sum(alike.values()) < carried_bytes:
+        return ""
+    share = sent_bytes[most] // 10  # a device that sent far less than the busiest carried something else
+    carrying = sorted(name.partition(":")[2] for name, sent in alike.items() if sent >= share)
+    return efa_devices(len(carrying)) if kind == EFA else ", ".join(carrying)

@@ -9,8 +9,15 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from clusterproof.plugins.benchmarks.meters import exact, fi_pingpong, iperf3, nccl_tests, nccom_test
-from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings
+from clusterproof.plugins.benchmarks.meters import (
+    Meter,
+    MeterSettings,
+    exact,
+    fi_pingpong,
+    iperf3,
+    nccl_tests,
+    nccom_test,
+)
 from clusterproof.plugins.catalog.busbw import BusbwKey
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.opened import read_whole

@@ -9,9 +9,9 @@ from typing import Any
 
 from clusterproof.plugins.agent.packing import text_of
 from clusterproof.plugins.agent.payload import modules_for, started
-from clusterproof.plugins.benchmarks.meters import meter
-from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings, Output
-from clusterproof.plugins.catalog.catalog import exact_kinds_setting
+from clusterproof.plugins.benchmarks import meters
+from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, Output
+from clusterproof.plugins.catalog import exact_kinds_setting
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, Recording
 from clusterproof.plugins.evidence.pairs import NO_PROGRAM, NOT_INSTALLED, Reading, is_believable
 from clusterproof.plugins.evidence.perf.collective import NCCL, Blame, OfNode, wrong_blocks
@@ -55,17 +55,17 @@ def read(_settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
     with Recording():  # what cannot be read of one rank hides nothing wrong on another
         blame = Blame.of(found, hosts) if found else None
     if blame and blame.blocks:
-        words = meter.one_line(blame.words)
+        words = meters.one_line(blame.words)
         return Reading(is_correct=False, problem=words, culprit=blame.node, seconds=seconds, hosts=hosts)
     try:
         problem = _problem(found, outputs)
         if problem:
-            culprit = meter.culprit_in("\n".join(output.text for output in outputs))
-            return Reading(problem=meter.one_line(problem), culprit=culprit, seconds=seconds)
+            culprit = meters.culprit_in("\n".join(output.text for output in outputs))
+            return Reading(problem=meters.one_line(problem), culprit=culprit, seconds=seconds)
         speed, ranks = min(rank.gb_per_s for node in found for rank in node.answered), found[0].ranks
         size_bytes = found[0].message_bytes
     except (Incomplete, NotApplicable) as missing:
-        return Reading(problem=meter.one_line(str(missing)), seconds=seconds)
+        return Reading(problem=meters.one_line(str(missing)), seconds=seconds)
     algbw = speed * ranks / (2 * (ranks - 1)) if ranks > 1 else None
     return Reading(speed, algbw, None, size_bytes, is_correct=True, seconds=seconds, ranks=ranks, hosts=hosts)
 
@@ -82,7 +82,7 @@ def _problem(found: list[OfNode], outputs: tuple[Output, ...]) -> str:
     """Why nothing was proven; empty where everything was. Raises Incomplete."""
     if len(found) != len(NODES):  # an end that is killed after it has said everything has said everything
         ended = next((one for one in outputs if one.exit != 0), None)
-        return meter.problem_of(ended or Output("\n".join(one.text for one in outputs), 0))
+        return meters.problem_of(ended or Output("\n".join(one.text for one in outputs), 0))
     for node in found:
         wrong_blocks(node)  # raises for what cannot be read of it
         for place, rank in enumerate(node.answered):
@@ -118,10 +118,10 @@ def _shell(settings: MeterSettings, place: dict[str, object]) -> str:
         tried=" ".join(map(shlex.quote, tried)),
         has_torch=shlex.quote(HAS_TORCH),
         missing=shlex.quote(f"{missing}; install it, or name a Python that has it: --meter-program PATH"),
-        not_found=meter.NOT_FOUND,
+        not_found=meters.NOT_FOUND,
     )
     return (
-        f'{meter.exports(settings.environment)}{find}exec "$program" -I -c {shlex.quote(_program(settings, place))}\n'
+        f'{meters.exports(settings.environment)}{find}exec "$program" -I -c {shlex.quote(_program(settings, place))}\n'
     )
 
 

@@ -6,8 +6,8 @@ import shlex
 from dataclasses import replace
 from itertools import pairwise
 
-from clusterproof.plugins.benchmarks.meters import meter
-from clusterproof.plugins.benchmarks.meters.meter import EFA, Meter, MeterSettings, Output, proven_network
+from clusterproof.plugins.benchmarks import meters
+from clusterproof.plugins.benchmarks.meters import EFA, Meter, MeterSettings, Output, proven_network
 from clusterproof.plugins.evidence.pairs import Reading, is_believable
 from clusterproof.plugins.evidence.parsing import bytes_of, number
 
@@ -21,13 +21,13 @@ REFUSALS = ("Connection refused",)
 
 def server(settings: MeterSettings, port: int) -> str:
     """The shell command of the end that waits. Raises ValueError."""
-    return _program(settings) + meter.serving(f'"$program" {_words(settings)} -B {port}')
+    return _program(settings) + meters.serving(f'"$program" {_words(settings)} -B {port}')
 
 
 def client(settings: MeterSettings, address: str, port: int) -> str:
     """The shell command of the end that connects. Raises ValueError."""
     run = f'"$program" {_words(settings)} -P {port} {shlex.quote(address)}'
-    return _program(settings) + meter.retried_until_accepted(run, REFUSALS) + 'exit "$ended"\n'
+    return _program(settings) + meters.retried_until_accepted(run, REFUSALS) + 'exit "$ended"\n'
 
 
 def read(settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
@@ -41,7 +41,7 @@ def read(settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
     problem = _problem(ours, size, mb_per_s, theirs)
     seconds = max(ours.seconds, theirs.seconds)
     if problem:
-        culprit = meter.culprit_in(f"{ours.text}\n{theirs.text}")
+        culprit = meters.culprit_in(f"{ours.text}\n{theirs.text}")
         return Reading(problem=problem, culprit=culprit, size_bytes=size, seconds=seconds)
     return Reading(
         busbw_gb_per_s=mb_per_s / 1000,
@@ -55,7 +55,7 @@ def read(settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
 
 def command(settings: MeterSettings, _launch: str, one: str, other: str) -> str:
     """What a person types on both nodes. Raises ValueError."""
-    run = meter.typed("fi_pingpong", replace(settings, options=""), {}, _words(settings))
+    run = meters.typed("fi_pingpong", replace(settings, options=""), {}, _words(settings))
     return f"{run} on {one}, then on {other}: {run} {one}"
 
 
@@ -70,13 +70,13 @@ METER = Meter("fi_pingpong", read, server=server, client=client, command=command
 
 def _program(settings: MeterSettings) -> str:
     environment = {"FI_EFA_ENABLE_SHM_TRANSFER": "0", **settings.environment}  # else two ends on one host use memory
-    return meter.exports(environment) + meter.found("fi_pingpong", settings.program, PLACES, REMEDY)
+    return meters.exports(environment) + meters.found("fi_pingpong", settings.program, PLACES, REMEDY)
 
 
 def _words(settings: MeterSettings) -> str:
     provider = "" if _provider(settings) else "-p tcp "
     size = settings.size_bytes or SIZE_BYTES
-    return f"{provider}-e rdm -I {ITERATIONS} -S {size} {meter.words(settings.options)}".rstrip()
+    return f"{provider}-e rdm -I {ITERATIONS} -S {size} {meters.words(settings.options)}".rstrip()
 
 
 def _provider(settings: MeterSettings) -> str:
@@ -105,8 +105,8 @@ def _rows(text: str) -> list[tuple[int, int, float, float]]:
 
 def _problem(ours: Output, size: int, mb_per_s: float, theirs: Output) -> str:
     if ours.exit != 0 or not size:
-        said = meter.problem_of(ours) if ours.exit != 0 else f"no whole row; {meter.problem_of(ours)}"
-        return meter.one_line(f"{said}; the server: {meter.problem_of(theirs)}" if theirs.exit else said)
+        said = meters.problem_of(ours) if ours.exit != 0 else f"no whole row; {meters.problem_of(ours)}"
+        return meters.one_line(f"{said}; the server: {meters.problem_of(theirs)}" if theirs.exit else said)
     if not is_believable(mb_per_s / 1000):
         return f"it measured {mb_per_s:g} MB/s; expected more than 0, and what a network can do"
     return ""

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from clusterproof.plugins.benchmarks.meters import meter
-from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings, Output, proven_network
+from clusterproof.plugins.benchmarks import meters
+from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, Output, proven_network
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.evidence.pairs import Reading, is_believable
 
@@ -44,7 +44,7 @@ class Direction:
 
 def server(settings: MeterSettings, port: int) -> str:
     """The shell command of the end that waits: once for each direction. Raises ValueError."""
-    run = meter.serving(f'"$program" -s -1 -J -p {port}')
+    run = meters.serving(f'"$program" -s -1 -J -p {port}')
     return _program(settings) + run + run
 
 
@@ -56,11 +56,11 @@ def client(settings: MeterSettings, address: str, port: int) -> str:
     size = f" -l {settings.size_bytes}" if settings.size_bytes else ""
     run = (
         f'"$program" -c {shlex.quote(address)} -p {port} -J -i 0 -t {SECONDS} -O {SKIPPED_SECONDS} -P {STREAMS}'
-        f" --connect-timeout {CONNECT_MS}{size} {meter.words(settings.options)}"
+        f" --connect-timeout {CONNECT_MS}{size} {meters.words(settings.options)}"
     )
     # with -J it ends with 0 whatever happened
     failed = 'case $printed in *\'"error":\'*) exit 1 ;; esac\n[ "$ended" -eq 0 ] || exit "$ended"\n'
-    runs = (meter.retried_until_accepted(run, REFUSALS), meter.retried_until_accepted(f"{run} -R", REFUSALS))
+    runs = (meters.retried_until_accepted(run, REFUSALS), meters.retried_until_accepted(f"{run} -R", REFUSALS))
     return _program(settings) + "".join(each + failed for each in runs)
 
 
@@ -71,12 +71,12 @@ def read(_settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
     seconds = max(ours.seconds, theirs.seconds)
     try:
         if ours.exit is None:
-            raise UnreadableError(meter.problem_of(ours))
+            raise UnreadableError(meters.problem_of(ours))
         there, back = directions(ours.text)
     except UnreadableError as problem:
         text = f"{ours.text}\n{theirs.text}"
-        said = f"{problem}; the server: {meter.problem_of(theirs)}" if theirs.exit else str(problem)
-        return Reading(problem=meter.one_line(said), culprit=meter.culprit_in(text), seconds=seconds)
+        said = f"{problem}; the server: {meters.problem_of(theirs)}" if theirs.exit else str(problem)
+        return Reading(problem=meters.one_line(said), culprit=meters.culprit_in(text), seconds=seconds)
     slower = min(there, back, key=lambda each: each.gb_per_s)
     return Reading(
         busbw_gb_per_s=slower.gb_per_s,
@@ -91,8 +91,8 @@ def command(settings: MeterSettings, _launch: str, one: str, other: str) -> str:
     """What a person types on both nodes. Raises ValueError."""
     size = f" -l {settings.size_bytes}" if settings.size_bytes else ""
     asked = f"-c {one} -t {SECONDS} -O {SKIPPED_SECONDS} -P {STREAMS}{size}"
-    serves = meter.typed("iperf3", replace(settings, options=""), {}, "-s")
-    return f"{serves} on {one}, then on {other}: {meter.typed('iperf3', settings, {}, asked)}; the same with -R"
+    serves = meters.typed("iperf3", replace(settings, options=""), {}, "-s")
+    return f"{serves} on {one}, then on {other}: {meters.typed('iperf3', settings, {}, asked)}; the same with -R"
 
 
 def by_hand(one: str, other: str, _collective: str) -> str:
@@ -110,14 +110,14 @@ def directions(text: str) -> tuple[Direction, Direction]:
         if error := report.get("error"):
             raise UnreadableError(f"{direction}: {error if isinstance(error, str) else 'error'}")
     if len(data) < len(DIRECTIONS):
-        said = meter.problem_of(Output(text, 0)) if not data else "it ended before"
+        said = meters.problem_of(Output(text, 0)) if not data else "it ended before"
         raise UnreadableError(f"{DIRECTIONS[len(data)]}: no whole report of iperf3: {said}")
     there, back = (_direction(name, report) for name, report in zip(DIRECTIONS, data, strict=True))
     return there, back
 
 
 def _program(settings: MeterSettings) -> str:
-    return meter.exports(settings.environment) + meter.found("iperf3", settings.program, (), REMEDY)
+    return meters.exports(settings.environment) + meters.found("iperf3", settings.program, (), REMEDY)
 
 
 def _documents(text: str, most: int) -> list[Mapping[str, Any]]:

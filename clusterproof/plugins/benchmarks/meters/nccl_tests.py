@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from clusterproof.plugins.benchmarks.meters import meter
-from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings, Output, efa_devices, proven_network
+from clusterproof.plugins.benchmarks import meters
+from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, Output, efa_devices, proven_network
 from clusterproof.plugins.evidence.pairs import APART, Reading
 from clusterproof.plugins.evidence.perf import parse_nccl as log_form
 from clusterproof.plugins.evidence.perf.facts_logs import Measured, NcclLog, NcclTests, Network, Row
@@ -51,16 +51,16 @@ def ranks(settings: MeterSettings) -> str:
         raise ValueError(f"{settings.collective!r:.80} is not a collective; expected one of {', '.join(COLLECTIVES)}")
     return (
         "unset NCCL_DEBUG_FILE\n"
-        + meter.exports({**NETWORK_IN_LOG, **settings.environment})
-        + meter.found(f"{settings.collective}_perf", settings.program, PLACES, REMEDY)
+        + meters.exports({**NETWORK_IN_LOG, **settings.environment})
+        + meters.found(f"{settings.collective}_perf", settings.program, PLACES, REMEDY)
         + _MPI_LIBRARY
-        + f'exec "$program" {_options(settings)} {meter.words(settings.options)}\n'
+        + f'exec "$program" {_options(settings)} {meters.words(settings.options)}\n'
     )
 
 
 def command(settings: MeterSettings, launch: str, _one: str, _other: str) -> str:
     """The same, as a person types it. Raises ValueError."""
-    return f"{launch} {meter.typed(f'{settings.collective}_perf', settings, NETWORK_IN_LOG, _options(settings))}"
+    return f"{launch} {meters.typed(f'{settings.collective}_perf', settings, NETWORK_IN_LOG, _options(settings))}"
 
 
 def _options(settings: MeterSettings) -> str:
@@ -92,7 +92,7 @@ def read(settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
         is_correct=is_correct,
         network=_network(log.network) or proven_network(output.sent_bytes, size * ITERATIONS // 2 if is_well else 0),
         problem=problem,
-        culprit=meter.culprit_in(output.text) if problem else "",
+        culprit=meters.culprit_in(output.text) if problem else "",
         seconds=output.seconds,
         ranks=log.ranks or 0,
         hosts=log.hosts,
@@ -134,8 +134,8 @@ def _problem(
     if output.exit != 0 and _NO_PMI.search(output.text):
         return f"{APART}: its MPI saw no other rank"
     if output.exit != 0:
-        return meter.problem_of(output, log.problems)
-    return meter.of_largest(settings, slower.busbw_gb_per_s if slower else None, size, log.problems)
+        return meters.problem_of(output, log.problems)
+    return meters.of_largest(settings, slower.busbw_gb_per_s if slower else None, size, log.problems)
 
 
 def _alone(text: str) -> str:
@@ -162,4 +162,4 @@ def _network(network: Network) -> str:
     names = [name for name in network.networks if not (network.providers and "Libfabric" in name)]
     nics = " or ".join(map(str, network.nics))
     data = [efa_devices(nics) if name == "efa" and nics else name for name in network.providers]
-    return meter.one_line(" and ".join([*data, *names]))
+    return meters.one_line(" and ".join([*data, *names]))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from clusterproof.plugins.benchmarks.meters import meter
-from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings, Output, proven_network
+from clusterproof.plugins.benchmarks import meters
+from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, Output, proven_network
 from clusterproof.plugins.evidence.pairs import Reading
 from clusterproof.plugins.evidence.perf import parse_nccom as log_form
 from clusterproof.plugins.evidence.perf.facts_logs import Nccom, NccomLog, NccomRow
@@ -52,15 +52,15 @@ def ranks(settings: MeterSettings) -> str:
     cores = f"cores={settings.ranks_per_node}\n" if settings.ranks_per_node else _CORES
     return (
         _FIRST_RANK_ONLY
-        + meter.exports(settings.environment)
-        + meter.found("nccom-test", settings.program, PLACES, REMEDY)
+        + meters.exports(settings.environment)
+        + meters.found("nccom-test", settings.program, PLACES, REMEDY)
         + _BOTH_NODES
         + cores
         + _MPIRUN_AS_ROOT
         + _NOT_UNDER_SLURM  # its mpirun would wait for a step of the job that this one holds
         + _ROOT
         + f"set -- -r $((cores * $#)) -N $# {_options(settings)}"
-        f' --non-interactive {meter.words(settings.options)} {known} --hosts "$@"\n'
+        f' --non-interactive {meters.words(settings.options)} {known} --hosts "$@"\n'
         + "printf 'nccom-test %s\\n' \"$*\"\n"  # its options are part of the log
         + 'exec "$program" "$@"\n'
     )
@@ -69,7 +69,7 @@ def ranks(settings: MeterSettings) -> str:
 def command(settings: MeterSettings, _launch: str, one: str, other: str) -> str:
     """The same, as a person types it: it starts its ranks itself. Raises ValueError."""
     ranks_of_both = 2 * settings.ranks_per_node or RANKS
-    run = meter.typed("nccom-test", settings, {}, f"-r {ranks_of_both} -N 2 {_options(settings)}")
+    run = meters.typed("nccom-test", settings, {}, f"-r {ranks_of_both} -N 2 {_options(settings)}")
     return f"{run} {COLLECTIVES[settings.collective]} --hosts {one} {other}"
 
 
@@ -95,7 +95,7 @@ def read(settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
         is_correct=_is_correct(log, is_well),
         network=proven_network(output.sent_bytes, size * ITERATIONS // 2 if is_well else 0),
         problem=problem,
-        culprit=meter.culprit_in(output.text) if problem else "",
+        culprit=meters.culprit_in(output.text) if problem else "",
         seconds=output.seconds,
         ranks=log.ranks or 0,
     )
@@ -112,10 +112,10 @@ METER = Meter("nccom-test", read, ranks=ranks, starts_ranks=True, command=comman
 
 def _problem(settings: MeterSettings, output: Output, log: NccomLog, slowest: NccomRow | None, size: int) -> str:
     if output.exit != 0:
-        return meter.problem_of(output, log.problems)
+        return meters.problem_of(output, log.problems)
     if mismatch := _mismatch(log):
-        return meter.one_line(f"wrong results: {mismatch}")
-    return meter.of_largest(settings, slowest.busbw_gb_per_s if slowest else None, size, log.problems)
+        return meters.one_line(f"wrong results: {mismatch}")
+    return meters.of_largest(settings, slowest.busbw_gb_per_s if slowest else None, size, log.problems)
 
 
 def _is_correct(log: NccomLog, is_well: bool) -> bool | None:

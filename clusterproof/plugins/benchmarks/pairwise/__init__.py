@@ -1,4 +1,106 @@
 """Which pairs of nodes to measure, one after another, and which node, link or group the measurements name as slow.
 
-Everything here but `drive` and `journal` is pure: nodes and measurements in, rounds and findings out.
+Everything in this package but `drive` and `journal` is pure: nodes and measurements in, rounds and findings out. Here:
+rounds of pairs in which no node is twice.
 """
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
+from random import Random
+
+from clusterproof.plugins.evidence.pairs import Pair, pair
+
+Round = tuple[Pair, ...]
+
+_TRIES = 20  # to find a round in which nobody meets a partner again
+
+
+def circle(nodes: Sequence[str]) -> list[Round]:
+    """Every pair exactly once, in as few rounds as there can be: n-1, or n where n is odd and each node rests once."""
+    ring: list[str | None] = [*nodes, *([None] if len(nodes) % 2 else [])]
+    rounds = []
+    for _ in range(len(ring) - 1):
+        half = len(ring) // 2
+        facing = zip(ring[:half], reversed(ring[half:]), strict=True)
+        rounds.append(tuple(pair(one, other) for one, other in facing if one is not None and other is not None))
+        ring[1:] = [ring[-1], *ring[1:-1]]
+    return rounds
+
+
+def full(nodes: Sequence[str], places: Mapping[str, str]) -> list[Round]:
+    """Every pair once; rounds with many pairs inside a place come first."""
+    rounds = circle(sorted(nodes, key=lambda node: (places.get(node, ""), node)))
+    return sorted(rounds, key=lambda pairs: -sum(is_inside(one, places) for one in pairs))
+
+
+def quick(nodes: Sequence[str], places: Mapping[str, str], count: int, random: Random) -> list[Round]:
+    """A few random rounds: first inside places where there are several, then across them.
+
+    Nobody meets a partner twice where there are enough others.
+    """
+    by_place = _by_place(nodes, places)
+    if len(by_place) < 2:
+        rounds = circle(random.sample(nodes, len(nodes)))
+        random.shuffle(rounds)
+        return [rounds[number % len(rounds)] for number in range(count)] if rounds else []
+    inside = _inside(by_place, min(count // 2, max(map(len, by_place)) - 1), random)
+    rounds, met = list(inside), {one for pairs in inside for one in pairs}
+    for _ in range(count - len(inside)):
+        tried = (_across(by_place, random) for _ in range(_TRIES))
+        best = _fewest(tried, met)
+        rounds.append(best)
+        met.update(best)
+    return rounds
+
+
+def is_inside(one: Pair, places: Mapping[str, str]) -> bool:
+    """Whether both ends are in one place."""
+    return places.get(one.a, "") == places.get(one.b, "")
+
+
+def _by_place(nodes: Sequence[str], places: Mapping[str, str]) -> list[list[str]]:
+    found: dict[str, list[str]] = {}
+    for node in nodes:
+        found.setdefault(places.get(node, ""), []).append(node)
+    return list(found.values())
+
+
+def _inside(by_place: Sequence[Sequence[str]], count: int, random: Random) -> list[Round]:
+    """Rounds inside places; those left over in odd places meet one another."""
+    of_places = [circle(random.sample(members, len(members))) for members in by_place]
+    for rounds in of_places:
+        random.shuffle(rounds)
+    made = []
+    for number in range(count):
+        pairs = [one for rounds in of_places if rounds for one in rounds[number % len(rounds)]]
+        busy = {node for one in pairs for node in one.nodes}
+        left = [node for members in by_place for node in members if node not in busy]
+        random.shuffle(left)
+        pairs += [pair(one, other) for one, other in zip_longest(left[::2], left[1::2]) if other is not None]
+        made.append(tuple(pairs))
+    return made
+
+
+def _across(by_place: Sequence[Sequence[str]], random: Random) -> Round:
+    """Each node with one of another place, except where a place has more than half of all nodes."""
+    shuffled = [random.sample(members, len(members)) for members in random.sample(by_place, len(by_place))]
+    row = [node for members in shuffled for node in members]
+    if len(row) % 2:
+        row.pop(random.randrange(len(row)))
+    half = len(row) // 2
+    return tuple(pair(one, other) for one, other in zip(row[:half], row[half:], strict=True))
+
+
+def _fewest(tried: Iterable[Round], met: set[Pair]) -> Round:
+    """The round in which the fewest nodes meet a partner again; the first in which none does."""
+    best: Round = ()
+    fewest: int | None = None
+    for pairs in tried:
+        again = sum(one in met for one in pairs)
+        if fewest is None or again < fewest:
+            best, fewest = pairs, again
+        if not again:
+            break
+    return best

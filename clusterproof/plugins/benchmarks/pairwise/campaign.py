@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from random import Random
 
+from clusterproof.plugins.benchmarks.pairwise import Round, full, is_inside, quick
 from clusterproof.plugins.benchmarks.pairwise.normal import Settings, by_pair, slow_together
-from clusterproof.plugins.benchmarks.pairwise.schedule import Round, full, is_inside, quick
 from clusterproof.plugins.benchmarks.pairwise.screen import Screened, screen
 from clusterproof.plugins.evidence.pairs import Measurement, Pair, pair
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from math import hypot, sqrt
 from statistics import median
 
+from clusterproof.plugins.benchmarks.pairwise import is_inside
 from clusterproof.plugins.benchmarks.pairwise.likelihood import LEAST_SIGMA, normal_part
 from clusterproof.plugins.benchmarks.pairwise.normal import Normal, Settings, is_relaxed, log_of, succeeded, tails
-from clusterproof.plugins.benchmarks.pairwise.schedule import is_inside
 from clusterproof.plugins.core.robust import MAX_VALUES, location, location_error
 from clusterproof.plugins.evidence.pairs import Measurement, Pair
 

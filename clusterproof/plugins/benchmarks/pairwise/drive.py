@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from clusterproof.plugins.benchmarks.launchers.launcher import Measured
+from clusterproof.plugins.benchmarks.launchers import Measured
+from clusterproof.plugins.benchmarks.pairwise import Round
 from clusterproof.plugins.benchmarks.pairwise.campaign import RETEST_ROUNDS, Plan, next_round
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal, Writer
-from clusterproof.plugins.benchmarks.pairwise.schedule import Round
 from clusterproof.plugins.evidence.pairs import Measurement, Pair, Reading
 
 LEAST_FIRST_ROUNDS = 2  # one alone names nobody

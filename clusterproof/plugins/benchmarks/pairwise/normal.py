@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import log
 
-from clusterproof.plugins.benchmarks.pairwise.schedule import is_inside
+from clusterproof.plugins.benchmarks.pairwise import is_inside
 from clusterproof.plugins.evidence.pairs import Measurement, Pair
 
 OUTLIERS = 0.05  # of the values, at least: a healthy one is now and then anything slower,

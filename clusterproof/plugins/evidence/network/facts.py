@@ -1,9 +1,12 @@
-"""RDMA devices as sysfs reports them (EFA, InfiniBand, RoCE); a node's names, addresses and name servers."""
+"""RDMA devices as sysfs reports them (EFA, InfiniBand, RoCE) and as libfabric lists them; names and addresses."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
 
+from clusterproof.plugins.agent.pattern import Pattern
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.evidence.field import (
@@ -20,6 +23,67 @@ from clusterproof.plugins.evidence.field import (
     values,
     whole,
 )
+
+LONGEST_LINE = 300
+DIFFERENT = 64  # outputs that are remembered: nodes of one kind print the same
+
+_RANK = Pattern(r"\[\d{1,6},\d{1,6}\]<std(?:out|err)>:|\d{1,6}: ")  # of mpirun, of srun --label
+_KEY = Pattern(r"\s*(provider|domain|type):\s*(\S{1,100})\s*\Z")
+_ERROR = Pattern(r"fi_getinfo(?:\(\))?:?.{0,200}|fi_info: .{0,200}")
+
+
+@lru_cache(DIFFERENT)
+def domains(output: str) -> tuple[str, ...]:
+    """The EFA domains that offer FI_EP_RDM, each once, in the order and form printed (`rdmap79s0-rdm`).
+
+    Newer libfabric lists a device twice, as fabric `efa` and `efa-direct`; old libfabric layered providers
+    over it (`efa;ofi_rxr`, and `efa;ofi_rxd` over its datagram domain, `-dgrm`). All these are one domain.
+    """
+    found = (entry.get("domain", "") for entry in _entries(output) if _is_efa(entry) and _is_rdm(entry))
+    return tuple(dict.fromkeys(domain for domain in found if domain and not domain.endswith("-dgrm")))
+
+
+@lru_cache(DIFFERENT)
+def error(output: str) -> str:
+    """libfabric's own error line, as printed (`fi_getinfo: -61`: no provider answers), else empty."""
+    for line in output.splitlines():
+        found = _ERROR.match(_without_rank(line)[1].strip())
+        if found:
+            return str(found[0]).strip()
+    return ""
+
+
+def _entries(output: str) -> Iterator[Mapping[str, str]]:
+    """One mapping per `provider:` and the indented lines after it, of each rank where ranks are mixed."""
+    open_entries: dict[str, dict[str, str]] = {}
+    for line in output.splitlines():
+        rank, words = _without_rank(line)
+        found = _KEY.match(words)
+        if found and found[1] == "provider":
+            if rank in open_entries:
+                yield open_entries[rank]
+            open_entries[rank] = {"provider": found[2]}
+        elif found and rank in open_entries:
+            open_entries[rank][found[1]] = found[2]
+    yield from open_entries.values()
+
+
+def _without_rank(line: str) -> tuple[str, str]:
+    line = line[:LONGEST_LINE]
+    found = _RANK.match(line)
+    return (found[0], line[found.end() :]) if found else ("", line)
+
+
+def _is_efa(entry: Mapping[str, str]) -> bool:
+    return "efa" in entry["provider"].split(";")
+
+
+def _is_rdm(entry: Mapping[str, str]) -> bool:
+    """Whether it is a reliable datagram endpoint; where the type was not reported, the domain's name says so."""
+    if "type" in entry:
+        return entry["type"] == "FI_EP_RDM"
+    return entry.get("domain", "").endswith("-rdm")
+
 
 AMAZON = "1d0f"
 IFF_UP = 0x1  # linux/if.h: the interface is switched on

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from clusterproof.plugins.evidence.field import MAX_OUTPUT
 from clusterproof.plugins.evidence.network.collect_rdma import MODULES
-from clusterproof.plugins.evidence.network.facts_libfabric import error
+from clusterproof.plugins.evidence.network.facts import error
 from clusterproof.plugins.evidence.parsing import CaptureError, Form
 
 _PROVIDER = re.compile(

@@ -1,1 +1,82 @@
-"""What Kubernetes' API is asked of a cluster: a file for each collector, with a function `read(api, names)`."""
+"""What Kubernetes is asked about a cluster: a file for each collector, with a function `read(api, names)`.
+
+Each fails for itself, and says how.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as TooLate
+from importlib import import_module
+
+from clusterproof.plugins.aws import AwsError
+from clusterproof.plugins.core.cluster import Cluster
+from clusterproof.plugins.core.evidence import Collected, Status
+from clusterproof.plugins.kubernetes.access import open_api
+from clusterproof.plugins.kubernetes.api import Api, KubernetesDenied, KubernetesError
+
+COLLECTOR_S = 120.0  # a thousand nodes with 30,000 pods are 60 pages
+RIGHTS = {  # what a collector needs, for who lacks it
+    "k8s_nodes": "nodes",
+    "k8s_pods": "pods",
+    "k8s_resource_slices": "resourceslices.resource.k8s.io",
+    "k8s_queues": "nodes, and resourceflavors and topologies of kueue.x-k8s.io",
+    "k8s_storage": "pvc, pv, csinodes and storageclasses",
+}
+
+Read = Callable[[Api, frozenset[str]], object]
+
+
+def ask(cluster: Cluster, collectors: Iterable[str], timeout_s: float = COLLECTOR_S) -> Mapping[str, Collected]:
+    """What Kubernetes reports of a cluster; where it is not reached, every answer broke."""
+    asked = sorted(collectors)
+    try:
+        api = open_api(cluster.settings)
+    except (AwsError, KubernetesError) as problem:
+        return dict.fromkeys(asked, Collected(Status.BROKE, detail=str(problem)))
+    return ask_by(api, cluster, asked, timeout_s)
+
+
+def ask_by(
+    api: Api, cluster: Cluster, collectors: Iterable[str], timeout_s: float = COLLECTOR_S
+) -> Mapping[str, Collected]:
+    """The same by an API server that is known."""
+    names, until = names_of(cluster), time.monotonic() + timeout_s
+    pool = ThreadPoolExecutor(max_workers=2, thread_name_prefix="kubernetes")
+    try:
+        asked = {name: pool.submit(_collected, name, api, names) for name in collectors}
+        return {name: _answer(answer.result, until, timeout_s) for name, answer in asked.items()}
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def names_of(cluster: Cluster) -> frozenset[str]:
+    """How Kubernetes may call the nodes: as the inventory does, or HyperPod's nodes by their instances."""
+    instances = {f"i-{one.address.rpartition('i-')[2]}" for one in cluster.targets if "i-" in one.address}
+    return frozenset({one.name for one in cluster.targets} | {f"hyperpod-{one}" for one in instances})
+
+
+def _answer(result: Callable[[float], Collected], until: float, timeout_s: float) -> Collected:
+    try:
+        return result(max(0.0, until - time.monotonic()))
+    except TooLate:
+        return Collected(Status.TIMED_OUT, detail=f"no answer within {timeout_s:g} s")
+
+
+def _collected(name: str, api: Api, names: frozenset[str]) -> Collected:
+    began = time.monotonic()
+    read: Read = import_module(f"clusterproof.plugins.kubernetes.collectors.{name}").read
+    try:
+        value = read(api, names)
+    except KubernetesDenied as denied:
+        needed = f"expected a ClusterRole that may list {RIGHTS[name]}"
+        words = str(denied) if denied.status == 401 else f"{denied}; {needed}"
+        return Collected(Status.DENIED, detail=words, seconds=time.monotonic() - began)
+    except KubernetesError as problem:
+        return Collected(Status.BROKE, detail=str(problem), seconds=time.monotonic() - began)
+    except Exception as crash:  # whatever it is, it is this collector's evidence and nobody else's
+        words = f"{type(crash).__name__}: {crash}"[:300]
+        return Collected(Status.BROKE, detail=words, seconds=time.monotonic() - began)
+    return Collected(Status.READ, value, seconds=time.monotonic() - began)

@@ -9,8 +9,7 @@ from typing import Any
 
 from clusterproof.plugins.catalog.kubernetes import bad_status
 from clusterproof.plugins.kubernetes.api import Api
-from clusterproof.plugins.kubernetes.nodes import KubernetesNode, nodes
-from clusterproof.plugins.kubernetes.values import quantity
+from clusterproof.plugins.kubernetes.nodes import KubernetesNode, nodes, quantity
 
 RESOURCES = {
     "nvidia.com/gpu": "gpu",

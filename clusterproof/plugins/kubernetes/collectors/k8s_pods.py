@@ -8,7 +8,7 @@ from typing import Any
 
 from clusterproof.plugins.catalog.kubernetes import role_of
 from clusterproof.plugins.kubernetes.api import Api
-from clusterproof.plugins.kubernetes.values import number, parts, table, tables, text
+from clusterproof.plugins.kubernetes.nodes import number, parts, table, tables, text
 from clusterproof.plugins.kubernetes.workloads import Container, Pod, pod_of
 
 NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"

@@ -1,10 +1,225 @@
 """The gate: a run's verdicts as a condition of each node, and, where that is asked for, a taint of our own.
 
-It is all that this suite ever writes to a cluster beside its own pods, and only `--k8s-gate` asks for it.
+It is all that this suite ever writes to a cluster beside its own pods, and only `--k8s-gate` asks for it. Which nodes
+get the taint and which lose it is decided over all nodes together; never more get it than are allowed.
 """
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from clusterproof.plugins.core.errors import ClusterproofError
+from clusterproof.plugins.core.evidence import Unreached
+from clusterproof.plugins.core.message import printable
+from clusterproof.plugins.core.nodeset import fold
+from clusterproof.plugins.core.record import record, replace
+from clusterproof.plugins.core.result import ACTIONS, UNREACHABLE, Result
+from clusterproof.plugins.core.verdict import PROVEN, Verdict
+from clusterproof.plugins.kubernetes.nodes import KubernetesNode, Taint
 
 CONDITION = "ClusterproofHealthy"
 DOMAIN = "clusterproof.dev"
 UNFIT = f"{DOMAIN}/unfit"  # the key of our taint
 NO_SCHEDULE = "NoSchedule"  # its effect: pods that run there stay
 OURS = "clusterproof"  # in the key of every taint that may be taken away
+
+TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
+PASSED, INCOMPLETE, NOT_REACHED, NOTHING = "ChecksPassed", "Incomplete", "NotReached", "NothingChecked"
+BROKE = "RunBroke"
+OF_API = frozenset(f"{UNREACHABLE}{reason.value}" for reason in (Unreached.API, Unreached.THROTTLED))
+OF_LOG = f"{UNREACHABLE}{Unreached.NO_LOG.value}"
+OF_KUBERNETES = "k8s_node"  # the subject of what Kubernetes itself says of a node, and already knows
+MAX_MESSAGE = 240  # characters; `kubectl describe node` shows them in one column
+MAX_REASON = 128
+
+
+@record
+class Health:
+    """The verdict on one node: `status` is True, False or Unknown, `reason` one word of letters and digits."""
+
+    status: str
+    reason: str
+    message: str
+
+
+def healths(results: Sequence[Result], is_whole: bool = True) -> Mapping[str, Health]:
+    """The health of each node that these results are about, but for those that `unvisited` has.
+
+    Where the run is not whole, as some check of it broke, nothing that it says proves a node.
+    """
+    by_node: dict[str, list[Result]] = defaultdict(list)
+    for result in results:
+        if result.is_of_node and result.subject != OF_KUBERNETES:
+            by_node[result.node].append(result)
+    left_out = unvisited(results)
+    found = {node: health_of(data) for node, data in by_node.items() if node not in left_out}
+    return found if is_whole else {node: _unproven(health) for node, health in found.items()}
+
+
+def unvisited(results: Sequence[Result]) -> Mapping[str, str]:
+    """The nodes that nobody asked because the API server refused, throttled or did not answer, and its words.
+
+    That says nothing of them: what was written of such a node by the run before stays, and grows old. The same holds
+    where logs of most nodes cannot be read: it is the way from the control plane to kubelets that has failed.
+    """
+    found = sorted((one for one in results if one.cause in OF_API), key=lambda one: one.says_unreachable)
+    why = {one.node: bounded(one.message or one.cause.removeprefix(UNREACHABLE)) for one in found}
+    nodes = {one.node for one in results if one.is_of_node}
+    unread = {one.node for one in results if one.cause == OF_LOG}
+    if len(unread) > max(1, len(nodes) // 2):
+        words = f"the control plane cannot read the logs of {len(unread)} of {len(nodes)} nodes"
+        why.update(dict.fromkeys(unread, f"{words}; expected a way from it to port 10250 of each"))
+    return why
+
+
+def health_of(results: Sequence[Result]) -> Health:
+    """The health of a node by all of its results.
+
+    A failure makes it False; where it was not reached, or anything is incomplete, it is Unknown, and never False.
+    """
+    unreached = [result for result in results if result.is_of_unreachable]
+    if unreached:
+        one_of_them = next((result for result in unreached if result.says_unreachable), unreached[0])
+        words = one_of_them.message or one_of_them.cause.removeprefix(UNREACHABLE)
+        return Health(UNKNOWN, NOT_REACHED, bounded(words))
+    found = sorted((one for result in results for one in result.by_verdict if one.verdict.is_finding), key=_gravity)
+    if found and found[0].verdict is Verdict.FAIL:
+        return Health(FALSE, reason_of(found[0].check), _words(found))
+    if found and found[0].verdict is Verdict.INCOMPLETE:
+        return Health(UNKNOWN, INCOMPLETE, _words(found))
+    proven = [one for one in results if one.verdict in PROVEN]
+    if not proven:
+        return Health(UNKNOWN, NOTHING, "no check applies to it; expected at least one that passes")
+    more = f"; concerns: {', '.join(one.check for one in found)}" if found else ""
+    return Health(TRUE, PASSED, bounded(f"{len(proven)} checks found no fault{more}"))
+
+
+def reason_of(check: str) -> str:
+    """`gpu.no_xid` as `GpuNoXid`."""
+    words = "".join(char if char.isascii() and char.isalnum() else " " for char in check).split()
+    camel = "".join(word[0].upper() + word[1:] for word in words)
+    return camel[:MAX_REASON] if camel[:1].isalpha() else f"Check{camel}"[:MAX_REASON]
+
+
+def bounded(text: str) -> str:
+    """At most 240 characters of a text, in one line that any terminal can show."""
+    line = printable(" ".join(text[: 4 * MAX_MESSAGE].split()), 4 * MAX_MESSAGE)
+    return line if len(line) <= MAX_MESSAGE else f"{line[: MAX_MESSAGE - 1]}…"
+
+
+def _words(found: Sequence[Result]) -> str:
+    """`gpu.gpu_count: NVML counts 7 GPUs; expected 8; also gpu.no_xid`: the others' names have room in any case."""
+    first, *others = found
+    names = list(dict.fromkeys(other.check for other in others if other.check != first.check))
+    more = ""
+    for count in range(len(names), -1, -1):
+        left = f" and {len(names) - count} more" if count < len(names) else ""
+        more = f"; also {', '.join(names[:count])}{left}" if count else f";{left}" if left else ""
+        if len(more) <= MAX_MESSAGE // 3:
+            break
+    evidence = bounded(f"{first.check}: {first.message}")
+    room = MAX_MESSAGE - len(more)
+    return (evidence if len(evidence) <= room else f"{evidence[: room - 1]}…") + more
+
+
+def _gravity(result: Result) -> tuple[int, int, str]:
+    """The worst first, and of failures what asks for most; in one order whenever the same is found."""
+    action = ACTIONS.index(result.action) if result.action in ACTIONS else len(ACTIONS)
+    return result.verdict.rank, action, result.check
+
+
+def _unproven(health: Health) -> Health:
+    if health.status != TRUE:
+        return health
+    return replace(
+        health, status=UNKNOWN, reason=BROKE, message="a test of the run broke; expected a run that is whole"
+    )
+
+
+MAX_NAMES = 200  # characters of names in a line
+_KEY = re.compile(r"(?:[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9](?:[\w.-]{0,61}[A-Za-z0-9])?", re.ASCII)
+_LIMIT = re.compile(r"([0-9]{1,6})(%?)")
+
+
+class GateError(ClusterproofError):
+    """What the gate is asked for is invalid; one line that says what was expected."""
+
+
+def most_tainted(limit: str, nodes: int) -> int:
+    """How many of so many nodes may be tainted by `5`, `10%` or `10%,10`, the least of them; a share allows for one.
+
+    Raises GateError.
+    """
+    found = [_LIMIT.fullmatch(part.strip()) for part in limit.split(",")]
+    if not all(found) or any(one and one[2] and int(one[1]) > 100 for one in found):
+        raise GateError(f"{limit[:40]!r} is not a number of nodes; expected a number, a share, or both: 10%,10")
+    shares = ((int(one[1]), one[2]) for one in found if one)
+    return min(max(1, nodes * number // 100) if percent and number else number for number, percent in shares)
+
+
+def own_key(key: str) -> str:
+    """The key of a taint that the gate may take away. Raises GateError for one that is not this suite's own."""
+    if not _KEY.fullmatch(key) or OURS not in key:
+        raise GateError(
+            f"{key[:80]!r} is not a taint of this suite; expected a key with {OURS} in it, as {OURS}.dev/unproven"
+        )
+    return key
+
+
+def to_remove(node: KubernetesNode, health: Health, startup: str, is_tainting: bool) -> tuple[Taint, ...]:
+    """The taints that a node loses by what was found: our own, and the one it began with; only a pass does it."""
+    if health.status != TRUE:
+        return ()
+    return tuple(one for one in node.taints if (is_tainting and is_unfit(one)) or (startup and one.key == startup))
+
+
+def is_tainted(node: KubernetesNode) -> bool:
+    """Whether it has our taint."""
+    return any(map(is_unfit, node.taints))
+
+
+def is_unfit(taint: Taint) -> bool:
+    """Whether it is the one that the gate gives."""
+    return (taint.key, taint.effect) == (UNFIT, NO_SCHEDULE)
+
+
+@record
+class Plan:
+    """The nodes to taint, and why others that failed are not."""
+
+    names: tuple[str, ...]
+    why_not: str = ""
+
+
+def to_taint(nodes: Iterable[KubernetesNode], healths: Mapping[str, Health], limit: str) -> Plan:
+    """The nodes that get our taint, as far as the limit goes: all that failed and have none yet, or none at all.
+
+    Those that failed count together with those that have it already, also of other runs: where they are more than are
+    allowed, the cause is something else than so many nodes. Raises GateError.
+    """
+    nodes = list(nodes)
+    failed = {node.name for node in nodes if node.name in healths and healths[node.name].status == FALSE}
+    tainted = {node.name for node in nodes if is_tainted(node)}
+    most = most_tainted(limit, len(healths))
+    if len(failed | tainted) > most and failed - tainted:
+        already = f" ({len(tainted)} already)" if tainted else ""
+        return Plan(
+            (),
+            f"no node is tainted: {len(failed | tainted)} of {len(healths)} nodes would be{already}; expected at most "
+            f"{most}: see first whether one thing is wrong with all of them",
+        )
+    return Plan(tuple(sorted(failed - tainted)))
+
+
+def spared(plan: Plan, busy: Collection[str]) -> Plan:
+    """The same without nodes whose accelerators pods have: a taint there would hinder their replacement."""
+    left = [name for name in plan.names if name in busy]
+    words = f"not tainted while pods have their accelerators: {_names(left)}" if left else ""
+    return Plan(tuple(name for name in plan.names if name not in busy), words)
+
+
+def _names(names: Sequence[str]) -> str:
+    folded = fold(names)
+    return folded if len(folded) <= MAX_NAMES else f"{len(names)} nodes"

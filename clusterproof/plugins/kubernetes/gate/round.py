@@ -16,9 +16,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.kubernetes.gate.health import FALSE, TRUE, UNKNOWN, Health
+from clusterproof.plugins.kubernetes.gate import FALSE, TRUE, UNKNOWN, Health
+from clusterproof.plugins.kubernetes.gate.objects import of_nodes
 from clusterproof.plugins.kubernetes.gate.write import Written
-from clusterproof.plugins.kubernetes.gate.writer import of_nodes
 
 FILE = "round.json"
 STANDING = "standing.json"
@@ -102,25 +102,25 @@ def taken(folder: Path) -> Round | None:
 
 
 @record
-class Standing:
+class KeptVerdict:
     """A verdict that holds until its node is evaluated again; `began` is when that began, in seconds since 1970."""
 
     health: Health
     began: float
 
 
-def leave_standing(folder: Path, verdicts: Mapping[str, Standing]) -> None:
+def keep_verdicts(folder: Path, verdicts: Mapping[str, KeptVerdict]) -> None:
     """Keep the verdicts that hold, by node. Raises OSError."""
     part = folder / f".{STANDING}.{os.getpid()}"
     part.write_text(json.dumps({node: asdict(one) for node, one in verdicts.items()}))
     part.replace(folder / STANDING)
 
 
-def standing_in(folder: Path) -> dict[str, Standing]:
+def kept_verdicts(folder: Path) -> dict[str, KeptVerdict]:
     """Those that were kept there; none where none are, or half of a file."""
     try:
         found = json.loads((folder / STANDING).read_bytes())
-        return {node: Standing(Health(**one["health"]), float(one["began"])) for node, one in found.items()}
+        return {node: KeptVerdict(Health(**one["health"]), float(one["began"])) for node, one in found.items()}
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return {}
 

@@ -10,8 +10,7 @@ from pathlib import Path
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import EXIT_FAILED, EXIT_INCOMPLETE
 from clusterproof.plugins.kubernetes.api import READ_S, Api, KubernetesDenied, KubernetesError
-from clusterproof.plugins.kubernetes.gate import CONDITION
-from clusterproof.plugins.kubernetes.gate.health import FALSE, TRUE, UNKNOWN, Health, bounded
+from clusterproof.plugins.kubernetes.gate import CONDITION, FALSE, TRUE, UNKNOWN, Health, bounded
 from clusterproof.plugins.kubernetes.gate.objects import NODES, moment
 from clusterproof.plugins.kubernetes.nodes import KubernetesNode, node_of
 

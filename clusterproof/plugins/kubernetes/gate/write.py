@@ -10,37 +10,46 @@ from typing import Any
 from clusterproof.plugins.core.record import field, record, replace
 from clusterproof.plugins.kubernetes.api import Api, KubernetesError
 from clusterproof.plugins.kubernetes.collectors import k8s_pods
-from clusterproof.plugins.kubernetes.gate import CONDITION, NO_SCHEDULE, OURS, UNFIT
-from clusterproof.plugins.kubernetes.gate.health import FALSE, NOT_REACHED, TRUE, UNKNOWN, Health
-from clusterproof.plugins.kubernetes.gate.objects import (
-    MERGE,
-    NODES,
-    STRATEGIC,
-    TAINTS_CHANGED,
-    Seen,
-    change,
-    condition_patch,
-    difference,
-    event,
-    is_change,
-    moment,
-    seen_of,
-    trial_patch,
-    verdict_event,
-    with_taint,
-    without_condition,
-    without_taints,
-)
-from clusterproof.plugins.kubernetes.gate.taints import (
+from clusterproof.plugins.kubernetes.gate import (
+    CONDITION,
+    FALSE,
+    NO_SCHEDULE,
+    NOT_REACHED,
+    TRUE,
+    UNFIT,
+    UNKNOWN,
+    Health,
     Plan,
     is_tainted,
     spared,
     to_remove,
     to_taint,
 )
-from clusterproof.plugins.kubernetes.gate.writer import Patch, Writer, of_nodes
-from clusterproof.plugins.kubernetes.nodes import Condition
-from clusterproof.plugins.kubernetes.values import table
+from clusterproof.plugins.kubernetes.gate.objects import (
+    MERGE,
+    NODES,
+    STRATEGIC,
+    TAINTS_CHANGED,
+    Patch,
+    Seen,
+    Writer,
+    change,
+    condition_patch,
+    difference,
+    event,
+    has_ours,
+    is_change,
+    moment,
+    of_nodes,
+    seen_of,
+    trial_patch,
+    verdict_event,
+    with_taint,
+    without_condition,
+    without_ours,
+    without_taints,
+)
+from clusterproof.plugins.kubernetes.nodes import Condition, table
 
 OBSERVE, TAINT = "observe", "taint"
 LIMIT = "10%,10"  # as Slurm's health check has it
@@ -63,7 +72,7 @@ class Orders:
     patience_s: float = 0.0  # after so long without a report a node is Unknown; until then it is left as it stands
 
     @property
-    def is_standing(self) -> bool:
+    def is_resident(self) -> bool:
         """Whether it is of a gate that stays in a cluster, and has an account of its own."""
         return bool(self.refresh_s)
 
@@ -73,7 +82,7 @@ class Orders:
         return self.mode == TAINT
 
 
-def standing(orders: Orders, every_s: float) -> Orders:
+def resident(orders: Orders, every_s: float) -> Orders:
     """The same for a gate that looks again each `every_s`: few writes, and no change for one report that is late."""
     return replace(orders, refresh_s=REFRESH_S, patience_s=REFRESH_S + LATE * every_s)
 
@@ -134,14 +143,14 @@ class Gate:
         if every is None:
             return
         self.seen = {one.node.name: one for one in every}
-        here = {name: health for name, health in found.items() if name in self.seen and not self._is_newer(name)}
-        newer = found.keys() & self.seen.keys() - here.keys()
-        self.is_open = bool(newer)
-        self._say("created anew since the run began: the next run evaluates it", newer)
-        if here and self.orders.is_standing and not self._is_confined(self.seen[min(here)]):
+        current = {name: health for name, health in found.items() if name in self.seen and not self._is_recreated(name)}
+        recreated = found.keys() & self.seen.keys() - current.keys()
+        self.is_open = bool(recreated)
+        self._say("created anew since the run began: the next run evaluates it", recreated)
+        if current and self.orders.is_resident and not self._is_confined(self.seen[min(current)]):
             self.lines.append(UNCONFINED)
-        if here and self._write_conditions(here):
-            self._change_taints(here)
+        if current and self._write_conditions(current):
+            self._change_taints(current)
         self._say("not in Kubernetes any more", found.keys() - self.seen.keys() | self.writer.gone)
 
     def _is_confined(self, seen: Seen) -> bool:
@@ -152,15 +161,15 @@ class Gate:
             return True
         return False
 
-    def _change_taints(self, here: Mapping[str, Health]) -> None:
-        self._remove_taints(here)
+    def _change_taints(self, current: Mapping[str, Health]) -> None:
+        self._remove_taints(current)
         if self.orders.is_tainting:
-            self._add_taints(here)
+            self._add_taints(current)
         else:
             tainted = [name for name, seen in self.seen.items() if is_tainted(seen.node)]
             self._say(f"the taint {UNFIT} stays, as only --k8s-gate taint takes it away", tainted)
 
-    def _is_newer(self, name: str) -> bool:
+    def _is_recreated(self, name: str) -> bool:
         """Whether a node was created after the run began: then another one was evaluated."""
         return self.seen[name].node.created > self.earlier.get(name, self.began)
 
@@ -273,22 +282,13 @@ def remove(api: Api) -> Written:
         if seen.node.condition(CONDITION):
             seen = seen_of(api.patch(f"{seen.path}/status", without_condition(seen), STRATEGIC))
             words.append(f"lost the condition {CONDITION}")
-        after = writer.changed(seen, _without_ours)
+        after = writer.changed(seen, without_ours)
         return "; ".join(filter(None, [*words, difference(seen, after)]))
 
     done: dict[str, list[str]] = defaultdict(list)
-    for name, words in writer.each(clean, [name for name, seen in nodes.items() if _is_written(seen)]).items():
+    for name, words in writer.each(clean, [name for name, seen in nodes.items() if has_ours(seen)]).items():
         done[words].append(name)
     lines = [of_nodes(names, words) for words, names in done.items()]
     if every is not None and not (lines or writer.problems):
         lines.append(f"none of {len(nodes)} nodes has the condition {CONDITION} or a taint of clusterproof")
     return Written(tuple(lines), tuple(writer.lines()))
-
-
-def _is_written(seen: Seen) -> bool:
-    return seen.node.condition(CONDITION) is not None or any(OURS in taint.key for taint in seen.node.taints)
-
-
-def _without_ours(seen: Seen) -> Patch:
-    ours = [taint for taint in seen.node.taints if OURS in taint.key]
-    return without_taints(seen, ours) if ours else {}

@@ -9,14 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.benchmarks.launchers import launcher as launching
-from clusterproof.plugins.benchmarks.launchers.launcher import Launcher, Measured
+from clusterproof.plugins.benchmarks import launchers as launching
+from clusterproof.plugins.benchmarks.launchers import Launcher, Measured
 from clusterproof.plugins.benchmarks.launchers.mpirun import mpirun, pods
 from clusterproof.plugins.benchmarks.launchers.srun import srun
 from clusterproof.plugins.benchmarks.launchers.two_ends import ssh
+from clusterproof.plugins.benchmarks.meters import Meter
 from clusterproof.plugins.benchmarks.meters import baseline as site
 from clusterproof.plugins.benchmarks.meters.baseline import BaselineError, Figure
-from clusterproof.plugins.benchmarks.meters.meter import Meter
+from clusterproof.plugins.benchmarks.pairwise.analysis import Campaign
 from clusterproof.plugins.benchmarks.pairwise.drive import Progress, drive
 from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
 from clusterproof.plugins.benchmarks.pairwise.journal import (
@@ -27,7 +28,6 @@ from clusterproof.plugins.benchmarks.pairwise.journal import (
     read,
     write,
 )
-from clusterproof.plugins.benchmarks.pairwise.measured_campaign import Campaign
 from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.nodeset import fold
@@ -38,7 +38,7 @@ from clusterproof.plugins.evidence.recording import PAIRWISE_FILES
 from clusterproof.plugins.suite.perf.pairs_options import PairOptions
 from clusterproof.plugins.suite.perf.pairs_planning import meter_of, parts, planned
 from clusterproof.plugins.transport import Connection, Limits, Unusable
-from clusterproof.plugins.transport.srun.submit_host import SETTING
+from clusterproof.plugins.transport.srun import SETTING
 
 MARGIN_S = 120.0  # of what is reserved, beyond the budget
 

@@ -14,7 +14,7 @@ import pytest
 from clusterproof.plugins.options.perf_table import FULL, QUICK
 
 if TYPE_CHECKING:
-    from clusterproof.plugins.benchmarks.meters.meter import MeterSettings
+    from clusterproof.plugins.benchmarks.meters import MeterSettings
     from clusterproof.plugins.evidence.pairs import Pair
     from clusterproof.plugins.options.parsed import Options
 
@@ -59,7 +59,7 @@ def check_pair_options(option: Options) -> None:
 
 def pair_options(option: Options) -> PairOptions:
     """The options of a run that measures pairs. Raises pytest.UsageError."""
-    from clusterproof.plugins.benchmarks.meters.meter import (
+    from clusterproof.plugins.benchmarks.meters import (
         MeterSettings,  # a prolog has no time for what it does not need
     )
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from math import log
 
+from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings
 from clusterproof.plugins.benchmarks.meters.baseline import METERS, Stack, key_of, meter_for
-from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings
 from clusterproof.plugins.benchmarks.pairwise.campaign import plan
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal
 from clusterproof.plugins.catalog.busbw import size_bytes_for

@@ -34,9 +34,9 @@ from clusterproof.plugins.suite.state import (
     occasion_of,
     policy_of,
 )
-from clusterproof.reports.history.model import FILE
+from clusterproof.reports import headline
+from clusterproof.reports.history import FILE
 from clusterproof.reports.results import lines_of
-from clusterproof.reports.standing import headline
 from clusterproof.reports.summary import summary
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TypedDict
 
 import pytest
 
-from clusterproof.plugins.aws.account import Account, AwsError
+from clusterproof.plugins.aws import Account, AwsError
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict

@@ -14,9 +14,9 @@ from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.state import catalog_of, topology_of
+from clusterproof.reports import in_words, owner_of
 from clusterproof.reports.page import proof
 from clusterproof.reports.topology import section
-from clusterproof.reports.wording import in_words, owner_of
 
 # Rows of each verdict, at most: a browser takes a minute and gigabytes for 40,000. The words above them have all.
 MAX_ROWS = {

@@ -14,8 +14,7 @@ from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.recording import write_whole
-from clusterproof.reports.standing import cut_of
-from clusterproof.reports.wording import MAX_ATTRIBUTE, in_words, legal
+from clusterproof.reports import MAX_ATTRIBUTE, cut_of, in_words, legal
 
 _TAGS = {Verdict.FAIL: "failure", Verdict.INCOMPLETE: "error", Verdict.NOT_APPLICABLE: "skipped"}
 _HOSTNAME = re.compile(r' hostname="[^"]*"')

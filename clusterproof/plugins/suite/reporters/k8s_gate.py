@@ -13,28 +13,36 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from clusterproof.plugins.aws.account import AwsError
+from clusterproof.plugins.aws import AwsError
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.errors import place_of
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.evaluation.standing import fails_alone
+from clusterproof.plugins.evaluation.single_node import fails_alone
 from clusterproof.plugins.evidence.recording import recording_file, write_cluster, write_node
 from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.api import ASKED, KubernetesError
-from clusterproof.plugins.kubernetes.gate.health import FALSE, OF_KUBERNETES, Health, healths, unvisited
-from clusterproof.plugins.kubernetes.gate.round import Standing, leave, leave_standing, round_of, standing_in
-from clusterproof.plugins.kubernetes.gate.taints import GateError, most_tainted, own_key
-from clusterproof.plugins.kubernetes.gate.write import LIMIT, OBSERVE, Orders, Written, standing, write
-from clusterproof.plugins.kubernetes.gate.writer import of_nodes
+from clusterproof.plugins.kubernetes.gate import (
+    FALSE,
+    OF_KUBERNETES,
+    GateError,
+    Health,
+    healths,
+    most_tainted,
+    own_key,
+    unvisited,
+)
+from clusterproof.plugins.kubernetes.gate.objects import of_nodes
+from clusterproof.plugins.kubernetes.gate.round import KeptVerdict, keep_verdicts, kept_verdicts, leave, round_of
+from clusterproof.plugins.kubernetes.gate.write import LIMIT, OBSERVE, Orders, Written, resident, write
 from clusterproof.plugins.suite.ending import EXIT_UNWRITTEN
 from clusterproof.plugins.suite.state import EVIDENCE, nodes_of, occasion_of
 from clusterproof.plugins.transport.kubernetes.agents import CONNECTION as AGENTS
 from clusterproof.plugins.transport.kubernetes.agents import EVERY_S
 from clusterproof.plugins.transport.kubernetes.kept import Kept
-from clusterproof.reports.standing import Cut, cut_of
+from clusterproof.reports import Cut, cut_of
 
 if TYPE_CHECKING:
     from clusterproof.plugins.options.parsed import Options
@@ -51,7 +59,7 @@ def orders_of(config: pytest.Config, cluster: Cluster) -> Orders:
     option: Options = config.option
     orders = Orders(option.k8s_gate or OBSERVE, option.k8s_max_tainted or LIMIT, option.k8s_startup_taint or "")
     if cluster.connection == AGENTS:
-        orders = standing(orders, option.k8s_every or EVERY_S)
+        orders = resident(orders, option.k8s_every or EVERY_S)
     try:
         most_tainted(orders.limit, 1)
     except GateError as wrong:
@@ -157,7 +165,7 @@ class K8sGateReporter:
             own = {node: health for node, health in verdicts.items() if node not in waiting}
             earlier, before = self._earlier(config)
             self.found = {**{node: one.health for node, one in earlier.items()}, **own}
-            _stand(config, {**earlier, **{node: Standing(health, self.began) for node, health in own.items()}})
+            _keep(config, {**earlier, **{node: KeptVerdict(health, self.began) for node, health in own.items()}})
             if before and before == own and not unvisited(self.results):
                 return Written((f"{len(own)} of {len(self.found)} nodes were evaluated: all as before",), ())
             began = {node: one.began for node, one in earlier.items()}
@@ -171,11 +179,11 @@ class K8sGateReporter:
         lines = (of_nodes(names, f"{reason}{WAITING}") for reason, names in _by_reason(verdicts, waiting).items())
         return replace(written, lines=(*written.lines, *lines), problems=(*written.problems, *self._unvisited()))
 
-    def _earlier(self, config: pytest.Config) -> tuple[Mapping[str, Standing], Mapping[str, Health]]:
+    def _earlier(self, config: pytest.Config) -> tuple[Mapping[str, KeptVerdict], Mapping[str, Health]]:
         """Where a gate evaluates a part of its nodes at once, what stands of the others, and what stood of these."""
         if not (config.option.k8s_keep and self.cluster.is_part):
             return {}, {}
-        verdicts = standing_in(Path(config.option.k8s_keep))
+        verdicts = kept_verdicts(Path(config.option.k8s_keep))
         own = {result.node for result in self.results if result.is_of_node}
         others = {node: one for node, one in verdicts.items() if node not in own}
         return others, {node: one.health for node, one in verdicts.items() if node in own}
@@ -214,11 +222,11 @@ def reporter(config: pytest.Config, cluster: Cluster, results: Sequence[Result])
     return None if config.option.collectonly else K8sGateReporter(config, cluster, results)
 
 
-def _stand(config: pytest.Config, verdicts: Mapping[str, Standing]) -> None:
+def _keep(config: pytest.Config, verdicts: Mapping[str, KeptVerdict]) -> None:
     """Let verdicts hold in the rounds that evaluate nothing; without a place for them each round evaluates."""
     if config.option.k8s_keep:
         with suppress(OSError):
-            leave_standing(Path(config.option.k8s_keep), verdicts)
+            keep_verdicts(Path(config.option.k8s_keep), verdicts)
 
 
 def _by_reason(verdicts: Mapping[str, Health], names: Iterable[str]) -> Mapping[str, Sequence[str]]:

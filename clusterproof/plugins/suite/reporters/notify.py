@@ -23,11 +23,11 @@ from clusterproof.plugins.watch.notify.services import (
     silenced,
     within,
 )
+from clusterproof.reports import headline
 from clusterproof.reports.findings import findings, gaps
 from clusterproof.reports.history.changes import GONE, NEW, Changes, since_last
 from clusterproof.reports.history.changes import headline as what_changed
 from clusterproof.reports.history.words import folded
-from clusterproof.reports.standing import headline
 from clusterproof.reports.to_do import to_do_within
 
 MAX_NODES = 200  # characters of a nodeset

@@ -11,8 +11,8 @@ from calendar import timegm
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from clusterproof.plugins.training_run import Place, Step
 from clusterproof.plugins.training_run.files import seconds, whole
-from clusterproof.plugins.training_run.records import Place, Step
 
 MS = 1e-3  # s
 STEP = re.compile(

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NoReturn
 
 from clusterproof.plugins.core.record import record
+from clusterproof.plugins.training_run import Dump, Exchange, Pending, RunError, Status
 from clusterproof.plugins.training_run.files import Format, RunFile, Unpacked
 from clusterproof.plugins.training_run.formats.flight_recorder_calls import RawCall, called
 from clusterproof.plugins.training_run.formats.kineto import is_trace
-from clusterproof.plugins.training_run.records import Dump, Exchange, Pending, RunError, Status
 
 MAX_BYTES = 256 << 20  # of one dump, unpacked: a ring of some 100,000 operations
 MAX_RANKS = 1_000_000  # of a process group

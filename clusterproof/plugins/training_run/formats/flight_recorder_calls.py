@@ -9,7 +9,7 @@ from typing import Any
 
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.record import record, replace
-from clusterproof.plugins.training_run.records import Called
+from clusterproof.plugins.training_run import Called
 
 NEAR = 16  # places on either side of the last that has ended, of each group
 MAX_TENSORS, MAX_DIMENSIONS, MAX_FRAMES, MAX_WORDS = 1_000, 16, 64, 60

@@ -8,8 +8,8 @@ from calendar import timegm
 from collections.abc import Iterator, Mapping, Sequence
 
 from clusterproof.plugins.core.record import record
+from clusterproof.plugins.training_run import Cut, RunError
 from clusterproof.plugins.training_run.files import MAX_NAME, Format, Lines, RunFile, name, real
-from clusterproof.plugins.training_run.records import Cut, RunError
 from clusterproof.plugins.training_run.samples import CLOCK, GPU, MAX_VALUE, MEMORY, POWER, TENSOR, Sample
 
 UTIL, TENSORS, CLOCKS = "util", "tensor", "clock"

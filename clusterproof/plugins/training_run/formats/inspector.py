@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from clusterproof.plugins.training_run import Cut, RunError
 from clusterproof.plugins.training_run.collectives import Call
 from clusterproof.plugins.training_run.files import Format, Lines, RunFile, json_lines, name, seconds, whole
-from clusterproof.plugins.training_run.records import Cut, RunError
 
 US = 1e-6  # s
 OF_COLLECTIVE, OF_PAIR = "coll_perf", "p2p_perf"

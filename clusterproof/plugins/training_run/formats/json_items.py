@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from clusterproof.plugins.training_run import RunError
 from clusterproof.plugins.training_run.files import RunFile, Unpacked
-from clusterproof.plugins.training_run.records import RunError
 
 MAX_EVENT = 1 << 20  # characters
 MAX_HEAD = 8 << 20  # characters before the events: device properties, process groups

@@ -10,11 +10,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any
 
-from clusterproof.plugins.training_run.collectives import Traced
-from clusterproof.plugins.training_run.files import MAX_NAME, Format, RunFile, real, seconds, whole
-from clusterproof.plugins.training_run.formats.json_items import Events
-from clusterproof.plugins.training_run.formats.kineto_collectives import STARTED_BY, Collectives
-from clusterproof.plugins.training_run.records import (
+from clusterproof.plugins.training_run import (
     COMPUTE,
     DATA,
     EXPOSED_ALONE,
@@ -30,6 +26,10 @@ from clusterproof.plugins.training_run.records import (
     Spent,
     Step,
 )
+from clusterproof.plugins.training_run.collectives import Traced
+from clusterproof.plugins.training_run.files import MAX_NAME, Format, RunFile, real, seconds, whole
+from clusterproof.plugins.training_run.formats.json_items import Events
+from clusterproof.plugins.training_run.formats.kineto_collectives import STARTED_BY, Collectives
 
 Interval = tuple[float, float]  # from, to
 MAX_KERNELS = 2_000_000  # some 200 MB

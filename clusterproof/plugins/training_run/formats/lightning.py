@@ -8,10 +8,10 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator, Sequence
 
+from clusterproof.plugins.training_run import Cut, RunError
 from clusterproof.plugins.training_run.files import Format, Lines, RunFile, whole
 from clusterproof.plugins.training_run.formats.steps import is_table
 from clusterproof.plugins.training_run.losses import Loss
-from clusterproof.plugins.training_run.records import Cut, RunError
 
 EXPECTED = "expected metrics.csv as Lightning's CSVLogger writes it"
 _STEP = "step"

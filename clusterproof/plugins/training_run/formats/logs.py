@@ -11,12 +11,12 @@ from calendar import timegm
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from clusterproof.plugins.training_run import Place, RunError, Step
 from clusterproof.plugins.training_run.files import Format, Lines, RunFile, Unpacked, seconds, whole
 from clusterproof.plugins.training_run.formats.deepspeed import LATE, STEP, DeepSpeed
 from clusterproof.plugins.training_run.formats.trainer import LATE as LATE_OF_TRAINER
 from clusterproof.plugins.training_run.formats.trainer import Trainer, is_logged, says
 from clusterproof.plugins.training_run.losses import Loss
-from clusterproof.plugins.training_run.records import Place, RunError, Step
 
 MS = 1e-3  # s
 MAX_START = 256 << 20  # bytes before the first iteration

@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from clusterproof.plugins.training_run import Cut, RunError
 from clusterproof.plugins.training_run.files import Format, Lines, RunFile, json_lines, name
 from clusterproof.plugins.training_run.placement import OnNode, Slots
-from clusterproof.plugins.training_run.records import Cut, RunError
 
 MAX_SLOTS = 1_024
 EXPECTED_LINE = "expected NODE slots=8"

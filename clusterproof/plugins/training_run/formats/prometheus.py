@@ -7,6 +7,7 @@ from array import array
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from clusterproof.plugins.training_run import Cut, RunError
 from clusterproof.plugins.training_run.files import Format, RunFile, name, real
 from clusterproof.plugins.training_run.formats.gpu_tools import (
     CLOCKS,
@@ -20,7 +21,6 @@ from clusterproof.plugins.training_run.formats.gpu_tools import (
     GpuReading,
 )
 from clusterproof.plugins.training_run.formats.json_items import Events
-from clusterproof.plugins.training_run.records import Cut, RunError
 from clusterproof.plugins.training_run.samples import Sample
 
 METRICS: Mapping[str, tuple[str, float]] = {  # what they mean, and times what

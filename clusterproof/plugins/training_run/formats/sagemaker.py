@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from clusterproof.plugins.training_run import Cores, Cut, RunError
 from clusterproof.plugins.training_run.files import Format, Lines, RunFile, json_lines, name, real
-from clusterproof.plugins.training_run.records import Cores, Cut, RunError
 from clusterproof.plugins.training_run.samples import (
     CPU,
     GPU,

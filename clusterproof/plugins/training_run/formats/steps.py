@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from clusterproof.plugins.core.record import record
+from clusterproof.plugins.training_run import UNKNOWN, Cut, Operation, Place, RunError, Step, kind_of
 from clusterproof.plugins.training_run.files import Format, Lines, RunFile, json_lines, name, seconds, whole
 from clusterproof.plugins.training_run.placement import Placement, number_of
-from clusterproof.plugins.training_run.records import UNKNOWN, Cut, Operation, Place, RunError, Step, kind_of
 
 NAMES: Mapping[str, tuple[str, ...]] = {  # what a column means, and what it may be called
     "rank": ("rank", "global_rank"),

@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from clusterproof.plugins.training_run import Cut, Place, RunError, Step
 from clusterproof.plugins.training_run.files import Format, RunFile, whole
 from clusterproof.plugins.training_run.formats.json_items import Events
 from clusterproof.plugins.training_run.losses import Loss
-from clusterproof.plugins.training_run.records import Cut, Place, RunError, Step
 
 LATE = b"{'loss': "  # in a line that may come late
 STATE = "trainer_state.json of Hugging Face's Trainer"

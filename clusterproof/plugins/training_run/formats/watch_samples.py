@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from clusterproof.plugins.core.record import record
+from clusterproof.plugins.training_run import Cut, RunError
 from clusterproof.plugins.training_run import samples as of_run
 from clusterproof.plugins.training_run.files import Format, Lines, RunFile, json_lines, name, real
 from clusterproof.plugins.training_run.rank_processes import MAX_RANKS, SOURCE, RankLook, RankSeen, look_of
-from clusterproof.plugins.training_run.records import Cut, RunError
 from clusterproof.plugins.training_run.sample_columns import HEADER, Header, SampledGpu, header_of
 from clusterproof.plugins.training_run.samples import Sample
 

@@ -8,7 +8,7 @@ from statistics import median
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.result import NOT_RECORDED
 from clusterproof.plugins.core.verdict import Incomplete
-from clusterproof.plugins.training_run.records import (
+from clusterproof.plugins.training_run import (
     BUSY,
     CHECKPOINT,
     COMMUNICATION,

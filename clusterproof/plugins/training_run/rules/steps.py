@@ -9,7 +9,7 @@ from statistics import median
 
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.robust import weighed_median, weighed_spread
-from clusterproof.plugins.training_run.records import CHECKPOINT, kind_of
+from clusterproof.plugins.training_run import CHECKPOINT, kind_of
 from clusterproof.plugins.training_run.rules.stragglers import WARM_UP
 from clusterproof.plugins.training_run.run_data import RunData, Seconds
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import sqrt
 
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.training_run.records import Place
+from clusterproof.plugins.training_run import Place
 from clusterproof.plugins.training_run.rules.stragglers import LEAST_PEERS, PARTS, Computed, steady
 
 LEAST_STEPS = 50  # of which each part has ten

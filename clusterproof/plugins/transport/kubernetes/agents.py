@@ -14,20 +14,19 @@ from pathlib import Path
 
 from clusterproof.plugins.agent.frame import last_whole
 from clusterproof.plugins.agent.program import ProbeOptions
-from clusterproof.plugins.aws.account import AwsError
+from clusterproof.plugins.aws import AwsError
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.api import NOT_FOUND, Api, KubernetesDenied, KubernetesError
-from clusterproof.plugins.kubernetes.nodes import KubernetesNode, nodes
-from clusterproof.plugins.kubernetes.values import table, text
+from clusterproof.plugins.kubernetes.nodes import KubernetesNode, nodes, table, text
 from clusterproof.plugins.kubernetes.workloads import Container, Pod, pods
 from clusterproof.plugins.transport import Answer, Connection, Limits, Program, Unusable
 from clusterproof.plugins.transport.fan_out import fan_out
+from clusterproof.plugins.transport.kubernetes import NAMESPACE
 from clusterproof.plugins.transport.kubernetes.connection import NO_NODE, PerfPods
 from clusterproof.plugins.transport.kubernetes.kept import KEEP, Kept, mark_of
 from clusterproof.plugins.transport.kubernetes.outcome import NO_IMAGE, not_ready
-from clusterproof.plugins.transport.kubernetes.pod import NAMESPACE
 
 CONNECTION = "agents"
 SELECTOR = "app.kubernetes.io/name=clusterproof,app.kubernetes.io/component=agent"

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from clusterproof.plugins.agent.packing import script_of
-from clusterproof.plugins.aws.account import AwsError
+from clusterproof.plugins.aws import AwsError
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.kubernetes.access import open_api
@@ -21,6 +21,7 @@ from clusterproof.plugins.kubernetes.nodes import KubernetesNode, nodes
 from clusterproof.plugins.kubernetes.workloads import Pod, pods
 from clusterproof.plugins.transport import Answer, Connection, Limits, Program, Unusable
 from clusterproof.plugins.transport.fan_out import fan_out
+from clusterproof.plugins.transport.kubernetes import LONGEST, NAMESPACE, TTL_S, Run, config_map, image_on, job
 from clusterproof.plugins.transport.kubernetes.outcome import Missed, not_ready, refused
 from clusterproof.plugins.transport.kubernetes.perf import (
     IMAGE_SETTING,
@@ -29,7 +30,6 @@ from clusterproof.plugins.transport.kubernetes.perf import (
     taken,
     why_not_whole,
 )
-from clusterproof.plugins.transport.kubernetes.pod import LONGEST, NAMESPACE, TTL_S, Run, config_map, image_on, job
 from clusterproof.plugins.transport.kubernetes.visit import PodVisit, Shared
 
 NO_NODE = "Kubernetes has no node of this name; expected one of kubectl get nodes"

@@ -12,7 +12,7 @@ from clusterproof.plugins.core.record import record
 from clusterproof.plugins.kubernetes.api import Api, KubernetesDenied, KubernetesError, KubernetesRefused
 from clusterproof.plugins.kubernetes.nodes import KubernetesNode
 from clusterproof.plugins.kubernetes.workloads import Container, Pod, pod_of
-from clusterproof.plugins.transport.kubernetes.pod import Run
+from clusterproof.plugins.transport.kubernetes import Run
 
 WATCH_S = 60.0  # of one watch: one that has gone silent, as behind a load balancer that forgot it, costs no more
 AGAIN_S = 1.0  # after one that broke

@@ -13,15 +13,15 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 
-from clusterproof.plugins.aws.account import AwsError
+from clusterproof.plugins.aws import AwsError
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.api import Api, KubernetesError
 from clusterproof.plugins.kubernetes.nodes import KubernetesNode, nodes
 from clusterproof.plugins.transport import Unusable
+from clusterproof.plugins.transport.kubernetes import NAMESPACE, TTL_S, Run, config_map, job
 from clusterproof.plugins.transport.kubernetes.connection import end
 from clusterproof.plugins.transport.kubernetes.outcome import PodWatch, refused
-from clusterproof.plugins.transport.kubernetes.pod import NAMESPACE, TTL_S, Run, config_map, job
 
 PUT_OFF = 4  # times in each time to live
 AGAIN_S = 10.0  # after a request that failed

@@ -14,12 +14,11 @@ from clusterproof.plugins.catalog.kubernetes import perf_huge_pages, perf_reques
 from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.core.message import listed
 from clusterproof.plugins.kubernetes.api import KubernetesDenied, KubernetesError
-from clusterproof.plugins.kubernetes.nodes import KubernetesNode
-from clusterproof.plugins.kubernetes.values import quantity
+from clusterproof.plugins.kubernetes.nodes import KubernetesNode, quantity
 from clusterproof.plugins.kubernetes.workloads import Pod, pods
 from clusterproof.plugins.transport import Answer, Limits
+from clusterproof.plugins.transport.kubernetes import CONTAINER, Run
 from clusterproof.plugins.transport.kubernetes.outcome import LONGEST, is_settled
-from clusterproof.plugins.transport.kubernetes.pod import CONTAINER, Run
 from clusterproof.plugins.transport.kubernetes.visit import PodVisit
 
 EFA = "vpc.amazonaws.com/efa"

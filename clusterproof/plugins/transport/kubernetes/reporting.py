@@ -34,17 +34,17 @@ class Unchanged:
     """A file that is there while what checks say of this node is as before; a pod's readiness probe looks for it."""
 
     def __init__(
-        self, path: Path, standing: Callable[[NodeEvidence], str], clock: Callable[[], float] = time.monotonic
+        self, path: Path, digest: Callable[[NodeEvidence], str], clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._path = path
-        self._standing = standing
+        self._digest = digest
         self._clock = clock
         self._before = ""
         self._changed_at = 0.0
 
     def note(self, evidence: NodeEvidence) -> None:
         """Another report, or that there was none."""
-        now = "" if evidence.unreached else self._standing(evidence)
+        now = "" if evidence.unreached else self._digest(evidence)
         at = self._clock()
         if not now or now != self._before:
             self._path.unlink(missing_ok=True)

@@ -15,10 +15,10 @@ from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.kubernetes.api import KubernetesError, Stream
 from clusterproof.plugins.kubernetes.nodes import KubernetesNode
 from clusterproof.plugins.transport import Limits, NodeSession, Program, Received
+from clusterproof.plugins.transport.kubernetes import CONTAINER, image_on, pod
 from clusterproof.plugins.transport.kubernetes.connection import unreachable
 from clusterproof.plugins.transport.kubernetes.outcome import after_the_end, has_begun, is_settled, missed, refused
 from clusterproof.plugins.transport.kubernetes.owner import GONE, Owned, Owner
-from clusterproof.plugins.transport.kubernetes.pod import CONTAINER, image_on, pod
 from clusterproof.plugins.transport.kubernetes.visit import LEAST_START_S
 
 POD_S = 6 * 3600  # the kubelet ends a pod after so long, whatever has become of all others; then another begins

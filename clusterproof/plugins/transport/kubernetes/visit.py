@@ -15,6 +15,7 @@ from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.kubernetes.api import Api, KubernetesDenied, KubernetesError, KubernetesRefused
 from clusterproof.plugins.kubernetes.nodes import KubernetesNode
 from clusterproof.plugins.transport import Answer, Limits
+from clusterproof.plugins.transport.kubernetes import CONTAINER, Run, image_on, pod
 from clusterproof.plugins.transport.kubernetes.outcome import (
     PodWatch,
     after_the_end,
@@ -24,7 +25,6 @@ from clusterproof.plugins.transport.kubernetes.outcome import (
     missed,
     refused,
 )
-from clusterproof.plugins.transport.kubernetes.pod import CONTAINER, Run, image_on, pod
 
 FREE_AGAIN_S = 2.0  # between tries of one node: Kubernetes counts a moment after a pod has ended
 COUNTED_S = 15.0  # after the run's last pod has ended, that one is no longer counted

@@ -27,8 +27,8 @@ from clusterproof.plugins.transport import (
     sessions_for,
     takes_stdin,
 )
+from clusterproof.plugins.transport.srun import SubmitHost, ask_submit_host, formless, submit_host
 from clusterproof.plugins.transport.srun.places import FOLDERS, KEPT
-from clusterproof.plugins.transport.srun.submit_host import SubmitHost, ask_submit_host, formless, submit_host
 
 WAIT_S = 15.0  # for a place on nodes that others use; --slurm-wait
 END_S = 20.0  # beside the program itself: Slurm is asked about the nodes, and srun is ended

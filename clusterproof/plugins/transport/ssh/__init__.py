@@ -1,1 +1,213 @@
-"""Over SSH, by Fabric."""
+"""Over SSH, by Fabric.
+
+Here: how the bytes of one connection travel: straight, through a ProxyCommand, or through a jump host.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import tempfile
+from typing import IO, Protocol
+
+from paramiko import Channel, ChannelException, SSHException, Transport
+
+from clusterproof.plugins.core.errors import ClusterproofError
+
+_EXPLANATION_BYTES = 400
+_GRACE_S = 0.5  # for a ProxyCommand to end by itself once its connection is closed
+
+
+class NoRoute(ClusterproofError):  # noqa: N818 - what it is
+    """Something between here and the host does not let it through; the message says what."""
+
+    def __init__(self, message: str, may_pass: bool = False) -> None:
+        super().__init__(message)
+        self.may_pass = may_pass
+
+
+class Route(Protocol):
+    """One route to one host. `interrupt` may be called from any thread, and returns at once."""
+
+    def dial(self, timeout_s: float) -> socket.socket | Tunnel:
+        """Connect. Raises OSError or NoRoute."""
+
+    def close(self) -> None:
+        """Give everything back."""
+
+    def interrupt(self) -> None:
+        """Make whoever waits for it stop waiting."""
+
+    def explanation(self) -> str:
+        """What the route itself says about a connection that broke; usually nothing."""
+
+
+class Direct:
+    """A TCP connection."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._address = (host, port)
+        self._socket: socket.socket | None = None
+
+    def dial(self, timeout_s: float) -> socket.socket:
+        """Connect to the first of the host's addresses that answers. Raises OSError."""
+        self._socket = socket.create_connection(self._address, timeout_s)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else 40 ms for each command
+        return self._socket
+
+    def interrupt(self) -> None:
+        """Wake whoever reads."""
+        _shut_down(self._socket)
+
+    def close(self) -> None:
+        """Close the socket."""
+        if self._socket:
+            _shut_down(self._socket)  # wakes paramiko's thread, which looks only every 0.1 s
+            self._socket.close()
+
+    def explanation(self) -> str:
+        """Nothing."""
+        return ""
+
+
+class Proxied:
+    """A ProxyCommand on one end of a socket pair.
+
+    paramiko's own ProxyCommand spins at full speed once its program has ended; a socket reads an end of file.
+    """
+
+    def __init__(self, command: str) -> None:
+        self._command = command
+        self._socket: socket.socket | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._errors: IO[bytes] | None = None
+
+    def dial(self, timeout_s: float) -> socket.socket:  # noqa: ARG002 - a program starts at once
+        """Start the program, in a shell as OpenSSH does. Raises OSError."""
+        ours, theirs = socket.socketpair()
+        self._socket = ours
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - read when the connection fails
+        with theirs:
+            self._process = subprocess.Popen(
+                ["/bin/sh", "-c", f"exec {self._command}"],
+                stdin=theirs.fileno(),
+                stdout=theirs.fileno(),
+                stderr=self._errors,
+                start_new_session=True,
+            )
+        return ours
+
+    def interrupt(self) -> None:
+        """Wake whoever reads, and end the program."""
+        _shut_down(self._socket)
+        self._signal(signal.SIGTERM)
+
+    def close(self) -> None:
+        """Close the socket, and see the program off."""
+        if self._socket:
+            _shut_down(self._socket)
+            self._socket.close()
+        if self._process:
+            self._signal(signal.SIGTERM)
+            try:
+                self._process.wait(_GRACE_S)
+            except subprocess.TimeoutExpired:
+                self._signal(signal.SIGKILL)
+                self._process.wait(_GRACE_S)
+        if self._errors:
+            self._errors.close()
+
+    def explanation(self) -> str:
+        """How the program ended, and its last words; nothing where it just ended with its connection."""
+        if not self._process or not self._errors:
+            return ""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_GRACE_S)
+        size = os.fstat(self._errors.fileno()).st_size
+        explanation = os.pread(self._errors.fileno(), _EXPLANATION_BYTES, max(size - _EXPLANATION_BYTES, 0))
+        said = " ".join(explanation.decode("utf-8", "replace").split())
+        code = self._process.returncode
+        if not code:
+            return ""
+        return f"ProxyCommand {self._command!r:.80} ended with exit code {code}" + (f": {said}" if said else "")
+
+    def _signal(self, number: int) -> None:
+        if self._process and self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, number)
+
+
+class Jump(Protocol):
+    """A log-in to a jump host, made for one node."""
+
+    def open(self) -> Transport:
+        """Log in. Raises NoRoute."""
+
+    def close(self) -> None:
+        """Give everything back."""
+
+    def interrupt(self) -> None:
+        """Make whoever waits for it stop waiting."""
+
+
+class Tunnel:
+    """A channel of a jump host's connection, as paramiko wants a socket."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self.send = channel.send
+        self.recv = channel.recv
+        self.settimeout = channel.settimeout
+
+    def close(self) -> None:
+        """Close the channel; that the connection has ended before it is no error."""
+        with contextlib.suppress(OSError, EOFError, SSHException):
+            self._channel.close()
+
+    @property
+    def _closed(self) -> bool:
+        return self._channel.closed
+
+
+class Jumped:
+    """A connection that a jump host opens.
+
+    Each node has a log-in of its own there, as with OpenSSH: paramiko may send on a channel that it has just closed,
+    and sshd then ends the whole connection with all its channels.
+    """
+
+    def __init__(self, name: str, jump: Jump, host: str, port: int) -> None:
+        self._name = name
+        self._jump = jump
+        self._address = (host, port)
+
+    def dial(self, timeout_s: float) -> Tunnel:
+        """Log in to the jump host and ask it to connect. Raises NoRoute."""
+        transport = self._jump.open()
+        host, port = self._address
+        try:
+            channel = transport.open_channel("direct-tcpip", self._address, ("127.0.0.1", 0), timeout=timeout_s)
+        except ChannelException as refused:
+            raise NoRoute(f"jump host {self._name} does not reach {host}:{port}: {refused.text}") from None
+        return Tunnel(channel)
+
+    def interrupt(self) -> None:
+        """End the log-in to the jump host."""
+        self._jump.interrupt()
+
+    def close(self) -> None:
+        """Close the log-in to the jump host."""
+        self._jump.close()
+
+    def explanation(self) -> str:
+        """Nothing."""
+        return ""
+
+
+def _shut_down(connected: socket.socket | None) -> None:
+    if connected:
+        with contextlib.suppress(OSError):
+            connected.shutdown(socket.SHUT_RDWR)

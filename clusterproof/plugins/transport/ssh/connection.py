@@ -14,9 +14,9 @@ from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.transport import Answer, Limits, Program
 from clusterproof.plugins.transport.fan_out import Visit, fan_out
+from clusterproof.plugins.transport.ssh import NoRoute
 from clusterproof.plugins.transport.ssh.login import ConnectionFailure, Login, LoginFailed
 from clusterproof.plugins.transport.ssh.logins import Logins
-from clusterproof.plugins.transport.ssh.routes import NoRoute
 
 _CHUNK_BYTES = 65536
 _QUIET_S = 0.5  # how long to listen on once the command has ended: what it left behind may hold its output open

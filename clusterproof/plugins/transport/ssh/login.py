@@ -18,9 +18,9 @@ from paramiko.ssh_exception import IncompatiblePeer
 
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.evidence import Unreached
+from clusterproof.plugins.transport.ssh import NoRoute, Route
 from clusterproof.plugins.transport.ssh.host_keys import HostIdentity, HostKeyPolicy, HostKeyRejected, prefer_kinds
 from clusterproof.plugins.transport.ssh.identities import Offer
-from clusterproof.plugins.transport.ssh.routes import NoRoute, Route
 
 _NO_ROUTE = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN, errno.EADDRNOTAVAIL)
 _DROPPED = (EOFError, ConnectionResetError, ConnectionAbortedError, BrokenPipeError)

@@ -18,10 +18,10 @@ from paramiko.ssh_exception import ConfigParseError
 
 from clusterproof.plugins.core.cluster import InventoryError, Target
 from clusterproof.plugins.core.nodeset import is_address, is_user
+from clusterproof.plugins.transport.ssh import Direct, Jumped, NoRoute, Proxied, Route
 from clusterproof.plugins.transport.ssh.host_keys import HostIdentity, KnownHosts
 from clusterproof.plugins.transport.ssh.identities import Identities
 from clusterproof.plugins.transport.ssh.login import JumpHost, JumpLogin, Login
-from clusterproof.plugins.transport.ssh.routes import Direct, Jumped, NoRoute, Proxied, Route
 
 _MAX_INCLUDES = 16  # deep, as in OpenSSH
 _LINE = re.compile(r"\s*(\w+)(?:\s*=\s*|\s+)(.*\S)\s*")

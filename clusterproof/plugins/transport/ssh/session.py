@@ -17,9 +17,9 @@ from paramiko import Message, SSHException, Transport
 
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.transport import BEAT, BEAT_S, Limits, Program, Received, SessionOfEach
+from clusterproof.plugins.transport.ssh import NoRoute
 from clusterproof.plugins.transport.ssh.login import Login, LoginFailed
 from clusterproof.plugins.transport.ssh.logins import Logins
-from clusterproof.plugins.transport.ssh.routes import NoRoute
 
 LOOK_S = 15.0  # without a byte, until a connection looks at how long nothing has come
 FRESH_S = 5.0  # for which keys and configuration that were read are used for other nodes too

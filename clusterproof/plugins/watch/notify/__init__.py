@@ -1,1 +1,137 @@
-"""Who is told of what changes: an outbox for each receiver, on disk, and heartbeats."""
+"""Who is told of what changes: an outbox for each receiver, on disk, and heartbeats.
+
+Here: alerts, one for each change of a finding; a notification has those of one cause.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from clusterproof.plugins.core.message import printable
+from clusterproof.plugins.core.nodeset import fold
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.watch import Change, Key, Kind
+
+VERSION = 1
+MAX_DEVICES = 64  # that `devices` names
+MAX_MESSAGE = 1_000  # characters
+REMINDER = "reminder"  # of what is still open
+KINDS = frozenset({*(kind.value for kind in Kind), REMINDER})
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """A change to be sent; its number is given once in an outbox."""
+
+    number: int
+    kind: str
+    key: Key
+    verdict: Verdict
+    message: str
+    time_s: float  # since 1970
+
+    @classmethod
+    def of(cls, number: int, change: Change, wall_s: float) -> Alert:
+        """A change of now."""
+        words = printable(change.message, MAX_MESSAGE)
+        return cls(number, change.kind.value, change.key, change.verdict, words, round(wall_s, 3))
+
+    @property
+    def cause(self) -> tuple[str, str, Verdict]:
+        """Alerts that have the same are sent together."""
+        return self.kind, self.key.rule, self.verdict
+
+    def to_data(self) -> dict[str, Any]:
+        """As an outbox keeps it."""
+        return {
+            "number": self.number,
+            "time": self.time_s,
+            "kind": self.kind,
+            "node": self.key.node,
+            "device": self.key.device,
+            "rule": self.key.rule,
+            "verdict": self.verdict.value,
+            "message": self.message,
+        }
+
+    @classmethod
+    def from_data(cls, data: Any) -> Alert:
+        """Raises ArithmeticError, ValueError, TypeError, LookupError where it is none."""
+        names = [data[key] for key in ("node", "device", "rule", "message", "kind")]
+        if not all(isinstance(name, str) for name in names) or type(data["number"]) is not int:
+            raise TypeError("no alert")
+        node, device, rule, message, kind = (printable(name, 2 * MAX_MESSAGE) for name in names)
+        if kind not in KINDS:
+            raise ValueError("no kind")
+        verdict = Verdict(data["verdict"])
+        return cls(data["number"], kind, Key(node, device, rule), verdict, message, float(data["time"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Notification:
+    """Alerts of one cause. However often it is sent, its id and what it says are the same."""
+
+    id: str
+    cluster: str
+    alerts: tuple[Alert, ...]
+
+    @property
+    def nodes(self) -> str:
+        """As a nodeset."""
+        return fold({one.key.node for one in self.alerts})
+
+    @property
+    def devices(self) -> list[str]:
+        """`gpu003 GPU 1`, as they came."""
+        return list(dict.fromkeys(f"{one.key.node} {one.key.device}" for one in self.alerts if one.key.device))
+
+    @property
+    def incident(self) -> str:
+        """The same while a finding, or the same several, are opened, changed and closed."""
+        ids = sorted({finding_id(self.cluster, one.key) for one in self.alerts})
+        return ids[0] if len(ids) == 1 else _digest(*ids)
+
+    def to_json(self) -> str:
+        """One object, on a line."""
+        first = self.alerts[0]
+        keys = dict.fromkeys(one.key for one in self.alerts)
+        data = {
+            "version": VERSION,
+            "id": self.id,
+            "incident": self.incident,
+            "cluster": self.cluster,
+            "time": first.time_s,
+            "kind": first.kind,
+            "check": first.key.rule,
+            "verdict": first.verdict.value,
+            "nodes": self.nodes,
+            "node_count": len({key.node for key in keys}),
+            "devices": self.devices[:MAX_DEVICES],
+            "change_count": len(self.alerts),
+            "message": first.message,
+            "findings": [{"id": finding_id(self.cluster, key), "node": key.node, "device": key.device} for key in keys],
+        }
+        return json.dumps(data) + "\n"
+
+
+def finding_id(cluster: str, key: Key) -> str:
+    """Of a check on a device of a node: the same in every watch of that cluster."""
+    return _digest(cluster, key.rule, key.node, key.device)
+
+
+def only_first(alerts: Sequence[Alert], taken: set[Key]) -> list[Alert]:
+    """The first alert of each finding of which none is taken: what comes later of it has to wait."""
+    free = []
+    for alert in alerts:
+        if alert.key not in taken:
+            taken.add(alert.key)
+            free.append(alert)
+    return free
+
+
+def _digest(*words: str) -> str:
+    return hashlib.sha256(json.dumps(words).encode()).hexdigest()[:20]

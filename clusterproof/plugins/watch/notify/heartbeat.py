@@ -11,9 +11,9 @@ from http.client import HTTPException
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 
+from clusterproof.plugins.core import __version__
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.message import printable
-from clusterproof.plugins.core.version import __version__
 from clusterproof.plugins.watch.notify.services import within
 from clusterproof.plugins.watch.own_health import WHY, Outage
 

@@ -7,11 +7,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from clusterproof.plugins.watch.notify.alert import Alert, Notification
+from clusterproof.plugins.watch import Change, Key, Seen
+from clusterproof.plugins.watch.notify import Alert, Notification
 from clusterproof.plugins.watch.notify.outbox import OutboxFile
 from clusterproof.plugins.watch.notify.receiver import Outcome, Receiver
 from clusterproof.plugins.watch.own_health import Outage
-from clusterproof.plugins.watch.states import Change, Key, Seen
 
 FIRST_S = 1.0  # doubled with each failure
 MOST_S = 60.0

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from clusterproof.plugins.core.opened import append, appendable, created
-from clusterproof.plugins.watch.notify.alert import REMINDER, Alert, Notification, only_first
+from clusterproof.plugins.watch import Change, Key, Kind, Seen
+from clusterproof.plugins.watch.notify import REMINDER, Alert, Notification, only_first
 from clusterproof.plugins.watch.own_health import Outage
-from clusterproof.plugins.watch.states import Change, Key, Kind, Seen
 
 MAX_WAITING = 20_000  # alerts; of more the oldest that were never tried are dropped, which is said
 Entry: TypeAlias = dict[str, Any]

@@ -18,7 +18,7 @@ from typing import Protocol
 
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.message import printable
-from clusterproof.plugins.watch.notify.alert import Notification
+from clusterproof.plugins.watch.notify import Notification
 
 TIMEOUT_S = 30.0  # for one notification
 MAX_WORDS = 200  # characters of what it says of its failure

@@ -18,7 +18,8 @@ from typing import Any
 from clusterproof.plugins.core import nodeset
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.watch.notify.alert import REMINDER, Notification
+from clusterproof.plugins.watch import Kind
+from clusterproof.plugins.watch.notify import REMINDER, Notification
 from clusterproof.plugins.watch.notify.receiver import (
     TIMEOUT_S,
     NoReceiver,
@@ -28,7 +29,6 @@ from clusterproof.plugins.watch.notify.receiver import (
     after_s,
     words_of,
 )
-from clusterproof.plugins.watch.states import Kind
 
 MAX_IDS = 8  # of findings, that a message names
 _URL = re.compile(r"\s*[A-Za-z][A-Za-z0-9]*://")

@@ -21,7 +21,7 @@ OCCASIONS = ("prolog", "epilog")
 WRITTEN = (Verdict.FAIL, Verdict.INCOMPLETE)  # of which a condition's status comes
 
 
-def standing(policy: Policy, expected: Target) -> Callable[[NodeEvidence], str]:
+def findings_digest(policy: Policy, expected: Target) -> Callable[[NodeEvidence], str]:
     """What makes one word of evidence: the same while each check finds the same of the same devices.
 
     `expected` is what the node should be, whatever it is called.

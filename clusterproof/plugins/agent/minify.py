@@ -17,7 +17,7 @@ COMMENTS = re.compile(r"^#.*\n", re.MULTILINE)
 
 
 @cache  # most programs that are made have most modules in common
-def lean(source: str) -> str:
+def minified(source: str) -> str:
     """A program without docstrings, types of functions, comments, and most spaces; line numbers stay.
 
     One that is not Python stays as it is: its collector will say so.

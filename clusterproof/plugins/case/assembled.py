@@ -6,13 +6,65 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from clusterproof.plugins.case import clocks, pods, recorder, scheduler
+from clusterproof.plugins.case import (
+    Collected,
+    Event,
+    Fact,
+    Job,
+    Lead,
+    Offset,
+    Span,
+    clocks,
+    label,
+    one_line,
+    pods,
+    scheduler,
+)
+from clusterproof.plugins.case.clocks import Clock
 from clusterproof.plugins.case.output import Output
-from clusterproof.plugins.case.records import Collected, Event, Fact, Job, Lead, Offset, Span, label, one_line
-from clusterproof.plugins.case.stamps import Clock
 from clusterproof.plugins.core.message import listed, number_of
 from clusterproof.plugins.core.record import field, record, replace
-from clusterproof.plugins.training_run.records import Dump
+from clusterproof.plugins.training_run import Dump, rank_names
+from clusterproof.plugins.training_run.rules.hang import Mismatch, Wait, last_call, mismatches, missing
+
+LONGEST = 300  # characters of what ranks called
+
+
+def recorder_events(dumps: Mapping[int, Dump], files: Mapping[int, str]) -> Iterator[Event]:
+    """One for each process group in which ranks called different collectives, and some wait there."""
+    for one in (each for each in mismatches(dumps) if each.holds_up):
+        first = min(one.odd)
+        rank = first if len(one.odd) == 1 and one.has_majority else None
+        words = f"{one.words}, at collective {one.number} of {one.group}"
+        yield Event("desync", one_line(words, LONGEST), one_line(files.get(first, "")), _when(one), "", rank)
+
+
+def _when(one: Mismatch) -> Span:
+    times = [called.time for called in one.odd.values() if called.time is not None]
+    return Span(min(times), min(times)) if times else Span()
+
+
+def recorder_leads(dumps: Mapping[int, Dump], nodes: Mapping[int, str], without_dump: bool = True) -> Iterator[Lead]:
+    """Ranks that others waited for; those that left no dump only where they are asked for."""
+    for wait in missing(dumps).shown():
+        for rank in wait.missing:
+            if rank in dumps:
+                last = last_call(dumps[rank])
+                yield Lead(rank, _words(wait), nodes.get(rank, ""), line=f"{last.name} at {last.where}" if last else "")
+            elif without_dump:
+                yield Lead(rank, f"left no dump of the Flight Recorder, and {_waited(wait)}", nodes.get(rank, ""))
+
+
+def _words(wait: Wait) -> str:
+    what = one_line(f"{wait.collective.name} {wait.collective.number} of {wait.group}")
+    if wait.is_called:
+        return f"called {what}, but its GPU did not begin it, while {rank_names(wait.waiting)} waited in it"
+    return f"did not come to {what}, in which {rank_names(wait.waiting)} waited"
+
+
+def _waited(wait: Wait) -> str:
+    what = one_line(f"{wait.collective.name} {wait.collective.number} of {wait.group}")
+    return f"{rank_names(wait.waiting)} waited in {what}"
 
 
 @record
@@ -95,7 +147,7 @@ def joined(name: str, found: Found) -> Collected:
         pids |= each.pids_of_ranks
     offsets = {**clocks.by_steps(_steps(found.outputs, of_ranks)), **found.clocks}
     of_program = [*(event for each in found.outputs for event in each.events)]
-    said = (*found.events, *recorder.events(found.dumps, found.files_of_dumps), *of_program)
+    said = (*found.events, *recorder_events(found.dumps, found.files_of_dumps), *of_program)
     others = {*of_ranks.values(), *(event.node for event in said)}.difference(nodes, [""]) if nodes else ()
     if others:
         found.missing.append(f"the job's words are of nodes on which it did not run: {listed(sorted(others))}")
@@ -169,7 +221,7 @@ def _leads(found: Found, nodes: Mapping[int, str]) -> Iterator[Lead]:
     was_ended = any(each.ended for each in found.outputs)  # by a launcher, perhaps before it could write a dump
     yield from (
         lead
-        for lead in recorder.leads(found.dumps, nodes, without_dump=not was_ended)
+        for lead in recorder_leads(found.dumps, nodes, without_dump=not was_ended)
         if lead.rank not in found.dumps_not_read
     )
     for each in found.outputs:

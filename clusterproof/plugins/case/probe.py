@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from clusterproof.plugins.agent.program import ProbeOptions
-from clusterproof.plugins.case import clocks, node_log
-from clusterproof.plugins.case.found import Found
-from clusterproof.plugins.case.records import CaseError, label, one_line
+from clusterproof.plugins.case import CaseError, clocks, label, node_log, one_line
+from clusterproof.plugins.case.assembled import Found
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.kinds import CONNECTIONS

@@ -13,7 +13,7 @@ from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, Unreached
 from clusterproof.plugins.core.policy import NO_POLICY
 from clusterproof.plugins.core.record import replace
-from clusterproof.plugins.evaluation.standing import standing
+from clusterproof.plugins.evaluation.single_node import findings_digest
 from clusterproof.plugins.inventory import resolve
 from clusterproof.plugins.transport.gather import replayed
 from clusterproof.plugins.transport.kubernetes.reporting import Unchanged
@@ -29,13 +29,13 @@ def demo() -> Mapping[str, NodeEvidence]:
 
 
 def test_it_is_the_same_whatever_the_node_is_called_and_however_long_it_took(demo: Mapping[str, NodeEvidence]) -> None:
-    of = standing(NO_POLICY, HERE)
+    of = findings_digest(NO_POLICY, HERE)
     again = replace(demo["gpu001"], node="here", seconds=99.0)
     assert of(demo["gpu001"]) == of(again)
 
 
 def test_it_is_another_where_a_check_finds_something_else(demo: Mapping[str, NodeEvidence]) -> None:
-    of, whole = standing(NO_POLICY, HERE), demo["gpu001"]
+    of, whole = findings_digest(NO_POLICY, HERE), demo["gpu001"]
     less = replace(whole, collectors={name: one for name, one in whole.collectors.items() if name != "kernel_log"})
     assert of(whole) != of(less)
 
@@ -44,7 +44,7 @@ def test_it_is_another_where_a_check_finds_something_else(demo: Mapping[str, Nod
 def test_a_device_that_is_gone_is_another_where_it_is_known_how_many_there_should_be(
     demo: Mapping[str, NodeEvidence], expect: Mapping[str, int], is_same: bool
 ) -> None:
-    of = standing(NO_POLICY, Target("here", expect=expect))
+    of = findings_digest(NO_POLICY, Target("here", expect=expect))
     assert (of(_with_infiniband(demo["gpu001"], 8)) == of(_with_infiniband(demo["gpu001"], 7))) is is_same
 
 

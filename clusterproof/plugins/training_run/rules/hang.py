@@ -1,0 +1,293 @@
+"""Why a run hangs: ranks that call different collectives, that others wait for, or that do otherwise than most."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Set
+
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.verdict import Incomplete
+from clusterproof.plugins.training_run import Called, Dump, Pending, Status, rank_names
+from clusterproof.plugins.training_run.collectives import ends_apart
+from clusterproof.plugins.training_run.rank_processes import ASLEEP, COMPUTING, LATE_S, STATES, Activity, RankProcesses
+
+
+@record
+class Mismatch:
+    """The first place of a group at which ranks differ; `odd` are fewer than `others`, or nobody can say who is.
+
+    A place in which nobody waits yet, as all wait before it, is not what `holds_up` the run.
+    """
+
+    group: str  # what the process group is for
+    number: int
+    odd: Mapping[int, Called]  # by rank
+    others: Mapping[int, Called]
+    holds_up: bool = True
+
+    @property
+    def words(self) -> str:
+        """Which ranks called what, the odd ones first."""
+        groups: dict[str, list[int]] = {}
+        for rank, called in (*self.odd.items(), *self.others.items()):
+            line = f" ({called.where})" if called.where else ""
+            groups.setdefault(f"{called.words}{line}", []).append(rank)
+        return ", ".join(f"{rank_names(ranks)} called {what}" for what, ranks in groups.items())
+
+    @property
+    def has_majority(self) -> bool:
+        """Whether most ranks called the same, so that the odd ones are known."""
+        return len(self.others) > len(self.odd)
+
+
+def mismatches(dumps: Mapping[int, Dump]) -> tuple[Mismatch, ...]:
+    """One for each process group in which ranks differ where some wait, or behind that; the earliest first.
+
+    What every rank has ended was no mismatch, or did no harm that is to be seen.
+    """
+    return tuple(sorted(_mismatches(dumps), key=lambda one: min(map(_time, one.odd.values()))))
+
+
+def is_comparable(dump: Dump, group: str) -> bool:
+    """Whether a number stands for the same collective of a group in this dump as in others.
+
+    Some versions of PyTorch count a batch of sends as a collective, and not every rank of a group has as many batches.
+    """
+    return group in dump.called and bool(dump.members.get(group)) and group not in dump.with_sends
+
+
+def _time(called: Called) -> float:
+    return float("inf") if called.time is None else called.time
+
+
+def _mismatches(dumps: Mapping[int, Dump]) -> Iterator[Mismatch]:
+    groups: dict[tuple[str, tuple[int, ...]], list[Dump]] = {}  # one of another rank may have the same name
+    for _, dump in sorted(dumps.items()):
+        for group in dump.called:
+            if is_comparable(dump, group):
+                groups.setdefault((group, dump.members[group]), []).append(dump)
+    for (group, _), members in groups.items():
+        waits = min((dump.pending[group].number for dump in members if group in dump.pending), default=math.inf)
+        numbers = sorted({number for dump in members for number in dump.called[group] if number >= waits})
+        found = (_at(group, number, members) for number in numbers)
+        yield from (one for one in (next(filter(None, found), None),) if one)
+
+
+def _at(group: str, number: int, members: list[Dump]) -> Mismatch | None:
+    """What differs at a place."""
+    there = {dump.rank: dump for dump in members if number in dump.called[group]}
+    called = _of_one_wait({rank: dump.called[group][number] for rank, dump in there.items()})
+    called = _with_size(_whole(called, {rank for rank, dump in there.items() if dump.enqueued[group] == number}))
+    has_types = all(one.dtype for one in called.values())
+    kinds = {rank: (one.name, one.elements, one.dtype if has_types else "") for rank, one in called.items()}
+    if len(set(kinds.values())) < 2:
+        return None
+    waits = any(group in there[rank].pending and there[rank].pending[group].number == number for rank in called)
+    usual, _ = Counter(kinds.values()).most_common(1)[0]
+    odd = {rank: one for rank, one in called.items() if kinds[rank] != usual}
+    others = {rank: one for rank, one in called.items() if kinds[rank] == usual}
+    word = next(dump.words.get(group, group) for dump in members)
+    return Mismatch(word, number, odd, others, waits)
+
+
+def _of_one_wait(called: Mapping[int, Called]) -> dict[int, Called]:
+    """Those within the timeout of the last: who called before that no longer waited, or is of an earlier attempt."""
+    times = [one.time for one in called.values() if one.time is not None]
+    last = max(times, default=0.0)
+    return {rank: one for rank, one in called.items() if one.time is None or last - one.time <= one.timeout_s}
+
+
+def _whole(called: Mapping[int, Called], last: Set[int]) -> dict[int, Called]:
+    """Without ranks that had called but a part of the others' batch when they wrote their dumps: it was their last."""
+    parts = {one.name: frozenset(one.name.split("+")) for one in called.values()}
+    cut = {name for name, some in parts.items() if any(some < whole for whole in parts.values())}
+    return {rank: one for rank, one in called.items() if rank not in last or one.name not in cut}
+
+
+def _with_size(called: Mapping[int, Called]) -> dict[int, Called]:
+    """Without ranks whose dumps do not have the size of what others called by the same name."""
+    known = {one.name for one in called.values() if one.elements is not None}
+    return {rank: one for rank, one in called.items() if one.elements is not None or one.name not in known}
+
+
+@record
+class Wait:
+    """A collective in which some ranks wait for others, which have not come to it; or only their GPUs have not."""
+
+    group: str  # what the process group is for
+    collective: Pending
+    waiting: tuple[int, ...]
+    missing: tuple[int, ...]
+    is_called: bool = False  # by those that are missing, too: work before it holds up their GPUs
+
+
+@record
+class Missing:
+    """The ranks that are waited for, in which collectives, and which of all ranks left no dump."""
+
+    ranks: tuple[int, ...]
+    waits: tuple[Wait, ...]
+    without_dump: tuple[int, ...]
+    are_waiting: bool  # whether any rank waits at all
+
+    def shown(self) -> list[Wait]:
+        """As few of the collectives as have every rank that is missing."""
+        left, found = set(self.ranks), []
+        while left:
+            most = max(self.waits, key=lambda wait: len(left.intersection(wait.missing)))
+            found.append(most)
+            left -= set(most.missing)
+        return found
+
+
+def missing(dumps: Mapping[int, Dump]) -> Missing:
+    """Who is missing; nobody where no rank waits in a collective to which another has not come.
+
+    A rank that waits is late elsewhere: only one that waits for none is at fault. Where all wait for others, all are.
+    Sends and receives between two ranks are asked only where no collective waits.
+    """
+    named = {rank for dump in dumps.values() for ranks in dump.members.values() for rank in ranks}
+    waits = tuple(_waits(dumps)) or tuple(_waits_of_pairs(dumps))
+    waited_for = {rank for wait in waits for rank in wait.missing}
+    at_fault = waited_for - {rank for wait in waits for rank in wait.waiting} or waited_for
+    return Missing(
+        tuple(sorted(at_fault)),
+        tuple(wait for wait in waits if at_fault.intersection(wait.missing)),
+        tuple(sorted(named - dumps.keys())),
+        any(dump.pending or dump.exchanges for dump in dumps.values()),
+    )
+
+
+def _waits_of_pairs(dumps: Mapping[int, Dump]) -> Iterator[Wait]:
+    """A rank that waits for another, which waits for nobody."""
+    for rank, dump in sorted(dumps.items()):
+        for one in dump.exchanges:
+            peer = dumps.get(one.peer)
+            if not peer or not (peer.pending or peer.exchanges):
+                word = dump.words.get(one.group, one.group)
+                yield Wait(word, Pending(one.number, one.name), (rank,), (one.peer,))
+
+
+def _waits(dumps: Mapping[int, Dump]) -> Iterator[Wait]:
+    members = _members(dumps)
+    words = {group: word for dump in dumps.values() for group, word in dump.words.items()}
+    for group, ranks in members.items():
+        known = [dumps[rank] for rank in ranks if rank in dumps]
+        reached = {rank: _reached(dumps.get(rank), group) for rank in ranks}
+        pending: dict[int, tuple[Pending, list[int]]] = {}
+        for dump in known:
+            if group in dump.pending:
+                first = dump.pending[group]
+                pending.setdefault(first.number, (first, []))[1].append(dump.rank)
+        for number, (first, waiting) in sorted(pending.items()):
+            late = tuple(rank for rank, at in reached.items() if at and not _has_come(at, number))
+            begun = tuple(rank for rank in waiting if dumps[rank].pending[group].has_begun)
+            behind = tuple(rank for rank in waiting if dumps[rank].pending[group].has_begun is False)
+            if late:
+                yield Wait(words[group], first, tuple(waiting), late)
+            elif begun and behind:
+                yield Wait(words[group], first, begun, behind, is_called=True)
+
+
+def _members(dumps: Mapping[int, Dump]) -> dict[str, tuple[int, ...]]:
+    """The ranks of each group. A dump before 2.0 lists none: then all are of the first, and of others nothing."""
+    members = {group: ranks for dump in dumps.values() for group, ranks in dump.members.items()}
+    of_all = DEFAULT in {group for dump in dumps.values() for group in dump.enqueued}
+    return members or ({DEFAULT: tuple(sorted(dumps))} if of_all else {})
+
+
+def last_call(dump: Dump) -> Called | None:
+    """The last collective that a rank called, where the dump has the line of its program; None where it has not."""
+    known = [one for calls in dump.called.values() for one in calls.values() if one.time is not None]
+    last = max(known, key=lambda one: one.time or 0.0, default=None)
+    return last if last and last.where else None
+
+
+DEFAULT = "0"  # the group of all ranks, which every rank makes first
+NOWHERE = Status(-1, -1)
+
+
+def _reached(dump: Dump | None, group: str) -> Status | None:
+    """How far a rank has come in a group; None where it is unknown.
+
+    What it has enqueued has ended where its ring keeps none that waits.
+    """
+    if dump is None:
+        return NOWHERE
+    data = dump.status.get(dump.local.get(group, ""))
+    if data is None and group not in dump.enqueued:
+        return None if dump.pending else NOWHERE  # who waits nowhere is waited for
+    enqueued = max(dump.enqueued.get(group, -1), data.enqueued if data else -1)
+    waits = dump.pending.get(group)
+    if waits is None or ends_apart(waits.name):  # the others may have ended what it waits for rightly
+        return Status(enqueued, enqueued)
+    return Status(enqueued, waits.number - 1)
+
+
+def _has_come(at: Status, number: int) -> bool:
+    """Whether a rank has enqueued a collective, and ended all before it."""
+    return at.enqueued >= number and at.ended >= number - 1
+
+
+LEAST_RANKS = 3  # of two that wait in different places nothing says which is at fault
+
+
+@record
+class Awaited:
+    """Ranks that others wait for, what each does, and what the others wait in, for how long together."""
+
+    activities: Mapping[int, str]
+    waiting: tuple[int, ...]
+    wait: str
+    seconds: float
+
+    @property
+    def words(self) -> str:
+        """`rank 3 is in hrtimer_nanosleep, and others wait in futex_do_wait for 14.0 min (ranks 0, 1, 2 waiting)`."""
+        doing = "; ".join(f"rank {rank} {said}" for rank, said in self.activities.items())
+        others = "for their GPUs" if self.wait == COMPUTING else f"in {self.wait}"
+        return f"{doing}, and others wait {others} for {self.seconds / 60:.1f} min ({rank_names(self.waiting)} waiting)"
+
+
+def awaited(processes: RankProcesses, least_s: float, *, gpus_wait_s: float = 0.0) -> Awaited | None:
+    """Whom most ranks wait for, all of this for so long; None where they do not wait.
+
+    `gpus_wait_s`: for how long all GPUs in use only wait, as ranks of NCCL do, which use a CPU meanwhile. Raises
+    Incomplete where they wait and nothing tells for whom. Several are named only where they have ended, or are all that
+    runs on their node: else they may wait for each other.
+    """
+    ranks, size = processes.latest, processes.latest_size
+    if not ranks:
+        return None
+    now = max(one.seen_s for one in ranks.values())
+    alive = {rank: one for rank, one in sorted(ranks.items()) if now - one.seen_s <= LATE_S}
+    [(most, count)] = Counter(one.name for one in alive.values()).most_common(1)
+    same = {rank: one for rank, one in alive.items() if one.name == most}
+    seconds = min(one.seconds for one in same.values())
+    if len(alive) < 2 or 2 * count <= len(alive) or seconds < least_s or (most == COMPUTING and gpus_wait_s < least_s):
+        return None
+    seen = f"{rank_names(list(same))} wait in {most} for {seconds / 60:.1f} min"
+    if len(ranks) < size:
+        raise Incomplete(f"{seen}, and {len(ranks)} of {size} ranks were seen: watch all nodes of the job")
+    odd = {rank: one for rank, one in sorted(ranks.items()) if rank not in same}
+    if not odd or len(ranks) < LEAST_RANKS:
+        raise Incomplete(f"{seen}, and no other rank does otherwise: look at their stacks (py-spy dump)")
+    changing = [rank for rank, one in odd.items() if rank in alive and one.seconds < least_s]
+    if changing:
+        raise Incomplete(f"{seen}, and {rank_names(changing)} changed meanwhile: look at their stacks (py-spy dump)")
+    if len(odd) > 1 and odd.keys() & alive.keys() and not _are_one_node(odd, same):
+        raise Incomplete(f"{seen}, and {rank_names(list(odd))} elsewhere: look at their stacks (py-spy dump)")
+    activities = {rank: doing(one) if rank in alive else "has ended" for rank, one in odd.items()}
+    return Awaited(activities, tuple(same), most, seconds)
+
+
+def _are_one_node(odd: Mapping[int, Activity], others: Mapping[int, Activity]) -> bool:
+    nodes = {one.node for one in odd.values()}
+    return len(nodes) == 1 and nodes.isdisjoint(one.node for one in others.values())
+
+
+def doing(one: Activity) -> str:
+    """`is in hrtimer_nanosleep`."""
+    is_word = one.name in (COMPUTING, ASLEEP, *STATES.values())
+    return f"is {one.name}" if is_word else f"is in {one.name}"
