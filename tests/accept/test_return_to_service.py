@@ -28,7 +28,6 @@ from clusterproof.plugins.inventory import resolve
 from clusterproof.reports.history import Run
 from clusterproof.reports.history.store import default_path, write_run
 from clusterproof.reports.results import ResultsFile
-from tests.accept.test_end_to_end import LIMIT_S, TYPED
 from tests.testbed.cluster import testbed
 from tests.testbed.faults import with_nvml
 from tests.testbed.load import gpu_node
@@ -46,6 +45,8 @@ ECC = Finding(("gpu.no_uncorrected_ecc",), "the history")
 XID = Finding(("no_xid", "gpu_count"), "the case of 4711")
 PAIRS = Finding(("pairwise_busbw",), "the case of 4711")
 CLUSTER = "ssh:gpu[001-004]"
+TYPED = "import sys; from clusterproof.plugins.command_line.main import main; sys.exit(main())"
+LIMIT_S = 600.0
 KEYWORDS = "exact or dcgm or gpu_bandwidth or gpu_gemm or node_busbw or fs_bandwidth or nccom or efa_loopback"
 
 
