@@ -152,6 +152,10 @@ def _watts(milliwatts: int) -> float:
     return milliwatts / 1000
 
 
+def _flags(pair: Any) -> tuple[bool, bool]:
+    return bool(pair[0]), bool(pair[1])
+
+
 def _address(info: Any) -> str:
     """The PCI address as sysfs writes it: four digits of domain, small letters."""
     domain, rest = info.busId.lower().split(":", 1)
@@ -205,7 +209,7 @@ ASKED: dict[str, Callable[[object], object]] = {
     "vbios": call("nvmlDeviceGetVbiosVersion"),
     "inforom": call("nvmlDeviceGetInforomImageVersion"),
     "pci": call("nvmlDeviceGetPciInfo", of=_address),
-    "ecc_enabled ecc_pending": call("nvmlDeviceGetEccMode", of=lambda modes: (bool(modes[0]), bool(modes[1]))),
+    "ecc_enabled ecc_pending": call("nvmlDeviceGetEccMode", of=_flags),
     "ecc_uncorrected_dram": call("nvmlDeviceGetMemoryErrorCounter", UNCORRECTED, VOLATILE, DRAM),
     "ecc_uncorrected_sram": call("nvmlDeviceGetMemoryErrorCounter", UNCORRECTED, VOLATILE, SRAM),
     "ecc_uncorrected_total": call("nvmlDeviceGetTotalEccErrors", UNCORRECTED, VOLATILE),
@@ -224,9 +228,7 @@ ASKED: dict[str, Callable[[object], object]] = {
         of=lambda banks: [banks.max, banks.high, banks.partial, banks.low, banks.none],
     ),
     "memory_unrepairable": call("nvmlDeviceGetUnrepairableMemoryFlag_v1", of=bool),
-    "channel_repair_pending tpc_repair_pending": call(
-        "nvmlDeviceGetRepairStatus", of=lambda pending: (bool(pending[0]), bool(pending[1]))
-    ),
+    "channel_repair_pending tpc_repair_pending": call("nvmlDeviceGetRepairStatus", of=_flags),
     "retired_pages_pending": call("nvmlDeviceGetRetiredPagesPendingStatus", of=bool),
     "retired_pages_single_bit retired_pages_double_bit recovery_action": lambda handle: fields(
         handle, (RETIRED_SINGLE_BIT, RETIRED_DOUBLE_BIT, RECOVERY_ACTION)
@@ -253,7 +255,7 @@ ASKED: dict[str, Callable[[object], object]] = {
     "app_clock_mhz": call("nvmlDeviceGetApplicationsClock", GRAPHICS),
     "app_clock_default_mhz": call("nvmlDeviceGetDefaultApplicationsClock", GRAPHICS),
     "persistence_mode": call("nvmlDeviceGetPersistenceMode", of=bool),
-    "mig_mode mig_pending": call("nvmlDeviceGetMigMode", of=lambda modes: (bool(modes[0]), bool(modes[1]))),
+    "mig_mode mig_pending": call("nvmlDeviceGetMigMode", of=_flags),
     "compute_mode": call("nvmlDeviceGetComputeMode"),
     "memory_used_mib memory_total_mib": newest(  # the newer call leaves out what the driver keeps for itself
         lambda handle: _memory(pynvml.nvmlDeviceGetMemoryInfo(handle, version=pynvml.nvmlMemory_v2)),

@@ -75,7 +75,7 @@ FOLDERS = (  # besides those of /etc/ld.so.conf.d: the loader's own, and where E
 )
 CONTAINERS = ("docker", "kubepods", "containerd", "libpod", "lxc")
 DPKG = "/var/lib/dpkg/status"
-INSTALLED = rb"\nStatus: (install|hold) ok installed"  # held: not to be upgraded
+INSTALLED = b" ok installed\n"  # as its status; it may be held, or marked to be removed
 RPM = ("/var/lib/rpm", "/usr/lib/sysimage/rpm")
 MAX_BYTES = 32 * 1024 * 1024
 
@@ -214,7 +214,7 @@ def _dpkg(node: Node, wanted: set[str]) -> Versions:
     with open(node.path(DPKG), "rb") as file:
         for block in file.read(MAX_BYTES).split(b"\n\n"):
             name = block[9 : block.find(b"\n")].decode("utf-8", "replace")
-            if name in wanted and re.search(INSTALLED, block):
+            if name in wanted and INSTALLED in block:
                 version = re.search(rb"\nVersion: (\S+)", block)
                 if version:
                     found[name] = {"version": version[1].decode("utf-8", "replace")[:200], "from": DPKG}

@@ -33,8 +33,8 @@ from clusterproof.plugins.transport.srun.places import FOLDERS, KEPT
 WAIT_S = 15.0  # for a place on nodes that others use; --slurm-wait
 END_S = 20.0  # beside the program itself: Slurm is asked about the nodes, and srun is ended
 LONGEST_PROGRAM = 900_000  # characters: Slurm refuses a command line of more than 1 MiB (max_submit_line_size)
-LAUNCH_CHARACTERS = 7_500  # that the program for the submit host is longer than the one for nodes, at most
-SPARE_CHARACTERS = 5_000  # that a submit host takes beyond what is said of it: by Systems Manager 65,535 in all
+LAUNCH_CHARACTERS = 7_400  # that the program for the submit host is longer than the one for nodes, at most
+SPARE_CHARACTERS = 5_200  # that a submit host takes beyond what is said of it: by Systems Manager 65,535 in all
 NODE_BYTES = 256 * 1024  # of one node's answer; a healthy 8-GPU node returns about 20 kB
 BESIDE_BYTES = 1024 * 1024
 FOLDER = Path(__file__).parent
