@@ -47,6 +47,7 @@ PAIRS = Finding(("pairwise_busbw",), "the case of 4711")
 CLUSTER = "ssh:gpu[001-004]"
 TYPED = "import sys; from clusterproof.plugins.command_line.main import main; sys.exit(main())"
 LIMIT_S = 600.0
+MEASUREMENT = "expected one measurement at least"
 KEYWORDS = "exact or dcgm or gpu_bandwidth or gpu_gemm or node_busbw or fs_bandwidth or nccom or efa_loopback"
 
 
@@ -67,9 +68,10 @@ WELL = (result("gpu.no_uncorrected_ecc", PASS), result("gpu.no_xid", PASS))
         (NOT_FIT, (), (*WELL, result("host.memlock", FAIL)), LOADED, "host.memlock: 2; expected 0"),
         (NOT_FIT, (), WELL, (result("gpu.gpu_exact", FAIL),), "gpu.gpu_exact: 2"),
         (NOT_PROVEN, (), (*WELL, result("host.memlock", INCOMPLETE)), LOADED, "host.memlock: 2"),
-        (NOT_PROVEN, (), WELL, (), "nothing that loads it was measured"),
-        (NOT_PROVEN, (), WELL, (result("gpu.gpu_exact", NONE),), "nothing that loads it was measured"),
-        (NOT_PROVEN, (), WELL, (result("gpu.gpu_exact", PASS, "n2"),), "nothing that loads it was measured"),
+        (NOT_PROVEN, (), (), LOADED, "the checks told nothing of it"),
+        (NOT_PROVEN, (), WELL, (), "the load told nothing of it"),
+        (NOT_PROVEN, (), WELL, (result("gpu.gpu_exact", NONE),), "the load told nothing of it"),
+        (NOT_PROVEN, (), WELL, (result("gpu.gpu_exact", PASS, "n2"),), "the load told nothing of it"),
         (
             NOT_PROVEN,
             (ECC,),
@@ -92,15 +94,16 @@ WELL = (result("gpu.no_uncorrected_ecc", PASS), result("gpu.no_xid", PASS))
 def test_a_node_is_fit_only_with_all_evidence_and_with_what_was_found_before_seen_to_be_gone(
     said: str, found: Sequence[Finding], checked: Sequence[Result], loaded: Sequence[Result], reason: str
 ) -> None:
-    judged = judge("n1", found, checked, loaded)
+    judged = judge("n1", found, [checked, loaded], 2)
     assert (judged.said, reason in " ".join(judged.reasons), bool(judged.reasons)) == (said, True, bool(reason))
 
 
 def test_pairs_of_the_node_tell_whether_what_was_found_between_nodes_is_gone() -> None:
     pair = result("network.pairwise_busbw", PASS, "n1~n2", subject="pair")
     others = replace(pair, node="n2~n3", verdict=FAIL, message="slow; expected not")
-    assert judge("n1", (PAIRS,), WELL, LOADED, (pair, others)).said == FIT
-    assert judge("n1", (PAIRS,), WELL, LOADED, (replace(pair, verdict=FAIL),)).said == NOT_FIT
+    assert judge("n1", (PAIRS,), [WELL, LOADED, (pair, others)], 3).said == FIT
+    assert judge("n1", (PAIRS,), [WELL, LOADED, (replace(pair, verdict=FAIL),)], 3).said == NOT_FIT
+    assert judge("n1", (), [WELL, LOADED, (others,)], 3).reasons == (f"the pairs told nothing of it; {MEASUREMENT}",)
 
 
 @dataclass
@@ -153,13 +156,22 @@ def test_what_failed_in_the_history_and_what_a_case_suspects_has_to_be_seen_to_b
     path = default_path(name)
     path.parent.mkdir(parents=True, mode=0o700)
     write_run(
-        path, Run(name, 1.0, 2.0), [result("storage.mounts", FAIL, "gpu002"), result("host.thp", CONCERN, "gpu002")]
+        path,
+        Run(name, 1.0, 2.0),
+        [
+            result("storage.mounts", FAIL, "gpu002"),
+            result("host.thp", CONCERN, "gpu002"),
+            result("network.pairwise_busbw", FAIL, "gpu001~gpu002", subject="pair"),
+        ],
     )
     case = {"case": "4711", "nodes": [], "suspects": ["gpu002"], "proof": "no_xid or gpu_count", "load": "gpu_exact"}
     (here / "case.json").write_text(json.dumps(case))
     code, text = return_nodes([CLUSTER, "gpu002", "--case", "case.json", "--json"], Launched())
     assert (code, json.loads(text)[0]["said"]) == (10, "NOT PROVEN")
-    assert [one.partition(",")[0] for one in json.loads(text)[0]["reasons"]] == ["storage.mounts: the history has it"]
+    assert sorted(one.partition(",")[0] for one in json.loads(text)[0]["reasons"]) == [
+        "network.pairwise_busbw: the history has it",
+        "storage.mounts: the history has it",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -170,6 +182,13 @@ def test_what_failed_in_the_history_and_what_a_case_suspects_has_to_be_seen_to_b
         ([CLUSTER, ""], "NODES names no node"),
         ([CLUSTER, "gpu001", "--beside", "gpu007"], "--beside: 'gpu007' is no node of "),
         ([CLUSTER, "gpu001", "-k", "gpu"], "'-k': return chooses nodes and checks itself"),
+        ([CLUSTER, "gpu001", "-kmemlock"], "'-kmemlock': return chooses nodes"),
+        ([CLUSTER, "gpu001", "-mhost"], "'-mhost': return chooses nodes"),
+        ([CLUSTER, "gpu001", "-x"], "'-x': return chooses nodes"),
+        ([CLUSTER, "gpu001", "--deselect", "a"], "'--deselect': return chooses nodes"),
+        ([CLUSTER, "gpu001", "checks/host"], "'checks/host': return chooses nodes"),
+        ([CLUSTER, "gpu001", "--beside", "gpu[001-002]"], "--beside: gpu001 is to be proven itself"),
+        ([CLUSTER, "gpu003", "--case", "silent.json"], "--case 'silent.json' names nothing that proves it"),
         ([CLUSTER, "gpu001", "--nodes=gpu001"], "'--nodes=gpu001': return chooses nodes"),
         ([CLUSTER, "gpu001", "--case", "none.json"], "'none.json': No such file"),
         ([CLUSTER, "gpu001", "--case", "half.json"], "--case 'half.json' is none; expected what clusterproof case"),
@@ -178,8 +197,9 @@ def test_what_failed_in_the_history_and_what_a_case_suspects_has_to_be_seen_to_b
 )
 def test_what_cannot_be_meant_is_said_in_one_line_before_anything_runs(here: Path, words: list[str], said: str) -> None:
     (here / "half.json").write_text('{"nodes": ["gpu001"]}')
-    other = {"case": "1", "nodes": ["gpu003"], "suspects": [], "proof": "", "load": ""}
+    other = {"case": "1", "nodes": ["gpu003"], "suspects": [], "proof": "", "load": "gpu_exact"}
     (here / "other.json").write_text(json.dumps(other))
+    (here / "silent.json").write_text(json.dumps({**other, "load": ""}))
     launched = Launched()
     code, text = return_nodes(words, launched)
     assert (code, text.count("\n"), launched.typed) == (4, 1, [])

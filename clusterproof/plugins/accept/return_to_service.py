@@ -38,7 +38,12 @@ from clusterproof.reports.results import read_results
 
 FIT, NOT_FIT, NOT_PROVEN = "FIT", "NOT FIT", "NOT PROVEN"
 EXIT_CODES = {FIT: 0, NOT_FIT: 1, NOT_PROVEN: OPEN}  # as of a run
-OF_RETURN = ("-m", "-k", "--nodes", "--exclude", "--cluster", "--results", "--run")  # options that it gives itself
+STEPS = ("the checks", "the load", "the pairs")
+OF_RETURN = (  # what chooses nodes and checks, or where results go; it does that itself
+    *("--nodes", "--exclude", "--cluster", "--results", "--run", "--maxfail", "--exitfirst", "--lf", "--ff", "--sw"),
+    *("--last-failed", "--failed-first", "--stepwise", "--deselect", "--ignore", "--ignore-glob", "--collect-only"),
+    *("--co", "--resume", "--pyargs"),
+)
 OF_PAIRS = "pairwise or straggler"
 A_CASE = "what clusterproof case JOB --json prints"
 EXPECTED_TO_TELL = "expected one to pass (what is measured between nodes needs --beside NODESET)"
@@ -85,24 +90,34 @@ def return_nodes(arguments: Sequence[str], launch: Launch | None = None) -> tupl
         kind = CONNECTIONS.get(cluster.connection)
         if kind and not kind.is_live:
             raise InventoryError(f"{option.cluster!r:.120} is of another time; expected nodes that can be loaded now")
-        mistaken = next((word for word in more if word.partition("=")[0] in OF_RETURN), "")
-        if mistaken:
-            raise InventoryError(
-                f"{mistaken!r:.80}: return chooses nodes and checks itself; expected --load for its load"
-            )
+        require_options(more)
         nodes, beside = _named(option.nodes, cluster, "NODES"), _named(option.beside, cluster, "--beside")
+        if both := [node for node in beside if node in nodes]:
+            raise InventoryError(f"--beside: {fold(both):.200} is to be proven itself; expected healthy nodes")
         found = before(cluster, nodes, option.history, option.case)
-        found_now = _run(
-            option.cluster, steps(option.load or load_of(cluster), beside, more), nodes, launch or launched
-        )
+        due = steps(option.load or load_of(cluster), beside, more)
+        ran = _run(option.cluster, due, nodes, launch or launched)
     except KeyboardInterrupt:
         return INTERRUPTED, "clusterproof return: interrupted; no node is proven\n"
     except (InventoryError, HistoryError, JournalError) as problem:
         return UNREADABLE, f"clusterproof return: {problem}\n"
-    judged = [judge(node, found[node], *found_now) for node in nodes]
+    judged = [judge(node, found[node], ran, len(due)) for node in nodes]
     worst = max((one.said for one in judged), key=(FIT, NOT_PROVEN, NOT_FIT).index)
     text = json.dumps([as_json(one) for one in judged], indent=1) if option.json else _text(judged, found, cluster)
     return EXIT_CODES[worst], f"{text}\n"
+
+
+def require_options(words: Sequence[str]) -> None:
+    """Let no further word narrow what is checked: the value of an option may follow it, a path may not.
+
+    Raises InventoryError.
+    """
+    for at, word in enumerate(words):
+        is_value = not word.startswith("-") and at > 0 and words[at - 1].startswith("--") and "=" not in words[at - 1]
+        is_short = word.startswith("-") and not word.startswith("--") and word not in ("-v", "-vv", "-q")
+        if is_short or word.partition("=")[0] in OF_RETURN or not (is_value or word.startswith("-")):
+            what = f"{word!r:.80}: return chooses nodes and checks itself"
+            raise InventoryError(f"{what}; expected options of clusterproof check, and --load for its load")
 
 
 def before(
@@ -116,9 +131,10 @@ def before(
     last, standing = read_before(Path(history) if history else default_path(cluster.name), cluster.name)
     if history and last is None:
         raise InventoryError(f"--history {history!r:.120} has no run over {cluster.name}; expected one that has")
-    for (check, node), verdict in standing.items():
-        if node in found and verdict is Verdict.FAIL:
-            found[node].append(Finding((check,), "the history"))
+    for (check, named), verdict in standing.items():
+        for node in named.split("~") if verdict is Verdict.FAIL else ():  # of a pair both
+            if node in found:
+                found[node].append(Finding((check,), "the history"))
     for path in cases:
         for node, finding in _of_case(path, nodes):
             found[node].append(finding)
@@ -135,6 +151,8 @@ def _of_case(path: str, nodes: Sequence[str]) -> Iterator[tuple[str, Finding]]:
         source = f"the case of {printable(str(data['case']), 80)}"
     except (ValueError, RecursionError, KeyError, TypeError):
         raise InventoryError(f"--case {path!r:.120} is none; expected {A_CASE}") from None
+    if not any(words):
+        raise InventoryError(f"--case {path!r:.120} names nothing that proves it; return without it")
     asked = [node for node in nodes if node in suspects or node.partition(".")[0] in suspects]
     if not asked or not all(isinstance(one, str) for one in words):
         named = fold(sorted(suspects)) or "no node"
@@ -186,23 +204,19 @@ def _results(words: Sequence[str], launch: Launch) -> list[Result]:
             raise JournalError(f"what a step found cannot be read: {problem}") from None
 
 
-def judge(
-    node: str,
-    found: Sequence[Finding],
-    checked: Sequence[Result],
-    loaded: Sequence[Result] = (),
-    paired: Sequence[Result] = (),
-) -> Returning:
-    """What is said of a node by what was found before and what the steps found now.
+def judge(node: str, found: Sequence[Finding], by_step: Sequence[Sequence[Result]], due: int) -> Returning:
+    """What is said of a node by what was found before, and by what as many steps as are due found now.
 
     Without all its evidence no node is fit; nor is it where nothing tells whether what was found before is gone.
     """
-    own = [result for result in (*checked, *loaded, *paired) if _is_of(result, node)]
+    own = [result for results in by_step for result in results if _is_of(result, node)]
     failed = [f"{one.check}: {one.message}" for one in own if one.verdict is Verdict.FAIL]
     concerns = [one for one in own if one.verdict is Verdict.CONCERN]
     missing = [f"{one.check}: {one.message or one.cause}" for one in own if one.verdict is Verdict.INCOMPLETE]
-    if not any(_is_of(one, node) and one.verdict in (Verdict.PASS, Verdict.CONCERN) for one in loaded):
-        missing.append("nothing that loads it was measured; expected one measurement at least")
+    for number, what in enumerate(STEPS[:due]):
+        results = by_step[number] if number < len(by_step) else ()
+        if not any(_is_of(one, node) and one.verdict in (Verdict.PASS, Verdict.CONCERN) for one in results):
+            missing.append(f"{what} told nothing of it; expected one measurement at least")
     for finding in found:
         about = {one.verdict for one in own if finding.is_about(one.check)}
         known = f"{' or '.join(finding.words)}: {finding.source} has it"
