@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -221,6 +222,25 @@ def test_gpus_that_the_matrix_joins_by_fewer_nvlinks(
     result = evaluated(tmp_path / "capture.txt", instance_type=kind)["gpu.nvlink_active"]
     found = [one.message for one in result.by_verdict if one.verdict is Verdict.FAIL]
     assert (message in found[0]) if message else not found
+
+
+CUBE_MESH = ("X 1 1 1 1 0 0 0", "1 X 1 1 0 1 0 0", "1 1 X 1 0 0 1 0", "1 1 1 X 0 0 0 1")  # of a DGX-1 with P100s
+RING = ("X 2 2 0", "2 X 0 2", "2 0 X 2", "0 2 2 X")
+
+
+def matrix_of(rows: Sequence[str]) -> str:
+    """What nvidia-smi topo -m prints of GPUs that are joined so."""
+    heads = "\t".join(f"GPU{number}" for number in range(len(rows)))
+    cells = [[{"X": " X ", "0": "SYS"}.get(way, f"NV{way}") for way in row.split()] for row in rows]
+    lines = [f"GPU{number}\t" + "\t".join(row) + "\t0-39\t0" for number, row in enumerate(cells)]
+    return "\n".join([f"\t{heads}\tCPU Affinity\tNUMA Affinity", *lines, "", "Legend:", "", "  X    = Self", ""])
+
+
+@pytest.mark.parametrize("rows", [(*CUBE_MESH, *(f"{row[8:]} {row[:7]}" for row in CUBE_MESH)), RING])
+def test_gpus_that_are_all_joined_alike_to_some_of_the_others_are_healthy(rows: Sequence[str], tmp_path: Path) -> None:
+    (tmp_path / "capture.txt").write_text(matrix_of(rows), encoding="utf-8")
+    result = evaluated(tmp_path / "capture.txt")["gpu.nvlink_active"]
+    assert [one.message for one in result.by_verdict if one.verdict is Verdict.FAIL] == []
 
 
 def test_a_gpu_that_the_capture_leaves_out_is_incomplete_and_none_is_missing() -> None:

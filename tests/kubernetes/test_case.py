@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.case.command import case
-from clusterproof.plugins.case.kubernetes import is_of
+from clusterproof.plugins.case.kubernetes import belongs_to, is_of
 from tests.kubernetes.programs import NODE
 from tests.testbed.kubernetes.bed import Bed
 from tests.testbed.kubernetes.machine import SANDBOX
@@ -195,6 +195,26 @@ def test_a_pod_is_of_the_job_that_its_labels_its_owner_or_its_whole_name_say(
     pod: dict[str, Any], replicas: list[str], is_its: bool
 ) -> None:
     assert is_of({"metadata": pod}, "ai", replicas) is is_its
+
+
+EARLIER, NOW = "2026-01-02T03:04:05Z", "2026-01-02T03:09:05Z"
+
+
+@pytest.mark.parametrize(
+    ("made", "owner", "is_its"),
+    [
+        (NOW, {"name": "ai", "uid": "new"}, True),
+        (NOW, {"name": "ai", "uid": "old"}, False),
+        (EARLIER, {"name": "ai-workers-0", "uid": "any"}, False),  # of a JobSet, whose Jobs have names of their own
+        (NOW, {"name": "ai-workers-0", "uid": "any"}, True),
+        ("", {"name": "ai", "uid": "new"}, True),
+    ],
+)
+def test_a_pod_of_an_earlier_job_of_the_same_name_is_none_of_its(
+    made: str, owner: dict[str, str], is_its: bool
+) -> None:
+    pod = {"metadata": {"name": "ai-0", "creationTimestamp": made, "ownerReferences": [owner]}}
+    assert belongs_to(pod, "ai", [{"uid": "new", "creationTimestamp": NOW}]) is is_its
 
 
 def test_what_a_user_may_not_read_is_said(kubernetes: Bed, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.training_run import RunError
+from clusterproof.plugins.training_run.losses import LOG
 from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.run import TrainingRun
 from tests.training_run.builders import said
@@ -76,7 +77,7 @@ def test_a_loss_that_is_no_number_fails_as_any_version_prints_it(tmp_path: Path,
 
 def test_what_it_evaluates_and_its_last_line_are_no_losses_of_training(tmp_path: Path) -> None:
     run = read(tmp_path, losses([2.0] * 9) + f"{EVALUATED}\n" + "{'loss': nan, 'epoch': 1}\n" + ENDED)
-    assert run.data.losses.losses[0, False].lines == 9
+    assert run.data.losses.losses[0, LOG].lines == 9
     assert said("run.loss_finite", run).verdict.value == "pass"
 
 
@@ -96,7 +97,7 @@ def test_a_line_that_each_node_prints_counts_once(tmp_path: Path) -> None:
     values: Sequence[object] = [2.0] * 150 + [5.0] + [2.0] * 50
     lines = losses(values).splitlines(keepends=True)
     run = read(tmp_path, "".join(line * 8 for line in lines))
-    assert run.data.losses.losses[0, False].lines == len(values)
+    assert run.data.losses.losses[0, LOG].lines == len(values)
     assert said("run.loss_spikes", run).verdict.value == "pass"
 
 
@@ -166,7 +167,7 @@ def test_a_log_without_carriage_returns_reads_the_same(tmp_path: Path) -> None:
     assert "]{'loss'" in shown
     run = read(tmp_path, shown)
     assert (seconds(run), run.step_count) == ({3.0}, 390)
-    assert run.data.losses.losses[0, False].lines == STEPS // 10
+    assert run.data.losses.losses[0, LOG].lines == STEPS // 10
 
 
 def test_steps_of_ms_swift_are_those_that_its_lines_have(tmp_path: Path) -> None:
@@ -216,12 +217,12 @@ def test_steps_that_deepspeed_prints_go_before_those_of_the_bar(tmp_path: Path) 
 
     run = read(tmp_path, trained(2.5, behind=printed))
     assert set(lasting(run)) == set(range(20, STEPS + 1, 10))
-    assert run.data.losses.losses[0, False].lines == STEPS // 10
+    assert run.data.losses.losses[0, LOG].lines == STEPS // 10
 
 
 def test_a_log_whose_first_line_comes_late_is_known_all_the_same(tmp_path: Path) -> None:
     run = read(tmp_path, "gpu001:7:9 [0] NCCL INFO Channel 00/32 : 0 1 2 3 4 5 6 7\n" * 40_000 + losses([2.0] * 9))
-    assert run.data.losses.losses[0, False].lines == 9
+    assert run.data.losses.losses[0, LOG].lines == 9
 
 
 def state(*entries: dict[str, Any]) -> str:
@@ -244,7 +245,7 @@ def test_the_history_of_a_checkpoint_has_losses_with_their_steps(tmp_path: Path)
     bad = [{"loss": float("nan"), "grad_norm": float("nan"), "step": step} for step in (121, 122)]
     keep(tmp_path, "", state(*entries(120), evaluated))
     run = read_run([str(tmp_path)])
-    assert run.data.losses.losses[0, True].lines == 120
+    assert run.data.losses.losses[0, 1].lines == 120
     assert said("run.loss_finite", run).verdict.value == "pass"
     keep(tmp_path, "", state(*entries(120), evaluated, *bad))
     result = said("run.loss_finite", read_run([str(tmp_path / "trainer_state.json")]))
@@ -256,9 +257,31 @@ def test_what_several_checkpoints_and_the_log_have_counts_once(tmp_path: Path) -
         keep(tmp_path, f"checkpoint-{until}", state(*entries(until)))
     (tmp_path / "train.log").write_text(losses([2 + 90 / step for step in range(1, 231)]), encoding="utf-8")
     run = read_run([str(tmp_path)])
-    assert {key: one.lines for key, one in run.data.losses.losses.items()} == {(0, True): 200, (0, False): 230}
+    assert {key: one.lines for key, one in run.data.losses.losses.items()} == {(0, 1): 200, (0, LOG): 230}
     assert said("run.loss_spikes", run).verdict.value == "pass"
     assert said("run.loss_finite", run).verdict.value == "pass"
+
+
+NAN = [{"loss": float("nan"), "grad_norm": float("nan"), "step": step} for step in range(91, 101)]
+
+
+@pytest.mark.parametrize("attempts", [("a", "b"), ("b", "a")], ids=" then ".join)
+def test_a_second_attempt_hides_nothing_of_the_first(tmp_path: Path, attempts: tuple[str, str]) -> None:
+    well, badly = attempts
+    keep(tmp_path, f"{well}/checkpoint-120", state(*entries(120)))
+    keep(tmp_path, f"{badly}/checkpoint-100", state(*entries(90), *NAN))
+    result = said("run.loss_finite", read_run([str(tmp_path)]))
+    assert (result.verdict.value, "nan from step 91 on, in 10 of " in result.message) == ("fail", True), result.message
+
+
+def test_losses_of_0_are_unclear_also_where_their_lines_are_alike(tmp_path: Path) -> None:
+    text = losses([2.0] * 49) + hugging_face(0.5, 0.0, None) * 40
+    assert said("run.loss_finite", read(tmp_path, text)).verdict.value == "incomplete"
+
+
+def test_a_number_of_steps_that_is_none_refuses_no_log(tmp_path: Path) -> None:
+    text = "Total optimization steps = , oops\n" + losses([2.0] * 9)
+    assert said("run.loss_finite", read(tmp_path, text)).verdict.value == "pass"
 
 
 def test_a_short_history_beside_a_long_log_leaves_nothing_open(tmp_path: Path) -> None:
@@ -270,7 +293,7 @@ def test_a_short_history_beside_a_long_log_leaves_nothing_open(tmp_path: Path) -
 def test_a_history_that_was_cut_loses_its_tail_only(tmp_path: Path) -> None:
     (tmp_path / "trainer_state.json").write_text(state(*entries(120))[:-400], encoding="utf-8")
     run = read_run([str(tmp_path)])
-    assert run.data.losses.losses[0, True].lines >= 115
+    assert run.data.losses.losses[0, 1].lines >= 115
     assert run.data.notes == [f"cut: {tmp_path}/trainer_state.json"]
 
 

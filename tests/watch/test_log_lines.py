@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from clusterproof.plugins.catalog.log_forms import checked_forms
-from clusterproof.plugins.watch.overlay import LOG
+from clusterproof.plugins.watch.overlay import LOG, NVML
 from tests.watch.days import Day
 
 ADAPTERS, DISKS = "network.nic_driver_errors", "storage.disk_errors"
@@ -21,6 +21,11 @@ def day() -> Day:
 def test_every_form_of_a_line_is_evaluated_while_a_node_is_watched(day: Day) -> None:
     checks = {form.check for form in checked_forms().values() if form.check}
     assert checks <= day.watch.evaluator.rules(LOG)
+
+
+def test_what_changes_with_each_job_and_is_collected_at_visits_alone_is_judged_at_visits_alone(day: Day) -> None:
+    assert "host.shm_leftovers" not in day.watch.evaluator.rules(LOG, NVML)
+    assert "gpu.no_leftover_processes" in day.watch.evaluator.rules(NVML)
 
 
 @pytest.mark.parametrize(

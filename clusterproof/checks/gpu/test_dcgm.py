@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from clusterproof.plugins.catalog.nvidia import severity_in_words, xid
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.message import listed
+from clusterproof.plugins.core.message import listed, number_of
 from clusterproof.plugins.core.verdict import Incomplete, concern_if, fail_if, incomplete, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import known, readings
@@ -71,7 +71,7 @@ def require_all_gpus(node: Node, logs: Iterable[DiagLog]) -> None:
     except Incomplete:
         return
     if ran_on and max(ran_on) < due:
-        incomplete(f"dcgmi diag ran on {max(ran_on)} GPUs; expected {due}")
+        incomplete(f"dcgmi diag ran on {number_of(max(ran_on), 'GPU')}; expected {due}")
 
 
 def has_error(log: DiagLog) -> bool:

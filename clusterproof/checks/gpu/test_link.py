@@ -74,7 +74,9 @@ def evaluate_ways(gpu: Gpu, node: Node) -> None:
     usual, alike = counts.most_common(1)[0] if counts else (0, 0)
     fewer = {label: [other for other, links in to.items() if links < usual] for label, to in ways.items()}
     own = fewer.get(gpu.label, [])
-    is_the_one = bool(own) and len(own) == max(map(len, fewer.values()))  # at one end of all that are fewer
+    most = max(map(len, fewer.values()), default=0)
+    alike_in_it = sum(len(others) == most for others in fewer.values())  # of a mesh or a ring all GPUs have fewer
+    is_the_one = bool(own) and len(own) == most and 2 * alike_in_it < len(ways)
     if not is_the_one or alike <= counts.total() * node.threshold("group.majority"):
         return
     to = ways[gpu.label]

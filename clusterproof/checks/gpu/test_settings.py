@@ -146,7 +146,7 @@ def test_power_limit(gpu: Gpu, node: Node) -> None:
     Remedy (fix configuration): Set it back (nvidia-smi -pl), unless the site wants this limit.
     """
     limit_w, name = gpu.power_limit_w, readings(gpu, "name")[0].get("name")
-    if not readings(gpu, "power_limit_default_w")[0]:
+    if name and not readings(gpu, "power_limit_default_w")[0]:
         data = [readings(one, "name", "power_limit_w")[0] for one in node.gpus]
         alike = Counter(one.get("power_limit_w", 0) for one in data if one.get("name") == name)
         usual_w, count = alike.most_common(1)[0]

@@ -68,7 +68,7 @@ def require_answer(target: LustreTarget) -> None:
     says = known(lambda: target.says, None)
     assert not says, f"lfs df says {says}; expected what it has left"
     with part:
-        concern_if(target.faults, f"{target.faults}; expected neither")
+        concern_if(target.faults, f"{target.faults}; expected no such mark by lfs df")
 
 
 def evaluate_use(node: Node, used: float, what: str) -> None:

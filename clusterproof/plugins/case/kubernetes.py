@@ -55,8 +55,7 @@ def read_job(api: Api, named: str, found: Found, offset_s: float) -> None:
     reader = _Reader(api, named, found, Clock(0, offset_s))
     objects = list(reader.objects())
     there = [one for one in reader.listed("pods") if is_of(one, reader.name, [*_replicas_of_hyperpod(objects)])]
-    uids = {text(parts(one)[0].get("uid")) for one in objects}
-    there = [one for one in there if not objects or _is_by(one, reader.name, uids)]
+    there = [one for one in there if not objects or belongs_to(one, reader.name, [parts(one)[0] for one in objects])]
     if not objects and not there:
         why = f": {found.missing[-1]}" if found.missing else ""
         raise CaseError(f"Kubernetes has no job {named!r:.120} and no pod of one{why}; expected {FORM}")
@@ -99,10 +98,13 @@ def is_of(pod: Mapping[str, Any], name: str, replicas: Collection[str]) -> bool:
     return number_of_pod.isdecimal() and head in {f"{name}-{replica}" for replica in replicas}
 
 
-def _is_by(pod: Mapping[str, Any], name: str, uids: Collection[str]) -> bool:
-    """Whether a pod is not of an earlier job of the same name, which is being deleted."""
-    owners = tables(parts(pod)[0].get("ownerReferences"))
-    return all(one.get("name") != name or one.get("uid") in uids for one in owners)
+def belongs_to(pod: Mapping[str, Any], name: str, jobs: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a pod is not of an earlier job of the same name, which is being deleted; `jobs` are their metadata."""
+    metadata = parts(pod)[0]
+    uids = {text(one.get("uid")) for one in jobs}
+    made, newest = text(metadata.get("creationTimestamp")), max(text(one.get("creationTimestamp")) for one in jobs)
+    owners = tables(metadata.get("ownerReferences"))
+    return not (made and made < newest) and all(one.get("name") != name or one.get("uid") in uids for one in owners)
 
 
 class _Reader:

@@ -19,7 +19,7 @@ LASTING = 5  # lines one behind the other
 class Loss:
     """The loss of a step, and the norm of its gradients, as far as its line has them; None is a step that it has not.
 
-    `is_kept` says that a checkpoint keeps it: each keeps all from the first step on.
+    `kept_in` is the file of a checkpoint that keeps it: each keeps all from the first step on.
     """
 
     rank: int
@@ -28,7 +28,7 @@ class Loss:
     norm: float | None
     epoch: float | None = None
     begins: bool = False  # whether a training begins with it, or goes on from a checkpoint
-    is_kept: bool = False
+    kept_in: str = ""
     is_unclear: bool = False  # whether its loss may be none: some trainers write 0 for that
 
     @property
@@ -56,7 +56,6 @@ class Series:
     since: str = ""
     at_end: int = 0  # lines
     unclear_at_end: int = 0
-    last_step: int = -1  # as far as lines have steps
     word: str = ""  # nan, inf
     leap: Leap | None = None  # the highest over the largest of the lines before
     rise: Leap | None = None  # the last of the lines that stay highest over the mean of the lines before
@@ -98,7 +97,8 @@ class Series:
         self._before.append(value)
 
 
-Key = tuple[int, bool]  # the rank, and whether checkpoints keep it: what they keep, a log has too
+Key = tuple[int, int]  # the rank; and 0 for a log, or which of the attempts that checkpoints keep: a log has them too
+LOG = 0
 
 
 @dataclass(slots=True)
@@ -107,21 +107,38 @@ class Losses:
 
     losses: dict[Key, Series] = field(default_factory=dict)
     norms: dict[Key, Series] = field(default_factory=dict)
+    _kept: dict[Key, dict[int, str]] = field(default_factory=dict)  # what was said of each step
+    _at: dict[int, tuple[str, int]] = field(default_factory=dict)  # by rank the file and its attempt
 
     def add(self, one: Loss) -> None:
         """Take in a line."""
+        attempt = self._attempt(one) if one.kept_in else LOG
         for kind, value in ((self.losses, one.loss), (self.norms, one.norm)):
-            if value is None:
+            if value is None or attempt is None:
                 continue
-            series = kind.setdefault((one.rank, one.is_kept), Series())
-            step = series.last_step if one.step is None else one.step
-            if one.is_kept and step <= series.last_step:
-                continue  # another checkpoint keeps it too
-            series.last_step = step
+            series = kind.setdefault((one.rank, attempt), Series())
             if one.begins:
                 series.begin()
             series.unclear_at_end = series.unclear_at_end + 1 if one.is_unclear else 0
             series.add(one.at, value)
+
+    def _attempt(self, one: Loss) -> int | None:
+        """Which attempt an entry of a checkpoint is of; None where another checkpoint keeps the same.
+
+        Checkpoints that say something else of a step are of two attempts.
+        """
+        said, step = f"{one.loss} {one.norm}", one.step or 0
+        file, attempt = self._at.get(one.rank, ("", 1))
+        attempt = attempt if file == one.kept_in else 1
+        while True:
+            kept = self._kept.setdefault((one.rank, attempt), {})
+            self._at[one.rank] = one.kept_in, attempt
+            if kept.get(step) == said:
+                return None
+            if step not in kept and step > next(reversed(kept), -1):
+                kept[step] = said
+                return attempt
+            attempt += 1
 
     @property
     def never_again(self) -> Iterator[tuple[int, Series]]:
@@ -146,7 +163,7 @@ class Losses:
 
 def each(series: Mapping[Key, Series]) -> list[tuple[int, Series]]:
     """Them with their ranks, in order."""
-    return [(rank, series[rank, is_kept]) for rank, is_kept in sorted(series)]
+    return [(rank, series[rank, attempt]) for rank, attempt in sorted(series)]
 
 
 def are_compared(series: Mapping[Key, Series]) -> bool:

@@ -50,7 +50,7 @@ NO_DUMPS = (
     "(TORCH_NCCL_TRACE_BUFFER_SIZE=2000, TORCH_NCCL_DUMP_ON_TIMEOUT=1), or what clusterproof watch --record has seen"
 )
 NO_STEPS = f"{NOT_RECORDED} how long steps take; {LOG_STEPS}"
-NO_LOSS = f"{NOT_RECORDED} the loss; give the log of Megatron-LM, NeMo, torchtitan or Hugging Face's Trainer"
+NO_LOSS = f"{NOT_RECORDED} the loss; give a log of Megatron-LM, NeMo, torchtitan or Trainer, or Lightning's metrics.csv"
 MAX_REPLICAS = 5  # that are named
 
 

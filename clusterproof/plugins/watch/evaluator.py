@@ -32,6 +32,8 @@ KEPT = CHANGING | frozenset(UNCHANGING)  # … and what it is evaluated with
 XIDS: Mapping[str, str] = {"gpu.no_xid": "Xid", "gpu.no_sxid": "SXid"}  # checks whose findings are said one by one …
 LASTING = frozenset({"gpu.no_throttle"})  # checks of what comes and goes: evaluated at each tick, said when it lasts
 
+OF_A_VISIT = frozenset({"host.shm_leftovers"})  # what changes with each job, and is collected at visits alone
+
 Found = dict[tuple[str, str], Seen]  # by device and check
 Unknown = frozenset[tuple[str, str]]
 
@@ -65,7 +67,9 @@ class Evaluator:
         return frozenset(
             name
             for name, check in self._checks.items()
-            if not check.collectors.isdisjoint(collectors) and check.collectors <= KEPT and name not in LASTING
+            if not check.collectors.isdisjoint(collectors)
+            and check.collectors <= KEPT
+            and name not in LASTING | OF_A_VISIT
         )
 
     def whole(self, data: Mapping[str, NodeEvidence]) -> dict[str, tuple[Found, list[Result]]]:

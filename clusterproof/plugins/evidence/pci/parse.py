@@ -94,8 +94,8 @@ def _detail(device: dict[str, Any], line: str) -> None:
         device["driver"] = driver[1]
     elif _AVAILABLE.match(line) and "driver" not in device:
         device["driver"] = ""
-        if device.get("vendor") == NVIDIA and device["address"].endswith(".0"):
-            device["function_of"] = ""  # a GPU's virtual functions have higher numbers
+        if device.get("vendor") == NVIDIA and device["address"].endswith(":00.0"):
+            device["function_of"] = ""  # a GPU's virtual functions are other devices or functions of its bus
     elif numa := _NUMA.match(line):
         device["numa"] = int(numa[1])
 

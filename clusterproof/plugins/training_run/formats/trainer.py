@@ -23,7 +23,7 @@ LEAST_S = 30  # of which one second is 3 %
 MAX_HELD = 10_000  # times LEAST_S of a bar of which it is not known whether it is of training
 LOGGED = re.compile(r"\{'loss': [^{}]{0,20000}\}")
 TO_DO = "Total optimization steps = "
-TOTAL = re.compile(rf"{TO_DO}([0-9,]{{1,20}})")
+TOTAL = re.compile(rf"{TO_DO}([0-9][0-9,]{{0,19}})")
 _VALUE = r"'?([-+]?(?:nan|inf|[0-9][0-9.eE+-]{0,30}))(?=[',}])"
 _PAIR = re.compile(rf"'(loss|grad_norm|learning_rate|epoch)': {_VALUE}")
 _KEYS = {"loss", "learning_rate", "epoch"}  # in each line of training
@@ -116,14 +116,15 @@ class Trainer:
             return
         self.losses += 1
         loss, norm, epoch = (_number(pairs.get(key)) for key in ("loss", "grad_norm", "epoch"))
-        is_again = found[0] == self.last and "nan" not in self.last and "inf" not in self.last
+        is_unclear = _is_unclear(loss, norm)
+        is_again = found[0] == self.last and not is_unclear and "nan" not in self.last and "inf" not in self.last
         if is_again or epoch is None:  # the first process of each node may print it
             return
         begins = self.epoch is None or epoch < self.epoch
         self.last, self.epoch = found[0], epoch
         said = _STEP.search(found[0])
         step = whole(said[1], "global_step", where) if said else None
-        yield Loss(0, step, loss, norm, epoch=epoch, begins=begins, is_unclear=_is_unclear(loss, norm))
+        yield Loss(0, step, loss, norm, epoch=epoch, begins=begins, is_unclear=is_unclear)
 
     def _drawn(self, found: re.Match[str], where: str) -> Iterator[Step]:
         n, total = (whole(found[at], "a step", where) for at in (1, 2))
@@ -172,15 +173,15 @@ def read_state(path: RunFile) -> Iterator[Loss | Cut]:
         if not isinstance(entry, dict):
             raise RunError(f"{events.where}: {entry!r:.60} is no entry of its history; expected {STATE}")
         if "loss" in entry:
-            yield _kept(entry, events.where)
+            yield _kept(entry, str(path), events.where)
     if not events.is_whole:
         yield Cut()
 
 
-def _kept(entry: Mapping[str, Any], where: str) -> Loss:
+def _kept(entry: Mapping[str, Any], file: str, where: str) -> Loss:
     loss, norm = _number(entry["loss"]), _number(entry.get("grad_norm"))
     step = whole(entry.get("step"), "step", where)
-    return Loss(0, step, loss, norm, is_kept=True, is_unclear=_is_unclear(loss, norm))
+    return Loss(0, step, loss, norm, kept_in=file, is_unclear=_is_unclear(loss, norm))
 
 
 FORMATS = (Format(STATE, is_state, read_state),)
