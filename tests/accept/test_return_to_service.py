@@ -186,6 +186,7 @@ def test_what_failed_in_the_history_and_what_a_case_suspects_has_to_be_seen_to_b
         ([CLUSTER, "gpu001", "-mhost"], "'-mhost': return chooses nodes"),
         ([CLUSTER, "gpu001", "-x"], "'-x': return chooses nodes"),
         ([CLUSTER, "gpu001", "--deselect", "a"], "'--deselect': return chooses nodes"),
+        ([CLUSTER, "gpu001", "--sudo", "checks/host"], "'checks/host': return chooses nodes"),
         ([CLUSTER, "gpu001", "checks/host"], "'checks/host': return chooses nodes"),
         ([CLUSTER, "gpu001", "--beside", "gpu[001-002]"], "--beside: gpu001 is to be proven itself"),
         ([CLUSTER, "gpu003", "--case", "silent.json"], "--case 'silent.json' names nothing that proves it"),

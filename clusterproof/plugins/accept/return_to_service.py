@@ -32,6 +32,7 @@ from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.strict import read_text
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.inventory import resolve
+from clusterproof.plugins.options import perf_table, table
 from clusterproof.reports.history import HistoryError
 from clusterproof.reports.history.store import default_path, read_before
 from clusterproof.reports.results import read_results
@@ -41,12 +42,14 @@ EXIT_CODES = {FIT: 0, NOT_FIT: 1, NOT_PROVEN: OPEN}  # as of a run
 STEPS = ("the checks", "the load", "the pairs")
 OF_RETURN = (  # what chooses nodes and checks, or where results go; it does that itself
     *("--nodes", "--exclude", "--cluster", "--results", "--run", "--maxfail", "--exitfirst", "--lf", "--ff", "--sw"),
-    *("--last-failed", "--failed-first", "--stepwise", "--deselect", "--ignore", "--ignore-glob", "--collect-only"),
-    *("--co", "--resume", "--pyargs"),
+    *("--last-failed", "--failed-first", "--stepwise", "--deselect", "--ignore", "--collect-only", "--co", "--resume"),
 )
+MARGIN = " " * 12
 OF_PAIRS = "pairwise or straggler"
 A_CASE = "what clusterproof case JOB --json prints"
 EXPECTED_TO_TELL = "expected one to pass (what is measured between nodes needs --beside NODESET)"
+_GROUPS = (*table.GROUPS.values(), *perf_table.GROUPS.values())
+_VALUED = {option.flag for options in _GROUPS for option in options if option.has_value}
 _IS_NODE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,252}").fullmatch
 MAX_CASE_BYTES = 1 << 24
 Launch = Callable[[Sequence[str], Path], int]  # the words behind `clusterproof`, where results go: the exit code
@@ -113,7 +116,7 @@ def require_options(words: Sequence[str]) -> None:
     Raises InventoryError.
     """
     for at, word in enumerate(words):
-        is_value = not word.startswith("-") and at > 0 and words[at - 1].startswith("--") and "=" not in words[at - 1]
+        is_value = not word.startswith("-") and at > 0 and words[at - 1] in _VALUED
         is_short = word.startswith("-") and not word.startswith("--") and word not in ("-v", "-vv", "-q")
         if is_short or word.partition("=")[0] in OF_RETURN or not (is_value or word.startswith("-")):
             what = f"{word!r:.80}: return chooses nodes and checks itself"
@@ -237,8 +240,8 @@ def _text(judged: Sequence[Returning], found: Mapping[str, Sequence[Finding]], c
     for one in judged:
         known = dict.fromkeys(f"{' or '.join(finding.words)} ({finding.source})" for finding in found[one.node])
         gone = f"; found before, and gone: {', '.join(known)}" if known and one.said == FIT else ""
-        lines += [f"{one.said:<10}  {one.node}{gone}", *map(_indented, one.reasons)]
-        lines += [_indented(f"concern: {words}") for words in one.concerns]
+        lines += [f"{one.said:<10}  {one.node}{gone}", *(indent(reason, MARGIN) for reason in one.reasons)]
+        lines += [indent(f"concern: {words}", MARGIN) for words in one.concerns]
     fit = [one.node for one in judged if one.said == FIT]
     lines += [f"\nTo copy; nothing of it was done:\n  {line}" for line in give_back(fit, cluster)]
     return "\n".join([*lines, f"{len(fit)} of {number_of(len(judged), 'node')} may have jobs again"])
@@ -255,10 +258,6 @@ def give_back(nodes: Sequence[str], cluster: Cluster) -> list[str]:
         context = [f"--context={name}"] if kind == "context" and name else []
         return [join(["kubectl", *context, "uncordon", *nodes])]
     return []
-
-
-def _indented(words: str) -> str:
-    return indent(words, " " * 12)
 
 
 def _named(words: str | None, cluster: Cluster, of: str) -> list[str]:
