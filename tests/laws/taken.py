@@ -109,9 +109,6 @@ ROWS: Mapping[str, Taken] = {
             *("no EFA device", "an EFA device that is missing"),
         ),
     ),
-    "a folder in the place of a device file is not the file that another fault is of": Taken(
-        ("software.container_devices",), ANY, ("were to be mounted",)
-    ),
     "a container without GPUs needs no library of them": Taken(
         ("software.container_libraries",), ANY, ("a container without GPUs",)
     ),

@@ -9,6 +9,7 @@ from contextlib import suppress
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern_if, incomplete, part
 from clusterproof.plugins.evaluation.routing import evidence
+from clusterproof.plugins.evidence.field import readings, require
 from clusterproof.plugins.evidence.group import Values, differences, in_words
 from clusterproof.plugins.evidence.node import Node
 
@@ -77,15 +78,24 @@ def _bios(node: Node) -> Iterator[tuple[str, str, str]]:
 
 
 def _inforom(node: Node) -> Iterator[tuple[str, str, str]]:
+    unread: list[Incomplete | NotApplicable] = []
     for gpu in node.gpus:
-        version = None
-        with suppress(Incomplete, NotApplicable):  # of drivers and GPUs without it, and of one that is lost
-            version = gpu.inforom
+        version = readings(gpu, "inforom")[0].get("inforom", "")  # drivers, GPUs and one that is lost may have none
         if version:
-            yield f"InfoROM of {gpu.name:.{MAX_MODEL}}", version, gpu.label
+            named, why = readings(gpu, "name")
+            unread += why
+            if named:
+                yield f"InfoROM of {named['name']:.{MAX_MODEL}}", version, gpu.label
+    require(unread)
 
 
 def _disks(node: Node) -> Iterator[tuple[str, str, str]]:
+    unread: list[Incomplete | NotApplicable] = []
     for disk in node.nvme_controllers:
-        if disk.firmware and not disk.is_volume:  # what a storage service has there is not the node's
-            yield f"firmware of {disk.model:.{MAX_MODEL}}", disk.firmware, disk.label
+        data, why = readings(disk, "firmware", "is_volume", "model", "label")
+        if not data.get("firmware", True) or data.get("is_volume"):
+            continue  # what a storage service has there is not the node's
+        unread += why
+        if not why:
+            yield f"firmware of {data['model']:.{MAX_MODEL}}", data["firmware"], data["label"]
+    require(unread)

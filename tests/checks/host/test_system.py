@@ -10,7 +10,7 @@ from clusterproof.plugins.core.policy import NO_POLICY
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from tests.builders.evaluated import expect, said
-from tests.builders.recordings import boot, node
+from tests.builders.recordings import boot, gpu, node, nvml
 
 FAIL, CONCERN, INCOMPLETE = Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE
 NA, PASS = Verdict.NOT_APPLICABLE, Verdict.PASS
@@ -251,3 +251,14 @@ def test_firmware_is_compared_of_disks_and_not_of_what_a_service_attaches(
     }
     others = [bios | {"nvme": disk(model, "1")} for _ in range(2)]
     expect(evaluated("firmware_uniform", *others, **bios, nvme=disk(model, "2")), verdict, words)
+
+
+@pytest.mark.parametrize("unnamed", [0, 2, 7])
+def test_a_gpu_without_a_name_hides_no_other_with_another_inforom(unnamed: int) -> None:
+    own = {"name": "NVIDIA H100 80GB HBM3", "inforom": "G520.0200.00.05"}
+    gpus = [gpu(number, **own) for number in range(8)]
+    gpus[5]["inforom"] = "G520.0200.00.04"
+    gpus[unnamed]["name"] = {"error": "UNKNOWN"}
+    result = evaluated("firmware_uniform", nvml=nvml(*gpus))
+    words = "G520.0200.00.04 on GPU 5; expected G520.0200.00.05 as on 6 others of the node"
+    assert [one.message for one in result.by_verdict if one.verdict is CONCERN and words in one.message]
