@@ -32,8 +32,8 @@ def read_lscpu(text: str) -> Mapping[str, object]:
     if (whole(rows.get("Thread(s) per core", "")) or 0) > 1:
         cpus["smt"] = "on"  # with one thread it may be off, or the processor has none
     offline = rows.get("Off-line CPU(s) list", "")
-    has_two = rows.get("Architecture") in ("x86_64", "i686")  # threads per core at most: with one, SMT may be off
-    if "online" in cpus and (not offline or (has_two and "smt" in cpus)):
+    may_have_more = rows.get("Architecture", "").startswith("ppc")  # threads per core, of which some are off on purpose
+    if "online" in cpus and (not offline or ("smt" in cpus and not may_have_more)):
         cpus["present"] = f"{cpus['online']},{offline}" if offline else cpus["online"]
     cpus["info"] = _info(rows)
     numa = [{"node": int(found[1]), "cpus": value} for key, value in rows.items() if (found := _NUMA.fullmatch(key))]
