@@ -12,6 +12,7 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
+import requests  # noqa: F401 - a run in this process that loads it leaves half of http.cookiejar behind for the next
 from hypothesis import HealthCheck, settings
 
 from clusterproof.plugins.evaluation.routing import mark_lines
