@@ -174,6 +174,16 @@ def test_what_failed_in_the_history_and_what_a_case_suspects_has_to_be_seen_to_b
     ]
 
 
+def test_a_history_that_others_may_have_written_is_not_believed_unasked(here: Path) -> None:
+    path = default_path(resolve(CLUSTER).name)
+    path.parent.mkdir(parents=True)
+    path.parent.chmod(0o777)
+    write_run(path, Run(resolve(CLUSTER).name, 1.0, 2.0), [result("storage.mounts", FAIL, "gpu002")])
+    code, text = return_nodes([CLUSTER, "gpu002"], Launched())
+    assert (code, "may be written by others; expected a folder that only you and root may write" in text) == (4, True)
+    assert return_nodes([CLUSTER, "gpu002", "--history", str(path)], Launched())[0] == 10
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -34,7 +34,7 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.inventory import resolve
 from clusterproof.plugins.options import perf_table, table
 from clusterproof.reports.history import HistoryError
-from clusterproof.reports.history.store import default_path, read_before
+from clusterproof.reports.history.store import own_path, read_before
 from clusterproof.reports.results import read_results
 
 FIT, NOT_FIT, NOT_PROVEN = "FIT", "NOT FIT", "NOT PROVEN"
@@ -131,7 +131,7 @@ def before(
     Raises InventoryError, HistoryError.
     """
     found: dict[str, list[Finding]] = {node: [] for node in nodes}
-    last, standing = read_before(Path(history) if history else default_path(cluster.name), cluster.name)
+    last, standing = read_before(Path(history) if history else own_path(cluster.name), cluster.name)
     if history and last is None:
         raise InventoryError(f"--history {history!r:.120} has no run over {cluster.name}; expected one that has")
     for (check, named), verdict in standing.items():

@@ -9,7 +9,7 @@ from pathlib import Path
 from clusterproof.plugins.core.one_line import OneLineParser
 from clusterproof.plugins.core.strict import nearest
 from clusterproof.reports.history import FILE, HistoryError
-from clusterproof.reports.history.store import clusters, default_path, read_past
+from clusterproof.reports.history.store import clusters, default_path, read_past, require_own_history
 from clusterproof.reports.history.words import MAX_ROWS, page
 from clusterproof.reports.run_folder import RUNS
 
@@ -22,6 +22,8 @@ def history(arguments: Sequence[str]) -> tuple[int, str]:
     option = parser().parse_args(arguments)
     try:
         path = Path(option.history) if option.history else found(option.cluster)
+        if not option.history:
+            require_own_history(path)
         return 0, "\n".join(_page(path, option)) + "\n"
     except HistoryError as problem:
         return EXIT_UNREADABLE, f"clusterproof history: {problem}\n"

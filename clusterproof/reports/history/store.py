@@ -30,13 +30,20 @@ def default_path(cluster: str, runs: Path = Path(RUNS)) -> Path:
 
 
 def require_own_history(path: Path) -> None:
-    """Write it only beside the reports, in folders of one's own. Raises HistoryError."""
+    """Write it, and believe it unasked, only beside the reports, in folders of one's own. Raises HistoryError."""
     try:
         for folder in (path.parent.parent, path.parent):
             if os.path.lexists(folder):
                 require_own(folder)
     except OSError as problem:
         raise HistoryError(f"{problem.filename}: {problem.strerror}") from None
+
+
+def own_path(cluster: str, runs: Path = Path(RUNS)) -> Path:
+    """Where a cluster's history stands, in folders that nobody else can write. Raises HistoryError."""
+    path = default_path(cluster, runs)
+    require_own_history(path)
+    return path
 
 
 def write_run(

@@ -227,6 +227,9 @@ def test_the_history_is_found_beside_the_reports_and_says_where_it_looked(
     assert main(["history", "--cluster", "large"]) == 4
     assert main(["history", "--history", "runs/small/history.sqlite", "--cluster", "large"]) == 4
     assert "knows no cluster 'large'; expected one of small" in capsys.readouterr().err
+    Path("runs/small").chmod(0o777)
+    assert main(["history"]) == 4
+    assert "runs/small: may be written by others" in capsys.readouterr().err
 
 
 def test_the_verdicts_of_the_history_are_those_of_the_results(runs: Runs) -> None:
