@@ -74,7 +74,11 @@ def tables(data: Tallies, most_for_a_sweep: int) -> str:
         _table(
             "Healthy nodes that were flagged beside them",
             ["", *rules],
-            [*by_effect(_flagged, GOAL_NOISE), ["most rounds", *(str(data.sum(rule).rounds) for rule in rules)]],
+            [
+                *by_effect(_flagged, GOAL_NOISE),
+                ["most rounds", *(str(data.sum(rule).rounds) for rule in rules)],
+                ["mean rounds", *(f"{data.sum(rule).mean_rounds:.2f}" for rule in rules)],
+            ],
         ),
         _table(
             f"{OURS}: slow nodes named, healthy ones flagged, by noise",
@@ -154,4 +158,5 @@ def _figures_of(data: Tallies, rule: str) -> dict[str, object]:
         "false_positive_rate": round(whole.false_positive_rate, 7),
         "kind_right": round((whole.kinds_right + of_nodes.found) / (whole.kinds + of_nodes.slow), 5),
         "rounds_max": whole.rounds,
+        "rounds_mean": round(whole.mean_rounds, 3),
     }

@@ -18,7 +18,9 @@ class Tally:
     flagged: int = 0
     kinds: int = 0
     kinds_right: int = 0
-    rounds: int = 0
+    rounds: int = 0  # the most of any cluster
+    rounds_of_all: int = 0
+    clusters: int = 0
     wrong: Counter[str] = field(default_factory=Counter)
 
     def nodes(self, cluster: Simulated, flagged: set[str], rounds: int) -> None:
@@ -29,6 +31,8 @@ class Tally:
         self.healthy += len(cluster.nodes) - len(slow | dead)
         self.flagged += len(flagged - slow - dead)
         self.rounds = max(self.rounds, rounds)
+        self.rounds_of_all += rounds
+        self.clusters += 1
 
     def kind(self, is_right: bool, said: str) -> None:
         """Count what it calls the fault of one cluster."""
@@ -47,6 +51,8 @@ class Tally:
             self.kinds + other.kinds,
             self.kinds_right + other.kinds_right,
             max(self.rounds, other.rounds),
+            self.rounds_of_all + other.rounds_of_all,
+            self.clusters + other.clusters,
             self.wrong + other.wrong,
         )
 
@@ -59,6 +65,11 @@ class Tally:
     def false_positive_rate(self) -> float:
         """The share of healthy nodes that were flagged."""
         return self.flagged / self.healthy if self.healthy else 0.0
+
+    @property
+    def mean_rounds(self) -> float:
+        """Rounds of a cluster, in the mean."""
+        return self.rounds_of_all / self.clusters if self.clusters else 0.0
 
     @property
     def kind_right(self) -> float:

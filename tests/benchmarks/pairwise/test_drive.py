@@ -11,10 +11,12 @@ from types import TracebackType
 import pytest
 
 from clusterproof.plugins.benchmarks.launchers import Measured
+from clusterproof.plugins.benchmarks.pairwise import RETEST_ROUNDS
 from clusterproof.plugins.benchmarks.pairwise.analysis import analyse
-from clusterproof.plugins.benchmarks.pairwise.campaign import FIRST_ROUNDS, RETEST_ROUNDS, Plan, plan
+from clusterproof.plugins.benchmarks.pairwise.campaign import FIRST_ROUNDS, Plan, plan
 from clusterproof.plugins.benchmarks.pairwise.drive import LEAST_FIRST_ROUNDS, Progress, drive
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal, Writer, read
+from clusterproof.plugins.benchmarks.pairwise.suspects import RETESTS
 from clusterproof.plugins.evidence.pairs import Pair, Reading, pair
 from clusterproof.plugins.transport import Unusable
 from tests.benchmarks.pairwise.measured import Cluster, names, verdicts
@@ -155,7 +157,7 @@ def test_with_too_little_time_there_are_fewer_first_rounds_so_that_suspects_are_
     journal = driven.drive(PLAN, budget_s=(RETEST_ROUNDS + 3) * RUN_S)
     assert journal.plan.first_rounds == 3
     assert journal.ended == "first rounds 4 to 4 (8 pairs)"
-    assert max(one.round for one in journal.measurements) == 3 + RETEST_ROUNDS - 1
+    assert max(one.round for one in journal.measurements) == 3 + RETESTS - 1
     assert [one.nodes for one in analyse(journal.measurements, journal.plan.settings).findings] == [("n003",)]
 
 
@@ -192,7 +194,7 @@ def test_what_is_left_out_is_said(driven: Driven) -> None:
 def test_suspects_come_before_pairs_of_good_nodes_so_that_these_are_left_out_first(driven: Driven) -> None:
     driven.drive(PLAN)
     retests = driven.launcher.batches[FIRST_ROUNDS:]
-    assert len(retests) == RETEST_ROUNDS
+    assert len(retests) == RETESTS
     assert all("n003" in batch[0].nodes for batch in retests)
 
 

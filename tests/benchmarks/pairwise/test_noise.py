@@ -11,12 +11,14 @@ from bench.clusters import NOMINAL_GB_PER_S, Simulated, names
 from bench.faults import slow_nodes
 from bench.noises import NOISES, Noise
 from bench.noisy import concluded, disturbed
-from clusterproof.plugins.benchmarks.pairwise import circle
+from clusterproof.plugins.benchmarks.pairwise import RETEST_ROUNDS, circle
 from clusterproof.plugins.benchmarks.pairwise.analysis import Analysis, analyse
-from clusterproof.plugins.benchmarks.pairwise.campaign import plan
+from clusterproof.plugins.benchmarks.pairwise.campaign import FIRST_ROUNDS, FURTHER_ROUNDS, Plan, next_round, plan
 from clusterproof.plugins.benchmarks.pairwise.centres import difference, in_common
 from clusterproof.plugins.benchmarks.pairwise.likelihood import SURE, at_least, confidence, normal_part, own_noise
 from clusterproof.plugins.benchmarks.pairwise.normal import OUTLIERS, Normal, Settings, tails
+from clusterproof.plugins.benchmarks.pairwise.screen import screen
+from clusterproof.plugins.benchmarks.pairwise.suspects import undecided
 from clusterproof.plugins.evidence.pairs import Finding, Kind, Measurement, Pair, Reading
 
 SIGMA = 0.02
@@ -195,3 +197,34 @@ def test_where_the_noise_is_too_large_to_name_anybody_nobody_is_said_to_be_well(
 def test_noise_that_can_be_borne_leaves_nothing_open() -> None:
     findings = concluded(disturbed(NOISES[0], 64, Random(1)), 1).findings
     assert not [one for one in findings if one.kind is Kind.INCONCLUSIVE and len(one.nodes) == 64]
+
+
+def measured(seed: int, noise: float) -> tuple[Plan, list[Measurement]]:
+    """A whole campaign of 16 nodes, one of which is 7 % slower."""
+    made = plan(names(16), {}, MIN_EFFECT, seed=seed)
+    cluster = Simulated(made.nodes, Random(seed), noise, slow_nodes={"n0004": 0.93})
+    raw: list[Measurement] = []
+    while True:
+        number, pairs = next_round(made, raw)
+        if not pairs:
+            return made, raw
+        raw += cluster.measure(pairs, number)
+
+
+@pytest.mark.parametrize("seed", [16, 31])
+def test_a_node_that_is_undecided_meets_further_partners_until_it_is_decided(seed: int) -> None:
+    made, raw = measured(seed, 0.03)
+    further = range(FIRST_ROUNDS + RETEST_ROUNDS, raw[-1].round + 1)
+    assert 1 < len(further) <= FURTHER_ROUNDS
+    for number in further:
+        before = [one for one in raw if one.round < number]
+        assert undecided(screen(before, made.settings), made.settings) == {"n0004"}
+        (new,) = [one.pair for one in raw if one.round == number and "n0004" in one.pair]
+        assert new not in {one.pair for one in before}
+    (finding,) = analyse(raw, made.settings).findings
+    assert (finding.kind, finding.nodes) == (Kind.SLOW_NODE, ("n0004",))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_where_noise_would_hide_any_node_nobody_is_measured_further(seed: int) -> None:
+    assert measured(seed, 0.06)[1][-1].round < FIRST_ROUNDS + RETEST_ROUNDS

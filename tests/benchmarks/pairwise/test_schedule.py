@@ -10,16 +10,16 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from clusterproof.plugins.benchmarks.pairwise import Round, circle, full, is_inside, quick
+from clusterproof.plugins.benchmarks.pairwise import RETEST_ROUNDS, Round, circle, full, is_inside, quick
 from clusterproof.plugins.benchmarks.pairwise.campaign import (
     FIRST_ROUNDS,
-    RETEST_ROUNDS,
     Plan,
     disjoint,
     next_round,
     plan,
 )
 from clusterproof.plugins.benchmarks.pairwise.screen import screen
+from clusterproof.plugins.benchmarks.pairwise.suspects import RETESTS, decided
 from clusterproof.plugins.evidence.pairs import Measurement, Pair, pair
 from tests.benchmarks.pairwise.measured import Cluster, measured, names, racks
 from tests.builders.examples import examples
@@ -213,11 +213,19 @@ def test_the_partner_of_a_suspect_is_good_and_is_new_to_it(campaign: tuple[Plan,
                 assert not bad & set(one) or one not in met
 
 
-def test_every_suspect_is_measured_again_in_every_round(campaign: tuple[Plan, list[Measurement]]) -> None:
+def test_every_suspect_that_is_not_surely_slow_is_measured_again(campaign: tuple[Plan, list[Measurement]]) -> None:
     made, raw = campaign
     for before, pairs in rounds_of(made, raw):
         screened = screen(before, made.settings)
-        assert {*screened.slow, *screened.failing} <= {node for one in pairs for node in one}
+        suspects = {*screened.slow, *screened.failing} - decided(screened, made.settings)
+        assert suspects <= {node for one in pairs for node in one}
+
+
+def test_a_node_that_is_surely_slow_is_measured_no_more() -> None:
+    made = plan(names(32), {}, MIN_EFFECT)
+    raw = measured(made, Cluster(nodes={"n003": 0.8}, links={made.first[0][0]: 0.5}))
+    again = Counter(node for _, pairs in rounds_of(made, raw) for one in pairs for node in one)
+    assert (again["n003"], len(rounds_of(made, raw))) == (RETESTS, RETEST_ROUNDS)
 
 
 def test_a_suspect_pair_is_measured_again_as_it_is() -> None:

@@ -14,6 +14,8 @@ from clusterproof.plugins.evidence.pairs import Pair, pair
 
 Round = tuple[Pair, ...]
 
+RETEST_ROUNDS = 4  # of suspects, after the first rounds
+
 _TRIES = 20  # to find a round in which nobody meets a partner again
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from math import exp, hypot
+from math import exp
 from statistics import median
 
 from clusterproof.plugins.benchmarks.meters.baseline import METERS, Expectation, Figure, Stack, expectation
@@ -19,20 +19,16 @@ from clusterproof.plugins.benchmarks.pairwise.findings import (
     too_noisy,
 )
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal
-from clusterproof.plugins.benchmarks.pairwise.likelihood import SURE, confidence
 from clusterproof.plugins.benchmarks.pairwise.normal import Normal, Settings, succeeded
-from clusterproof.plugins.benchmarks.pairwise.screen import Screened, SlowPlace, but_the_worst, screen
+from clusterproof.plugins.benchmarks.pairwise.screen import Screened, SlowPlace, screen
+from clusterproof.plugins.benchmarks.pairwise.suspects import RETESTS, estimates_of, suspected
 from clusterproof.plugins.catalog import PACKAGED, Catalog
 from clusterproof.plugins.catalog.busbw import FLOOR, BusbwKey, OfWire, expected_busbw, of_wire
 from clusterproof.plugins.core.message import speed
-from clusterproof.plugins.core.robust import location, location_error, spread
+from clusterproof.plugins.core.robust import location_error
 from clusterproof.plugins.evidence.pairs import Estimate, Finding, Kind, Measurement, Pair, estimated
 
 SHARE_UNDER_FLOOR = 0.5  # of all pairs, from which on no node is named
-RETESTS = 3  # without which no node is named
-FEWEST_GOOD_PAIRS = 2  # that say what is normal: of three nodes it may be the two others' link that is fast
-MAX_ALLOWED = 0.2  # of the minimum effect: by so little a node may miss it, where that is within the error
-BUT_FOR_ONE = 0.75  # of the minimum effect: so slow a node must be without its worst partner, too
 TOO_FEW = 3  # nodes: of two, nobody can say which
 
 
@@ -53,7 +49,7 @@ def analyse(measurements: Sequence[Measurement], settings: Settings, floor_gb_pe
     if screened.reference is None:
         named = tuple(finding for finding in failing if finding.kind is Kind.FAILING_NODE)
         return Analysis(named or (_nothing(measurements),))
-    estimates = _estimates(screened, len(nodes))
+    estimates = estimates_of(screened, len(nodes))
     contention = _contention(screened.reference, settings)
     configuration = None if contention else _configuration(measurements, floor_gb_per_s)
     if configuration:
@@ -62,7 +58,7 @@ def analyse(measurements: Sequence[Measurement], settings: Settings, floor_gb_pe
     slow = [
         finding
         for node in sorted(screened.slow, key=lambda node: screened.slow[node])
-        if (finding := _slow_node(node, screened, estimates, settings))
+        if (finding := suspected(node, screened, estimates[node], settings))
     ]
     of_nodes = each_once(slow, failing)
     found_nodes = {node for finding in of_nodes for node in finding.nodes}
@@ -137,62 +133,6 @@ def _place(place: SlowPlace, screened: Screened, settings: Settings) -> Finding:
     where = "inside too" if place.inside else "and well inside: what joins it to the others is slow"
     words = "well with at most half the pairs at once" if recovered else where
     return Finding(kind, place.nodes, place.name, estimate, words=words, pairs=pairs)
-
-
-def _slow_node(node: str, screened: Screened, estimates: Mapping[str, Estimate], settings: Settings) -> Finding | None:
-    """The finding against a suspect: slow enough, sure enough, and slow again when measured again."""
-    assert screened.reference is not None
-    own = screened.own_values(node)
-    again = [value.x for value in own if value.is_retest]
-    all_of_them = [value.x for value in own]
-    error = hypot(location_error(len(own), screened.reference.sigma), screened.reference.error)
-    middle = location(all_of_them)
-    pairs = tuple({value.pair: None for value in own})
-    allowance = min(error, MAX_ALLOWED * settings.min_effect)
-    rest = location([value.x for value in but_the_worst(own)])
-    is_slow = middle <= -settings.min_effect + allowance and rest <= -settings.min_effect * BUT_FOR_ONE
-    is_slow_again = bool(again) and location(again) <= -settings.min_effect / 2
-    partners = {value.pair.other(node) for value in own}
-    good_pairs = {value.pair for value in screened.values if not screened.slow.keys() & set(value.pair)}
-    sure = estimates[node].surely >= SURE and len(own) >= RETESTS and len(again) >= RETESTS
-    if is_slow and is_slow_again and sure and len(partners) > 1 and len(good_pairs) >= FEWEST_GOOD_PAIRS:
-        return Finding(Kind.SLOW_NODE, (node,), estimate=estimates[node], pairs=pairs)
-    if is_slow and (is_slow_again or not again):
-        return Finding(
-            Kind.INCONCLUSIVE,
-            (node,),
-            estimate=estimates[node],
-            words=_more(len(again), len(partners), len(good_pairs)),
-            pairs=pairs,
-        )
-    return None
-
-
-def _more(retests: int, partners: int, good_pairs: int) -> str:
-    if partners < 2:
-        return "only one partner was measured, and it may be that one; measure it with a third node"
-    if good_pairs < FEWEST_GOOD_PAIRS:
-        return "too few pairs without it say what is normal; measure it with more nodes"
-    if retests < RETESTS:
-        return f"measured again {retests} times with good partners; expected {RETESTS} times: measure it with more"
-    return "the noise is too large to be sure; measure it again with more partners or a larger size"
-
-
-def _estimates(screened: Screened, nodes: int) -> dict[str, Estimate]:
-    """How slow each node is, and how sure that is: the chance that none of so many healthy nodes looks so."""
-    assert screened.reference is not None
-    found = {}
-    for node in screened.of_node:
-        own = screened.own_values(node)
-        xs = [value.x for value in own]
-        partners = len({value.pair.other(node) for value in own})
-        if node in screened.slow:
-            middle, chance = location(xs), confidence(xs, screened.reference, nodes)
-        else:
-            middle, chance = median(xs), 0.0
-        sigma = max(screened.reference.sigma, spread(xs))  # its own may be slow now more, now less
-        found[node] = estimated(middle, location_error(len(xs), sigma), len(xs), partners, chance)
-    return found
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,15 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from random import Random
 
-from clusterproof.plugins.benchmarks.pairwise import Round, full, is_inside, quick
+from clusterproof.plugins.benchmarks.pairwise import RETEST_ROUNDS, Round, full, is_inside, quick
+from clusterproof.plugins.benchmarks.pairwise.findings import too_noisy, undecided_links
 from clusterproof.plugins.benchmarks.pairwise.normal import Settings, by_pair, slow_together
-from clusterproof.plugins.benchmarks.pairwise.screen import Screened, screen
+from clusterproof.plugins.benchmarks.pairwise.screen import Screened, SlowPlace, screen
+from clusterproof.plugins.benchmarks.pairwise.suspects import decided, undecided
 from clusterproof.plugins.evidence.pairs import Measurement, Pair, pair
 
 FIRST_ROUNDS = 4
-RETEST_ROUNDS = 4
+FURTHER_ROUNDS = 8  # of nodes and pairs that are neither surely slow nor surely well by then
 LINK_RETESTS = 3  # of a suspect pair, which has its nodes to itself meanwhile
 MAX_CONTROLS = 16  # pairs of good nodes in a retest round: they show what fewer at once bring
 FEWEST_PAIRS = 8  # in a retest round after the first, however small the cluster: what is normal is to be well known
@@ -93,8 +95,9 @@ def disjoint(pairs: Iterable[Pair]) -> list[Round]:
 def next_round(plan: Plan, measurements: Sequence[Measurement]) -> tuple[int, Round]:
     """The number of the next round and its unmeasured pairs, the most informative first; none at the end."""
     first = plan.first
-    last = len(first) + (0 if plan.asked else RETEST_ROUNDS)
-    for number in range(last):
+    last = len(first) + (0 if plan.asked else RETEST_ROUNDS + FURTHER_ROUNDS)
+    latest = max((one.round for one in measurements), default=0)
+    for number in (*range(len(first)), *range(max(len(first), latest), last)):  # retests are whole once others follow
         before = [one for one in measurements if one.round < number]
         pairs = first[number] if number < len(first) else retests(plan, before, number)
         measured = {one.pair for one in measurements if one.round == number}
@@ -105,19 +108,35 @@ def next_round(plan: Plan, measurements: Sequence[Measurement]) -> tuple[int, Ro
 
 
 def retests(plan: Plan, measurements: Sequence[Measurement], number: int) -> Round:
-    """A round of suspects with good partners, suspect pairs, and pairs of good nodes; at most half as many at once."""
-    screened = screen(measurements, plan.settings)
-    is_first_of_them = number == plan.settings.first_rounds
-    suspects = _suspects(screened)
-    if not (suspects or screened.links or screened.places or is_first_of_them):
+    """A round of suspects with good partners, suspect pairs, and pairs of good nodes; at most half as many at once.
+
+    A node that is surely slow is measured no more. In the further rounds only undecided nodes and pairs are, unless the
+    noise would hide any node.
+    """
+    settings = plan.settings
+    screened = screen(measurements, settings)
+    places: Sequence[SlowPlace]
+    slow = decided(screened, settings)
+    if number < settings.first_rounds + RETEST_ROUNDS:
+        wanted = {*screened.failing, *(screened.slow.keys() - slow)}
+        links, places, most_retests = screened.links, screened.places, LINK_RETESTS
+    elif screened.reference is None or too_noisy(screened, settings):
+        return ()
+    else:
+        wanted = undecided(screened, settings)
+        links = undecided_links(screened, measurements, {*screened.failing, *slow}, settings)
+        places, most_retests = (), LINK_RETESTS + FURTHER_ROUNDS
+    suspects = [node for node in _suspects(screened) if node in wanted]
+    is_first_of_them = number == settings.first_rounds
+    if not (suspects or links or places or is_first_of_them):
         return ()
     most = max((one.at_once for one in measurements), default=1)
-    if most < 2 and not (suspects or screened.links):
+    if most < 2 and not (suspects or links):
         return ()
     draw = _Draw(plan, measurements, screened, number)
-    draw.again(screened.links, len(suspects))
+    draw.again(links, len(suspects), most_retests)
     draw.retest(suspects)
-    draw.sample_places()
+    draw.sample(places)
     half = max(1, most // 2)
     draw.controls(half if is_first_of_them else max(half, FEWEST_PAIRS), MAX_CONTROLS)
     return tuple(draw.pairs)
@@ -135,7 +154,6 @@ class _Draw:
         self.pairs: list[Pair] = []
         self.of_pair = by_pair(screened.values)
         self.settings = plan.settings
-        self.screened = screened
         self.places = plan.places
         self.is_even = (number - plan.settings.first_rounds) % 2 == 0  # a link's turn, where its ends are suspect too
         self.across = number % 2 == 1  # partners of another place and of one's own, by turns
@@ -161,13 +179,13 @@ class _Draw:
             new = partial(self._is_new, node)
             self._add(node, (partial(self._is_new_there, node), new, _anybody))
 
-    def again(self, links: Sequence[Pair], suspects: int) -> None:
+    def again(self, links: Sequence[Pair], suspects: int, most_retests: int) -> None:
         """Suspect pairs as they are, so many that a good partner is left for every suspect."""
         room = (len(self.good) - suspects) // 2
         left = [
             one
             for one in links
-            if self.retested[one] < LINK_RETESTS and (self.is_even or not self.bad & set(one.nodes))
+            if self.retested[one] < most_retests and (self.is_even or not self.bad & set(one.nodes))
         ]
         for one in self._by_turns(left):
             if not self.busy & set(one.nodes) and len(self.pairs) < room:
@@ -182,9 +200,9 @@ class _Draw:
                 taken.add(one)
         return [one for one in links if one in taken]
 
-    def sample_places(self) -> None:
-        """A few nodes of each slow place with good partners elsewhere."""
-        for place in self.screened.places:
+    def sample(self, places: Iterable[SlowPlace]) -> None:
+        """A few nodes of each of these places with good partners elsewhere."""
+        for place in places:
             free = [node for node in place.nodes if node not in self.busy and node not in self.bad]
             for node in free[:SAMPLED_OF_A_PLACE]:
                 self._add(node, (partial(self._is_across, node),))

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from clusterproof.plugins.benchmarks.launchers import Measured
-from clusterproof.plugins.benchmarks.pairwise import Round
-from clusterproof.plugins.benchmarks.pairwise.campaign import RETEST_ROUNDS, Plan, next_round
+from clusterproof.plugins.benchmarks.pairwise import RETEST_ROUNDS, Round
+from clusterproof.plugins.benchmarks.pairwise.campaign import Plan, next_round
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal, Writer
 from clusterproof.plugins.evidence.pairs import Measurement, Pair, Reading
 
@@ -26,7 +26,7 @@ class Measuring(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a campaign is. Rounds are counted from 1; `rounds` is how many there are at most."""
+    """How far a campaign is. Rounds are counted from 1; `rounds` are due, and more where a node stays undecided."""
 
     round: int
     rounds: int
@@ -88,7 +88,7 @@ def drive(
             started = clock()
             measurements += _measure(launcher, writer, batch, number)
             pace.took(clock() - started)
-            rounds = len(plan.first) + (0 if plan.asked else RETEST_ROUNDS)
+            rounds = max(number + 1, len(plan.first) + (0 if plan.asked else RETEST_ROUNDS))
             batches_left = (rounds - number - 1) * most_batches + len(batches) - done - 1
             on_progress(Progress(number + 1, rounds, len(measurements), batches_left * pace.slowest_s))
         if number == 0:

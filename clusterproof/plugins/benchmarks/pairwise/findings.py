@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import comb, exp, hypot, log
 from statistics import NormalDist, median
 
-from clusterproof.plugins.benchmarks.pairwise.campaign import RETEST_ROUNDS
+from clusterproof.plugins.benchmarks.pairwise import RETEST_ROUNDS
 from clusterproof.plugins.benchmarks.pairwise.likelihood import (
     ONE_SIDED,
     SURE,
@@ -53,6 +53,14 @@ def link_findings(
         if slow:
             found.append(slow)
     return found
+
+
+def undecided_links(
+    screened: Screened, measurements: Sequence[Measurement], found_nodes: Collection[str], settings: Settings
+) -> tuple[Pair, ...]:
+    """The pairs of which more measurements may tell whether they are slow."""
+    found = link_findings(screened, measurements, found_nodes, settings, len(screened.of_node))
+    return tuple(one.pairs[0] for one in found if one.kind is Kind.INCONCLUSIVE)
 
 
 def _is_well_with_others(node: str, one: Pair, screened: Screened, settings: Settings) -> bool:

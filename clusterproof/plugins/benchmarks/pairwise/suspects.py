@@ -1,0 +1,96 @@
+"""Whether a suspect node is slow: how slow, how surely, and whether more measurements would tell."""
+
+from __future__ import annotations
+
+from math import hypot
+from statistics import median
+
+from clusterproof.plugins.benchmarks.pairwise.likelihood import SURE, at_least, confidence
+from clusterproof.plugins.benchmarks.pairwise.normal import Settings
+from clusterproof.plugins.benchmarks.pairwise.screen import Screened, but_the_worst
+from clusterproof.plugins.core.robust import location, location_error, spread
+from clusterproof.plugins.evidence.pairs import Estimate, Finding, Kind, estimated
+
+RETESTS = 3  # without which no node is named
+FEWEST_GOOD_PAIRS = 2  # that say what is normal: of three nodes it may be the two others' link that is fast
+MAX_ALLOWED = 0.2  # of the minimum effect: by so little a node may miss it, where that is within the error
+BUT_FOR_ONE = 0.75  # of the minimum effect: so slow a node must be without its worst partner, too
+UNLIKELY = 0.05  # that a node is slower by the minimum effect: below it no measurement more is spent on it
+
+
+def suspected(node: str, screened: Screened, estimate: Estimate, settings: Settings) -> Finding | None:
+    """The finding against a suspect: slow enough, sure enough, and slow again when measured again."""
+    assert screened.reference is not None
+    own = screened.own_values(node)
+    again = [value.x for value in own if value.is_retest]
+    all_of_them = [value.x for value in own]
+    error = hypot(location_error(len(own), screened.reference.sigma), screened.reference.error)
+    middle = location(all_of_them)
+    pairs = tuple({value.pair: None for value in own})
+    allowance = min(error, MAX_ALLOWED * settings.min_effect)
+    rest = location([value.x for value in but_the_worst(own)])
+    is_slow = middle <= -settings.min_effect + allowance and rest <= -settings.min_effect * BUT_FOR_ONE
+    is_slow_again = bool(again) and location(again) <= -settings.min_effect / 2
+    partners = {value.pair.other(node) for value in own}
+    good_pairs = {value.pair for value in screened.values if not screened.slow.keys() & set(value.pair)}
+    sure = estimate.surely >= SURE and len(own) >= RETESTS and len(again) >= RETESTS
+    if is_slow and is_slow_again and sure and len(partners) > 1 and len(good_pairs) >= FEWEST_GOOD_PAIRS:
+        return Finding(Kind.SLOW_NODE, (node,), estimate=estimate, pairs=pairs)
+    if is_slow and (is_slow_again or not again):
+        return Finding(
+            Kind.INCONCLUSIVE,
+            (node,),
+            estimate=estimate,
+            words=_more(len(again), len(partners), len(good_pairs)),
+            pairs=pairs,
+        )
+    return None
+
+
+def _more(retests: int, partners: int, good_pairs: int) -> str:
+    if partners < 2:
+        return "only one partner was measured, and it may be that one; measure it with a third node"
+    if good_pairs < FEWEST_GOOD_PAIRS:
+        return "too few pairs without it say what is normal; measure it with more nodes"
+    if retests < RETESTS:
+        return f"measured again {retests} times with good partners; expected {RETESTS} times: measure it with more"
+    return "the noise is too large to be sure; measure it again with more partners or a larger size"
+
+
+def estimates_of(screened: Screened, nodes: int) -> dict[str, Estimate]:
+    """How slow each node is, and how sure that is, among so many."""
+    return {node: _estimate(node, screened, nodes) for node in screened.of_node}
+
+
+def _estimate(node: str, screened: Screened, nodes: int) -> Estimate:
+    """How slow it is, and how sure that is: the chance that none of so many healthy nodes looks so."""
+    assert screened.reference is not None
+    own = screened.own_values(node)
+    xs = [value.x for value in own]
+    partners = len({value.pair.other(node) for value in own})
+    if node in screened.slow:
+        middle, chance = location(xs), confidence(xs, screened.reference, nodes)
+    else:
+        middle, chance = median(xs), 0.0
+    sigma = max(screened.reference.sigma, spread(xs))  # its own may be slow now more, now less
+    return estimated(middle, location_error(len(xs), sigma), len(xs), partners, chance)
+
+
+def decided(screened: Screened, settings: Settings) -> set[str]:
+    """The suspects that are surely slow: nothing more is to be measured of them."""
+    found = {
+        node: suspected(node, screened, _estimate(node, screened, len(screened.of_node)), settings)
+        for node in screened.slow
+    }
+    return {node for node, finding in found.items() if finding and finding.kind is Kind.SLOW_NODE}
+
+
+def undecided(screened: Screened, settings: Settings) -> set[str]:
+    """The suspects that are not surely slow, and not surely well."""
+    assert screened.reference is not None
+    found = set()
+    for node in screened.slow.keys() - decided(screened, settings):
+        xs = [value.x for value in screened.own_values(node)]
+        if at_least(settings.min_effect, xs, screened.reference) > UNLIKELY:
+            found.add(node)
+    return found
