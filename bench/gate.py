@@ -34,8 +34,8 @@ from clusterproof.plugins.kubernetes.workloads import Pod
 from clusterproof.plugins.transport import Limits
 from clusterproof.plugins.transport.gather import gather
 from clusterproof.plugins.transport.kubernetes.agents import Agents
-from clusterproof.plugins.transport.kubernetes.kept import REPORTS
-from clusterproof.plugins.transport.kubernetes.shares import Share
+from clusterproof.plugins.transport.kubernetes.report_cache import REPORTS
+from clusterproof.plugins.transport.kubernetes.shares import NodeShare
 from tests.kubernetes.agents import STARTED, agents, report
 from tests.kubernetes.kubelets import Log
 from tests.testbed import needs
@@ -99,7 +99,7 @@ def _large_node(number: int) -> dict[str, Any]:
 class Gate(Rounds):
     """A gate that reads all logs where it evaluates, as they are old by its clock."""
 
-    def _evaluate(self, share: Share, agents: Mapping[str, Pod], began: float) -> None:
+    def _evaluate(self, share: NodeShare, agents: Mapping[str, Pod], began: float) -> None:
         shutil.rmtree(self._keep / REPORTS, ignore_errors=True)
         super()._evaluate(share, agents, began)
 

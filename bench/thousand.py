@@ -30,11 +30,11 @@ from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.transport import Limits, Program
 from clusterproof.plugins.watch import controller as module
 from clusterproof.plugins.watch import sampler_session as lines
-from clusterproof.plugins.watch.controller import Controller, Settings, give_back_memory
+from clusterproof.plugins.watch.controller import Controller, WatchSettings, give_back_memory
 from clusterproof.plugins.watch.evaluator import Evaluator
 from clusterproof.plugins.watch.recording import Recording
-from clusterproof.plugins.watch.sampler_session import Event, SamplerOptions
-from clusterproof.plugins.watch.updates import Stream
+from clusterproof.plugins.watch.sampler_session import SamplerOptions, SessionEvent
+from clusterproof.plugins.watch.updates import UpdateStream
 from clusterproof.plugins.watch.watch import Watch
 
 ROOT = Path(__file__).parents[1]
@@ -110,7 +110,7 @@ def watch(address: str, real: int) -> dict[str, float]:
     _simulate(ticks)
     with tempfile.TemporaryDirectory() as folder:
         recording = Recording(Path(folder), EVERY_S, print)
-        settings = Settings(SamplerOptions(EVERY_S), Limits(connect_s=30.0), ProbeOptions())
+        settings = WatchSettings(SamplerOptions(EVERY_S), Limits(connect_s=30.0), ProbeOptions())
         some = replace(cluster, targets=targets[:real])
         running = Controller(some, state, settings, recording, lambda _: None)
         vars(module)["sampler"] = lambda *_: ""
@@ -157,7 +157,7 @@ def _simulate(ticks: list[bytes]) -> None:
 
 def _replay(running: Controller, names: list[str], ticks: list[bytes], over: threading.Event) -> None:
     """The streams of the others, spread over each tick."""
-    streams = {name: Stream("cp") for name in names}
+    streams = {name: UpdateStream("cp") for name in names}
     for name in names:
         _receive(running, name, streams[name], hello_line())
     at, pieces = 0, 20
@@ -169,9 +169,9 @@ def _replay(running: Controller, names: list[str], ticks: list[bytes], over: thr
         at += 1
 
 
-def _receive(running: Controller, name: str, stream: Stream, line: bytes) -> None:
+def _receive(running: Controller, name: str, stream: UpdateStream, line: bytes) -> None:
     for update in stream.updates(line):
-        running._events.put(Event(name, update, time.monotonic()))
+        running._events.put(SessionEvent(name, update, time.monotonic()))
 
 
 def _cpu_s() -> float:

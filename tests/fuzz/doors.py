@@ -33,7 +33,7 @@ from clusterproof.plugins.training_run import RunError
 from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.transport import Answer
 from clusterproof.plugins.transport.gather import replay
-from clusterproof.plugins.watch.updates import LinesLost, NotUnderstood, Stream
+from clusterproof.plugins.watch.updates import LinesLost, NotUnderstood, UpdateStream
 from clusterproof.reports.history import HistoryError, Run
 from clusterproof.reports.history.command import history
 from clusterproof.reports.history.store import write_run
@@ -60,7 +60,7 @@ class Door:
 def _frames(folder: Path, name: str) -> None:
     data = (folder / name).read_bytes()
     if name == "stream":
-        for _ in Stream(NONCE).updates(data):
+        for _ in UpdateStream(NONCE).updates(data):
             pass
         return
     if name == "packed":

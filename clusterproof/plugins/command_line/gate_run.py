@@ -34,8 +34,8 @@ from clusterproof.plugins.kubernetes.gate.write import LIMIT, OBSERVE, REFRESH_S
 from clusterproof.plugins.kubernetes.workloads import Pod
 from clusterproof.plugins.transport.kubernetes import NAMESPACE
 from clusterproof.plugins.transport.kubernetes.agents import agents_of, is_changing
-from clusterproof.plugins.transport.kubernetes.kept import Kept
-from clusterproof.plugins.transport.kubernetes.shares import Share, Shares
+from clusterproof.plugins.transport.kubernetes.report_cache import ReportCache
+from clusterproof.plugins.transport.kubernetes.shares import NodeShare, Shares
 from clusterproof.plugins.watch.http_server import Address, Listener
 
 MAIN = "from clusterproof.plugins.command_line.main import main; raise SystemExit(main())"
@@ -104,7 +104,7 @@ class Rounds:
         if not due:
             self._confirm(api, agents, began, asked)
 
-    def _due(self, agents: Mapping[str, Pod], now: float) -> list[Share]:
+    def _due(self, agents: Mapping[str, Pod], now: float) -> list[NodeShare]:
         """The shares that are due; what stands of a node of which there is something new does so no more.
 
         Raises ClusterproofError.
@@ -120,7 +120,7 @@ class Rounds:
             keep_verdicts(self._keep, kept)
         return due
 
-    def _evaluate(self, share: Share, agents: Mapping[str, Pod], began: float) -> None:
+    def _evaluate(self, share: NodeShare, agents: Mapping[str, Pod], began: float) -> None:
         """Evaluate a share, and write what was found of it: a line of it, and of each change."""
         before = kept_verdicts(self._keep)
         nodes = [] if share.names is None else ["--nodes", fold(share.names)]
@@ -166,7 +166,7 @@ class Rounds:
             written = write(api, orders, found, now, time.time(), began)
             self._is_pending = written.is_pending or bool(written.problems)
             self._refreshed = now if is_due else self._refreshed
-        kept = Kept(str(self._keep))
+        kept = ReportCache(str(self._keep))
         read = {node: at for node in verdicts if (at := kept.read_at(node)) is not None}
         every = {node: one.health for node, one in verdicts.items()}
         self._say(round_of(now, time.time(), every, read, written, ASKED - asked))

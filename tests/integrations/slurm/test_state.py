@@ -205,7 +205,7 @@ def test_a_disk_that_is_full_with_run_on_it_takes_a_few_records_more(small: Stat
     assert small.read("drained/prolog-41") == {"number": 2}
 
 
-@pytest.mark.parametrize("lost", ["folder", "beside"])
+@pytest.mark.parametrize("lost", ["folder", "runtime_folder"])
 def test_drains_and_how_many_there_are_outlive_the_loss_of_either_folder(small: State, lost: str) -> None:
     small.prepare()
     for name in BOTH:

@@ -41,7 +41,7 @@ from clusterproof.plugins.suite.ending import EXIT_UNWRITTEN
 from clusterproof.plugins.suite.state import EVIDENCE, nodes_of, occasion_of
 from clusterproof.plugins.transport.kubernetes.agents import CONNECTION as AGENTS
 from clusterproof.plugins.transport.kubernetes.agents import EVERY_S
-from clusterproof.plugins.transport.kubernetes.kept import Kept
+from clusterproof.plugins.transport.kubernetes.report_cache import ReportCache
 from clusterproof.reports import Cut, cut_of
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ class K8sGateReporter:
         """Leave what there is to say of this round to the process of the gate that stays."""
         if not folder:
             return
-        kept = Kept(folder)
+        kept = ReportCache(folder)
         evaluated = {result.node for result in self.results if result.is_of_node}
         read = ((node, kept.read_at(node)) for node in evaluated | self.found.keys())
         reported = {node: at for node, at in read if at is not None}
@@ -199,7 +199,7 @@ class K8sGateReporter:
                 failed[result.node].append(result.check)
         every = nodes_of(config)
         beside = [name for name, checks in failed.items() if not fails_alone(every[name], checks)]
-        return Kept(config.option.k8s_keep).unconfirmed(beside, time.time(), every)
+        return ReportCache(config.option.k8s_keep).unconfirmed(beside, time.time(), every)
 
     def _unvisited(self) -> Iterator[str]:
         """A line for each reason of the API server's for which no pod was sent to nodes."""

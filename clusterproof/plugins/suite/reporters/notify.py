@@ -16,7 +16,7 @@ from clusterproof.plugins.suite.state import catalog_of
 from clusterproof.plugins.watch.notify.receiver import NoReceiver
 from clusterproof.plugins.watch.notify.services import (
     MAX_TITLE,
-    Message,
+    ServiceMessage,
     apprise_services,
     bounded,
     one_line,
@@ -37,7 +37,7 @@ QUIET_EXITS = (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.USAGE_ERROR, pytest.
 
 def message_of(
     cluster: str, results: Sequence[Result], exit_code: int, changes: Changes, catalog: Catalog, report: str = ""
-) -> Message | None:
+) -> ServiceMessage | None:
     """The message of a run; none where it ended with 0 and nothing is new or gone, or before any check was chosen.
 
     `report` is where its page is.
@@ -49,7 +49,7 @@ def message_of(
     title = f"{cluster}: {(to_do_within(results, catalog, room) or headline(results)) if results else broke_off}"
     at_end = [*([f"report: {report}"] if report else []), f"exit code {exit_code}"]
     lines = [*at_end[:-1], *_lines(results, changes, catalog), at_end[-1]]
-    return Message(one_line(title, MAX_TITLE), bounded(lines), "success" if exit_code == 0 else "failure")
+    return ServiceMessage(one_line(title, MAX_TITLE), bounded(lines), "success" if exit_code == 0 else "failure")
 
 
 def _lines(results: Sequence[Result], changes: Changes, catalog: Catalog) -> Iterator[str]:
