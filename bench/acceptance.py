@@ -86,8 +86,8 @@ class Cluster:
     def run(self, measure: str, number: int, nodes: Sequence[str]) -> Iterator[tuple[tuple[str, str], float]]:
         """Each device of these nodes, which run at once, and the logarithm of what is measured."""
         order = self.random.sample(list(nodes), len(nodes))
-        beside = {node: order[at - 1] for at, node in enumerate(order)}  # whoever shares what makes the noise
-        pairs = {node: pair(node, beside[node]) for node in nodes if beside[node] != node}
+        neighbours = {node: order[at - 1] for at, node in enumerate(order)}  # whoever shares what makes the noise
+        pairs = {node: pair(node, neighbours[node]) for node in nodes if neighbours[node] != node}
         shares = self.shares[measure](tuple(dict.fromkeys(pairs.values())), number)
         for node in nodes:
             shared = log(shares.get(pairs.get(node), 1.0))  # type: ignore[arg-type]
@@ -177,13 +177,13 @@ def on_the_network(cell: Cell) -> Tallies:
 def tallied(said: Mapping[str, Standing], kinds: Mapping[str, str]) -> Tallies:
     """What was said, by kind of weak node."""
     of_good = [standing for node, standing in said.items() if node not in kinds]
-    found = {"good": Tally(1, len(of_good), of_good.count(Standing.BAD), of_good.count(Standing.OPEN))}
+    tallies = {"good": Tally(1, len(of_good), of_good.count(Standing.BAD), of_good.count(Standing.OPEN))}
     for kind in dict.fromkeys(kinds.values()):
         of_kind = [said[node] for node, one in kinds.items() if one == kind]
-        found[kind] = Tally(
+        tallies[kind] = Tally(
             0, bad=len(of_kind), bad_accepted=of_kind.count(Standing.GOOD), bad_open=of_kind.count(Standing.OPEN)
         )
-    return found
+    return tallies
 
 
 def _noise(name: str) -> Noise:
@@ -206,21 +206,21 @@ def in_words(part: int, whole: int) -> str:
     return f"{part} of {whole:,} ({part / whole if whole else 0:.3%}; {low:.3%} to {high:.3%})"
 
 
-def table(found: Mapping[str, Tally]) -> str:
+def table(tallies: Mapping[str, Tally]) -> str:
     """A line for good nodes and for each kind of weak ones."""
-    good = found.get("good", Tally())
+    good = tallies.get("good", Tally())
     rows = [f"{'good nodes':<36} rejected {in_words(good.good_rejected, good.good)}, open {good.good_open}"]
     for kind in (*KINDS, NETWORK):
-        of = found.get(kind, Tally())
+        of = tallies.get(kind, Tally())
         rows.append(f"{kind:<36} accepted {in_words(of.bad_accepted, of.bad)}, open {of.bad_open}")
     return "\n".join(rows)
 
 
-def figures(found: Sequence[Tallies]) -> dict[str, Tally]:
+def figures(tallies_of_cells: Sequence[Tallies]) -> dict[str, Tally]:
     """All of them together, by kind."""
     summed: dict[str, Tally] = {}
-    for one in found:
-        for kind, tally in one.items():
+    for tallies in tallies_of_cells:
+        for kind, tally in tallies.items():
             summed[kind] = summed.get(kind, Tally()) + tally
     return summed
 
@@ -230,22 +230,22 @@ def main(arguments: Sequence[str]) -> int:
     line = Arguments("scripts/simulate acceptance", __doc__)
     line.add_argument("share", type=share, nargs="?", default=1.0, help="0.1: a tenth of the clusters")
     line.add_argument("--writing", action="store_true", help="the seeds that were used while the rules were written")
-    asked = line.parse_args(arguments)
-    aside = "" if asked.writing else HELD_ASIDE
-    found: dict[str, list[Tallies]] = {noise.name: [] for noise in NOISES}
+    option = line.parse_args(arguments)
+    aside = "" if option.writing else HELD_ASIDE
+    tallies_by_noise: dict[str, list[Tallies]] = {noise.name: [] for noise in NOISES}
     made_of: Counter[int] = Counter()
     with ProcessPoolExecutor(PROCESSES) as pool:
         for part, sizes in ((alone, SIZES), (on_the_network, OF_PAIRS)):
-            cells = list(_cells(sizes, asked.share, aside))
+            cells = list(_cells(sizes, option.share, aside))
             for cell, tallies in zip(cells, pool.map(part, cells), strict=True):
-                found[cell[0]].append(tallies)
+                tallies_by_noise[cell[0]].append(tallies)
                 made_of[cell[1]] += 1
-    for name, of_noise in found.items():
+    for name, of_noise in tallies_by_noise.items():
         print(f"{name}\n{table(figures(of_noise))}\n")
-    whole = figures([one for of_noise in found.values() for one in of_noise])
+    whole = figures([one for of_noise in tallies_by_noise.values() for one in of_noise])
     print(f"all noises\n{table(whole)}\n")
     says = said_of(sum(whole.values(), Tally()))
-    print(json.dumps(says | {"clusters_of": dict(made_of), "seeds": "writing" if asked.writing else "held aside"}))
+    print(json.dumps(says | {"clusters_of": dict(made_of), "seeds": "writing" if option.writing else "held aside"}))
     return 0 if says["holds"] == {"good_rejected": HOLDS, "bad_accepted": HOLDS} else 1
 
 

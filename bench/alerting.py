@@ -46,8 +46,8 @@ def watch(names: list[str], broken: Path, record: Path, command: str) -> None:
         while True:
             now = json.loads(broken.read_text(encoding="utf-8"))
             for name in names:
-                found = {("GPU 0", RULE): RuleResult(Verdict.FAIL, "Xid 79; expected none")} if name in now else {}
-                controller._say(state.states.events(name, frozenset({RULE}), found, time.monotonic()))
+                results = {("GPU 0", RULE): RuleResult(Verdict.FAIL, "Xid 79; expected none")} if name in now else {}
+                controller._say(state.states.events(name, frozenset({RULE}), results, time.monotonic()))
             kept.guard(lambda: None, time.monotonic())
             time.sleep(LOOK_S)
 

@@ -68,11 +68,11 @@ def in_rest() -> Iterator[Figure]:
         kept = _asked(kubernetes, lambda: _rounds(gate, ROUNDS, began + EVERY_S))
         each = _asked(kubernetes, lambda: _evaluations(names, ROUNDS, LATER))
     seconds = ROUNDS * EVERY_S
-    words = ", ".join(f"{count / NODES:.2f} {what}" for what, count in sorted(kept.items()))
-    detail = f"of each of {NODES} nodes in {seconds:.0f} s: {words}"
+    detail_in_words = ", ".join(f"{count / NODES:.2f} {what}" for what, count in sorted(kept.items()))
+    detail = f"of each of {NODES} nodes in {seconds:.0f} s: {detail_in_words}"
     yield Figure(NAME, round(kept.total() / NODES / seconds, 5), "≤ 0.005", detail)
-    ratio, words = round(kept.total() / each.total(), 2), f"{kept.total()} and {each.total()} requests"
-    yield Figure("gate_requests_beside_reading_each_log", ratio, "≤ 0.3", words)
+    ratio, detail_in_words = round(kept.total() / each.total(), 2), f"{kept.total()} and {each.total()} requests"
+    yield Figure("gate_requests_beside_reading_each_log", ratio, "≤ 0.3", detail_in_words)
 
 
 def listing() -> Iterator[Figure]:
@@ -87,9 +87,9 @@ def listing() -> Iterator[Figure]:
 
 def _large_node(number: int) -> dict[str, Any]:
     """A node as long as one in use: 50 images, 60 labels of its features, who manages which field."""
-    digest, words = "a" * 64, {"reason": "KubeletHas", "message": "kubelet has what it needs"}
+    digest, status = "a" * 64, {"reason": "KubeletHas", "message": "kubelet has what it needs"}
     images = [{"names": [f"example.com/team/{one}@sha256:{digest}", f"example.com/team/{one}:v1"]} for one in range(50)]
-    conditions = [{"type": f"Condition{one}", "status": "False", **words} for one in range(9)]
+    conditions = [{"type": f"Condition{one}", "status": "False", **status} for one in range(9)]
     managed = [{"manager": "kubelet", "fieldsV1": {f"f:label-{one}": {} for one in range(90)}} for _ in range(4)]
     labels = {f"feature.node.kubernetes.io/cpu-cpuid.{one}": "true" for one in range(60)}
     metadata = {"name": f"node-{number}", "uid": str(number), "labels": labels, "managedFields": managed}
@@ -123,8 +123,8 @@ def _evaluations(names: Sequence[str], count: int, begin: float) -> None:
     cluster, orders = Cluster("bed", "agents", tuple(map(Target, names))), resident(Orders(), EVERY_S)
     for number in range(count):
         now = begin + number * EVERY_S
-        found = gather(cluster, Agents(), ["boot"], ProbeOptions(), Limits(), lambda evidence: evidence)
-        assert not [one for one in found.values() if one.unreached]
+        evidence_by_node = gather(cluster, Agents(), ["boot"], ProbeOptions(), Limits(), lambda evidence: evidence)
+        assert not [one for one in evidence_by_node.values() if one.unreached]
         write(open_api({}), orders, dict.fromkeys(names, FIT), now, now)
 
 

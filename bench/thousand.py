@@ -80,11 +80,12 @@ def of_nodes() -> Iterator[Figure]:
         with bed.known_hosts.open("a", encoding="utf-8") as known:
             known.writelines(f"{name} {KEY}\n" for name in NAMES)
         ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=True, timeout=1800)
-    data = json.loads(ended.stdout.splitlines()[-1])
-    of = f"{real} over real connections ({data['answered']} answered), {NODES - real} replayed, {EVERY_S:.0f} s a tick"
-    threads = f"{data['threads']} threads, load {os.getloadavg()[0]:.0f}"
-    yield Figure("watch_1000_cpu_of_a_core_percent", data["cpu_percent"], "≤ 2", f"{of}; {threads}")
-    yield Figure("watch_1000_memory_mb", data["memory_mb"], "≤ 200", _memory(data))
+    figures = json.loads(ended.stdout.splitlines()[-1])
+    answered = f"{real} over real connections ({figures['answered']} answered)"
+    of = f"{answered}, {NODES - real} replayed, {EVERY_S:.0f} s a tick"
+    threads = f"{figures['threads']} threads, load {os.getloadavg()[0]:.0f}"
+    yield Figure("watch_1000_cpu_of_a_core_percent", figures["cpu_percent"], "≤ 2", f"{of}; {threads}")
+    yield Figure("watch_1000_memory_mb", figures["memory_mb"], "≤ 200", _memory(figures))
 
 
 def _available() -> int:
@@ -92,8 +93,8 @@ def _available() -> int:
     return int(fields["MemAvailable"].split()[0]) * 1024
 
 
-def _memory(data: dict[str, float]) -> str:
-    return f"resident; {data['peak_mb']} at the first visit's peak, {data['before_mb']} before there were nodes"
+def _memory(figures: dict[str, float]) -> str:
+    return f"resident; {figures['peak_mb']} at the first visit's peak, {figures['before_mb']} before there were nodes"
 
 
 def watch(address: str, real: int) -> dict[str, float]:
@@ -133,8 +134,8 @@ def watch(address: str, real: int) -> dict[str, float]:
         running.stop()
         loop.join()
         running._end()
-    data = {"cpu_percent": round(percent, 2), "memory_mb": memory, "peak_mb": round(peak, 1), "before_mb": before_mb}
-    return {**data, "answered": answered, "threads": threads}
+    figures = {"cpu_percent": round(percent, 2), "memory_mb": memory, "peak_mb": round(peak, 1), "before_mb": before_mb}
+    return {**figures, "answered": answered, "threads": threads}
 
 
 def _visited(names: list[str]) -> dict[str, NodeEvidence]:

@@ -71,22 +71,22 @@ class _Wrapper(textwrap.TextWrapper):
     """Breaks a nodeset that is longer than a line behind its commas."""
 
     def _split(self, text: str) -> list[str]:
-        room = self.width - len(self.subsequent_indent)
+        width = self.width - len(self.subsequent_indent)
         return [
             part
             for chunk in super()._split(text)
-            for part in (re.split(r"(?<=,)(?=.)", chunk) if len(chunk) > room else [chunk])
+            for part in (re.split(r"(?<=,)(?=.)", chunk) if len(chunk) > width else [chunk])
         ]
 
 
 def _lines(results: Sequence[Result], catalog: Catalog, verbose: bool, cluster: Cluster | None) -> Iterator[Line]:
     tasks = list(_tasks(results, catalog, verbose, cluster))
-    found = list(_found(results, catalog, verbose))
+    findings = list(_found(results, catalog, verbose))
     yield from [*tasks, Line("")] if tasks else []
-    yield from found
+    yield from findings
     if results:
         yield Line(headline(results))
-    if len(found) > SCREEN:  # the first line is out of sight
+    if len(findings) > SCREEN:  # the first line is out of sight
         yield from tasks
 
 

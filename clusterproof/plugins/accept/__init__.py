@@ -101,7 +101,7 @@ def _kind(node: Node) -> str:
 
 
 def _speeds(node: Node) -> Mapping[str, Mapping[str, Mapping[str, float]]]:
-    data = {}
+    speeds = {}
     for name in acceptance.measures():
         try:
             of_measure = _READ[name](node)
@@ -109,8 +109,8 @@ def _speeds(node: Node) -> Mapping[str, Mapping[str, Mapping[str, float]]]:
             continue
         usable = {what: {dev: x for dev, x in by.items() if x > 0} for what, by in of_measure.items()}
         if any(usable.values()):
-            data[name] = {what: by for what, by in usable.items() if by}
-    return data
+            speeds[name] = {what: by for what, by in usable.items() if by}
+    return speeds
 
 
 def _busbw(node: Node) -> Mapping[str, Mapping[str, float]]:
@@ -123,8 +123,8 @@ def _busbw(node: Node) -> Mapping[str, Mapping[str, float]]:
 
 
 def _files(node: Node) -> Mapping[str, Mapping[str, float]]:
-    data = node.fs_bandwidth
-    return {f"{direction} in {data.folder}": {"": speed} for direction, speed in data.gb_per_s.items()}
+    bandwidth = node.fs_bandwidth
+    return {f"{direction} in {bandwidth.folder}": {"": speed} for direction, speed in bandwidth.gb_per_s.items()}
 
 
 _READ: Mapping[str, Callable[[Node], Mapping[str, Mapping[str, float]]]] = {

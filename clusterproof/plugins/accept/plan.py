@@ -68,8 +68,8 @@ class Plan:
 
 def plan_of(path: Path | None, cluster: Cluster) -> Plan:
     """The plan that a file says, completed for these nodes; of no file the default. Raises InventoryError."""
-    data = parse_toml(read_text(path, f"a plan ({DESCRIBED})"), path.name, DESCRIBED) if path else {}
-    head = Table(path.name if path else "the plan", data)
+    record = parse_toml(read_text(path, f"a plan ({DESCRIBED})"), path.name, DESCRIBED) if path else {}
+    head = Table(path.name if path else "the plan", record)
     head.only(*TABLES)
     usual = acceptance.defaults(kind_of(cluster))
     limits, errors = head.table("limits"), head.table("errors")
@@ -104,12 +104,12 @@ def kind_of(cluster: Cluster) -> str:
 
 def _bought(bought: Table) -> Mapping[str, object]:
     bought.only("nodes", "type", "expect")
-    data: dict[str, object] = {}
+    record: dict[str, object] = {}
     if "nodes" in bought.values:
-        data["nodes"] = bought.number("nodes", 1, MOST_NODES)
+        record["nodes"] = bought.number("nodes", 1, MOST_NODES)
     if "type" in bought.values:
-        data["type"] = bought.text("type")
-    return data | bought.expect()
+        record["type"] = bought.text("type")
+    return record | bought.expect()
 
 
 def _errors(given: Table, most_runs: int) -> Errors:
@@ -126,26 +126,28 @@ def _errors(given: Table, most_runs: int) -> Errors:
 
 
 def _number(given: Table, key: str, above: float, below: float, default: float) -> float:
-    data = given.values.get(key, default)
-    if isinstance(data, bool) or not isinstance(data, (int, float)) or not above < data < below:
-        raise InventoryError(f"{given.where}: {key} is {data!r:.40}; expected a number between {above:g} and {below:g}")
-    return float(data)
+    value = given.values.get(key, default)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not above < value < below:
+        raise InventoryError(
+            f"{given.where}: {key} is {value!r:.40}; expected a number between {above:g} and {below:g}"
+        )
+    return float(value)
 
 
 def _stages(head: Table, usual: Sequence[str]) -> tuple[Stage, ...]:
     known = acceptance.stages()
-    data = head.values.get("stages", list(usual))
-    if not isinstance(data, list) or not data or len(set(map(str, data))) < len(data):
-        raise InventoryError(f"{head.where}: stages is {data!r:.80}; expected a list of {', '.join(known)}, each once")
-    for name in data:
+    value = head.values.get("stages", list(usual))
+    if not isinstance(value, list) or not value or len(set(map(str, value))) < len(value):
+        raise InventoryError(f"{head.where}: stages is {value!r:.80}; expected a list of {', '.join(known)}, each once")
+    for name in value:
         if not isinstance(name, str) or name not in known:
             hint = nearest(str(name), known)
             raise InventoryError(f"{head.where}: there is no stage {name!r:.40}{hint}; expected {', '.join(known)}")
-    if data[0] != next(iter(known)):
+    if value[0] != next(iter(known)):
         raise InventoryError(
-            f"{head.where}: stages begin with {data[0]!r:.40}; expected inventory, which says what is there"
+            f"{head.where}: stages begin with {value[0]!r:.40}; expected inventory, which says what is there"
         )
-    return tuple(known[name] for name in known if name in data)
+    return tuple(known[name] for name in known if name in value)
 
 
 def _floors(given: Table) -> Mapping[str, float]:

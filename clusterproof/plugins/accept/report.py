@@ -73,17 +73,17 @@ def report(state: State, ended: Sequence[Ended], cluster: str, stopped: str) -> 
     }
 
 
-def _node(one: OfNode, state: State) -> Report:
-    seen = state.seen.get(one.node)
+def _node(node_verdict: OfNode, state: State) -> Report:
+    seen = state.seen.get(node_verdict.node)
     return {
-        "node": one.node,
-        "said": one.said.value,
-        "reasons": list(one.reasons),
-        "concerns": list(one.concerns),
+        "node": node_verdict.node,
+        "said": node_verdict.said.value,
+        "reasons": list(node_verdict.reasons),
+        "concerns": list(node_verdict.concerns),
         "kind": seen.kind if seen else "",
         "hardware": dict(seen.identity) if seen else {},
-        "replaced": [dict(before.identity) for before in state.earlier.get(one.node, ())],
-        "runs": {stage: count[one.node] for stage, count in state.runs.items() if count[one.node]},
+        "replaced": [dict(before.identity) for before in state.earlier.get(node_verdict.node, ())],
+        "runs": {stage: count[node_verdict.node] for stage, count in state.runs.items() if count[node_verdict.node]},
     }
 
 
@@ -136,11 +136,11 @@ def _kinds(kinds: Mapping[str, int]) -> str:
     return "; ".join(f"{count} × {kind}" for kind, count in kinds.items()) or "nothing answered"
 
 
-def _population(key: tuple[str, str, str], one: Population) -> Report:
+def _population(key: tuple[str, str, str], population: Population) -> Report:
     kind, name, what = key
-    row, usual = acceptance.measures()[name], one.usual
+    row, usual = acceptance.measures()[name], population.usual
     by_node: dict[str, float] = {}
-    for (node, _), judged in one.judged.items():
+    for (node, _), judged in population.judged.items():
         by_node[node] = min(judged.share, by_node.get(node, judged.share))
     return {
         "kind": kind,
@@ -149,7 +149,7 @@ def _population(key: tuple[str, str, str], one: Population) -> Report:
         "usual": round(exp(usual.centre), 4) if usual else None,
         "noise": round(usual.sigma, 5) if usual else None,
         "between_nodes": round(usual.between, 5) if usual else None,
-        "floor": round(exp(one.floor), 4) if one.floor is not None else None,
+        "floor": round(exp(population.floor), 4) if population.floor is not None else None,
         "shares": {node: round(share, 5) for node, share in sorted(by_node.items(), key=lambda item: item[1])},
     }
 
@@ -199,56 +199,56 @@ def _not_covered(state: State) -> Iterator[str]:
     yield from acceptance.not_covered()
 
 
-def headline(data: Report) -> str:
+def headline(report: Report) -> str:
     """What was counted, in a line."""
-    others, unmet = data["summary_of_others"], sum(line["is_met"] is False for line in data["bought"])
-    parts = [f"{count} {said}" for said, count in data["summary"].items()] or ["no node"]
+    others, unmet = report["summary_of_others"], sum(line["is_met"] is False for line in report["bought"])
+    parts = [f"{count} {said}" for said, count in report["summary"].items()] or ["no node"]
     for verdict, words in ((Verdict.FAIL, "failed check"), (Verdict.INCOMPLETE, "incomplete check")):
         if verdict.value in others:
             parts.append(f"{number_of(others[verdict.value], words)} of pairs or the cluster")
     if unmet:
         parts.append(f"{number_of(unmet, 'line')} of what was bought not met")
-    concerns = sum(len(one["concerns"]) for one in data["nodes"]) + others.get(Verdict.CONCERN.value, 0)
+    concerns = sum(len(one["concerns"]) for one in report["nodes"]) + others.get(Verdict.CONCERN.value, 0)
     if concerns:
         parts.append(number_of(concerns, "concern"))
-    if data["left_out"]:
-        parts.append(f"{number_of(len(data['left_out']), 'stage')} left out")
+    if report["left_out"]:
+        parts.append(f"{number_of(len(report['left_out']), 'stage')} left out")
     return ", ".join(parts)
 
 
-def text(data: Report) -> str:
+def text(report: Report) -> str:
     """A screen of it."""
-    return "\n".join(_lines(data)) + "\n"
+    return "\n".join(_lines(report)) + "\n"
 
 
-def _lines(data: Report) -> Iterator[str]:
-    yield f"{data['cluster']}: {data['outcome']}: {headline(data)}"
-    if data["stopped"]:
-        yield fill(f"not finished: {data['stopped']}", WIDTH)
-    for line in data["bought"]:
+def _lines(report: Report) -> Iterator[str]:
+    yield f"{report['cluster']}: {report['outcome']}: {headline(report)}"
+    if report["stopped"]:
+        yield fill(f"not finished: {report['stopped']}", WIDTH)
+    for line in report["bought"]:
         if line["is_met"] is not True and line["bought"] != NOT_SAID:
             where = f" (not {line['not_on']})" if line["not_on"] else ""
             words = f"  {line['what']}: bought {line['bought']}, there {line['there']}{where}"
             yield fill(words, WIDTH, subsequent_indent="    ")
     for said in (Said.REJECTED, Said.TO_FIX, Said.OPEN):
-        for one in data["nodes"]:
-            if one["said"] == said.value and one["reasons"]:
-                more = f" (and {len(one['reasons']) - 1} more)" if len(one["reasons"]) > 1 else ""
-                serial = one["hardware"].get("serial") or one["hardware"].get("instance_id") or ""
-                name = f"{one['node']} ({serial})" if serial else one["node"]
-                yield _entry(said.value, f"{name}: {one['reasons'][0]}{more}")
-    others = [one for one in data["of_others"] if one["verdict"] != Verdict.CONCERN.value]
-    for one in others[:MAX_LINES]:
-        yield _entry(one["verdict"], f"{one['of']}: {one['check']}: {one['message']} ({one['folder']})")
+        for node in report["nodes"]:
+            if node["said"] == said.value and node["reasons"]:
+                more = f" (and {len(node['reasons']) - 1} more)" if len(node["reasons"]) > 1 else ""
+                serial = node["hardware"].get("serial") or node["hardware"].get("instance_id") or ""
+                name = f"{node['node']} ({serial})" if serial else node["node"]
+                yield _entry(said.value, f"{name}: {node['reasons'][0]}{more}")
+    others = [node for node in report["of_others"] if node["verdict"] != Verdict.CONCERN.value]
+    for node in others[:MAX_LINES]:
+        yield _entry(node["verdict"], f"{node['of']}: {node['check']}: {node['message']} ({node['folder']})")
     if len(others) > MAX_LINES:
         yield _entry("", f"{len(others) - MAX_LINES} more of pairs or the cluster in the report")
-    concerns = [f"{one['node']}: {words}" for one in data["nodes"] for words in one["concerns"]]
-    others = [one for one in data["of_others"] if one["verdict"] == Verdict.CONCERN.value]
-    concerns += [f"{one['of']}: {one['check']}: {one['message']}" for one in others]
+    concerns = [f"{node['node']}: {words}" for node in report["nodes"] for words in node["concerns"]]
+    others = [node for node in report["of_others"] if node["verdict"] == Verdict.CONCERN.value]
+    concerns += [f"{node['of']}: {node['check']}: {node['message']}" for node in others]
     yield from (_entry("concern", words) for words in concerns[:MAX_LINES])
     if len(concerns) > MAX_LINES:
         yield _entry("concern", f"{len(concerns) - MAX_LINES} more in the report")
-    yield from (_entry("left out", words) for words in data["left_out"])
+    yield from (_entry("left out", words) for words in report["left_out"])
 
 
 def _entry(kind: str, words: str) -> str:

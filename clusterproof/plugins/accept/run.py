@@ -207,8 +207,8 @@ class Acceptance:
         kept = {path.name: path.read_bytes() for path in pairs}
         shutil.rmtree(folder, ignore_errors=True)
         (folder / RECORDING).mkdir(parents=True)
-        for name, data in kept.items():
-            (folder / RECORDING / name).write_bytes(data)
+        for name, content in kept.items():
+            (folder / RECORDING / name).write_bytes(content)
 
 
 def launched(words: Sequence[str], folder: Path, lock: int | None = None) -> int:

@@ -158,9 +158,9 @@ class State:
     def _add_of_others(self, new: OfOthers) -> None:
         """It stands in the place of what the check said of no more nodes before, those without that were taken out."""
 
-        def is_superseded(one: OfOthers) -> bool:
-            is_same = (one.stage, one.result.check, one.result.node) == (new.stage, new.result.check, new.result.node)
-            return is_same and one.nodes - self.out <= new.nodes
+        def is_superseded(old: OfOthers) -> bool:
+            is_same = (old.stage, old.result.check, old.result.node) == (new.stage, new.result.check, new.result.node)
+            return is_same and old.nodes - self.out <= new.nodes
 
         self.of_others = [one for one in self.of_others if not is_superseded(one)]
         if new.result.verdict in (Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE):
@@ -185,9 +185,9 @@ class State:
 
     def _take_out(self, step: Step, ran: Ran, folder: str) -> None:
         for node in step.nodes:
-            found = [*self._failed(node, step, ran, folder), *self._slow(node, step, folder)]
-            if found:
-                self.failures[node] += found
+            failures = [*self._failed(node, step, ran, folder), *self._slow(node, step, folder)]
+            if failures:
+                self.failures[node] += failures
                 self.out.add(node)
 
     def _failed(self, node: str, step: Step, ran: Ran, folder: str) -> Iterator[Failure]:

@@ -98,10 +98,10 @@ def _missing(node: str, state: State) -> Iterator[str]:
     for stage in state.plan.stages:
         yield from _missing_in(stage, node, state)
     seen = state.seen.get(node)
-    for one in state.of_others:
-        if one.speaks_of(node) and one.result.verdict is not Verdict.CONCERN:
-            verdict = "failed" if one.result.verdict is Verdict.FAIL else "incomplete"
-            yield f"{one.result.check}: {one.result.node} {verdict}: {one.result.message} ({one.folder})"
+    for other in state.of_others:
+        if other.speaks_of(node) and other.result.verdict is not Verdict.CONCERN:
+            verdict = "failed" if other.result.verdict is Verdict.FAIL else "incomplete"
+            yield f"{other.result.check}: {other.result.node} {verdict}: {other.result.message} ({other.folder})"
     for (kind, name, what), population in state.populations.items():
         if seen is None or seen.kind != kind:
             continue

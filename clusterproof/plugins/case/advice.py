@@ -87,11 +87,11 @@ def _restart(verdict: Verdict, exclude: tuple[str, ...]) -> str:
     if verdict.cause in (HARDWARE, NETWORK) and verdict.nodes:
         return "without"
     of_sign = signs()[verdict.first.sign].restart if isinstance(verdict.first, Event) else ""
-    words = {STOPPED: "yes", CODE: "no", RESOURCES: "after", STORAGE: "after", UNKNOWN: "unknown"}
+    by_cause = {STOPPED: "yes", CODE: "no", RESOURCES: "after", STORAGE: "after", UNKNOWN: "unknown"}
     return (
         ("perhaps" if len(exclude) == 1 else "unknown")
         if verdict.cause == UNKNOWN
-        else (of_sign or words.get(verdict.cause, "unknown"))
+        else (of_sign or by_cause.get(verdict.cause, "unknown"))
     )
 
 

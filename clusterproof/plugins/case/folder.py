@@ -43,16 +43,16 @@ _BEHIND = re.compile(r"(?:dmesg|kern|kernel|kmsg|journal(?:ctl)?)[._-]([A-Za-z0-
 
 def collect(folder: Path, offset_s: float = 0.0) -> Collected:
     """What a folder has of a job. Raises CaseError."""
-    found = Found()
-    read_folder(folder, found, offset_s)
-    return joined(folder.resolve().name, found)
+    builder = Found()
+    read_folder(folder, builder, offset_s)
+    return joined(folder.resolve().name, builder)
 
 
-def read_folder(folder: Path, found: Found, offset_s: float, number: str = "") -> None:
+def read_folder(folder: Path, builder: Found, offset_s: float, number: str = "") -> None:
     """Add what a folder has of the job of this number, else of the only one in it. Raises CaseError."""
     files, not_read = files_of(folder)
-    read_files(folder, files, found, offset_s, number)
-    found.missing.extend(not_read)
+    read_files(folder, files, builder, offset_s, number)
+    builder.missing.extend(not_read)
 
 
 def files_of(folder: Path, most: int = MAX_FILES) -> tuple[list[Path], list[str]]:
@@ -69,25 +69,25 @@ def files_of(folder: Path, most: int = MAX_FILES) -> tuple[list[Path], list[str]
     return files, list(not_read.lines())
 
 
-def read_files(folder: Path, files: Iterable[Path], found: Found, offset_s: float, number: str = "") -> None:
+def read_files(folder: Path, files: Iterable[Path], builder: Found, offset_s: float, number: str = "") -> None:
     """Add what files of a folder have of the job of this number, else of the only one in them. Raises CaseError."""
-    reader = Reader(folder, found, Clock(datetime.now(timezone.utc).year, offset_s))
+    reader = Reader(folder, builder, Clock(datetime.now(timezone.utc).year, offset_s))
     reader.date(files)
     for path in files:
         reader.take(path, reader.text(path))
     if reader.of_run:
-        found.missing.append(f"clusterproof --run {quote(str(folder))} evaluates {listed(reader.of_run)}")
+        builder.missing.append(f"clusterproof --run {quote(str(folder))} evaluates {listed(reader.of_run)}")
     if number:
-        found.of_job(number)
-    found.settle(number)
+        builder.of_job(number)
+    builder.settle(number)
 
 
 class Reader:
     """Reads files below a folder, each by its form; all of them together are bounded."""
 
-    def __init__(self, folder: Path, found: Found, clock: Clock) -> None:
+    def __init__(self, folder: Path, builder: Found, clock: Clock) -> None:
         self.folder = folder
-        self.found = found
+        self.found = builder
         self.clock = clock
         self.budget = Budget(MAX_BYTES)
         self.doubt = ""  # who else decides what the file that was read last says
@@ -105,10 +105,10 @@ class Reader:
             if not is_log and not _is_named_record(path.name):
                 continue
             with suppress(OSError), opened(path, self.folder) as file:
-                data = os.fstat(file.fileno())
-                newest = max(newest, data.st_mtime)
+                status = os.fstat(file.fileno())
+                newest = max(newest, status.st_mtime)
                 text = plain(file.read(HEAD).decode("utf-8", "replace"))
-                year = node_log.year_of(text) if is_log and not distrust(path, data) else None
+                year = node_log.year_of(text) if is_log and not distrust(path, status) else None
                 year = year or (_year_of_record(text) if not is_log and scheduler.is_record(text) else None)
                 if year:
                     self.clock = Clock(year, self.clock.offset_s)
@@ -128,32 +128,32 @@ class Reader:
                     raise OSError(errno.EACCES, "is not of the job's owner, and is not read")
                 self.doubt = distrust(path, os.fstat(file.fileno()))
                 size = os.fstat(file.fileno()).st_size
-                data = file.read(HEAD_BYTES)
-                if b"\0" in data[:HEAD] or data[:1] == b"\x80":
+                content = file.read(HEAD_BYTES)
+                if b"\0" in content[:HEAD] or content[:1] == b"\x80":
                     return None
                 if size > HEAD_BYTES:
                     file.seek(max(HEAD_BYTES, size - TAIL_BYTES))
                     self.is_cut = size > HEAD_BYTES + TAIL_BYTES
-                    data += (f"\n{LEFT_OUT}\n".encode() if self.is_cut else b"") + file.read(TAIL_BYTES)
-            self.budget.take(len(data))
+                    content += (f"\n{LEFT_OUT}\n".encode() if self.is_cut else b"") + file.read(TAIL_BYTES)
+            self.budget.take(len(content))
         except OSError as wrong:
             self.found.missing.append(f"{one_line(path.name)}: {wrong.strerror or wrong}")
             return None
-        return plain(data.decode("utf-8", "replace"))
+        return plain(content.decode("utf-8", "replace"))
 
     def take(self, path: Path, text: str | None) -> None:
         """Read a file by its form."""
         name = one_line(str(path.relative_to(self.folder)))
         if self.is_cut and not results.is_of(text or ""):
-            ends = f"its first {HEAD_BYTES >> 20} MiB and its last {TAIL_BYTES >> 20} MiB"
-            self.found.missing.append(f"{name}: all between {ends}")
+            kept_parts = f"its first {HEAD_BYTES >> 20} MiB and its last {TAIL_BYTES >> 20} MiB"
+            self.found.missing.append(f"{name}: all between {kept_parts}")
         if text is None:
             self._dump(path, name)
         elif self._evidence(path, name, text):
             return
         elif of_kubernetes := pods.objects(text) if text.lstrip().startswith("{") else []:
-            for one in of_kubernetes:
-                self.found.take_object(one, name, self.clock)
+            for resource in of_kubernetes:
+                self.found.take_object(resource, name, self.clock)
             self.found.count("file of Kubernetes")
         elif text.lstrip().startswith("{") and is_dump(text[:HEAD].encode()):
             self._dump(path, name)
@@ -277,8 +277,8 @@ def _node_named(path: Path, root: Path) -> str:
 
 
 def _rank(name: str) -> int | None:
-    found = _RANK.search(name) or _SLURM_RANK.search(name)
-    return int(next(filter(None, found.groups()))) if found else None
+    match = _RANK.search(name) or _SLURM_RANK.search(name)
+    return int(next(filter(None, match.groups()))) if match else None
 
 
 def _is_named_record(name: str) -> bool:

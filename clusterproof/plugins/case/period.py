@@ -35,8 +35,8 @@ def nobody(_done: int, _of: int) -> None:
 
 def told(each: Sequence[Some], done: Done) -> Iterator[Some]:
     """Each, and after it how many of how many are done."""
-    for number, one in enumerate(each, 1):
-        yield one
+    for number, item in enumerate(each, 1):
+        yield item
         done(number, len(each))
 
 
@@ -104,13 +104,13 @@ class Kept:
 def since(text: str, now: float, offset_s: float = 0.0) -> float:
     """From when on a time such as 7d, 36h or 2026-03-01 counts, of a zone so far east. Raises CaseError."""
     try:
-        asked = window(text)
+        wanted = window(text)
     except ValueError:
-        asked = None
-    begins = None if asked is None else now - asked.last_s if asked.last_s is not None else asked.moment
+        wanted = None
+    begins = None if wanted is None else now - wanted.last_s if wanted.last_s is not None else wanted.moment
     if begins is None:
         raise CaseError(f"--since is {text!r:.60}; expected 36h, 7d, or a time such as 2026-03-01T08:00")
-    if asked is not None and asked.moment is not None and not _ZONE.search(text):
+    if wanted is not None and wanted.moment is not None and not _ZONE.search(text):
         begins -= offset_s
     if not 0 <= begins <= now:
         raise CaseError(f"--since is {text!r:.60}; expected a time between 1970 and now")
@@ -178,20 +178,20 @@ def _known(jobs: Sequence[Ended], asked: Ask) -> Ask:
 
 
 def _died(ended: Ended, kept: Kept | None, offset_s: float, asked: Ask) -> Died:
-    found = Found()
+    builder = Found()
     number = ended.job.number
     try:
         if kept:
-            read_files(kept.folder, kept.of_job(ended.job), found, offset_s, number)
+            read_files(kept.folder, kept.of_job(ended.job), builder, offset_s, number)
     except CaseError as problem:  # as what lies there as its record is of others
-        found.records.clear()
-        found.missing.append(str(problem))
+        builder.records.clear()
+        builder.missing.append(str(problem))
     try:
-        read_job(number, found, offset_s, asked)
+        read_job(number, builder, offset_s, asked)
     except CaseError as problem:  # as Slurm forgot it a moment ago
-        found.jobs.append(ended.job)
-        found.missing.append(str(problem))
-    return Died(number, opened_case(joined(f"job {number}", found)), ended.gpu_hours)
+        builder.jobs.append(ended.job)
+        builder.missing.append(str(problem))
+    return Died(number, opened_case(joined(f"job {number}", builder)), ended.gpu_hours)
 
 
 def _alike(died: tuple[Died, ...]) -> Iterator[str]:

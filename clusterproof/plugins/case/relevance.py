@@ -91,8 +91,8 @@ def of_another_time(case: Collected) -> Iterator[str]:
 def dated(case: Collected) -> tuple[Fact, ...]:
     """The facts of the time in which the job ended, the first one first."""
     within = window(case)
-    found = [fact for fact in case.facts if is_within(fact.when, within)]
-    return tuple(sorted(found, key=lambda fact: fact.when.begins or 0.0))
+    facts = [fact for fact in case.facts if is_within(fact.when, within)]
+    return tuple(sorted(facts, key=lambda fact: fact.when.begins or 0.0))
 
 
 def undated(case: Collected) -> tuple[Fact, ...]:

@@ -62,15 +62,15 @@ def decide(case: Collected) -> Verdict:
 
 def _of_completed(case: Collected) -> Verdict:
     """A job that Slurm says ended well: what looks like an end was none, and evidence is to be looked at."""
-    found = [fact for fact in dated(case) if fact.is_strong]
+    facts = [fact for fact in dated(case) if fact.is_strong]
     signs = [
         f"rank {event.rank}: {event.row.meaning}" if event.rank is not None else event.row.meaning
         for event in case.events
     ]
-    against = (*(f"{fact.node}: {fact.words}" for fact in found), *signs)
+    against = (*(f"{fact.node}: {fact.words}" for fact in facts), *signs)
     code = f", exit code {case.job.exit_code}" if case.job.exit_code else ""
     words = f"it completed, as {'Slurm' if code else 'Kubernetes'} says: {case.job.state}{code}"
-    suspects = tuple(dict.fromkeys(fact.node for fact in found if fact.cause == HARDWARE))
+    suspects = tuple(dict.fromkeys(fact.node for fact in facts if fact.cause == HARDWARE))
     return Verdict(UNKNOWN, 0.0, COMPLETED, words, None, (), suspects, None, tuple(dict.fromkeys(against)))
 
 
@@ -131,44 +131,46 @@ def _is_same(event: Event) -> bool:
 
 def _by_undated(case: Collected) -> Verdict | None:
     """By evidence without a time: only where a rank of the same node says the same, and nothing says another thing."""
-    found = candidates(case)
-    if any(one.event.row.role != SUSPICION and not one.event.row.of_broken_gpu for one in found):
+    possible = candidates(case)
+    if any(one.event.row.role != SUSPICION and not one.event.row.of_broken_gpu for one in possible):
         return None
-    said = {one.event.node: one.event for one in reversed(found) if one.event.row.cause == HARDWARE or _is_gpu(one)}
+    said = {one.event.node: one.event for one in reversed(possible) if one.event.row.cause == HARDWARE or _is_gpu(one)}
     facts = [fact for fact in undated(case) if fact.cause == HARDWARE and fact.is_strong and fact.node in said]
-    if not facts or found[0].event.node != facts[0].node or len({fact.node for fact in facts}) > 1:
+    if not facts or possible[0].event.node != facts[0].node or len({fact.node for fact in facts}) > 1:
         return None
     first = facts[0]
     words = f"{first.node}: {first.words}; its time is not known, but a rank of this node says the same"
     return Verdict(HARDWARE, probability().undated, SUPPORTED, words, first, (first.node,), (), said[first.node].rank)
 
 
-def _is_gpu(one: Candidate) -> bool:
-    return one.event.row.of_broken_gpu
+def _is_gpu(candidate: Candidate) -> bool:
+    return candidate.event.row.of_broken_gpu
 
 
-def _is_earlier(one: Candidate, fact: Fact, apart_s: float) -> bool:
+def _is_earlier(candidate: Candidate, fact: Fact, apart_s: float) -> bool:
     """Whether the job's own words were surely before the evidence, and say another thing."""
-    row = one.event.row
-    apart_s = limits().lag_s if one.event.sign == DESYNC else apart_s  # whom its GPU fails may call what others do not
-    return row.role != SUSPICION and not row.of_broken_gpu and one.event.when.is_before(fact.when, apart_s)
+    row = candidate.event.row
+    apart_s = (
+        limits().lag_s if candidate.event.sign == DESYNC else apart_s
+    )  # whom its GPU fails may call what others do not
+    return row.role != SUSPICION and not row.of_broken_gpu and candidate.event.when.is_before(fact.when, apart_s)
 
 
-def _contests(one: Candidate, fact: Fact, apart_s: float) -> bool:
+def _contests(candidate: Candidate, fact: Fact, apart_s: float) -> bool:
     """Whether the job's own words say another thing than a node's evidence, and may have come first."""
-    row = one.event.row
+    row = candidate.event.row
     if row.role == SUSPICION or row.of_broken_gpu or row.cause == fact.cause:
         return False
-    return not fact.when.is_before(one.event.when, apart_s)
+    return not fact.when.is_before(candidate.event.when, apart_s)
 
 
 def _by_words(case: Collected) -> Verdict:
     """By the words of the job and its scheduler."""
-    found = candidates(case)
+    possible = candidates(case)
     stops = [event for event in case.events if event.row.cause == STOPPED]
-    own = [one for one in found if one.event.row.role != SUSPICION and one.event.row.cause != STOPPED]
+    own = [one for one in possible if one.event.row.role != SUSPICION and one.event.row.cause != STOPPED]
     doubts = sorted(
-        (one for one in found if one.event.row.role == SUSPICION), key=lambda one: one.event.row.unexplained
+        (one for one in possible if one.event.row.role == SUSPICION), key=lambda one: one.event.row.unexplained
     )
     if own:
         return _of_words(case, own, doubts)

@@ -135,12 +135,12 @@ class Rounds:
             while process.poll() is None and not self._is_over.wait(0.2) and time.monotonic() < until:
                 pass
             _end(process)
-            found = taken(self._keep)
-            if self._is_over.is_set() and found is None:
+            gate_round = taken(self._keep)
+            if self._is_over.is_set() and gate_round is None:
                 return
             output.seek(0)
             last = output.read().decode("utf-8", "replace").splitlines()[-LAST_LINES:]
-        if found is None:
+        if gate_round is None:
             keep_verdicts(self._keep, {node: one for node, one in before.items() if not share.has(node)})
             share.is_open = True
             self._shares.forget()
@@ -148,22 +148,25 @@ class Rounds:
             return
         after = kept_verdicts(self._keep)
         is_same = {n: one.health for n, one in before.items()} == {n: one.health for n, one in after.items()}
-        share.evaluated(agents, began, is_open=found.is_open, is_same=is_same)
-        self._is_pending |= found.is_pending or bool(found.problems)
+        share.evaluated(agents, began, is_open=gate_round.is_open, is_same=is_same)
+        self._is_pending |= gate_round.is_pending or bool(gate_round.problems)
         self._refreshed = self._refreshed or began
-        self._say(found)
+        self._say(gate_round)
 
     def _confirm(self, api: Api, agents: Mapping[str, Pod], now: float, asked: Counter[str]) -> None:
         """Write what stands where that is due: of nodes whose agents say that it does."""
         verdicts = kept_verdicts(self._keep)
         changing = {node for node, pod in agents.items() if is_changing(pod)}
         sure = {n: one for n, one in verdicts.items() if n not in changing or one.health.reason == NOT_REACHED}
-        written, found = Written((f"{len(verdicts)} nodes as before",), ()), {n: one.health for n, one in sure.items()}
+        written, health_by_node = (
+            Written((f"{len(verdicts)} nodes as before",), ()),
+            {n: one.health for n, one in sure.items()},
+        )
         is_due = now >= self._refreshed + REFRESH_S
         if is_due or self._is_pending:
             orders = replace(self._orders, refresh_s=REFRESH_S / 2) if is_due else self._orders
             began = {node: one.began for node, one in sure.items()}
-            written = write(api, orders, found, now, time.time(), began)
+            written = write(api, orders, health_by_node, now, time.time(), began)
             self._is_pending = written.is_pending or bool(written.problems)
             self._refreshed = now if is_due else self._refreshed
         kept = ReportCache(str(self._keep))
@@ -171,9 +174,9 @@ class Rounds:
         every = {node: one.health for node, one in verdicts.items()}
         self._say(round_of(now, time.time(), every, read, written, ASKED - asked))
 
-    def _say(self, found: Round) -> None:
-        self._tally.add(found)
-        for line in found.said():
+    def _say(self, gate_round: Round) -> None:
+        self._tally.add(gate_round)
+        for line in gate_round.said():
             say(line)
 
     def _fail(self, lines: Sequence[str]) -> None:

@@ -83,8 +83,8 @@ def read_nhc(path: Path) -> tuple[Line, ...]:
 
 
 def _line(number: int, row: str) -> Line:
-    data = LINE.match(row)
-    return Line(number, data[1], tuple(_words(data[2]))) if data else Line(number, "", tuple(_words(row)))
+    match = LINE.match(row)
+    return Line(number, match[1], tuple(_words(match[2]))) if match else Line(number, "", tuple(_words(row)))
 
 
 def _words(command: str) -> list[str]:
@@ -97,8 +97,8 @@ def _words(command: str) -> list[str]:
 def comparison(lines: Iterable[Line]) -> Iterator[str]:
     """Of each line of the file: where it stands, what it runs, and what says it here."""
     for line in lines:
-        asked = " ".join(line.words)
-        yield f"{line.number:>4}  {asked if asked.isprintable() else ascii(asked):.90}\n"
+        shown_command = " ".join(line.words)
+        yield f"{line.number:>4}  {shown_command if shown_command.isprintable() else ascii(shown_command):.90}\n"
         yield f"{fill(_meaning(line), 100, initial_indent=INDENT, subsequent_indent=INDENT)}\n"
 
 

@@ -39,17 +39,17 @@ class Names:
             text = re.sub("|".join(self._odd), lambda found: self._words[found[0].lower()], text)
         return _TOKEN.sub(self._token, text) if self._first else text
 
-    def _token(self, found: re.Match[str]) -> str:
-        pieces = _SEPARATORS.split(found[0])  # part, separator, part, …
+    def _token(self, match: re.Match[str]) -> str:
+        pieces = _SEPARATORS.split(match[0])  # part, separator, part, …
         if self._first.isdisjoint(map(str.lower, pieces)):
-            return found[0]
-        data: list[str] = []
+            return match[0]
+        replaced: list[str] = []
         at = 0
         while at < len(pieces):
             word, behind = self._longest(pieces, at)
-            data.append(word)
+            replaced.append(word)
             at = behind
-        return "".join(data)
+        return "".join(replaced)
 
     def _longest(self, pieces: list[str], at: int) -> tuple[str, int]:
         """The word for the longest name that begins with piece `at`, or the piece itself; and where it ends."""
@@ -76,35 +76,35 @@ class Form:
     is_sure: bool = False
 
 
-def name_in(found: re.Match[str]) -> str:
+def name_in(match: re.Match[str]) -> str:
     """The name itself, without its label."""
-    return found[0][len(found.groupdict().get("label") or "") :]
+    return match[0][len(match.groupdict().get("label") or "") :]
 
 
-def is_not_zero(found: re.Match[str]) -> bool:
+def is_not_zero(match: re.Match[str]) -> bool:
     """Whether an id is one: nothing but zeros names nothing."""
-    return bool(name_in(found).strip("0:-_"))
+    return bool(name_in(match).strip("0:-_"))
 
 
-def is_address_v4(found: re.Match[str]) -> bool:
+def is_address_v4(match: re.Match[str]) -> bool:
     """Whether four numbers are an address that names a host: they are, unless the word before says a version."""
-    if _VERSION_BEFORE.search(found.string, max(0, found.start() - 40), found.start()):
+    if _VERSION_BEFORE.search(match.string, max(0, match.start() - 40), match.start()):
         return False
-    return _names_a_host(found[0])
+    return _names_a_host(match[0])
 
 
-def is_of_numbers(found: re.Match[str]) -> bool:
+def is_of_numbers(match: re.Match[str]) -> bool:
     """Whether four numbers or more begin with an address: `10.1.2.3.53` is one with its port."""
-    four = _FIRST_V4.match(found[0])
-    is_version = _VERSION_BEFORE.search(found.string, max(0, found.start() - 40), found.start())
-    return bool(four) and (not is_version or found.string[found.start() - 1] in "vV") and _names_a_host(found[0])
+    four = _FIRST_V4.match(match[0])
+    is_version = _VERSION_BEFORE.search(match.string, max(0, match.start() - 40), match.start())
+    return bool(four) and (not is_version or match.string[match.start() - 1] in "vV") and _names_a_host(match[0])
 
 
-def is_surely_address(found: re.Match[str]) -> bool:
+def is_surely_address(match: re.Match[str]) -> bool:
     """Whether any four of these numbers are an address and of no version: by their size, or by what is around them."""
-    parts = [int(part) for part in found[0].split(".")]
+    parts = [int(part) for part in match[0].split(".")]
     fours = [parts[at : at + 4] for at in range(len(parts) - 3)]
-    is_of_host = _HOST_BEFORE.search(found.string, 0, found.start()) or _HOST_BEHIND.match(found.string, found.end())
+    is_of_host = _HOST_BEFORE.search(match.string, 0, match.start()) or _HOST_BEHIND.match(match.string, match.end())
     return any(
         max(four) < 256
         and (is_of_host or max(four) >= _LARGE_PART or four[0] == 10)
@@ -118,10 +118,10 @@ def _names_a_host(numbers: str) -> bool:
     return not (address.is_loopback or address.is_unspecified or address.is_link_local)
 
 
-def is_address_v6(found: re.Match[str]) -> bool:
+def is_address_v6(match: re.Match[str]) -> bool:
     """Whether hexadecimal groups are an IPv6 address that names a host."""
     try:
-        address = ipaddress.IPv6Address(name_in(found))
+        address = ipaddress.IPv6Address(name_in(match))
     except ValueError:
         return False
     return int(address) > 1  # `::` is unspecified, `::1` loopback

@@ -64,10 +64,10 @@ def step(share: float | None) -> str:
 
 def legend() -> str:
     """What colours and numbers mean."""
-    data = [(name, _sample(least, name), words) for least, name, words in STEPS]
-    data.append((FAILED, "×", "failed"))
+    entries = [(name, _sample(least, name), words) for least, name, words in STEPS]
+    entries.append((FAILED, "×", "failed"))
     swatches = "".join(
-        f'<span><span class="swatch {name}">{sample}</span> {words}</span>' for name, sample, words in data
+        f'<span><span class="swatch {name}">{sample}</span> {words}</span>' for name, sample, words in entries
     )
     return f'<p class="heat-legend">{swatches}<span>empty: not measured</span></p>'
 
@@ -107,14 +107,14 @@ def _fills(heat: HeatMap) -> Iterator[str]:
 
 def _numbers(heat: HeatMap) -> str:
     size = heat.cell_px
-    data = (
+    labels = (
         f'<text class="on-{name}" x="{column * size + size // 2}" y="{row * size + size // 2 + 4}">{words}</text>'
         for cell in heat.cells
         if (name := step(cell.share)) != NORMAL
         for words in (_number(cell.share),)
         for row, column in cell.places
     )
-    return f'<g class="numbers{" small" if size < 20 else ""}">{"".join(data)}</g>'
+    return f'<g class="numbers{" small" if size < 20 else ""}">{"".join(labels)}</g>'
 
 
 def _number(share: float | None) -> str:
@@ -197,9 +197,9 @@ def strip(lines: Sequence[Measured], slow: float) -> str:
     scale = _Scale(least, most)
     height = HEAD + ROW * len(lines) + 4
     band = f"M{scale.x(slow):g} {HEAD}H{scale.x(min(2 - slow, most)):g}V{height}H{scale.x(slow):g}z"
-    words = f"measurements of {len(lines)} lines of nodes as shares of normal, the worst first"
+    label = f"measurements of {len(lines)} lines of nodes as shares of normal, the worst first"
     return (
-        f'<div class="scroll"><svg class="strip" role="group" aria-label="{words}" '
+        f'<div class="scroll"><svg class="strip" role="group" aria-label="{label}" '
         f'viewBox="0 0 {LEFT + WIDTH + RIGHT} {height}" width="{LEFT + WIDTH + RIGHT}" height="{height}">'
         f'<path class="band" d="{band}"/>{"".join(_axis(scale, height))}'
         f"{''.join(_line(line, number, scale) for number, line in enumerate(lines))}</svg></div>"
@@ -237,11 +237,11 @@ def _line(line: Measured, number: int, scale: _Scale) -> str:
         label = f'<a href="{escape(line.href)}">{label}</a>'
     note = escape(line.note if len(line.note) <= MAX_NOTE else f"{line.note[:MAX_NOTE]}…")
     failed = f'<tspan class="failures">{line.failures} × failed</tspan> ' if line.failures else ""
-    data = f'<text class="note" x="{LEFT + WIDTH + 12}" y="{base}">{failed}{note}</text>' if failed or note else ""
+    failures = f'<text class="note" x="{LEFT + WIDTH + 12}" y="{base}">{failed}{note}</text>' if failed or note else ""
     title = f"<title>{escape(line.title[:MAX_TITLE], quote=False)}</title>" if line.title else ""
     hit = f'<path class="hit" d="M{LEFT} {top}h{WIDTH}v{ROW}h-{WIDTH}z">{title}</path>'
     about = of_nodes([line.name]) if line.href else ""
-    return f"<g{about}>{label}{data}{''.join(_ticks(line.shares, top, scale))}{hit}</g>"
+    return f"<g{about}>{label}{failures}{''.join(_ticks(line.shares, top, scale))}{hit}</g>"
 
 
 def _ticks(shares: Sequence[float], top: int, scale: _Scale) -> Iterator[str]:

@@ -112,8 +112,8 @@ class Past:
 
     def identity(self, node: str, run: int) -> Identity:
         """Of what hardware a node was made in a run."""
-        data = [identity for since, identity in self.identities.get(node, ()) if since <= run]
-        return data[-1] if data else NOBODY
+        known = [identity for since, identity in self.identities.get(node, ()) if since <= run]
+        return known[-1] if known else NOBODY
 
 
 _INSTANCE = re.compile(r"\bi-[0-9a-f]{8,17}$")  # of an address in Systems Manager
@@ -121,10 +121,10 @@ _INSTANCE = re.compile(r"\bi-[0-9a-f]{8,17}$")  # of an address in Systems Manag
 
 def identities(nodes: Mapping[str, Node]) -> dict[str, Identity]:
     """What each node reported about itself. What two nodes both claim to be counts for neither."""
-    data = {name: Identity(_instance_id(node), _serial(node), tuple(_gpus(node))) for name, node in nodes.items()}
-    instances = _claimed_twice(identity.instance_id for identity in data.values())
-    serials = _claimed_twice(identity.serial for identity in data.values())
-    uuids = _claimed_twice(gpu.uuid for identity in data.values() for gpu in identity.gpus)
+    identities = {name: Identity(_instance_id(node), _serial(node), tuple(_gpus(node))) for name, node in nodes.items()}
+    instances = _claimed_twice(identity.instance_id for identity in identities.values())
+    serials = _claimed_twice(identity.serial for identity in identities.values())
+    uuids = _claimed_twice(gpu.uuid for identity in identities.values() for gpu in identity.gpus)
     believed = {
         name: replace(
             identity,
@@ -132,7 +132,7 @@ def identities(nodes: Mapping[str, Node]) -> dict[str, Identity]:
             serial="" if identity.serial in serials else identity.serial,
             gpus=tuple(gpu for gpu in identity.gpus if gpu.uuid not in uuids),
         )
-        for name, identity in data.items()
+        for name, identity in identities.items()
     }
     return {name: identity for name, identity in believed.items() if identity != NOBODY}
 
@@ -150,8 +150,8 @@ def _instance_id(node: Node) -> str:
 
 
 def _serial(node: Node) -> str:
-    data = node.evidence.collectors.get("platform")
-    serial = data.value.get("serial") if data and isinstance(data.value, dict) else None
+    platform = node.evidence.collectors.get("platform")
+    serial = platform.value.get("serial") if platform and isinstance(platform.value, dict) else None
     return printable(serial, MAX_NAME) if isinstance(serial, str) else ""
 
 

@@ -114,11 +114,11 @@ def _past(database: sqlite3.Connection, cluster: str, max_runs: int) -> Past:
         (first, cluster),
     )
     for check, node, run, verdict, stands, devices, message in rows:
-        data = Verdict(verdict)
+        last = Verdict(verdict)
         entry = Entry(
             run,
-            data,
-            Verdict(stands) if stands else data,
+            last,
+            Verdict(stands) if stands else last,
             tuple(map(_word, json.loads(devices))) if devices else (),
             _word(message or ""),
         )
@@ -140,7 +140,7 @@ def _past(database: sqlite3.Connection, cluster: str, max_runs: int) -> Past:
     return Past(
         runs,
         {pair: tuple(track) for pair, track in tracks.items()},
-        {node: tuple(data) for node, data in identities.items()},
+        {node: tuple(last) for node, last in identities.items()},
         {pair: tuple(values) for pair, values in measured.items()},
     )
 
@@ -151,7 +151,7 @@ def _runs(database: sqlite3.Connection, cluster: str, most: int) -> list[Run]:
         " WHERE cluster = ? ORDER BY id DESC LIMIT ?",
         (cluster, most),
     )
-    data = [
+    runs = [
         Run(
             cluster=cluster,
             began=_moment(began),
@@ -166,7 +166,7 @@ def _runs(database: sqlite3.Connection, cluster: str, most: int) -> list[Run]:
         )
         for cluster, began, ended, occasion, exit_code, version, is_green, nodes, unevaluated, number in rows
     ]
-    return data[::-1]
+    return runs[::-1]
 
 
 def _standing(database: sqlite3.Connection, cluster: str) -> dict[Pair, Verdict]:
@@ -208,13 +208,13 @@ def _worst(results: Iterable[Result]) -> list[Result]:
     return list(worst.values())
 
 
-def _identify(database: sqlite3.Connection, node: int, run: int, data: Identity) -> None:
+def _identify(database: sqlite3.Connection, node: int, run: int, identity: Identity) -> None:
     """Note of what hardware a node is made, where that is not what was known."""
     row = database.execute(
         "SELECT instance_id, serial, gpus FROM identity WHERE node = ? ORDER BY run DESC LIMIT 1", (node,)
     ).fetchone()
     before = _identity(row) if row else NOBODY
-    now = data.completed(before)
+    now = identity.completed(before)
     if now != before:
         gpus = json.dumps([astuple(gpu) for gpu in now.gpus])
         database.execute(
@@ -229,25 +229,25 @@ def _identity(row: Sequence[str]) -> Identity:
     return Identity(_word(instance_id), _word(serial), identified)
 
 
-def _word(data: object) -> str:
+def _word(value: object) -> str:
     """A text. Raises TypeError."""
-    if not isinstance(data, str):
-        raise TypeError(f"{data!r:.40} is no text")
-    return data
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r:.40} is no text")
+    return value
 
 
-def _number(data: object) -> float:
+def _number(value: object) -> float:
     """A number that is finite. Raises TypeError."""
-    if not isinstance(data, (int, float)) or not math.isfinite(data):
-        raise TypeError(f"{data!r:.40} is no number")
-    return data
+    if not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise TypeError(f"{value!r:.40} is no number")
+    return value
 
 
-def _moment(data: object) -> float:
+def _moment(value: object) -> float:
     """Seconds since 1970 of a time that there is. Raises TypeError, ValueError."""
-    moment = _number(data)
+    moment = _number(value)
     if not 0 <= moment < LATEST_S:
-        raise ValueError(f"{data!r:.40} is no time")
+        raise ValueError(f"{value!r:.40} is no time")
     return moment
 
 

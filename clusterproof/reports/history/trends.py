@@ -175,7 +175,7 @@ def trends(past: Past) -> list[Trend]:
 
 def _at_fault(entry: Entry, identity: Identity) -> Iterator[tuple[str, str, str]]:
     """The hardware that a failure speaks of: its GPUs where it names some, else the machine."""
-    numbers = [int(data[1]) for device in entry.devices if (data := _GPU.fullmatch(device))]
+    numbers = [int(match[1]) for device in entry.devices if (match := _GPU.fullmatch(device))]
     known = {gpu.index: gpu for gpu in identity.gpus}
     hit = [known[number] for number in numbers if number in known]
     if hit:

@@ -48,19 +48,19 @@ def lines_since(last: Run | None, changes: Changes, now: float) -> Iterator[str]
         yield "since the last run: this is the first one in the history"
         return
     yield f"since the last run ({ago(now - last.began)}, {moment(last.began)}): {printable(headline(changes))}"
-    data = [line for kind, found in changes.kinds if kind != STILL for line in folded(kind, found)]
-    yield from data[:MAX_LINES]
-    if len(data) > MAX_LINES:
-        yield f"  … and {len(data) - MAX_LINES} more lines; `clusterproof history` has all"
+    lines = [line for kind, found in changes.kinds if kind != STILL for line in folded(kind, found)]
+    yield from lines[:MAX_LINES]
+    if len(lines) > MAX_LINES:
+        yield f"  … and {len(lines) - MAX_LINES} more lines; `clusterproof history` has all"
 
 
-def folded(kind: str, found: Iterable[Change]) -> Iterator[str]:
+def folded(kind: str, changes: Iterable[Change]) -> Iterator[str]:
     """A line for each check of what is new, still there or gone, the gravest first, with its nodes folded.
 
     What many checks of the same nodes have in common, as an answer that did not come, is one line.
     """
     nodes: dict[tuple[str, Verdict, str, str, bool], list[str]] = defaultdict(list)
-    for change in sorted(found, key=_gravest_first):
+    for change in sorted(changes, key=_gravest_first):
         nodes[change.check, change.now, change.title, change.cause, _is_gap(change)].append(change.node)
     alike: dict[tuple[bool, str, str], list[str]] = defaultdict(list)
     for (check, now, title, cause, is_gap), names in nodes.items():
@@ -70,8 +70,8 @@ def folded(kind: str, found: Iterable[Change]) -> Iterator[str]:
         key = (is_gap, fold(names), shared if is_gap else f"{word}: {label}")
         alike[key].append(f"{word}: {label}")
     for (_, folded_names, shared), lines in alike.items():
-        words = lines[0] if len(lines) == 1 else f"{shared} ({len(lines)} checks)"
-        yield printable(f"  {kind:<5} {within(folded_names, MAX_NODES)}: {words}")
+        message = lines[0] if len(lines) == 1 else f"{shared} ({len(lines)} checks)"
+        yield printable(f"  {kind:<5} {within(folded_names, MAX_NODES)}: {message}")
 
 
 def _is_gap(change: Change) -> bool:
@@ -183,9 +183,9 @@ def _places(past: Past) -> Table:
     return Table(("node", "check", "failed in", "hardware, one after the other"), tuple(rows))
 
 
-def _measured(found: list[Trend]) -> Iterator[tuple[str, Table]]:
+def _measured(trends: list[Trend]) -> Iterator[tuple[str, Table]]:
     by_name: dict[tuple[str, str], list[Trend]] = defaultdict(list)
-    for trend in found:
+    for trend in trends:
         by_name[trend.name, trend.unit].append(trend)
     for (name, unit), rows in by_name.items():
         title = f"{name} per node, in {unit}; usual: the median of the runs before"
@@ -230,8 +230,8 @@ class Table:
         """The same rows by one column, numbers by their size; as they are where there is no such column."""
         if column not in self.columns:
             return self
-        place = self.columns.index(column)
-        return Table(self.columns, tuple(sorted(self.rows, key=lambda row: _natural(row[place]))))
+        index = self.columns.index(column)
+        return Table(self.columns, tuple(sorted(self.rows, key=lambda row: _natural(row[index]))))
 
     def lines(self, most: int = 0) -> Iterator[str]:
         """The table as text, of at most so many rows where `most` is given."""

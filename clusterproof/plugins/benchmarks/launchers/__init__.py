@@ -98,8 +98,8 @@ def attributed(reading: Reading, called: Mapping[str, Iterable[str]], was_ended:
     """
     if not reading.culprit:
         return reading
-    data = _short(reading.culprit)
-    meant = [node for node, names in called.items() if data in map(_short, (node, *names))]
+    culprit = _short(reading.culprit)
+    meant = [node for node, names in called.items() if culprit in map(_short, (node, *names))]
     return replace(reading, culprit=meant[0] if len(meant) == 1 and not was_ended else "")
 
 

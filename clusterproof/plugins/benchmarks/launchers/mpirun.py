@@ -58,10 +58,10 @@ def by_mpirun(turn: Turn) -> Outcome:
         "deadline_s": campaign.run_s,
         "most_bytes": MAX_BYTES,
     }
-    data = turn.visit(a, request, campaign.run_s + ENDS_S)
-    if data.unreached:
-        return Outcome(Reading(problem=f"{a} did not answer: {data.unreached}"), (a, b))
-    (output,) = data.outputs
+    answer = turn.visit(a, request, campaign.run_s + ENDS_S)
+    if answer.unreached:
+        return Outcome(Reading(problem=f"{a} did not answer: {answer.unreached}"), (a, b))
+    (output,) = answer.outputs
     stopped = re.search(rf"^({NOT_REACHED}|{NOT_THERE})(.*)", output.text, re.MULTILINE)
     if stopped and stopped[1] == NOT_REACHED:
         return Outcome(Reading(problem=_not_reached(a, b, stopped[2])))
@@ -77,12 +77,12 @@ def by_mpirun(turn: Turn) -> Outcome:
 
 def start_shell(turn: Turn) -> str:
     """What the first node runs."""
-    data, name = turn.where[turn.pair.b], turn.pair.b
+    answer, name = turn.where[turn.pair.b], turn.pair.b
     ranks = turn.campaign.settings.ranks_per_node or 1
-    names = dict.fromkeys((data.name, name, *(address for address in data.addresses if ":" not in address)))
+    names = dict.fromkeys((answer.name, name, *(address for address in answer.addresses if ":" not in address)))
     return START.format(
         names=" ".join(map(shlex.quote, names)),
-        name=shlex.quote(data.name),
+        name=shlex.quote(answer.name),
         login_s=LOGIN_S,
         not_reached=NOT_REACHED,
         not_there=NOT_THERE,
@@ -95,11 +95,11 @@ def start_shell(turn: Turn) -> str:
     )
 
 
-def launch_by_hand(campaign: Campaign, one: str, other: str) -> str:
+def launch_by_hand(campaign: Campaign, node: str, other: str) -> str:
     """How a person starts ranks on both nodes, from the first."""
     ranks = campaign.settings.ranks_per_node or 1
     options = shlex.join(shlex.split(campaign.limits.settings.get(SETTING, "")))
-    return f"mpirun --host {one}:{ranks},{other}:{ranks} -np {2 * ranks} --bind-to none {options}".strip()
+    return f"mpirun --host {node}:{ranks},{other}:{ranks} -np {2 * ranks} --bind-to none {options}".strip()
 
 
 def _not_reached(a: str, b: str, words: str) -> str:
@@ -142,8 +142,8 @@ def ranks_by_pods(turn: Turn) -> Outcome:
 
     def read(_settings: MeterSettings, outputs: Sequence[Output]) -> Reading:
         reading = campaign.meter.read(campaign.settings, (merged(outputs[0], turn.run),))
-        one, other = turn.pair
-        reading = typed(campaign, reading, launch_by_hand(campaign, other, one), turn.pair)
+        node, other = turn.pair
+        reading = typed(campaign, reading, launch_by_hand(campaign, other, node), turn.pair)
         return with_advice(reading, OWN_MPIRUN) if reading.is_apart else reading
 
     meter = Meter(campaign.meter.name, read, server=lambda _, port: SERVE.format(port=port), client=start)

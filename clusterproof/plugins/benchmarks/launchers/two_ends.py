@@ -122,8 +122,8 @@ class OverNodes:
             cleaned = self.visitor.clean_up(targets, [run])
         except (Unusable, InventoryError):
             return {}
-        for node, data in cleaned.items():
-            if data.unreached:
+        for node, answer in cleaned.items():
+            if answer.unreached:
                 self._where.forget(node)
         return cleaned
 
@@ -226,11 +226,11 @@ def ssh(campaign: Campaign) -> OverNodes:
 def two_ends(turn: Turn) -> Outcome:
     """Visit both nodes at the same time."""
     for _ in range(ATTEMPTS):
-        data = _visited(turn, ends_of(turn.campaign, turn.run, turn.where[turn.pair.a].addresses))
-        if not is_worth_another_port(data[turn.pair.a]):
+        answers = _visited(turn, ends_of(turn.campaign, turn.run, turn.where[turn.pair.a].addresses))
+        if not is_worth_another_port(answers[turn.pair.a]):
             break
-    server, client = (data[node] for node in turn.pair)
-    to_clean_up = tuple(node for node, one in data.items() if one.unreached)
+    server, client = (answers[node] for node in turn.pair)
+    to_clean_up = tuple(node for node, one in answers.items() if one.unreached)
     return Outcome(reading_of(turn.campaign, turn.pair, server, client), to_clean_up)
 
 
@@ -245,10 +245,10 @@ def _visited(turn: Turn, ends: Ends) -> Mapping[str, NodeAnswer]:
 
     for node in requests:
         threading.Thread(target=visit, args=(node,), daemon=True).start()
-    first, data = answers.get()
-    has_failed = bool(data.unreached or data.unmet or data.is_lost)
+    first, answer = answers.get()
+    has_failed = bool(answer.unreached or answer.unmet or answer.is_lost)
     try:
-        return dict([(first, data), answers.get(timeout=GRACE_S if has_failed else None)])
+        return dict([(first, answer), answers.get(timeout=GRACE_S if has_failed else None)])
     except Empty:
         silent = NodeAnswer(unreached=f"nothing came within {GRACE_S:g} s after {first} had ended")
-        return {first: data, turn.pair.other(first): silent}
+        return {first: answer, turn.pair.other(first): silent}

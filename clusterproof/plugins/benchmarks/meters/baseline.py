@@ -124,10 +124,10 @@ def read(path: Path) -> tuple[Figure, ...]:
 def parse(text: str, where: str) -> tuple[Figure, ...]:
     """The figures of such a file's text. Raises BaselineError."""
     try:
-        data = json.loads(text)
+        document = json.loads(text)
     except (ValueError, RecursionError) as problem:
         raise BaselineError(f"{where}: its JSON cannot be read: {problem}; expected {EXPECTED}") from None
-    whole = _table(data, where, {"schema", "figures"})
+    whole = _table(document, where, {"schema", "figures"})
     if whole["schema"] != SCHEMA:
         raise BaselineError(f"{where}: schema is {whole['schema']!r:.60}; expected {SCHEMA!r}")
     rows = whole["figures"]
@@ -139,9 +139,9 @@ def parse(text: str, where: str) -> tuple[Figure, ...]:
     return figures
 
 
-def _figure(data: object, where: str) -> Figure:
+def _figure(value: object, where: str) -> Figure:
     names = {each.name for each in fields(BusbwKey)}
-    row = _table(data, where, names | {"busbw_gb_per_s", "readings", "stack"})
+    row = _table(value, where, names | {"busbw_gb_per_s", "readings", "stack"})
     parts = _table(row["stack"], f"{where}: stack", {each.name for each in fields(Stack)})
     busbw = row["busbw_gb_per_s"]
     if type(busbw) not in (int, float) or not 0 < busbw <= MAX_GB_PER_S:
@@ -161,14 +161,14 @@ def _figure(data: object, where: str) -> Figure:
     )
 
 
-def _table(data: object, where: str, names: set[str]) -> Mapping[str, Any]:
-    if not isinstance(data, dict):
-        raise BaselineError(f"{where}: {data!r:.40} is no object; expected {EXPECTED}")
-    if odd := sorted(names ^ set(data)):
+def _table(value: object, where: str, names: set[str]) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise BaselineError(f"{where}: {value!r:.40} is no object; expected {EXPECTED}")
+    if odd := sorted(names ^ set(value)):
         raise BaselineError(
             f"{where}: {odd[0]!r:.60} is {'missing' if odd[0] in names else 'unknown'}; expected {EXPECTED}"
         )
-    return data
+    return value
 
 
 def _whole(row: Mapping[str, Any], name: str, where: str, least: int = 1) -> int:

@@ -98,13 +98,13 @@ def _too_few(screened: Screened, floor_gb_per_s: float | None, settings: Setting
 
 def _configuration(measurements: Sequence[Measurement], floor_gb_per_s: float | None) -> Finding | None:
     """That most pairs are under the floor: no single node causes that. Contended pairs say nothing about it."""
-    data = succeeded(measurements)
-    busbw = [one.reading.busbw_gb_per_s or 0.0 for one in data]
-    under = [one for one, value in zip(data, busbw, strict=True) if floor_gb_per_s and value < floor_gb_per_s]
-    if not floor_gb_per_s or len(under) <= SHARE_UNDER_FLOOR * len(data):
+    succeeding = succeeded(measurements)
+    busbw = [one.reading.busbw_gb_per_s or 0.0 for one in succeeding]
+    under = [one for one, value in zip(succeeding, busbw, strict=True) if floor_gb_per_s and value < floor_gb_per_s]
+    if not floor_gb_per_s or len(under) <= SHARE_UNDER_FLOOR * len(succeeding):
         return None
     words = (
-        f"{len(under)} of {len(data)} measurements are under the floor of {speed(floor_gb_per_s)}, "
+        f"{len(under)} of {len(succeeding)} measurements are under the floor of {speed(floor_gb_per_s)}, "
         f"their median is {speed(median(busbw))}"
     )
     nodes = tuple(sorted({node for one in under for node in one.pair.nodes}))
@@ -113,15 +113,15 @@ def _configuration(measurements: Sequence[Measurement], floor_gb_per_s: float | 
 
 def _contention(reference: Normal, settings: Settings) -> list[Finding]:
     """That pairs are faster where fewer run at once."""
-    found = []
+    findings = []
     for relief, what in ((reference.relief_inside, "inside places"), (reference.relief_across, "across places")):
         if relief >= settings.min_effect:
             words = f"pairs {what} are" if settings.places else "pairs are"
             gained = f"{words} {1 - exp(-relief):.0%} slower when all run at once than when at most half do"
-            found.append(Finding(Kind.CONTENTION, estimate=estimated(-relief, 0.0, 0), words=gained))
-        if not settings.places and found:
+            findings.append(Finding(Kind.CONTENTION, estimate=estimated(-relief, 0.0, 0), words=gained))
+        if not settings.places and findings:
             break
-    return found
+    return findings
 
 
 def _place(place: SlowPlace, screened: Screened, settings: Settings) -> Finding:
@@ -181,7 +181,7 @@ def _more(retests: int, partners: int, good_pairs: int) -> str:
 def _estimates(screened: Screened, nodes: int) -> dict[str, Estimate]:
     """How slow each node is, and how sure that is: the chance that none of so many healthy nodes looks so."""
     assert screened.reference is not None
-    found = {}
+    estimates = {}
     for node in screened.of_node:
         own = screened.own_values(node)
         xs = [value.x for value in own]
@@ -191,8 +191,8 @@ def _estimates(screened: Screened, nodes: int) -> dict[str, Estimate]:
         else:
             middle, chance = median(xs), 0.0
         sigma = max(screened.reference.sigma, spread(xs))  # its own may be slow now more, now less
-        found[node] = estimated(middle, location_error(len(xs), sigma), len(xs), partners, chance)
-    return found
+        estimates[node] = estimated(middle, location_error(len(xs), sigma), len(xs), partners, chance)
+    return estimates
 
 
 @dataclass(frozen=True)
@@ -211,19 +211,19 @@ class Campaign:
     @cached_property
     def of_pair(self) -> Mapping[Pair, tuple[Measurement, ...]]:
         """The measurements of each pair, in the order of the pairs' first."""
-        found: dict[Pair, list[Measurement]] = {}
-        for one in self.journal.measurements:
-            found.setdefault(one.pair, []).append(one)
-        return {pair: tuple(data) for pair, data in found.items()}
+        by_pair: dict[Pair, list[Measurement]] = {}
+        for measurement in self.journal.measurements:
+            by_pair.setdefault(measurement.pair, []).append(measurement)
+        return {pair: tuple(data) for pair, data in by_pair.items()}
 
     @cached_property
     def of_node(self) -> Mapping[str, tuple[Measurement, ...]]:
         """The measurements that each node took part in."""
-        found: dict[str, list[Measurement]] = {}
-        for one in self.journal.measurements:
-            for node in one.pair:
-                found.setdefault(node, []).append(one)
-        return {node: tuple(data) for node, data in found.items()}
+        by_node: dict[str, list[Measurement]] = {}
+        for measurement in self.journal.measurements:
+            for node in measurement.pair:
+                by_node.setdefault(node, []).append(measurement)
+        return {node: tuple(data) for node, data in by_node.items()}
 
     @property
     def is_partial(self) -> bool:
@@ -238,16 +238,16 @@ class Campaign:
     @cached_property
     def key(self) -> BusbwKey | None:
         """What its figures may be compared with; None where that is not known."""
-        data = self.journal.about.get("key")
+        value = self.journal.about.get("key")
         names = {each.name for each in fields(BusbwKey)}
-        return BusbwKey(**data) if isinstance(data, dict) and data.keys() == names else None
+        return BusbwKey(**value) if isinstance(value, dict) and value.keys() == names else None
 
     @cached_property
     def stack(self) -> Stack:
         """The software that was measured."""
-        data = self.journal.about.get("stack")
+        recorded = self.journal.about.get("stack")
         names = {each.name for each in fields(Stack)}
-        return Stack(**{key: str(value) for key, value in data.items() if key in names}) if data else Stack()
+        return Stack(**{key: str(value) for key, value in recorded.items() if key in names}) if recorded else Stack()
 
     @cached_property
     def baseline(self) -> Expectation | None:
@@ -273,8 +273,8 @@ class Campaign:
     @property
     def unclear(self) -> str:
         """Why its nodes cannot be distinguished; empty where they can."""
-        data = (one for one in self.analysis.findings if one.kind is Kind.INCONCLUSIVE and not one.pairs)
-        return next((one.words for one in data if len(one.nodes) > 1), "")
+        findings = (one for one in self.analysis.findings if one.kind is Kind.INCONCLUSIVE and not one.pairs)
+        return next((one.words for one in findings if len(one.nodes) > 1), "")
 
     def usual_gb_per_s(self, pair: Pair) -> float | None:
         """What is normal for pairs like this one."""

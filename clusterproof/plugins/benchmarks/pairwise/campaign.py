@@ -80,13 +80,13 @@ def plan(
 def disjoint(pairs: Iterable[Pair]) -> list[Round]:
     """These pairs in rounds in which no node is twice."""
     rounds: list[list[Pair]] = []
-    for one in pairs:
-        fits = (made for made in rounds if not any(set(one.nodes) & set(other.nodes) for other in made))
+    for link in pairs:
+        fits = (made for made in rounds if not any(set(link.nodes) & set(other.nodes) for other in made))
         into = next(fits, None)
         if into is None:
-            rounds.append([one])
+            rounds.append([link])
         else:
-            into.append(one)
+            into.append(link)
     return [tuple(made) for made in rounds]
 
 
@@ -165,9 +165,9 @@ class _Draw:
         """Suspect pairs as they are, so many that a good partner is left for every suspect."""
         room = (len(self.good) - suspects) // 2
         left = [
-            one
-            for one in links
-            if self.retested[one] < LINK_RETESTS and (self.is_even or not self.bad & set(one.nodes))
+            pair
+            for pair in links
+            if self.retested[pair] < LINK_RETESTS and (self.is_even or not self.bad & set(pair.nodes))
         ]
         for one in self._by_turns(left):
             if not self.busy & set(one.nodes) and len(self.pairs) < room:
@@ -176,10 +176,10 @@ class _Draw:
     def _by_turns(self, links: Sequence[Pair]) -> list[Pair]:
         """Without half of those that were slow together again and again, drawn anew each time: they may share a way."""
         taken: set[Pair] = set()
-        for one in self.random.sample(links, len(links)):
-            often = slow_together(one, self.of_pair, self.settings).keys() & links
+        for link in self.random.sample(links, len(links)):
+            often = slow_together(link, self.of_pair, self.settings).keys() & links
             if not often or 2 * len(often & taken) < len(often):
-                taken.add(one)
+                taken.add(link)
         return [one for one in links if one in taken]
 
     def sample_places(self) -> None:
@@ -200,13 +200,13 @@ class _Draw:
     def _add(self, node: str, wishes: Sequence[Callable[[str], bool]]) -> None:
         free = [other for other in self.good if other not in self.busy and other != node]
         free = [other for other in free if pair(node, other) not in self.links]  # of which some are left out on purpose
-        found = next((other for wish in wishes for other in free if wish(other)), None)
-        if found is not None and node not in self.busy:
-            self._take(pair(node, found))
+        partner = next((other for wish in wishes for other in free if wish(other)), None)
+        if partner is not None and node not in self.busy:
+            self._take(pair(node, partner))
 
-    def _take(self, one: Pair) -> None:
-        self.pairs.append(one)
-        self.busy.update(one.nodes)
+    def _take(self, pair: Pair) -> None:
+        self.pairs.append(pair)
+        self.busy.update(pair.nodes)
 
     def _is_new(self, node: str, other: str) -> bool:
         return pair(node, other) not in self.met

@@ -115,16 +115,16 @@ def _measure(launcher: Measuring, writer: Writer, batch: Round, number: int) -> 
     failed: list[Measurement] = []
     is_over = False
 
-    def measured(one: Pair, reading: Reading) -> None:
-        data = Measurement(one, number, len(batch), reading)
+    def measured(pair: Pair, reading: Reading) -> None:
+        measurement = Measurement(pair, number, len(batch), reading)
         with lock:
             if is_over:
                 return
             if reading.busbw_gb_per_s is None:
-                failed.append(data)
+                failed.append(measurement)
             else:
-                well.append(data)
-                writer.measured(data)
+                well.append(measurement)
+                writer.measured(measurement)
 
     try:
         launcher.measure(batch, measured)

@@ -37,40 +37,40 @@ def link_findings(
     """Pairs that stay slow, or fail, though both nodes are well with others."""
     assert screened.reference is not None
     of_pair = by_pair(screened.values)
-    found = []
-    for one in screened.links:
-        if set(found_nodes) & set(one.nodes) or nodes < FEWEST_NODES:
+    findings = []
+    for pair in screened.links:
+        if set(found_nodes) & set(pair.nodes) or nodes < FEWEST_NODES:
             continue
-        tried = [each for each in measurements if each.pair == one]
+        tried = [each for each in measurements if each.pair == pair]
         failed = sum(not each.reading.busbw_gb_per_s for each in tried)
         if failed:
-            found.append(failing_link(one, failed, len(tried)))
+            findings.append(failing_link(pair, failed, len(tried)))
             continue
-        is_known = all(_is_well_with_others(node, one, screened, settings) for node in one.nodes)
-        noise = noise_of_both(*(_noise_with_others(node, one, screened) for node in one.nodes))
-        pairs = max(len({value.pair for value in screened.of_node[node]}) for node in one.nodes)
-        slow = _slow_link(one, of_pair, is_known, noise, pairs, screened.reference, settings)
+        is_known = all(_is_well_with_others(node, pair, screened, settings) for node in pair.nodes)
+        noise = noise_of_both(*(_noise_with_others(node, pair, screened) for node in pair.nodes))
+        pairs = max(len({value.pair for value in screened.of_node[node]}) for node in pair.nodes)
+        slow = _slow_link(pair, of_pair, is_known, noise, pairs, screened.reference, settings)
         if slow:
-            found.append(slow)
-    return found
+            findings.append(slow)
+    return findings
 
 
-def _is_well_with_others(node: str, one: Pair, screened: Screened, settings: Settings) -> bool:
+def _is_well_with_others(node: str, pair: Pair, screened: Screened, settings: Settings) -> bool:
     """Whether a node of this pair was measured with other good partners, and was not slow with any."""
-    others = [value for value in screened.own_values(node) if value.pair != one]
+    others = [value for value in screened.own_values(node) if value.pair != pair]
     partners = {value.pair for value in others}
     return len(partners) >= OTHER_PARTNERS and median(value.x for value in others) > -settings.min_effect / 2
 
 
-def _noise_with_others(node: str, one: Pair, screened: Screened) -> dict[float, float]:
+def _noise_with_others(node: str, pair: Pair, screened: Screened) -> dict[float, float]:
     """How noisy a node of this pair is with other good partners, also in pairs that are suspect themselves."""
     assert screened.reference is not None
-    xs = [value.x for value in screened.with_good_partners(node) if value.pair != one]
+    xs = [value.x for value in screened.with_good_partners(node) if value.pair != pair]
     return own_noise(xs, screened.reference)
 
 
 def _slow_link(
-    one: Pair,
+    pair: Pair,
     of_pair: Mapping[Pair, Sequence[Value]],
     is_known: bool,
     noise: Mapping[float, float],
@@ -82,8 +82,8 @@ def _slow_link(
 
     Whether it is known that its nodes are well with others, is said.
     """
-    data = sorted(of_pair[one], key=lambda value: value.round)
-    xs = [value.x for value in data]
+    values = sorted(of_pair[pair], key=lambda value: value.round)
+    xs = [value.x for value in values]
     again = xs[1:]
     error = hypot(location_error(len(xs), reference.sigma), reference.error)
     is_slow = location(xs) <= -settings.min_effect + ONE_SIDED * error
@@ -91,15 +91,15 @@ def _slow_link(
         return None
     chance = confidence(xs, replace(reference, sample=()), len(of_pair), noise, pairs)
     estimate = estimated(location(xs), error, len(xs), 1, chance)
-    rounds = {value.round for value in data[1:]}
-    words = _more_of_a_link(rounds, is_known, slow_together(one, of_pair, settings))
+    rounds = {value.round for value in values[1:]}
+    words = _more_of_a_link(rounds, is_known, slow_together(pair, of_pair, settings))
     if not words and chance < SURE:
         words = _by_chance(noise)
     if not words:
-        return Finding(Kind.SLOW_LINK, one.nodes, estimate=estimate, pairs=(one,))
+        return Finding(Kind.SLOW_LINK, pair.nodes, estimate=estimate, pairs=(pair,))
     if max(xs) > -settings.min_effect:
         return None
-    return Finding(Kind.INCONCLUSIVE, one.nodes, estimate=estimate, words=words, pairs=(one,))
+    return Finding(Kind.INCONCLUSIVE, pair.nodes, estimate=estimate, words=words, pairs=(pair,))
 
 
 def _more_of_a_link(retests: Collection[int], is_known: bool, together: Mapping[Pair, Collection[int]]) -> str:
@@ -121,18 +121,18 @@ def _by_chance(noise: Mapping[float, float]) -> str:
     return "slow each time, as with such noise one of so many pairs is by chance; measure it more often"
 
 
-def failing_link(one: Pair, failed: int, attempts: int) -> Finding:
+def failing_link(pair: Pair, failed: int, attempts: int) -> Finding:
     """A pair that failed so often, where each end works with others."""
     if failed < 2:
         words = "it failed once, and was not measured again often enough; measure it again"
-        return Finding(Kind.INCONCLUSIVE, one.nodes, failures=failed, attempts=attempts, words=words, pairs=(one,))
+        return Finding(Kind.INCONCLUSIVE, pair.nodes, failures=failed, attempts=attempts, words=words, pairs=(pair,))
     words = "each end works with others"
-    return Finding(Kind.FAILING_LINK, one.nodes, failures=failed, attempts=attempts, words=words, pairs=(one,))
+    return Finding(Kind.FAILING_LINK, pair.nodes, failures=failed, attempts=attempts, words=words, pairs=(pair,))
 
 
 def failing_or_suspect(measurements: Sequence[Measurement]) -> list[Finding]:
     """Nodes with which measurements fail, whatever the partner is; where that holds for most, no node is named."""
-    found = []
+    findings = []
     failing = failing_nodes(measurements)
     nodes = {node for one in measurements for node in one.pair}
     for node in failing:
@@ -146,13 +146,13 @@ def failing_or_suspect(measurements: Sequence[Measurement]) -> list[Finding]:
         is_named = named > 1 or (is_sure and 2 * len(failing) <= len(nodes))
         kind = Kind.FAILING_NODE if is_named and not says_nothing else Kind.INCONCLUSIVE
         pairs = tuple({one.pair: None for one in failed})
-        found.append(Finding(kind, (node,), failures=len(failed), attempts=len(own), words=problem, pairs=pairs))
-    return found
+        findings.append(Finding(kind, (node,), failures=len(failed), attempts=len(own), words=problem, pairs=pairs))
+    return findings
 
 
 def each_once(slow: Iterable[Finding], failing: Iterable[Finding]) -> list[Finding]:
     """One finding for each node: where it is surely slow, its failures are reported with that."""
-    of_node = {one.nodes: one for one in failing}
+    of_node = {finding.nodes: finding for finding in failing}
     for one in slow:
         other = of_node.get(one.nodes)
         if other is None:
@@ -179,19 +179,19 @@ def left_open(
     screened: Screened, nodes: Collection[str], estimates: Mapping[str, Estimate], settings: Settings
 ) -> list[Finding]:
     """The findings for those of these nodes that have no other."""
-    found = []
+    findings = []
     for node in sorted(screened.of_node.keys() & set(nodes)):
-        data = screened.with_good_partners(node)
-        if not _may_be_slow([value.x for value in data], screened.reference, settings):
+        values = screened.with_good_partners(node)
+        if not _may_be_slow([value.x for value in values], screened.reference, settings):
             continue
-        slowest, fastest = (pick(exp(value.x) for value in data) * 100 for pick in (min, max))
+        slowest, fastest = (pick(exp(value.x) for value in values) * 100 for pick in (min, max))
         words = (
             f"its measurements lie between {slowest:.0f} and {fastest:.0f} % of normal, and it may be "
             f"{TO_BE_NAMED * 100:.0f} % slower: measure it with more partners, or with --pairs full"
         )
-        pairs = tuple({value.pair: None for value in data})
-        found.append(Finding(Kind.INCONCLUSIVE, (node,), estimate=estimates.get(node), words=words, pairs=pairs))
-    return found
+        pairs = tuple({value.pair: None for value in values})
+        findings.append(Finding(Kind.INCONCLUSIVE, (node,), estimate=estimates.get(node), words=words, pairs=pairs))
+    return findings
 
 
 def _may_be_slow(xs: Sequence[float], reference: Normal | None, settings: Settings) -> bool:
@@ -224,7 +224,7 @@ def slow_now_and_then(
     """Those of these nodes, none of which is named for anything else."""
     first = [value.x for value in screened.values if not value.is_retest]
     share_slow = (sum(x <= -settings.min_effect for x in first) + 1) / (len(first) + 2)
-    found = []
+    findings = []
     for node in sorted(nodes):
         own = screened.of_node.get(node, ())
         low = [value for value in own if value.x <= -settings.min_effect]
@@ -234,8 +234,8 @@ def slow_now_and_then(
             continue
         worst = 1 - exp(min(value.x for value in low))
         words = f"{len(low)} of {len(own)} measurements are slow, by up to {worst:.0%}, the others are well"
-        found.append(Finding(Kind.INTERMITTENT, (node,), estimate=estimates.get(node), words=words))
-    return found
+        findings.append(Finding(Kind.INTERMITTENT, (node,), estimate=estimates.get(node), words=words))
+    return findings
 
 
 def tail(least: int, of: int, chance: float) -> float:

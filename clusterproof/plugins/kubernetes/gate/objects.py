@@ -44,11 +44,11 @@ class Seen:
         return f"{NODES}/{self.node.name}"
 
 
-def seen_of(data: Mapping[str, Any]) -> Seen:
+def seen_of(resource: Mapping[str, Any]) -> Seen:
     """A node out of the API's JSON."""
-    metadata, spec, _ = parts(data)
+    metadata, spec, _ = parts(resource)
     uid, version = text(metadata.get("uid")), text(metadata.get("resourceVersion"))
-    return Seen(node_of(data, with_images=False), uid, version, tuple(tables(spec.get("taints"))))
+    return Seen(node_of(resource, with_images=False), uid, version, tuple(tables(spec.get("taints"))))
 
 
 def moment(at: float) -> str:
@@ -173,9 +173,9 @@ Patch = dict[str, object]
 T = TypeVar("T")
 
 
-def of_nodes(names: Iterable[str], words: str) -> str:
+def of_nodes(names: Iterable[str], message: str) -> str:
     """`gpu[001-016]: words`."""
-    return f"{printable(within(fold(set(names)), MAX_NAMES))}: {words}"
+    return f"{printable(within(fold(set(names)), MAX_NAMES))}: {message}"
 
 
 @dataclass
@@ -193,8 +193,8 @@ class Writer:
     def each(self, act: Callable[[str], T | None], names: Sequence[str]) -> dict[str, T]:
         """What became of each of these nodes, without those that it failed for."""
         with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="gate") as pool:
-            found = zip(names, pool.map(lambda name: self.tried(name, lambda: act(name)), names), strict=True)
-            return {name: one for name, one in found if one is not None}
+            outcomes = zip(names, pool.map(lambda name: self.tried(name, lambda: act(name)), names), strict=True)
+            return {name: one for name, one in outcomes if one is not None}
 
     def tried(self, name: str, ask: Callable[[], T | None]) -> T | None:
         """What was answered; None where it was not, and why is kept. `name` is a node's; empty: it is about all."""
@@ -212,8 +212,8 @@ class Writer:
             self.gone.add(name)
             return
         self.is_refused |= isinstance(problem, (KubernetesDenied, KubernetesRefused)) or not problem.status
-        words = f"{problem}; {RIGHTS}" if isinstance(problem, KubernetesDenied) else str(problem)
-        self.problems[words.replace(f'"{name}"', "NODE") if name else words].add(name)
+        message = f"{problem}; {RIGHTS}" if isinstance(problem, KubernetesDenied) else str(problem)
+        self.problems[message.replace(f'"{name}"', "NODE") if name else message].add(name)
 
     def changed(self, seen: Seen, patch_of: Callable[[Seen], Patch]) -> Seen:
         """A node after a patch that only the version takes that it was made for; of a later one it is made anew.

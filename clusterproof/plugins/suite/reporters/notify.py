@@ -45,8 +45,8 @@ def message_of(
     if (exit_code in QUIET_EXITS and not results) or (exit_code == 0 and not changes):
         return None
     broke_off = f"the run broke off (exit code {exit_code}); nothing is proven"
-    room = MAX_TITLE - len(f"{cluster}: ")
-    title = f"{cluster}: {(to_do_within(results, catalog, room) or headline(results)) if results else broke_off}"
+    most = MAX_TITLE - len(f"{cluster}: ")
+    title = f"{cluster}: {(to_do_within(results, catalog, most) or headline(results)) if results else broke_off}"
     at_end = [*([f"report: {report}"] if report else []), f"exit code {exit_code}"]
     lines = [*at_end[:-1], *_lines(results, changes, catalog), at_end[-1]]
     return ServiceMessage(one_line(title, MAX_TITLE), bounded(lines), "success" if exit_code == 0 else "failure")
@@ -57,9 +57,9 @@ def _lines(results: Sequence[Result], changes: Changes, catalog: Catalog) -> Ite
         yield headline(results)
     if changes:
         yield f"since the last run: {what_changed(changes)}"
-        for kind, found in changes.kinds:
+        for kind, changed in changes.kinds:
             if kind in (NEW, GONE):
-                yield from folded(kind, found)
+                yield from folded(kind, changed)
     for finding in findings(results, Verdict.FAIL, catalog):
         yield f"FAIL {finding.first.title}: {finding.where(nodeset.within(finding.nodes, MAX_NODES))}" + (
             f" → {finding.owner}" if finding.owner else ""
