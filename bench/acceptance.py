@@ -22,7 +22,7 @@ from bench.faults import slow_nodes
 from bench.noises import NOISES, Noise
 from bench.noisy import LEAVES_OPEN, OF_NODES, concluded, disturbed
 from clusterproof.plugins.accept.population import Errors
-from clusterproof.plugins.accept.sequential import Population, Standing, standing_of, to_measure
+from clusterproof.plugins.accept.sequential import Decision, Population, decision_of, to_measure
 from clusterproof.plugins.catalog.acceptance import default_errors
 from clusterproof.plugins.evidence.pairs import Kind, pair
 from scripts.arguments import Arguments, share
@@ -118,26 +118,26 @@ def made(size: int, noise: Noise, seed: str) -> Cluster:
     return Cluster(nodes, random, noise, weak)
 
 
-def accepted(cluster: Cluster, errors: Errors) -> dict[str, Standing]:
+def accepted(cluster: Cluster, errors: Errors) -> dict[str, Decision]:
     """How each node stands at the end of the stages in which every node is alone, as an acceptance runs them."""
     wrong = {node for _ in range(errors.least_runs) for node in cluster.nodes if cluster.is_wrong(node)}
     populations = {name: Population(errors, TRIES) for name in MEASURES}
-    standing = {node: Standing.BAD if node in wrong else Standing.OPEN for node in cluster.nodes}
+    decisions = {node: Decision.BAD if node in wrong else Decision.OPEN for node in cluster.nodes}
     runs: Counter[str] = Counter()
     most = default_errors().most_runs
-    while nodes := to_measure(standing, runs, most, errors):
+    while nodes := to_measure(decisions, runs, most, errors):
         number = runs.total()
         for name, population in populations.items():
             population.add(number, dict(cluster.run(name, number, nodes)))
             population.learn()
         runs.update(nodes)
-        standing |= {node: _standing(node, populations) for node in nodes}
-    return standing
+        decisions |= {node: _standing(node, populations) for node in nodes}
+    return decisions
 
 
-def _standing(node: str, populations: Mapping[str, Population]) -> Standing:
+def _standing(node: str, populations: Mapping[str, Population]) -> Decision:
     units = ((one, (node, str(device))) for name, one in populations.items() for device in range(MEASURES[name]))
-    return standing_of(one.judged[unit].standing if unit in one.judged else Standing.OPEN for one, unit in units)
+    return decision_of(one.judged[unit].standing if unit in one.judged else Decision.OPEN for one, unit in units)
 
 
 def declared() -> Errors:
@@ -168,20 +168,20 @@ def on_the_network(cell: Cell) -> Tallies:
     of_all = {node for one in analysis.findings if one.kind is Kind.INCONCLUSIVE for node in one.nodes}
     left_open = {node for one in analysis.findings if one.kind in LEAVES_OPEN for node in one.nodes} | of_all
     said = {
-        node: Standing.BAD if node in rejected else Standing.OPEN if node in left_open else Standing.GOOD
+        node: Decision.BAD if node in rejected else Decision.OPEN if node in left_open else Decision.GOOD
         for node in cluster.nodes
     }
     return tallied(said, dict.fromkeys(cluster.slow_nodes, NETWORK))
 
 
-def tallied(said: Mapping[str, Standing], kinds: Mapping[str, str]) -> Tallies:
+def tallied(said: Mapping[str, Decision], kinds: Mapping[str, str]) -> Tallies:
     """What was said, by kind of weak node."""
     of_good = [standing for node, standing in said.items() if node not in kinds]
-    tallies = {"good": Tally(1, len(of_good), of_good.count(Standing.BAD), of_good.count(Standing.OPEN))}
+    tallies = {"good": Tally(1, len(of_good), of_good.count(Decision.BAD), of_good.count(Decision.OPEN))}
     for kind in dict.fromkeys(kinds.values()):
         of_kind = [said[node] for node, one in kinds.items() if one == kind]
         tallies[kind] = Tally(
-            0, bad=len(of_kind), bad_accepted=of_kind.count(Standing.GOOD), bad_open=of_kind.count(Standing.OPEN)
+            0, bad=len(of_kind), bad_accepted=of_kind.count(Decision.GOOD), bad_open=of_kind.count(Decision.OPEN)
         )
     return tallies
 

@@ -28,7 +28,7 @@ from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.api import PAGE
 from clusterproof.plugins.kubernetes.gate import TRUE, Health
 from clusterproof.plugins.kubernetes.gate.objects import seen_of
-from clusterproof.plugins.kubernetes.gate.round import Tally
+from clusterproof.plugins.kubernetes.gate.round import GateMetrics
 from clusterproof.plugins.kubernetes.gate.write import Orders, resident, write
 from clusterproof.plugins.kubernetes.workloads import Pod
 from clusterproof.plugins.transport import Limits
@@ -106,7 +106,7 @@ class Gate(Rounds):
 
 def _gate(folder: Path) -> Gate:
     option = argparse.Namespace(x="k8s:bed/many=yes", every=int(EVERY_S), region="", profile="")
-    return Gate(option, [], folder, Tally(EVERY_S), threading.Event())
+    return Gate(option, [], folder, GateMetrics(EVERY_S), threading.Event())
 
 
 def _rounds(gate: Gate, count: int, begin: float) -> None:

@@ -23,7 +23,7 @@ from bench.peer_rules import RULES
 from bench.tables import GOAL_EFFECT, GOAL_NOISE, OURS, Tallies, figures, noise_table, tables
 from bench.tally import Tally
 from clusterproof.plugins.benchmarks.pairwise.analysis import Analysis, analyse
-from clusterproof.plugins.benchmarks.pairwise.campaign import Plan, next_round, plan
+from clusterproof.plugins.benchmarks.pairwise.campaign import PairPlan, next_round, plan
 from clusterproof.plugins.evidence.pairs import Kind, Measurement
 from scripts.arguments import share_asked
 
@@ -62,7 +62,7 @@ def cells(share: float, sizes: Sequence[int]) -> Iterator[Cell]:
                 yield Cell("slow nodes", size, noise, share * more, slower)
 
 
-def clusters(cell: Cell) -> Iterator[tuple[Simulated, Plan]]:
+def clusters(cell: Cell) -> Iterator[tuple[Simulated, PairPlan]]:
     """Healthy clusters, with racks from 16 nodes on; always the same ones."""
     nodes = names(cell.size)
     for number in range(max(1, round(cell.share * NODES_A_CELL / cell.size))):
@@ -72,7 +72,7 @@ def clusters(cell: Cell) -> Iterator[tuple[Simulated, Plan]]:
         yield cluster, plan(cluster.nodes, cluster.racks, MIN_EFFECT, seed=seed)
 
 
-def ours(cluster: Simulated, made: Plan, floor: float | None = None) -> tuple[Analysis, int]:
+def ours(cluster: Simulated, made: PairPlan, floor: float | None = None) -> tuple[Analysis, int]:
     """The campaign, as a run makes it: what it says, and in how many rounds."""
     measurements: list[Measurement] = []
     while True:

@@ -34,7 +34,7 @@ from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.transport import Answer
 from clusterproof.plugins.transport.gather import replay
 from clusterproof.plugins.watch.updates import LinesLost, NotUnderstood, UpdateStream
-from clusterproof.reports.history import HistoryError, Run
+from clusterproof.reports.history import HistoryError, PastRun
 from clusterproof.reports.history.command import history
 from clusterproof.reports.history.store import write_run
 from tests.builders.evaluated import results
@@ -117,7 +117,7 @@ def _evaluated_by(policy: Path) -> None:
 
 def _history(folder: Path, name: str) -> None:
     history(["--history", str(folder / name)])
-    write_run(folder / name, Run("small", 1_800_000_000.0, 1_800_000_001.0), [])
+    write_run(folder / name, PastRun("small", 1_800_000_000.0, 1_800_000_001.0), [])
 
 
 def _cases(folder: Path, name: str) -> None:

@@ -16,11 +16,11 @@ from typing import Any
 
 from clusterproof.plugins.accept.journal import JournalError
 from clusterproof.plugins.accept.page import page
-from clusterproof.plugins.accept.plan import Plan, plan_of
+from clusterproof.plugins.accept.plan import AcceptancePlan, plan_of
 from clusterproof.plugins.accept.report import Report, report, text
 from clusterproof.plugins.accept.run import Acceptance
-from clusterproof.plugins.accept.state import NO_PLACES, State
-from clusterproof.plugins.accept.verdicts import Outcome
+from clusterproof.plugins.accept.state import NO_PLACES, AcceptanceState
+from clusterproof.plugins.accept.verdicts import ClusterVerdict
 from clusterproof.plugins.catalog import acceptance
 from clusterproof.plugins.core.cluster import Cluster, InventoryError
 from clusterproof.plugins.core.kinds import CONNECTIONS, forms
@@ -167,12 +167,14 @@ def _accept(option: argparse.Namespace) -> tuple[int, str]:
 
 def exit_code(report: Report) -> int:
     """Of an acceptance that came to its end, or whose time is spent."""
-    return {Outcome.ACCEPTED: 0, Outcome.NOT_ACCEPTED: 1, Outcome.UNDECIDED: OPEN}[Outcome(report["outcome"])]
+    return {ClusterVerdict.ACCEPTED: 0, ClusterVerdict.NOT_ACCEPTED: 1, ClusterVerdict.UNDECIDED: OPEN}[
+        ClusterVerdict(report["outcome"])
+    ]
 
 
-def _again(words: str, cluster: Cluster) -> list[str]:
+def _again(nodeset: str, cluster: Cluster) -> list[str]:
     try:
-        named = expand(words) if words else []
+        named = expand(nodeset) if nodeset else []
     except NodesetError as problem:
         raise InventoryError(f"--again: {problem}") from None
     known = {target.name for target in cluster.targets}
@@ -209,13 +211,13 @@ def _sign(path: Path, key: str) -> None:
         )
 
 
-def _planned(plan: Plan, cluster: Cluster) -> Iterator[str]:
+def _planned(plan: AcceptancePlan, cluster: Cluster) -> Iterator[str]:
     """The order of stages, hours, and what each proves."""
     count = len(cluster.targets)
     yield f"{number_of(count, 'node')} of {cluster.name}; {_load(plan, count)}; at most {plan.hours:g} h"
     if plan.bought.get("nodes", count) != count:
         yield f"the plan says that {plan.bought['nodes']} nodes were bought, so this cluster cannot be accepted"
-    whole, places = 0.0, len(State(plan, cluster).places_of([target.name for target in cluster.targets]))
+    whole, places = 0.0, len(AcceptanceState(plan, cluster).places_of([target.name for target in cluster.targets]))
     for number, stage in enumerate(plan.stages, 1):
         least = plan.errors.least_runs if stage.is_repeated else 1
         batches = -(-count // plan.at_once(count)) if stage.is_load and stage.scope == "nodes" else 1
@@ -243,13 +245,13 @@ def _about(hours: float) -> str:
     return f"about {hours:.1f} h" if hours >= 1 else f"about {max(1, round(hours * 60))} min"
 
 
-def _load(plan: Plan, count: int) -> str:
+def _load(plan: AcceptancePlan, count: int) -> str:
     at_once = plan.at_once(count)
     return "all under load at once" if at_once == count else f"{at_once} under load at once"
 
 
-def _say(words: str) -> None:
-    sys.stderr.write(f"{words}\n")
+def _say(message: str) -> None:
+    sys.stderr.write(f"{message}\n")
 
 
 def parser() -> argparse.ArgumentParser:

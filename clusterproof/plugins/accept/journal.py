@@ -35,7 +35,7 @@ class JournalError(ClusterproofError, ValueError):
 
 
 @record
-class Ended:
+class EndedRun:
     """One run that ended. Times are seconds since 1970, UTC; `evidence` is the digest of its DIGESTS."""
 
     stage: str
@@ -51,14 +51,14 @@ class Ended:
 
 
 @record
-class Again:
+class RepairedNodes:
     """Nodes that were repaired or replaced: what was measured of them before counts no more."""
 
     nodes: tuple[str, ...]
     at: float
 
 
-Line = Ended | Again
+Line = EndedRun | RepairedNodes
 
 
 def read(folder: Path, cluster: str, digest: str) -> list[Line]:
@@ -93,12 +93,12 @@ def _line(record: Any) -> Line:
     if not isinstance(record, dict):
         raise TypeError("a line is no JSON object")
     if "again" in record:
-        return Again(_texts(record, "again"), _number(record, "at"))
-    if set(record) != set(names_of(Ended)):
+        return RepairedNodes(_texts(record, "again"), _number(record, "at"))
+    if set(record) != set(names_of(EndedRun)):
         raise ValueError(f"a run has {', '.join(sorted(record)):.100}")
     if not (_FOLDER.fullmatch(record["folder"]) and _DIGEST.fullmatch(record["evidence"])):
         raise ValueError("a run has another folder, or another digest")
-    return Ended(
+    return EndedRun(
         str(record["stage"]),
         _whole(record, "number"),
         _texts(record, "nodes"),
@@ -133,7 +133,7 @@ def _number(record: dict[str, Any], name: str) -> float:
     return float(value)
 
 
-class Writer:
+class JournalWriter:
     """An open journal: each line is on the disk before anything else begins."""
 
     def __init__(self, folder: Path, cluster: str, digest: str) -> None:
@@ -150,7 +150,7 @@ class Writer:
     def append(self, line: Line) -> None:
         """Keep one. Raises OSError."""
         record = as_json(line)
-        self._write({"again": list(line.nodes), "at": line.at} if isinstance(line, Again) else record)
+        self._write({"again": list(line.nodes), "at": line.at} if isinstance(line, RepairedNodes) else record)
 
     def _write(self, record: object) -> None:
         append(self._file, os.fstat(self._file.fileno()).st_size, json.dumps(record).encode() + b"\n")

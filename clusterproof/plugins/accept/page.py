@@ -8,16 +8,25 @@ from datetime import datetime, timezone
 from html import escape
 
 from clusterproof.plugins.accept.report import NOT_SAID, Report, headline
-from clusterproof.plugins.accept.verdicts import Outcome, Said
+from clusterproof.plugins.accept.verdicts import ClusterVerdict, NodeVerdict
 from clusterproof.plugins.core.message import printable
 from clusterproof.reports.document import Section, table
-from clusterproof.reports.document.heat import Measured, strip
+from clusterproof.reports.document.heat import StripLine, strip
 from clusterproof.reports.formats.html import content_policy, joined_files
 
 STYLES = ("page.css", "pairs.css")
 MAX_LINES = 40  # of a picture: the slowest nodes
-_CLASSES = {Said.ACCEPTED: "pass", Said.REJECTED: "fail", Said.TO_FIX: "fail", Said.OPEN: "incomplete"}
-_OUTCOMES = {Outcome.ACCEPTED: "pass", Outcome.NOT_ACCEPTED: "fail", Outcome.UNDECIDED: "incomplete"}
+_CLASSES = {
+    NodeVerdict.ACCEPTED: "pass",
+    NodeVerdict.REJECTED: "fail",
+    NodeVerdict.TO_FIX: "fail",
+    NodeVerdict.OPEN: "incomplete",
+}
+_OUTCOMES = {
+    ClusterVerdict.ACCEPTED: "pass",
+    ClusterVerdict.NOT_ACCEPTED: "fail",
+    ClusterVerdict.UNDECIDED: "incomplete",
+}
 
 
 def page(report: Report) -> str:
@@ -25,7 +34,7 @@ def page(report: Report) -> str:
     style = joined_files(STYLES)
     sections = [one for one in _sections(report) if one.body]
     where = "".join(f'<a href="#{one.name}">{escape(one.title)}</a>' for one in sections)
-    verdict, counts = Outcome(report["outcome"]), escape(headline(report))
+    verdict, counts = ClusterVerdict(report["outcome"]), escape(headline(report))
     stopped = f"<p>Not finished: {_said(report['stopped'])}.</p>" if report["stopped"] else ""
     title = f"Acceptance of {_said(report['cluster'])}"
     return (
@@ -59,13 +68,13 @@ def _sections(report: Report) -> Iterator[Section]:
 
 
 def _bought(report: Report) -> str:
-    words = {True: "yes", False: "no", None: "not known"}
+    word_of = {True: "yes", False: "no", None: "not known"}
     rows = [
         (
             one["what"],
             one["bought"],
             one["there"],
-            "not asked" if one["bought"] == NOT_SAID else words[one["is_met"]],
+            "not asked" if one["bought"] == NOT_SAID else word_of[one["is_met"]],
             _said(one["not_on"], 2000),
         )
         for one in report["bought"]
@@ -74,7 +83,7 @@ def _bought(report: Report) -> str:
 
 
 def _nodes(report: Report) -> Iterator[str]:
-    for said in (Said.REJECTED, Said.TO_FIX, Said.OPEN):
+    for said in (NodeVerdict.REJECTED, NodeVerdict.TO_FIX, NodeVerdict.OPEN):
         for node in report["nodes"]:
             if node["said"] != said.value:
                 continue
@@ -96,7 +105,7 @@ def _others(report: Report) -> str:
 
 
 def _accepted(report: Report) -> str:
-    chosen = [one for one in report["nodes"] if one["said"] == Said.ACCEPTED.value]
+    chosen = [one for one in report["nodes"] if one["said"] == NodeVerdict.ACCEPTED.value]
     rows = [
         (one["node"], one["kind"], _hardware(one["hardware"]), "; ".join(one["concerns"]), _before(one))
         for one in chosen
@@ -132,7 +141,7 @@ def _populations(report: Report) -> Iterator[str]:
             yield f"{title}<p>too few nodes to say what is usual</p>"
             continue
         shares = list(row["shares"].items())
-        lines = [Measured(node, (share,), 0, f"{share:.1%}") for node, share in shares[:MAX_LINES]]
+        lines = [StripLine(node, (share,), 0, f"{share:.1%}") for node, share in shares[:MAX_LINES]]
         more = f"; the {MAX_LINES} slowest of {len(shares)} nodes" if len(shares) > MAX_LINES else ""
         floor = f", due {row['floor']:g}" if row["floor"] is not None else ""
         yield (
@@ -145,7 +154,7 @@ def _populations(report: Report) -> Iterator[str]:
 def _errors(report: Report) -> str:
     if not {"exact", "speed"} & {*report["plan"]["stages"]}:
         return "<p>The plan measures no node alone: no errors are declared.</p>"
-    of, accepted = report["errors"], report["summary"].get(Said.ACCEPTED.value, 0)
+    of, accepted = report["errors"], report["summary"].get(NodeVerdict.ACCEPTED.value, 0)
     hours = sum(one["node_hours"] for one in report["stages"])
     bad = f"{of['slower']:.0%} slower than its population or more, in all runs or in {of['shows_in']:.0%} of them"
     often, most, half = (
@@ -158,7 +167,7 @@ def _errors(report: Report) -> str:
         f"A node is accepted after {often} runs of these stages or more; open ones are measured up to {most} times.",
         f"A fault that shows in half of the runs is missed by {half:.1%} of such acceptances.",
     ]
-    if accepted and hours and report["outcome"] == Outcome.ACCEPTED.value:  # of a selection it would be no bound
+    if accepted and hours and report["outcome"] == ClusterVerdict.ACCEPTED.value:  # of a selection it would be no bound
         bound = min(1.0, 3 / accepted)
         lines.append(
             f"No accepted node failed: of nodes like these at most {bound:.2%} fail such runs (95 %), "
@@ -193,8 +202,8 @@ def _list(lines: Sequence[str]) -> str:
     return f"<ul>{''.join(f'<li>{_said(line, 2000)}</li>' for line in lines)}</ul>" if lines else ""
 
 
-def _said(words: str, most: int = 500) -> str:
-    return escape(printable(words, most))
+def _said(text: str, most: int = 500) -> str:
+    return escape(printable(text, most))
 
 
 def _time(at: float | None) -> str:

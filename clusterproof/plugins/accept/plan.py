@@ -36,7 +36,7 @@ LEAST_ERROR, LEAST_SHARE = 1e-9, 0.01  # that a plan may declare
 
 
 @record
-class Plan:
+class AcceptancePlan:
     """What is to be proven, and how. `options` are of `clusterproof check`; 0 nodes at once are all."""
 
     bought: Mapping[str, object]  # nodes, type, and what each node is to have
@@ -66,24 +66,24 @@ class Plan:
         return min(count, self.nodes_at_once or count)
 
 
-def plan_of(path: Path | None, cluster: Cluster) -> Plan:
+def plan_of(path: Path | None, cluster: Cluster) -> AcceptancePlan:
     """The plan that a file says, completed for these nodes; of no file the default. Raises InventoryError."""
     record = parse_toml(read_text(path, f"a plan ({DESCRIBED})"), path.name, DESCRIBED) if path else {}
     head = Table(path.name if path else "the plan", record)
     head.only(*TABLES)
-    usual = acceptance.defaults(kind_of(cluster))
+    defaults = acceptance.defaults(kind_of(cluster))
     limits, errors = head.table("limits"), head.table("errors")
     most_runs = errors.number("most_runs", 1, MOST_RUNS, acceptance.default_errors().most_runs)
     limits.only("hours", "nodes_at_once", "pairs_at_once", "fs_at_once")
-    return Plan(
+    return AcceptancePlan(
         _bought(head.table("bought")),
         _errors(errors, most_runs),
         most_runs,
-        _number(limits, "hours", 0, MOST_HOURS, usual.hours),
+        _number(limits, "hours", 0, MOST_HOURS, defaults.hours),
         limits.number("nodes_at_once", 1, MOST_NODES),
         limits.number("pairs_at_once", 1, MOST_NODES),
         limits.number("fs_at_once", 1, MOST_NODES, 4),
-        _stages(head, usual.stages),
+        _stages(head, defaults.stages),
         _floors(head.table("floors")),
         tuple(_options(head.table("options"))),
     )
@@ -134,9 +134,9 @@ def _number(given: Table, key: str, above: float, below: float, default: float) 
     return float(value)
 
 
-def _stages(head: Table, usual: Sequence[str]) -> tuple[Stage, ...]:
+def _stages(head: Table, default: Sequence[str]) -> tuple[Stage, ...]:
     known = acceptance.stages()
-    value = head.values.get("stages", list(usual))
+    value = head.values.get("stages", list(default))
     if not isinstance(value, list) or not value or len(set(map(str, value))) < len(value):
         raise InventoryError(f"{head.where}: stages is {value!r:.80}; expected a list of {', '.join(known)}, each once")
     for name in value:
@@ -159,7 +159,7 @@ def _options(given: Table) -> list[str]:
     """The words for the command line."""
     known = {option.flag.removeprefix("--"): option for group in _groups() for option in group}
     allowed = sorted(name for name in known if f"--{name}" not in OF_ACCEPT)
-    words = []
+    options = []
     for name, value in given.values.items():
         if name not in allowed:
             why = "accept sets that itself" if name in known else f"no option is called so{nearest(name, allowed)}"
@@ -172,8 +172,8 @@ def _options(given: Table) -> list[str]:
                 f"{given.where}: {name} is {value!r:.40}; expected {'true or false' if is_flag else 'text or a number'}"
             )
         if value is not False:
-            words.append(f"--{name}" if is_flag else f"--{name}={value}")
-    return words
+            options.append(f"--{name}" if is_flag else f"--{name}={value}")
+    return options
 
 
 def _groups() -> Sequence[Sequence[table.Option]]:

@@ -8,11 +8,11 @@ from math import exp
 from textwrap import fill
 from typing import Any
 
-from clusterproof.plugins.accept.journal import Ended
+from clusterproof.plugins.accept.journal import EndedRun
 from clusterproof.plugins.accept.population import Errors
 from clusterproof.plugins.accept.sequential import Population
-from clusterproof.plugins.accept.state import NO_PLACES, SPEED, State
-from clusterproof.plugins.accept.verdicts import OfNode, Said, of_nodes, outcome
+from clusterproof.plugins.accept.state import NO_PLACES, SPEED, AcceptanceState
+from clusterproof.plugins.accept.verdicts import NodeOutcome, NodeVerdict, of_nodes, outcome
 from clusterproof.plugins.catalog import acceptance
 from clusterproof.plugins.core import __version__
 from clusterproof.plugins.core.message import number_of
@@ -37,7 +37,7 @@ COUNTED_BY = {  # the check that holds a node to what is expected of it
 Report = dict[str, Any]
 
 
-def report(state: State, ended: Sequence[Ended], cluster: str, stopped: str) -> Report:
+def report(state: AcceptanceState, ended: Sequence[EndedRun], cluster: str, stopped: str) -> Report:
     """All of it, as plain JSON. Times are in seconds since 1970, shares between 0 and 1."""
     said, others = of_nodes(state), sorted(state.of_others, key=lambda one: one.result.verdict.rank)
     bought = list(_bought(state, said))
@@ -50,7 +50,7 @@ def report(state: State, ended: Sequence[Ended], cluster: str, stopped: str) -> 
         "ended": max((one.ended for one in ended), default=None),
         "stopped": stopped,
         "outcome": outcome(state, said, _is_as_bought(bought), stopped).value,
-        "summary": {of.value: count for of in Said if (count := sum(one.said is of for one in said))},
+        "summary": {of.value: count for of in NodeVerdict if (count := sum(one.said is of for one in said))},
         "summary_of_others": dict(Counter(one.result.verdict.value for one in others)),
         "bought": bought,
         "nodes": [_node(one, state) for one in said],
@@ -73,7 +73,7 @@ def report(state: State, ended: Sequence[Ended], cluster: str, stopped: str) -> 
     }
 
 
-def _node(node_verdict: OfNode, state: State) -> Report:
+def _node(node_verdict: NodeOutcome, state: AcceptanceState) -> Report:
     seen = state.seen.get(node_verdict.node)
     return {
         "node": node_verdict.node,
@@ -87,17 +87,17 @@ def _node(node_verdict: OfNode, state: State) -> Report:
     }
 
 
-def _bought(state: State, said: Sequence[OfNode]) -> Iterator[Report]:
+def _bought(state: AcceptanceState, said: Sequence[NodeOutcome]) -> Iterator[Report]:
     """Each line of what was bought: what is there, on how many nodes, and on which it is not."""
     bought = state.plan.bought
-    accepted = [one.node for one in said if one.said is Said.ACCEPTED]
+    accepted = [one.node for one in said if one.said is NodeVerdict.ACCEPTED]
     due = bought.get("nodes", len(state.nodes))
     there = [node for node in state.nodes if node in state.seen]
     silent = [node for node in state.nodes if node not in state.seen]
     is_met = False if len(state.nodes) != due else None if silent else True
     yield _line("nodes", str(due), f"{len(state.nodes)} named, {len(there)} answered", is_met, silent)
-    unfit = [one.node for one in said if one.said is not Said.ACCEPTED]
-    are_open = all(one.said in (Said.ACCEPTED, Said.OPEN) for one in said)
+    unfit = [one.node for one in said if one.said is not NodeVerdict.ACCEPTED]
+    are_open = all(one.said in (NodeVerdict.ACCEPTED, NodeVerdict.OPEN) for one in said)
     is_met = len(accepted) == due or (None if are_open and len(state.nodes) == due else False)
     yield _line("nodes that are fit", str(due), f"{len(accepted)} accepted", is_met, unfit)
     kinds = Counter(state.seen[node].kind for node in there)
@@ -117,7 +117,7 @@ def _bought(state: State, said: Sequence[OfNode]) -> Iterator[Report]:
         yield _line(f"{name} of each node", str(count), f"on {len(fine)} of {len(counted)} nodes", is_met, rest)
 
 
-def _last(state: State, node: str, check: str) -> Verdict | None:
+def _last(state: AcceptanceState, node: str, check: str) -> Verdict | None:
     results = state.results.get(node, {}).get((INVENTORY, check))
     return results[-1].verdict if results else None
 
@@ -138,7 +138,7 @@ def _kinds(kinds: Mapping[str, int]) -> str:
 
 def _population(key: tuple[str, str, str], population: Population) -> Report:
     kind, name, what = key
-    row, usual = acceptance.measures()[name], population.usual
+    row, reference = acceptance.measures()[name], population.reference
     by_node: dict[str, float] = {}
     for (node, _), judged in population.judged.items():
         by_node[node] = min(judged.share, by_node.get(node, judged.share))
@@ -146,15 +146,15 @@ def _population(key: tuple[str, str, str], population: Population) -> Report:
         "kind": kind,
         "what": f"{row.title}: {what}",
         "unit": row.unit,
-        "usual": round(exp(usual.centre), 4) if usual else None,
-        "noise": round(usual.sigma, 5) if usual else None,
-        "between_nodes": round(usual.between, 5) if usual else None,
+        "usual": round(exp(reference.centre), 4) if reference else None,
+        "noise": round(reference.sigma, 5) if reference else None,
+        "between_nodes": round(reference.between, 5) if reference else None,
         "floor": round(exp(population.floor), 4) if population.floor is not None else None,
         "shares": {node: round(share, 5) for node, share in sorted(by_node.items(), key=lambda item: item[1])},
     }
 
 
-def _stage(name: str, state: State, ended: Sequence[Ended]) -> Report:
+def _stage(name: str, state: AcceptanceState, ended: Sequence[EndedRun]) -> Report:
     runs = [one for one in ended if one.stage == name]
     row = acceptance.stages()[name]
     node_hours = sum(len(one.nodes) * one.seconds for one in runs) / 3600
@@ -171,7 +171,7 @@ def _stage(name: str, state: State, ended: Sequence[Ended]) -> Report:
     }
 
 
-def _errors(errors: Errors, state: State) -> Report:
+def _errors(errors: Errors, state: AcceptanceState) -> Report:
     return {
         **as_json(errors),
         "runs_of_each_node": errors.least_runs,
@@ -180,7 +180,7 @@ def _errors(errors: Errors, state: State) -> Report:
     }
 
 
-def _left_out(state: State) -> Iterator[str]:
+def _left_out(state: AcceptanceState) -> Iterator[str]:
     """The stages that no run of this acceptance is to have, and why."""
     for name, row in acceptance.stages().items():
         if name not in {stage.name for stage in state.plan.stages}:
@@ -189,7 +189,7 @@ def _left_out(state: State) -> Iterator[str]:
             yield f"{row.title}: {NO_PLACES}"
 
 
-def _not_covered(state: State) -> Iterator[str]:
+def _not_covered(state: AcceptanceState) -> Iterator[str]:
     yield from _left_out(state)
     measured = {name for _, name, _ in state.populations}
     if SPEED in {stage.name for stage in state.plan.stages}:
@@ -228,9 +228,9 @@ def _lines(report: Report) -> Iterator[str]:
     for line in report["bought"]:
         if line["is_met"] is not True and line["bought"] != NOT_SAID:
             where = f" (not {line['not_on']})" if line["not_on"] else ""
-            words = f"  {line['what']}: bought {line['bought']}, there {line['there']}{where}"
-            yield fill(words, WIDTH, subsequent_indent="    ")
-    for said in (Said.REJECTED, Said.TO_FIX, Said.OPEN):
+            text = f"  {line['what']}: bought {line['bought']}, there {line['there']}{where}"
+            yield fill(text, WIDTH, subsequent_indent="    ")
+    for said in (NodeVerdict.REJECTED, NodeVerdict.TO_FIX, NodeVerdict.OPEN):
         for node in report["nodes"]:
             if node["said"] == said.value and node["reasons"]:
                 more = f" (and {len(node['reasons']) - 1} more)" if len(node["reasons"]) > 1 else ""
@@ -251,5 +251,5 @@ def _lines(report: Report) -> Iterator[str]:
     yield from (_entry("left out", words) for words in report["left_out"])
 
 
-def _entry(kind: str, words: str) -> str:
-    return fill(f"{kind:<12}{words}", WIDTH, subsequent_indent=" " * 12)
+def _entry(kind: str, text: str) -> str:
+    return fill(f"{kind:<12}{text}", WIDTH, subsequent_indent=" " * 12)

@@ -68,7 +68,7 @@ def _waited(wait: Wait) -> str:
 
 
 @record
-class Found:
+class CaseBuilder:
     """What the files have so far."""
 
     jobs: list[Job] = field(default_factory=list)
@@ -131,7 +131,7 @@ class Found:
             self.missing.append(f"other tasks of this array, of which this is {records[0][0].number}: {listed(others)}")
 
 
-def joined(name: str, builder: Found) -> Collected:
+def joined(name: str, builder: CaseBuilder) -> Collected:
     """All that was found, as one."""
     if len(builder.objects) > 1:
         builder.missing.append(f"how the job ended: there are objects of several, {listed(sorted(builder.objects))}")
@@ -216,7 +216,7 @@ def _node(event: Event, of_ranks: Mapping[int, str], known: frozenset[str]) -> s
     return next(iter(named)) if len(named) == 1 else ""
 
 
-def _leads(builder: Found, nodes: Mapping[int, str]) -> Iterator[Lead]:
+def _leads(builder: CaseBuilder, nodes: Mapping[int, str]) -> Iterator[Lead]:
     """Ranks that differ: those that dumps say are waited for, that a desync names, that alone say nothing."""
     was_ended = any(each.ended for each in builder.outputs)  # by a launcher, perhaps before it could write a dump
     yield from (
@@ -233,7 +233,7 @@ def _leads(builder: Found, nodes: Mapping[int, str]) -> Iterator[Lead]:
         yield Lead(rank, "does not say that it waited, as the others do", nodes.get(rank, ""))
 
 
-def _silent(builder: Found) -> list[int]:
+def _silent(builder: CaseBuilder) -> list[int]:
     """The few ranks that do not say that they waited, where the others do.
 
     In a file of all, whose launcher may have ended some before they said it, one alone.
@@ -261,7 +261,7 @@ def _one(jobs: Iterable[Job]) -> Job:
     return whole
 
 
-def _not_there(builder: Found, nodes: Iterable[str]) -> Iterator[str]:
+def _not_there(builder: CaseBuilder, nodes: Iterable[str]) -> Iterator[str]:
     """What a case asks for, and nobody left."""
     with_log = frozenset(builder.nodes_with_log)
     without = [node for node in nodes if node not in with_log]

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from clusterproof.plugins.case import CaseError, Collected, Event, Fact, Job, Lead, kubernetes
 from clusterproof.plugins.case.advice import opened_case
-from clusterproof.plugins.case.assembled import Found, joined
+from clusterproof.plugins.case.assembled import CaseBuilder, joined
 from clusterproof.plugins.case.folder import read_folder
 from clusterproof.plugins.case.period import of_folder, of_slurm, since
 from clusterproof.plugins.case.period_report import as_record as period_record
@@ -162,16 +162,16 @@ def _collected(option: argparse.Namespace) -> Collected:
     return joined(name, builder)
 
 
-def _found(option: argparse.Namespace) -> tuple[str, Found]:
+def _found(option: argparse.Namespace) -> tuple[str, CaseBuilder]:
     """What there is, and what to call it; raises as above, and what an inventory and an API server raise."""
     if kubernetes.is_named(option.job) and not is_folder(option.job):
         cluster, access, named = kubernetes.access_of(option.job)
-        builder = Found(cluster=cluster)
+        builder = CaseBuilder(cluster=cluster)
         if option.logs:
             read_folder(Path(option.logs), builder, option.utc_offset)
         kubernetes.read_job(open_api(access), named, builder, option.utc_offset)
         return f"job {named}", builder
-    builder = Found()
+    builder = CaseBuilder()
     if not NUMBER.fullmatch(option.job) or is_folder(option.job):
         if option.logs:
             raise CaseError("--logs is for the name of a job; a folder is named alone")

@@ -7,11 +7,11 @@ from typing import Any
 
 from clusterproof.plugins.captures.text import plain
 from clusterproof.plugins.case import CaseError, Event, Job, Span, label, one_line, output, pods
-from clusterproof.plugins.case.assembled import Found
+from clusterproof.plugins.case.assembled import CaseBuilder
 from clusterproof.plugins.case.clocks import Clock
 from clusterproof.plugins.case.folder import HEAD_BYTES, MAX_BYTES, TAIL_BYTES
 from clusterproof.plugins.case.node_log import how_to_get_it
-from clusterproof.plugins.case.output import LEFT_OUT, Place
+from clusterproof.plugins.case.output import LEFT_OUT, OutputSource
 from clusterproof.plugins.case.pods import JOBS
 from clusterproof.plugins.catalog.causes import limits
 from clusterproof.plugins.core.message import listed, number_of
@@ -50,7 +50,7 @@ def is_named(job: str) -> bool:
     return bool(slash and NAME.fullmatch(namespace) and NAME.fullmatch(name))
 
 
-def read_job(api: Api, named: str, builder: Found, offset_s: float) -> None:
+def read_job(api: Api, named: str, builder: CaseBuilder, offset_s: float) -> None:
     """Add what Kubernetes knows of a job. Raises CaseError where it knows none, or nothing of it has ended."""
     reader = _Reader(api, named, builder, Clock(0, offset_s))
     objects = list(reader.objects())
@@ -122,10 +122,10 @@ def belongs_to(pod: Mapping[str, Any], name: str, jobs: Sequence[Mapping[str, An
 class _Reader:
     """Reads the objects of one namespace, as far as the user may."""
 
-    def __init__(self, api: Api, named: str, builder: Found, clock: Clock) -> None:
+    def __init__(self, api: Api, named: str, builder: CaseBuilder, clock: Clock) -> None:
         self.api = api
         self.namespace, _, self.name = named.partition("/")
-        self.found = builder
+        self.builder = builder
         self.clock = clock
         self.budget = Budget(MAX_BYTES)
 
@@ -144,21 +144,21 @@ class _Reader:
                 yield {**resource, "kind": kind}
         if denied:
             kinds = listed(denied)
-            self.found.missing.append(f"a {kinds} {self.name}, if there is one: {next(iter(denied.values()))}")
+            self.builder.missing.append(f"a {kinds} {self.name}, if there is one: {next(iter(denied.values()))}")
 
     def listed(self, what: str) -> list[Mapping[str, Any]]:
         """All of one kind."""
         try:
             return list(self.api.listed(f"/api/v1/namespaces/{self.namespace}/{what}"))
         except KubernetesError as problem:
-            self.found.missing.append(f"the {what} of {self.namespace}: {one_line(str(problem))}")
+            self.builder.missing.append(f"the {what} of {self.namespace}: {one_line(str(problem))}")
             return []
 
     def take_pod(self, pod: Mapping[str, Any]) -> None:
         """A pod, and the logs of its containers: of one that began anew also that of the one before, which ended."""
         metadata, spec, status = parts(pod)
         name, node = text(metadata.get("name")), label(text(spec.get("nodeName")))
-        self.found.take_object({**pod, "kind": "Pod"}, f"pod {name}", self.clock)
+        self.builder.take_object({**pod, "kind": "Pod"}, f"pod {name}", self.clock)
         for container in tables(status.get("containerStatuses")):
             for is_earlier in (True, False) if number(container.get("restartCount")) else (False,):
                 self._take_log(name, text(container.get("name")), is_earlier, node)
@@ -171,17 +171,19 @@ class _Reader:
         try:
             content = self.api.text(path, HEAD_BYTES, **query)
             if len(content) >= HEAD_BYTES:
-                self.found.missing.append(f"{source}: all between its first {HEAD_BYTES >> 20} MiB and its last lines")
+                self.builder.missing.append(
+                    f"{source}: all between its first {HEAD_BYTES >> 20} MiB and its last lines"
+                )
                 tail = self.api.text(path, TAIL_BYTES, tailLines=LAST_LINES, **query)
                 content += f"\n{LEFT_OUT}\n".encode() + tail
             self.budget.take(len(content))
         except (KubernetesError, OSError) as problem:
-            self.found.missing.append(f"{source}: {one_line(str(problem))}")
+            self.builder.missing.append(f"{source}: {one_line(str(problem))}")
             return
         if content:
             lines = plain(content.decode("utf-8", "replace")).splitlines()
-            self.found.outputs.append(output.read(lines, Place(source, None, node), self.clock))
-            self.found.count("file of output")
+            self.builder.outputs.append(output.read(lines, OutputSource(source, None, node), self.clock))
+            self.builder.count("file of output")
 
     def take_events(self, names: Collection[str], objects: Iterable[Mapping[str, Any]]) -> None:
         """Those of the job and its pods; not of an earlier job of the same name, which Kubernetes keeps as well."""
@@ -189,27 +191,27 @@ class _Reader:
         about = [(event, table(event.get("involvedObject"))) for event in self.listed("events")]
         own = [event for event, of in about if of.get("name") in names and of.get("uid", "") in (*uids, "")]
         for event in own:
-            self.found.take_object({**event, "kind": "Event"}, "event", self.clock)
+            self.builder.take_object({**event, "kind": "Event"}, "event", self.clock)
         if not own:
-            self.found.missing.append("its events: Kubernetes keeps them for an hour by default")
+            self.builder.missing.append("its events: Kubernetes keeps them for an hour by default")
 
     def take_nodes(self, ended: float | None) -> None:
         """Nodes of the job whose kubelet answers no more, unless it went long after the job's end."""
-        for node, whole in list(self.found.nodes_of_pods.items())[:MAX_NODES]:
+        for node, whole in list(self.builder.nodes_of_pods.items())[:MAX_NODES]:
             try:
                 conditions = tables(parts(self.api.get(f"/api/v1/nodes/{whole}"))[2].get("conditions"))
             except KubernetesDenied as problem:
-                self.found.missing.append(f"whether its nodes are ready: {one_line(str(problem))}")
+                self.builder.missing.append(f"whether its nodes are ready: {one_line(str(problem))}")
                 return
             except KubernetesError as problem:
-                self.found.missing.append(f"the node {whole}: {one_line(str(problem))}")
+                self.builder.missing.append(f"the node {whole}: {one_line(str(problem))}")
                 continue
             ready: Mapping[str, Any] = next((one for one in conditions if one.get("type") == "Ready"), {})
             since = self.clock.of(text(ready.get("lastTransitionTime")))
             is_later = None not in (since.begins, ended) and (since.begins or 0) > (ended or 0) + limits().before_s
             if ready and ready.get("status") != "True" and not is_later:
                 message = f"not ready since {text(ready.get('lastTransitionTime'))}: {text(ready.get('reason'))}"
-                self.found.events.append(Event("node_not_ready", one_line(message), f"node {whole}", since, node))
+                self.builder.events.append(Event("node_not_ready", one_line(message), f"node {whole}", since, node))
 
 
 def _one_job(named: str, jobs: Sequence[Job], there: Sequence[Mapping[str, Any]], clock: Clock) -> Job:

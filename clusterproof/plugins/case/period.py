@@ -10,10 +10,10 @@ from typing import TypeAlias, TypeVar
 
 from clusterproof.plugins.case import CaseError, Job
 from clusterproof.plugins.case.advice import Case, opened_case
-from clusterproof.plugins.case.assembled import Found, joined
+from clusterproof.plugins.case.assembled import CaseBuilder, joined
 from clusterproof.plugins.case.folder import collect, files_of, node_of, read_files
 from clusterproof.plugins.case.scheduler import ended_between, has_completed
-from clusterproof.plugins.case.slurm import NODES, WITHOUT_ACCOUNTING, Ask, Ended, ask, ended_jobs, is_down, read_job
+from clusterproof.plugins.case.slurm import NODES, WITHOUT_ACCOUNTING, Ask, EndedJob, ask, ended_jobs, is_down, read_job
 from clusterproof.plugins.case.verdict import COMPLETED
 from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.record import record
@@ -41,7 +41,7 @@ def told(each: Sequence[Some], done: Done) -> Iterator[Some]:
 
 
 @record
-class Died:
+class DeadJob:
     """One of them."""
 
     number: str
@@ -65,7 +65,7 @@ class Period:
     ends: float
     ended: int
     gpu_hours: float
-    died: tuple[Died, ...]
+    died: tuple[DeadJob, ...]
     missing: tuple[str, ...]
 
     @property
@@ -75,7 +75,7 @@ class Period:
 
 
 @record
-class Kept:
+class KeptFiles:
     """The files of a folder of what was kept of any job, by the numbers in their names and by the nodes they are of."""
 
     folder: Path
@@ -84,7 +84,7 @@ class Kept:
     not_read: Sequence[str]
 
     @classmethod
-    def below(cls, folder: Path) -> Kept:
+    def below(cls, folder: Path) -> KeptFiles:
         """Those of a folder. Raises CaseError."""
         files, not_read = files_of(folder, MAX_KEPT)
         by_number: dict[str, list[Path]] = {}
@@ -121,7 +121,7 @@ def of_slurm(
     begins: float, ends: float, logs: Path | None, offset_s: float, asked: Ask = ask, done: Done = nobody
 ) -> Period:
     """The jobs of this machine's Slurm; `logs` is a folder of what was kept of any by hand. Raises CaseError."""
-    kept = Kept.below(logs) if logs else None
+    kept = KeptFiles.below(logs) if logs else None
     jobs, missing = ended_jobs(begins, ends, asked)
     missing += kept.not_read if kept else ()
     failed = [one for one in jobs if not has_completed(one.job)]
@@ -154,14 +154,14 @@ def of_folder(folder: Path, begins: float, ends: float, offset_s: float, done: D
         if job.ran.ends is None or ended_between(job, begins, ends):
             cases.append(case)
     died = tuple(
-        Died(case.collected.job.number or case.collected.name, case, None)
+        DeadJob(case.collected.job.number or case.collected.name, case, None)
         for case in cases
         if case.verdict.standing != COMPLETED
     )
     return Period(begins, ends, len(cases), 0.0, died, (*missing, *_alike(died)))
 
 
-def _known(jobs: Sequence[Ended], asked: Ask) -> Ask:
+def _known(jobs: Sequence[EndedJob], asked: Ask) -> Ask:
     """Slurm's answers, those for all jobs and all nodes asked for once: what is left of each job is its own record."""
     rows = {one.job.number: one.rows for one in jobs if one.rows}
     status, text = asked(NODES) if jobs else (0, "")
@@ -177,8 +177,8 @@ def _known(jobs: Sequence[Ended], asked: Ask) -> Ask:
     return known
 
 
-def _died(ended: Ended, kept: Kept | None, offset_s: float, asked: Ask) -> Died:
-    builder = Found()
+def _died(ended: EndedJob, kept: KeptFiles | None, offset_s: float, asked: Ask) -> DeadJob:
+    builder = CaseBuilder()
     number = ended.job.number
     try:
         if kept:
@@ -191,10 +191,10 @@ def _died(ended: Ended, kept: Kept | None, offset_s: float, asked: Ask) -> Died:
     except CaseError as problem:  # as Slurm forgot it a moment ago
         builder.jobs.append(ended.job)
         builder.missing.append(str(problem))
-    return Died(number, opened_case(joined(f"job {number}", builder)), ended.gpu_hours)
+    return DeadJob(number, opened_case(joined(f"job {number}", builder)), ended.gpu_hours)
 
 
-def _alike(died: tuple[Died, ...]) -> Iterator[str]:
+def _alike(died: tuple[DeadJob, ...]) -> Iterator[str]:
     """What many cases lack, once."""
     lacking = (_kind(one) for each in died for one in each.case.collected.missing)
     counts = Counter(filter(None, lacking))

@@ -7,7 +7,7 @@ from textwrap import fill
 from typing import Any
 
 from clusterproof.plugins.case.clocks import in_words
-from clusterproof.plugins.case.period import Died, Period
+from clusterproof.plugins.case.period import DeadJob, Period
 from clusterproof.plugins.case.report import WIDTH
 from clusterproof.plugins.case.report import as_record as record_of_case
 from clusterproof.plugins.catalog.causes import CAUSES, HARDWARE, hardware_of_gpu_time, published
@@ -31,7 +31,7 @@ class NodeRow:
 
 def nodes(period: Period) -> list[NodeRow]:
     """Those of most cases first."""
-    jobs_by_node: dict[str, list[tuple[Died, bool]]] = {}
+    jobs_by_node: dict[str, list[tuple[DeadJob, bool]]] = {}
     for died in period.died:
         for node in dict.fromkeys((*died.case.verdict.nodes, *died.case.verdict.suspects)):
             jobs_by_node.setdefault(node, []).append((died, node in died.case.verdict.nodes))

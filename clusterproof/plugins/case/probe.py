@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.case import CaseError, clocks, label, node_log, one_line
-from clusterproof.plugins.case.assembled import Found
+from clusterproof.plugins.case.assembled import CaseBuilder
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.kinds import CONNECTIONS
@@ -25,7 +25,7 @@ COLLECTORS = ("boot", "kernel_log", "neuron")  # whose users can write into that
 SOURCE = "asked"
 
 
-def read_nodes(named: str, builder: Found, of_job: Collection[str], ended: float | None) -> None:
+def read_nodes(named: str, builder: CaseBuilder, of_job: Collection[str], ended: float | None) -> None:
     """Add what those nodes of a cluster say that a job had; it says what they did not. Raises CaseError."""
     cluster = resolve(named)
     chosen = [target for target in cluster.targets if label(target.name) in of_job]
@@ -56,7 +56,7 @@ def _kept(_: NodeEvidence) -> None:
     """As it is."""
 
 
-def _take(name: str, node: Node, builder: Found, ended: float | None) -> None:
+def _take(name: str, node: Node, builder: CaseBuilder, ended: float | None) -> None:
     evidence = node.evidence
     if evidence.unreached:
         builder.missing.append(one_line(f"{name} did not answer: {evidence.unreached.value} {evidence.detail}", 300))

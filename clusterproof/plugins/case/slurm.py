@@ -13,7 +13,7 @@ from threading import Timer
 from typing import TypeAlias
 
 from clusterproof.plugins.case import CaseError, Event, Job, Span, label, node_log, one_line, scheduler
-from clusterproof.plugins.case.assembled import Found
+from clusterproof.plugins.case.assembled import CaseBuilder
 from clusterproof.plugins.case.clocks import Clock
 from clusterproof.plugins.case.folder import Reader
 from clusterproof.plugins.catalog.causes import limits
@@ -61,7 +61,7 @@ def ask(words: Sequence[str]) -> tuple[int, str]:
     return running.returncode, output.decode("utf-8", "replace")
 
 
-def read_job(number: str, builder: Found, offset_s: float, asked: Ask = ask) -> None:
+def read_job(number: str, builder: CaseBuilder, offset_s: float, asked: Ask = ask) -> None:
     """Add what Slurm knows of a job. Raises CaseError where it knows none, or the job still runs."""
     clock = Clock(datetime.now(timezone.utc).year)  # Slurm's own times are by UTC, as it was asked for them
     shown, record = asked(("scontrol", "show", "job", number))
@@ -97,7 +97,7 @@ def _is_slurms_own(record: str, number: str, asked: Ask) -> bool:
     return not scheduler.is_forged(record) and jobs == len(count.split())
 
 
-def _taken(text: str, name: str, builder: Found, clock: Clock) -> None:
+def _taken(text: str, name: str, builder: CaseBuilder, clock: Clock) -> None:
     begins = _BEGINS.search(text)  # behind what a command warns of
     records = scheduler.read(text[begins.start() :], name, clock) if begins else ()
     if records:
@@ -105,7 +105,7 @@ def _taken(text: str, name: str, builder: Found, clock: Clock) -> None:
         builder.count("record of Slurm")
 
 
-def _read_nodes(nodes: Sequence[str], builder: Found, clock: Clock, asked: Ask, ended: float | None) -> None:
+def _read_nodes(nodes: Sequence[str], builder: CaseBuilder, clock: Clock, asked: Ask, ended: float | None) -> None:
     """Nodes of the job that are down: slurmctld says since when, and why; not of those that went long after it."""
     if not nodes:
         return
@@ -127,7 +127,7 @@ def is_down(state: str) -> bool:
     return bool(_DOWN.search(state))
 
 
-def _read_output(record: str, builder: Found, offset_s: float) -> None:
+def _read_output(record: str, builder: CaseBuilder, offset_s: float) -> None:
     """The output that the record of a job names: a file of its owner, in a folder that may be a link."""
     owner = _OWNER.search(record)
     paths = dict.fromkeys(path.strip() for _, path in _PLACE.findall(record))
@@ -153,7 +153,7 @@ WITHOUT_ACCOUNTING = "only scontrol knows"
 
 
 @record
-class Ended:
+class EndedJob:
     """A job that ended; `gpus` is None where its record counts none; `rows` are sacct's own, where it has them."""
 
     job: Job
@@ -176,7 +176,7 @@ class Ended:
         return self.gpus * max(ran.ends - scheduler.RESOLUTION_S - ran.begins, 0.0) / 3600
 
 
-def ended_jobs(begins: float, ends: float, asked: Ask) -> tuple[tuple[Ended, ...], list[str]]:
+def ended_jobs(begins: float, ends: float, asked: Ask) -> tuple[tuple[EndedJob, ...], list[str]]:
     """The jobs that ended between two times, by their ends, and what is not known of them: no older ones, or some.
 
     Raises CaseError where Slurm answers nothing.
@@ -194,7 +194,7 @@ def ended_jobs(begins: float, ends: float, asked: Ask) -> tuple[tuple[Ended, ...
             raise CaseError(f"no job can be listed: sacct: {_said(text)}; {why}")
         found, unread = _of_scontrol(shown, frozenset(counted.split()))
         missing += unread
-    jobs: dict[str, Ended] = {}
+    jobs: dict[str, EndedJob] = {}
     for job in found:
         number = job.job.number.partition("+")[0]
         jobs[number] = (
@@ -212,14 +212,14 @@ def _has_ended(job: Job) -> bool:
     return scheduler.has_ended(job) and job.state != "COMPLETING"
 
 
-def _of_sacct(text: str) -> Iterator[Ended]:
+def _of_sacct(text: str) -> Iterator[EndedJob]:
     lines = text.splitlines()
     heads = [number for number, line in enumerate(lines) if line.startswith("JobID|")]
     for line in lines[heads[0] + 1 :] if heads else ():
         yield from _read(f"{lines[heads[0]]}\n{line}\n", line)
 
 
-def _of_scontrol(text: str, known: Collection[str]) -> tuple[list[Ended], list[str]]:
+def _of_scontrol(text: str, known: Collection[str]) -> tuple[list[EndedJob], list[str]]:
     """The jobs that squeue has too and of which there is one record, and what is said of the others.
 
     The name of a job may have lines like Slurm's own, a further record among them.
@@ -228,7 +228,7 @@ def _of_scontrol(text: str, known: Collection[str]) -> tuple[list[Ended], list[s
     for block in scheduler.blocks(text):
         if said := _JOB_ID.match(block):
             records.setdefault(said[1], []).append(block)
-    ended: list[Ended] = []
+    ended: list[EndedJob] = []
     unread: list[str] = []
     for number, own in records.items():
         allocated = _ALLOCATED.findall(own[0])
@@ -240,15 +240,15 @@ def _of_scontrol(text: str, known: Collection[str]) -> tuple[list[Ended], list[s
     return ended, unread
 
 
-def _read(text: str, *allocated: str) -> Iterator[Ended]:
+def _read(text: str, *allocated: str) -> Iterator[EndedJob]:
     """The job of a record, and its GPUs where the record says once what it was allocated."""
     gpus = _GPUS.search(allocated[0]) if len(allocated) == 1 else None
     rows = "" if _JOB_ID.match(text) else text
     for job, _ in scheduler.read(text, "", Clock(0)):
-        yield Ended(job, int(gpus[1]) if gpus else None, rows)
+        yield EndedJob(job, int(gpus[1]) if gpus else None, rows)
 
 
-def _joined(whole: Ended, part: Ended) -> Ended:
+def _joined(whole: EndedJob, part: EndedJob) -> EndedJob:
     """A job with one more of its components."""
     job, other = whole.job, part.job
     first = other if scheduler.has_completed(job) else job
@@ -257,7 +257,7 @@ def _joined(whole: Ended, part: Ended) -> Ended:
     ran = Span(job.ran.begins, max(ends) if len(ends) == 2 else None)
     gpus = [count for count in (whole.gpus, part.gpus) if count is not None]
     rows = f"{whole.rows}{part.rows.partition(chr(10))[2]}"
-    return Ended(replace(first, number=job.number, nodes=nodes, ran=ran), sum(gpus) if gpus else None, rows)
+    return EndedJob(replace(first, number=job.number, nodes=nodes, ran=ran), sum(gpus) if gpus else None, rows)
 
 
 def _said(text: str) -> str:

@@ -29,7 +29,7 @@ from clusterproof.plugins.inventory.kubernetes import access_to
 from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.api import ASKED, Api
 from clusterproof.plugins.kubernetes.gate import NOT_REACHED
-from clusterproof.plugins.kubernetes.gate.round import Round, Tally, keep_verdicts, kept_verdicts, round_of, taken
+from clusterproof.plugins.kubernetes.gate.round import GateMetrics, Round, keep_verdicts, kept_verdicts, round_of, taken
 from clusterproof.plugins.kubernetes.gate.write import LIMIT, OBSERVE, REFRESH_S, Orders, Written, resident, write
 from clusterproof.plugins.kubernetes.workloads import Pod
 from clusterproof.plugins.transport.kubernetes import NAMESPACE
@@ -52,7 +52,7 @@ def run(option: argparse.Namespace, further: Sequence[str], is_over: threading.E
 
     Raises NoAddress where Prometheus cannot be answered.
     """
-    tally = Tally(option.every)
+    tally = GateMetrics(option.every)
     with ExitStack() as stack:
         keep = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="clusterproof-gate-")))
         if option.listen:
@@ -71,7 +71,12 @@ class Rounds:
     """The rounds of one gate, and what stands between them."""
 
     def __init__(
-        self, option: argparse.Namespace, further: Sequence[str], keep: Path, tally: Tally, is_over: threading.Event
+        self,
+        option: argparse.Namespace,
+        further: Sequence[str],
+        keep: Path,
+        tally: GateMetrics,
+        is_over: threading.Event,
     ) -> None:
         self._words = words(option, further, keep)
         self._option = option

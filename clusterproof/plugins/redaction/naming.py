@@ -63,7 +63,7 @@ class Names:
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class NamePattern:
     """One form of name: its pattern, and whether a match is a name at all (a version looks like an address).
 
     Where the pattern has a group `label`, that stands before the name and stays. One that `is_sure` is an address also
@@ -173,43 +173,43 @@ _LABEL = (
     rf"(?<![\w:.])(?P<label>(?!{_HEX}{{1,4}}:)[\w.-]{{1,40}}:)?"  # `addr:` before groups that have colons themselves
 )
 FORMS = (
-    Form("arn", re.compile(r"\barn:aws[a-z-]*:[a-z0-9-]*:[a-z0-9-]*:\d{12}:[\w+=,.@:/*-]*[\w*]")),
-    Form(
+    NamePattern("arn", re.compile(r"\barn:aws[a-z-]*:[a-z0-9-]*:[a-z0-9-]*:\d{12}:[\w+=,.@:/*-]*[\w*]")),
+    NamePattern(
         "uuid",
         re.compile(rf"(?<![0-9A-Za-z]){_HEX}{{8}}(?:[-_]{_HEX}{{4}}){{3}}[-_]{_HEX}{{12}}(?![0-9A-Za-z])"),
         is_not_zero,
     ),
-    Form("id", re.compile(r"(?<![0-9A-Za-z])(?:[0-9a-f]{64}|[0-9a-f]{32})(?![0-9A-Za-z])")),
-    Form("key", re.compile(r"\b(?:SHA256:[0-9A-Za-z+/]{43}|MD5(?::[0-9a-f]{2}){16})")),
-    Form("mac", re.compile(rf"{_LABEL}(?:{_HEX}{{2}}:){{5,19}}{_HEX}{{2}}(?![\w:])"), is_not_zero),
-    Form("mac", re.compile(rf"(?<![\w-])(?:{_HEX}{{2}}-){{5}}{_HEX}{{2}}(?![\w-])")),
-    Form("mac", re.compile(rf"(?<=[a-z]x){_HEX}{{12}}(?:{_HEX}{{4}})?(?![0-9A-Za-z])")),  # enx…, rocex…, ibx…
-    Form("guid", re.compile(rf"{_LABEL}(?:{_HEX}{{4}}:){{3}}{_HEX}{{4}}(?![\w:])"), is_not_zero),
-    Form(
+    NamePattern("id", re.compile(r"(?<![0-9A-Za-z])(?:[0-9a-f]{64}|[0-9a-f]{32})(?![0-9A-Za-z])")),
+    NamePattern("key", re.compile(r"\b(?:SHA256:[0-9A-Za-z+/]{43}|MD5(?::[0-9a-f]{2}){16})")),
+    NamePattern("mac", re.compile(rf"{_LABEL}(?:{_HEX}{{2}}:){{5,19}}{_HEX}{{2}}(?![\w:])"), is_not_zero),
+    NamePattern("mac", re.compile(rf"(?<![\w-])(?:{_HEX}{{2}}-){{5}}{_HEX}{{2}}(?![\w-])")),
+    NamePattern("mac", re.compile(rf"(?<=[a-z]x){_HEX}{{12}}(?:{_HEX}{{4}})?(?![0-9A-Za-z])")),  # enx…, rocex…, ibx…
+    NamePattern("guid", re.compile(rf"{_LABEL}(?:{_HEX}{{4}}:){{3}}{_HEX}{{4}}(?![\w:])"), is_not_zero),
+    NamePattern(
         "address",
         re.compile(rf"{_LABEL}[0-9a-fA-F:]{{2,39}}(?:\d{{1,3}}(?:\.\d{{1,3}}){{3}})?(?![\w:])"),
         is_address_v6,
     ),
-    Form("address", _ADDRESS_V4, is_address_v4),
-    Form("address", _NUMBERS_V4, is_of_numbers),
-    Form("address", _NUMBERS_V4, is_surely_address, is_sure=True),
-    Form(
+    NamePattern("address", _ADDRESS_V4, is_address_v4),
+    NamePattern("address", _NUMBERS_V4, is_of_numbers),
+    NamePattern("address", _NUMBERS_V4, is_surely_address, is_sure=True),
+    NamePattern(
         "address",
         re.compile(
             r"(?<![0-9A-Za-z])(?:ip|ec2)-(?:\d{1,3}-){3}\d{1,3}(?![0-9A-Za-z-])(?:\.[a-z0-9-]+)*\b", re.IGNORECASE
         ),
         is_sure=True,
     ),
-    Form("instance", re.compile(r"\bm?i-(?:[0-9a-f]{17}|[0-9a-f]{8})(?![0-9a-f])")),
-    Form("filesystem", re.compile(r"\bfs(?:ap|mt|vol)?-(?:[0-9a-f]{17}|[0-9a-f]{8})(?![0-9a-f])")),
-    Form(
+    NamePattern("instance", re.compile(r"\bm?i-(?:[0-9a-f]{17}|[0-9a-f]{8})(?![0-9a-f])")),
+    NamePattern("filesystem", re.compile(r"\bfs(?:ap|mt|vol)?-(?:[0-9a-f]{17}|[0-9a-f]{8})(?![0-9a-f])")),
+    NamePattern(
         "resource",
         re.compile(
             r"(?<![a-z])(?:vol|eni|subnet|vpc|vpce|sg|ami|snap|rtb|igw|eigw|nat|acl|nn|cr|eipalloc)-?"
             r"(?:[0-9a-f]{17}|[0-9a-f]{8})(?![0-9a-f])"
         ),
     ),
-    Form(
+    NamePattern(
         "host",
         re.compile(r"\b(?:[a-z0-9-]{1,63}\.){1,8}(?:internal|local|lan|corp|intranet)(?![\w-])", re.IGNORECASE),
     ),

@@ -14,7 +14,7 @@ from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence
 from clusterproof.plugins.core.policy import NO_POLICY, Policy
 from clusterproof.plugins.redaction import HARDWARE, TYPE, is_common, words
-from clusterproof.plugins.redaction.kinds import Place, place_of
+from clusterproof.plugins.redaction.kinds import ValueKind, place_of
 from clusterproof.plugins.redaction.policy import without_names
 from clusterproof.plugins.redaction.pseudonyms import Pseudonyms
 
@@ -97,7 +97,7 @@ class Redaction:
                 elif server := _SERVER.fullmatch(source):
                     self._pseudonyms.know(server[1] or server[2], "host")
 
-    def _learn(self, value: Any, place: Place, node: str) -> None:
+    def _learn(self, value: Any, place: ValueKind, node: str) -> None:
         if isinstance(value, list):
             for entry in value:
                 self._learn(entry, place, node)
@@ -163,7 +163,7 @@ class Redaction:
         self._pseudonyms.know(name, "type")
         return self._pseudonyms.word("type", name)
 
-    def _value(self, value: Any, place: Place) -> Any:
+    def _value(self, value: Any, place: ValueKind) -> Any:
         if isinstance(value, str):
             return self._replaced(value, place.kind)
         if isinstance(value, list):
@@ -181,7 +181,7 @@ class Redaction:
             return 0 if isinstance(value, int) and (place.kind or abs(value) >= _LARGEST) else value
         return value
 
-    def _printed(self, value: Any, place: Place) -> Any:
+    def _printed(self, value: Any, place: ValueKind) -> Any:
         """What a program printed: a line that is a JSON object has the places of the collector's own value."""
         if not isinstance(value, str):
             return self._value(value, place.at(PRINTED))
@@ -193,7 +193,7 @@ class Redaction:
             text = "" if document else text + line
         return kept + self._replaced(text, place.at(PRINTED).kind)
 
-    def _document(self, line: str, place: Place) -> str:
+    def _document(self, line: str, place: ValueKind) -> str:
         """A line that is a JSON object, without names; empty where it is none, or too deep."""
         try:
             document = json.loads(line) if line.startswith("{") else None
@@ -201,7 +201,7 @@ class Redaction:
         except (ValueError, RecursionError):
             return ""
 
-    def _key(self, key: str, place: Place) -> str:
+    def _key(self, key: str, place: ValueKind) -> str:
         if key in place.within or key in ("error", "text"):
             return key
         parts = key.lower().split("_")
@@ -233,7 +233,7 @@ class Redaction:
                 self._pseudonyms.know_host(instance[0], self._nodes[target.name])
 
 
-_NOWHERE = Place()
+_NOWHERE = ValueKind()
 
 
 def _prefix(names: list[str]) -> str:

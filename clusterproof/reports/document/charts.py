@@ -26,7 +26,7 @@ MAX_NAME = 80  # characters
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ChartLine:
     """One line of a chart: of the file system, or of one of its servers or targets."""
 
     place: str
@@ -67,10 +67,10 @@ def _system(system: FileSystem) -> str:
     return f'<h3>{name}</h3><div class="charts">{drawn}</div><details><summary>in figures</summary>{figures}</details>'
 
 
-def _charts(system: FileSystem) -> Iterator[tuple[str, list[Line]]]:
+def _charts(system: FileSystem) -> Iterator[tuple[str, list[ChartLine]]]:
     """What is drawn: words and lines."""
     with suppress(Incomplete, NotApplicable):
-        yield "throughput, of what it is made for", [Line("", system.throughput_percent)]
+        yield "throughput, of what it is made for", [ChartLine("", system.throughput_percent)]
     for name, row in fsx_metrics().items():
         if row.words:
             lines = _lines(system, name)
@@ -78,15 +78,15 @@ def _charts(system: FileSystem) -> Iterator[tuple[str, list[Line]]]:
                 yield row.words, lines
 
 
-def _lines(system: FileSystem, metric: str) -> list[Line]:
+def _lines(system: FileSystem, metric: str) -> list[ChartLine]:
     try:
-        lines = [Line(printable(series.place, MAX_NAME), series.points) for series in system.series(metric)]
+        lines = [ChartLine(printable(series.place, MAX_NAME), series.points) for series in system.series(metric)]
     except (Incomplete, NotApplicable):
         return []
     return sorted((line for line in lines if line.data), key=lambda line: -max(line.data))[:MAX_LINES]
 
 
-def _figure(caption: str, lines: list[Line], begin: float) -> str:
+def _figure(caption: str, lines: list[ChartLine], begin: float) -> str:
     points = max((len(line.points) for line in lines), default=0)
     if not points:
         return ""
@@ -125,7 +125,7 @@ def _is_known(point: float | None) -> bool:
     return point is not None
 
 
-def _rows(caption: str, lines: Iterable[Line]) -> Iterator[tuple[str, str, str, str]]:
+def _rows(caption: str, lines: Iterable[ChartLine]) -> Iterator[tuple[str, str, str, str]]:
     for line in lines:
         values = line.data
         if values:

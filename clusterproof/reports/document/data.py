@@ -30,7 +30,7 @@ NOT_RUN = " "
 _WORST_FIRST = (Verdict.FAIL, Verdict.INCOMPLETE, Verdict.CONCERN, Verdict.NOT_APPLICABLE)
 
 
-class Pool:
+class ValuePool:
     """Texts of JSON, each once, by their numbers."""
 
     def __init__(self) -> None:
@@ -58,9 +58,9 @@ def data(run: Run) -> str:
     checks: dict[str, Result] = {}
     for result in run.results:
         checks.setdefault(result.check, result)
-    pool = Pool()
+    pool = ValuePool()
     known = [[pool.number(table) for table in tables(node)] for node in run.nodes.values()]
-    values = Pool()
+    values = ValuePool()
     gpus = measured(run, values.number)
     parts = {
         "cluster": as_json(printable(run.cluster.name, MAX_NAME)),

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.inventory.file import DEMO
-from clusterproof.reports.history import FINE, Entry, Pair, Past
-from clusterproof.reports.history import Run as PastRun
+from clusterproof.reports.history import FINE, Entry, Pair, Past, PastRun
 from clusterproof.reports.history.store import read_past
 from clusterproof.reports.run import Run
 

@@ -93,7 +93,7 @@ Number = float | int | None
 
 
 @dataclass(frozen=True, slots=True)
-class Measure:
+class HardwareMeasure:
     """One number that a GPU reports.
 
     `span` is how far apart two values are at least that shall look different from end to end; 0 of what is counted,
@@ -135,13 +135,13 @@ def _whole(value: object) -> int:
 
 
 MEASURES = (
-    Measure("temperature", "°C", 25, _of("temperature_c")),
-    Measure("power", "W", 250, _of("power_w")),
-    Measure("graphics clock", "MHz", 500, _of("clock_mhz")),
-    Measure("memory in use", "GiB", 10, _of("memory_used_mib", 1, MIB_OF_GIB)),
-    Measure("uncorrected ECC errors", "", 0, _of("ecc_uncorrected_total")),
-    Measure("corrected ECC errors", "", 0, _of("ecc_corrected_total")),
-    Measure("NVLink errors", "", 0, _nvlink_errors),
+    HardwareMeasure("temperature", "°C", 25, _of("temperature_c")),
+    HardwareMeasure("power", "W", 250, _of("power_w")),
+    HardwareMeasure("graphics clock", "MHz", 500, _of("clock_mhz")),
+    HardwareMeasure("memory in use", "GiB", 10, _of("memory_used_mib", 1, MIB_OF_GIB)),
+    HardwareMeasure("uncorrected ECC errors", "", 0, _of("ecc_uncorrected_total")),
+    HardwareMeasure("corrected ECC errors", "", 0, _of("ecc_corrected_total")),
+    HardwareMeasure("NVLink errors", "", 0, _nvlink_errors),
 )
 _HEAT = """<p class="tools" hidden><label>Show <select id="measure"></select></label></p>
 <p id="gpu-legend" class="heat-legend"></p>
@@ -170,7 +170,7 @@ def measured(run: Run, pooled: Callable[[object], int]) -> list[list[Any]]:
     return rows
 
 
-def _of_node(measure: Measure, gpus: Mapping[int, Mapping[str, Any]]) -> Sequence[Number]:
+def _of_node(measure: HardwareMeasure, gpus: Mapping[int, Mapping[str, Any]]) -> Sequence[Number]:
     return [measure.read(gpus[index]) if index in gpus else None for index in range(max(gpus, default=-1) + 1)]
 
 

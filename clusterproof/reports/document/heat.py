@@ -27,7 +27,7 @@ _WIDTH_OF_CHAR = 6.7
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class HeatMapLine:
     """A row or column: its name, and whether the findings speak of it."""
 
     name: str
@@ -47,8 +47,8 @@ class Cell:
 class HeatMap:
     """What is drawn. `groups` are runs of rows that begin at a number and have a name."""
 
-    rows: Sequence[Line]
-    columns: Sequence[Line]
+    rows: Sequence[HeatMapLine]
+    columns: Sequence[HeatMapLine]
     cells: Sequence[Cell]
     groups: Mapping[int, str]
     words: str
@@ -151,15 +151,15 @@ def _labels(heat: HeatMap, left: float, head: float) -> Iterable[str]:
         yield f'<text class="group" x="{x:.0f}" y="{y:.0f}">{escape(label_of(heat.groups[start]))}</text>'
 
 
-def _marked(line: Line) -> str:
+def _marked(line: HeatMapLine) -> str:
     return " marked" if line.is_marked else ""
 
 
-def _name(line: Line) -> str:
+def _name(line: HeatMapLine) -> str:
     return f"{MARK if line.is_marked else ''}{escape(label_of(line.name))}"
 
 
-def _longest(lines: Sequence[Line]) -> float:
+def _longest(lines: Sequence[HeatMapLine]) -> float:
     return max((len(label_of(line.name)) + 2 * line.is_marked for line in lines), default=0) * _WIDTH_OF_CHAR
 
 
@@ -177,7 +177,7 @@ _LOW, _HIGH = 0.85, 1.1  # the axis spans at least this
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class StripLine:
     """A node, or several in one line: the shares of normal that it was measured with, and what is said of it."""
 
     name: str
@@ -189,7 +189,7 @@ class Measured:
     is_marked: bool = False
 
 
-def strip(lines: Sequence[Measured], slow: float) -> str:
+def strip(lines: Sequence[StripLine], slow: float) -> str:
     """The strip; `slow` is the share from which on a measurement is slow."""
     shares = [share for line in lines for share in line.shares]
     least = max(0.0, min(_LOW, floor(min(shares, default=1.0) * 20) / 20))
@@ -227,7 +227,7 @@ def _axis(scale: _Scale, height: int) -> Iterator[str]:
         yield f'<text class="at" x="{x:g}" y="{HEAD - 7}">{share * 100:.0f} %</text>'
 
 
-def _line(line: Measured, number: int, scale: _Scale) -> str:
+def _line(line: StripLine, number: int, scale: _Scale) -> str:
     top = HEAD + number * ROW
     base = top + 13
     marked = " marked" if line.is_marked else ""

@@ -14,7 +14,7 @@ from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.evidence.pairs import Finding, Kind, Measurement
 from clusterproof.reports.document import Section, heat, of_nodes, places
 from clusterproof.reports.document.data import MAX_NAME
-from clusterproof.reports.document.heat import Cell, HeatMap, Line
+from clusterproof.reports.document.heat import Cell, HeatMap, HeatMapLine
 from clusterproof.reports.document.places import Block, blocks, groups, in_order
 from clusterproof.reports.findings import shortened
 from clusterproof.reports.pairs import facts, measured
@@ -130,7 +130,7 @@ def _of_nodes(campaign: Campaign, nodes: Sequence[str], marks: Container[str]) -
         row, column = (at[node] for node in pair)
         title = f"{_short(pair.a)} ~ {_short(pair.b)}: {_in_words(shares)}"
         cells.append(Cell(((row, column), (column, row)), _middle(shares), title))
-    lines = [Line(node, node in marks) for node in nodes]
+    lines = [HeatMapLine(node, node in marks) for node in nodes]
     label = f"bandwidth of {len(cells)} pairs of {len(nodes)} nodes as shares of normal"
     starts = _starts(groups(nodes, campaign.journal.plan.places))
     return HeatMap(lines, lines, cells, starts, label, 16 if len(nodes) > 40 else 20)
@@ -152,8 +152,8 @@ def _of_places(campaign: Campaign, nodes: Sequence[str], marks: Mapping[str, Fin
             if node in row_of:
                 shares[row_of[node], number_of_place[pair.other(node)]] += measured
     lines = [
-        *(Line(block.name, block.name in slow) for block in folded),
-        *(Line(node, is_marked=True) for node in named),
+        *(HeatMapLine(block.name, block.name in slow) for block in folded),
+        *(HeatMapLine(node, is_marked=True) for node in named),
     ]
     cells = [
         Cell(
@@ -177,7 +177,7 @@ def _starts(of_places: Sequence[Block]) -> dict[int, str]:
     return starts
 
 
-def _lines(campaign: Campaign, marks: Mapping[str, Finding], known: Container[str]) -> Iterator[heat.Measured]:
+def _lines(campaign: Campaign, marks: Mapping[str, Finding], known: Container[str]) -> Iterator[heat.StripLine]:
     """The nodes that findings name, then the slowest; those that are left in one line."""
     shares_of = {node: _shares(campaign, found) for node, found in campaign.of_node.items()}
     slower = {node: estimate.slower for node, estimate in campaign.analysis.estimates.items()}
@@ -195,15 +195,15 @@ def _lines(campaign: Campaign, marks: Mapping[str, Finding], known: Container[st
     others = set(ranked).difference(shown)
     if others:
         rest = [share for node in others for share in shares_of[node]]
-        yield heat.Measured(f"{len(others)} others", tuple(share for share in rest if share), rest.count(None))
+        yield heat.StripLine(f"{len(others)} others", tuple(share for share in rest if share), rest.count(None))
 
 
 def _line(
     campaign: Campaign, node: str, values: Sequence[float | None], finding: Finding | None, known: Container[str]
-) -> heat.Measured:
+) -> heat.StripLine:
     estimate = campaign.analysis.estimates.get(node)
     slower = f": {estimate_in_words(estimate)}" if estimate else ""
-    return heat.Measured(
+    return heat.StripLine(
         name=node,
         shares=tuple(share for share in values if share),
         failures=list(values).count(None),
@@ -217,7 +217,7 @@ def _line(
 def _shares(campaign: Campaign, measurements: Sequence[Measurement]) -> list[float | None]:
     """The measurements as shares of what is normal for their pairs; None for one that failed."""
     return [
-        _share(measurement.reading.busbw_gb_per_s, campaign.usual_gb_per_s(measurement.pair))
+        _share(measurement.reading.busbw_gb_per_s, campaign.normal_gb_per_s(measurement.pair))
         for measurement in measurements
     ]
 

@@ -12,8 +12,7 @@ from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.document import Section, of_nodes
-from clusterproof.reports.history import Entry, Past
-from clusterproof.reports.history import Run as PastRun
+from clusterproof.reports.history import Entry, Past, PastRun
 from clusterproof.reports.history.changes import GONE, NEW
 from clusterproof.reports.history.trends import Trend, trends
 from clusterproof.reports.run import Run

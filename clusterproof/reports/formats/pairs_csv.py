@@ -50,7 +50,7 @@ def _rows(campaign: Campaign) -> Iterator[tuple[object, ...]]:
     for measurement in campaign.journal.measurements:
         reading = measurement.reading
         busbw = reading.busbw_gb_per_s
-        normal = campaign.usual_gb_per_s(measurement.pair) if busbw else None
+        normal = campaign.normal_gb_per_s(measurement.pair) if busbw else None
         yield (
             _cell(str(measurement.pair)),
             _cell(measurement.pair.a),

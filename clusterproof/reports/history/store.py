@@ -15,7 +15,7 @@ from typing import Any
 from clusterproof.plugins.core.opened import is_there
 from clusterproof.plugins.core.result import Measured, Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.history import FILE, NOBODY, Entry, Gpu, HistoryError, Identity, Pair, Past, Run
+from clusterproof.reports.history import FILE, NOBODY, Entry, Gpu, HistoryError, NodeIdentity, Pair, Past, PastRun
 from clusterproof.reports.history.changes import is_green, known, standing
 from clusterproof.reports.history.schema import reading, writing
 from clusterproof.reports.run_folder import RUNS, require_own, safe_name
@@ -41,11 +41,11 @@ def require_own_history(path: Path) -> None:
 
 def write_run(
     path: Path,
-    run: Run,
+    run: PastRun,
     results: Sequence[Result],
-    identities: Mapping[str, Identity] | None = None,
+    identities: Mapping[str, NodeIdentity] | None = None,
     measured: Iterable[Measured] = (),
-) -> Run:
+) -> PastRun:
     """Add a run, whole or not at all; what it says of itself is completed from its results. Raises HistoryError."""
     worst = _worst(results)
     nodes = {result.node for result in worst if result.is_of_node}
@@ -79,7 +79,7 @@ def write_run(
     return replace(run, number=number)
 
 
-def read_before(path: Path, cluster: str) -> tuple[Run | None, dict[Pair, Verdict]]:
+def read_before(path: Path, cluster: str) -> tuple[PastRun | None, dict[Pair, Verdict]]:
     """The last run over a cluster, and what stands of all runs where that is not fine. Raises HistoryError."""
     if not is_there(path):
         return None, {}
@@ -123,7 +123,7 @@ def _past(database: sqlite3.Connection, cluster: str, max_runs: int) -> Past:
             _word(message or ""),
         )
         tracks[_word(check), _word(node)].append(entry)
-    identities: dict[str, list[tuple[int, Identity]]] = defaultdict(list)
+    identities: dict[str, list[tuple[int, NodeIdentity]]] = defaultdict(list)
     for node, run, *columns in database.execute(
         "SELECT n.name, i.run, i.instance_id, i.serial, i.gpus FROM identity AS i"
         " JOIN nodes AS n ON n.id = i.node WHERE n.cluster = ? ORDER BY n.name, i.run",
@@ -145,14 +145,14 @@ def _past(database: sqlite3.Connection, cluster: str, max_runs: int) -> Past:
     )
 
 
-def _runs(database: sqlite3.Connection, cluster: str, most: int) -> list[Run]:
+def _runs(database: sqlite3.Connection, cluster: str, most: int) -> list[PastRun]:
     rows = database.execute(
         "SELECT cluster, began, ended, occasion, exit_code, version, is_green, nodes, unevaluated, id FROM runs"
         " WHERE cluster = ? ORDER BY id DESC LIMIT ?",
         (cluster, most),
     )
     runs = [
-        Run(
+        PastRun(
             cluster=cluster,
             began=_moment(began),
             ended=_moment(ended),
@@ -208,7 +208,7 @@ def _worst(results: Iterable[Result]) -> list[Result]:
     return list(worst.values())
 
 
-def _identify(database: sqlite3.Connection, node: int, run: int, identity: Identity) -> None:
+def _identify(database: sqlite3.Connection, node: int, run: int, identity: NodeIdentity) -> None:
     """Note of what hardware a node is made, where that is not what was known."""
     row = database.execute(
         "SELECT instance_id, serial, gpus FROM identity WHERE node = ? ORDER BY run DESC LIMIT 1", (node,)
@@ -223,10 +223,10 @@ def _identify(database: sqlite3.Connection, node: int, run: int, identity: Ident
         )
 
 
-def _identity(row: Sequence[str]) -> Identity:
+def _identity(row: Sequence[str]) -> NodeIdentity:
     instance_id, serial, gpus = row
     identified = tuple(Gpu(int(index), *map(_word, words)) for index, *words in json.loads(gpus))
-    return Identity(_word(instance_id), _word(serial), identified)
+    return NodeIdentity(_word(instance_id), _word(serial), identified)
 
 
 def _word(value: object) -> str:

@@ -12,7 +12,7 @@ from clusterproof.plugins.core.message import number_of, printable
 from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports import counted
-from clusterproof.reports.history import Past, Run
+from clusterproof.reports.history import Past, PastRun
 from clusterproof.reports.history.changes import GONE, STILL, Change, Changes, between, headline
 from clusterproof.reports.history.trends import GPU, Offender, Trend, flaps, offenders, places, trends
 
@@ -42,7 +42,7 @@ def ago(seconds: float) -> str:
     return "just now" if seconds < 60 else f"{seconds // 86_400:.0f} days ago"
 
 
-def lines_since(last: Run | None, changes: Changes, now: float) -> Iterator[str]:
+def lines_since(last: PastRun | None, changes: Changes, now: float) -> Iterator[str]:
     """What a run's summary says of the last run: the headline, then what is new and what is gone, by checks."""
     if last is None:
         yield "since the last run: this is the first one in the history"
@@ -98,7 +98,9 @@ def page(past: Past, sort: str = "", most: int = MAX_ROWS) -> Iterator[str]:
             yield from (printable(f"  {line}") for line in table.sorted_by(sort).lines(most))
 
 
-def _sections(past: Past, last: Run, before: Iterable[Run], green: Iterable[Run]) -> Iterator[tuple[str, Table]]:
+def _sections(
+    past: Past, last: PastRun, before: Iterable[PastRun], green: Iterable[PastRun]
+) -> Iterator[tuple[str, Table]]:
     for run in before:
         changes = between(past, run.number, last.number)
         yield f"Since the run before it ({moment(run.began)}): {printable(headline(changes))}", _changes(changes)
@@ -212,7 +214,7 @@ def _bars(values: tuple[float, ...]) -> str:
     return "".join(_BARS[round(max(value, 0) / most * (len(_BARS) - 1))] for value in values)
 
 
-def _run(run: Run) -> str:
+def _run(run: PastRun) -> str:
     green = ", green" if run.is_green else ""
     cut = f", INTERRUPTED: {counted(run.unevaluated, 'check')} not evaluated" if run.unevaluated else ""
     nodes = number_of(run.nodes, "node")

@@ -16,7 +16,7 @@ from clusterproof.plugins.benchmarks.pairwise.analysis import Analysis, analyse
 from clusterproof.plugins.benchmarks.pairwise.campaign import plan
 from clusterproof.plugins.benchmarks.pairwise.centres import difference, in_common
 from clusterproof.plugins.benchmarks.pairwise.likelihood import SURE, at_least, confidence, normal_part, own_noise
-from clusterproof.plugins.benchmarks.pairwise.normal import OUTLIERS, Normal, Settings, tails
+from clusterproof.plugins.benchmarks.pairwise.normal import OUTLIERS, AnalysisSettings, Normal, tails
 from clusterproof.plugins.evidence.pairs import Finding, Kind, Measurement, Pair, Reading
 
 SIGMA = 0.02
@@ -135,7 +135,9 @@ def test_a_quarter_of_values_far_below_does_not_widen_the_noise() -> None:
 
 
 def link_of(data: Sequence[Measurement], one: Pair) -> Finding:
-    (finding,) = [each for each in analyse(data, Settings(MIN_EFFECT, {}, 4)).findings if each.nodes == one.nodes]
+    (finding,) = [
+        each for each in analyse(data, AnalysisSettings(MIN_EFFECT, {}, 4)).findings if each.nodes == one.nodes
+    ]
     return finding
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.core.result import Measured
-from clusterproof.reports.history import HistoryError, Run, schema
+from clusterproof.reports.history import HistoryError, PastRun, schema
 from clusterproof.reports.history.store import read_before, write_run
 from clusterproof.reports.history.trends import trends
 from clusterproof.reports.history.words import page
@@ -78,7 +78,7 @@ def test_a_file_that_cannot_be_used_is_left_as_it_is_and_named_in_one_line(
     breaks(file)  # type: ignore[operator]
     before = file.read_bytes() if file.is_file() else b""
     with pytest.raises(HistoryError, match=words) as data:
-        write_run(file, Run("small", 1, 2), [result("gpu001", FAIL)])
+        write_run(file, PastRun("small", 1, 2), [result("gpu001", FAIL)])
     assert "\n" not in str(data.value)
     assert (file.read_bytes() if file.is_file() else b"") == before
 
@@ -94,7 +94,7 @@ def test_a_full_disk_costs_the_new_run_and_none_that_was_there(file: Path, monke
 
     monkeypatch.setattr(sqlite3, "connect", small)
     with pytest.raises(HistoryError, match="full; make room"):
-        write_run(file, Run("small", 1, 2), [result(f"gpu{number:05d}", FAIL) for number in range(20_000)])
+        write_run(file, PastRun("small", 1, 2), [result(f"gpu{number:05d}", FAIL) for number in range(20_000)])
     monkeypatch.undo()
     assert [run.number for run in past(file).runs] == [1]
     assert rows(file, "PRAGMA integrity_check") == [("ok",)]

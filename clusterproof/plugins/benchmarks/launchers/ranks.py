@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from clusterproof.plugins.benchmarks.launchers import Campaign
+from clusterproof.plugins.benchmarks.launchers import MeterCampaign
 from clusterproof.plugins.benchmarks.launchers.cleanup import VARIABLE, WORD_BYTES
 from clusterproof.plugins.benchmarks.meters import Output
 from clusterproof.plugins.evidence.pairs import Reading
@@ -39,7 +39,7 @@ exit $e
 _COUNTED = r"{run}:([01]):([^:\s]{{1,255}}):([^:\s]{{1,255}}):(\d{{1,20}})\."
 
 
-def rank_shell(campaign: Campaign, run: str) -> str:
+def rank_shell(campaign: MeterCampaign, run: str) -> str:
     """What every rank runs."""
     assert campaign.meter.ranks
     settings = campaign.settings

@@ -15,8 +15,8 @@ from clusterproof.plugins.agent.payload import joined, new_nonce, started_by_she
 from clusterproof.plugins.benchmarks.launchers import (
     FOLDER,
     PLUGINS,
-    Campaign,
     Measured,
+    MeterCampaign,
     attributed,
     check,
     ranks,
@@ -65,7 +65,7 @@ class Reserved:
 class BySrun:
     """Measures in one job: that of `slurm:job:ID`, or one of its own for all the nodes of the cluster."""
 
-    campaign: Campaign
+    campaign: MeterCampaign
     _name: str = field(default_factory=lambda: f"clusterproof-{new_nonce()}")
     _reserved: Reserved | None = None
 
@@ -145,8 +145,10 @@ class BySrun:
             nodes_by_word: dict[str, list[str]] = {}
             for node, why in refused.items():
                 nodes_by_word.setdefault(why, []).append(node)
-            words = "; ".join(f"{fold(nodes)}: {why}" for why, nodes in nodes_by_word.items())
-            raise Unusable(f"Slurm gives none of the nodes: {words:.400}; expected some within --slurm-wait {wait_s:g}")
+            reasons = "; ".join(f"{fold(nodes)}: {why}" for why, nodes in nodes_by_word.items())
+            raise Unusable(
+                f"Slurm gives none of the nodes: {reasons:.400}; expected some within --slurm-wait {wait_s:g}"
+            )
         return Reserved(job, is_ours, refused, addresses, ranks.chosen(self._options, site, has_mpi), has_mpi)
 
     def _round(self, turns: Mapping[str, tuple[Pair, str]], reserved: Reserved, nonce: str) -> dict[str, object]:
@@ -195,8 +197,8 @@ class BySrun:
                 reading = with_advice(reading, ranks.advice(self._reserved.mpi, self._reserved.has_mpi))
             own = "\n".join(map(str, answered["steps"][key]["own"]))  # a rank that says so is no evidence of it
             if self._reserved and ranks.is_without_library(self._reserved.mpi, own, list(pair)):
-                words = ranks.advice_without_library(self._reserved.has_mpi)
-                return Reading(problem=f"srun started no rank: {words}", seconds=output.seconds)
+                advice = ranks.advice_without_library(self._reserved.has_mpi)
+                return Reading(problem=f"srun started no rank: {advice}", seconds=output.seconds)
             launched = ranks.NOT_LAUNCHED.search(own)
             if launched and launched[1] in pair and reading.busbw_gb_per_s is None:
                 return Reading(problem=f"srun: {printable(launched[0])}", culprit=launched[1], seconds=output.seconds)
@@ -230,7 +232,7 @@ class BySrun:
         return ask_submit_host(host, program, nonce, replace(self.campaign.limits, answer_s=timeout_s))
 
 
-def srun(campaign: Campaign) -> BySrun:
+def srun(campaign: MeterCampaign) -> BySrun:
     """The launcher by Slurm's steps. Raises Unusable for settings that the meter does not take."""
     check(campaign)
     return BySrun(campaign)
@@ -247,7 +249,7 @@ def _answer(step: Mapping[str, Any] | None, nonce: str) -> NodeAnswer | None:
     answer = read(Answer(str(step["text"]).encode()), nonce)
     if not answer.unreached:
         return answer
-    words = [line.partition("error:")[2].strip() for line in map(str, step["own"]) if "error:" in line]
+    errors = [line.partition("error:")[2].strip() for line in map(str, step["own"]) if "error:" in line]
     return NodeAnswer(
-        unreached=printable(f"srun: {words[0]}") if words else f"no answer within {step['seconds']:.0f} s"
+        unreached=printable(f"srun: {errors[0]}") if errors else f"no answer within {step['seconds']:.0f} s"
     )

@@ -96,8 +96,8 @@ def read(answer: Answer, nonce: str) -> NodeAnswer:
         return _node_answer(unpacked(answer.output, nonce))
     except FrameError as problem:
         kind = answer.unreached or problem.unreached
-        words = f"{kind.value.replace('_', ' ')}: {answer.detail or problem}"
-        return NodeAnswer(unreached=f"{NOT_AT_FAULT}: {words}" if kind in NO_FAULT_OF_NODES else words)
+        reason = f"{kind.value.replace('_', ' ')}: {answer.detail or problem}"
+        return NodeAnswer(unreached=f"{NOT_AT_FAULT}: {reason}" if kind in NO_FAULT_OF_NODES else reason)
     except (ValueError, KeyError, TypeError, RecursionError) as problem:
         return NodeAnswer(unreached=printable(f"garbled: its answer does not have its form: {problem!r}"))
 
@@ -131,7 +131,7 @@ def _listed(value: Any) -> list[Any]:
 
 
 @dataclass(slots=True)
-class Whereabouts:
+class NodeAddresses:
     """What nodes are and by which addresses others reach them, asked of each once."""
 
     visitor: Visitor
@@ -139,18 +139,18 @@ class Whereabouts:
 
     def learn(self, targets: Sequence[Target]) -> dict[str, str]:
         """Ask those that are not known yet; why not, for those that cannot be asked. Raises Unusable."""
-        unreached: dict[str, str] = {}
+        why_not: dict[str, str] = {}
 
         def learned(target: Target, answer: NodeAnswer) -> None:
             if answer.unreached:
-                unreached[target.name] = answer.unreached
+                why_not[target.name] = answer.unreached
             else:
                 self.known[target.name] = answer
 
         unknown = [target for target in targets if target.name not in self.known]
         if unknown:
             self.visitor.visit_all(unknown, ASK, self.visitor.limits.answer_s, learned)
-        return unreached
+        return why_not
 
     def forget(self, node: str) -> None:
         """Ask it again next time: it may have gone, or be another."""

@@ -47,16 +47,16 @@ def client(settings: MeterSettings, address: str, port: int, backend: str = NCCL
 def read(_settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
     """What the run brought: the all-reduce's busbw; or which elements were wrong, and whose fault that is."""
     seconds = max((output.seconds for output in outputs), default=0.0)
-    ends = [_document(output.text) for output in outputs]  # the client's first, which is the second of the nodes
-    nodes = [OfNode({**data, "node": 1 - end}) for end, data in enumerate(ends) if data]
+    documents = [_document(output.text) for output in outputs]  # the client's first, which is the second of the nodes
+    nodes = [OfNode({**data, "node": 1 - end}) for end, data in enumerate(documents) if data]
     hosts = tuple(
-        str((data or {}).get("host", ""))[:MAX_NAME] or NODES[number] for number, data in enumerate(ends[::-1])
+        str((data or {}).get("host", ""))[:MAX_NAME] or NODES[number] for number, data in enumerate(documents[::-1])
     )
     with Recording():  # what cannot be read of one rank hides nothing wrong on another
         blame = Blame.of(nodes, hosts) if nodes else None
     if blame and blame.blocks:
-        words = meters.one_line(blame.words)
-        return Reading(is_correct=False, problem=words, culprit=blame.node, seconds=seconds, hosts=hosts)
+        problem_in_words = meters.one_line(blame.words)
+        return Reading(is_correct=False, problem=problem_in_words, culprit=blame.node, seconds=seconds, hosts=hosts)
     try:
         problem = _problem(nodes, outputs)
         if problem:
@@ -85,14 +85,14 @@ def _problem(nodes: list[OfNode], outputs: tuple[Output, ...]) -> str:
         return meters.problem_of(ended or Output("\n".join(one.text for one in outputs), 0))
     for node in nodes:
         wrong_blocks(node)  # raises for what cannot be read of it
-        for place, rank in enumerate(node.answered):
+        for local_rank, rank in enumerate(node.answered):
             if rank.error:
-                return f"rank {node.number(place)}: {rank.error}"
+                return f"rank {node.number(local_rank)}: {rank.error}"
             for one in rank.operations:
                 if (one.why or not one.rounds) and not node.gap:
                     return f"{one.name} was not made: {one.why or 'no round'}"
             if not is_believable(rank.gb_per_s):
-                return f"rank {node.number(place)}: its busbw is {rank.gb_per_s:g} GB/s; expected more than 0"
+                return f"rank {node.number(local_rank)}: its busbw is {rank.gb_per_s:g} GB/s; expected more than 0"
     return next((f"{node.gap}; expected nccl" for node in nodes if node.gap), "")
 
 

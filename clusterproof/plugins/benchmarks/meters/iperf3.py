@@ -90,9 +90,11 @@ def read(_settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
 def command(settings: MeterSettings, _launch: str, node: str, other: str) -> str:
     """What a person types on both nodes. Raises ValueError."""
     size = f" -l {settings.size_bytes}" if settings.size_bytes else ""
-    asked = f"-c {node} -t {SECONDS} -O {SKIPPED_SECONDS} -P {STREAMS}{size}"
+    client_options = f"-c {node} -t {SECONDS} -O {SKIPPED_SECONDS} -P {STREAMS}{size}"
     serves = meters.typed("iperf3", replace(settings, options=""), {}, "-s")
-    return f"{serves} on {node}, then on {other}: {meters.typed('iperf3', settings, {}, asked)}; the same with -R"
+    return (
+        f"{serves} on {node}, then on {other}: {meters.typed('iperf3', settings, {}, client_options)}; the same with -R"
+    )
 
 
 def by_hand(node: str, other: str, _collective: str) -> str:
@@ -174,6 +176,6 @@ def _whole(table: Mapping[str, Any], key: str, name: str) -> int:
 
 def _network(ours: Output, there: Direction, theirs: Output, back: Direction) -> str:
     """The devices that sent, by the ends that have counters; nothing where one of them does not account for it."""
-    ends = [(ours.sent_bytes, there.received_bytes), (theirs.sent_bytes, back.received_bytes)]
-    proven = [proven_network(sent, carried) for sent, carried in ends if sent]
+    sent_and_carried = [(ours.sent_bytes, there.received_bytes), (theirs.sent_bytes, back.received_bytes)]
+    proven = [proven_network(sent, carried) for sent, carried in sent_and_carried if sent]
     return " and ".join(dict.fromkeys(proven)) if all(proven) else ""

@@ -111,10 +111,10 @@ METER = Meter("nccl-tests", read, ranks=ranks, command=command, by_hand=by_hand)
 def _merged(outputs: tuple[Output, ...]) -> Output:
     if len(outputs) == 1:
         return outputs[0]
-    ends = [output.exit for output in outputs]
+    exit_codes = [output.exit for output in outputs]
     return Output(
         text="\n".join(output.text for output in outputs),
-        exit=None if None in ends else next((end for end in ends if end), 0) if ends else None,
+        exit=None if None in exit_codes else next((end for end in exit_codes if end), 0) if exit_codes else None,
         sent_bytes=outputs[0].sent_bytes if outputs else {},
         seconds=max((output.seconds for output in outputs), default=0.0),
     )

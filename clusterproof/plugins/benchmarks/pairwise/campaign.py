@@ -12,7 +12,7 @@ from functools import cached_property, partial
 from random import Random
 
 from clusterproof.plugins.benchmarks.pairwise import Round, full, is_inside, quick
-from clusterproof.plugins.benchmarks.pairwise.normal import Settings, by_pair, slow_together
+from clusterproof.plugins.benchmarks.pairwise.normal import AnalysisSettings, by_pair, slow_together
 from clusterproof.plugins.benchmarks.pairwise.screen import Screened, screen
 from clusterproof.plugins.evidence.pairs import Measurement, Pair, pair
 
@@ -25,7 +25,7 @@ SAMPLED_OF_A_PLACE = 3  # nodes of a slow place that are measured again in each 
 
 
 @dataclass(frozen=True)
-class Plan:
+class PairPlan:
     """The nodes and how they are to be measured; `asked` are the only pairs where the user named them.
 
     `absent` are nodes of the plan that cannot be measured. `first_rounds` is how many of the first rounds there is time
@@ -58,9 +58,9 @@ class Plan:
         return quick(self.nodes, self.places, FIRST_ROUNDS, Random(self.seed))  # noqa: S311 - no secret
 
     @cached_property
-    def settings(self) -> Settings:
+    def settings(self) -> AnalysisSettings:
         """What the analysis is to know of it."""
-        return Settings(self.min_effect, self.places, len(self.first))
+        return AnalysisSettings(self.min_effect, self.places, len(self.first))
 
 
 def plan(
@@ -68,13 +68,15 @@ def plan(
     places: Mapping[str, str],
     min_effect: float,
     is_full: bool = False,
-    asked: Sequence[Pair] = (),
+    named_pairs: Sequence[Pair] = (),
     seed: int = 0,
-) -> Plan:
+) -> PairPlan:
     """A plan for these nodes. `places` names each node's rack, UltraServer or zone as far as it is known."""
     ordered = tuple(sorted(nodes))
     known = {node: places.get(node, "") for node in ordered}
-    return Plan(ordered, known if len(set(known.values())) > 1 else {}, min_effect, is_full, tuple(asked), seed)
+    return PairPlan(
+        ordered, known if len(set(known.values())) > 1 else {}, min_effect, is_full, tuple(named_pairs), seed
+    )
 
 
 def disjoint(pairs: Iterable[Pair]) -> list[Round]:
@@ -90,7 +92,7 @@ def disjoint(pairs: Iterable[Pair]) -> list[Round]:
     return [tuple(made) for made in rounds]
 
 
-def next_round(plan: Plan, measurements: Sequence[Measurement]) -> tuple[int, Round]:
+def next_round(plan: PairPlan, measurements: Sequence[Measurement]) -> tuple[int, Round]:
     """The number of the next round and its unmeasured pairs, the most informative first; none at the end."""
     first = plan.first
     last = len(first) + (0 if plan.asked else RETEST_ROUNDS)
@@ -104,7 +106,7 @@ def next_round(plan: Plan, measurements: Sequence[Measurement]) -> tuple[int, Ro
     return last, ()
 
 
-def retests(plan: Plan, measurements: Sequence[Measurement], number: int) -> Round:
+def retests(plan: PairPlan, measurements: Sequence[Measurement], number: int) -> Round:
     """A round of suspects with good partners, suspect pairs, and pairs of good nodes; at most half as many at once."""
     screened = screen(measurements, plan.settings)
     is_first_of_them = number == plan.settings.first_rounds
@@ -131,7 +133,7 @@ def _suspects(screened: Screened) -> list[str]:
 class _Draw:
     """A round while it is put together: every node at most once."""
 
-    def __init__(self, plan: Plan, measurements: Sequence[Measurement], screened: Screened, number: int) -> None:
+    def __init__(self, plan: PairPlan, measurements: Sequence[Measurement], screened: Screened, number: int) -> None:
         self.pairs: list[Pair] = []
         self.of_pair = by_pair(screened.values)
         self.settings = plan.settings
@@ -163,14 +165,14 @@ class _Draw:
 
     def again(self, links: Sequence[Pair], suspects: int) -> None:
         """Suspect pairs as they are, so many that a good partner is left for every suspect."""
-        room = (len(self.good) - suspects) // 2
+        left_pairs = (len(self.good) - suspects) // 2
         left = [
             pair
             for pair in links
             if self.retested[pair] < LINK_RETESTS and (self.is_even or not self.bad & set(pair.nodes))
         ]
         for one in self._by_turns(left):
-            if not self.busy & set(one.nodes) and len(self.pairs) < room:
+            if not self.busy & set(one.nodes) and len(self.pairs) < left_pairs:
                 self._take(one)
 
     def _by_turns(self, links: Sequence[Pair]) -> list[Pair]:

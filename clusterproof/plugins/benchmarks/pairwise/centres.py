@@ -10,7 +10,14 @@ from statistics import median
 
 from clusterproof.plugins.benchmarks.pairwise import is_inside
 from clusterproof.plugins.benchmarks.pairwise.likelihood import LEAST_SIGMA, normal_part
-from clusterproof.plugins.benchmarks.pairwise.normal import Normal, Settings, is_relaxed, log_of, succeeded, tails
+from clusterproof.plugins.benchmarks.pairwise.normal import (
+    AnalysisSettings,
+    Normal,
+    is_relaxed,
+    log_of,
+    succeeded,
+    tails,
+)
 from clusterproof.plugins.core.robust import MAX_VALUES, location, location_error
 from clusterproof.plugins.evidence.pairs import Measurement, Pair
 
@@ -90,7 +97,7 @@ def _unlikely(freedom: int) -> float:
 def normal(
     measurements: Sequence[Measurement],
     without: Collection[str],
-    settings: Settings,
+    settings: AnalysisSettings,
     untypical: Sequence[Measurement] = (),
     placed: Collection[str] = (),
 ) -> Normal | None:
@@ -125,21 +132,21 @@ def normal(
     with_room = [one for one in trusted if is_relaxed(one, most)]
     if len(with_room) < ENOUGH_WITH_ROOM:
         with_room = [one for one in (*succeeding, *succeeded(untypical)) if is_relaxed(one, most)]
-    untelling = {*placed, *_low((one for one in succeeding if not is_relaxed(one, most)), reference, settings)}
-    first_rounds = _first_rounds(one for one in [*succeeding, *succeeded(untypical)] if not untelling & set(one.pair))
+    excluded = {*placed, *_low((one for one in succeeding if not is_relaxed(one, most)), reference, settings)}
+    first_rounds = _first_rounds(one for one in [*succeeding, *succeeded(untypical)] if not excluded & set(one.pair))
     return _with_room(reference, with_room, first_rounds, {one.round for one in first}, shared.differ, settings)
 
 
-def _low(measurements: Iterable[Measurement], reference: Normal, settings: Settings) -> set[str]:
+def _low(measurements: Iterable[Measurement], reference: Normal, settings: AnalysisSettings) -> set[str]:
     """Nodes that were slow at first: for that they are most of a round that asks again, which is not slow for it."""
-    of_node: dict[str, list[float]] = defaultdict(list)
+    beyond_by_node: dict[str, list[float]] = defaultdict(list)
     for measurement in measurements:
         for node in measurement.pair:
-            of_node[node].append(_beyond(measurement, reference, settings))
-    return {node for node, xs in of_node.items() if median(xs) < -settings.min_effect / 2}
+            beyond_by_node[node].append(_beyond(measurement, reference, settings))
+    return {node for node, xs in beyond_by_node.items() if median(xs) < -settings.min_effect / 2}
 
 
-def _beyond(measurement: Measurement, reference: Normal, settings: Settings) -> float:
+def _beyond(measurement: Measurement, reference: Normal, settings: AnalysisSettings) -> float:
     """A measurement beside what is normal for its kind, and in its round."""
     return (
         log_of(measurement)
@@ -164,7 +171,7 @@ class _Shared:
     differ: float
 
 
-def _in_common(measurements: Sequence[Measurement], settings: Settings) -> _Shared:
+def _in_common(measurements: Sequence[Measurement], settings: AnalysisSettings) -> _Shared:
     """What pairs of each of these rounds have in common, beside what pairs of their kind have in all of these."""
     kinds: dict[bool, list[Measurement]] = defaultdict(list)
     for measurement in measurements:
@@ -188,7 +195,7 @@ def _with_room(
     first: Mapping[Pair, int],
     full: Collection[int],
     differ: float,
-    settings: Settings,
+    settings: AnalysisSettings,
 ) -> Normal:
     """The same with what it brings that at most half of the pairs run at once, and what rounds that do so share.
 
@@ -234,7 +241,7 @@ def _sigma(
     measurements: Sequence[Measurement],
     suspects: Collection[str],
     reference: Normal,
-    settings: Settings,
+    settings: AnalysisSettings,
 ) -> float:
     """The spread of good pairs; in a small cluster also that of each suspect's values about their own middle."""
     if len(rest) > MAX_VALUES:
@@ -249,7 +256,7 @@ def _sigma(
     return normal_part(both)[1] if len(both) >= FEWEST_FOR_SIGMA else LEAST_SIGMA * 2
 
 
-def _relief(gained: Sequence[float], sigma: float, chance: float, settings: Settings) -> float:
+def _relief(gained: Sequence[float], sigma: float, chance: float, settings: AnalysisSettings) -> float:
     """What room brings, where it is more than noise, and than rounds differ by chance."""
     if len(gained) < ENOUGH_WITH_ROOM:
         return 0.0
@@ -258,7 +265,7 @@ def _relief(gained: Sequence[float], sigma: float, chance: float, settings: Sett
     return middle if sure else 0.0
 
 
-def _across(logs: Sequence[tuple[Pair, float]], settings: Settings) -> float:
+def _across(logs: Sequence[tuple[Pair, float]], settings: AnalysisSettings) -> float:
     """The centre of pairs across places. Where one place is slow, it is that of the pairs without it."""
     plain, _ = normal_part([x for _, x in logs])
     touching: dict[str, list[int]] = defaultdict(list)

@@ -53,9 +53,9 @@ class MeasuredPair:
     @property
     def shares(self) -> tuple[float, ...]:
         """Its bandwidths as shares of what is normal for such a pair; without those that failed."""
-        usual = self.campaign.usual_gb_per_s(self.pair)
+        normal = self.campaign.normal_gb_per_s(self.pair)
         bandwidths = (one.reading.busbw_gb_per_s for one in self.measurements)
-        return tuple(busbw / usual for busbw in bandwidths if busbw and usual)
+        return tuple(busbw / normal for busbw in bandwidths if busbw and normal)
 
     @property
     def is_slow(self) -> bool:
@@ -170,33 +170,41 @@ def without_names(run: PairwiseRun, shown: Mapping[str, str], text: Callable[[st
 
 def _journal(journal: Journal, shown: Mapping[str, str], text: Callable[[str], str]) -> Journal:
     plan = journal.plan
-    words = {node: shown.get(node, f"unknown-{number}") for number, node in enumerate(plan.nodes, start=1)}
+    shown_names = {node: shown.get(node, f"unknown-{number}") for number, node in enumerate(plan.nodes, start=1)}
     known = sorted({place for place in plan.places.values() if place})
     places = {place: f"place-{number}" for number, place in enumerate(known, start=1)}
     return replace(
         journal,
         plan=replace(
             plan,
-            nodes=tuple(words.values()),
-            places={words[node]: places.get(place, "") for node, place in plan.places.items() if node in words},
-            asked=tuple(pair(*(words[node] for node in one)) for one in plan.asked if set(one) <= words.keys()),
-            absent=frozenset(words[node] for node in plan.absent if node in words),
+            nodes=tuple(shown_names.values()),
+            places={
+                shown_names[node]: places.get(place, "") for node, place in plan.places.items() if node in shown_names
+            },
+            asked=tuple(
+                pair(*(shown_names[node] for node in one)) for one in plan.asked if set(one) <= shown_names.keys()
+            ),
+            absent=frozenset(shown_names[node] for node in plan.absent if node in shown_names),
         ),
-        absent={words[node]: text(why) for node, why in journal.absent.items() if node in words},
+        absent={shown_names[node]: text(why) for node, why in journal.absent.items() if node in shown_names},
         measurements=tuple(
-            replace(one, pair=pair(*(words[node] for node in one.pair)), reading=_reading(one.reading, words, text))
+            replace(
+                one,
+                pair=pair(*(shown_names[node] for node in one.pair)),
+                reading=_reading(one.reading, shown_names, text),
+            )
             for one in journal.measurements
         ),
         ended=None if journal.ended is None else text(journal.ended),
     )
 
 
-def _reading(reading: Reading, words: Mapping[str, str], text: Callable[[str], str]) -> Reading:
+def _reading(reading: Reading, shown_names: Mapping[str, str], text: Callable[[str], str]) -> Reading:
     return replace(
         reading,
         network=text(reading.network),
         problem=text(reading.problem),
-        culprit=words.get(reading.culprit, ""),
+        culprit=shown_names.get(reading.culprit, ""),
         hosts=tuple(map(text, reading.hosts)),
         command=text(reading.command),
     )
@@ -265,8 +273,8 @@ def measured_in_words(pair: MeasuredPair) -> str:
 
 def _reading_in_words(pair: MeasuredPair, number: int) -> str:
     reading = pair.measurements[number].reading
-    usual = pair.campaign.usual_gb_per_s(pair.pair)
+    normal = pair.campaign.normal_gb_per_s(pair.pair)
     if not reading.busbw_gb_per_s:
         return f"failed ({reading.problem or 'nothing says why'})"
-    share = f"{reading.busbw_gb_per_s / usual:.0%}".replace("%", " %") if usual else ""
+    share = f"{reading.busbw_gb_per_s / normal:.0%}".replace("%", " %") if normal else ""
     return f"{speed(reading.busbw_gb_per_s)}, {share} of normal" if not number else share

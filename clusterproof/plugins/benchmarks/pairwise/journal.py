@@ -14,7 +14,7 @@ from io import BufferedWriter, TextIOWrapper
 from pathlib import Path
 from typing import IO, Any
 
-from clusterproof.plugins.benchmarks.pairwise.campaign import Plan
+from clusterproof.plugins.benchmarks.pairwise.campaign import PairPlan
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.opened import appendable, read_whole
 from clusterproof.plugins.evidence.pairs import Measurement, Reading, is_believable, pair
@@ -44,14 +44,14 @@ def file_name(number: int) -> str:
 class Journal:
     """All that such a file holds. `about` describes the meter: its name, size and what it is compared with."""
 
-    plan: Plan
+    plan: PairPlan
     about: Mapping[str, Any] = field(default_factory=dict)
     absent: Mapping[str, str] = field(default_factory=dict)  # nodes that were not measured, and why
     measurements: tuple[Measurement, ...] = ()
     ended: str | None = None  # None: it was broken off; else what was left out, or nothing
 
 
-class Writer:
+class JournalWriter:
     """An open journal: every line is on the disk before the next measurement begins."""
 
     def __init__(self, path: Path, journal: Journal) -> None:
@@ -84,9 +84,9 @@ class Writer:
         """Keep that there is only time for so many of the first rounds."""
         self._write({"first_rounds": first_rounds})
 
-    def ended(self, words: str) -> None:
+    def ended(self, reason: str) -> None:
         """Keep that it is over, and what was left out."""
-        self._write({"ended": words})
+        self._write({"ended": reason})
 
     def close(self) -> None:
         """Close the file."""
@@ -125,7 +125,7 @@ def _header(journal: Journal) -> dict[str, Any]:
 def write(path: Path, journal: Journal) -> None:
     """Write a whole journal, as a recording has it. Raises OSError."""
     path.unlink(missing_ok=True)
-    writer = Writer(path, journal)
+    writer = JournalWriter(path, journal)
     try:
         if journal.plan.first_rounds is not None:
             writer.limited(journal.plan.first_rounds)
@@ -174,7 +174,7 @@ def _of_header(record: Mapping[str, Any]) -> Journal:
     if record["schema"] != SCHEMA:
         raise ValueError(f"schema {record['schema']!r:.40} is not {SCHEMA!r}")
     absent = {str(node): str(why) for node, why in record["absent"].items()}
-    plan = Plan(
+    plan = PairPlan(
         nodes=tuple(_texts(record["nodes"])),
         places={str(node): str(place) for node, place in record["places"].items()},
         min_effect=float(record["min_effect"]),
@@ -186,7 +186,7 @@ def _of_header(record: Mapping[str, Any]) -> Journal:
     return Journal(plan, dict(record["about"]), absent)
 
 
-def _measurement(record: Mapping[str, Any], plan: Plan) -> Measurement:
+def _measurement(record: Mapping[str, Any], plan: PairPlan) -> Measurement:
     both = pair(*_two(record["pair"]))
     if not set(both) <= set(plan.nodes):
         raise ValueError(f"{both} is no pair of its nodes")

@@ -85,7 +85,7 @@ class Value:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class AnalysisSettings:
     """What an analysis takes for granted; the numbers are catalog/busbw.toml's."""
 
     min_effect: float  # difference of logarithms from which slowness matters: -log(0.95)
@@ -103,7 +103,7 @@ def is_relaxed(measurement: Measurement, most_at_once: int) -> bool:
     return 2 * measurement.at_once <= most_at_once
 
 
-def values(measurements: Sequence[Measurement], reference: Normal, settings: Settings) -> list[Value]:
+def values(measurements: Sequence[Measurement], reference: Normal, settings: AnalysisSettings) -> list[Value]:
     """Every successful measurement beside its normal."""
     most = max((measurement.at_once for measurement in measurements), default=1)
     beside_normal = []
@@ -134,7 +134,9 @@ def by_pair(values: Iterable[Value]) -> dict[Pair, list[Value]]:
     return by_both
 
 
-def slow_together(pair: Pair, of_pair: Mapping[Pair, Sequence[Value]], settings: Settings) -> dict[Pair, set[int]]:
+def slow_together(
+    pair: Pair, of_pair: Mapping[Pair, Sequence[Value]], settings: AnalysisSettings
+) -> dict[Pair, set[int]]:
     """The pairs that were slow when this one was, again and again, and in which rounds: they may share a way."""
     rounds = {value.round for value in of_pair[pair] if value.x <= -settings.min_effect}
     together: dict[Pair, set[int]] = defaultdict(set)

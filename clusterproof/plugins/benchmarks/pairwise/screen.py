@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 
 from clusterproof.plugins.benchmarks.pairwise.centres import normal
-from clusterproof.plugins.benchmarks.pairwise.normal import Normal, Settings, Value, by_node, values
+from clusterproof.plugins.benchmarks.pairwise.normal import AnalysisSettings, Normal, Value, by_node, values
 from clusterproof.plugins.core.robust import location_error
 from clusterproof.plugins.evidence.pairs import Measurement, Pair
 
@@ -30,7 +30,7 @@ class SlowPlace:
     inside: float
 
 
-def slow_places(values: Sequence[Value], reference: Normal, settings: Settings) -> list[SlowPlace]:
+def slow_places(values: Sequence[Value], reference: Normal, settings: AnalysisSettings) -> list[SlowPlace]:
     """The slow places, the slowest first; what touches one that is named already does not count for the next."""
     named: list[SlowPlace] = []
     left = [value for value in values if not value.is_inside]
@@ -49,7 +49,7 @@ def slow_places(values: Sequence[Value], reference: Normal, settings: Settings) 
         left = [value for value in left if not gone & set(value.pair.nodes)]
 
 
-def residuals(values: Sequence[Value], places: Sequence[SlowPlace], settings: Settings) -> list[Value]:
+def residuals(values: Sequence[Value], places: Sequence[SlowPlace], settings: AnalysisSettings) -> list[Value]:
     """The values without what slow places explain."""
     if not places:
         return list(values)
@@ -64,7 +64,7 @@ def _explained(value: Value, slow: Mapping[str, SlowPlace], places: Mapping[str,
     return min((place.across for place in of_ends), default=0.0)
 
 
-def _by_place(values: Sequence[Value], settings: Settings) -> dict[str, list[Value]]:
+def _by_place(values: Sequence[Value], settings: AnalysisSettings) -> dict[str, list[Value]]:
     values_by_place: dict[str, list[Value]] = defaultdict(list)
     for value in values:
         for place in {settings.places.get(node, "") for node in value.pair.nodes}:
@@ -73,7 +73,7 @@ def _by_place(values: Sequence[Value], settings: Settings) -> dict[str, list[Val
 
 
 def _slow(
-    name: str, across: Sequence[Value], inside: Sequence[Value], reference: Normal, settings: Settings
+    name: str, across: Sequence[Value], inside: Sequence[Value], reference: Normal, settings: AnalysisSettings
 ) -> SlowPlace | None:
     """The place, where its pairs with other places are slow and most of its nodes are so by themselves."""
     of_nodes: dict[str, list[float]] = defaultdict(list)
@@ -128,7 +128,7 @@ class Screened:
         return [value for value in self.of_node[node] if value.pair.other(node) not in self.slow]
 
 
-def screen(measurements: Sequence[Measurement], settings: Settings) -> Screened:
+def screen(measurements: Sequence[Measurement], settings: AnalysisSettings) -> Screened:
     """Look through all measurements so far."""
     failing = failing_nodes(measurements)
     often = Counter(one.pair for one in measurements)
@@ -176,7 +176,7 @@ def _standing_out(slow: Mapping[str, float], of_node: Mapping[str, Sequence[Valu
 
 
 def slow_nodes(
-    of_node: Mapping[str, Sequence[Value]], suspects: Mapping[str, float], settings: Settings
+    of_node: Mapping[str, Sequence[Value]], suspects: Mapping[str, float], settings: AnalysisSettings
 ) -> dict[str, float]:
     """Nodes whose middle value is low, less what partners among the suspects so far explain, and retests cleared."""
     found_slow = {}
@@ -222,13 +222,13 @@ def unexplained(values: Sequence[Value], node: str, suspects: Mapping[str, float
     return own if len(own) >= FEWEST_OWN else values
 
 
-def _is_cleared(own: Sequence[Value], settings: Settings) -> bool:
+def _is_cleared(own: Sequence[Value], settings: AnalysisSettings) -> bool:
     again = [value for value in own if value.is_retest]
     return len({value.pair for value in again}) >= CLEARED_AFTER and _score(again) > -settings.min_effect / 4
 
 
 def slow_links(
-    values: Sequence[Value], slow: Mapping[str, float], reference: Normal, settings: Settings
+    values: Sequence[Value], slow: Mapping[str, float], reference: Normal, settings: AnalysisSettings
 ) -> tuple[Pair, ...]:
     """Pairs far slower than their nodes are with others, unless retests cleared them; the slowest first."""
     cut = -max(settings.min_effect, LINK_SIGMAS * reference.sigma)
@@ -248,14 +248,14 @@ def slow_links(
     return tuple(sorted(suspects, key=lambda one: (suspects[one], one)))
 
 
-def _explains(score: float, middle: float, settings: Settings) -> bool:
+def _explains(score: float, middle: float, settings: AnalysisSettings) -> bool:
     """Whether a node of this score is reason enough for a pair so slow: a barely suspect one is none for far more."""
     if score > -settings.min_effect:
         return score < -settings.min_effect * EXPLAINS and middle > score * EXPLAINED_TIMES
     return True
 
 
-def _is_well_again(values: Sequence[Value], settings: Settings) -> bool:
+def _is_well_again(values: Sequence[Value], settings: AnalysisSettings) -> bool:
     again = [value.x for value in values if value.is_retest]
     well = sum(x > -settings.min_effect / 2 for x in again)
     return well >= CLEARED_AFTER or any(x > -settings.min_effect / 4 for x in again)

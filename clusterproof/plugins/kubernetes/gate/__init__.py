@@ -186,14 +186,14 @@ def is_unfit(taint: Taint) -> bool:
 
 
 @record
-class Plan:
+class TaintPlan:
     """The nodes to taint, and why others that failed are not."""
 
     names: tuple[str, ...]
     why_not: str = ""
 
 
-def to_taint(nodes: Iterable[KubernetesNode], healths: Mapping[str, Health], limit: str) -> Plan:
+def to_taint(nodes: Iterable[KubernetesNode], healths: Mapping[str, Health], limit: str) -> TaintPlan:
     """The nodes that get our taint, as far as the limit goes: all that failed and have none yet, or none at all.
 
     Those that failed count together with those that have it already, also of other runs: where they are more than are
@@ -205,19 +205,19 @@ def to_taint(nodes: Iterable[KubernetesNode], healths: Mapping[str, Health], lim
     most = most_tainted(limit, len(healths))
     if len(failed | tainted) > most and failed - tainted:
         already = f" ({len(tainted)} already)" if tainted else ""
-        return Plan(
+        return TaintPlan(
             (),
             f"no node is tainted: {len(failed | tainted)} of {len(healths)} nodes would be{already}; expected at most "
             f"{most}: see first whether one thing is wrong with all of them",
         )
-    return Plan(tuple(sorted(failed - tainted)))
+    return TaintPlan(tuple(sorted(failed - tainted)))
 
 
-def spared(plan: Plan, busy: Collection[str]) -> Plan:
+def spared(plan: TaintPlan, busy: Collection[str]) -> TaintPlan:
     """The same without nodes whose accelerators pods have: a taint there would hinder their replacement."""
     left = [name for name in plan.names if name in busy]
     reason = f"not tainted while pods have their accelerators: {_names(left)}" if left else ""
-    return Plan(tuple(name for name in plan.names if name not in busy), reason)
+    return TaintPlan(tuple(name for name in plan.names if name not in busy), reason)
 
 
 def _names(names: Sequence[str]) -> str:

@@ -131,7 +131,7 @@ PREFIX = "clusterproof_gate"
 WRITTEN, UNWRITTEN, FAILED = "written", "unwritten", "failed"  # what a round came to
 
 
-class Tally(Collector):
+class GateMetrics(Collector):
     """What rounds have said so far; safe to be asked while one is added."""
 
     def __init__(self, every_s: float) -> None:

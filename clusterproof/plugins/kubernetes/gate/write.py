@@ -19,7 +19,7 @@ from clusterproof.plugins.kubernetes.gate import (
     UNFIT,
     UNKNOWN,
     Health,
-    Plan,
+    TaintPlan,
     is_tainted,
     spared,
     to_remove,
@@ -30,9 +30,9 @@ from clusterproof.plugins.kubernetes.gate.objects import (
     NODES,
     STRATEGIC,
     TAINTS_CHANGED,
+    GateNode,
+    ObjectWriter,
     Patch,
-    Seen,
-    Writer,
     change,
     condition_patch,
     difference,
@@ -110,7 +110,7 @@ def write(
 
     `earlier` is by node when the evaluation began that found what stands of it, where an earlier run did.
     """
-    gate = Gate(Writer(api), orders, moment(began), now, {name: moment(at) for name, at in earlier.items()})
+    gate = Gate(ObjectWriter(api), orders, moment(began), now, {name: moment(at) for name, at in earlier.items()})
     gate.write(healths)
     lines, problems = tuple(gate.lines), tuple(gate.writer.lines())
     return Written(lines, problems, gate.changes, gate.is_open, gate.is_pending)
@@ -121,7 +121,7 @@ class Gate:
 
     def __init__(
         self,
-        writer: Writer,
+        writer: ObjectWriter,
         orders: Orders,
         began: str,
         now: float,
@@ -132,7 +132,7 @@ class Gate:
         self.began = began
         self.earlier = earlier
         self.now = now
-        self.seen: dict[str, Seen] = {}
+        self.seen: dict[str, GateNode] = {}
         self.lines: list[str] = []
         self.changes: dict[str, str] = {}
         self.is_open = self.is_pending = False
@@ -155,7 +155,7 @@ class Gate:
             self._change_taints(current)
         self._say("not in Kubernetes any more", healths.keys() - self.seen.keys() | self.writer.gone)
 
-    def _is_confined(self, seen: Seen) -> bool:
+    def _is_confined(self, seen: GateNode) -> bool:
         """Whether the server hinders this account to change more than its condition; also where it does not say."""
         try:
             self.writer.api.patch(f"{seen.path}/status", trial_patch(seen), MERGE, dryRun="All")
@@ -198,7 +198,7 @@ class Gate:
         )
         return True
 
-    def _is_left(self, seen: Seen, health: Health) -> bool:
+    def _is_left(self, seen: GateNode, health: Health) -> bool:
         """Whether a condition stays as it stands: it says the same and is young, or its node may yet report."""
         before = seen.node.condition(CONDITION)
         if before is None:
@@ -226,7 +226,7 @@ class Gate:
         return True
 
     def _remove_taints(self, healths: Mapping[str, Health]) -> None:
-        def patch_of(seen: Seen) -> Patch:
+        def patch_of(seen: GateNode) -> Patch:
             health = healths[seen.node.name]
             taints = to_remove(seen.node, health, self.orders.startup, self.orders.is_tainting)
             return without_taints(seen, taints) if taints else {}
@@ -241,12 +241,14 @@ class Gate:
         self.lines.extend(filter(None, [plan.why_not]))
         self.is_pending |= bool(plan.why_not)
 
-        def patch_of(seen: Seen) -> Patch:
+        def patch_of(seen: GateNode) -> Patch:
             return {} if is_tainted(seen.node) else with_taint(seen, UNFIT, NO_SCHEDULE)
 
         self._change(plan.names, patch_of, healths)
 
-    def _change(self, names: Iterable[str], patch_of: Callable[[Seen], Patch], healths: Mapping[str, Health]) -> None:
+    def _change(
+        self, names: Iterable[str], patch_of: Callable[[GateNode], Patch], healths: Mapping[str, Health]
+    ) -> None:
         """Change the taints of these nodes, with an event and a word for each."""
 
         def changed(name: str) -> str:
@@ -265,16 +267,16 @@ class Gate:
             self._say(difference_in_words, by_words[difference_in_words])
 
 
-def _without_busy(plan: Plan, resource: Mapping[str, Any] | None) -> Plan:
+def _without_busy(plan: TaintPlan, resource: Mapping[str, Any] | None) -> TaintPlan:
     """The plan without nodes whose accelerators pods have; without any where that is not known."""
     if resource is None or resource["is_cut"]:
-        return Plan((), "no node is tainted: it is not known whose accelerators pods have")
+        return TaintPlan((), "no node is tainted: it is not known whose accelerators pods have")
     return spared(plan, {pod["node"] for pod in resource["pods"] if pod["accelerators"] or pod["claims"]})
 
 
 def remove(api: Api) -> Written:
     """Remove them from every node of the cluster, whoever had it written and whenever; others' stay as they are."""
-    writer = Writer(api)
+    writer = ObjectWriter(api)
     every = writer.tried("", lambda: {seen.node.name: seen for seen in map(seen_of, api.listed(NODES))})
     nodes = every or {}
 

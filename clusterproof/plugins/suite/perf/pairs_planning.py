@@ -49,7 +49,7 @@ def planned(
         places_of(cluster, [node.target for node in nodes]),
         -log(1 - cluster.threshold("pairwise.slower")),
         is_full=options.which == FULL,
-        asked=asked_pairs(options.asked, cluster.nodes.keys()) if options.asked else (),
+        named_pairs=asked_pairs(options.asked, cluster.nodes.keys()) if options.asked else (),
         seed=options.seed if options.seed is not None else secrets.randbelow(10**6),
     )
     if made.asked:

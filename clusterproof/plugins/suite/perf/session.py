@@ -20,7 +20,7 @@ from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.options.argv import command_of
 from clusterproof.plugins.suite.perf.load_options import load_options
-from clusterproof.plugins.suite.perf.pairs_measure import Setup, measure, replayed
+from clusterproof.plugins.suite.perf.pairs_measure import MeasuringSetup, measure, replayed
 from clusterproof.plugins.suite.perf.pairs_options import pair_options
 from clusterproof.plugins.suite.state import CLUSTER, CONTROL_PLANE, EVIDENCE, catalog_of, policy_of
 from clusterproof.plugins.suite.terminal import progress
@@ -93,7 +93,7 @@ def measured(
         unavailable = unavailable_under_load(connection, cluster.targets, limits)
     except Unusable as problem:
         return PairwiseRun(why_not=text(f"nothing could be measured between nodes: {problem}"))
-    setup = Setup(
+    setup = MeasuringSetup(
         cluster,
         connection,
         limits,
