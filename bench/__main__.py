@@ -54,13 +54,13 @@ def parts() -> dict[str, Callable[[], Iterator[Figure]]]:
     return {f"{part.__module__.removeprefix('bench.')}.{part.__name__}": part for part in measures}
 
 
-def main(words: Sequence[str]) -> int:
+def main(arguments: Sequence[str]) -> int:
     """0 where anything that was asked for could be measured."""
     parser = Arguments("scripts/bench", __doc__)
     parser.add_argument("words", nargs="*", metavar="WORD", help="all parts unless given")
     measures = parts()
-    asked = parser.parse_args(words).words or [""]
-    names = {name for word in asked for name in parser.chosen(word, measures, f"one of {', '.join(measures)}")}
+    option = parser.parse_args(arguments).words or [""]
+    names = {name for word in option for name in parser.chosen(word, measures, f"one of {', '.join(measures)}")}
     figures = []
     for name in (name for name in measures if name in names):
         for figure in measures[name]():

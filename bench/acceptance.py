@@ -22,7 +22,7 @@ from bench.faults import slow_nodes
 from bench.noises import NOISES, Noise
 from bench.noisy import LEAVES_OPEN, OF_NODES, concluded, disturbed
 from clusterproof.plugins.accept.population import Errors
-from clusterproof.plugins.accept.sequential import Population, Standing, standing_of, to_measure
+from clusterproof.plugins.accept.sequential import Decision, Population, decision_of, to_measure
 from clusterproof.plugins.catalog.acceptance import default_errors
 from clusterproof.plugins.evidence.pairs import Kind, pair
 from scripts.arguments import Arguments, share
@@ -86,8 +86,8 @@ class Cluster:
     def run(self, measure: str, number: int, nodes: Sequence[str]) -> Iterator[tuple[tuple[str, str], float]]:
         """Each device of these nodes, which run at once, and the logarithm of what is measured."""
         order = self.random.sample(list(nodes), len(nodes))
-        beside = {node: order[at - 1] for at, node in enumerate(order)}  # whoever shares what makes the noise
-        pairs = {node: pair(node, beside[node]) for node in nodes if beside[node] != node}
+        neighbours = {node: order[at - 1] for at, node in enumerate(order)}  # whoever shares what makes the noise
+        pairs = {node: pair(node, neighbours[node]) for node in nodes if neighbours[node] != node}
         shares = self.shares[measure](tuple(dict.fromkeys(pairs.values())), number)
         for node in nodes:
             shared = log(shares.get(pairs.get(node), 1.0))  # type: ignore[arg-type]
@@ -118,26 +118,26 @@ def made(size: int, noise: Noise, seed: str) -> Cluster:
     return Cluster(nodes, random, noise, weak)
 
 
-def accepted(cluster: Cluster, errors: Errors) -> dict[str, Standing]:
+def accepted(cluster: Cluster, errors: Errors) -> dict[str, Decision]:
     """How each node stands at the end of the stages in which every node is alone, as an acceptance runs them."""
     wrong = {node for _ in range(errors.least_runs) for node in cluster.nodes if cluster.is_wrong(node)}
     populations = {name: Population(errors, TRIES) for name in MEASURES}
-    standing = {node: Standing.BAD if node in wrong else Standing.OPEN for node in cluster.nodes}
+    decisions = {node: Decision.BAD if node in wrong else Decision.OPEN for node in cluster.nodes}
     runs: Counter[str] = Counter()
     most = default_errors().most_runs
-    while nodes := to_measure(standing, runs, most, errors):
+    while nodes := to_measure(decisions, runs, most, errors):
         number = runs.total()
         for name, population in populations.items():
             population.add(number, dict(cluster.run(name, number, nodes)))
             population.learn()
         runs.update(nodes)
-        standing |= {node: _standing(node, populations) for node in nodes}
-    return standing
+        decisions |= {node: _standing(node, populations) for node in nodes}
+    return decisions
 
 
-def _standing(node: str, populations: Mapping[str, Population]) -> Standing:
+def _standing(node: str, populations: Mapping[str, Population]) -> Decision:
     units = ((one, (node, str(device))) for name, one in populations.items() for device in range(MEASURES[name]))
-    return standing_of(one.judged[unit].standing if unit in one.judged else Standing.OPEN for one, unit in units)
+    return decision_of(one.judged[unit].standing if unit in one.judged else Decision.OPEN for one, unit in units)
 
 
 def declared() -> Errors:
@@ -168,22 +168,22 @@ def on_the_network(cell: Cell) -> Tallies:
     of_all = {node for one in analysis.findings if one.kind is Kind.INCONCLUSIVE for node in one.nodes}
     left_open = {node for one in analysis.findings if one.kind in LEAVES_OPEN for node in one.nodes} | of_all
     said = {
-        node: Standing.BAD if node in rejected else Standing.OPEN if node in left_open else Standing.GOOD
+        node: Decision.BAD if node in rejected else Decision.OPEN if node in left_open else Decision.GOOD
         for node in cluster.nodes
     }
     return tallied(said, dict.fromkeys(cluster.slow_nodes, NETWORK))
 
 
-def tallied(said: Mapping[str, Standing], kinds: Mapping[str, str]) -> Tallies:
+def tallied(said: Mapping[str, Decision], kinds: Mapping[str, str]) -> Tallies:
     """What was said, by kind of weak node."""
     of_good = [standing for node, standing in said.items() if node not in kinds]
-    found = {"good": Tally(1, len(of_good), of_good.count(Standing.BAD), of_good.count(Standing.OPEN))}
+    tallies = {"good": Tally(1, len(of_good), of_good.count(Decision.BAD), of_good.count(Decision.OPEN))}
     for kind in dict.fromkeys(kinds.values()):
         of_kind = [said[node] for node, one in kinds.items() if one == kind]
-        found[kind] = Tally(
-            0, bad=len(of_kind), bad_accepted=of_kind.count(Standing.GOOD), bad_open=of_kind.count(Standing.OPEN)
+        tallies[kind] = Tally(
+            0, bad=len(of_kind), bad_accepted=of_kind.count(Decision.GOOD), bad_open=of_kind.count(Decision.OPEN)
         )
-    return found
+    return tallies
 
 
 def _noise(name: str) -> Noise:
@@ -206,21 +206,21 @@ def in_words(part: int, whole: int) -> str:
     return f"{part} of {whole:,} ({part / whole if whole else 0:.3%}; {low:.3%} to {high:.3%})"
 
 
-def table(found: Mapping[str, Tally]) -> str:
+def table(tallies: Mapping[str, Tally]) -> str:
     """A line for good nodes and for each kind of weak ones."""
-    good = found.get("good", Tally())
+    good = tallies.get("good", Tally())
     rows = [f"{'good nodes':<36} rejected {in_words(good.good_rejected, good.good)}, open {good.good_open}"]
     for kind in (*KINDS, NETWORK):
-        of = found.get(kind, Tally())
+        of = tallies.get(kind, Tally())
         rows.append(f"{kind:<36} accepted {in_words(of.bad_accepted, of.bad)}, open {of.bad_open}")
     return "\n".join(rows)
 
 
-def figures(found: Sequence[Tallies]) -> dict[str, Tally]:
+def figures(tallies_of_cells: Sequence[Tallies]) -> dict[str, Tally]:
     """All of them together, by kind."""
     summed: dict[str, Tally] = {}
-    for one in found:
-        for kind, tally in one.items():
+    for tallies in tallies_of_cells:
+        for kind, tally in tallies.items():
             summed[kind] = summed.get(kind, Tally()) + tally
     return summed
 
@@ -230,22 +230,22 @@ def main(arguments: Sequence[str]) -> int:
     line = Arguments("scripts/simulate acceptance", __doc__)
     line.add_argument("share", type=share, nargs="?", default=1.0, help="0.1: a tenth of the clusters")
     line.add_argument("--writing", action="store_true", help="the seeds that were used while the rules were written")
-    asked = line.parse_args(arguments)
-    aside = "" if asked.writing else HELD_ASIDE
-    found: dict[str, list[Tallies]] = {noise.name: [] for noise in NOISES}
+    option = line.parse_args(arguments)
+    aside = "" if option.writing else HELD_ASIDE
+    tallies_by_noise: dict[str, list[Tallies]] = {noise.name: [] for noise in NOISES}
     made_of: Counter[int] = Counter()
     with ProcessPoolExecutor(PROCESSES) as pool:
         for part, sizes in ((alone, SIZES), (on_the_network, OF_PAIRS)):
-            cells = list(_cells(sizes, asked.share, aside))
+            cells = list(_cells(sizes, option.share, aside))
             for cell, tallies in zip(cells, pool.map(part, cells), strict=True):
-                found[cell[0]].append(tallies)
+                tallies_by_noise[cell[0]].append(tallies)
                 made_of[cell[1]] += 1
-    for name, of_noise in found.items():
+    for name, of_noise in tallies_by_noise.items():
         print(f"{name}\n{table(figures(of_noise))}\n")
-    whole = figures([one for of_noise in found.values() for one in of_noise])
+    whole = figures([one for of_noise in tallies_by_noise.values() for one in of_noise])
     print(f"all noises\n{table(whole)}\n")
     says = said_of(sum(whole.values(), Tally()))
-    print(json.dumps(says | {"clusters_of": dict(made_of), "seeds": "writing" if asked.writing else "held aside"}))
+    print(json.dumps(says | {"clusters_of": dict(made_of), "seeds": "writing" if option.writing else "held aside"}))
     return 0 if says["holds"] == {"good_rejected": HOLDS, "bad_accepted": HOLDS} else 1
 
 

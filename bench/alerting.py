@@ -16,8 +16,8 @@ from clusterproof.plugins.core.policy import NO_POLICY
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.transport import Limits
-from clusterproof.plugins.watch import TIMING, Seen, recording
-from clusterproof.plugins.watch.controller import Controller, Settings
+from clusterproof.plugins.watch import TIMING, RuleResult, recording
+from clusterproof.plugins.watch.controller import Controller, WatchSettings
 from clusterproof.plugins.watch.evaluator import Evaluator
 from clusterproof.plugins.watch.notify import notifier, outbox
 from clusterproof.plugins.watch.notify.services import receiver_of
@@ -39,15 +39,15 @@ def watch(names: list[str], broken: Path, record: Path, command: str) -> None:
     state = Watch(Evaluator(cluster, NO_POLICY), 1.0, names, time.monotonic(), replace(TIMING, flaps_times=NEVER))
     kept = recording.Recording(record, 1.0, _say)
     state.resume(kept.said_before(), time.time() - time.monotonic())
-    settings = Settings(SamplerOptions(1.0), Limits(), ProbeOptions())
+    settings = WatchSettings(SamplerOptions(1.0), Limits(), ProbeOptions())
     with Sinks(cluster.name, state, _say) as sinks:
         sinks.notify([receiver_of(command, 1)], record)
         controller = Controller(cluster, state, settings, kept, lambda _: None, sinks, _say)
         while True:
             now = json.loads(broken.read_text(encoding="utf-8"))
             for name in names:
-                found = {("GPU 0", RULE): Seen(Verdict.FAIL, "Xid 79; expected none")} if name in now else {}
-                controller._say(state.states.events(name, frozenset({RULE}), found, time.monotonic()))
+                results = {("GPU 0", RULE): RuleResult(Verdict.FAIL, "Xid 79; expected none")} if name in now else {}
+                controller._say(state.states.events(name, frozenset({RULE}), results, time.monotonic()))
             kept.guard(lambda: None, time.monotonic())
             time.sleep(LOOK_S)
 

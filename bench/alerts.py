@@ -107,17 +107,17 @@ def judged(due: dict[str, list[str]], taken: Sequence[Mapping[str, Any]]) -> dic
     """What is to be 0, of what a receiver has taken that leaves out ids that it has seen."""
     came: dict[str, list[str]] = {name: [] for name in due}
     firsts: dict[str, Mapping[str, Any]] = {}
-    for one in taken:
-        firsts.setdefault(str(one["id"]), one)
-    for one in firsts.values():
-        for finding in one["findings"]:
-            came[finding["node"]].append(str(one["kind"]))
+    for notification in taken:
+        firsts.setdefault(str(notification["id"]), notification)
+    for notification in firsts.values():
+        for finding in notification["findings"]:
+            came[finding["node"]].append(str(notification["kind"]))
     verdict = {"lost": 0, "reordered": 0, "doubled_without_id": 0}
     for name, kinds in due.items():
-        wanted, found = Counter(kinds), Counter(came[name])
-        verdict["lost"] += (wanted - found).total()
-        verdict["doubled_without_id"] += (found - wanted).total()
-        verdict["reordered"] += wanted == found and kinds != came[name]
+        wanted, delivered = Counter(kinds), Counter(came[name])
+        verdict["lost"] += (wanted - delivered).total()
+        verdict["doubled_without_id"] += (delivered - wanted).total()
+        verdict["reordered"] += wanted == delivered and kinds != came[name]
     return verdict
 
 
@@ -178,9 +178,9 @@ def main() -> int:
     parser.add_argument("--seconds", type=count, default=60, help="how long (default 60)")
     parser.add_argument("--seed", type=count, default=1, help="of the same chaos again (default 1)")
     option = parser.parse_args()
-    found = chaos(option.seconds, option.seed)
-    print(json.dumps(found))
-    return int(any(number for name, number in found.items() if name != "alerts"))
+    counts = chaos(option.seconds, option.seed)
+    print(json.dumps(counts))
+    return int(any(number for name, number in counts.items() if name != "alerts"))
 
 
 if __name__ == "__main__":

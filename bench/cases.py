@@ -91,14 +91,14 @@ def real_jobs() -> list[Outcome]:
     if why := without_torch():
         print(f"no trainings of eight ranks: {why}")
     jobs = JOBS if why else (*JOBS, *TRAININGS)
-    found = []
+    outcomes = []
     images = {name: healthy_cpu() for name in NODES}
     with slurm(images, settings=SETTINGS) as bed, TemporaryDirectory(dir="/tmp") as folder:
         Path(folder).chmod(0o755)
         for job in jobs:
             said = died(bed, job, Path(folder))
-            found.append(Outcome(job.name, job.name, job.cause, said["cause"], tuple(said["nodes"]), "", ALL))
-    return found
+            outcomes.append(Outcome(job.name, job.name, job.cause, said["cause"], tuple(said["nodes"]), "", ALL))
+    return outcomes
 
 
 def main(arguments: Sequence[str]) -> int:

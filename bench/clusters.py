@@ -43,15 +43,15 @@ class Simulated:
             for busbw in (self._busbw(one, len(pairs), uses or {}),)
         ]
 
-    def _busbw(self, one: Pair, at_once: int, uses: Mapping[str, int]) -> float | None:
-        if set(one.nodes) & set(self.dead):
+    def _busbw(self, pair: Pair, at_once: int, uses: Mapping[str, int]) -> float | None:
+        if set(pair.nodes) & set(self.dead):
             return None
-        share = min(self.slow_nodes.get(node, 1.0) for node in one.nodes) * self.slow_links.get(one, 1.0) * self.whole
-        if not is_inside(one, self.racks):
-            share *= min(self.slow_racks.get(self.racks.get(node, ""), 1.0) for node in one.nodes)
-        room = self.spine * (len(self.nodes) // 2)
-        share *= min(1.0, room / at_once)
-        share /= max(uses.get(node, 1) for node in one.nodes)
+        share = min(self.slow_nodes.get(node, 1.0) for node in pair.nodes) * self.slow_links.get(pair, 1.0) * self.whole
+        if not is_inside(pair, self.racks):
+            share *= min(self.slow_racks.get(self.racks.get(node, ""), 1.0) for node in pair.nodes)
+        spine_pairs = self.spine * (len(self.nodes) // 2)
+        share *= min(1.0, spine_pairs / at_once)
+        share /= max(uses.get(node, 1) for node in pair.nodes)
         noise = self.random.lognormvariate(0.0, self.noise)
         outlier = self.random.uniform(*OUTLIER_SHARES) if self.random.random() < self.outliers else 1.0
         return NOMINAL_GB_PER_S * share * noise * outlier

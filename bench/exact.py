@@ -25,10 +25,10 @@ ROOT = Path(__file__).parents[1]
 
 def simulate(python: str, faults: int, clean: int, seed: int, device: str) -> tuple[str, Mapping[str, int]]:
     """What the program of faults prints in that Python, and its figures. Raises subprocess.CalledProcessError."""
-    words = [exact_kinds_setting(), str(faults), str(clean), str(seed), device]
+    arguments = [exact_kinds_setting(), str(faults), str(clean), str(seed), device]
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     ran = subprocess.run(
-        [python, "-m", "bench.exact_found", *words],
+        [python, "-m", "bench.exact_found", *arguments],
         env={**os.environ, "PYTHONPATH": path},
         cwd=ROOT,
         stdout=subprocess.PIPE,
@@ -44,7 +44,7 @@ def is_good(figures: Mapping[str, int]) -> bool:
     return figures["found"] >= LEAST_FOUND * figures["faults"] > 0 and not figures["false"]
 
 
-def main(words: Sequence[str]) -> int:
+def main(arguments: Sequence[str]) -> int:
     """Print the tables and the figures; 0 where they are good."""
     parser = Arguments("scripts/simulate exact", __doc__)
     parser.add_argument("faults", type=count, nargs="?", default=FAULTS, help=f"how many; {FAULTS} unless given")
@@ -52,12 +52,12 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--seed", type=count, default=1, help="of the random numbers; 1 unless given")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="what multiplies; cpu unless given")
     parser.add_argument("--torch-python", metavar="PATH", help="a Python that has PyTorch")
-    asked = parser.parse_args(words)
-    python = torch_python(asked.torch_python)
+    option = parser.parse_args(arguments)
+    python = torch_python(option.torch_python)
     if python is None:
-        tried = asked.torch_python or ", ".join(PYTHONS)
+        tried = option.torch_python or ", ".join(PYTHONS)
         parser.error(f"no PyTorch in {tried}; expected --torch-python PATH, or: apt-get install python3-torch")
-    tables, figures = simulate(python, asked.faults, asked.clean, asked.seed, asked.device)
+    tables, figures = simulate(python, option.faults, option.clean, option.seed, option.device)
     print(tables)
     print(json.dumps(figures))
     return 0 if is_good(figures) else 1

@@ -48,12 +48,12 @@ def drawn(seed: int, number: int) -> tuple[Fault, Random]:
 
 def one_element(vector: Any, random: Random, side: str) -> None:
     """A number that is sent is another; a bit of what was received is the other way."""
-    place = random.randrange(vector.numel())
+    index = random.randrange(vector.numel())
     if side == SENT:
-        vector[place] += 1
+        vector[index] += 1
     else:
         bits = vector.view(AS_INTEGERS[vector.element_size()])
-        bits[place] ^= 1 << random.randrange(8 * vector.element_size() - 1)
+        bits[index] ^= 1 << random.randrange(8 * vector.element_size() - 1)
 
 
 def dropped(vector: Any, random: Random, _side: str) -> None:
@@ -115,11 +115,11 @@ def of_rank(
     made = 0
     for number in range(faults + clean):
         fault, random = drawn(seed, number)
-        here = altered(way, fault, random) if number < faults and fault.rank == rank else way
+        operations_here = altered(way, fault, random) if number < faults and fault.rank == rank else way
         operations: dict[tuple[str, str], dict[str, Any]] = {}
         for kind in kinds:
-            sums(group, here, kind, number, operations)
-        copies(group, here, number, operations)
+            sums(group, operations_here, kind, number, operations)
+        copies(group, operations_here, number, operations)
         made += len(operations) if number >= faults else 0
         cells += [
             (number, (name, kind, wrong["sender"], rank))
@@ -149,16 +149,16 @@ def exchanges(text: str, faults: int, clean: int, seed: int, device: str) -> dic
             wrong[number].append((name, kind, sender, receiver))
     made = sum(answer["made"] for answer in answers)
     false = len([number for number in wrong if number >= faults])
-    found: dict[str, Counter[str]] = {"": Counter(clean=made, false=false, collectives=made)}
+    counts: dict[str, Counter[str]] = {"": Counter(clean=made, false=false, collectives=made)}
     for number in range(faults):
         fault, _ = drawn(seed, number)
         likely = suspects(seen(wrong[number]), Ranks(["node"] * RANKS))
         is_of_it = len(likely) == 1 and fault.rank in likely[0].ranks
-        found.setdefault(fault.name, Counter()).update(
+        counts.setdefault(fault.name, Counter()).update(
             faults=1,
             found=int(bool(wrong[number])),
             exchanged=1,
             named=int(is_of_it),
             misnamed=int(len(likely) == 1 and not is_of_it),
         )
-    return found
+    return counts

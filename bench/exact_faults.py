@@ -54,15 +54,15 @@ def multiply(unit: Unit, kind: Kind, left: Any, right: Any) -> Any:
 
 
 def work(
-    kind: Kind, unit: Unit, data: Operands, seed: int, complement: bool, size: int, batch: int, device: str
+    kind: Kind, unit: Unit, operands: Operands, seed: int, complement: bool, size: int, batch: int, device: str
 ) -> Work:
     """So many products."""
-    given = pair(data, size, size, seed, complement, device, (batch,))
-    left, right = operands_of(given, data, kind, unit)
+    given = pair(operands, size, size, seed, complement, device, (batch,))
+    left, right = operands_of(given, operands, kind, unit)
     return Work(
         kind,
         unit,
-        data,
+        operands,
         given,
         left,
         right,

@@ -50,31 +50,31 @@ def inject(done: Work, name: str, random: torch.Generator) -> Counter[str]:
     if name in IN_REFERENCES:
         broken = IN_REFERENCES[name](done, random)
         rows, _ = disagreeing(done.given.left, done.given.right, broken, int(draw(1 << 30, done, random)[0]))
-        reached, found = wrong_products(differing(broken, done.integers)), wrong_products(rows)
+        reached, detected = wrong_products(differing(broken, done.integers)), wrong_products(rows)
         close = wrong_products(~torch.isclose(broken, done.integers, rtol=TOLERANCE, atol=TOLERANCE))
     else:
         broken = IN_RESULTS[name](done, random)
         reached = wrong_products(differing(broken, done.product))
-        found = wrong_products(differing(broken, expected(done)))
+        detected = wrong_products(differing(broken, expected(done)))
         both = broken.double(), done.product.double()
         close = wrong_products(~torch.isclose(*both, rtol=TOLERANCE, atol=TOLERANCE))
     return Counter(
         absorbed=int((~reached).sum()),
         faults=int(reached.sum()),
-        found=int((found & reached).sum()),
+        found=int((detected & reached).sum()),
         tolerance=int((close & reached).sum()),
     )
 
 
 def kinds_here(text: str, device: str) -> tuple[list[tuple[Kind, Unit]], list[str]]:
     """The types that are multiplied here, and why others are not."""
-    found, missing = [], []
+    kinds, missing = [], []
     for kind in of_settings(text):
         try:
-            found.append((kind, unit_of(kind, device, SIZE)))
+            kinds.append((kind, unit_of(kind, device, SIZE)))
         except Unavailable as why:
             missing.append(f"{kind.name} was not multiplied: {why}")
-    return found, missing
+    return kinds, missing
 
 
 def clean(kinds: list[tuple[Kind, Unit]], products: int, seed: int, device: str) -> Counter[str]:
@@ -87,9 +87,9 @@ def clean(kinds: list[tuple[Kind, Unit]], products: int, seed: int, device: str)
         for kind, unit in many + (few if rounds % LESS == 0 else []):
             batch = CLEAN_BATCH if is_batched(kind, device) else CLEAN_BATCH // LESS
             sets = list(data_sets(kind, LONGEST))
-            data, is_complement = sets[rounds % len(sets)], rounds // len(sets) % 2 == 1
+            operands, is_complement = sets[rounds % len(sets)], rounds // len(sets) % 2 == 1
             choose(unit)
-            done = work(kind, unit, data, seed + rounds, is_complement, CLEAN_SIZE[device], batch, device)
+            done = work(kind, unit, operands, seed + rounds, is_complement, CLEAN_SIZE[device], batch, device)
             rows, columns = disagreeing(done.given.left, done.given.right, done.integers, seed + rounds)
             wrong = wrong_products(differing(done.product, expected(done))) | rows.any(1) | columns.any(1)
             counts.update({"clean": len(wrong), "false": int(wrong.sum()), kind.name: len(wrong)})
@@ -104,24 +104,24 @@ def main(text: str, faults: int, products: int, seed: int, device: str) -> None:
     kinds, missing = kinds_here(text, device)  # after the ranks: a process that has used a GPU cannot fork
     print(*missing, sep="\n")
     names = (*IN_RESULTS, *IN_REFERENCES)
-    found: dict[str, Counter[str]] = {name: Counter() for name in names}
+    counts: dict[str, Counter[str]] = {name: Counter() for name in names}
     random = torch.Generator(device=device).manual_seed(seed)
     rounds = 0
-    found.update({name: count for name, count in of_ranks.items() if name})
-    while sum(count["faults"] for count in found.values()) < faults:
+    counts.update({name: count for name, count in of_ranks.items() if name})
+    while sum(count["faults"] for count in counts.values()) < faults:
         for kind, unit in kinds:
             choose(unit)
-            for data in data_sets(kind, LONGEST):
-                done = work(kind, unit, data, seed + rounds, rounds % 2 == 1, SIZE, BATCH, device)
+            for operands in data_sets(kind, LONGEST):
+                done = work(kind, unit, operands, seed + rounds, rounds % 2 == 1, SIZE, BATCH, device)
                 for name in names:
-                    found[name] += inject(done, name, random)
+                    counts[name] += inject(done, name, random)
         rounds += 1
     print("| fault | that changed a result | found | found by a tolerance of 1e-2 | absorbed |\n|---|---|---|---|---|")
-    for name, count in found.items():
+    for name, count in counts.items():
         shares = [f"{count[word] / max(1, count['faults']):.2%}" for word in ("found", "tolerance")]
         shares[1] = "not tried" if count["exchanged"] else shares[1]
         print(f"| {name} | {count['faults']:,} | {' | '.join(shares)} | {count['absorbed']:,} |")
-    whole: Counter[str] = sum(found.values(), Counter())
+    whole: Counter[str] = sum(counts.values(), Counter())
     counted = clean(kinds, products, seed, device) + of_ranks[""]
     print(", ".join(f"{count:,} clean of {name}" for name, count in counted.items() if name not in ("clean", "false")))
     figures = {"faults": whole["faults"], "found": whole["found"], "clean": counted["clean"], "false": counted["false"]}

@@ -28,14 +28,14 @@ from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.api import PAGE
 from clusterproof.plugins.kubernetes.gate import TRUE, Health
 from clusterproof.plugins.kubernetes.gate.objects import seen_of
-from clusterproof.plugins.kubernetes.gate.round import Tally
+from clusterproof.plugins.kubernetes.gate.round import GateMetrics
 from clusterproof.plugins.kubernetes.gate.write import Orders, resident, write
 from clusterproof.plugins.kubernetes.workloads import Pod
 from clusterproof.plugins.transport import Limits
 from clusterproof.plugins.transport.gather import gather
 from clusterproof.plugins.transport.kubernetes.agents import Agents
-from clusterproof.plugins.transport.kubernetes.kept import REPORTS
-from clusterproof.plugins.transport.kubernetes.shares import Share
+from clusterproof.plugins.transport.kubernetes.report_cache import REPORTS
+from clusterproof.plugins.transport.kubernetes.shares import NodeShare
 from tests.kubernetes.agents import STARTED, agents, report
 from tests.kubernetes.kubelets import Log
 from tests.testbed import needs
@@ -68,11 +68,11 @@ def in_rest() -> Iterator[Figure]:
         kept = _asked(kubernetes, lambda: _rounds(gate, ROUNDS, began + EVERY_S))
         each = _asked(kubernetes, lambda: _evaluations(names, ROUNDS, LATER))
     seconds = ROUNDS * EVERY_S
-    words = ", ".join(f"{count / NODES:.2f} {what}" for what, count in sorted(kept.items()))
-    detail = f"of each of {NODES} nodes in {seconds:.0f} s: {words}"
+    detail_in_words = ", ".join(f"{count / NODES:.2f} {what}" for what, count in sorted(kept.items()))
+    detail = f"of each of {NODES} nodes in {seconds:.0f} s: {detail_in_words}"
     yield Figure(NAME, round(kept.total() / NODES / seconds, 5), "≤ 0.005", detail)
-    ratio, words = round(kept.total() / each.total(), 2), f"{kept.total()} and {each.total()} requests"
-    yield Figure("gate_requests_beside_reading_each_log", ratio, "≤ 0.3", words)
+    ratio, detail_in_words = round(kept.total() / each.total(), 2), f"{kept.total()} and {each.total()} requests"
+    yield Figure("gate_requests_beside_reading_each_log", ratio, "≤ 0.3", detail_in_words)
 
 
 def listing() -> Iterator[Figure]:
@@ -87,9 +87,9 @@ def listing() -> Iterator[Figure]:
 
 def _large_node(number: int) -> dict[str, Any]:
     """A node as long as one in use: 50 images, 60 labels of its features, who manages which field."""
-    digest, words = "a" * 64, {"reason": "KubeletHas", "message": "kubelet has what it needs"}
+    digest, status = "a" * 64, {"reason": "KubeletHas", "message": "kubelet has what it needs"}
     images = [{"names": [f"example.com/team/{one}@sha256:{digest}", f"example.com/team/{one}:v1"]} for one in range(50)]
-    conditions = [{"type": f"Condition{one}", "status": "False", **words} for one in range(9)]
+    conditions = [{"type": f"Condition{one}", "status": "False", **status} for one in range(9)]
     managed = [{"manager": "kubelet", "fieldsV1": {f"f:label-{one}": {} for one in range(90)}} for _ in range(4)]
     labels = {f"feature.node.kubernetes.io/cpu-cpuid.{one}": "true" for one in range(60)}
     metadata = {"name": f"node-{number}", "uid": str(number), "labels": labels, "managedFields": managed}
@@ -99,14 +99,14 @@ def _large_node(number: int) -> dict[str, Any]:
 class Gate(Rounds):
     """A gate that reads all logs where it evaluates, as they are old by its clock."""
 
-    def _evaluate(self, share: Share, agents: Mapping[str, Pod], began: float) -> None:
+    def _evaluate(self, share: NodeShare, agents: Mapping[str, Pod], began: float) -> None:
         shutil.rmtree(self._keep / REPORTS, ignore_errors=True)
         super()._evaluate(share, agents, began)
 
 
 def _gate(folder: Path) -> Gate:
     option = argparse.Namespace(x="k8s:bed/many=yes", every=int(EVERY_S), region="", profile="")
-    return Gate(option, [], folder, Tally(EVERY_S), threading.Event())
+    return Gate(option, [], folder, GateMetrics(EVERY_S), threading.Event())
 
 
 def _rounds(gate: Gate, count: int, begin: float) -> None:
@@ -123,8 +123,8 @@ def _evaluations(names: Sequence[str], count: int, begin: float) -> None:
     cluster, orders = Cluster("bed", "agents", tuple(map(Target, names))), resident(Orders(), EVERY_S)
     for number in range(count):
         now = begin + number * EVERY_S
-        found = gather(cluster, Agents(), ["boot"], ProbeOptions(), Limits(), lambda evidence: evidence)
-        assert not [one for one in found.values() if one.unreached]
+        evidence_by_node = gather(cluster, Agents(), ["boot"], ProbeOptions(), Limits(), lambda evidence: evidence)
+        assert not [one for one in evidence_by_node.values() if one.unreached]
         write(open_api({}), orders, dict.fromkeys(names, FIT), now, now)
 
 

@@ -51,20 +51,20 @@ def _missing() -> str:
 
 def _visits(plane: ControlPlane, names: Sequence[str]) -> Iterator[Figure]:
     began, before = time.perf_counter(), cpu_s(resource.RUSAGE_SELF)
-    found = len(resolve("k8s:bed").targets)
+    nodes = len(resolve("k8s:bed").targets)
     listed_s, listed_cpu_s = time.perf_counter() - began, cpu_s(resource.RUSAGE_SELF) - before
-    yield Figure("kubernetes_inventory_s", round(listed_s, 2), "–", f"{found} nodes, {listed_cpu_s:.2f} s of CPU")
+    yield Figure("kubernetes_inventory_s", round(listed_s, 2), "–", f"{nodes} nodes, {listed_cpu_s:.2f} s of CPU")
     took_s, spent_s = [], []
     for _ in range(RUNS):
-        asked = _requests(plane)
+        requests = _requests(plane)
         began, before = time.perf_counter(), cpu_s(resource.RUSAGE_SELF)
         answers = run(shell("true"), *names)
         took_s.append(time.perf_counter() - began)
         spent_s.append(cpu_s(resource.RUSAGE_SELF) - before)
-        asked = _requests(plane) - asked
+        requests = _requests(plane) - requests
     answered = sum(not answer.unreached for answer in answers.values())
     detail = f"{answered} of {len(names)} answered, 20 kB each, in {statistics.median(took_s):.1f} s"
-    yield Figure("kubernetes_requests_per_node", round(asked / len(names), 2), "≤ 2.02", detail)
+    yield Figure("kubernetes_requests_per_node", round(requests / len(names), 2), "≤ 2.02", detail)
     milliseconds = 1000 * min(spent_s) / len(names)  # of a machine on which others are at work the least is truest
     load = f"the least of {RUNS} runs; load {os.getloadavg()[0]:.0f} on {os.cpu_count()} cores"
     yield Figure("kubernetes_client_cpu_ms_per_node", round(milliseconds, 1), "≤ 2", load)

@@ -31,13 +31,14 @@ def probe() -> Iterator[Figure]:
     if needs.needs_nodes.args[0]:
         yield Figure("probe_wall_vs_slowest_collector", None, "≤ 1.2", str(needs.needs_nodes.kwargs["reason"]))
         return
-    data = [probed(healthy_p5()) for _ in range(9)]
+    evidence = [probed(healthy_p5()) for _ in range(9)]
     ratios = [
-        float(node.probe["seconds"]) / max(collector.seconds for collector in node.collectors.values()) for node in data
+        float(node.probe["seconds"]) / max(collector.seconds for collector in node.collectors.values())
+        for node in evidence
     ]
-    wall_s = statistics.median(float(node.probe["seconds"]) for node in data)
-    node_cpu_s = statistics.median(float(node.probe["cpu_s"]) for node in data)
-    detail = f"{len(data[0].collectors)} collectors in {wall_s:.2f} s"
+    wall_s = statistics.median(float(node.probe["seconds"]) for node in evidence)
+    node_cpu_s = statistics.median(float(node.probe["cpu_s"]) for node in evidence)
+    detail = f"{len(evidence[0].collectors)} collectors in {wall_s:.2f} s"
     yield Figure("probe_wall_vs_slowest_collector", round(statistics.median(ratios), 2), "≤ 1.2", detail)
     yield Figure("probe_cpu_s_on_the_node", round(node_cpu_s, 2), "≤ 0.4", "user and system, of all collectors")
     to_run, _ = program(collector_names(), ProbeOptions())
@@ -54,8 +55,8 @@ def connections() -> Iterator[Figure]:
     with testbed({names[0]: with_login_shell(healthy_p5(), COUNTING)}) as bed:
         for name in names[1:]:
             _alias(bed, name, names[0])
-        data, ours_s = _gather(bed)
-        reached = [node for node in data.values() if not node.unreached]
+        evidence_by_node, ours_s = _gather(bed)
+        reached = [node for node in evidence_by_node.values() if not node.unreached]
         commands = (bed.nodes[names[0]].root / "run/commands").read_text().count("run")
         yield Figure("commands_per_node", commands / AT_ONCE, "1", f"{len(reached)} of {AT_ONCE} nodes answered")
         theirs_s = statistics.median(_openssh(bed, names) for _ in range(3))
@@ -74,10 +75,12 @@ def _gather(bed: Testbed) -> tuple[Mapping[str, NodeEvidence], float]:
             (bed.nodes["gpu001"].root / "run/commands").write_text("")
             before = cpu_s(resource.RUSAGE_SELF)
             limits = Limits(fanout=AT_ONCE, connect_s=60, answer_s=60)
-            data = gather(cluster, connection_for("ssh"), collectors, ProbeOptions(), limits, lambda _evidence: None)
+            evidence_by_node = gather(
+                cluster, connection_for("ssh"), collectors, ProbeOptions(), limits, lambda _evidence: None
+            )
             if number:
                 spent.append(cpu_s(resource.RUSAGE_SELF) - before)
-    return data, statistics.median(spent)
+    return evidence_by_node, statistics.median(spent)
 
 
 def _openssh(bed: Testbed, names: list[str]) -> float:

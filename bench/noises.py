@@ -84,8 +84,8 @@ def _shared_paths(nodes: Sequence[str], random: Random) -> Shares:
     path_of: dict[Pair, int] = {}
 
     def shares(pairs: Sequence[Pair], _number: int) -> Mapping[Pair, float]:
-        for one in pairs:
-            path_of.setdefault(one, random.randrange(PATHS_PER_NODE * len(nodes)))
+        for pair in pairs:
+            path_of.setdefault(pair, random.randrange(PATHS_PER_NODE * len(nodes)))
         used = Counter(path_of[one] for one in pairs)
         return {one: OF_A_SHARED_PATH ** (used[path_of[one]] - 1) for one in pairs}
 

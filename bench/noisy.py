@@ -75,14 +75,14 @@ def cells(share: float, sizes: Sequence[int]) -> Iterator[NoisyCell]:
 def borne(cell: NoisyCell) -> Borne:
     """What is said of these clusters; always the same ones."""
     noise = next(one for one in NOISES if one.name == cell.noise)
-    data = Borne()
+    total = Borne()
     for number in range(max(1, round(cell.share * NODES_A_CELL / cell.size))):
         seed = number * 100_003 + cell.size
         cluster = disturbed(noise, cell.size, Random(f"{cell.noise} {cell.slower} {seed}"))
         if cell.slower is not None:
             slow_nodes(cluster, cell.slower)
-        data += _borne(cluster, concluded(cluster, seed))
-    return data
+        total += _borne(cluster, concluded(cluster, seed))
+    return total
 
 
 def disturbed(noise: Noise, size: int, random: Random) -> Simulated:
@@ -94,12 +94,12 @@ def disturbed(noise: Noise, size: int, random: Random) -> Simulated:
 def concluded(cluster: Simulated, seed: int) -> Analysis:
     """What a whole campaign comes to."""
     made = plan(cluster.nodes, {}, MIN_EFFECT, seed=seed)
-    data: list[Measurement] = []
+    measurements: list[Measurement] = []
     while True:
-        number, pairs = next_round(made, data)
+        number, pairs = next_round(made, measurements)
         if not pairs:
-            return analyse(data, made.settings)
-        data += cluster.measure(pairs, number)
+            return analyse(measurements, made.settings)
+        measurements += cluster.measure(pairs, number)
 
 
 def _borne(cluster: Simulated, analysis: Analysis) -> Borne:
@@ -122,23 +122,23 @@ def _borne(cluster: Simulated, analysis: Analysis) -> Borne:
 
 def under_noise(share: float, sizes: Sequence[int] = SIZES, processes: int = 1) -> dict[str, Figures]:
     """The figures of each noise."""
-    asked = list(cells(share, sizes))
+    cells_of_noise = list(cells(share, sizes))
     if processes < 2:
-        found = dict(zip(asked, map(borne, asked), strict=True))
+        by_cell = dict(zip(cells_of_noise, map(borne, cells_of_noise), strict=True))
     else:
         with ProcessPoolExecutor(processes) as pool:
-            found = dict(zip(asked, pool.map(borne, asked), strict=True))
+            by_cell = dict(zip(cells_of_noise, pool.map(borne, cells_of_noise), strict=True))
     return {
-        noise.name: _figures({cell: data for cell, data in found.items() if cell.noise == noise.name})
+        noise.name: _figures({cell: data for cell, data in by_cell.items() if cell.noise == noise.name})
         for noise in NOISES
     }
 
 
-def _figures(found: dict[NoisyCell, Borne]) -> Figures:
+def _figures(by_cell: dict[NoisyCell, Borne]) -> Figures:
     def of(slower: float) -> Borne:
-        return sum((data for cell, data in found.items() if cell.slower == slower), Borne())
+        return sum((data for cell, data in by_cell.items() if cell.slower == slower), Borne())
 
-    whole = sum(found.values(), Borne())
+    whole = sum(by_cell.values(), Borne())
     return Figures(
         named_7pct=_share(of(0.07).named, of(0.07).slow),
         named_10pct=_share(of(0.10).named, of(0.10).slow),

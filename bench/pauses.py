@@ -25,24 +25,24 @@ NOISE, PAUSE_S, OTHER_S = 0.02, 0.6, 0.5  # of a step's compute of 1 s; what els
 TIMES, ERRORS = (1.0, 1.5, 2.0, 2.5), (0.0, 2.0, 3.0)
 
 
-def costs(random: Random, ranks: int, often: float, one: float) -> StragglerCost:
-    """What the costliest rank costs in a run whose rank 0 pauses in that share `one` of its steps, others `often`."""
+def costs(random: Random, ranks: int, often: float, pauses: float) -> StragglerCost:
+    """What the costliest rank costs in a run whose rank 0 pauses in `pauses` of its steps, others `often`."""
     computed = {
         Place(rank): {
             step: random.gauss(1, NOISE) + (random.expovariate(1 / PAUSE_S) if random.random() < share else 0.0)
             for step in range(STEPS)
         }
         for rank in range(ranks)
-        for share in (one if rank == 0 else often,)
+        for share in (pauses if rank == 0 else often,)
     }
     lasted = {step: OTHER_S + max(seconds[step] for seconds in computed.values()) for step in range(STEPS)}
     return straggler_costs(computed, lasted)[0]
 
 
-def is_named(found: StragglerCost, times: float, errors: float) -> bool:
+def is_named(cost: StragglerCost, times: float, errors: float) -> bool:
     """Whether it is, by these bounds."""
-    is_large = found.percent > PACKAGED.threshold("run.held_up_percent")
-    return is_large and found.seconds >= times * found.second and found.is_certain(errors)
+    is_large = cost.percent > PACKAGED.threshold("run.held_up_percent")
+    return is_large and cost.seconds >= times * cost.second and cost.is_certain(errors)
 
 
 def simulate(share: float) -> Counter[tuple[str, float, float]]:
@@ -51,15 +51,15 @@ def simulate(share: float) -> Counter[tuple[str, float, float]]:
     for ranks in RANKS:
         for often in OFTEN:
             for _ in range(max(1, round(share * RUNS))):
-                for kind, one in (("alike", often), ("one", MORE)):
-                    found = costs(random, ranks, often, one)
+                for kind, share_of_one in (("alike", often), ("one", MORE)):
+                    cost = costs(random, ranks, often, share_of_one)
                     counts[kind, 0.0, 0.0] += 1
-                    right = kind == "alike" or found.place.rank == 0
+                    right = kind == "alike" or cost.place.rank == 0
                     counts.update(
                         (kind, times, errors)
                         for times in TIMES
                         for errors in ERRORS
-                        if right and is_named(found, times, errors)
+                        if right and is_named(cost, times, errors)
                     )
     return counts
 

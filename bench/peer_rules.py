@@ -58,21 +58,21 @@ def twice_the_median(cluster: Simulated) -> Flagged:
     second = [pair(one, other) for one, other in zip(ordered[:half], reversed(ordered[half:]), strict=False)]
     _keep_best(best, _measure(cluster, second, 1))
     times = {node: 1 / max(best[node], 1e-9) for node in cluster.nodes}
-    usual = median(times.values())
-    return {node for node in cluster.nodes if times[node] > TIMES_THE_MEDIAN * usual}, 2
+    middle = median(times.values())
+    return {node for node in cluster.nodes if times[node] > TIMES_THE_MEDIAN * middle}, 2
 
 
 def sweep_and_mean(cluster: Simulated) -> Flagged:
     """All pairs; slow is whose mean is 5 % under the mean of all."""
-    data: dict[str, list[float]] = defaultdict(list)
+    busbw_by_node: dict[str, list[float]] = defaultdict(list)
     rounds = circle(cluster.nodes)
     for number, pairs in enumerate(rounds):
-        for one, busbw in _measure(cluster, pairs, number).items():
-            for node in one.nodes:
-                data[node].append(busbw)
-    means = {node: fmean(values) for node, values in data.items()}
-    usual = fmean(means.values())
-    return {node for node, mean in means.items() if mean < UNDER_THE_MEAN * usual}, len(rounds)
+        for link, busbw in _measure(cluster, pairs, number).items():
+            for node in link.nodes:
+                busbw_by_node[node].append(busbw)
+    means = {node: fmean(values) for node, values in busbw_by_node.items()}
+    mean_of_all = fmean(means.values())
+    return {node for node, mean in means.items() if mean < UNDER_THE_MEAN * mean_of_all}, len(rounds)
 
 
 RULES: Mapping[str, Callable[[Simulated], Flagged]] = {
@@ -93,7 +93,7 @@ def _measure(
     return {one.pair: one.reading.busbw_gb_per_s or 0.0 for one in cluster.measure(pairs, number, uses)}
 
 
-def _keep_best(best: dict[str, float], data: Mapping[Pair, float]) -> None:
-    for one, busbw in data.items():
-        for node in one.nodes:
+def _keep_best(best: dict[str, float], busbw_by_pair: Mapping[Pair, float]) -> None:
+    for link, busbw in busbw_by_pair.items():
+        for node in link.nodes:
             best[node] = max(best[node], busbw)

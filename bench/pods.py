@@ -46,12 +46,12 @@ def slow_node() -> Iterator[Figure]:
 def _figures(bed: Nodes, folder: Path) -> Iterator[Figure]:
     user, token = Bed(bed.plane, bed.machines[SLOW]).granted()
     with patch.dict(os.environ, KUBECONFIG=str(bed.plane.kubeconfig(token))):
-        data = typed(folder, "--cluster", LINUX, *OPTIONS)
-    verdicts = {name: data.verdicts.get(name, {}).get(CHECK) for name in NAMES}
+        typed_run = typed(folder, "--cluster", LINUX, *OPTIONS)
+    verdicts = {name: typed_run.verdicts.get(name, {}).get(CHECK) for name in NAMES}
     named = [name for name, verdict in verdicts.items() if verdict is Verdict.FAIL]
     said = ", ".join(f"{name} {verdict.value if verdict else 'none'}" for name, verdict in verdicts.items())
     yield Figure("pods_slow_node_named", float(named == [SLOW]), "1", f"{SLOW} sends at {SLOW_RATE}: {said}")
     measurements = sum(len(path.read_text().splitlines()) - 1 for path in folder.glob("runs/*/*/pairwise.jsonl"))
     requests = len({one["auditID"] for one in bed.plane.requests(user)})
-    words = f"{requests} requests for {measurements} measurements, the nodes' first visits included"
-    yield Figure("pods_requests_per_pair", round(requests / max(1, measurements), 1), "≤ 30", words)
+    detail = f"{requests} requests for {measurements} measurements, the nodes' first visits included"
+    yield Figure("pods_requests_per_pair", round(requests / max(1, measurements), 1), "≤ 30", detail)

@@ -100,9 +100,9 @@ class Training:
     """A process that has imported PyTorch, and trains what it is asked to."""
 
     def __init__(self, python: str, log: IO[str]) -> None:
-        words = ["nice", "-n", "19", python, str(TRAINING)]
+        command_line = ["nice", "-n", "19", python, str(TRAINING)]
         self.process = subprocess.Popen(
-            words,
+            command_line,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
@@ -145,8 +145,8 @@ def throttling(plan: Plan) -> Iterator[None]:
 @contextmanager
 def sharing(plan: Plan) -> Iterator[None]:
     """With two programs that compute, where the plan is of a busy machine."""
-    words = ["nice", "-n", "15", sys.executable, "-c", COMPUTE]
-    others = [subprocess.Popen(words) for _ in range(2)] if plan.fault == BUSY else []
+    command_line = ["nice", "-n", "15", sys.executable, "-c", COMPUTE]
+    others = [subprocess.Popen(command_line) for _ in range(2)] if plan.fault == BUSY else []
     try:
         yield
     finally:
@@ -161,9 +161,9 @@ def watching(plan: Plan) -> Iterator[None]:
     if not plan.hangs:
         yield
         return
-    words = ["nice", "-n", "10", *WATCH, f"{plan.folder}/watch"]
+    command_line = ["nice", "-n", "10", *WATCH, f"{plan.folder}/watch"]
     with Path(f"{plan.folder}.watch.log").open("w", encoding="utf-8") as log:
-        watch = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        watch = subprocess.Popen(command_line, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         try:
             yield
         finally:
@@ -176,17 +176,17 @@ def named(folder: str) -> dict[int, list[str]]:
     run, ranks = replace(read_run([folder]), policy=Policy(thresholds={"run.hung_s": HUNG_S})), dict[int, list[str]]()
     for name, check in all_checks().items():
         if check.is_of_run:
-            for one in verdict_on(NO_POLICY, check, run).by_verdict:
-                if one.verdict in (Verdict.FAIL, Verdict.CONCERN):
-                    for found in RANK.finditer(WAITING.sub("", one.message)):
-                        for rank in map(int, found[1].split(", ")):
+            for result in verdict_on(NO_POLICY, check, run).by_verdict:
+                if result.verdict in (Verdict.FAIL, Verdict.CONCERN):
+                    for match in RANK.finditer(WAITING.sub("", result.message)):
+                        for rank in map(int, match[1].split(", ")):
                             ranks.setdefault(rank, []).append(name)
     return {rank: list(dict.fromkeys(checks)) for rank, checks in sorted(ranks.items())}
 
 
-def torch_python(asked: str | None) -> str | None:
+def torch_python(named_python: str | None) -> str | None:
     """The Python that has PyTorch; None where none has."""
-    for python in [asked] if asked else PYTHONS:
+    for python in [named_python] if named_python else PYTHONS:
         if _runs(python, "import torch.distributed"):
             return python
     return None
@@ -203,24 +203,24 @@ def _runs(python: str, program: str) -> bool:
     return subprocess.run([python, "-c", program], capture_output=True, check=False).returncode == 0
 
 
-def main(words: Sequence[str]) -> int:
+def main(arguments: Sequence[str]) -> int:
     """Train, evaluate, and print whom each run names; 0 where no run names anybody who is innocent."""
     parser = Arguments("scripts/simulate real_runs", __doc__)
     parser.add_argument("runs", type=count, nargs="?", default=RUNS, help=f"how many runs; {RUNS} unless given")
     parser.add_argument("--torch-python", metavar="PATH", help="a Python that has PyTorch")
     parser.add_argument("--fault", metavar="WORD", default="", help="only those of the runs whose fault has it")
     parser.add_argument("--keep", metavar="DIR", help="leave the files of all runs there")
-    asked = parser.parse_args(words)
-    python = torch_python(asked.torch_python)
+    option = parser.parse_args(arguments)
+    python = torch_python(option.torch_python)
     if python is None:
-        tried = asked.torch_python or ", ".join(PYTHONS)
+        tried = option.torch_python or ", ".join(PYTHONS)
         parser.error(f"no PyTorch in {tried}; expected --torch-python PATH, or: apt-get install python3-torch")
     with TemporaryDirectory() as temporary:
-        folder = Path(asked.keep or temporary)
+        folder = Path(option.keep or temporary)
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / "training.log").open("w", encoding="utf-8") as log:
-            every = plans(asked.runs, folder, dumps=records_flights(python))
-            planned = (plan for plan in every if asked.fault in plan.fault)
+            every = plans(option.runs, folder, dumps=records_flights(python))
+            planned = (plan for plan in every if option.fault in plan.fault)
             figures = trained(planned, Training(python, log))
     print(json.dumps(figures))
     return 1 if figures["innocent_named"] else 0
@@ -231,17 +231,17 @@ def trained(planned: Iterable[Plan], training: Training) -> Counter[str]:
     figures = Counter(runs=0, injected=0, named=0, hung=0, hung_named=0, innocent_named=0)
     for number, plan in enumerate(planned, 1):
         training.run(plan)
-        found = named(plan.folder)
-        innocent = found.keys() - plan.injected
+        named_ranks = named(plan.folder)
+        innocent = named_ranks.keys() - plan.injected
         figures.update(
             {
                 "runs": 1,
                 "hung" if plan.hangs else "injected": len(plan.injected),
-                "hung_named" if plan.hangs else "named": len(plan.injected & found.keys()),
+                "hung_named" if plan.hangs else "named": len(plan.injected & named_ranks.keys()),
                 "innocent_named": len(innocent),
             }
         )
-        whom = "; ".join(f"rank {rank}: {', '.join(checks)}" for rank, checks in found.items()) or "nobody"
+        whom = "; ".join(f"rank {rank}: {', '.join(checks)}" for rank, checks in named_ranks.items()) or "nobody"
         fault = f"{plan.fault} in rank {plan.rank}" if plan.injected else plan.fault
         print(f"{number}. {plan.ranks} ranks, {fault}: {whom}{' – innocent' if innocent else ''}", flush=True)
     training.end()

@@ -75,8 +75,8 @@ class Rank:
         model = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(*layers, torch.nn.Linear(WIDTH, 1)))
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
         steps, size = self.plan["steps"], BATCH * (6 if self.fault == "uneven batch" else 1)
-        data = Batches(steps, size, self.hangs_at if self.fault == "stuck loader" else -1)
-        batches = iter(torch.utils.data.DataLoader(data, batch_size=None))
+        batches_of_run = Batches(steps, size, self.hangs_at if self.fault == "stuck loader" else -1)
+        batches = iter(torch.utils.data.DataLoader(batches_of_run, batch_size=None))
         torch.distributed.barrier()
         self.beat = time.monotonic() + PATIENCE_S  # the first step takes longer
         if self.plan["dumps"]:
@@ -85,8 +85,8 @@ class Rank:
             began_s, used_s = time.monotonic(), time.process_time()
             for step in range(steps):
                 if self.fault == "throttled cgroup" and step == TRACED["wait"]:
-                    usual = (time.process_time() - used_s) / (time.monotonic() - began_s)
-                    throttle(Path(self.plan["cgroup"]), THROTTLED_TO * usual)
+                    cpu_share = (time.process_time() - used_s) / (time.monotonic() - began_s)
+                    throttle(Path(self.plan["cgroup"]), THROTTLED_TO * cpu_share)
                 with self.timed("step"):
                     with self.timed("data"):
                         batch = next(batches)
@@ -102,7 +102,7 @@ class Rank:
                 self.beat = time.monotonic()
                 lasted = self.stages.pop("step")
                 if self.fault == "slow loader" and step < TRACED["wait"]:
-                    data.slow_s = self.plan["severity"] * LOADER_SHARE * (lasted - self.stages["data"])
+                    batches_of_run.slow_s = self.plan["severity"] * LOADER_SHARE * (lasted - self.stages["data"])
                 line = {"rank": self.number, "step": step, "dur": lasted, "stages": self.stages}
                 log.write(json.dumps(line) + "\n")
                 if self.number == 0:
@@ -196,8 +196,10 @@ def run(plan: dict[str, Any]) -> list[int]:
 def hang(plan: dict[str, Any]) -> list[int]:
     """Start the ranks, and kill them once none of them has taken a step for as long as the plan says."""
     job = {"WORLD_SIZE": str(plan["ranks"]), "MASTER_ADDR": "localhost", "MASTER_PORT": Path(plan["folder"]).name}
-    words = [sys.executable, __file__, json.dumps(plan)]
-    children = [subprocess.Popen(words, env={**os.environ, **job, "RANK": str(at)}) for at in range(plan["ranks"])]
+    command_line = [sys.executable, __file__, json.dumps(plan)]
+    children = [
+        subprocess.Popen(command_line, env={**os.environ, **job, "RANK": str(at)}) for at in range(plan["ranks"])
+    ]
     logs = [Path(plan["folder"]) / f"steps.{number}.jsonl" for number in range(plan["ranks"])]
     ended = False
     while not ended:

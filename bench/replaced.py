@@ -112,10 +112,10 @@ def _counted(manager: SystemsManager, act: Callable[[], object]) -> tuple[float,
 
 
 def _run(where: Path, via: str) -> None:
-    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--no-report", f"--rootdir={ROOT}"]
-    words.append(str(ROOT / "checks"))
-    words += ["--cluster", NAME, "--region", "us-west-2", "--via", via, "-m", "preflight and not control_plane"]
-    done = subprocess.run(words, cwd=where, capture_output=True, text=True, check=False)
+    command_line = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--no-report", f"--rootdir={ROOT}"]
+    command_line.append(str(ROOT / "checks"))
+    command_line += ["--cluster", NAME, "--region", "us-west-2", "--via", via, "-m", "preflight and not control_plane"]
+    done = subprocess.run(command_line, cwd=where, capture_output=True, text=True, check=False)
     if done.returncode not in (0, 1, 10):
         raise RuntimeError(done.stdout + done.stderr)
 

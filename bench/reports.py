@@ -53,17 +53,17 @@ def large_reports() -> Iterator[Figure]:
 def _run() -> Run:
     healthy = load((DEMO / "nodes" / "gpu001.json").read_bytes())
     names = [f"gpu{number:04d}" for number in range(1, NODES + 1)]
-    data = {name: _of_its_own(healthy, name) for name in names}
+    evidence_by_node = {name: _of_its_own(healthy, name) for name in names}
     cluster = Cluster("bench", "ssh", tuple(Target(name) for name in names))
-    found = nodes(cluster, data)
+    nodes_by_name = nodes(cluster, evidence_by_node)
     checks = list(node_checks().values())[:CHECKS]
-    one = [evaluate(check, found[names[0]]) for check in checks]
+    results_of_node = [evaluate(check, nodes_by_name[names[0]]) for check in checks]
     results = [
         _failing(result, name) if at % SICK_EVERY == 0 and number == at % CHECKS else replace(result, node=name)
         for at, name in enumerate(names)
-        for number, result in enumerate(one)
+        for number, result in enumerate(results_of_node)
     ]
-    facts = ClusterFacts(cluster, NodeEvidence(cluster.name), found)
+    facts = ClusterFacts(cluster, NodeEvidence(cluster.name), nodes_by_name)
     return Run(facts, results, datetime.now(timezone.utc), 9.0, 1, ("pytest", "--cluster", "bench"), {})
 
 

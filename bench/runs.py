@@ -133,8 +133,8 @@ def _empty_tests(folder: Path, functions: int) -> Path:
     """A folder with as many empty parametrized tests as a large run has checks."""
     folder.mkdir()
     names = f"NODES = [f'gpu{{number:04d}}' for number in range({NODES})]"
-    one = "@pytest.mark.parametrize('node', NODES)\ndef test_{}(node):\n    pass\n"
-    text = "\n".join(["import pytest", names, *(one.format(number) for number in range(functions))])
+    template = "@pytest.mark.parametrize('node', NODES)\ndef test_{}(node):\n    pass\n"
+    text = "\n".join(["import pytest", names, *(template.format(number) for number in range(functions))])
     (folder / "test_empty.py").write_text(text)
     (folder / "pytest.ini").write_text("[pytest]\n")
     return folder

@@ -23,7 +23,7 @@ from bench.peer_rules import RULES
 from bench.tables import GOAL_EFFECT, GOAL_NOISE, OURS, Tallies, figures, noise_table, tables
 from bench.tally import Tally
 from clusterproof.plugins.benchmarks.pairwise.analysis import Analysis, analyse
-from clusterproof.plugins.benchmarks.pairwise.campaign import Plan, next_round, plan
+from clusterproof.plugins.benchmarks.pairwise.campaign import PairPlan, next_round, plan
 from clusterproof.plugins.evidence.pairs import Kind, Measurement
 from scripts.arguments import share_asked
 
@@ -62,7 +62,7 @@ def cells(share: float, sizes: Sequence[int]) -> Iterator[Cell]:
                 yield Cell("slow nodes", size, noise, share * more, slower)
 
 
-def clusters(cell: Cell) -> Iterator[tuple[Simulated, Plan]]:
+def clusters(cell: Cell) -> Iterator[tuple[Simulated, PairPlan]]:
     """Healthy clusters, with racks from 16 nodes on; always the same ones."""
     nodes = names(cell.size)
     for number in range(max(1, round(cell.share * NODES_A_CELL / cell.size))):
@@ -72,14 +72,14 @@ def clusters(cell: Cell) -> Iterator[tuple[Simulated, Plan]]:
         yield cluster, plan(cluster.nodes, cluster.racks, MIN_EFFECT, seed=seed)
 
 
-def ours(cluster: Simulated, made: Plan, floor: float | None = None) -> tuple[Analysis, int]:
+def ours(cluster: Simulated, made: PairPlan, floor: float | None = None) -> tuple[Analysis, int]:
     """The campaign, as a run makes it: what it says, and in how many rounds."""
-    data: list[Measurement] = []
+    measurements: list[Measurement] = []
     while True:
-        number, pairs = next_round(made, data)
+        number, pairs = next_round(made, measurements)
         if not pairs:
-            return analyse(data, made.settings, floor), number
-        data += cluster.measure(pairs, number)
+            return analyse(measurements, made.settings, floor), number
+        measurements += cluster.measure(pairs, number)
 
 
 def flagged_in(analysis: Analysis) -> set[str]:
@@ -130,28 +130,28 @@ def _kinds(cell: Cell, fault: Fault) -> dict[str, Tally]:
 
 def simulate(share: float, sizes: Sequence[int] = SIZES, processes: int = PROCESSES) -> Tallies:
     """Every cell, in processes side by side."""
-    asked = list(cells(share, sizes))
+    cells_of_all = list(cells(share, sizes))
     if processes < 2:
-        found: Mapping[Cell, dict[str, Tally]] = dict(map(run, asked))
+        by_cell: Mapping[Cell, dict[str, Tally]] = dict(map(run, cells_of_all))
     else:
         with ProcessPoolExecutor(processes) as pool:
-            found = dict(pool.map(run, asked))
-    data = Tallies()
-    for cell, tallies in found.items():
+            by_cell = dict(pool.map(run, cells_of_all))
+    all_tallies = Tallies()
+    for cell, tallies in by_cell.items():
         for name, tally in tallies.items():
-            data.add((cell.what, cell.slower, cell.noise, cell.size), name, tally)
-    return data
+            all_tallies.add((cell.what, cell.slower, cell.noise, cell.size), name, tally)
+    return all_tallies
 
 
-def main(words: Sequence[str]) -> int:
+def main(arguments: Sequence[str]) -> int:
     """Print the tables, and the figures as one JSON object; 0 where each fault was simulated."""
-    share = share_asked("scripts/simulate", __doc__, words)
-    data = simulate(share)
+    share = share_asked("scripts/simulate", __doc__, arguments)
+    tallies = simulate(share)
     noises = under_noise(share, processes=PROCESSES)
-    print(tables(data, MAX_FOR_A_SWEEP), noise_table(noises), sep="\n\n")
-    tried = {fault.name: data.sum(OURS, fault.name).kinds for fault in FAULTS}
+    print(tables(tallies, MAX_FOR_A_SWEEP), noise_table(noises), sep="\n\n")
+    tried = {fault.name: tallies.sum(OURS, fault.name).kinds for fault in FAULTS}
     print("clusters simulated:", ", ".join(f"{count} with {name}" for name, count in tried.items()))
-    print(json.dumps({**figures(data), "noises": {name: asdict(of) for name, of in noises.items()}}))
+    print(json.dumps({**figures(tallies), "noises": {name: asdict(of) for name, of in noises.items()}}))
     return 0 if all(tried.values()) else 1
 
 

@@ -114,8 +114,8 @@ def at_once() -> Iterator[Figure]:
         (running.root / SETTINGS.lstrip("/")).write_text(COMMANDS["cold"][1])
         rounds = json.loads(_output_of(running, f"{BIN}/python", "-c", AT_ONCE))
     alone_s, all_s, runs = (median(column) for column in zip(*rounds, strict=True))
-    words = f"{JOBS} jobs {all_s:.2f} s with {runs:g} runs, one {alone_s:.2f} s; medians of {ROUNDS}"
-    yield Figure(name, round(all_s / (2 * alone_s + 1), 2), "≤ 1", words)
+    detail = f"{JOBS} jobs {all_s:.2f} s with {runs:g} runs, one {alone_s:.2f} s; medians of {ROUNDS}"
+    yield Figure(name, round(all_s / (2 * alone_s + 1), 2), "≤ 1", detail)
 
 
 def _beside_bash(name: str, cost: Cost, bash: Cost, wall: float, cpu: float) -> Iterator[Figure]:
@@ -124,8 +124,8 @@ def _beside_bash(name: str, cost: Cost, bash: Cost, wall: float, cpu: float) -> 
         ("_cpu", cpu, cost.cpus_s, bash.cpus_s),
     ):
         ratio = round(median(ours) / median(theirs), 2)
-        words = f"{median(ours):.3f} s, {_worst(ours)}; 22 checks of bash {median(theirs):.3f} s, {_worst(theirs)}"
-        yield Figure(f"{name}{key}_vs_bash_checks", ratio, f"≤ {goal:g}", words)
+        detail = f"{median(ours):.3f} s, {_worst(ours)}; 22 checks of bash {median(theirs):.3f} s, {_worst(theirs)}"
+        yield Figure(f"{name}{key}_vs_bash_checks", ratio, f"≤ {goal:g}", detail)
 
 
 def _worst(seconds: tuple[float, ...]) -> str:
@@ -134,9 +134,9 @@ def _worst(seconds: tuple[float, ...]) -> str:
 
 def _measured(commands: Mapping[str, Any] = COMMANDS) -> dict[str, Cost]:
     with _node() as running:
-        words = [f"{BIN}/python", "-c", MEASURE, json.dumps(commands), SETTINGS, str(RUNS)]
-        data: dict[str, list[tuple[float, float, int]]] = json.loads(_output_of(running, *words))
-    return {name: Cost.of(runs) for name, runs in data.items()}
+        command_line = [f"{BIN}/python", "-c", MEASURE, json.dumps(commands), SETTINGS, str(RUNS)]
+        document: dict[str, list[tuple[float, float, int]]] = json.loads(_output_of(running, *command_line))
+    return {name: Cost.of(runs) for name, runs in document.items()}
 
 
 @contextmanager

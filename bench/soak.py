@@ -115,7 +115,7 @@ def _with_versions(image: NodeImage) -> NodeImage:
 def _run_jobs(slurm: Scripted, wanted: int, random: Random, until: float) -> int:
     """Keep so many jobs in the queue until as many are done as are wanted; how many are."""
     submitted = 0
-    data = 0
+    done_before = 0
     while (done := _completed(slurm)) < wanted and time.monotonic() < until:
         waiting = slurm.bed.output_of("squeue", "-h", "-r", "-o", "%A|%r").splitlines()
         for job in (row.split("|")[0] for row in waiting if row.endswith("|BeginTime")):
@@ -126,9 +126,9 @@ def _run_jobs(slurm: Scripted, wanted: int, random: Random, until: float) -> int
             submitted += count
         else:
             time.sleep(LOOK_S)
-        if done - data >= wanted / 20:
+        if done - done_before >= wanted / 20:
             print(f"{done} of {wanted} jobs", flush=True)
-            data = done
+            done_before = done
     return done
 
 
@@ -146,13 +146,13 @@ def main() -> int:
     parser.add_argument("--nodes", type=count, default=Soak.nodes)
     parser.add_argument("--seed", type=int, default=Soak.seed)
     parser.add_argument("--slurm", choices=[OWN.name, TRIXIE.name], default=OWN.name)
-    asked = parser.parse_args()
-    version = OWN if asked.slurm == OWN.name else TRIXIE
+    option = parser.parse_args()
+    version = OWN if option.slurm == OWN.name else TRIXIE
     began = time.monotonic()
-    tally = soak(Soak(asked.jobs, asked.nodes, asked.seed, version))
-    print(f"Slurm {version.name}, {asked.nodes} nodes, {time.monotonic() - began:.0f} s")
+    tally = soak(Soak(option.jobs, option.nodes, option.seed, version))
+    print(f"Slurm {version.name}, {option.nodes} nodes, {time.monotonic() - began:.0f} s")
     print(json.dumps(tally.figures()))
-    return 0 if tally.is_clean and tally.jobs >= asked.jobs and tally.faults >= asked.nodes else 1
+    return 0 if tally.is_clean and tally.jobs >= option.jobs and tally.faults >= option.nodes else 1
 
 
 if __name__ == "__main__":

@@ -254,8 +254,8 @@ class SoakedNode:
         eventually(lambda: "" if begun & self._scripts() else "ended", TIMEOUT_S)
 
     def _scripts(self) -> set[str]:
-        words = [f"{started}{script}" for script in SCRIPTS for started in ("main() ", "/bin/clusterproof-")]
-        return set(self.slurm.processes(self.name, *words).split())
+        patterns = [f"{started}{script}" for script in SCRIPTS for started in ("main() ", "/bin/clusterproof-")]
+        return set(self.slurm.processes(self.name, *patterns).split())
 
     def _is_checked(self) -> None:
         """Run the health check, again until it either finds a fault or knows that there is none."""

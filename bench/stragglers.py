@@ -75,8 +75,8 @@ def simulated(cell: Cell, random: Random) -> tuple[TrainingRun, int]:
         * (BUSY if place.replica == busy else 1)
         for place in places
     }
-    data = RunData(places={place.rank: place for place in places})
-    data.compute.update({(place.rank, "forward"): {} for place in places})
+    run_data = RunData(places={place.rank: place for place in places})
+    run_data.compute.update({(place.rank, "forward"): {} for place in places})
     for number in range(cell.steps + 10):
         work = [exp(random.gauss(0, swing)) for _ in range(replicas)] if swing else [1.0] * replicas
         for place in places:
@@ -84,8 +84,8 @@ def simulated(cell: Cell, random: Random) -> tuple[TrainingRun, int]:
                 seconds = own[place] * work[place.replica or 0] * exp(random.gauss(0, cell.noise))
                 if number < WARM_UP:
                     seconds *= 1 + 9 * random.random()
-                data.compute[place.rank, "forward"][100 + number] = (seconds, 1)
-    return TrainingRun("simulated", data), slow
+                run_data.compute[place.rank, "forward"][100 + number] = (seconds, 1)
+    return TrainingRun("simulated", run_data), slow
 
 
 def by_ours(run: TrainingRun) -> dict[int, str]:
@@ -115,13 +115,13 @@ def run(cell: Cell) -> tuple[Cell, Counter[str]]:
     random = Random(f"{cell.what} {cell.size} {cell.steps} {cell.noise} {cell.slower}")
     counts: Counter[str] = Counter()
     for _ in range(cell.runs):
-        one, slow = simulated(cell, random)
+        run, slow = simulated(cell, random)
         for name, rule in RULES.items():
-            said = rule(one)
+            said = rule(run)
             if slow >= 0:
                 counts[f"{name}: slow {said.pop(slow, 'missed')}"] += 1
             counts.update(f"{name}: healthy {word}" for word in said.values())
-            counts[f"{name}: healthy"] += len(one.data.places) - (slow >= 0)
+            counts[f"{name}: healthy"] += len(run.data.places) - (slow >= 0)
     return cell, counts
 
 
@@ -133,28 +133,28 @@ def simulate(share: float, sizes: Sequence[int] = SIZES, processes: int = PROCES
         return dict(pool.map(run, cells(share, sizes)))
 
 
-def summed(found: dict[Cell, Counter[str]], **of: object) -> Counter[str]:
+def summed(by_cell: dict[Cell, Counter[str]], **of: object) -> Counter[str]:
     """The counts of all cells that are so: `noise=0.05`."""
-    fitting = (
-        counts for cell, counts in found.items() if all(getattr(cell, key) == value for key, value in of.items())
+    counts_of_cells = (
+        counts for cell, counts in by_cell.items() if all(getattr(cell, key) == value for key, value in of.items())
     )
-    return sum(fitting, Counter[str]())
+    return sum(counts_of_cells, Counter[str]())
 
 
-def table(found: dict[Cell, Counter[str]]) -> str:
+def table(by_cell: dict[Cell, Counter[str]]) -> str:
     """The confusion table, in Markdown."""
     head = ["one rank is slower by", "noise", "named", "incomplete", "missed", "named by the plain rule"]
     rows = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
     for slower in SLOWER:
         for noise in NOISES:
-            counts = summed(found, slower=slower, noise=noise)
+            counts = summed(by_cell, slower=slower, noise=noise)
             said = [_share(counts, "ours", word) for word in ("named", "incomplete", "missed")]
             rows.append(" | ".join((f"| {slower:.0%}", f"{noise:.0%}", *said, f"{_share(counts, 'plain', 'named')} |")))
     head = ["nobody is slow", "noise", "healthy ranks", "named", "incomplete", "named by the plain rule"]
     rows += ["", "| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
     for what in ("healthy", *UNEVEN, "one slow rank"):
         for noise in NOISES:
-            counts = summed(found, what=what, noise=noise)
+            counts = summed(by_cell, what=what, noise=noise)
             keys = ("ours: healthy", "ours: healthy named", "ours: healthy incomplete", "plain: healthy named")
             rows.append(f"| {what} | {noise:.0%} | " + " | ".join(f"{counts[key]:,}" for key in keys) + " |")
     return "\n".join(rows)
@@ -165,9 +165,9 @@ def _share(counts: Counter[str], rule: str, word: str) -> str:
     return f"{counts[f'{rule}: slow {word}'] / total:.1%}" if total else "–"
 
 
-def figures(found: dict[Cell, Counter[str]]) -> dict[str, float]:
+def figures(by_cell: dict[Cell, Counter[str]]) -> dict[str, float]:
     """What the goals are about."""
-    goal, whole = summed(found, slower=GOAL_SLOWER, noise=GOAL_NOISE), summed(found)
+    goal, whole = summed(by_cell, slower=GOAL_SLOWER, noise=GOAL_NOISE), summed(by_cell)
     slow = sum(goal[f"ours: slow {word}"] for word in ("named", "incomplete", "missed"))
     return {
         "named_10pct_at_5pct": goal["ours: slow named"] / slow,
@@ -176,19 +176,19 @@ def figures(found: dict[Cell, Counter[str]]) -> dict[str, float]:
     }
 
 
-def main(words: Sequence[str]) -> None:
+def main(arguments: Sequence[str]) -> None:
     """Print the tables, and the figures as one JSON object."""
     parser = Arguments("scripts/simulate stragglers", __doc__)
     parser.add_argument("share", type=share, nargs="?", default=1.0, help="0.1: a tenth of the cases")
     parser.add_argument("--ranks", type=count, default=SIZES[-1], help=f"of the largest runs; {SIZES[-1]} unless given")
-    asked = parser.parse_args(words)
-    found = simulate(asked.share, [size for size in SIZES if size <= asked.ranks] or SIZES[:1])
-    print(table(found))
+    option = parser.parse_args(arguments)
+    by_cell = simulate(option.share, [size for size in SIZES if size <= option.ranks] or SIZES[:1])
+    print(table(by_cell))
     for steps in STEPS:
-        counts = summed(found, slower=GOAL_SLOWER, noise=GOAL_NOISE, steps=steps)
-        words = ", ".join(f"{_share(counts, 'ours', word)} {word}" for word in ("named", "incomplete", "missed"))
-        print(f"10 % at 5 % noise in {steps} steps: {words}")
-    print(json.dumps(figures(found)))
+        counts = summed(by_cell, slower=GOAL_SLOWER, noise=GOAL_NOISE, steps=steps)
+        arguments = ", ".join(f"{_share(counts, 'ours', word)} {word}" for word in ("named", "incomplete", "missed"))
+        print(f"10 % at 5 % noise in {steps} steps: {arguments}")
+    print(json.dumps(figures(by_cell)))
 
 
 if __name__ == "__main__":

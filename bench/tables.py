@@ -35,7 +35,7 @@ class Tallies:
         size: int | None = None,
     ) -> Tally:
         """All that fit; None is any."""
-        found = Tally()
+        total = Tally()
         for (of_what, of_slower, of_noise, of_size), tally in self.cells[rule].items():
             if (
                 what in (None, of_what)
@@ -43,25 +43,25 @@ class Tallies:
                 and noise == of_noise
                 and size in (None, of_size)
             ):
-                found += tally
-        return found
+                total += tally
+        return total
 
     def values(self, index: int) -> list[object]:
         """What there is of one part of the keys, in order."""
         return list(dict.fromkeys(key[index] for key in self.cells[OURS] if key[index] is not None))
 
 
-def tables(data: Tallies, most_for_a_sweep: int) -> str:
+def tables(tallies: Tallies, most_for_a_sweep: int) -> str:
     """All tables, one after the other."""
-    rules = list(data.cells)
-    effects = sorted(float(str(each)) for each in data.values(1))
-    noises = sorted(float(str(each)) for each in data.values(2))
-    sizes = sorted(int(str(each)) for each in data.values(3))
-    kinds = [str(each) for each in data.values(0) if each != "slow nodes"]
+    rules = list(tallies.cells)
+    effects = sorted(float(str(each)) for each in tallies.values(1))
+    noises = sorted(float(str(each)) for each in tallies.values(2))
+    sizes = sorted(int(str(each)) for each in tallies.values(3))
+    kinds = [str(each) for each in tallies.values(0) if each != "slow nodes"]
 
     def by_effect(show: Callable[[Tally], str], noise: float) -> Iterator[list[str]]:
         for effect in effects:
-            shown = (show(data.sum(rule, "slow nodes", effect, noise)) for rule in rules)
+            shown = (show(tallies.sum(rule, "slow nodes", effect, noise)) for rule in rules)
             yield [f"{effect:.0%} slower", *shown]
 
     parts = [
@@ -76,8 +76,8 @@ def tables(data: Tallies, most_for_a_sweep: int) -> str:
             ["", *rules],
             [
                 *by_effect(_flagged, GOAL_NOISE),
-                ["most rounds", *(str(data.sum(rule).rounds) for rule in rules)],
-                ["mean rounds", *(f"{data.sum(rule).mean_rounds:.2f}" for rule in rules)],
+                ["most rounds", *(str(tallies.sum(rule).rounds) for rule in rules)],
+                ["mean rounds", *(f"{tallies.sum(rule).mean_rounds:.2f}" for rule in rules)],
             ],
         ),
         _table(
@@ -85,7 +85,7 @@ def tables(data: Tallies, most_for_a_sweep: int) -> str:
             ["", *(f"{noise:.0%} noise" for noise in noises)],
             (
                 [f"{effect:.0%} slower"]
-                + [_both(data.sum(OURS, "slow nodes", effect, noise)) for noise in noises]
+                + [_both(tallies.sum(OURS, "slow nodes", effect, noise)) for noise in noises]
                 for effect in effects
             ),
         ),
@@ -93,7 +93,8 @@ def tables(data: Tallies, most_for_a_sweep: int) -> str:
             f"{OURS}: nodes {GOAL_EFFECT:.0%} slower, by the size of the cluster",
             ["", *(f"{noise:.0%} noise" for noise in noises)],
             (
-                [f"{size} nodes"] + [_both(data.sum(OURS, "slow nodes", GOAL_EFFECT, noise, size)) for noise in noises]
+                [f"{size} nodes"]
+                + [_both(tallies.sum(OURS, "slow nodes", GOAL_EFFECT, noise, size)) for noise in noises]
                 for size in sizes
             ),
         ),
@@ -101,24 +102,28 @@ def tables(data: Tallies, most_for_a_sweep: int) -> str:
             "Clusters whose fault was named for what it is, and nothing else was",
             ["", *rules, f"{OURS} said instead"],
             (
-                [kind, *(f"{data.sum(rule, kind).kind_right:.2%}" for rule in rules), _instead(data.sum(OURS, kind))]
+                [
+                    kind,
+                    *(f"{tallies.sum(rule, kind).kind_right:.2%}" for rule in rules),
+                    _instead(tallies.sum(OURS, kind)),
+                ]
                 for kind in kinds
             ),
         ),
         _table(
             "Healthy nodes that were flagged there", ["", *rules],
-            ([kind, *(_flagged(data.sum(rule, kind)) for rule in rules)] for kind in kinds),
+            ([kind, *(_flagged(tallies.sum(rule, kind)) for rule in rules)] for kind in kinds),
         ),
     ]  # fmt: skip
     return "\n\n".join(parts)
 
 
-def noise_table(data: Mapping[str, Figures]) -> str:
+def noise_table(figures_by_noise: Mapping[str, Figures]) -> str:
     """What the noises come to, for people."""
     heads = ["", "7% named", "10% named", "nothing said of 10%", "healthy flagged", "with a link flagged", "left open"]
     rows = [
         [name, *(f"{share:.4%}" if share and share < 0.001 else f"{share:.2%}" for share in astuple(of))]
-        for name, of in data.items()
+        for name, of in figures_by_noise.items()
     ]
     return _table("Under noise that is nobody's fault (16, 64 and 256 nodes, no place known)", heads, rows)
 
@@ -141,18 +146,18 @@ def _table(title: str, heads: list[str], rows: Iterator[list[str]] | list[list[s
     return "\n".join([title, *("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)])
 
 
-def figures(data: Tallies) -> dict[str, object]:
+def figures(tallies: Tallies) -> dict[str, object]:
     """The figures that count."""
-    ours, *peers = ({"rule": rule, **_figures_of(data, rule)} for rule in data.cells)
+    ours, *peers = ({"rule": rule, **_figures_of(tallies, rule)} for rule in tallies.cells)
     return {**_without_name(ours), "peers": {str(peer["rule"]): _without_name(peer) for peer in peers}}
 
 
-def _without_name(data: dict[str, object]) -> dict[str, object]:
-    return {name: value for name, value in data.items() if name != "rule"}
+def _without_name(record: dict[str, object]) -> dict[str, object]:
+    return {name: value for name, value in record.items() if name != "rule"}
 
 
-def _figures_of(data: Tallies, rule: str) -> dict[str, object]:
-    whole, of_nodes = data.sum(rule), data.sum(rule, "slow nodes", GOAL_EFFECT)
+def _figures_of(tallies: Tallies, rule: str) -> dict[str, object]:
+    whole, of_nodes = tallies.sum(rule), tallies.sum(rule, "slow nodes", GOAL_EFFECT)
     return {
         "detected_7pct": round(of_nodes.detection, 5),
         "false_positive_rate": round(whole.false_positive_rate, 7),

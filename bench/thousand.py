@@ -30,11 +30,11 @@ from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.transport import Limits, Program
 from clusterproof.plugins.watch import controller as module
 from clusterproof.plugins.watch import sampler_session as lines
-from clusterproof.plugins.watch.controller import Controller, Settings, give_back_memory
+from clusterproof.plugins.watch.controller import Controller, WatchSettings, give_back_memory
 from clusterproof.plugins.watch.evaluator import Evaluator
 from clusterproof.plugins.watch.recording import Recording
-from clusterproof.plugins.watch.sampler_session import Event, SamplerOptions
-from clusterproof.plugins.watch.updates import Stream
+from clusterproof.plugins.watch.sampler_session import SamplerOptions, SessionEvent
+from clusterproof.plugins.watch.updates import UpdateStream
 from clusterproof.plugins.watch.watch import Watch
 
 ROOT = Path(__file__).parents[1]
@@ -80,11 +80,12 @@ def of_nodes() -> Iterator[Figure]:
         with bed.known_hosts.open("a", encoding="utf-8") as known:
             known.writelines(f"{name} {KEY}\n" for name in NAMES)
         ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=True, timeout=1800)
-    data = json.loads(ended.stdout.splitlines()[-1])
-    of = f"{real} over real connections ({data['answered']} answered), {NODES - real} replayed, {EVERY_S:.0f} s a tick"
-    threads = f"{data['threads']} threads, load {os.getloadavg()[0]:.0f}"
-    yield Figure("watch_1000_cpu_of_a_core_percent", data["cpu_percent"], "≤ 2", f"{of}; {threads}")
-    yield Figure("watch_1000_memory_mb", data["memory_mb"], "≤ 200", _memory(data))
+    figures = json.loads(ended.stdout.splitlines()[-1])
+    answered = f"{real} over real connections ({figures['answered']} answered)"
+    of = f"{answered}, {NODES - real} replayed, {EVERY_S:.0f} s a tick"
+    threads = f"{figures['threads']} threads, load {os.getloadavg()[0]:.0f}"
+    yield Figure("watch_1000_cpu_of_a_core_percent", figures["cpu_percent"], "≤ 2", f"{of}; {threads}")
+    yield Figure("watch_1000_memory_mb", figures["memory_mb"], "≤ 200", _memory(figures))
 
 
 def _available() -> int:
@@ -92,8 +93,8 @@ def _available() -> int:
     return int(fields["MemAvailable"].split()[0]) * 1024
 
 
-def _memory(data: dict[str, float]) -> str:
-    return f"resident; {data['peak_mb']} at the first visit's peak, {data['before_mb']} before there were nodes"
+def _memory(figures: dict[str, float]) -> str:
+    return f"resident; {figures['peak_mb']} at the first visit's peak, {figures['before_mb']} before there were nodes"
 
 
 def watch(address: str, real: int) -> dict[str, float]:
@@ -110,7 +111,7 @@ def watch(address: str, real: int) -> dict[str, float]:
     _simulate(ticks)
     with tempfile.TemporaryDirectory() as folder:
         recording = Recording(Path(folder), EVERY_S, print)
-        settings = Settings(SamplerOptions(EVERY_S), Limits(connect_s=30.0), ProbeOptions())
+        settings = WatchSettings(SamplerOptions(EVERY_S), Limits(connect_s=30.0), ProbeOptions())
         some = replace(cluster, targets=targets[:real])
         running = Controller(some, state, settings, recording, lambda _: None)
         vars(module)["sampler"] = lambda *_: ""
@@ -133,8 +134,8 @@ def watch(address: str, real: int) -> dict[str, float]:
         running.stop()
         loop.join()
         running._end()
-    data = {"cpu_percent": round(percent, 2), "memory_mb": memory, "peak_mb": round(peak, 1), "before_mb": before_mb}
-    return {**data, "answered": answered, "threads": threads}
+    figures = {"cpu_percent": round(percent, 2), "memory_mb": memory, "peak_mb": round(peak, 1), "before_mb": before_mb}
+    return {**figures, "answered": answered, "threads": threads}
 
 
 def _visited(names: list[str]) -> dict[str, NodeEvidence]:
@@ -157,7 +158,7 @@ def _simulate(ticks: list[bytes]) -> None:
 
 def _replay(running: Controller, names: list[str], ticks: list[bytes], over: threading.Event) -> None:
     """The streams of the others, spread over each tick."""
-    streams = {name: Stream("cp") for name in names}
+    streams = {name: UpdateStream("cp") for name in names}
     for name in names:
         _receive(running, name, streams[name], hello_line())
     at, pieces = 0, 20
@@ -169,9 +170,9 @@ def _replay(running: Controller, names: list[str], ticks: list[bytes], over: thr
         at += 1
 
 
-def _receive(running: Controller, name: str, stream: Stream, line: bytes) -> None:
+def _receive(running: Controller, name: str, stream: UpdateStream, line: bytes) -> None:
     for update in stream.updates(line):
-        running._events.put(Event(name, update, time.monotonic()))
+        running._events.put(SessionEvent(name, update, time.monotonic()))
 
 
 def _cpu_s() -> float:

@@ -39,8 +39,8 @@ def reading() -> Iterator[Figure]:
     what = f"{events:,} events, {MB} MB"
     seconds = f"{what}: {ours_s:.2f} s : {theirs_s:.2f} s"
     yield Figure("trace_s_of_json_load", round(ours_s / theirs_s, 2), "1", seconds)
-    room = f"{what}: {ours - bare:.0f} MiB, our modules among them, : {theirs - bare:.0f} MiB"
-    yield Figure("trace_memory_of_json_load", round((ours - bare) / (theirs - bare), 3), "0.125", room)
+    memory = f"{what}: {ours - bare:.0f} MiB, our modules among them, : {theirs - bare:.0f} MiB"
+    yield Figure("trace_memory_of_json_load", round((ours - bare) / (theirs - bare), 3), "0.125", memory)
 
 
 def _cost(imported: str, read: str, path: Path) -> tuple[float, float]:

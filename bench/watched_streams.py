@@ -8,8 +8,8 @@ from random import Random
 
 def hello_line() -> bytes:
     """That it begins."""
-    data = {"sampler": 1, "boot_id": "b", "log": "", "now": 1.7e9, "up": 100.0}
-    return f"cp {json.dumps(data)}\n".encode()
+    message = {"sampler": 1, "boot_id": "b", "log": "", "now": 1.7e9, "up": 100.0}
+    return f"cp {json.dumps(message)}\n".encode()
 
 
 def tick_line(random: Random, at: int, every_s: float) -> bytes:
@@ -22,7 +22,7 @@ def tick_line(random: Random, at: int, every_s: float) -> bytes:
         return [*busy, *moved, *now, random.randint(0, 60), 0, 0, 3, 0]
 
     fixed = {"gpu_fixed": [{"uuid": f"GPU-{one}", "memory_mib": 81_559, "power_limit_w": 700.0} for one in range(8)]}
-    data = {
+    message = {
         "now": 1.7e9 + at * every_s,
         "up": 100.0 + at * every_s,
         "gpu": [gpu() for _ in range(8)],
@@ -31,4 +31,4 @@ def tick_line(random: Random, at: int, every_s: float) -> bytes:
         "lustre": [12.5, 0.0],
         **(fixed if at == 0 else {}),
     }
-    return f"cp {json.dumps(data, separators=(',', ':'))}\n".encode()
+    return f"cp {json.dumps(message, separators=(',', ':'))}\n".encode()

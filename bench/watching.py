@@ -22,7 +22,7 @@ from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.training_run.sample_columns import SUFFIX
 from clusterproof.plugins.watch.evaluator import Evaluator
 from clusterproof.plugins.watch.recording import Recording
-from clusterproof.plugins.watch.updates import Stream
+from clusterproof.plugins.watch.updates import UpdateStream
 from clusterproof.plugins.watch.watch import Watch
 from tests.testbed import needs
 from tests.testbed.node import entered, healthy_p5
@@ -71,7 +71,7 @@ def who_watches() -> Iterator[Figure]:
     random = Random(1)
     with tempfile.TemporaryDirectory() as folder:
         recording = Recording(Path(folder), EVERY_S, print)
-        streams = {name: Stream("cp") for name in names}
+        streams = {name: UpdateStream("cp") for name in names}
         for name in names:
             _feed(watch, recording, name, streams[name], hello_line(), 0.0)
         ticks = [tick_line(random, at, EVERY_S) for at in range(16)]
@@ -90,7 +90,7 @@ def who_watches() -> Iterator[Figure]:
     yield Figure("watch_bytes_a_sample", round(size / NODES / len(ticks)), "≤ 350", "8 GPUs; the header's share in it")
 
 
-def _feed(watch: Watch, recording: Recording, name: str, stream: Stream, line: bytes, now: float) -> None:
+def _feed(watch: Watch, recording: Recording, name: str, stream: UpdateStream, line: bytes, now: float) -> None:
     for update in stream.updates(line):
         watch.take(name, update, now)
         recording.take(name, update, 1.7e9 + now, now)

@@ -117,9 +117,9 @@ def __getattr__(name: str) -> Any:
 
     if name not in _HOME_OF:
         raise AttributeError(f"module 'clusterproof' has no attribute {name!r}")
-    found = getattr(import_module(f"clusterproof.plugins.{_HOME_OF[name]}"), name)
-    globals()[name] = found
-    return found
+    value = getattr(import_module(f"clusterproof.plugins.{_HOME_OF[name]}"), name)
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

@@ -46,12 +46,12 @@ def find_policy(named: str | None, folder: Path) -> Policy:
     if not name:
         return NO_POLICY
     try:
-        data = _toml(folder / name, is_own=True)
+        record = _toml(folder / name, is_own=True)
     except NotOwnError as why:
         return Policy(ignored=f"{name} is ignored: it {why.strerror}; --policy {name} reads it all the same")
     if name == OWN_FILE:
-        return _policy(Table(name, data))
-    tools = data.get("tool", {})
+        return _policy(Table(name, record))
+    tools = record.get("tool", {})
     if not isinstance(tools, Mapping) or "clusterproof" not in tools:
         return NO_POLICY
     return _policy(Table.of(f"{PYPROJECT} [tool.clusterproof]", tools["clusterproof"]))
@@ -99,7 +99,7 @@ def _policy(table: Table) -> Policy:
 
 def _thresholds(table: Table) -> dict[str, float]:
     """The numbers by `table.key`."""
-    data: dict[str, float] = {}
+    thresholds: dict[str, float] = {}
     for name in table.values:
         if isinstance(table.values[name], (int, float)) and "." in str(name):
             first, _, key = str(name).partition(".")
@@ -108,8 +108,8 @@ def _thresholds(table: Table) -> dict[str, float]:
             )
         section = table.table(str(name))
         for key, value in section.values.items():
-            data[_known_threshold(f"{name}.{key}", table.where)] = _number(value, f"{section.where}: {key}")
-    return data
+            thresholds[_known_threshold(f"{name}.{key}", table.where)] = _number(value, f"{section.where}: {key}")
+    return thresholds
 
 
 def _known_threshold(name: str, where: str) -> str:
@@ -130,9 +130,9 @@ def _instance_types(table: Table) -> dict[str, InstanceType]:
     rows = {}
     for name in table.values:
         row = table.table(str(name))
-        data = {"name": name, "source": "policy", **row.values}
+        record = {"name": name, "source": "policy", **row.values}
         try:
-            rows[str(name)] = build(InstanceType, data, row.where, {"policy": "the site's own policy"})
+            rows[str(name)] = build(InstanceType, record, row.where, {"policy": "the site's own policy"})
         except CatalogError as wrong:
             raise InventoryError(str(wrong)) from None
     return rows
@@ -171,13 +171,13 @@ def _readings(table: Table) -> dict[str, dict[Verdict, Verdict]]:
 
 def _reading(rule: Table, verdict: Verdict) -> Verdict:
     allowed = [other.value for other in READINGS[verdict]]
-    data = rule.text(verdict.value)
-    if data not in allowed:
+    word = rule.text(verdict.value)
+    if word not in allowed:
         raise InventoryError(
-            f"{rule.where}: {verdict.value} is read as {data!r:.40}; expected {' or '.join(allowed)} "
+            f"{rule.where}: {verdict.value} is read as {word!r:.40}; expected {' or '.join(allowed)} "
             "(to do without a check, disable it to a date)"
         )
-    return Verdict(data)
+    return Verdict(word)
 
 
 def _owners(table: Table) -> dict[str, Contact]:
@@ -208,10 +208,10 @@ def _link(table: Table, key: str) -> str:
 
 
 def _paths(table: Table, key: str) -> tuple[str, ...]:
-    data = table.values.get(key, [])
-    if not isinstance(data, list) or not all(isinstance(path, str) and path.startswith("/") for path in data):
-        raise InventoryError(f"{table.where}: {key} is {data!r:.60}; expected a list of paths that begin with /")
-    return tuple(data)
+    value = table.values.get(key, [])
+    if not isinstance(value, list) or not all(isinstance(path, str) and path.startswith("/") for path in value):
+        raise InventoryError(f"{table.where}: {key} is {value!r:.60}; expected a list of paths that begin with /")
+    return tuple(value)
 
 
 def refuse_unknown(policy: Policy, checks: frozenset[str]) -> None:

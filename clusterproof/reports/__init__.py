@@ -55,9 +55,9 @@ def skill_beside(result: Result) -> str:
     return result.skill if result.team and result.team != result.skill else ""
 
 
-def skill_of(data: Owned) -> str:
+def skill_of(owned: Owned) -> str:
     """`hyperpod-node-debugger § G`."""
-    return f"{data.owner} § {data.section}" if data.section else data.owner
+    return f"{owned.owner} § {owned.section}" if owned.section else owned.owner
 
 
 def counted(number: int, what: str) -> str:
@@ -181,21 +181,25 @@ def _of_pairs(results: Iterable[Result], is_all: bool) -> str:
     if results and not worst:
         return "no pair of nodes was measured"
     counts = ((worst[Verdict.FAIL], "failed"), (worst[Verdict.INCOMPLETE], "not proven"))
-    data = [f"{number} {words}" for number, words in counts if number]
-    if not data and is_all:
+    counts_in_words = [f"{number} {words}" for number, words in counts if number]
+    if not counts_in_words and is_all:
         is_checked = worst[Verdict.PASS] or worst[Verdict.CONCERN]
-        data = ["fit" if is_checked else "not checked: no check applies"]
-    return f"{number_of(worst.total(), 'pair', 'pairs')} of nodes: {', '.join(data)}" if worst and data else ""
+        counts_in_words = ["fit" if is_checked else "not checked: no check applies"]
+    return (
+        f"{number_of(worst.total(), 'pair', 'pairs')} of nodes: {', '.join(counts_in_words)}"
+        if worst and counts_in_words
+        else ""
+    )
 
 
 def standing(results: Iterable[Result]) -> str:
     """The whole cluster in a word or two: `not fit` for training, `not proven`, or `fit`."""
-    data = {result.verdict for result in results}
-    if not data - {Verdict.NOT_APPLICABLE}:
+    verdicts = {result.verdict for result in results}
+    if not verdicts - {Verdict.NOT_APPLICABLE}:
         return "not checked"
-    if Verdict.FAIL in data:
+    if Verdict.FAIL in verdicts:
         return "not fit"
-    return "not proven" if Verdict.INCOMPLETE in data else "fit"
+    return "not proven" if Verdict.INCOMPLETE in verdicts else "fit"
 
 
 _OF_ONE = (  # what is evaluated once: the cluster as a whole, a training run

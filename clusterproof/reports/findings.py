@@ -67,10 +67,10 @@ class Finding:
         if self.first.is_of_run:
             return f"run {nodes}"
         of_what = ("pair", "pairs") if self.first.is_of_pair else ("node", "nodes")
-        words = f"{len(self.results)} of {number_of(self.evaluated, *of_what)} ({nodes})"
+        share = f"{len(self.results)} of {number_of(self.evaluated, *of_what)} ({nodes})"
         devices = sum(len(result.devices) for result in self.results)
         noun = _NOUNS.get(self.first.subject)
-        return f"{words}, {number_of(devices, *noun)}" if noun and devices else words
+        return f"{share}, {number_of(devices, *noun)}" if noun and devices else share
 
     @property
     def owner(self) -> str:
@@ -158,7 +158,7 @@ def findings(results: Sequence[Result], verdict: Verdict, catalog: Catalog) -> l
     for hit in with_verdict(results, verdict):
         hits[hit.check].append(hit)
     of_all = failed_by_all(results, catalog)
-    found = [
+    findings = [
         Finding(
             tuple(alike),
             evaluated[check],
@@ -168,7 +168,7 @@ def findings(results: Sequence[Result], verdict: Verdict, catalog: Catalog) -> l
         for check, alike in hits.items()
     ]
     return sorted(
-        found,
+        findings,
         key=lambda finding: (
             min(map(_placed(of_all), finding.results)),
             -len(finding.results),

@@ -84,8 +84,8 @@ def _lettered(cells: Cells, checks: Sequence[str], nodes: Sequence[str], width: 
 
 
 def _cell(result: Result, x: float, y: float, width: float) -> str:
-    words = f"{result.node} · {result.check}: {result.verdict.value}. {result.message}"
-    title = words if len(words) <= MAX_TITLE else f"{words[:MAX_TITLE]}…"
+    text = f"{result.node} · {result.check}: {result.verdict.value}. {result.message}"
+    title = text if len(text) <= MAX_TITLE else f"{text[:MAX_TITLE]}…"
     letter = f'<text x="{x + width / 2:g}" y="{y + CELL - 4:g}">{result.verdict.letter}</text>'
     return f"<g>{_area(x, y, width - 1, CELL - 1, COLOURS[result.verdict])}{letter}<title>{escape(title)}</title></g>"
 
@@ -131,8 +131,8 @@ def _head_height(nodes: Sequence[str]) -> float:
 
 def _node_labels(nodes: Sequence[str], left: float, head: float, width: float, are_steep: bool) -> Iterator[str]:
     """Names of nodes along the upper edge: all where there is room, else the first of each of a few stretches."""
-    room = width >= 10 if are_steep else False
-    step = 1 if room else -(-len(nodes) // LABELS)
+    fit_all = width >= 10 if are_steep else False
+    step = 1 if fit_all else -(-len(nodes) // LABELS)
     for number in range(0, len(nodes), step):
         x = left + (number + 0.5) * width
         turn = f' transform="rotate(-60 {x:g} {head - 4:g})"' if are_steep else ""
@@ -151,6 +151,8 @@ def _shortened(name: str) -> str:
 
 
 def _area(x: float, y: float, width: float, height: float, fill: str, title: str = "", more: str = "") -> str:
-    words = f"<title>{escape(title)}</title>" if title else ""
+    title_tag = f"<title>{escape(title)}</title>" if title else ""
     space = " " if more else ""
-    return f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" fill="{fill}"{space}{more}>{words}</rect>'
+    return (
+        f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" fill="{fill}"{space}{more}>{title_tag}</rect>'
+    )

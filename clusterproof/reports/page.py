@@ -59,7 +59,7 @@ def finding_block(finding: Finding, verdict: Verdict, site: str = "") -> str:
         ("owner", _owner(finding.owner) + _skill(first)),
         ("check", _about(first.check, site)),
     )
-    data = "".join(f"<dt>{word}</dt><dd>{words}</dd>" for word, words in rows if words)
+    facts = "".join(f"<dt>{word}</dt><dd>{words}</dd>" for word, words in rows if words)
     is_open = " open" if verdict is Verdict.FAIL else ""
     where = escape(finding.where(within(finding.nodes, MAX_TITLE_NODES)))
     seen = _listed(finding.lines_within(MAX_WORDS), MAX_LINES)
@@ -71,7 +71,7 @@ def finding_block(finding: Finding, verdict: Verdict, site: str = "") -> str:
     )
     return (
         f'<details class="{verdict.value}" {about}{is_open}><summary><b>{verdict.value}</b> '
-        f"{escape(first.title)}: {where}{asks}</summary>{more}{seen}<dl>{data}</dl></details>"
+        f"{escape(first.title)}: {where}{asks}</summary>{more}{seen}<dl>{facts}</dl></details>"
     )
 
 
@@ -82,11 +82,11 @@ def _about(check: str, site: str) -> str:
     return f"{link} <code>clusterproof explain {name}</code>"
 
 
-def _owner(words: str) -> str:
+def _owner(owner: str) -> str:
     """Whose it is, what is a link in it as one."""
     return "".join(
         f'<a href="{escape(part)}">{escape(part)}</a>' if _LINK.fullmatch(part) else escape(part)
-        for part in _LINK.split(words)
+        for part in _LINK.split(owner)
     )
 
 
@@ -108,7 +108,7 @@ def gap_block(gap: Gap) -> str:
         ("do", escape(reached.remedy) if reached else ""),
         ("checks", _checks(gap)),
     )
-    data = "".join(f"<dt>{word}</dt><dd>{words}</dd>" for word, words in rows if words)
+    facts = "".join(f"<dt>{word}</dt><dd>{words}</dd>" for word, words in rows if words)
     is_open = " open" if reached else ""
     action = CANNOT_REACH if reached else NOT_PROVEN
     seen = _listed([shortened(line, MAX_WORDS) for line in gap.messages], MAX_LINES)
@@ -116,7 +116,7 @@ def gap_block(gap: Gap) -> str:
     return (
         f'<details class="incomplete" {about}{is_open}><summary><b>incomplete</b> '
         f"{escape(within(gap.nodes, MAX_NODES))}: {escape(shortened(gap.cause, MAX_WORDS))} "
-        f"({escape(gap.what)})</summary>{more}{seen}<dl>{data}</dl></details>"
+        f"({escape(gap.what)})</summary>{more}{seen}<dl>{facts}</dl></details>"
     )
 
 
@@ -183,8 +183,8 @@ def tiles(results: Iterable[Result], catalog: Catalog = PACKAGED, cluster: Clust
 def _commands(tasks: Iterable[Task], cluster: Cluster | None) -> str:
     lines = [(task.action, line) for task in tasks for line in commands(task, cluster)]
     rows = "".join(f"<dt>{escape(action)}</dt><dd><pre>{escape(line)}</pre></dd>" for action, line in lines)
-    words = "commands to copy; they are printed, never run"
-    return f'<details class="commands"><summary>{words}</summary><dl>{rows}</dl></details>' if lines else ""
+    summary = "commands to copy; they are printed, never run"
+    return f'<details class="commands"><summary>{summary}</summary><dl>{rows}</dl></details>' if lines else ""
 
 
 def _of_task(task: Task) -> str:

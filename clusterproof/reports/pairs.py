@@ -36,14 +36,14 @@ def lines_of_pairs(run: PairwiseRun, width: int) -> Iterator[str]:
     """What was measured, what is normal, and what was left out, for each campaign, in lines of so many columns."""
     campaigns = measured(run)
     for campaign in campaigns[:MAX_LINES]:
-        data = [f"{_count(campaign)}: normal {normal(campaign) or 'unknown: all failed'}"]
+        parts = [f"{_count(campaign)}: normal {normal(campaign) or 'unknown: all failed'}"]
         if wire := of_wire(campaign):
-            data.append(f" ({wire})")
+            parts.append(f" ({wire})")
         if left_out(campaign):
-            data.append(f"; left out: {left_out(campaign)}")
-        words = printable("".join(data)).replace("\n", " ")
+            parts.append(f"; left out: {left_out(campaign)}")
+        line = printable("".join(parts)).replace("\n", " ")
         yield from textwrap.wrap(
-            f"{_LABEL}{words}",
+            f"{_LABEL}{line}",
             max(width, 60),
             subsequent_indent=" " * len(_LABEL),
             break_long_words=False,
@@ -73,8 +73,8 @@ def facts(campaign: Campaign) -> Iterator[tuple[str, str]]:
 def _count(campaign: Campaign) -> str:
     pairs, nodes, times = len(campaign.of_pair), len(campaign.of_node), len(campaign.journal.measurements)
     meter = campaign.journal.about.get("meter", "")
-    words = f"{number_of(pairs, 'pair')} of {nodes} nodes, measured {times} times"
-    return f"{words} with {meter}" if meter else words
+    counted = f"{number_of(pairs, 'pair')} of {nodes} nodes, measured {times} times"
+    return f"{counted} with {meter}" if meter else counted
 
 
 def what(campaign: Campaign) -> str:
@@ -102,23 +102,23 @@ def _size(size_bytes: int) -> str:
 
 
 def _networks(campaign: Campaign) -> str:
-    data = Counter(
+    times_by_network = Counter(
         measurement.reading.network for measurement in campaign.journal.measurements if measurement.reading.network
     )
-    words = [f"{network} ({times} times)" for network, times in data.most_common(MAX_NETWORKS)]
-    if len(data) == 1:
-        words = list(data)
-    return "; ".join([*words, *(["…"] if len(data) > MAX_NETWORKS else [])])
+    networks = [f"{network} ({times} times)" for network, times in times_by_network.most_common(MAX_NETWORKS)]
+    if len(times_by_network) == 1:
+        networks = list(times_by_network)
+    return "; ".join([*networks, *(["…"] if len(times_by_network) > MAX_NETWORKS else [])])
 
 
 def _normals(campaign: Campaign) -> tuple[tuple[str, float], ...]:
     """What is normal, in GB/s; by kind of pair where they differ."""
-    usual = campaign.analysis.usual
-    if usual is None:
+    reference = campaign.analysis.usual
+    if reference is None:
         return ()
-    if abs(usual.inside - usual.across) < ALIKE:
-        return (("", exp(usual.across)),)
-    return ("inside places ", exp(usual.inside)), ("across them ", exp(usual.across))
+    if abs(reference.inside - reference.across) < ALIKE:
+        return (("", exp(reference.across)),)
+    return ("inside places ", exp(reference.inside)), ("across them ", exp(reference.across))
 
 
 def normal(campaign: Campaign) -> str:
@@ -127,19 +127,19 @@ def normal(campaign: Campaign) -> str:
 
 
 def _normal_and_spread(campaign: Campaign) -> str:
-    usual = campaign.analysis.usual
-    return f"{normal(campaign)}, spread {usual.sigma * 100:.2g} %" if usual else ""
+    reference = campaign.analysis.usual
+    return f"{normal(campaign)}, spread {reference.sigma * 100:.2g} %" if reference else ""
 
 
 def of_wire(campaign: Campaign) -> str:
     """`95 % of the wire; with 2 nodes …`, and how that is to be read; empty where the wire is unknown."""
-    data = [(words, found) for words, busbw in _normals(campaign) if (found := campaign.of_wire(busbw))]
-    if not data:
+    shares_of_wire = [(text, found) for text, busbw in _normals(campaign) if (found := campaign.of_wire(busbw))]
+    if not shares_of_wire:
         return ""
-    shares = ", ".join(f"{words}{found.share * 100:.3g} %" for words, found in data)
-    notes = "; ".join(dict.fromkeys(found.note for _, found in data if found.note))
-    words = f"{shares} of the wire, {speed(data[0][1].wire_gb_per_s)}"
-    return f"{words}; {notes}" if notes else words
+    shares = ", ".join(f"{text}{found.share * 100:.3g} %" for text, found in shares_of_wire)
+    notes = "; ".join(dict.fromkeys(found.note for _, found in shares_of_wire if found.note))
+    text = f"{shares} of the wire, {speed(shares_of_wire[0][1].wire_gb_per_s)}"
+    return f"{text}; {notes}" if notes else text
 
 
 def _floor(campaign: Campaign) -> str:
@@ -150,8 +150,8 @@ def _floor(campaign: Campaign) -> str:
     own = campaign.baseline
     if own is None:
         return f"{speed(floor)}, {share} of what was published for the same key"
-    words = f"{speed(floor)}, {share} of the baseline's {speed(own.figure.busbw_gb_per_s)}"
-    return f"{words}, of other software: {own.stack_differs}" if own.stack_differs else words
+    text = f"{speed(floor)}, {share} of the baseline's {speed(own.figure.busbw_gb_per_s)}"
+    return f"{text}, of other software: {own.stack_differs}" if own.stack_differs else text
 
 
 def left_out(campaign: Campaign) -> str:
@@ -164,11 +164,11 @@ def _absent(campaign: Campaign) -> str:
     reasons: dict[str, list[str]] = defaultdict(list)
     for node, why in campaign.journal.absent.items():
         reasons[why].append(node)
-    words = [
+    reasons_in_words = [
         f"{within(fold(nodes), MAX_NODES)}: {shortened(why, MAX_NODES)}"
         for why, nodes in list(reasons.items())[:MAX_REASONS]
     ]
-    return "; ".join([*words, *(["…"] if len(reasons) > MAX_REASONS else [])])
+    return "; ".join([*reasons_in_words, *(["…"] if len(reasons) > MAX_REASONS else [])])
 
 
 def measured_between(run: PairwiseRun) -> Iterator[Measured]:
@@ -180,6 +180,6 @@ def measured_between(run: PairwiseRun) -> Iterator[Measured]:
         meter = campaign.journal.about.get("meter", "")
         name = ", ".join(filter(None, (f"busbw with partners: {what(campaign)}", str(meter))))
         for node, measurements in campaign.of_node.items():
-            data = [busbw for measurement in measurements if (busbw := measurement.reading.busbw_gb_per_s)]
-            if data:
-                yield Measured(name, node, median(data), UNIT)
+            bandwidths = [busbw for measurement in measurements if (busbw := measurement.reading.busbw_gb_per_s)]
+            if bandwidths:
+                yield Measured(name, node, median(bandwidths), UNIT)

@@ -59,14 +59,14 @@ class ResultsFile:
             self._file.seek(whole)
         # A lone half of a surrogate pair, which UTF-8 cannot hold, becomes `\ud800`: JSON's own word for it.
         text = "".join(f"{line}\n" for line in self._described.lines(result))
-        data = text.encode("utf-8", "backslashreplace")
+        content = text.encode("utf-8", "backslashreplace")
         try:
-            append(self._file, whole, data)
+            append(self._file, whole, content)
         except OSError as problem:
             self.close()
             self._put_aside()
             raise OSError(problem.errno, problem.strerror, str(self._path)) from None
-        self._written = (whole + len(data), count + 1)
+        self._written = (whole + len(content), count + 1)
         self._described.add(result)
 
     def _put_aside(self) -> None:

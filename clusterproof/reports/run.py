@@ -41,8 +41,8 @@ class Since:
 
     def lines(self, *kinds: str) -> list[str]:
         """A line for each check of these kinds, its nodes folded: `new gpu003: fail: Active NVLinks (…)`."""
-        data = [line for kind, found in self.changes.kinds if kind in kinds for line in folded(kind, found)]
-        return [" ".join(line.split()) for line in data]
+        lines_of_kinds = [line for kind, found in self.changes.kinds if kind in kinds for line in folded(kind, found)]
+        return [" ".join(line.split()) for line in lines_of_kinds]
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ _MARKUP = {
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class SummaryLine:
     """One line for the terminal and how to mark it up."""
 
     text: str
@@ -48,7 +48,7 @@ def summary(
     width: int = 100,
     verbose: bool = False,
     cluster: Cluster | None = None,
-) -> Iterator[Line]:
+) -> Iterator[SummaryLine]:
     """What an operator reads first, in lines of at most `width` columns where words allow it.
 
     `cluster` is what the commands to copy are for; without it there are none.
@@ -64,111 +64,115 @@ def summary(
             break_long_words=False,
             break_on_hyphens=False,
         )
-        yield from (Line(part, line.markup) for part in wrapper.wrap(text) or [""])
+        yield from (SummaryLine(part, line.markup) for part in wrapper.wrap(text) or [""])
 
 
 class _Wrapper(textwrap.TextWrapper):
     """Breaks a nodeset that is longer than a line behind its commas."""
 
     def _split(self, text: str) -> list[str]:
-        room = self.width - len(self.subsequent_indent)
+        width = self.width - len(self.subsequent_indent)
         return [
             part
             for chunk in super()._split(text)
-            for part in (re.split(r"(?<=,)(?=.)", chunk) if len(chunk) > room else [chunk])
+            for part in (re.split(r"(?<=,)(?=.)", chunk) if len(chunk) > width else [chunk])
         ]
 
 
-def _lines(results: Sequence[Result], catalog: Catalog, verbose: bool, cluster: Cluster | None) -> Iterator[Line]:
+def _lines(
+    results: Sequence[Result], catalog: Catalog, verbose: bool, cluster: Cluster | None
+) -> Iterator[SummaryLine]:
     tasks = list(_tasks(results, catalog, verbose, cluster))
-    found = list(_found(results, catalog, verbose))
-    yield from [*tasks, Line("")] if tasks else []
-    yield from found
+    findings = list(_found(results, catalog, verbose))
+    yield from [*tasks, SummaryLine("")] if tasks else []
+    yield from findings
     if results:
-        yield Line(headline(results))
-    if len(found) > SCREEN:  # the first line is out of sight
+        yield SummaryLine(headline(results))
+    if len(findings) > SCREEN:  # the first line is out of sight
         yield from tasks
 
 
-def _tasks(results: Sequence[Result], catalog: Catalog, verbose: bool, cluster: Cluster | None) -> Iterator[Line]:
+def _tasks(
+    results: Sequence[Result], catalog: Catalog, verbose: bool, cluster: Cluster | None
+) -> Iterator[SummaryLine]:
     """What there is to do, a line for each action, with the command behind it."""
     tasks, fit, cut = to_do(results, catalog), fit_nodes(results), cut_of(results)
     if not tasks and not fit:
         return
     if cut:
-        yield Line(cut.words, {"bold": True})
+        yield SummaryLine(cut.words, {"bold": True})
     column = max(len(word) for word in ("fit", *(task.action for task in tasks))) + 2
     for task in tasks:
         where = task.where_within(len(task.nodes) * MAX_NODES if verbose else MAX_NODES)
-        yield Line(f"{task.action.upper():<{column}}{where} ({task.why})", {"bold": True}, column)
+        yield SummaryLine(f"{task.action.upper():<{column}}{where} ({task.why})", {"bold": True}, column)
         lines = commands(task, cluster) if verbose else short_commands(task, cluster)
         for command in lines:
-            yield Line(f"{' ' * column}{command}", is_command=True)
+            yield SummaryLine(f"{' ' * column}{command}", is_command=True)
         if not lines and commands(task, cluster):
-            yield Line(f"{' ' * column}-v shows the command for all of them", {}, column)
+            yield SummaryLine(f"{' ' * column}-v shows the command for all of them", {}, column)
     if not tasks:
-        yield Line("NOTHING TO DO", {"bold": True})
+        yield SummaryLine("NOTHING TO DO", {"bold": True})
     nodes = len({result.node for result in results if result.is_of_node})
     if nodes:
-        yield Line(f"{'FIT':<{column}}{fit} of {number_of(nodes, 'node')}", {"bold": True}, column)
+        yield SummaryLine(f"{'FIT':<{column}}{fit} of {number_of(nodes, 'node')}", {"bold": True}, column)
     shared = shared_finding(results)
     if shared:
-        yield Line(shared, {"bold": True})
+        yield SummaryLine(shared, {"bold": True})
 
 
-def _found(results: Sequence[Result], catalog: Catalog, verbose: bool) -> Iterator[Line]:
+def _found(results: Sequence[Result], catalog: Catalog, verbose: bool) -> Iterator[SummaryLine]:
     yield from _findings(results, Verdict.FAIL, catalog, verbose)
     for gap in gaps(results) if verbose else gaps_in_short(results):
         yield from _gap(gap, verbose)
-        yield Line("")
+        yield SummaryLine("")
     yield from _findings(results, Verdict.CONCERN, catalog, verbose)
 
 
-def _findings(results: Sequence[Result], verdict: Verdict, catalog: Catalog, verbose: bool) -> Iterator[Line]:
+def _findings(results: Sequence[Result], verdict: Verdict, catalog: Catalog, verbose: bool) -> Iterator[SummaryLine]:
     for finding in findings(results, verdict, catalog):
         yield from _finding(finding, verdict, verbose)
-        yield Line("")
+        yield SummaryLine("")
 
 
-def _finding(finding: Finding, verdict: Verdict, verbose: bool) -> Iterator[Line]:
+def _finding(finding: Finding, verdict: Verdict, verbose: bool) -> Iterator[SummaryLine]:
     first = finding.first
     owner = f" → {finding.owner}" if finding.owner else ""
     where = finding.where(_shown(finding.nodes, verbose))
-    yield Line(f"{verdict.name:<12}{first.title}: {where}{owner}", _MARKUP[verdict])
+    yield SummaryLine(f"{verdict.name:<12}{first.title}: {where}{owner}", _MARKUP[verdict])
     if finding.suspicion:
-        yield Line(f"{_INDENT}{finding.suspicion}", {"bold": True})
+        yield SummaryLine(f"{_INDENT}{finding.suspicion}", {"bold": True})
     yield from _some(finding.lines if verbose else finding.lines_within(MAX_WORDS), verbose)
     for result in finding.of_each_cause:
         yield from _by_hand(result)
-    yield Line(f"{_INDENT}check:  {first.check}", {"light": True})
+    yield SummaryLine(f"{_INDENT}check:  {first.check}", {"light": True})
 
 
-def _by_hand(result: Result) -> Iterator[Line]:
+def _by_hand(result: Result) -> Iterator[SummaryLine]:
     if result.evidence:
-        yield Line(f"{_INDENT}see it: {result.evidence}")
+        yield SummaryLine(f"{_INDENT}see it: {result.evidence}")
     if result.remedy:
-        yield Line(f"{_INDENT}do:     {result.remedy}")
+        yield SummaryLine(f"{_INDENT}do:     {result.remedy}")
 
 
-def _gap(gap: Gap, verbose: bool) -> Iterator[Line]:
+def _gap(gap: Gap, verbose: bool) -> Iterator[SummaryLine]:
     nodes = _shown(gap.nodes, verbose)
     what = "" if gap.is_joined else f" ({gap.what})"
-    yield Line(f"{Verdict.INCOMPLETE.name:<12}{nodes}: {gap.cause}{what}", _MARKUP[Verdict.INCOMPLETE])
+    yield SummaryLine(f"{Verdict.INCOMPLETE.name:<12}{nodes}: {gap.cause}{what}", _MARKUP[Verdict.INCOMPLETE])
     if gap.suspicion:
-        yield Line(f"{_INDENT}{gap.suspicion}", {"bold": True})
+        yield SummaryLine(f"{_INDENT}{gap.suspicion}", {"bold": True})
     yield from _some([] if gap.is_joined else gap.messages, verbose, _FURTHER)
     for result in gap.of_reaching[:1]:
         yield from _by_hand(result)
     if verbose and len(gap.checks) > 1:
-        yield Line(f"{_INDENT}checks: {', '.join(gap.checks)}", {"light": True})
+        yield SummaryLine(f"{_INDENT}checks: {', '.join(gap.checks)}", {"light": True})
 
 
 def _shown(nodes: str, verbose: bool) -> str:
     return nodes if verbose else within(nodes, MAX_NODES)
 
 
-def _some(lines: Sequence[str], verbose: bool, indent: str = _INDENT) -> Iterator[Line]:
+def _some(lines: Sequence[str], verbose: bool, indent: str = _INDENT) -> Iterator[SummaryLine]:
     shown = lines if verbose or len(lines) <= MAX_LINES else lines[: MAX_LINES - 1]
-    yield from (Line(f"{indent}{line}") for line in shown)
+    yield from (SummaryLine(f"{indent}{line}") for line in shown)
     if len(shown) < len(lines):
-        yield Line(f"{_INDENT}… and {len(lines) - len(shown)} more; -v shows all")
+        yield SummaryLine(f"{_INDENT}… and {len(lines) - len(shown)} more; -v shows all")

@@ -139,8 +139,8 @@ def to_do_line(results: Iterable[Result], catalog: Catalog = PACKAGED) -> str:
     if not tasks and not fit:
         return ""
     has_nodes = any(result.is_of_node for result in results)
-    words = [*([cut.words] if cut else []), *(tasks or ["NOTHING TO DO"]), *([f"{fit} fit"] if has_nodes else [])]
-    return " · ".join(words)
+    parts = [*([cut.words] if cut else []), *(tasks or ["NOTHING TO DO"]), *([f"{fit} fit"] if has_nodes else [])]
+    return " · ".join(parts)
 
 
 def to_do_within(results: Sequence[Result], catalog: Catalog, most: int) -> str:
@@ -173,8 +173,8 @@ def fit_nodes(results: Iterable[Result]) -> int:
     return sum(verdict in PROVEN for verdict in of_nodes.values())
 
 
-def _by_frequency(words: Iterable[str]) -> tuple[str, ...]:
-    return tuple(word for word, _ in Counter(words).most_common())
+def _by_frequency(values: Iterable[str]) -> tuple[str, ...]:
+    return tuple(word for word, _ in Counter(values).most_common())
 
 
 def _some(reasons: Iterable[str]) -> str:
@@ -213,27 +213,27 @@ def short_commands(task: Task, cluster: Cluster | None) -> list[str]:
 
 def _lines(task: Task, cluster: Cluster) -> Iterator[str]:
     targets = {target.name: target for target in cluster.targets}
-    asked = [targets[node] for node in task.nodes if node in targets]
-    instances = [named[1] for target in asked if (named := _INSTANCE.search(target.address))]
-    if len(asked) < len(task.nodes):
+    targets_of_task = [targets[node] for node in task.nodes if node in targets]
+    instances = [named[1] for target in targets_of_task if (named := _INSTANCE.search(target.address))]
+    if len(targets_of_task) < len(task.nodes):
         return
-    if is_of_hyperpod(cluster) and len(instances) == len(asked):
+    if is_of_hyperpod(cluster) and len(instances) == len(targets_of_task):
         yield from _of_hyperpod(task.action, cluster, instances)
     elif is_of_slurm(cluster):
         yield _of_slurm(task)
     elif is_of_kubernetes(cluster):
         yield join(["kubectl", *_context(cluster.settings), "cordon", *task.nodes])
-    elif task.action == REBOOT and len(instances) == len(asked):
+    elif task.action == REBOOT and len(instances) == len(targets_of_task):
         yield join(["aws", "ec2", "reboot-instances", *_where(cluster.settings), "--instance-ids", *instances])
     elif task.action == REBOOT and "ssh" in (cluster.connection, cluster.settings.get("recorded_by")):
-        yield from _by_ssh(asked)
+        yield from _by_ssh(targets_of_task)
 
 
 def _of_hyperpod(action: str, cluster: Cluster, instances: Sequence[str]) -> Iterator[str]:
     call = "batch-replace-cluster-nodes" if action == REPLACE else "batch-reboot-cluster-nodes"
-    words = ["aws", "sagemaker", call, *_where(cluster.settings), "--cluster-name", _name(cluster), "--node-ids"]
+    command_line = ["aws", "sagemaker", call, *_where(cluster.settings), "--cluster-name", _name(cluster), "--node-ids"]
     for first in range(0, len(instances), MAX_IDS):
-        yield join([*words, *instances[first : first + MAX_IDS]])
+        yield join([*command_line, *instances[first : first + MAX_IDS]])
 
 
 def _name(cluster: Cluster) -> str:
@@ -247,8 +247,8 @@ def _of_slurm(task: Task) -> str:
 
 
 def _context(settings: Mapping[str, str]) -> list[str]:
-    way, _, name = settings["kubernetes"].partition(":")
-    return [f"--context={name}"] if way == "context" and name else []
+    access, _, name = settings["kubernetes"].partition(":")
+    return [f"--context={name}"] if access == "context" and name else []
 
 
 def _where(settings: Mapping[str, str]) -> Iterator[str]:
@@ -257,10 +257,10 @@ def _where(settings: Mapping[str, str]) -> Iterator[str]:
             yield from (f"--{name}", settings[name])
 
 
-def _by_ssh(asked: Iterable[Target]) -> Iterator[str]:
+def _by_ssh(targets: Iterable[Target]) -> Iterator[str]:
     """One line for the nodes that are reached as the same user at the same port."""
     alike: dict[tuple[str, int], list[str]] = {}
-    for target in asked:
+    for target in targets:
         address = target.address or target.name
         if not _IS_NODE(address):
             return
@@ -281,13 +281,13 @@ def again(run: Run, verdict: Verdict) -> str:
         return ""
     nodes = {result.node for result in results if _IS_NODE(result.node)}
     checks = list(dict.fromkeys(result.check.rpartition(".")[2] for result in results))
-    words = list(run.command)
+    command_line = list(run.command)
     if (
         nodes
         and all(result.is_of_node for result in results)
         and run.evaluated_by_pairs.isdisjoint(result.check for result in results)
     ):
-        words += ["--nodes", fold(nodes)]
+        command_line += ["--nodes", fold(nodes)]
     if len(checks) <= MAX_CHECKS:
-        words += ["-k", " or ".join(f"test_{name}" for name in checks)]
-    return join(words)
+        command_line += ["-k", " or ".join(f"test_{name}" for name in checks)]
+    return join(command_line)

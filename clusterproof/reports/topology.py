@@ -56,53 +56,53 @@ def _known(read: Callable[[ClusterFacts], T], cluster: ClusterFacts, otherwise: 
         return otherwise
 
 
-def lines(found: Topology) -> Iterator[str]:
+def lines(topology: Topology) -> Iterator[str]:
     """Where job groups are spread over several places: one line each, a few at most."""
     kinds: tuple[tuple[str, Mapping[str, str | None]], ...] = (
-        ("availability zones", found.zones),
-        ("network nodes", lowest_layers(found.layers)),
-        ("UltraServers", found.ultraservers),
+        ("availability zones", topology.zones),
+        ("network nodes", lowest_layers(topology.layers)),
+        ("UltraServers", topology.ultraservers),
     )
-    data = [
+    spread_lines = [
         f"{_LABEL}{spread.group or 'nodes'} in {len(spread.places)} {what}: {_shown(spread.places)}"
         for what, place_of in kinds
-        for spread in spreads(found.groups, place_of)
+        for spread in spreads(topology.groups, place_of)
         if len(spread.places) > 1
     ]
-    yield from data[:MAX_LINES]
-    if len(data) > MAX_LINES:
-        yield f"{_LABEL}… and {len(data) - MAX_LINES} more; --html has all"
+    yield from spread_lines[:MAX_LINES]
+    if len(spread_lines) > MAX_LINES:
+        yield f"{_LABEL}… and {len(spread_lines) - MAX_LINES} more; --html has all"
 
 
 def _shown(places: Mapping[str, tuple[str, ...]], most: int = 3) -> str:
-    data = [f"{len(nodes)} in {place}" for place, nodes in places.items()]
-    return ", ".join([*data[:most], *([f"{len(data) - most} more"] if len(data) > most else [])])
+    counts = [f"{len(nodes)} in {place}" for place, nodes in places.items()]
+    return ", ".join([*counts[:most], *([f"{len(counts) - most} more"] if len(counts) > most else [])])
 
 
-def section(found: Topology) -> str:
+def section(topology: Topology) -> str:
     """The section of the page: one row for the nodes of a group that stand in one place. Names are escaped."""
-    depth = max(map(len, found.layers.values()), default=0)
+    depth = max(map(len, topology.layers.values()), default=0)
     head = ["group", "zone", *(f"layer {number}" for number in range(1, depth + 1)), "UltraServer", "count", "nodes"]
-    rows = list(_rows(found, depth))
-    data = "".join(f"<tr>{_cells(row, 'td')}</tr>" for row in rows[:MAX_ROWS])
+    rows = list(_rows(topology, depth))
+    body = "".join(f"<tr>{_cells(row, 'td')}</tr>" for row in rows[:MAX_ROWS])
     more = f"<p>… and {len(rows) - MAX_ROWS} more places</p>" if len(rows) > MAX_ROWS else ""
     return (
         '<details class="topology"><summary><b>topology</b> where the nodes stand</summary><div class="scroll"><table>'
-        f"<tr>{_cells(head, 'th')}</tr>{data}</table></div>{more}</details>"
+        f"<tr>{_cells(head, 'th')}</tr>{body}</table></div>{more}</details>"
     )
 
 
-def _rows(found: Topology, depth: int) -> Iterator[list[str]]:
-    for group in found.groups:
+def _rows(topology: Topology, depth: int) -> Iterator[list[str]]:
+    for group in topology.groups:
         places: dict[tuple[str, ...], list[str]] = {}
         for node in group.nodes:
-            layers = found.layers.get(node, ())
+            layers = topology.layers.get(node, ())
             padded = (*layers, *[""] * (depth - len(layers)))
-            place = (found.zones.get(node) or "", *padded, found.ultraservers.get(node) or "")
-            places.setdefault(place, []).append(node)
-        for place, nodes in sorted(places.items()):
-            yield [group.name, *(word or "–" for word in place), str(len(nodes)), fold(nodes)]
+            location = (topology.zones.get(node) or "", *padded, topology.ultraservers.get(node) or "")
+            places.setdefault(location, []).append(node)
+        for location, nodes in sorted(places.items()):
+            yield [group.name, *(word or "–" for word in location), str(len(nodes)), fold(nodes)]
 
 
-def _cells(words: list[str], tag: str) -> str:
-    return "".join(f"<{tag}>{escape(word)}</{tag}>" for word in words)
+def _cells(texts: list[str], tag: str) -> str:
+    return "".join(f"<{tag}>{escape(word)}</{tag}>" for word in texts)

@@ -19,7 +19,7 @@ from clusterproof.plugins.core.result import Measured, Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.pairs import Measurement, Pair, pair
 from clusterproof.reports.document.demo import DAY_S, HISTORY, PAIRS, RUNS, STEPS
-from clusterproof.reports.history import Run
+from clusterproof.reports.history import PastRun
 from clusterproof.reports.history.store import write_run
 
 BEGAN_S = 1_790_000_000.0
@@ -67,7 +67,7 @@ def _write_history(path: Path, names: Sequence[str]) -> None:
         for name in names:
             middle = SLOW_GB_PER_S if name == SLOW_NODE and number > RUNS - 4 else FAST_GB_PER_S
             measured.append(Measured(BUSBW, name, round(random.gauss(middle, 2.0), 1), "GB/s"))
-        run = Run("demo", began, began + 9.0, version=__version__)
+        run = PastRun("demo", began, began + 9.0, version=__version__)
         write_run(path, run, results, measured=measured)
     with closing(sqlite3.connect(path, isolation_level=None)) as database:
         database.execute("PRAGMA journal_mode = DELETE")  # so that reading it makes no file beside it

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from clusterproof.plugins.accept import RECORDING, RESULTS
-from clusterproof.plugins.accept.plan import Plan, plan_of
+from clusterproof.plugins.accept.plan import AcceptancePlan, plan_of
 from clusterproof.plugins.accept.run import EXIT, Acceptance
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
@@ -30,7 +30,7 @@ def cluster_of(names: Sequence[str] = NAMES, groups: Mapping[str, str] | None = 
     return Cluster("c", "ssh", targets)
 
 
-def plan(folder: Path, text: str = STAGES, cluster: Cluster | None = None) -> Plan:
+def plan(folder: Path, text: str = STAGES, cluster: Cluster | None = None) -> AcceptancePlan:
     """The plan that says this."""
     path = folder / "plan.toml"
     path.write_text(text, encoding="utf-8")

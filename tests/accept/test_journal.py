@@ -11,31 +11,31 @@ import pytest
 
 from clusterproof.plugins.accept import RECORDING, journal, run
 from clusterproof.plugins.accept.command import accept
-from clusterproof.plugins.accept.journal import FILE, Again, Ended, JournalError, Writer
+from clusterproof.plugins.accept.journal import FILE, EndedRun, JournalError, JournalWriter, RepairedNodes
 from clusterproof.plugins.core.record import names_of
 from tests.accept.simulated import STAGES, Nodes, acceptance
 
-RUN = Ended("speed", 0, ("n1",), ("clusterproof", "check"), 0, 5.0, 9.0, 4.0, "runs/0001-speed", "0" * 64)
+RUN = EndedRun("speed", 0, ("n1",), ("clusterproof", "check"), 0, 5.0, 9.0, 4.0, "runs/0001-speed", "0" * 64)
 
 
 def written(folder: Path, *lines: str) -> None:
     """A journal of these lines behind its first."""
-    Writer(folder, "c", "plan").close()
+    JournalWriter(folder, "c", "plan").close()
     with (folder / FILE).open("a") as file:
         file.write("".join(f"{line}\n" for line in lines))
 
 
 def test_what_was_kept_is_read_as_it_was(tmp_path: Path) -> None:
-    writer = Writer(tmp_path, "c", "plan")
+    writer = JournalWriter(tmp_path, "c", "plan")
     writer.append(RUN)
-    writer.append(Again(("n1",), 10.0))
+    writer.append(RepairedNodes(("n1",), 10.0))
     writer.close()
-    assert journal.read(tmp_path, "c", "plan") == [RUN, Again(("n1",), 10.0)]
+    assert journal.read(tmp_path, "c", "plan") == [RUN, RepairedNodes(("n1",), 10.0)]
 
 
 def of_run(**changes: object) -> str:
     """The line of a run, some of it changed."""
-    values = {name: getattr(RUN, name) for name in names_of(Ended)}
+    values = {name: getattr(RUN, name) for name in names_of(EndedRun)}
     return json.dumps(values | changes)
 
 
@@ -95,7 +95,7 @@ def test_a_link_in_the_place_of_evidence_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_leaves_no_part_of_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    writer = Writer(tmp_path, "c", "plan")
+    writer = JournalWriter(tmp_path, "c", "plan")
     writer.append(RUN)
 
     class Full:
@@ -118,9 +118,9 @@ def test_a_full_disk_leaves_no_part_of_a_line(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(OSError, match="No space left"):
         writer.append(RUN)
     monkeypatch.undo()
-    writer.append(Again(("n1",), 10.0))
+    writer.append(RepairedNodes(("n1",), 10.0))
     writer.close()
-    assert journal.read(tmp_path, "c", "plan") == [RUN, Again(("n1",), 10.0)]
+    assert journal.read(tmp_path, "c", "plan") == [RUN, RepairedNodes(("n1",), 10.0)]
 
 
 def typed(folder: Path, nodes: Nodes, monkeypatch: pytest.MonkeyPatch, *more: str) -> tuple[int, str]:

@@ -8,8 +8,8 @@ from random import Random
 import pytest
 
 from bench.acceptance import Tally, interval, said_of
-from clusterproof.plugins.accept.population import Errors, Unit, usual_of
-from clusterproof.plugins.accept.sequential import Population, Standing, standing_of, to_measure
+from clusterproof.plugins.accept.population import Errors, Unit, reference_of
+from clusterproof.plugins.accept.sequential import Decision, Population, decision_of, to_measure
 
 ERRORS = Errors(good_rejected=0.001, bad_accepted=0.01, slower=0.05, shows_in=0.8)
 NODES = [f"n{number:02}" for number in range(40)]
@@ -35,20 +35,20 @@ def population(of: list[dict[Unit, float]], floor: float | None = None) -> Popul
     return made
 
 
-def standings(made: Population) -> dict[str, Standing]:
+def standings(made: Population) -> dict[str, Decision]:
     return {node: judged.standing for (node, _), judged in made.judged.items()}
 
 
 def test_a_third_of_slow_nodes_moves_neither_centre_nor_noise() -> None:
     slow = dict.fromkeys(NODES[:13], 0.8)
-    usual = usual_of(dict(enumerate(runs(slow, 3))))
+    usual = reference_of(dict(enumerate(runs(slow, 3))))
     assert usual is not None
     assert usual.centre == pytest.approx(log(400), abs=0.02)
     assert usual.sigma == pytest.approx(NOISE, rel=0.5)
 
 
 def test_what_all_units_of_a_run_have_in_common_is_no_noise() -> None:
-    usual = usual_of(dict(enumerate(runs({}, 6, drift=0.05))))
+    usual = reference_of(dict(enumerate(runs({}, 6, drift=0.05))))
     assert usual is not None
     assert usual.sigma < 2 * NOISE
 
@@ -56,15 +56,15 @@ def test_what_all_units_of_a_run_have_in_common_is_no_noise() -> None:
 def test_slow_units_are_bad_and_all_others_good() -> None:
     slow = {"n03": 0.9, "n07": 0.93}
     found = standings(population(runs(slow, 8, drift=0.03)))
-    assert {node for node, of in found.items() if of is Standing.BAD} == slow.keys()
-    assert {of for node, of in found.items() if node not in slow} == {Standing.GOOD}
+    assert {node for node, of in found.items() if of is Decision.BAD} == slow.keys()
+    assert {of for node, of in found.items() if node not in slow} == {Decision.GOOD}
 
 
 def test_a_unit_that_is_slow_in_four_of_five_runs_is_not_good() -> None:
     of = runs({}, 10)
     for number in (0, 1, 2, 4, 5, 6, 7, 9):
         of[number]["n03", "0"] += log(0.85)
-    assert standings(population(of))["n03"] is Standing.BAD
+    assert standings(population(of))["n03"] is Decision.BAD
 
 
 def test_before_it_is_known_what_is_usual_nothing_is_said() -> None:
@@ -74,20 +74,20 @@ def test_before_it_is_known_what_is_usual_nothing_is_said() -> None:
 def test_two_nodes_show_nothing_but_against_a_floor() -> None:
     of = [{unit: x for unit, x in values.items() if unit[0] in NODES[:2]} for values in runs({"n00": 0.8}, 6)]
     assert standings(population(of)) == {}
-    assert standings(population(of, log(400))) == {"n00": Standing.BAD, "n01": Standing.GOOD}
+    assert standings(population(of, log(400))) == {"n00": Decision.BAD, "n01": Decision.GOOD}
 
 
 def test_a_population_below_the_floor_is_bad_as_a_whole() -> None:
-    assert set(standings(population(runs({}, 6), log(450))).values()) == {Standing.BAD}
+    assert set(standings(population(runs({}, 6), log(450))).values()) == {Decision.BAD}
 
 
 def test_a_node_is_good_by_all_its_units_alone() -> None:
-    good, bad, still = Standing.GOOD, Standing.BAD, Standing.OPEN
-    assert [standing_of(of) for of in ([good, good], [good, still], [still, bad], [])] == [good, still, bad, still]
+    good, bad, still = Decision.GOOD, Decision.BAD, Decision.OPEN
+    assert [decision_of(of) for of in ([good, good], [good, still], [still, bad], [])] == [good, still, bad, still]
 
 
 def test_open_nodes_are_measured_again_beside_good_ones_and_bad_ones_never() -> None:
-    standing = dict.fromkeys(NODES, Standing.GOOD) | {"n01": Standing.OPEN, "n02": Standing.BAD}
+    standing = dict.fromkeys(NODES, Decision.GOOD) | {"n01": Decision.OPEN, "n02": Decision.BAD}
     chosen = to_measure(standing, dict.fromkeys(NODES, 3), 12, ERRORS)
     assert ("n01" in chosen, "n02" in chosen, len(chosen)) == (True, False, 17)
     assert to_measure(standing, dict.fromkeys(NODES, 12), 12, ERRORS) == []

@@ -16,7 +16,7 @@ from clusterproof.plugins.accept.return_to_service import (
     FIT,
     NOT_FIT,
     NOT_PROVEN,
-    Finding,
+    EarlierFinding,
     give_back,
     judge,
     return_nodes,
@@ -25,7 +25,7 @@ from clusterproof.plugins.core.nodeset import expand
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.inventory import resolve
-from clusterproof.reports.history import Run
+from clusterproof.reports.history import PastRun
 from clusterproof.reports.history.store import default_path, write_run
 from clusterproof.reports.results import ResultsFile
 from tests.testbed.cluster import testbed
@@ -41,9 +41,9 @@ PASS, FAIL, CONCERN, INCOMPLETE, NONE = (
     Verdict.INCOMPLETE,
     Verdict.NOT_APPLICABLE,
 )
-ECC = Finding(("gpu.no_uncorrected_ecc",), "the history")
-XID = Finding(("no_xid", "gpu_count"), "the case of 4711")
-PAIRS = Finding(("pairwise_busbw",), "the case of 4711")
+ECC = EarlierFinding(("gpu.no_uncorrected_ecc",), "the history")
+XID = EarlierFinding(("no_xid", "gpu_count"), "the case of 4711")
+PAIRS = EarlierFinding(("pairwise_busbw",), "the case of 4711")
 CLUSTER = "ssh:gpu[001-004]"
 TYPED = "import sys; from clusterproof.plugins.command_line.main import main; sys.exit(main())"
 LIMIT_S = 600.0
@@ -92,7 +92,7 @@ WELL = (result("gpu.no_uncorrected_ecc", PASS), result("gpu.no_xid", PASS))
     ],
 )
 def test_a_node_is_fit_only_with_all_evidence_and_with_what_was_found_before_seen_to_be_gone(
-    said: str, found: Sequence[Finding], checked: Sequence[Result], loaded: Sequence[Result], reason: str
+    said: str, found: Sequence[EarlierFinding], checked: Sequence[Result], loaded: Sequence[Result], reason: str
 ) -> None:
     judged = judge("n1", found, [checked, loaded], 2)
     assert (judged.said, reason in " ".join(judged.reasons), bool(judged.reasons)) == (said, True, bool(reason))
@@ -157,7 +157,7 @@ def test_what_failed_in_the_history_and_what_a_case_suspects_has_to_be_seen_to_b
     path.parent.mkdir(parents=True, mode=0o700)
     write_run(
         path,
-        Run(name, 1.0, 2.0),
+        PastRun(name, 1.0, 2.0),
         [
             result("storage.mounts", FAIL, "gpu002"),
             result("host.thp", CONCERN, "gpu002"),
@@ -178,7 +178,7 @@ def test_a_history_that_others_may_have_written_is_not_believed_unasked(here: Pa
     path = default_path(resolve(CLUSTER).name)
     path.parent.mkdir(parents=True)
     path.parent.chmod(0o777)
-    write_run(path, Run(resolve(CLUSTER).name, 1.0, 2.0), [result("storage.mounts", FAIL, "gpu002")])
+    write_run(path, PastRun(resolve(CLUSTER).name, 1.0, 2.0), [result("storage.mounts", FAIL, "gpu002")])
     code, text = return_nodes([CLUSTER, "gpu002"], Launched())
     assert (code, "may be written by others; expected a folder that only you and root may write" in text) == (4, True)
     assert return_nodes([CLUSTER, "gpu002", "--history", str(path)], Launched())[0] == 10

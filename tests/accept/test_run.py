@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.accept import RESULTS, Seen
+from clusterproof.plugins.accept import RESULTS, NodeRun
 from clusterproof.plugins.accept.journal import FILE, JournalError
 from clusterproof.plugins.accept.run import EXIT
-from clusterproof.plugins.accept.verdicts import OfNode, Said, of_nodes
+from clusterproof.plugins.accept.verdicts import NodeOutcome, NodeVerdict, of_nodes
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.history import Gpu, Identity
+from clusterproof.reports.history import Gpu, NodeIdentity
 from tests.accept.simulated import NAMES, STAGES, Nodes, acceptance, cluster_of
 
 
-def said(folder: Path, nodes: Nodes, again: tuple[str, ...] = (), text: str = STAGES) -> dict[str, OfNode]:
+def said(folder: Path, nodes: Nodes, again: tuple[str, ...] = (), text: str = STAGES) -> dict[str, NodeOutcome]:
     """What is said of each node in the end."""
     made = acceptance(folder, nodes, text)
     assert made.go_on(again, lambda _words: None) == ""
@@ -25,13 +25,13 @@ def said(folder: Path, nodes: Nodes, again: tuple[str, ...] = (), text: str = ST
 
 def test_healthy_nodes_are_accepted_after_as_many_runs_as_the_errors_ask_for(tmp_path: Path) -> None:
     nodes = Nodes()
-    assert {one.said for one in said(tmp_path, nodes).values()} == {Said.ACCEPTED}
+    assert {one.said for one in said(tmp_path, nodes).values()} == {NodeVerdict.ACCEPTED}
     assert [stage for stage, _ in nodes.runs] == ["inventory", *["exact"] * 3, *["speed"] * 3]
 
 
 def test_a_node_that_is_always_slow_is_rejected_with_its_evidence(tmp_path: Path) -> None:
     found = said(tmp_path, Nodes(speed=lambda node, _run: 0.9 if node == "n3" else 1.0))
-    assert {node for node, one in found.items() if one.said is Said.REJECTED} == {"n3"}
+    assert {node for node, one in found.items() if one.said is NodeVerdict.REJECTED} == {"n3"}
     assert found["n3"].reasons[0].startswith("gpu.gpu_gemm: GPU compute speed: GPU 0, bfloat16 products")
     assert "10.0% slower" in found["n3"].reasons[0]
     assert "runs/" in found["n3"].reasons[0]
@@ -39,23 +39,23 @@ def test_a_node_that_is_always_slow_is_rejected_with_its_evidence(tmp_path: Path
 
 def test_a_node_that_is_slow_once_is_measured_until_it_is_decided(tmp_path: Path) -> None:
     nodes = Nodes(speed=lambda node, run: 0.8 if (node, run) == ("n3", 2) else 1.0)
-    assert said(tmp_path, nodes)["n3"].said is Said.ACCEPTED
+    assert said(tmp_path, nodes)["n3"].said is NodeVerdict.ACCEPTED
     assert nodes.measured["n3"] > 3
 
 
 @pytest.mark.parametrize(
     ("stage", "verdict", "due", "loaded"),
     [
-        ("inventory", Verdict.FAIL, Said.TO_FIX, False),
-        ("exact", Verdict.FAIL, Said.REJECTED, False),
-        ("inventory", Verdict.INCOMPLETE, Said.OPEN, True),
-        ("exact", Verdict.INCOMPLETE, Said.OPEN, True),
-        ("exact", Verdict.NOT_APPLICABLE, Said.OPEN, True),
-        ("inventory", Verdict.CONCERN, Said.ACCEPTED, True),
+        ("inventory", Verdict.FAIL, NodeVerdict.TO_FIX, False),
+        ("exact", Verdict.FAIL, NodeVerdict.REJECTED, False),
+        ("inventory", Verdict.INCOMPLETE, NodeVerdict.OPEN, True),
+        ("exact", Verdict.INCOMPLETE, NodeVerdict.OPEN, True),
+        ("exact", Verdict.NOT_APPLICABLE, NodeVerdict.OPEN, True),
+        ("inventory", Verdict.CONCERN, NodeVerdict.ACCEPTED, True),
     ],
 )
 def test_what_fails_gets_no_more_load_and_what_is_not_proven_is_not_accepted(
-    stage: str, verdict: Verdict, due: Said, loaded: bool, tmp_path: Path
+    stage: str, verdict: Verdict, due: NodeVerdict, loaded: bool, tmp_path: Path
 ) -> None:
     nodes = Nodes(verdicts={(stage, "n5"): verdict})
     assert said(tmp_path, nodes)["n5"].said is due
@@ -70,7 +70,7 @@ def test_an_interruption_at_any_run_repeats_nothing_that_ended_and_counts_nothin
     with pytest.raises(KeyboardInterrupt):
         said(tmp_path, nodes)
     nodes.stop_after = 10**6
-    assert {one.said for one in said(tmp_path, nodes).values()} == {Said.ACCEPTED}
+    assert {one.said for one in said(tmp_path, nodes).values()} == {NodeVerdict.ACCEPTED}
     assert [stage for stage, _ in nodes.runs] == ["inventory", *["exact"] * 3, *["speed"] * 3]
     assert nodes.measured == dict.fromkeys(NAMES, 3)
 
@@ -91,18 +91,18 @@ def test_a_run_that_ended_while_nobody_looked_counts(tmp_path: Path) -> None:
 def test_no_more_nodes_are_loaded_at_once_than_allowed(tmp_path: Path) -> None:
     nodes = Nodes()
     found = said(tmp_path, nodes, text=f"{STAGES}[limits]\nnodes_at_once = 3\n")
-    assert {one.said for one in found.values()} == {Said.ACCEPTED}
+    assert {one.said for one in found.values()} == {NodeVerdict.ACCEPTED}
     assert [len(of) for stage, of in nodes.runs if stage == "exact"] == [3, 3, 2] * 3
     assert max(len(of) for stage, of in nodes.runs if stage == "speed") == 3
 
 
 def test_a_replaced_node_is_let_in_and_goes_through_all_stages(tmp_path: Path) -> None:
     nodes = Nodes(verdicts={("exact", "n5"): Verdict.FAIL})
-    assert said(tmp_path, nodes)["n5"].said is Said.REJECTED
+    assert said(tmp_path, nodes)["n5"].said is NodeVerdict.REJECTED
     nodes.verdicts, nodes.serials["n5"] = {}, "another"
     runs = len(nodes.runs)
     found = said(tmp_path, nodes, again=("n5",))
-    assert {one.said for one in found.values()} == {Said.ACCEPTED}
+    assert {one.said for one in found.values()} == {NodeVerdict.ACCEPTED}
     assert [(stage, of) for stage, of in nodes.runs[runs:] if stage != "speed"] == [
         ("inventory", ("n5",)),
         *[("exact", ("n5",))] * 3,
@@ -115,7 +115,7 @@ def test_other_hardware_under_a_name_begins_anew(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         said(tmp_path, nodes)
     nodes.stop_after, nodes.serials["n5"] = 10**6, "another"
-    assert said(tmp_path, nodes)["n5"].said is Said.ACCEPTED
+    assert said(tmp_path, nodes)["n5"].said is NodeVerdict.ACCEPTED
     assert nodes.runs.count(("inventory", ("n5",))) == 1
 
 
@@ -128,29 +128,29 @@ def test_a_node_that_says_another_serial_in_each_run_is_open_and_keeps_nothing_g
 
     nodes.serials = Changing()
     found = said(tmp_path, nodes)
-    assert found["n5"].said is Said.OPEN
+    assert found["n5"].said is NodeVerdict.OPEN
     assert "it is another machine, or has other GPUs, in each run" in found["n5"].reasons[0]
-    assert {one.said for node, one in found.items() if node != "n5"} == {Said.ACCEPTED}
+    assert {one.said for node, one in found.items() if node != "n5"} == {NodeVerdict.ACCEPTED}
     assert nodes.measured.get("n5", 0) == 0
     runs = len(nodes.runs)
     nodes.serials = {}
-    assert {one.said for one in said(tmp_path, nodes, again=("n5",)).values()} == {Said.ACCEPTED}
+    assert {one.said for one in said(tmp_path, nodes, again=("n5",)).values()} == {NodeVerdict.ACCEPTED}
     assert [of for stage, of in nodes.runs[runs:] if stage != "speed"] == [("n5",)] * 4
 
 
 GPUS = {node: [f"GPU-{node}-{at}" for at in range(4)] for node in NAMES}
 
 
-@pytest.mark.parametrize(("share", "due"), [(1.0, Said.ACCEPTED), (0.8, Said.REJECTED)])
+@pytest.mark.parametrize(("share", "due"), [(1.0, NodeVerdict.ACCEPTED), (0.8, NodeVerdict.REJECTED)])
 def test_a_gpu_that_was_replaced_is_measured_anew_and_what_is_not_of_it_stands(
-    share: float, due: Said, tmp_path: Path
+    share: float, due: NodeVerdict, tmp_path: Path
 ) -> None:
     nodes = Nodes(gpus={node: list(own) for node, own in GPUS.items()}, others={"n4~n5": Verdict.FAIL})
     nodes.gpu_speed = lambda _node, uuid: share if uuid == "GPU-new" else 1.0
-    assert said(tmp_path, nodes)["n5"].said is Said.OPEN, "its pair with n4 failed"
+    assert said(tmp_path, nodes)["n5"].said is NodeVerdict.OPEN, "its pair with n4 failed"
     nodes.others.clear()
     runs = len(nodes.runs)
-    assert said(tmp_path, nodes, again=("n4",))["n5"].said is Said.ACCEPTED
+    assert said(tmp_path, nodes, again=("n4",))["n5"].said is NodeVerdict.ACCEPTED
     nodes.gpus["n5"][2] = "GPU-new"
     assert said(tmp_path, nodes, again=("n3",))["n5"].said is due
     after = nodes.runs[runs:]
@@ -169,8 +169,8 @@ def test_a_gpu_that_was_replaced_is_measured_anew_and_what_is_not_of_it_stands(
     ],
 )
 def test_a_gpu_is_replaced_where_one_is_there_that_was_not(uuids: list[str], replaced: set[str]) -> None:
-    def seen(uuids: list[str]) -> Seen:
-        return Seen(Identity("", "", tuple(Gpu(at, uuid) for at, uuid in enumerate(uuids))), "p5")
+    def seen(uuids: list[str]) -> NodeRun:
+        return NodeRun(NodeIdentity("", "", tuple(Gpu(at, uuid) for at, uuid in enumerate(uuids))), "p5")
 
     assert seen(uuids).gpus_replaced(seen(["a", "b", "c"])) == replaced
 
@@ -190,35 +190,35 @@ def test_a_node_whose_gpus_are_others_in_each_run_is_open_and_keeps_nothing_goin
 
     nodes.gpus = Changing()
     found = said(tmp_path, nodes)
-    assert found["n5"].said is Said.OPEN
-    assert {one.said for node, one in found.items() if node != "n5"} == {Said.ACCEPTED}
+    assert found["n5"].said is NodeVerdict.OPEN
+    assert {one.said for node, one in found.items() if node != "n5"} == {NodeVerdict.ACCEPTED}
 
 
 def test_runs_that_say_less_of_the_hardware_change_neither_kind_nor_machine() -> None:
     gpus = (Gpu(0, "GPU-1", "S1"),)
-    whole, part = Seen(Identity("", "", gpus), "p5, H100"), Seen(Identity("i-1", "S"), "p5")
+    whole, part = NodeRun(NodeIdentity("", "", gpus), "p5, H100"), NodeRun(NodeIdentity("i-1", "S"), "p5")
     assert not part.is_other_than(whole)
-    assert Seen(Identity("i-2", "S"), "p5").is_other_than(part)
-    assert Seen(Identity("", "", (Gpu(0, "GPU-2"),)), "p5").is_other_than(whole)
+    assert NodeRun(NodeIdentity("i-2", "S"), "p5").is_other_than(part)
+    assert NodeRun(NodeIdentity("", "", (Gpu(0, "GPU-2"),)), "p5").is_other_than(whole)
 
 
 def test_the_time_is_a_limit(tmp_path: Path) -> None:
     made = acceptance(tmp_path, Nodes(), f"{STAGES}[limits]\nhours = 0.05\n")
     assert "0.05 hours are spent; every node alone: exact" in made.go_on((), lambda _words: None)
-    assert {one.said for one in of_nodes(made.state)} == {Said.OPEN}
+    assert {one.said for one in of_nodes(made.state)} == {NodeVerdict.OPEN}
 
 
 def test_too_few_nodes_prove_nothing_without_a_floor(tmp_path: Path) -> None:
-    def of_two(text: str) -> set[Said]:
+    def of_two(text: str) -> set[NodeVerdict]:
         folder = tmp_path / str(len(text))
         folder.mkdir()
         made = acceptance(folder, Nodes(), text, cluster_of(NAMES[:2]))
         made.go_on((), lambda _words: None)
         return {one.said for one in of_nodes(made.state)}
 
-    assert of_two(STAGES) == {Said.OPEN}
-    assert of_two(f"{STAGES}[floors]\ngpu_gemm = 690\n") == {Said.ACCEPTED}
-    assert of_two(f"{STAGES}[floors]\ngpu_gemm = 800.0\n") == {Said.REJECTED}
+    assert of_two(STAGES) == {NodeVerdict.OPEN}
+    assert of_two(f"{STAGES}[floors]\ngpu_gemm = 690\n") == {NodeVerdict.ACCEPTED}
+    assert of_two(f"{STAGES}[floors]\ngpu_gemm = 800.0\n") == {NodeVerdict.REJECTED}
 
 
 def test_evidence_that_was_altered_is_refused(tmp_path: Path) -> None:

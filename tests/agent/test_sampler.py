@@ -17,7 +17,7 @@ import pytest
 from clusterproof.plugins.agent.payload import cursor_word, new_nonce, sampler, started_by_shell
 from clusterproof.plugins.agent.reading import NO_CURSOR
 from clusterproof.plugins.transport.ssm import LONGEST_PROGRAM
-from clusterproof.plugins.watch.updates import Hello, Logged, LogLine, Stream, Tick, Update
+from clusterproof.plugins.watch.updates import Hello, LogLine, LogUpdate, Tick, Update, UpdateStream
 from tests.testbed.needs import needs_frozen, needs_nodes
 from tests.testbed.node import (
     Node,
@@ -74,7 +74,7 @@ def sampling(image: NodeImage, every_s: float = 0.5, cursor: tuple[str, int, flo
         process.stdin.flush()
         running = Sampling(node, process)
 
-        def read(stream: Stream = Stream(nonce)) -> None:  # noqa: B008 - one for the one call
+        def read(stream: UpdateStream = UpdateStream(nonce)) -> None:  # noqa: B008 - one for the one call
             assert process.stdout
             while piece := process.stdout.read1(65536):  # type: ignore[attr-defined]
                 running.updates += stream.updates(piece)
@@ -138,7 +138,7 @@ def test_lines_of_the_kernel_log_come_as_they_are_logged_and_a_flood_is_counted(
             log(running.node, "NVRM: Xid (PCI:0000:53:00): 95, pid='<unknown>', name=<unknown>, Uncontained")
 
         def lines() -> list[LogLine]:
-            return [line for one in list(running.updates) if isinstance(one, Logged) for line in one.lines]
+            return [line for one in list(running.updates) if isinstance(one, LogUpdate) for line in one.lines]
 
         running.until(lambda: len(lines()) >= 8, "the lines")
         running.until_ticks(len(running.ticks) + 4)
@@ -155,7 +155,7 @@ def test_the_kernel_log_is_followed_from_where_it_is_known(cursor: tuple[str, in
     image = with_kernel_line(healthy_p5(), "NVRM: Xid (PCI:0000:53:00): 79, pid='<unknown>', it broke")
     with sampling(image, cursor=cursor) as running:
         running.until_ticks(2)
-        texts = [line.text for one in list(running.updates) if isinstance(one, Logged) for line in one.lines]
+        texts = [line.text for one in list(running.updates) if isinstance(one, LogUpdate) for line in one.lines]
         assert [int(text.split(",")[0].split()[-1]) for text in texts if "Xid" in text] == codes
 
 

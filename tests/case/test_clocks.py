@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.case import Offset, probe
-from clusterproof.plugins.case.assembled import Found
+from clusterproof.plugins.case.assembled import CaseBuilder
 from clusterproof.plugins.case.clocks import by_asking, by_steps
 from clusterproof.plugins.case.command import case
 from clusterproof.plugins.case.report import text
@@ -123,7 +123,7 @@ def test_what_cannot_be_asked_now_is_refused(named: str, why: str, tmp_path: Pat
 def test_a_node_that_says_no_time_has_no_clock(began: object, monkeypatch: pytest.MonkeyPatch) -> None:
     data = NodeEvidence("n1", probe={"began": began, "seconds": 1.0})
     monkeypatch.setattr(probe, "_gathered", lambda _cluster: {"n1": data})
-    found = Found()
+    found = CaseBuilder()
     probe.read_nodes("ssh:n1", found, ["n1"], None)
     assert found.clocks == {}
     assert found.missing[0].startswith("n1: its kernel log: ")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.case.clocks import Clock
-from clusterproof.plugins.case.output import Output, Place, read
+from clusterproof.plugins.case.output import Output, OutputSource, read
 from tests.case.files import BROKEN_GPU, STEPS, case_of
 
 AT = "2026-03-01T08:00:{second:02d}.123456789Z"
@@ -27,7 +27,7 @@ FORMS = {
 
 
 def of(lines: list[str], node: str = "") -> Output:
-    return read(lines, Place("a.log", None, node), Clock(2026))
+    return read(lines, OutputSource("a.log", None, node), Clock(2026))
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -8,12 +8,12 @@ import pytest
 
 from clusterproof.plugins.case import output
 from clusterproof.plugins.case.clocks import Clock
-from clusterproof.plugins.case.output import Output, Place
+from clusterproof.plugins.case.output import Output, OutputSource
 from tests.untrusted.bounded import bounded
 
 CLOCK = Clock(2026)
 EIGHT = datetime(2026, 3, 1, 8, tzinfo=timezone.utc).timestamp()
-PLACE = Place("rank.log")
+PLACE = OutputSource("rank.log")
 OOM = "torch.OutOfMemoryError: CUDA out of memory."
 BLOCK = """\
 Root Cause (first observed failure):
@@ -26,7 +26,7 @@ Root Cause (first observed failure):
 """
 
 
-def read(text: str, place: Place = PLACE) -> Output:
+def read(text: str, place: OutputSource = PLACE) -> Output:
     return output.read(text.splitlines(), place, CLOCK)
 
 
@@ -126,10 +126,10 @@ def test_a_wait_that_is_longer_than_any_timeout_is_not_believed(said: str, waite
 
 
 LONG = """
-from clusterproof.plugins.case.output import Place, read
+from clusterproof.plugins.case.output import OutputSource, read
 from clusterproof.plugins.case.clocks import Clock
 for line in ("a" * 1999, "a" * 1900 + " NCCL x", "a:1:1 [1] " * 190 + " NCCL "):
-    read([line] * 1000, Place("x.log"), Clock(2026))
+    read([line] * 1000, OutputSource("x.log"), Clock(2026))
 """
 
 

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from clusterproof.plugins.case import CaseError, Fact, node_log, pods, results, scheduler
-from clusterproof.plugins.case.assembled import Found
+from clusterproof.plugins.case.assembled import CaseBuilder
 from clusterproof.plugins.case.clocks import Clock
 from clusterproof.plugins.case.folder import collect, read_folder
 from clusterproof.plugins.case.report import paragraph
@@ -110,7 +110,7 @@ def test_records_of_two_jobs_are_refused(tmp_path: Path) -> None:
 
 
 def test_kept_by_hand_only_the_records_of_the_job_that_is_asked_for_count(tmp_path: Path) -> None:
-    found = Found()
+    found = CaseBuilder()
     folder = written(tmp_path, {"sacct.txt": sacct(("1", "NODE_FAIL", "gpu001"), ("77", "FAILED", "gpu002"))})
     read_folder(folder, found, 0.0, "77")
     assert ([job.number for job in found.jobs], found.events) == (["77"], [])

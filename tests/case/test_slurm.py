@@ -10,7 +10,7 @@ import pytest
 
 from clusterproof.plugins.case import CaseError, scheduler, slurm
 from clusterproof.plugins.case.advice import Case, opened_case
-from clusterproof.plugins.case.assembled import Found, joined
+from clusterproof.plugins.case.assembled import CaseBuilder, joined
 
 NO_ACCOUNTING = (1, "Slurm accounting storage is disabled\n")
 NO_JOB = (1, "slurm_load_jobs error: Invalid job id specified\n")
@@ -38,7 +38,7 @@ class Answers:
 
 
 def case_of(asked: Answers) -> Case:
-    found = Found()
+    found = CaseBuilder()
     slurm.read_job("77", found, 0.0, asked)
     return opened_case(joined("job 77", found))
 

@@ -33,8 +33,8 @@ from clusterproof.plugins.training_run import RunError
 from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.transport import Answer
 from clusterproof.plugins.transport.gather import replay
-from clusterproof.plugins.watch.updates import LinesLost, NotUnderstood, Stream
-from clusterproof.reports.history import HistoryError, Run
+from clusterproof.plugins.watch.updates import LinesLost, NotUnderstood, UpdateStream
+from clusterproof.reports.history import HistoryError, PastRun
 from clusterproof.reports.history.command import history
 from clusterproof.reports.history.store import write_run
 from tests.builders.evaluated import results
@@ -60,7 +60,7 @@ class Door:
 def _frames(folder: Path, name: str) -> None:
     data = (folder / name).read_bytes()
     if name == "stream":
-        for _ in Stream(NONCE).updates(data):
+        for _ in UpdateStream(NONCE).updates(data):
             pass
         return
     if name == "packed":
@@ -117,7 +117,7 @@ def _evaluated_by(policy: Path) -> None:
 
 def _history(folder: Path, name: str) -> None:
     history(["--history", str(folder / name)])
-    write_run(folder / name, Run("small", 1_800_000_000.0, 1_800_000_001.0), [])
+    write_run(folder / name, PastRun("small", 1_800_000_000.0, 1_800_000_001.0), [])
 
 
 def _cases(folder: Path, name: str) -> None:

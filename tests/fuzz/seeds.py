@@ -15,7 +15,7 @@ from typing import Any
 
 import zstandard
 
-from clusterproof.plugins.accept.journal import FILE, Again, Ended, Writer
+from clusterproof.plugins.accept.journal import FILE, EndedRun, JournalWriter, RepairedNodes
 from clusterproof.plugins.agent import sending
 from clusterproof.plugins.benchmarks.pairwise.journal import SCHEMA
 from clusterproof.plugins.command_line.init import TEMPLATES, template
@@ -29,7 +29,7 @@ from clusterproof.plugins.training_run.sample_columns import (
     SamplesFile,
     columns_for,
 )
-from clusterproof.reports.history import Gpu, Identity, Run
+from clusterproof.reports.history import Gpu, NodeIdentity, PastRun
 from clusterproof.reports.history.store import write_run
 from tests.case.files import BROKEN_GPU, SCONTROL
 from tests.reports.history.kept import FAIL, PASS, result
@@ -209,13 +209,13 @@ def of_policies() -> Seeds:
 @cache
 def of_histories() -> Seeds:
     """A history of some runs."""
-    gpus = {"gpu001": Identity("i-1", "serial", (Gpu(0, "GPU-a", "1"),))}
+    gpus = {"gpu001": NodeIdentity("i-1", "serial", (Gpu(0, "GPU-a", "1"),))}
     with TemporaryDirectory() as folder:
         path = Path(folder, "history.sqlite")
         for number in range(3):
             found = [result("gpu001", FAIL if number % 2 else PASS), result("gpu002", PASS)]
             began = 1_700_000_000.0 + number
-            write_run(path, Run("small", began, began), found, gpus, [Measured("busbw", "gpu001", 480.0, "GB/s")])
+            write_run(path, PastRun("small", began, began), found, gpus, [Measured("busbw", "gpu001", 480.0, "GB/s")])
         return {"history.sqlite": path.read_bytes()}
 
 
@@ -255,11 +255,11 @@ def of_acceptances() -> Seeds:
     )
     plan += "most_runs = 9\n[limits]\nhours = 2.5\nnodes_at_once = 1\n[floors]\n[options]\n"
     command = ("clusterproof", "check", "--cluster", "ssh:gpu[001-002]")
-    run = Ended("speed", 0, ("gpu001", "gpu002"), command, 0, 5.0, 9.0, 4.0, "runs/0001-speed", "0" * 64)
+    run = EndedRun("speed", 0, ("gpu001", "gpu002"), command, 0, 5.0, 9.0, 4.0, "runs/0001-speed", "0" * 64)
     with TemporaryDirectory() as folder:
-        writer = Writer(Path(folder), "small", PLAN)
+        writer = JournalWriter(Path(folder), "small", PLAN)
         writer.append(run)
-        writer.append(Again(("gpu001",), 10.0))
+        writer.append(RepairedNodes(("gpu001",), 10.0))
         writer.close()
         return {"plan.toml": plan.encode(), FILE: Path(folder, FILE).read_bytes()}
 

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, generate_latest, make_wsgi_app
 
 from clusterproof.plugins.command_line import gate as command
 from clusterproof.plugins.kubernetes.gate import Health
-from clusterproof.plugins.kubernetes.gate.round import Round, Tally, leave, round_of, taken
+from clusterproof.plugins.kubernetes.gate.round import GateMetrics, Round, leave, round_of, taken
 from clusterproof.plugins.kubernetes.gate.write import Written
 from clusterproof.plugins.watch.http_server import Address, Listener
 from tests.counterparts import installed
@@ -29,7 +29,7 @@ def one(problems: tuple[str, ...] = ()) -> Round:
     return round_of(1000.0, 1002.5, FOUND, {"gpu001": 1001.0, "gpu002": 400.0}, written, asked)
 
 
-def metrics(tally: Tally) -> dict[str, float]:
+def metrics(tally: GateMetrics) -> dict[str, float]:
     """Each series by its name and labels, without their prefix."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(tally)
@@ -57,7 +57,7 @@ def test_a_round_is_read_once_as_it_was_left(tmp_path: Path) -> None:
 
 
 def test_nodes_are_counted_by_status_and_the_unfit_named() -> None:
-    tally = Tally(60)
+    tally = GateMetrics(60)
     tally.add(one())
     found = metrics(tally)
     assert [found[f'nodes{{status="{status}"}}'] for status in ("True", "False", "Unknown")] == [2, 1, 2]
@@ -69,7 +69,7 @@ def test_nodes_are_counted_by_status_and_the_unfit_named() -> None:
 
 
 def test_a_report_is_as_old_as_it_was_read() -> None:
-    tally = Tally(60)
+    tally = GateMetrics(60)
     tally.add(one())
     assert {name: at for name, at in metrics(tally).items() if name.startswith("report_")} == {
         'report_timestamp_seconds{node="gpu001"}': 1001.0,
@@ -78,7 +78,7 @@ def test_a_report_is_as_old_as_it_was_read() -> None:
 
 
 def test_rounds_requests_and_changes_are_counted() -> None:
-    tally = Tally(60)
+    tally = GateMetrics(60)
     for round_ in (one(), one(("403",)), None):
         tally.add(round_)
     found = metrics(tally)
@@ -90,7 +90,7 @@ def test_rounds_requests_and_changes_are_counted() -> None:
 
 @installed.needs("prometheus")
 def test_prometheus_linter_has_nothing_against_them() -> None:
-    tally = Tally(60)
+    tally = GateMetrics(60)
     tally.add(one())
     registry = CollectorRegistry(auto_describe=False)
     registry.register(tally)
@@ -101,7 +101,7 @@ def test_prometheus_linter_has_nothing_against_them() -> None:
 
 def test_they_are_asked_for_by_http() -> None:
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(Tally(60))
+    registry.register(GateMetrics(60))
     listener = Listener(Address.of(":0"), {"/metrics": make_wsgi_app(registry)})
     try:
         with urllib.request.urlopen(f"{listener.url}metrics", timeout=600) as answer:

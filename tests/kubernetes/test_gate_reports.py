@@ -17,7 +17,7 @@ from clusterproof.plugins.kubernetes.workloads import pod_of
 from clusterproof.plugins.transport import Limits, Unusable
 from clusterproof.plugins.transport.gather import gather
 from clusterproof.plugins.transport.kubernetes.agents import REPORT, Agents, by_node
-from clusterproof.plugins.transport.kubernetes.kept import Kept
+from clusterproof.plugins.transport.kubernetes.report_cache import ReportCache
 from tests.builders.evaluated import among
 from tests.kubernetes.agents import LABELS, STARTED, agents, ready, report
 from tests.kubernetes.kubelets import Log
@@ -92,9 +92,9 @@ def test_all_logs_are_read_anew_where_a_node_fails_only_beside_others(
         monkeypatch.setattr(Log, "written", report("one").encode())
         boots(*names, keep=tmp_path)
         monkeypatch.setattr(Log, "written", report("two").encode())
-        Kept(str(tmp_path)).unconfirmed(["many002"], time.time(), names)
+        ReportCache(str(tmp_path)).unconfirmed(["many002"], time.time(), names)
         anew = boots(*names, keep=tmp_path)
-        Kept(str(tmp_path)).unconfirmed(["many002"], time.time(), names)
+        ReportCache(str(tmp_path)).unconfirmed(["many002"], time.time(), names)
         monkeypatch.setattr(Log, "written", report("three").encode())
         in_rest = boots(*names, keep=tmp_path)
     assert (anew, in_rest) == ([{"id": "two"}] * 2, [{"id": "two"}] * 2)

@@ -15,7 +15,7 @@ from clusterproof.plugins.command_line import gate_run
 from clusterproof.plugins.command_line.gate_run import LAST_LINES, Rounds
 from clusterproof.plugins.kubernetes.api import KubernetesError
 from clusterproof.plugins.kubernetes.gate import FALSE, TRUE, Health
-from clusterproof.plugins.kubernetes.gate.round import Tally
+from clusterproof.plugins.kubernetes.gate.round import GateMetrics
 from clusterproof.plugins.kubernetes.gate.write import REFRESH_S, Written
 from clusterproof.plugins.kubernetes.workloads import Pod
 from tests.kubernetes.agents import LATER, agent, every
@@ -43,7 +43,7 @@ class Gate:
         self.now = 2000.0
         self.patched = monkeypatch
         option: Any = SimpleNamespace(x="k8s:x", every=60, region="", profile="")
-        self.tally = Tally(60)
+        self.tally = GateMetrics(60)
         self.rounds = Rounds(option, [], keep, self.tally, threading.Event())
         monkeypatch.setattr(gate_run, "open_api", lambda _: None)
         monkeypatch.setattr(gate_run, "access_to", lambda *_: {})
@@ -152,7 +152,7 @@ def test_agents_are_looked_for_in_the_cluster_whichever_of_its_nodes_are_evaluat
 
     monkeypatch.setattr(gate_run, "access_to", refused)
     option: Any = SimpleNamespace(x=x, every=60, region="", profile="")
-    Rounds(option, [], tmp_path, Tally(60), threading.Event()).make()
+    Rounds(option, [], tmp_path, GateMetrics(60), threading.Event()).make()
     assert seen == [asked]
 
 

@@ -20,7 +20,7 @@ from clusterproof.plugins.kubernetes.gate import (
     reason_of,
     unvisited,
 )
-from clusterproof.plugins.kubernetes.gate.objects import Writer
+from clusterproof.plugins.kubernetes.gate.objects import ObjectWriter
 
 PASS, CONCERN, FAIL, INCOMPLETE, NOT_APPLICABLE = (
     Verdict.PASS,
@@ -195,7 +195,7 @@ def refuse(words: str) -> None:
 
 
 def test_what_went_wrong_alike_for_many_nodes_is_one_line() -> None:
-    writer = Writer(NOBODY)
+    writer = ObjectWriter(NOBODY)
     for number in range(100):
         name = f"gpu{number:03d}"
         writer.tried(name, lambda name=name: refuse(f'500: node "{name}" is ill'))  # type: ignore[misc]
@@ -203,7 +203,7 @@ def test_what_went_wrong_alike_for_many_nodes_is_one_line() -> None:
 
 
 def test_of_many_errors_the_first_are_reported_and_how_many_more_there_are() -> None:
-    writer = Writer(NOBODY)
+    writer = ObjectWriter(NOBODY)
     for number in range(12):
         writer.tried(f"gpu{number:03d}", lambda number=number: refuse(f"reason {number}"))  # type: ignore[misc]
     assert writer.lines()[0] == "gpu000: reason 0"
@@ -212,7 +212,7 @@ def test_of_many_errors_the_first_are_reported_and_how_many_more_there_are() -> 
 
 def test_when_its_time_is_over_nothing_more_is_tried() -> None:
     asked: list[str] = []
-    writer = Writer(NOBODY, until=0.0)
+    writer = ObjectWriter(NOBODY, until=0.0)
     assert writer.each(asked.append, ["gpu001", "gpu002"]) == {}
     assert asked == []
     assert writer.lines() == ["gpu[001-002]: not tried, as 300 s have passed; expected a faster API server"]

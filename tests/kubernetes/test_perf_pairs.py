@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from clusterproof.plugins.benchmarks.launchers import Campaign
+from clusterproof.plugins.benchmarks.launchers import MeterCampaign
 from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings
 from clusterproof.plugins.benchmarks.meters.baseline import METERS
 from clusterproof.plugins.evidence.pairs import Pair, Reading
@@ -24,9 +24,9 @@ pytestmark = [needs_kubernetes, needs_cluster, needs_openmpi]
 PAIR = Pair(*NAMES)
 
 
-def campaign(meter: Meter, run_s: float = 60.0, **settings: int) -> Campaign:
+def campaign(meter: Meter, run_s: float = 60.0, **settings: int) -> MeterCampaign:
     cluster = cluster_of(dict.fromkeys(NAMES, ""), "kubernetes")
-    return Campaign(meter, MeterSettings(**settings), cluster, limits(), run_s, connection=PerfPods())  # type: ignore[arg-type]
+    return MeterCampaign(meter, MeterSettings(**settings), cluster, limits(), run_s, connection=PerfPods())  # type: ignore[arg-type]
 
 
 def measurement(meter: Meter, **settings: int) -> Reading:
@@ -70,4 +70,4 @@ def of_the_round(bed: Nodes) -> list[str]:
 def test_elsewhere_the_launcher_is_refused() -> None:
     cluster = cluster_of(dict.fromkeys(NAMES, ""), "local")
     with pytest.raises(Unusable, match="the launcher pods is for clusters of Kubernetes"):
-        launcher_for(Campaign(METERS["iperf3"], MeterSettings(), cluster, limits()), "pods")
+        launcher_for(MeterCampaign(METERS["iperf3"], MeterSettings(), cluster, limits()), "pods")

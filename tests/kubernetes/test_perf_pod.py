@@ -9,10 +9,12 @@ import pytest
 
 from clusterproof.plugins.kubernetes.nodes import KubernetesNode, node_of
 from clusterproof.plugins.kubernetes.workloads import Pod, pod_of
-from clusterproof.plugins.transport.kubernetes import Run
+from clusterproof.plugins.transport.kubernetes import RunObjects
 from clusterproof.plugins.transport.kubernetes.perf import perf_pod, taken, why_not_whole
 
-RUN = Run("clusterproof-0123456789", "clusterproof", "public.ecr.aws/hpc-cloud/nccl-tests:1", "d9607e19-f88f-11e6")
+RUN = RunObjects(
+    "clusterproof-0123456789", "clusterproof", "public.ecr.aws/hpc-cloud/nccl-tests:1", "d9607e19-f88f-11e6"
+)
 EFA, GPU, PAGES = "vpc.amazonaws.com/efa", "nvidia.com/gpu", "hugepages-2Mi"
 P5 = {GPU: "8", EFA: "32", PAGES: "10Gi", "cpu": "192"}
 

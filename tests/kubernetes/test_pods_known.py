@@ -6,10 +6,10 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from clusterproof.plugins.transport.kubernetes import Run
+from clusterproof.plugins.transport.kubernetes import RunObjects
 from clusterproof.plugins.transport.kubernetes.outcome import PodWatch, is_settled
 
-RUN = Run("clusterproof-1", "clusterproof")
+RUN = RunObjects("clusterproof-1", "clusterproof")
 
 
 def pod(name: str) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.training_run.sample_columns import HEADER, SUFFIX
 from clusterproof.plugins.transport import Limits, Program, Unusable
 from clusterproof.plugins.transport.kubernetes.sessions import PodSessions
-from clusterproof.plugins.watch import Kind
+from clusterproof.plugins.watch import ChangeKind
 from tests.builders.runs import ROOT
 from tests.kubernetes.programs import NODE, PODS
 from tests.kubernetes.watched import OOM, command, log, samplers, watched, with_log
@@ -71,7 +71,7 @@ def test_events_are_said_once_and_no_sample_is_lost_while_api_server_and_kubelet
         wait_until(lambda: first in nodes_with_pods(perf, but=pod), "another pod")
         watch.until_sampled(first, second)
         for name in (first, second):
-            assert [change.kind for change in watch.of(OOM_KILL, name)] == [Kind.OPENED]
+            assert [change.kind for change in watch.of(OOM_KILL, name)] == [ChangeKind.OPENED]
     assert perf.left() == []
     for machine in perf.machines.values():
         wait_until(lambda machine=machine: not samplers(machine), "without samplers")  # type: ignore[misc]

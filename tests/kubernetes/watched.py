@@ -14,7 +14,7 @@ from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.kubernetes.access import SETTING
 from clusterproof.plugins.transport import Limits
-from clusterproof.plugins.watch.controller import Settings
+from clusterproof.plugins.watch.controller import WatchSettings
 from clusterproof.plugins.watch.sampler_session import SamplerOptions
 from tests.builders.runs import ROOT
 from tests.testbed.kubernetes.machine import Machine, cgroup_of
@@ -24,12 +24,12 @@ OOM = "Out of memory: Killed process 4242 (python3) total-vm:9437184kB, anon-rss
 MAIN = "import sys; from clusterproof.plugins.command_line.main import main; sys.exit(main())"
 
 
-def settings(names: Sequence[str], root: str = "/", **of_cluster: str) -> tuple[Cluster, Settings]:
+def settings(names: Sequence[str], root: str = "/", **of_cluster: str) -> tuple[Cluster, WatchSettings]:
     """A watch of these nodes at each second."""
     ours = {SETTING: "context:bed", **of_cluster}
     cluster = Cluster("k8s:bed", "kubernetes", tuple(map(Target, names)), ours)
     limits = Limits(connect_s=60.0, answer_s=60.0, settings=ours)
-    return cluster, Settings(SamplerOptions(1.0, root), limits, ProbeOptions(host_root=root, collector_s=10.0))
+    return cluster, WatchSettings(SamplerOptions(1.0, root), limits, ProbeOptions(host_root=root, collector_s=10.0))
 
 
 @contextlib.contextmanager

@@ -27,7 +27,7 @@ from tests.testbed.needs import needs_nodes
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "clusterproof"
-FILES = ("checks/**/test_*.py", "plugins/catalog/*.py", "plugins/transport/kubernetes/kept.py")
+FILES = ("checks/**/test_*.py", "plugins/catalog/*.py", "plugins/transport/kubernetes/report_cache.py")
 LEAST_PERCENT = 95  # of the mutants that are to be found
 LEAST_PERCENT_OF_SAMPLE = 90  # of fewer mutants, on fewer faults and tests
 

@@ -35,7 +35,7 @@ FILES = (  # of tests of checks, of facts, of the catalogue, and of what a gate 
     "policy/test_*.py",
     "suite/test_refresh_catalog.py",
     "training_run/test_*.py",
-    "transport/test_kubernetes_kept.py",
+    "transport/test_kubernetes_report_cache.py",
 )
 OTHER_PROGRAMS = frozenset(
     {"answered", "bed", "demo", "installed", "pytester", "runs", "service", "wheel"}

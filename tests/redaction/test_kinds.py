@@ -12,7 +12,7 @@ from clusterproof.plugins import evidence as facts
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import NodeEvidence, load
 from clusterproof.plugins.evidence.field import Field
-from clusterproof.plugins.redaction.kinds import Place, keys, place_of
+from clusterproof.plugins.redaction.kinds import ValueKind, keys, place_of
 from clusterproof.plugins.redaction.redact import Redaction
 from tests.builders.evaluated import results
 from tests.builders.recordings import node
@@ -46,7 +46,7 @@ def of(data: NodeEvidence) -> set[str]:
     return {path for name, answer in answers for path in undeclared(answer.value, place_of(name), name)}
 
 
-def undeclared(value: object, place: Place, path: str) -> Iterator[str]:
+def undeclared(value: object, place: ValueKind, path: str) -> Iterator[str]:
     """The paths of a value whose kind is not declared."""
     if isinstance(value, list):
         for entry in value:

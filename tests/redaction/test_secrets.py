@@ -16,7 +16,7 @@ import zstandard
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, Unreached, load, to_json
 from clusterproof.plugins.evidence.recording import write_cluster, write_control_plane, write_node
-from clusterproof.plugins.redaction.kinds import Place, collectors, place_of
+from clusterproof.plugins.redaction.kinds import ValueKind, collectors, place_of
 from clusterproof.plugins.redaction.redact import Redaction
 from tests.builders.runs import ALONE_OR_NOT, ROOT, Runs
 from tests.redaction.planted import SECRETS, SENTENCES
@@ -73,7 +73,7 @@ def test_two_secrets_stay_two() -> None:
     assert len(set(data)) == len(SECRETS)
 
 
-def values_of(place: Place, secrets: Iterator[str]) -> object:
+def values_of(place: ValueKind, secrets: Iterator[str]) -> object:
     """A value of a collector that has a secret in every place of which anything is declared, and beside it."""
     if not place.within:
         return next(secrets)

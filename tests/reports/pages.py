@@ -18,8 +18,7 @@ from clusterproof.plugins.inventory import resolve
 from clusterproof.plugins.inventory.file import DEMO
 from clusterproof.plugins.transport.gather import replay
 from clusterproof.reports.formats.html import document
-from clusterproof.reports.history import Entry, Past
-from clusterproof.reports.history import Run as PastRun
+from clusterproof.reports.history import Entry, Past, PastRun
 from tests.builders.recordings import gpu, node, nvml
 from tests.reports.reported import HOSTILE, result, run_of
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bench.clusters import Simulated
-from clusterproof.plugins.benchmarks.meters.baseline import Figure, Stack
+from clusterproof.plugins.benchmarks.meters.baseline import BaselineFigure, Stack
 from clusterproof.plugins.benchmarks.pairwise.analysis import Campaign
 from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
 from clusterproof.plugins.evidence.pairs import Measurement, Reading, pair
@@ -87,7 +87,7 @@ def test_racks_stand_together_with_lines_between_them() -> None:
 def test_a_baseline_and_its_other_software_are_shown() -> None:
     (campaign,) = measured(SLOW).campaigns
     assert campaign.key
-    figure = Figure(campaign.key, Stack(nccl="2.20"), 395.0, 12)
+    figure = BaselineFigure(campaign.key, Stack(nccl="2.20"), 395.0, 12)
     words = words_of(section(PairwiseRun((replace(campaign, figures=(figure,)),))))
     assert re.search(r"3\d\d(\.\d)? GB/s, 80 % of the baseline's 395 GB/s, of other software: nccl 2\.20", words)
 

@@ -11,14 +11,14 @@ import pytest
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.suite import terminal as module
 from clusterproof.plugins.suite.terminal import progress
-from clusterproof.plugins.transport.fan_out import Awaited
+from clusterproof.plugins.transport.fan_out import PendingNodes
 from tests.builders.recordings import node, unreached
 
 NAMES = [f"gpu{number:03}" for number in range(1, 21)]
 
 
-def awaited_after(answered: int, *, are_named: bool = True, doing: str = "asking the nodes") -> Awaited:
-    awaited = Awaited(doing, NAMES, are_named=are_named)
+def awaited_after(answered: int, *, are_named: bool = True, doing: str = "asking the nodes") -> PendingNodes:
+    awaited = PendingNodes(doing, NAMES, are_named=are_named)
     for name in NAMES[:answered]:
         awaited.answered(node(name))
     return awaited
@@ -55,12 +55,12 @@ def test_a_second_round_begins_where_all_have_answered() -> None:
 
 
 def test_all_of_a_few_nodes_are_named() -> None:
-    awaited = Awaited("asking the nodes", ["a", "b"], are_named=True)
+    awaited = PendingNodes("asking the nodes", ["a", "b"], are_named=True)
     assert awaited.words == "asking the nodes: 0 of 2 done; waiting for a,b"
 
 
 def test_many_long_names_are_cut() -> None:
-    awaited = Awaited("asking the nodes", [f"{'x' * 50}{letter}" for letter in "abcdefghijkl" * 2], are_named=True)
+    awaited = PendingNodes("asking the nodes", [f"{'x' * 50}{letter}" for letter in "abcdefghijkl" * 2], are_named=True)
     assert len(awaited.words) < 120
 
 
@@ -104,7 +104,7 @@ def test_a_run_that_is_to_be_quiet_says_nothing(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_on_a_large_cluster_no_more_are_named_than_can_be_read() -> None:
-    awaited = Awaited("asking the nodes", [f"n{number}" for number in range(1000)], are_named=True)
+    awaited = PendingNodes("asking the nodes", [f"n{number}" for number in range(1000)], are_named=True)
     for number in range(967):
         awaited.answered(node(f"n{number}"))
     assert awaited.words == "asking the nodes: 967 of 1000 done"

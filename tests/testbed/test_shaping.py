@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from clusterproof.plugins.benchmarks.launchers import Campaign
+from clusterproof.plugins.benchmarks.launchers import MeterCampaign
 from clusterproof.plugins.benchmarks.launchers.two_ends import ssh
 from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, Output
 from clusterproof.plugins.evidence.pairs import Pair, Reading, pair
@@ -43,7 +43,7 @@ def slow_pairs(bed: Testbed, *options: str) -> set[str]:
     cluster = cluster_of(dict.fromkeys(NAMES, ""), "ssh", config=str(bed.ssh_config))
     limits = type(PATIENT)(connect_s=10.0, answer_s=30.0, settings=dict(cluster.settings))
     data: dict[str, Reading] = {}
-    with bed.joined(), ssh(Campaign(meter, MeterSettings(), cluster, limits, 40.0)) as launcher:
+    with bed.joined(), ssh(MeterCampaign(meter, MeterSettings(), cluster, limits, 40.0)) as launcher:
         for round_ in ROUNDS:
             data |= measured(launcher, [pair(*words.split()) for words in round_])
     assert {one.problem for one in data.values()} == {""}

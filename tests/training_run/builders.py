@@ -13,7 +13,7 @@ from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.evaluation.all_checks import all_checks
 from clusterproof.plugins.evaluation.evaluate import verdict_on
 from clusterproof.plugins.training_run import Operation, Place, Step
-from clusterproof.plugins.training_run.collectives import Call
+from clusterproof.plugins.training_run.collectives import CollectiveCall
 from clusterproof.plugins.training_run.losses import Loss
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.run_data import RunData
@@ -98,7 +98,7 @@ def arriving(late: int, calls: int = 200, ranks: int = 8) -> TrainingRun:
     data = RunData()
     data.add(
         (
-            Call("0xabc123", ranks, rank, f"gpu{rank // 4}", number, (1e-3 if rank == late else 3e-3) + came)
+            CollectiveCall("0xabc123", ranks, rank, f"gpu{rank // 4}", number, (1e-3 if rank == late else 3e-3) + came)
             for number in range(calls)
             for rank in range(ranks)
             for came in (random.random() * 2e-4,)

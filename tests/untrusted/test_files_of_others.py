@@ -27,7 +27,7 @@ from clusterproof.plugins.policy import read_policy
 from clusterproof.plugins.training_run import RunError, files
 from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.transport import gather
-from clusterproof.reports.history import HistoryError, Run
+from clusterproof.reports.history import HistoryError, PastRun
 from clusterproof.reports.history.command import history
 from clusterproof.reports.history.schema import APPLICATION, STEPS
 from clusterproof.reports.history.store import read_before, write_run
@@ -197,7 +197,7 @@ def test_a_history_with_a_view_or_a_trigger_is_refused(tmp_path: Path) -> None:
         path = forged(tmp_path / f"{number}.sqlite", *statements)
         assert "has tables that clusterproof did not make" in history(["--history", str(path)])[1]
         with pytest.raises(HistoryError, match="has tables that clusterproof did not make"):
-            write_run(path, Run("a", 1, 2), [])
+            write_run(path, PastRun("a", 1, 2), [])
 
 
 @pytest.mark.parametrize("began", ["'never'", "1e300", "-1", "x'ff'"])

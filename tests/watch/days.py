@@ -14,7 +14,7 @@ from clusterproof.plugins.core.policy import NO_POLICY
 from clusterproof.plugins.training_run.sample_columns import SampledGpu
 from clusterproof.plugins.watch import Change
 from clusterproof.plugins.watch.evaluator import Evaluator
-from clusterproof.plugins.watch.updates import Hello, Logged, LogLine, Tick
+from clusterproof.plugins.watch.updates import Hello, LogLine, LogUpdate, Tick
 from clusterproof.plugins.watch.watch import Watch
 from tests.builders.wheel import ROOT
 
@@ -87,7 +87,7 @@ class Day:
     def log(self, text: str, times: int = 1) -> None:
         """The kernel logs it."""
         lines = tuple(LogLine(1000 + int(self.now) + at, UP_S + self.now, text) for at in range(times))
-        self.said += self.watch.take(NODE, Logged(UP_S + self.now, lines), self.now)
+        self.said += self.watch.take(NODE, LogUpdate(UP_S + self.now, lines), self.now)
 
     def of(self, rule: str) -> list[str]:
         """What was said of a rule."""

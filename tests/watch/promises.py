@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from clusterproof.plugins.watch.updates import Logged
+from clusterproof.plugins.watch.updates import LogUpdate
 from tests.builders.wheel import ROOT
 from tests.watch.days import BRAKE, LOST, NODE, UP_S, Act, Day, again, evidence, slowed
 
@@ -134,6 +134,6 @@ FAULTS: Mapping[str, Act] = {  # by check
     "watch.source": lambda day: day.tick(late=10.0),
     "watch.silent": lambda day: day.silence(10),
     "watch.clock": lambda day: (setattr(day, "stepped_s", 60.0), day.tick()),
-    "watch.log": lambda day: day.said.extend(day.watch.take(NODE, Logged(UP_S, (), 1_200), day.now)),
+    "watch.log": lambda day: day.said.extend(day.watch.take(NODE, LogUpdate(UP_S, (), 1_200), day.now)),
     "watch.reboot": lambda day: day.hello("boot-2"),
 }

@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.watch import Change, Key, Kind
+from clusterproof.plugins.watch import Change, ChangeKind, Key
 from clusterproof.plugins.watch.notify import notifier
 from clusterproof.plugins.watch.notify.notifier import Notifier
 from clusterproof.plugins.watch.notify.outbox import Outbox, OutboxFile
-from clusterproof.plugins.watch.notify.receiver import Program
+from clusterproof.plugins.watch.notify.receiver import ReceiverProgram
 
 TIMEOUT_S = 600.0
 
@@ -38,7 +38,7 @@ except OSError as problem:
 """
 
 
-def change(node: str, kind: Kind = Kind.OPENED, rule: str = "watch.silent", device: str = "") -> Change:
+def change(node: str, kind: ChangeKind = ChangeKind.OPENED, rule: str = "watch.silent", device: str = "") -> Change:
     return Change(kind, Key(node, device, rule), Verdict.FAIL, f"of {node}; expected none", 1.0)
 
 
@@ -117,7 +117,7 @@ class Notified:
         self.own: list[str] = []
         path = folder / "outbox-1.jsonl" if folder else None
         self.file = OutboxFile(path, Outbox("prod"), self.own.append)
-        self.notifier = Notifier(Program(words), self.file, self.own.append, remind_s)
+        self.notifier = Notifier(ReceiverProgram(words), self.file, self.own.append, remind_s)
 
     def until(self, is_so: Callable[[], object]) -> Notified:
         deadline = time.monotonic() + TIMEOUT_S

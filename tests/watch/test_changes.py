@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.watch import Change, Key, Kind
+from clusterproof.plugins.watch import Change, ChangeKind, Key
 from clusterproof.plugins.watch import recording as module
 from clusterproof.plugins.watch.recording import CHANGES_FILE, Recording, append_changes, read_changes
 from tests.testbed.needs import needs_root
@@ -22,12 +22,12 @@ FOREVER = (
 XID_79 = "NVRM: Xid (PCI:0000:64:00): 79, pid='<unknown>', GPU has fallen off the bus."
 
 
-def change(message: str = "remapping failed", kind: Kind = Kind.OPENED) -> Change:
+def change(message: str = "remapping failed", kind: ChangeKind = ChangeKind.OPENED) -> Change:
     return Change(kind, Key(NODE, "GPU 1", "gpu.row_remap"), Verdict.FAIL, message, 1.7e9)
 
 
 def test_what_was_kept_reads_as_it_was_said(tmp_path: Path) -> None:
-    said = [change(), change(kind=Kind.WORSE), change(kind=Kind.CLOSED)]
+    said = [change(), change(kind=ChangeKind.WORSE), change(kind=ChangeKind.CLOSED)]
     append_changes(tmp_path / "changes", said, 1.7e9)
     assert list(read_changes(tmp_path / "changes")) == said
 
@@ -108,6 +108,6 @@ def test_what_flapped_flaps_on_for_the_watch_that_begins_again() -> None:
 
 
 def test_what_was_said_of_nodes_that_are_not_watched_now_is_left_alone() -> None:
-    other = Change(Kind.OPENED, Key("gone01", "", "gpu.no_xid"), Verdict.FAIL, "Xid 79", 0.0)
+    other = Change(ChangeKind.OPENED, Key("gone01", "", "gpu.no_xid"), Verdict.FAIL, "Xid 79", 0.0)
     day = Day(before=(other,))
     assert list(day.watch.states.open) == []

@@ -17,8 +17,8 @@ from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.kinds import CONNECTIONS
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.training_run.sample_columns import SUFFIX
-from clusterproof.plugins.watch import Change, Key, Kind, view
-from clusterproof.plugins.watch.view import Lines, Screen, beginning, headline, in_words, summary, worst
+from clusterproof.plugins.watch import Change, ChangeKind, Key, view
+from clusterproof.plugins.watch.view import LineView, ScreenView, beginning, headline, in_words, summary, worst
 from tests.builders.wheel import ROOT
 from tests.watch.days import NODE, Day
 
@@ -97,13 +97,13 @@ def test_a_node_of_which_nothing_came_at_all_is_said_at_the_end_and_proves_nothi
 
 def test_a_line_says_what_where_and_by_which_rule(capsys: pytest.CaptureFixture[str]) -> None:
     key = Key("gpu003", "GPU 1", "gpu.row_remap")
-    opened = Change(Kind.OPENED, key, Verdict.FAIL, "remapping failed\x1b[2J; expected none", 1.0)
+    opened = Change(ChangeKind.OPENED, key, Verdict.FAIL, "remapping failed\x1b[2J; expected none", 1.0)
     assert in_words(opened) == "FAIL        gpu003 GPU 1: remapping failed\\x1b[2J; expected none [gpu.row_remap]"
-    closed = Change(Kind.CLOSED, key, Verdict.FAIL, "remapping failed", 1.0)
+    closed = Change(ChangeKind.CLOSED, key, Verdict.FAIL, "remapping failed", 1.0)
     assert in_words(closed) == "over        gpu003 GPU 1: remapping failed [gpu.row_remap]"
-    flapping = Change(Kind.FLAPPING, key, Verdict.FAIL, "remapping failed", 1.0)
+    flapping = Change(ChangeKind.FLAPPING, key, Verdict.FAIL, "remapping failed", 1.0)
     assert "(flapping: no more of it is said while it does)" in in_words(flapping)
-    Lines(Day().watch, sys.stdout).show([opened])
+    LineView(Day().watch, sys.stdout).show([opened])
     assert capsys.readouterr().out[8:] == f" {in_words(opened)}\n"
 
 
@@ -134,7 +134,7 @@ def test_the_first_line_says_how_often_and_until_when(
 def test_a_log_in_which_nothing_happens_says_now_and_then_that_it_lives(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lines = Lines(Day().watch, sys.stdout)
+    lines = LineView(Day().watch, sys.stdout)
     lines.show([])
     assert not capsys.readouterr().out
     monkeypatch.setattr(view, "QUIET_S", 0.0)
@@ -150,7 +150,7 @@ def test_the_screen_has_the_worst_nodes_and_the_last_changes() -> None:
     assert "(and 1 more)" in next(words for _, _, words in worst(day.watch))
     assert headline(day.watch) == "1 node, 1 with a fail, 1 silent (gpu001)"
     assert next(iter(summary(day.watch, 60.0))).endswith("; said: 1 fail, 1 incomplete")
-    screen = Screen(day.watch, "day")
+    screen = ScreenView(day.watch, "day")
     screen.show(day.said)
     from rich.console import Console
 

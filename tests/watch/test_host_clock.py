@@ -12,10 +12,10 @@ from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.transport import Limits
 from clusterproof.plugins.watch import own_health
-from clusterproof.plugins.watch.controller import Controller, Settings
+from clusterproof.plugins.watch.controller import Controller, WatchSettings
 from clusterproof.plugins.watch.recording import CHANGES_FILE, Recording, read_changes
 from clusterproof.plugins.watch.sampler_session import SamplerOptions
-from clusterproof.plugins.watch.updates import Hello, Logged
+from clusterproof.plugins.watch.updates import Hello, LogUpdate
 from tests.watch.days import NODE, UP_S, Day
 from tests.watch.receiving import change
 
@@ -23,7 +23,7 @@ from tests.watch.receiving import change
 def watched(day: Day, moments: list[tuple[float, float]], monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What a watch says of its own host, whose clocks (set by people, since boot) read so at its looks."""
     own: list[str] = []
-    settings = Settings(SamplerOptions(0.001), Limits(), ProbeOptions())
+    settings = WatchSettings(SamplerOptions(0.001), Limits(), ProbeOptions())
     controller = Controller(
         Cluster("day", "local", (Target(NODE),)), day.watch, settings, None, lambda _: None, say=own.append
     )
@@ -62,7 +62,7 @@ def test_the_clock_of_the_watching_host_is_said_to_be_set_and_nothing_else_chang
 
 def test_lines_of_a_node_that_were_overwritten_before_they_were_read_are_said() -> None:
     day = Day()
-    day.said += day.watch.take(NODE, Logged(UP_S, (), 1_200), day.now)
+    day.said += day.watch.take(NODE, LogUpdate(UP_S, (), 1_200), day.now)
     (said,) = (one for one in day.said if one.key.rule == "watch.log")
     assert (said.kind.value, said.verdict) == ("happened", Verdict.INCOMPLETE)
     assert said.message == "1,200 lines of the kernel log were overwritten unread; expected all of them"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.watch import Kind
+from clusterproof.plugins.watch import ChangeKind
 from tests.testbed.cluster import testbed
 from tests.testbed.needs import needs_cluster
 from tests.testbed.node import healthy_p5
@@ -45,12 +45,12 @@ def test_each_fault_of_gpus_and_of_the_log_is_said_once_and_once_that_it_is_over
     for name in BY_NODE:
         answer(nodes[name], healthy[name])
     for name, fault in EVERY:
-        is_over = lambda name=name, fault=fault: said_of(watch, name, fault)[-1].kind is Kind.CLOSED  # noqa: E731
+        is_over = lambda name=name, fault=fault: said_of(watch, name, fault)[-1].kind is ChangeKind.CLOSED  # noqa: E731
         watch.until(is_over, f"the end: {fault.name}")
     watch.until_sampled(*BY_NODE, more=5)
     for name, fault in EVERY:
-        kinds = [change.kind for change in said_of(watch, name, fault) if change.kind is not Kind.WORSE]
-        assert kinds == [Kind.OPENED, Kind.CLOSED], fault.name
+        kinds = [change.kind for change in said_of(watch, name, fault) if change.kind is not ChangeKind.WORSE]
+        assert kinds == [ChangeKind.OPENED, ChangeKind.CLOSED], fault.name
     for logged in LOG_FAULTS:
         (change,) = watch.of(logged.rule, "gpu002")
         assert logged.words in change.message, logged.name

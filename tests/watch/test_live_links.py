@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from clusterproof.plugins.watch import Kind
+from clusterproof.plugins.watch import ChangeKind
 from tests.testbed.cluster import testbed
 from tests.testbed.needs import needs_cluster, needs_frozen
 from tests.testbed.node import healthy_p5, with_frozen
@@ -61,4 +61,4 @@ def test_what_happens_to_links_mounts_and_processes_is_said_between_two_visits_a
         for fault in (*LINKS, *MOUNTS):
             assert fault.words in watch.until_said(fault.rule).message
     for fault in (*LINKS, *MOUNTS[:2]):  # no signal ends what hangs
-        watch.until_said(fault.rule, Kind.CLOSED)
+        watch.until_said(fault.rule, ChangeKind.CLOSED)

@@ -10,7 +10,7 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.sample_columns import SUFFIX
 from clusterproof.plugins.training_run.samples import CPU, CPU_PRESSURE, MEMORY
-from clusterproof.plugins.watch import Kind, controller
+from clusterproof.plugins.watch import ChangeKind, controller
 from tests.testbed.cluster import testbed
 from tests.testbed.needs import needs_cluster
 from tests.testbed.node import healthy_p5, with_full_root
@@ -79,9 +79,11 @@ def test_each_hour_all_evidence_is_gathered_while_samples_go_on_and_what_it_show
                 assert words in watch.until_said(rule).message
         answer(node, healthy)
         for rule in rules:
-            watch.until_said(rule, Kind.CLOSED)
+            watch.until_said(rule, ChangeKind.CLOSED)
             # /fsx of this node lies on the root that is filled: a visit between the two sees it later.
             said = [
-                change for change in watch.of(rule) if (change.kind, "/fsx" in change.message) != (Kind.WORSE, True)
+                change
+                for change in watch.of(rule)
+                if (change.kind, "/fsx" in change.message) != (ChangeKind.WORSE, True)
             ]
-            assert [change.kind for change in said] == [Kind.OPENED, Kind.CLOSED], rule
+            assert [change.kind for change in said] == [ChangeKind.OPENED, ChangeKind.CLOSED], rule

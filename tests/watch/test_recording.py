@@ -15,10 +15,10 @@ from clusterproof.plugins.training_run.files import RunFile
 from clusterproof.plugins.training_run.formats.watch_samples import read_samples
 from clusterproof.plugins.training_run.sample_columns import HEADER, SUFFIX, SampledGpu
 from clusterproof.plugins.training_run.samples import GPU, MEMORY, Sample
-from clusterproof.plugins.watch import Change, Key, Kind
+from clusterproof.plugins.watch import Change, ChangeKind, Key
 from clusterproof.plugins.watch import recording as module
 from clusterproof.plugins.watch.recording import CHANGES_FILE, Recording
-from clusterproof.plugins.watch.updates import Hello, Logged, LogLine, Tick
+from clusterproof.plugins.watch.updates import Hello, LogLine, LogUpdate, Tick
 
 NODE = "gpu001"
 GPUS = (SampledGpu("GPU-1", 80_000.0, 700.0), SampledGpu("GPU-2", 80_000.0, 700.0))
@@ -88,7 +88,7 @@ def test_gpus_that_do_not_answer_are_gaps_in_the_values(kept: Kept) -> None:
 
 
 def test_lines_of_the_kernel_log_are_events(kept: Kept) -> None:
-    kept.take(Logged(120.0, (LogLine(7, 119.5, "NVRM: Xid 79", 12),)))
+    kept.take(LogUpdate(120.0, (LogLine(7, 119.5, "NVRM: Xid 79", 12),)))
     (event,) = [line["event"] for line in kept.lines if isinstance(line, dict) and "event" in line]
     assert event == {"time": 19.5, "source": "kernel", "text": "NVRM: Xid 79 (and 12 lines like it before)"}
 
@@ -104,7 +104,7 @@ def test_a_watch_that_begins_again_goes_on_in_the_same_files(kept: Kept, tmp_pat
 
 
 def test_changes_are_kept_as_they_are_said(kept: Kept) -> None:
-    change = Change(Kind.OPENED, Key(NODE, "GPU 1", "gpu.row_remap"), Verdict.FAIL, "remapping failed", 1.0)
+    change = Change(ChangeKind.OPENED, Key(NODE, "GPU 1", "gpu.row_remap"), Verdict.FAIL, "remapping failed", 1.0)
     kept.recording.changes([change], 1.7e9, 0.0)
     (line,) = (kept.recording.folder / CHANGES_FILE).read_text(encoding="utf-8").splitlines()
     assert json.loads(line) == {

@@ -11,7 +11,13 @@ import pytest
 from clusterproof.plugins.agent.program import Program
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.watch import sampler_session as module
-from clusterproof.plugins.watch.sampler_session import MAX_A_TICK, Ended, Event, SamplerOptions, SamplerSession
+from clusterproof.plugins.watch.sampler_session import (
+    MAX_A_TICK,
+    SamplerOptions,
+    SamplerSession,
+    SessionEnded,
+    SessionEvent,
+)
 from clusterproof.plugins.watch.updates import Hello
 
 HELLO = b' {"sampler":1,"boot_id":"b","log":"","now":1.0,"up":2.0}\n'
@@ -82,18 +88,18 @@ def test_whatever_ends_a_connection_is_reported_and_it_begins_anew(
     act: Callable[[str, Callable[[bytes], object]], str], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "FIRST_PAUSE_S", 0.01)
-    events: SimpleQueue[Event | None] = SimpleQueue()
+    events: SimpleQueue[SessionEvent | None] = SimpleQueue()
     session = Scripted(act, says_hello)
     line = SamplerSession(Target("gpu001"), session, SamplerOptions(10.0), lambda: None, events)
     line.start()
     seen: list[object] = []
-    while sum(isinstance(one, Ended) for one in seen) < 2:
+    while sum(isinstance(one, SessionEnded) for one in seen) < 2:
         event = events.get(timeout=TIMEOUT_S)
         assert event is not None
         seen.append(event.what)
     line.end()
     assert line.join(TIMEOUT_S)
-    ended = [one.why for one in seen if isinstance(one, Ended)]
+    ended = [one.why for one in seen if isinstance(one, SessionEnded)]
     assert ended[0].startswith(words)
     assert any(isinstance(one, Hello) for one in seen)
 
@@ -107,7 +113,7 @@ def test_who_sends_faster_than_anybody_takes_it_waits(monkeypatch: pytest.Monkey
         has_update.set()
         return ""
 
-    events: SimpleQueue[Event | None] = SimpleQueue()
+    events: SimpleQueue[SessionEvent | None] = SimpleQueue()
     line = SamplerSession(Target("gpu001"), Scripted(sends_much), SamplerOptions(10.0), lambda: None, events)
     line.start()
     taken = [events.get(timeout=TIMEOUT_S)]

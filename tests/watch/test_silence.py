@@ -18,10 +18,10 @@ from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.transport import Limits, Program, Received
 from clusterproof.plugins.watch import Change
 from clusterproof.plugins.watch import controller as module
-from clusterproof.plugins.watch.controller import Controller, Settings, Visited
+from clusterproof.plugins.watch.controller import Controller, Visited, WatchSettings
 from clusterproof.plugins.watch.evaluator import Evaluator
 from clusterproof.plugins.watch.own_health import SILENT
-from clusterproof.plugins.watch.sampler_session import Event, SamplerOptions
+from clusterproof.plugins.watch.sampler_session import SamplerOptions, SessionEvent
 from clusterproof.plugins.watch.updates import Tick
 from clusterproof.plugins.watch.view import first_answers
 from clusterproof.plugins.watch.watch import Watch
@@ -29,7 +29,7 @@ from tests.watch.days import NODE, Day, evidence
 
 EVERY_S, LOOKS = 0.01, 20  # many more ticks than a silence takes
 TIMEOUT_S = 600.0
-SETTINGS = Settings(SamplerOptions(EVERY_S), Limits(), ProbeOptions())
+SETTINGS = WatchSettings(SamplerOptions(EVERY_S), Limits(), ProbeOptions())
 
 
 @dataclass
@@ -198,7 +198,7 @@ def test_what_a_node_sent_while_others_were_evaluated_is_no_silence(monkeypatch:
     def evaluated(*_: object) -> list[Change]:
         for at in range(1, 61):
             clock.now = 10.0 * at  # a tick of the day's
-            controller._events.put(Event(NODE, Tick(1.7e9 + clock.now, 90_000.0 + clock.now, (), ()), clock.now))
+            controller._events.put(SessionEvent(NODE, Tick(1.7e9 + clock.now, 90_000.0 + clock.now, (), ()), clock.now))
         return []
 
     monkeypatch.setattr(day.watch, "evidence", evaluated)

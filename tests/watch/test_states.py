@@ -8,14 +8,14 @@ import pytest
 
 from clusterproof.plugins import watch as module
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.watch import Change, Found, Kind, Seen, States
+from clusterproof.plugins.watch import Change, ChangeKind, RuleResult, RuleResults, States
 
 RULE, DEVICE = "gpu.no_throttle", "GPU 3"
 RULES = frozenset({RULE})
-SLOW = Seen(Verdict.CONCERN, "slowed down; expected none")
-WORSE = Seen(Verdict.FAIL, "steadily slowed down; expected none")
-TWO = Seen(Verdict.CONCERN, "slowed down; expected none; also hot; expected cool", findings=2)
-HOLDS: Found = {(DEVICE, RULE): SLOW}
+SLOW = RuleResult(Verdict.CONCERN, "slowed down; expected none")
+WORSE = RuleResult(Verdict.FAIL, "steadily slowed down; expected none")
+TWO = RuleResult(Verdict.CONCERN, "slowed down; expected none; also hot; expected cool", findings=2)
+HOLDS: RuleResults = {(DEVICE, RULE): SLOW}
 
 
 def ticks(states: States, looks: str, began: float = 0.0, every_s: float = 10.0) -> list[tuple[int, str]]:
@@ -58,16 +58,16 @@ def test_what_opens_a_third_time_within_an_hour_flaps_and_is_said_no_more() -> N
 
 def test_an_event_is_said_at_once_and_once_and_closes_at_once() -> None:
     states, rules = States(), frozenset({"gpu.no_xid"})
-    found: Found = {("GPU 1, Xid 79", "gpu.no_xid"): WORSE}
+    found: RuleResults = {("GPU 1, Xid 79", "gpu.no_xid"): WORSE}
     said = [states.events("gpu001", rules, found, float(at)) for at in range(100)]
     assert [len(changes) for changes in said] == [1] + [0] * 99
-    assert [change.kind for change in states.events("gpu001", rules, {}, 100.0)] == [Kind.CLOSED]
+    assert [change.kind for change in states.events("gpu001", rules, {}, 100.0)] == [ChangeKind.CLOSED]
     assert states.open == {}
 
 
 def test_each_device_and_rule_has_a_state_of_its_own_and_other_rules_are_left_alone() -> None:
     states = States()
-    found: Found = {("GPU 1", "a"): WORSE, ("GPU 2", "a"): WORSE, ("", "b"): SLOW}
+    found: RuleResults = {("GPU 1", "a"): WORSE, ("GPU 2", "a"): WORSE, ("", "b"): SLOW}
     assert len(states.events("gpu001", frozenset("ab"), found, 0.0)) == 3
     assert states.events("gpu001", frozenset("a"), {("GPU 2", "a"): WORSE}, 1.0)[0].key.device == "GPU 1"
     assert {(key.device, key.rule) for key in states.open} == {("GPU 2", "a"), ("", "b")}
@@ -76,11 +76,11 @@ def test_each_device_and_rule_has_a_state_of_its_own_and_other_rules_are_left_al
 
 def test_a_concern_that_becomes_a_fail_is_said_again_and_once() -> None:
     states = States()
-    kinds: list[Kind] = []
+    kinds: list[ChangeKind] = []
     for at, seen in enumerate((SLOW, WORSE, SLOW, WORSE)):
         changes: list[Change] = states.events("gpu001", RULES, {(DEVICE, RULE): seen}, float(at))
         kinds += [change.kind for change in changes]
-    assert kinds == [Kind.OPENED, Kind.WORSE]
+    assert kinds == [ChangeKind.OPENED, ChangeKind.WORSE]
 
 
 def test_a_node_with_ever_new_findings_takes_no_more_room(monkeypatch: pytest.MonkeyPatch) -> None:

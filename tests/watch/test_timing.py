@@ -9,10 +9,10 @@ import pytest
 from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.command_line.main import main
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.watch import TIMING, InvalidTiming, Kind, Seen, States, Timing
+from clusterproof.plugins.watch import TIMING, ChangeKind, InvalidTiming, RuleResult, States, Timing
 
 RULES = frozenset({"gpu.no_throttle"})
-HOLDS = {("GPU 3", "gpu.no_throttle"): Seen(Verdict.CONCERN, "slowed down; expected none")}
+HOLDS = {("GPU 3", "gpu.no_throttle"): RuleResult(Verdict.CONCERN, "slowed down; expected none")}
 
 
 def test_the_catalogue_has_every_number() -> None:
@@ -24,16 +24,16 @@ def test_a_sites_own_numbers_decide_when_a_state_is_said() -> None:
     states = States(Timing.of(site))
     said = [states.tick("gpu001", RULES, HOLDS if look == "x" else {}, 10.0 * at) for at, look in enumerate("x..x")]
     assert [[change.kind for change in changes] for changes in said] == [
-        [Kind.OPENED],
+        [ChangeKind.OPENED],
         [],
-        [Kind.CLOSED],
-        [Kind.FLAPPING],
+        [ChangeKind.CLOSED],
+        [ChangeKind.FLAPPING],
     ]
 
 
 @pytest.mark.parametrize(("verdict", "tick"), [(Verdict.FAIL, 1), (Verdict.CONCERN, 2)])
 def test_a_fail_may_be_said_sooner_than_a_concern(verdict: Verdict, tick: int) -> None:
-    states, holds = States(TIMING), {key: Seen(verdict, "slowed down") for key in HOLDS}
+    states, holds = States(TIMING), {key: RuleResult(verdict, "slowed down") for key in HOLDS}
     said = [states.tick("gpu001", RULES, holds, 10.0 * at, TIMING.slowdown_opens_ticks) for at in range(3)]
     assert [bool(changes) for changes in said] == [at == tick for at in range(3)]
 

@@ -20,11 +20,11 @@ from clusterproof.plugins.watch.updates import (
     OF_SOURCES,
     Hello,
     LinesLost,
-    Logged,
+    LogUpdate,
     NotUnderstood,
-    Stream,
     Tick,
     Update,
+    UpdateStream,
 )
 
 NONCE = "cp0123456789"
@@ -37,7 +37,7 @@ def line(data: object) -> bytes:
 
 
 def updates(*lines: bytes) -> list[Update]:
-    return list(Stream(NONCE).updates(b"".join(lines)))
+    return list(UpdateStream(NONCE).updates(b"".join(lines)))
 
 
 def test_the_columns_are_those_of_the_programs_that_sample() -> None:
@@ -48,7 +48,7 @@ def test_the_columns_are_those_of_the_programs_that_sample() -> None:
 
 
 def test_a_stream_is_read_in_any_pieces_and_noise_is_passed_over() -> None:
-    stream = Stream(NONCE)
+    stream = UpdateStream(NONCE)
     data = b"Welcome!\r\n" + f"{NONCE}:begin.\n".encode() + line(HELLO) + b"noise\n" + line(TICK)
     found = [one for at in range(len(data)) for one in stream.updates(data[at : at + 1])]
     assert [type(one) for one in found] == [Hello, Tick]
@@ -60,7 +60,7 @@ def test_a_stream_is_read_in_any_pieces_and_noise_is_passed_over() -> None:
 
 
 def test_a_line_that_comes_twice_is_taken_once_and_one_that_is_lost_is_reported() -> None:
-    stream = Stream(NONCE)
+    stream = UpdateStream(NONCE)
     ticks = [line({**TICK, "n": number, "now": 1.7e9 + number}) for number in range(5)]
     assert len(list(stream.updates(b"".join(ticks[:3])))) == 3
     again = [one.now - 1.7e9 for one in stream.updates(b"".join(ticks[1:4])) if isinstance(one, Tick)]
@@ -71,7 +71,7 @@ def test_a_line_that_comes_twice_is_taken_once_and_one_that_is_lost_is_reported(
 
 def test_lines_of_the_log_are_bounded_and_printable() -> None:
     (found,) = updates(line({"now": 1.0, "up": 2.0, "log": [[7, 3.5, "NVRM:\x1b[2J" + "x" * 5000, 2]]}))
-    assert isinstance(found, Logged)
+    assert isinstance(found, LogUpdate)
     assert len(found.lines[0].text) < 1100
     assert "\x1b" not in found.lines[0].text
 
@@ -84,12 +84,12 @@ def test_what_ranks_do_comes_with_a_tick() -> None:
 
 def test_how_many_lines_were_overwritten_comes_with_or_without_others() -> None:
     found = updates(line({"up": 2.0, "log": [], "lost": 7}), line({"up": 2.0, "log": []}))
-    assert [one.lost for one in found if isinstance(one, Logged)] == [7, 0]
+    assert [one.lost for one in found if isinstance(one, LogUpdate)] == [7, 0]
 
 
 def test_an_error_of_the_log_comes_with_its_level() -> None:
     (found,) = updates(line({"up": 2.0, "log": [[7, 3.5, "mlx5_core", 0], [8, 3.5, "mlx5_core", 2, 3]]}))
-    assert isinstance(found, Logged)
+    assert isinstance(found, LogUpdate)
     assert [(one.left_out, one.level) for one in found.lines] == [(0, 7), (2, 3)]
 
 

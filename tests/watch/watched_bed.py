@@ -16,8 +16,8 @@ from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.policy import NO_POLICY
 from clusterproof.plugins.transport import Limits
-from clusterproof.plugins.watch import Change, Kind
-from clusterproof.plugins.watch.controller import Controller, Settings
+from clusterproof.plugins.watch import Change, ChangeKind
+from clusterproof.plugins.watch.controller import Controller, WatchSettings
 from clusterproof.plugins.watch.evaluator import Evaluator
 from clusterproof.plugins.watch.recording import Recording
 from clusterproof.plugins.watch.sampler_session import SamplerOptions
@@ -55,7 +55,7 @@ class Running(ABC):
     def of(self, rule: str, node: str = "") -> list[Change]:
         return [one for one in list(self.said) if one.key.rule == rule and node in ("", one.key.node)]
 
-    def until_said(self, rule: str, kind: Kind = Kind.OPENED, node: str = "") -> Change:
+    def until_said(self, rule: str, kind: ChangeKind = ChangeKind.OPENED, node: str = "") -> Change:
         self.until(lambda: any(one.kind is kind for one in self.of(rule, node)), f"{rule} {kind.value}")
         return next(one for one in self.of(rule, node) if one.kind is kind)
 
@@ -89,7 +89,9 @@ def watched(
     """Watch all nodes of the testbed for as long as the block runs."""
     monkeypatch.setenv("HOME", str(bed.home))
     cluster = Cluster("bed", "ssh", tuple(Target(name) for name in bed.addresses))
-    settings = Settings(SamplerOptions(every_s), Limits(connect_s=5.0, answer_s=60.0), ProbeOptions(collector_s=10.0))
+    settings = WatchSettings(
+        SamplerOptions(every_s), Limits(connect_s=5.0, answer_s=60.0), ProbeOptions(collector_s=10.0)
+    )
     with watching(cluster, settings, record, bed.joined) as running:
         yield WatchedHere(running.said, running.own, bed=bed, controller=running.controller)
 
@@ -97,7 +99,7 @@ def watched(
 @contextmanager
 def watching(
     cluster: Cluster,
-    settings: Settings,
+    settings: WatchSettings,
     record: Path | None = None,
     joined: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> Iterator[RunningHere]:

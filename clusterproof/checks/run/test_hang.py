@@ -9,7 +9,7 @@ from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, concern, concern_if, fail, fail_if, incomplete
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.training_run import MAX_RANKS, rank_names
-from clusterproof.plugins.training_run.rules.hang import Awaited, doing, is_comparable, last_call
+from clusterproof.plugins.training_run.rules.hang import AwaitedRanks, doing, is_comparable, last_call
 from clusterproof.plugins.training_run.run import TrainingRun
 
 pytestmark = [mark.run]
@@ -94,7 +94,7 @@ def last_lines(run: TrainingRun, numbers: Sequence[int]) -> str:
     return "".join(f"; rank {rank} last called {last.name} at {last.where}" for rank, last in calls if last)
 
 
-def judge_processes(run: TrainingRun, seen: Awaited) -> None:
+def judge_processes(run: TrainingRun, seen: AwaitedRanks) -> None:
     """Name the ranks for which the others wait, by what the kernel says of their processes."""
     concern(f"{seen.words}; expected every rank to come{on_nodes(run, list(seen.activities))}")
 

@@ -6,7 +6,7 @@ from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import apart
 from clusterproof.plugins.core.verdict import concern, concern_if, incomplete, not_applicable
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.training_run.rules.stragglers import Pace, common_to_stages, cpu_pressure
+from clusterproof.plugins.training_run.rules.stragglers import RankPace, common_to_stages, cpu_pressure
 from clusterproof.plugins.training_run.run import RankOfRun, TrainingRun
 
 pytestmark = [mark.run]
@@ -60,7 +60,7 @@ def test_slow_rank(rank: RankOfRun) -> None:
     concern(f"{seen}; expected less than {least:g}{placement}")
 
 
-def require_certainty(pace: Pace, most: float, errors: float) -> None:
+def require_certainty(pace: RankPace, most: float, errors: float) -> None:
     """Raise Incomplete where a rank that fails could look the same as one that does not look slow."""
     if pace.excludes(most, errors):
         return

@@ -8,7 +8,7 @@ from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import apart
 from clusterproof.plugins.core.verdict import concern, concern_if, incomplete, not_applicable
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.training_run.rules.phases import Share
+from clusterproof.plugins.training_run.rules.phases import TimeShare
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.samples import CPU, CPU_PRESSURE, IO_PRESSURE, IO_WAIT, apart_from_most
 
@@ -42,7 +42,7 @@ def test_gpu_busy(run: TrainingRun) -> None:
         concern(f"{shown} % of the time, {idlest.name} {idlest.percent:.0f} %; expected at least {limit} %")
 
 
-def kernels_busy(found: Sequence[Share], least: float, steps: int) -> None:
+def kernels_busy(found: Sequence[TimeShare], least: float, steps: int) -> None:
     """Say whether kernels ran for too little of the steps that were traced; `found` has the idlest rank first."""
     busy, idlest = 100 * sum(one.share for one in found) / len(found), found[0]
     shown, limit = apart(busy, least)

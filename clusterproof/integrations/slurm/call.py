@@ -19,9 +19,9 @@ from clusterproof.integrations.slurm.state import State
 from clusterproof.integrations.slurm.verdict import (
     MAX_REASON,
     NO_JOB,
+    CheckFinding,
+    CheckRun,
     Cursor,
-    Finding,
-    Run,
     cursor_of,
     later,
     reason_of,
@@ -40,7 +40,7 @@ MAX_LOGGED = 20  # findings of one run
 LEVELS = {"fail": ERROR, "incomplete": WARNING, "concern": WARNING}
 
 
-class Turn:
+class LockWait:
     """How long a call has waited for the runs of others, and since when it waits (by the monotonic clock).
 
     `lock` is the descriptor of the lock for a run, where the script has it already.
@@ -72,7 +72,7 @@ class Call:
     state: State
     log: Log
     began: float = field(default_factory=time.monotonic)
-    turn: Turn = field(default_factory=Turn)
+    lock_wait: LockWait = field(default_factory=LockWait)
 
     @property
     def deadline_s(self) -> float:
@@ -98,22 +98,22 @@ class Call:
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
         """One run at a time on this node."""
-        if self.turn.lock is not None:
+        if self.lock_wait.lock is not None:
             yield
             with contextlib.suppress(OSError):
-                fcntl.flock(self.turn.lock, fcntl.LOCK_UN)  # for the script, too, whose lock it is
+                fcntl.flock(self.lock_wait.lock, fcntl.LOCK_UN)  # for the script, too, whose lock it is
             return
-        self.turn.waits_since = began = time.monotonic()
+        self.lock_wait.waits_since = began = time.monotonic()
         with self.state.locked():
-            self.turn.waited_s += time.monotonic() - began
-            self.turn.waits_since = None
+            self.lock_wait.waited_s += time.monotonic() - began
+            self.lock_wait.waits_since = None
             yield
 
-    def drain(self, findings: Iterable[Finding], begins: Cursor | None, ends: Cursor | None = None) -> Drain:
+    def drain(self, findings: Iterable[CheckFinding], begins: Cursor | None, ends: Cursor | None = None) -> Drain:
         """What this script drains the node for, and which part of the kernel log it evaluated."""
-        found = tuple(findings)
-        reason = reason_of(found, self.job if self.occasion == "epilog" else NO_JOB)
-        kept = tuple(replace(finding, message=shortened(finding.message, MAX_REASON)) for finding in found)
+        drained_for = tuple(findings)
+        reason = reason_of(drained_for, self.job if self.occasion == "epilog" else NO_JOB)
+        kept = tuple(replace(finding, message=shortened(finding.message, MAX_REASON)) for finding in drained_for)
         return Drain(
             self.occasion,
             self.job.id,
@@ -149,7 +149,7 @@ class Call:
             record = {"is_unevaluated": True, "uid": self.job.uid, "boot_id": boot_id(), "at": since_boot_s()}
             self.remember(self.job.record, record)
 
-    def log_run(self, run: Run) -> None:
+    def log_run(self, run: CheckRun) -> None:
         """Log what a run found."""
         summary = ", ".join(f"{len(run.of(word))} {word}" for word in LEVELS if run.of(word)) or "all pass"
         self.log(f"{run.checked} checks in {run.took_s:.2f} s: {summary}", INFO)
@@ -180,9 +180,9 @@ def end(call: Call, drain: Drain | None) -> None:
         call.log(f"would drain, but {why}: {drain.reason}", CRITICAL)
         leave(0)
     call.log(f"drains: {drain.reason}", ERROR)
-    stays = why_it_stays(call.state)
-    if stays and call.settings.health_check.resume:
-        call.log(f"only an administrator will resume it: {stays}", WARNING)
+    why_kept = why_it_stays(call.state)
+    if why_kept and call.settings.health_check.resume:
+        call.log(f"only an administrator will resume it: {why_kept}", WARNING)
     if call.occasion == "prolog" and call.job.id:
         call.remember(call.job.record, {"is_refused": True, "boot_id": drain.boot_id, "at": drain.at})
     print(drain.reason, flush=True)  # noqa: T201 - slurmd logs what a script that fails has printed
@@ -214,9 +214,9 @@ def leave(status: int) -> NoReturn:
 
 def give_up(call: Call) -> None:
     """End this process at its deadline, as the settings say; whoever waited for others says nothing of the node."""
-    is_late = call.turn.is_late
+    is_late = call.lock_wait.is_late
     more = ", as others were checking" if is_late else ""
-    late = Finding("node.evidence_complete", "incomplete", f"no verdict within {call.deadline_s:g} s{more}")
+    late = CheckFinding("node.evidence_complete", "incomplete", f"no verdict within {call.deadline_s:g} s{more}")
     call.log(f"{late.verdict}: {late.words}", ERROR)
     call.leave_to_health_check()
     drains = call.settings.at_deadline == "drain" and call.occasion != "health-check" and not is_late

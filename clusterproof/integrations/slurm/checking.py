@@ -14,7 +14,7 @@ from clusterproof.integrations.slurm.folder import boot_id, since_boot_s
 from clusterproof.integrations.slurm.job import node_of
 from clusterproof.integrations.slurm.settings import Settings
 from clusterproof.integrations.slurm.standby import StandBy
-from clusterproof.integrations.slurm.verdict import Cursor, Finding, Run, cursor_of, cut_short
+from clusterproof.integrations.slurm.verdict import CheckFinding, CheckRun, Cursor, cursor_of, cut_short
 from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.agent.reading import NO_CURSOR
 from clusterproof.plugins.evaluation.index import Stale, collectors_of, load, make_index, of_occasions, read_index
@@ -49,33 +49,35 @@ def check(
     say: Callable[[str], object] = str,
     each: Callable[[Result], object] = id,
     nvml: bytes = b"",
-) -> Run:
+) -> CheckRun:
     """Run the checks of these occasions, and call `each` with their results; `say` gets what is wrong with the suite.
 
     `nvml` is the code of the part of nvidia-ml-py that is used, if that is kept. Raises NoVerdict.
     """
     began = time.monotonic()
-    here = StandBy(nvml)
+    probe = StandBy(nvml)
     collector_s = timeout_s(deadline_s)
     try:
         index = _index(say)
         entries = tuple(of_occasions(index, occasions).values())
         policy = policy_of(settings, frozenset(index))
-        here.begin(collectors_of(entries) | ALWAYS, options_of(collector_s, policy, cursor))
+        probe.begin(collectors_of(entries) | ALWAYS, options_of(collector_s, policy, cursor))
         evaluate = prepared(entries, occasions, settings, policy)
-        evidence = here.evidence(node_of(os.environ), deadline_s)
+        evidence = probe.evidence(node_of(os.environ), deadline_s)
     finally:
-        here.end()
+        probe.end()
     everything = evaluate(evidence)
     for result in everything:
         each(result)
     results = [result for result in everything if result.verdict.value != "not applicable"]
     if not results:
         raise NoVerdict("no check applies")
-    words = (Finding(one.check, one.verdict.value, one.message) for result in results for one in result.by_verdict)
-    findings = [finding for finding in words if finding.verdict != "pass"]
+    reported = (
+        CheckFinding(one.check, one.verdict.value, one.message) for result in results for one in result.by_verdict
+    )
+    findings = [finding for finding in reported if finding.verdict != "pass"]
     log = evidence.collectors.get("kernel_log")
-    return Run(
+    return CheckRun(
         boot_id(),
         since_boot_s(),
         round(time.monotonic() - began, 3),
@@ -142,10 +144,10 @@ def prepared(
         raise NoVerdict(f"a check cannot be loaded: {type(problem).__name__}: {problem}") from None
     occasion = occasions[0] if len(occasions) == 1 else HEALTH_CHECK  # as `-m` has it for rules that differ
 
-    def evaluate(data: NodeEvidence) -> list[Result]:
-        target = Target(data.node, instance_type=settings.instance_type, expect=policy.expect)
+    def evaluate(evidence: NodeEvidence) -> list[Result]:
+        target = Target(evidence.node, instance_type=settings.instance_type, expect=policy.expect)
         cluster = Cluster("local", "local", (target,))
-        node = nodes(cluster, {data.node: data}, occasion, policy)[data.node]
+        node = nodes(cluster, {evidence.node: evidence}, occasion, policy)[evidence.node]
         return [verdict_on(policy, check, node) for check in checks]
 
     return evaluate

@@ -13,9 +13,9 @@ from clusterproof.integrations.slurm.job import Job
 from clusterproof.integrations.slurm.state import State
 from clusterproof.integrations.slurm.verdict import (
     PREFIX,
+    CheckFinding,
+    CheckRun,
     Cursor,
-    Finding,
-    Run,
     cursor_of,
     draining,
     findings_of,
@@ -45,7 +45,7 @@ class Drain:
 
     occasion: str
     job: str
-    findings: tuple[Finding, ...]
+    findings: tuple[CheckFinding, ...]
     reason: str
     begins: Cursor | None
     at: float
@@ -60,7 +60,7 @@ class Drain:
         """The name of its record."""
         return f"{FOLDER}/{self.occasion}-{self.job}" if self.job else f"{FOLDER}/{self.occasion}"
 
-    def is_still_found(self, run: Run) -> bool:
+    def is_still_found(self, run: CheckRun) -> bool:
         """Whether a run on its occasion finds what that script would drain for: of an epilog, what its job has left."""
         return bool(draining(run, Job(self.job, self.uid), is_epilog=self.occasion == "epilog"))
 
@@ -146,9 +146,9 @@ def since_looked_at(
     """
     if not (looked and drain.ends and drain.findings):
         return drain
-    ends = [looked.get(finding.check) for finding in drain.findings if is_of_log(finding.check)]
-    known = [cursor for cursor in ends if cursor and cursor[0] == drain.ends[0]]
-    if len(known) < len(ends):
+    cursors = [looked.get(finding.check) for finding in drain.findings if is_of_log(finding.check)]
+    known = [cursor for cursor in cursors if cursor and cursor[0] == drain.ends[0]]
+    if len(known) < len(cursors):
         return drain
     new = [cursor for cursor in known if cursor[1:] < drain.ends[1:]]
     return replace(drain, begins=min(new, key=lambda cursor: cursor[1:]) if new else later(drain.ends, evaluated))
@@ -179,9 +179,9 @@ def is_unexplained(node: NodeState, in_use: str, slurm_user: Callable[[], str]) 
     return node.has_slurms_words and node.by == slurm_user()
 
 
-def unexplained(drains: Iterable[Drain], asked: Drain | None = None) -> Drain | None:
-    """Of the drains without a reason in Slurm yet, the one whose reason a node needs: `asked`, else the last."""
+def unexplained(drains: Iterable[Drain], requested: Drain | None = None) -> Drain | None:
+    """Of the drains without a reason in Slurm yet, the one whose reason a node needs: `requested`, else the last."""
     unreported = [drain for drain in drains if not drain.is_reported]
-    mine = [drain for drain in unreported if asked and drain.name == asked.name]
+    mine = [drain for drain in unreported if requested and drain.name == requested.name]
     now = boot_id()
     return max(mine or unreported, key=lambda drain: (drain.boot_id == now, drain.at), default=None)

@@ -65,21 +65,21 @@ def distrust(folder: str) -> str:
     Raises OSError where there is no such folder.
     """
     ahead = _names(folder if os.path.isabs(folder) else f"{os.getcwd()}/{folder}")
-    here, links = "/", 0
+    path, links = "/", 0
     while ahead:
-        within, here = here, os.path.join(here, ahead.pop())
-        status = os.lstat(here)
+        within, path = path, os.path.join(path, ahead.pop())
+        status = os.lstat(path)
         if not is_roots(status):
-            return f"{here} belongs to user {status.st_uid}"
+            return f"{path} belongs to user {status.st_uid}"
         if stat.S_ISLNK(status.st_mode):
             links += 1
             if links > MAX_LINKS:
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), folder)
-            target = os.readlink(here)
+            target = os.readlink(path)
             ahead += _names(target)
-            here = "/" if target.startswith("/") else within
+            path = "/" if target.startswith("/") else within
         elif status.st_mode & OTHERS_WRITE and not (ahead and status.st_mode & stat.S_ISVTX):
-            return f"{here} may be written by others than root"
+            return f"{path} may be written by others than root"
     return ""
 
 
@@ -216,10 +216,10 @@ class Folder:
     def remove_old(self) -> None:
         """Remove what jobs without an epilog have left, and what was begun by a process that is gone."""
         jobs = sorted(self.names("jobs"), key=lambda name: (len(name), name))  # by their numbers
-        for place, name in enumerate(reversed(jobs)):
+        for number, name in enumerate(reversed(jobs)):
             with contextlib.suppress(OSError):
                 looks_old = time.time() - os.lstat(f"{self.path}/{name}.json").st_mtime > KEPT_S
-                if place >= MAX_JOBS or (looks_old and self._is_old(name)):
+                if number >= MAX_JOBS or (looks_old and self._is_old(name)):
                     self.forget(name)
         for name in self._listed(""):
             begun = UNFINISHED.fullmatch(name)

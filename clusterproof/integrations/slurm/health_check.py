@@ -22,16 +22,24 @@ from clusterproof.integrations.slurm.drains import (
 from clusterproof.integrations.slurm.folder import boot_id, since_boot_s
 from clusterproof.integrations.slurm.job import Job, unevaluated
 from clusterproof.integrations.slurm.our_drains import (
-    draw_apart,
+    full_after_claim,
+    full_before_claim,
+    full_partition,
     in_use,
     known_drains,
-    look_back,
     our_drains,
-    stand_in_line,
-    who_is_full,
+    wait_random_time,
 )
-from clusterproof.integrations.slurm.records import CRITICAL, ERROR, GAPS, ROOM, WARNING, log_gaps, room_of
-from clusterproof.integrations.slurm.verdict import SEEN_TWICE, Cursor, Finding, Run, draining
+from clusterproof.integrations.slurm.records import (
+    CRITICAL,
+    DRAIN_BUDGET,
+    ERROR,
+    UNEVALUATED,
+    WARNING,
+    drain_budget_of,
+    log_unevaluated,
+)
+from clusterproof.integrations.slurm.verdict import SEEN_TWICE, CheckFinding, CheckRun, Cursor, draining
 from clusterproof.plugins.core.record import replace
 
 LOOK_S = 1.0
@@ -46,22 +54,22 @@ def health_check(call: Call) -> None:
         evaluate(call)
     finally:
         if call.settings.drains:
-            look_around(call)
+            record_drained_nodes(call)
 
 
 def evaluate(call: Call) -> None:
     """Check, then drain or resume by what was found. Slurm is asked nothing about a healthy node."""
     ours = our_drains(call) if call.settings.drains else ()
     for claim in ours:
-        if claim.is_claim and not stays(call, claim):
+        if claim.is_claim and not confirm_claim(call, claim):
             return
     begins = begin_of(ours) if ours else call.cursor
     run = check(OCCASIONS, call.settings, call.left_s, begins, call.log)
     call.log_run(run)
     if call.settings.drains and call.settings.health_check.resume:
-        gaps = log_gaps(call.state, run, call.log)
-        if gaps:
-            call.remember(GAPS, gaps)
+        unevaluated_record = log_unevaluated(call.state, run, call.log)
+        if unevaluated_record:
+            call.remember(UNEVALUATED, unevaluated_record)
     findings = draining(run, call.job)
     if not ours and any(finding.check in SEEN_TWICE for finding in findings):
         findings = confirmed(call, findings, begins)
@@ -91,29 +99,29 @@ def left_behind(call: Call, begins: Cursor | None) -> Drain | None:
     return None
 
 
-def confirmed(call: Call, findings: tuple[Finding, ...], begins: Cursor | None) -> tuple[Finding, ...]:
+def confirmed(call: Call, findings: tuple[CheckFinding, ...], begins: Cursor | None) -> tuple[CheckFinding, ...]:
     """Without those that a second look does not find: what did not answer once may have been busy."""
     time.sleep(AGAIN_S)
     again = check(OCCASIONS, call.settings, call.left_s, begins)
     call.log_run(again)
-    standing = {finding.check for finding in draining(again, call.job)}
-    return tuple(finding for finding in findings if finding.check not in SEEN_TWICE or finding.check in standing)
+    found_again = {finding.check for finding in draining(again, call.job)}
+    return tuple(finding for finding in findings if finding.check not in SEEN_TWICE or finding.check in found_again)
 
 
-def look_around(call: Call) -> None:
+def record_drained_nodes(call: Call) -> None:
     """Ask Slurm how many are drained, a random time after all nodes began at once; record what it says."""
-    last = room_of(call.state)
-    draw_apart(last.nodes if last else 0, call.left_s / 4)
+    last = drain_budget_of(call.state)
+    wait_random_time(last.nodes if last else 0, call.left_s / 4)
     try:
         partitions = control.node_state(call.node).partitions
-        leave_word(call, *who_is_full(partitions, call.settings.health_check, but=call.node))
+        record_full_partition(call, *full_partition(partitions, call.settings.health_check, but=call.node))
     except SlurmError as problem:
         call.log(f"prologs cannot know how many nodes are drained: {problem}", WARNING)
 
 
-def leave_word(call: Call, full: str, nodes: int) -> None:
+def record_full_partition(call: Call, full: str, nodes: int) -> None:
     """Leave on the node, for its next prologs, which partition is full."""
-    call.remember(ROOM, {"boot_id": boot_id(), "at": since_boot_s(), "full": full, "nodes": nodes})
+    call.remember(DRAIN_BUDGET, {"boot_id": boot_id(), "at": since_boot_s(), "full": full, "nodes": nodes})
 
 
 def explain(call: Call, drain: Drain | None) -> None:
@@ -129,23 +137,23 @@ def explain(call: Call, drain: Drain | None) -> None:
         follow(call, drain)
 
 
-def follow(call: Call, asked: Drain | None) -> None:
+def follow(call: Call, requested: Drain | None) -> None:
     """Give Slurm the reason once it has drained the node for a script that failed, look back, and see who resumes it.
 
     A prolog goes by what the last health check left on its node, and many may fail in the meantime.
     """
     is_reported = False
-    while any(drain.is_young for drain in known_drains(call, asked)):
+    while any(drain.is_young for drain in known_drains(call, requested)):
         time.sleep(FOLLOW_S if is_reported else LOOK_S)
         try:
-            ours = our_drains(call, asked)
+            ours = our_drains(call, requested)
             is_reported = bool(ours)
             for claim in ours:
                 if claim.is_claim:
-                    stays(call, claim)
+                    confirm_claim(call, claim)
         except SlurmError as problem:
             call.log(f"asks again: {problem}", WARNING)
-    if not is_reported and any(not drain.is_reported for drain in known_drains(call, asked)):
+    if not is_reported and any(not drain.is_reported for drain in known_drains(call, requested)):
         call.log(f"Slurm has not drained {call.node} within {EXPLAIN_S:.0f} s; its reason is not set", WARNING)
 
 
@@ -158,7 +166,7 @@ def drain(call: Call, wanted: Drain) -> bool:
     if not call.settings.drains:
         call.log(f"would drain, but only observes: {wanted.reason}", ERROR)
         return True
-    full = stand_in_line(node.partitions, call.settings.health_check)
+    full = full_before_claim(node.partitions, call.settings.health_check)
     if full:
         call.log(f"NOT DRAINED, as {full}: {wanted.reason}", CRITICAL)
         return False
@@ -170,20 +178,20 @@ def drain(call: Call, wanted: Drain) -> bool:
         call.log(f"would drain, but {why}: {wanted.reason}", ERROR)
         return False
     control.drain(call.node, wanted.reason)
-    return stays(call, claim)
+    return confirm_claim(call, claim)
 
 
-def stays(call: Call, claim: Drain) -> bool:
+def confirm_claim(call: Call, claim: Drain) -> bool:
     """Look back at a claim: whether the node stays drained, or is one too many and is taken back. Raises SlurmError."""
     node = control.node_state(call.node)
-    full = look_back(call.node, node.partitions, call.settings.health_check)
+    full = full_after_claim(call.node, node.partitions, call.settings.health_check)
     if not full:
         call.log(f"drains: {claim.reason}", ERROR)
         hold_still(call.state, replace(claim, is_claim=False))
         return True
     call.log(f"NOT DRAINED, as {full}: {claim.reason}", CRITICAL)
-    last = room_of(call.state)
-    leave_word(call, full, last.nodes if last else 0)
+    last = drain_budget_of(call.state)
+    record_full_partition(call, full, last.nodes if last else 0)
     node = control.node_state(call.node)
     if is_ours(node, (claim,)) and node.may_be_resumed:
         control.resume(call.node)
@@ -192,7 +200,7 @@ def stays(call: Call, claim: Drain) -> bool:
     return False
 
 
-def resume(call: Call, run: Run, ours: tuple[Drain, ...]) -> None:
+def resume(call: Call, run: CheckRun, ours: tuple[Drain, ...]) -> None:
     """Resume the node after runs that pass, where the drain is still ours. Raises SlurmError.
 
     Some checks depend on the occasion: what drained the node in a prolog or an epilog has to pass as there.

@@ -14,8 +14,17 @@ from clusterproof.integrations.slurm import slurm_conf
 from clusterproof.integrations.slurm.folder import distrust
 from clusterproof.integrations.slurm.rehearsal import OCCASIONS, Evaluated, Rehearsal, rehearsed
 from clusterproof.integrations.slurm.settings import FILE, Settings, SettingsError, configured_names, read_settings
-from clusterproof.integrations.slurm.slurm_conf import Line, Mark, Section, count, fine, mend, rendered, unknown
-from clusterproof.integrations.slurm.state import BESIDE, why_unusable
+from clusterproof.integrations.slurm.slurm_conf import (
+    InstallationLine,
+    LineStatus,
+    Section,
+    count,
+    fine,
+    rendered,
+    to_fix,
+    unknown,
+)
+from clusterproof.integrations.slurm.state import RUNTIME_FOLDER, why_unusable
 from clusterproof.integrations.slurm.verdict import shortened
 from clusterproof.plugins.core import __version__
 from clusterproof.plugins.evidence.expectation import UNKNOWN_TYPE
@@ -39,42 +48,42 @@ def check_installation(node: str) -> int:
     try:
         settings, configured = read_settings(), configured_names()
     except SettingsError as wrong:
-        sections.append(Section("settings", (mend(f"{wrong}; until then the scripts do nothing"),)))
+        sections.append(Section("settings", (to_fix(f"{wrong}; until then the scripts do nothing"),)))
         return _shown(sections)
-    place = slurm_conf.place_of(node)
+    report = slurm_conf.slurm_report_of(node)
     rehearsals = tuple(rehearsed(occasion, settings) for occasion in OCCASIONS)
     sections += [
         Section("settings", tuple(_settings(settings, configured))),
         Section("checks", tuple(_checks(rehearsals, settings))),
-        Section("resume", tuple(_resume(rehearsals[-1], settings, slurm_conf.why_nobody_resumes(place, settings)))),
+        Section("resume", tuple(_resume(rehearsals[-1], settings, slurm_conf.why_nobody_resumes(report, settings)))),
         Section("state", tuple(_state(settings))),
-        Section("Slurm", tuple(slurm_conf.lines_of(node, place, settings))),
+        Section("Slurm", tuple(slurm_conf.lines_of(node, report, settings))),
     ]
     return _shown(sections)
 
 
 def _shown(sections: list[Section]) -> int:
     """Print the sections and what they come to; the exit code."""
-    to_mend, unknowns = count(sections, Mark.MEND), count(sections, Mark.OPEN)
+    to_mend, unknowns = count(sections, LineStatus.MEND), count(sections, LineStatus.OPEN)
     counts = [f"{number} {what}" for number, what in ((to_mend, "to mend (!)"), (unknowns, "open (?)")) if number]
     print(f"{rendered(sections)}\n\n{', '.join(counts) or 'all in order'}", flush=True)  # noqa: T201 - the screen
     return MENDED if to_mend else NOT_EVALUATED if unknowns else 0
 
 
-def _program() -> Iterator[Line]:
+def _program() -> Iterator[InstallationLine]:
     number = ".".join(map(str, sys.version_info[:3]))
     yield fine(f"{sys.executable} ({number}), {PACKAGE}", "Python")
     why = distrust(str(PACKAGE))
     if why:
-        yield mend(f"{why}; expected a folder that only root writes: root runs what lies there", "Python")
+        yield to_fix(f"{why}; expected a folder that only root writes: root runs what lies there", "Python")
     kind = _file_system(PACKAGE)
     if is_network(kind):
-        yield mend(f"{PACKAGE} is on {kind}; expected a local disk: a prolog waits when a shared one does", "Python")
+        yield to_fix(f"{PACKAGE} is on {kind}; expected a local disk: a prolog waits when a shared one does", "Python")
     if os.geteuid() != 0:
-        yield mend(f"this user is {os.geteuid()}; expected root, as whom slurmd runs its scripts", "user")
+        yield to_fix(f"this user is {os.geteuid()}; expected root, as whom slurmd runs its scripts", "user")
 
 
-def _settings(settings: Settings, configured: frozenset[str]) -> Iterator[Line]:
+def _settings(settings: Settings, configured: frozenset[str]) -> Iterator[InstallationLine]:
     yield fine(f"{settings.mode}: {MODES[settings.mode]}", "mode")
     values = settings.words()
     own = [f"{name} = {value}" for name, value in values.items() if name in configured]
@@ -86,13 +95,13 @@ def _settings(settings: Settings, configured: frozenset[str]) -> Iterator[Line]:
     for file in filter(Path.exists, (Path(FILE), *filter(Path.is_absolute, [Path(settings.policy)]))):
         why = distrust(str(file))
         if why:
-            yield mend(f"{why}; expected a file that only root writes", "file")
+            yield to_fix(f"{why}; expected a file that only root writes", "file")
 
 
-def _checks(rehearsals: Iterable[Rehearsal], settings: Settings) -> Iterator[Line]:
+def _checks(rehearsals: Iterable[Rehearsal], settings: Settings) -> Iterator[InstallationLine]:
     known = tuple(rehearsals)
     for said in dict.fromkeys(said for rehearsal in known for said in rehearsal.said):
-        yield mend(f"{said}; expected an index of these checks: install the wheel anew", "index")
+        yield to_fix(f"{said}; expected an index of these checks: install the wheel anew", "index")
     for rehearsal in known:
         yield from _time(rehearsal, settings)
     instance_type = next((rehearsal.instance_type for rehearsal in known if rehearsal.instance_type), "")
@@ -103,11 +112,11 @@ def _checks(rehearsals: Iterable[Rehearsal], settings: Settings) -> Iterator[Lin
         yield from _folded(known, verdict, settings)
 
 
-def _time(rehearsal: Rehearsal, settings: Settings) -> Iterator[Line]:
+def _time(rehearsal: Rehearsal, settings: Settings) -> Iterator[InstallationLine]:
     """How many checks there were, and how long they took."""
     label = NAMES[rehearsal.occasion]
     if rehearsal.broken:
-        yield mend(f"no verdict: {shortened(rehearsal.broken, 500)}; expected verdicts", label)
+        yield to_fix(f"no verdict: {shortened(rehearsal.broken, 500)}; expected verdicts", label)
         return
     parts = [
         f"{len(rehearsal.of(word))} {word}" for word in ("pass", "fail", "concern", "incomplete") if rehearsal.of(word)
@@ -120,7 +129,7 @@ def _time(rehearsal: Rehearsal, settings: Settings) -> Iterator[Line]:
         return
     drains = settings.at_deadline == "drain" and settings.drains and rehearsal.occasion != "health-check"
     late = "the node is drained" if drains else "nothing is evaluated"
-    yield mend(f"{summary}; expected less: at the deadline {late}", label)
+    yield to_fix(f"{summary}; expected less: at the deadline {late}", label)
 
 
 def _by_occasions(rehearsals: tuple[Rehearsal, ...], *verdicts: str) -> dict[str, list[str]]:
@@ -137,7 +146,7 @@ def _by_occasions(rehearsals: tuple[Rehearsal, ...], *verdicts: str) -> dict[str
     return folded
 
 
-def _folded(rehearsals: tuple[Rehearsal, ...], verdict: str, settings: Settings) -> Iterator[Line]:
+def _folded(rehearsals: tuple[Rehearsal, ...], verdict: str, settings: Settings) -> Iterator[InstallationLine]:
     """The findings of one kind; those that say the same in one line, with the scripts that do not all say so."""
     findings: dict[tuple[str, str], list[str]] = {}
     for rehearsal in rehearsals:
@@ -151,17 +160,17 @@ def _folded(rehearsals: tuple[Rehearsal, ...], verdict: str, settings: Settings)
         finding = f"{' '.join(checks)}{where}: {shortened(message, MAX_SHOWN)}"
         if verdict == "fail":
             does = "drains at the next job" if settings.drains else "would drain"
-            yield mend(f"{finding}: this {does}", "fails")
+            yield to_fix(f"{finding}: this {does}", "fails")
         else:
             yield fine(finding, {"concern": "concern", "incomplete": "incomplete"}.get(verdict, "not applicable"))
 
 
-def _resume(health_check: Rehearsal, settings: Settings, nobody: str) -> Iterator[Line]:
+def _resume(health_check: Rehearsal, settings: Settings, nobody: str) -> Iterator[InstallationLine]:
     """Whether a node that the scripts drain is ever resumed by them."""
     mode = "" if settings.drains else "in drain mode "
     if nobody:
         wanted = "resume = true and a health check that reaches drained nodes, or an administrator resumes each"
-        line = mend if settings.drains and settings.health_check.resume else fine
+        line = to_fix if settings.drains and settings.health_check.resume else fine
         yield line(f"{mode}a drained node is never resumed: {nobody}; expected {wanted}")
     incomplete = health_check.of("incomplete")
     if not incomplete:
@@ -191,16 +200,16 @@ def _remedy(evaluated: Evaluated) -> str:
     return 'what they lack (above), or [disabled."…"] for each in a policy, until a date (docs/policy.md)'
 
 
-def _state(settings: Settings) -> Iterator[Line]:
-    why, beside = why_unusable(settings.state), why_unusable(BESIDE)
+def _state(settings: Settings) -> Iterator[InstallationLine]:
+    why, not_in_run = why_unusable(settings.state), why_unusable(RUNTIME_FOLDER)
     if not why:
         yield fine(f"{settings.state} can be used")
-    elif not beside:
-        yield mend(f"{why}; expected a folder that only root writes: what is remembered is lost at a reboot")
-    if beside:
+    elif not not_in_run:
+        yield to_fix(f"{why}; expected a folder that only root writes: what is remembered is lost at a reboot")
+    if not_in_run:
         drains = "what cannot be remembered drains nothing" if settings.drains else "each job then checks anew"
-        yield mend(
-            f"{beside}; expected a folder that only root writes: {drains if why else 'it keeps what that loses'}"
+        yield to_fix(
+            f"{not_in_run}; expected a folder that only root writes: {drains if why else 'it keeps what that loses'}"
         )
 
 

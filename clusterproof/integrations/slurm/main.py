@@ -19,14 +19,14 @@ import sys
 import time
 from _thread import LockType, allocate_lock, start_new_thread
 
-from clusterproof.integrations.slurm.call import VERDICT, Call, Turn, end, give_up, leave
+from clusterproof.integrations.slurm.call import VERDICT, Call, LockWait, end, give_up, leave
 from clusterproof.integrations.slurm.drains import Drain, drain_of
 from clusterproof.integrations.slurm.folder import boot_id, since_boot_s
 from clusterproof.integrations.slurm.job import job_of, node_of
 from clusterproof.integrations.slurm.records import ERROR, WARNING, Log
 from clusterproof.integrations.slurm.settings import FILE, SettingsError, files_of, fingerprint_of, read_settings
-from clusterproof.integrations.slurm.state import BESIDE, State
-from clusterproof.integrations.slurm.verdict import NO_JOB, Cursor, Run, cursor_of, draining, reaches, run_of
+from clusterproof.integrations.slurm.state import RUNTIME_FOLDER, State
+from clusterproof.integrations.slurm.verdict import NO_JOB, CheckRun, Cursor, cursor_of, draining, reaches, run_of
 from clusterproof.plugins.core.record import replace
 
 TYPE_CHECKING = False  # typing's own would cost an import before each job
@@ -39,7 +39,7 @@ EPILOG = "epilog"  # the record of the last run after a job
 LEISURE_S = 1.5  # what has to be left of the deadline for something that makes only later calls quicker
 
 
-def leave_for_scripts(call: Call, run: Run, name: str, of_job: Mapping[str, object]) -> None:
+def leave_for_scripts(call: Call, run: CheckRun, name: str, of_job: Mapping[str, object]) -> None:
     """Leave it, once a run's record is written; `of_job` is what a job keeps that it serves, or has kept."""
     is_epilog = call.occasion == "epilog"
     at = run.began if is_epilog else run.at
@@ -58,9 +58,9 @@ def leave_for_scripts(call: Call, run: Run, name: str, of_job: Mapping[str, obje
 
 def _shown(file: str) -> str:
     with contextlib.suppress(OSError):
-        data = os.stat(file)  # noqa: PTH116 - pathlib costs an import before each job
-        seconds, nanoseconds = divmod(data.st_ctime_ns, 10**9)
-        return f"{data.st_ino} {data.st_size} {seconds}.{nanoseconds:09d} {file}"
+        status = os.stat(file)  # noqa: PTH116 - pathlib costs an import before each job
+        seconds, nanoseconds = divmod(status.st_ctime_ns, 10**9)
+        return f"{status.st_ino} {status.st_size} {seconds}.{nanoseconds:09d} {file}"
     return f"- - - {file}"
 
 
@@ -73,7 +73,7 @@ def prolog(call: Call) -> Drain | None:
     """Before a job: a verdict that is fresh, else one of a run."""
     came = call.came
     run = _fresh(call, came)
-    if run is None or call.turn.lock is not None:
+    if run is None or call.lock_wait.lock is not None:
         with call.alone():
             run = run or _fresh(call, came) or _checked(call, came)
             leave_for_scripts(call, run, VERDICT, _of_job(run))
@@ -116,7 +116,7 @@ def epilog(call: Call) -> Drain | None:
     return call.drain(findings, begins, run.ends) if findings else None
 
 
-def _since(call: Call, came: float, begins: Cursor | None) -> Run | None:
+def _since(call: Call, came: float, begins: Cursor | None) -> CheckRun | None:
     """The last run after a job, where it began after this call, and looked at all of the log since that cursor."""
     run = run_of(call.state.read(EPILOG))
     if run is None or run.boot_id != boot_id() or run.basis != fingerprint_of(call.settings):
@@ -124,7 +124,7 @@ def _since(call: Call, came: float, begins: Cursor | None) -> Run | None:
     return run if run.began >= came and reaches(run.begins, begins) else None
 
 
-def _checked(call: Call, came: float) -> Run:
+def _checked(call: Call, came: float) -> CheckRun:
     """The verdict of a run. What made the last one fail is evaluated again, by the current rules, while fresh."""
     last = run_of(call.state.read(VERDICT))
     is_held = last and last.boot_id == boot_id() and last.of("fail") and came - last.at < call.settings.reuse_s
@@ -134,25 +134,27 @@ def _checked(call: Call, came: float) -> Run:
     return run
 
 
-def _of_job(run: Run) -> dict[str, object]:
+def _of_job(run: CheckRun) -> dict[str, object]:
     """What is kept of a job that a run has let in, until its epilog."""
     return {"cursor": run.ends, "boot_id": run.boot_id, "at": run.at}
 
 
-def _run(occasion: str, call: Call, begins: Cursor | None) -> Run:
+def _run(occasion: str, call: Call, begins: Cursor | None) -> CheckRun:
     from clusterproof.integrations.slurm.checking import check  # a verdict that is fresh costs none of this
     from clusterproof.integrations.slurm.standby import keep_part, part_of
 
-    basis = fingerprint_of(call.settings)  # before the policy is read: what changes from now on is not of this run
+    fingerprint = fingerprint_of(
+        call.settings
+    )  # before the policy is read: what changes from now on is not of this run
     nvml = part_of(call.state)
     run = check((occasion,), call.settings, call.left_s, begins, call.log, nvml=nvml)
     call.log_run(run)
     if not nvml and call.left_s > LEISURE_S:
         keep_part(call.state)
-    return replace(run, is_late=call.turn.is_late, basis=basis)
+    return replace(run, is_late=call.lock_wait.is_late, basis=fingerprint)
 
 
-def _fresh(call: Call, came: float) -> Run | None:
+def _fresh(call: Call, came: float) -> CheckRun | None:
     """The last run's verdict, where it was formed while this call waited, or is young and finds no fault.
 
     One made with other settings, another policy or another version of clusterproof is none.
@@ -186,23 +188,23 @@ def main() -> None:
         leave(0)
     if settings.mode == "off":
         leave(0)
-    call = Call(occasion, node, job, settings, State(settings.state, BESIDE), log, *came(sys.argv[2:]))
+    call = Call(occasion, node, job, settings, State(settings.state, RUNTIME_FOLDER), log, *came(sys.argv[2:]))
     unusable = call.state.prepare()
     if unusable:
         log(unusable, WARNING)
     answer(call)
 
 
-def came(arguments: list[str]) -> tuple[float, Turn]:
+def came(arguments: list[str]) -> tuple[float, LockWait]:
     """When the script began (by the monotonic clock), how long it has waited, and the lock that it has.
 
     It says so in hundredths of a second since boot; one of before says nothing.
     """
     if len(arguments) != 3:
-        return time.monotonic(), Turn()
+        return time.monotonic(), LockWait()
     began_s, now_s = (int(word) / 100 for word in arguments[:2])
     lock = int(arguments[2]) if arguments[2].isdecimal() else None
-    return time.monotonic() - (since_boot_s() - began_s), Turn(now_s - began_s, lock)
+    return time.monotonic() - (since_boot_s() - began_s), LockWait(now_s - began_s, lock)
 
 
 def look(occasion: str, node: str) -> int:

@@ -38,29 +38,29 @@ from clusterproof.integrations.slurm.verdict import PREFIX, Cursor
 from clusterproof.plugins.core.record import replace
 
 CLAIMS = "%N|%T|%H|%E"  # of sinfo: node, state, since when it has its reason, the reason
-DRAW_S = 0.025  # for each node of a partition; what two commands of Slurm's take
-MAX_DRAWN_S = 5.0
+RANDOM_WAIT_S = 0.025  # for each node of a partition; what two commands of Slurm's take
+MAX_RANDOM_WAIT_S = 5.0
 SECOND_S = 1.05  # a second of slurmctld's, and what two clocks may differ in measuring it
 
 
-def known_drains(call: Call, asked: Drain | None) -> tuple[Drain, ...]:
-    """The drains that are remembered; the one that was `asked` for, where nothing is."""
-    return held(call.state) or (() if asked is None or call.state.has(FOLDER) else (asked,))
+def known_drains(call: Call, requested: Drain | None) -> tuple[Drain, ...]:
+    """The drains that are remembered; the one that was `requested`, where nothing is."""
+    return held(call.state) or (() if requested is None or call.state.has(FOLDER) else (requested,))
 
 
-def our_drains(call: Call, asked: Drain | None = None) -> tuple[Drain, ...]:
+def our_drains(call: Call, requested: Drain | None = None) -> tuple[Drain, ...]:
     """The drains of ours, where the node is drained for them and Slurm has a reason. Raises SlurmError, OSError.
 
-    `asked` is one that counts where all records are lost.
+    `requested` is one that counts where all records are lost.
     """
-    drains = known_drains(call, asked)
+    drains = known_drains(call, requested)
     if not drains:
         return ()
-    jobs = jobs_here(call, drains)
+    jobs = jobs_on_node(call, drains)
     node = control.node_state(call.node)  # after that: for a job that was gone by then the node has been drained
     if is_ours(node, drains):
         return not_ended(call, drains, [drain for drain in drains if drain.is_reported and drain.reason != node.reason])
-    unreported = unexplained(drains, asked)
+    unreported = unexplained(drains, requested)
     in_use_before = str(call.state.read(IN_USE).get("reason", ""))
     if unreported and is_unexplained(node, in_use_before, control.slurm_user):
         control.drain(call.node, unreported.reason)
@@ -75,7 +75,7 @@ def our_drains(call: Call, asked: Drain | None = None) -> tuple[Drain, ...]:
     return ()
 
 
-def jobs_here(call: Call, drains: tuple[Drain, ...]) -> frozenset[str] | None:
+def jobs_on_node(call: Call, drains: tuple[Drain, ...]) -> frozenset[str] | None:
     """The jobs that Slurm still has on the node, where that decides anything; None where it does not say."""
     if all(drain.is_reported for drain in drains):
         return frozenset()
@@ -126,31 +126,31 @@ class Claim:
     node: str
 
 
-def stand_in_line(partitions: Iterable[str], limits: HealthCheck) -> str:
+def full_before_claim(partitions: Iterable[str], limits: HealthCheck) -> str:
     """Wait the random time; which partition has as many drained as are allowed, in words, else empty.
 
     Raises SlurmError.
     """
     sizes = [claims(partition)[1] for partition in partitions]
-    draw_apart(max(sizes, default=0))
-    return who_is_full(partitions, limits)[0]
+    wait_random_time(max(sizes, default=0))
+    return full_partition(partitions, limits)[0]
 
 
-def draw_apart(nodes: int, most_s: float = MAX_DRAWN_S) -> None:
+def wait_random_time(nodes: int, most_s: float = MAX_RANDOM_WAIT_S) -> None:
     """Wait a random time, so that as many nodes as begin at once do not all ask at once."""
-    time.sleep(random.uniform(0, min(MAX_DRAWN_S, most_s, DRAW_S * nodes)))  # noqa: S311 - no secret
+    time.sleep(random.uniform(0, min(MAX_RANDOM_WAIT_S, most_s, RANDOM_WAIT_S * nodes)))  # noqa: S311 - no secret
 
 
-def look_back(name: str, partitions: Iterable[str], limits: HealthCheck) -> str:
+def full_after_claim(name: str, partitions: Iterable[str], limits: HealthCheck) -> str:
     """Look back at this node's claim; which partition has enough ahead of it, in words, else empty.
 
     Raises SlurmError.
     """
     time.sleep(SECOND_S)
-    return who_is_full(partitions, limits, name)[0]
+    return full_partition(partitions, limits, name)[0]
 
 
-def who_is_full(partitions: Iterable[str], limits: HealthCheck, name: str = "", but: str = "") -> tuple[str, int]:
+def full_partition(partitions: Iterable[str], limits: HealthCheck, name: str = "", but: str = "") -> tuple[str, int]:
     """Which partition has enough drained, ahead of the node of that name if it is, in words, else empty; and the most
     nodes that one of those looked at has. The node `but` does not count.
 
@@ -184,7 +184,7 @@ def parse_claims(listing: str) -> tuple[tuple[Claim, ...], int]:
 def ahead(claims_of_all: Iterable[Claim], name: str) -> int:
     """How many drains of ours come before this node's: all, where it is not among them."""
     ordered = sorted(claims_of_all)
-    return next((place for place, claim in enumerate(ordered) if claim.node == name), len(ordered))
+    return next((rank for rank, claim in enumerate(ordered) if claim.node == name), len(ordered))
 
 
 def allowed(total: int, percent: int, nodes: int) -> int:

@@ -12,7 +12,7 @@ from _socket import AF_UNIX, SOCK_DGRAM, socket  # without the enumerations that
 
 from clusterproof.integrations.slurm.folder import age_of
 from clusterproof.integrations.slurm.state import State
-from clusterproof.integrations.slurm.verdict import Run
+from clusterproof.integrations.slurm.verdict import CheckRun
 from clusterproof.plugins.core.record import record
 
 TYPE_CHECKING = False  # typing's own would cost an import before each job
@@ -58,14 +58,14 @@ class Log:
         return True
 
 
-ROOM = "room"
+DRAIN_BUDGET = "room"
 VALID_S = 3600.0  # for so long it is valid; a health check is due far more often
 NOBODY_SAYS = "no health check has said on this node how many nodes are drained"
-GAPS = "gaps"
+UNEVALUATED = "gaps"
 
 
 @record
-class Room:
+class DrainBudget:
     """What a health check found so long ago: which partition is full, in words, and how many nodes it has.
 
     The age is None where it was before this boot.
@@ -76,15 +76,15 @@ class Room:
     nodes: int
 
 
-def room_of(state: State) -> Room | None:
+def drain_budget_of(state: State) -> DrainBudget | None:
     """What was left; None where nothing was that can be read."""
-    record = state.read(ROOM)
+    record = state.read(DRAIN_BUDGET)
     full, nodes = record.get("full"), record.get("nodes")
     if not isinstance(full, str) or type(nodes) is not int:
         return None
     if "boot_id" not in record:
-        return Room(_age_by_clock(record.get("at")), full, nodes)
-    return Room(age_of(record["boot_id"], record.get("at")), full, nodes)
+        return DrainBudget(_age_by_clock(record.get("at")), full, nodes)
+    return DrainBudget(age_of(record["boot_id"], record.get("at")), full, nodes)
 
 
 def _age_by_clock(at: object) -> float | None:
@@ -99,22 +99,22 @@ def why_no_drain(state: State) -> str:
 
     Where it is not known how many are drained, there is none: nothing would then stop a mistake from draining all.
     """
-    room = room_of(state)
-    if room is None:
+    budget = drain_budget_of(state)
+    if budget is None:
         return NOBODY_SAYS
-    if room.age_s is None:
+    if budget.age_s is None:
         return f"{NOBODY_SAYS} since it was booted"
-    if room.age_s > VALID_S:
+    if budget.age_s > VALID_S:
         return f"{NOBODY_SAYS} within {VALID_S / 60:.0f} minutes"
-    return f"{room.full} (by the health check of {room.age_s:.0f} s ago)" if room.full else ""
+    return f"{budget.full} (by the health check of {budget.age_s:.0f} s ago)" if budget.full else ""
 
 
-def log_gaps(state: State, run: Run, log: Callable[[str, int], None]) -> Mapping[str, Sequence[str]] | None:
+def log_unevaluated(state: State, run: CheckRun, log: Callable[[str, int], None]) -> Mapping[str, Sequence[str]] | None:
     """Log which checks were incomplete in this health check and in the one before: once, and not every few minutes.
 
     The record to keep of it, None where that has not changed.
     """
-    last = state.read(GAPS)
+    last = state.read(UNEVALUATED)
     now = {finding.check for finding in run.of("incomplete")}
     unevaluated = now & _checks(last.get("checks"))
     reported = _checks(last.get("reported")) & now
@@ -131,7 +131,7 @@ def log_gaps(state: State, run: Run, log: Callable[[str, int], None]) -> Mapping
 
 def why_it_stays(state: State) -> str:
     """Why a node that is drained now would stay so whatever is fixed; empty where a health check will resume it."""
-    last = state.read(GAPS)
+    last = state.read(UNEVALUATED)
     if not last:
         return "no health check has run here in drain mode"
     unevaluated = _checks(last.get("reported"))

@@ -12,7 +12,7 @@ from typing import Any
 
 from clusterproof.integrations.slurm.checking import NoVerdict, check
 from clusterproof.integrations.slurm.settings import Settings
-from clusterproof.integrations.slurm.state import BESIDE, State
+from clusterproof.integrations.slurm.state import RUNTIME_FOLDER, State
 from clusterproof.integrations.slurm.verdict import cursor_of
 
 OCCASIONS = {"prolog": ("prolog",), "epilog": ("epilog",), "health-check": ("prolog", "epilog")}
@@ -63,16 +63,16 @@ def rehearsed(occasion: str, settings: Settings) -> Rehearsal:
     deadline_s, began = deadline_of(occasion, settings), time.monotonic()
     try:
         ran = subprocess.run(command, capture_output=True, timeout=ENDS_S, check=False, env=environment, cwd="/")
-        data = json.loads(ran.stdout)
+        printed = json.loads(ran.stdout)
     except subprocess.TimeoutExpired:
         return Rehearsal(occasion, deadline_s, ENDS_S, broken=f"no answer within {ENDS_S:.0f} s")
     except ValueError:
         said = ran.stderr.decode("utf-8", "replace").strip()[-500:]
         return Rehearsal(occasion, deadline_s, time.monotonic() - began, broken=said or f"ended with {ran.returncode}")
     took_s = time.monotonic() - began
-    evaluated = tuple(Evaluated(**one) for one in data["evaluated"])
+    evaluated = tuple(Evaluated(**one) for one in printed["evaluated"])
     return Rehearsal(
-        occasion, deadline_s, took_s, evaluated, data["instance_type"], data["broken"], tuple(data["said"])
+        occasion, deadline_s, took_s, evaluated, printed["instance_type"], printed["broken"], tuple(printed["said"])
     )
 
 
@@ -80,7 +80,7 @@ def rehearse(occasion: str, settings: Settings) -> None:
     """Check as the script does, and print what `rehearsed` reads."""
     heard: list[Any] = []
     said: list[str] = []
-    cursor = cursor_of(State(settings.state, BESIDE).read("cursor").get("cursor"))
+    cursor = cursor_of(State(settings.state, RUNTIME_FOLDER).read("cursor").get("cursor"))
     broken = ""
     try:
         check(OCCASIONS[occasion], settings, deadline_of(occasion, settings), cursor, said.append, heard.append)
@@ -88,13 +88,13 @@ def rehearse(occasion: str, settings: Settings) -> None:
         broken = str(problem)
     evaluated = [Evaluated(result.check, result.verdict.value, result.message, result.cause) for result in heard]
     instance_type = next((result.instance_type for result in heard), "")
-    data = {
+    rehearsal = {
         "evaluated": [asdict(result) for result in evaluated],
         "instance_type": instance_type,
         "broken": broken,
         "said": said,
     }
-    print(json.dumps(data), flush=True)  # noqa: T201 - read by `rehearsed`
+    print(json.dumps(rehearsal), flush=True)  # noqa: T201 - read by `rehearsed`
 
 
 def deadline_of(occasion: str, settings: Settings) -> float:

@@ -20,7 +20,7 @@ LABEL = 20
 INDENT = " " * (LABEL + 2)
 
 
-class Mark(str, Enum):
+class LineStatus(str, Enum):
     """What a line asks of who reads it."""
 
     FINE = " "
@@ -29,11 +29,11 @@ class Mark(str, Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class InstallationLine:
     """One line of a section; long ones are wrapped. `label` stands once before lines that share it."""
 
     text: str
-    mark: Mark = Mark.FINE
+    mark: LineStatus = LineStatus.FINE
     label: str = ""
 
 
@@ -42,25 +42,25 @@ class Section:
     """What is shown under one heading."""
 
     heading: str
-    lines: tuple[Line, ...]
+    lines: tuple[InstallationLine, ...]
 
 
-def fine(text: str, label: str = "") -> Line:
+def fine(text: str, label: str = "") -> InstallationLine:
     """A line that only informs."""
-    return Line(text, Mark.FINE, label)
+    return InstallationLine(text, LineStatus.FINE, label)
 
 
-def mend(text: str, label: str = "") -> Line:
+def to_fix(text: str, label: str = "") -> InstallationLine:
     """What has to be fixed; it reads `observed; expected …`."""
-    return Line(text, Mark.MEND, label)
+    return InstallationLine(text, LineStatus.MEND, label)
 
 
-def unknown(text: str, label: str = "") -> Line:
+def unknown(text: str, label: str = "") -> InstallationLine:
     """What cannot be evaluated here."""
-    return Line(text, Mark.OPEN, label)
+    return InstallationLine(text, LineStatus.OPEN, label)
 
 
-def count(sections: Iterable[Section], mark: Mark) -> int:
+def count(sections: Iterable[Section], mark: LineStatus) -> int:
     """How many lines have the mark."""
     return sum(line.mark is mark for section in sections for line in section.lines)
 
@@ -90,7 +90,7 @@ _SECONDS = re.compile(r"(\d+)(?: sec)?")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SlurmReport:
     """What Slurm reports of itself and of this node; `problem` where it reports nothing."""
 
     config: Mapping[str, str]
@@ -98,49 +98,49 @@ class Place:
     problem: str = ""
 
 
-def place_of(name: str) -> Place:
+def slurm_report_of(name: str) -> SlurmReport:
     """Ask Slurm, which changes nothing there."""
     try:
         config = control.config()
     except SlurmError as problem:
-        return Place({}, None, str(problem))
+        return SlurmReport({}, None, str(problem))
     try:
-        return Place(config, control.node_state(name))
+        return SlurmReport(config, control.node_state(name))
     except SlurmError as problem:
-        return Place(config, None, str(problem))
+        return SlurmReport(config, None, str(problem))
 
 
-def lines_of(name: str, place: Place, settings: Settings) -> Iterator[Line]:
+def lines_of(name: str, report: SlurmReport, settings: Settings) -> Iterator[InstallationLine]:
     """What to show of Slurm."""
-    if not place.config:
-        yield mend(f"{place.problem}; expected slurmctld's answer", "slurmctld")
+    if not report.config:
+        yield to_fix(f"{report.problem}; expected slurmctld's answer", "slurmctld")
         return
-    yield fine(f"{place.config.get('SLURM_VERSION', 'of an unknown version')} answers", "slurmctld")
-    yield from _of_node(name, place)
-    named = [keyword for keyword in SCRIPTS if names_ours(place.config, keyword)]
+    yield fine(f"{report.config.get('SLURM_VERSION', 'of an unknown version')} answers", "slurmctld")
+    yield from _of_node(name, report)
+    named = [keyword for keyword in SCRIPTS if names_ours(report.config, keyword)]
     for keyword in SCRIPTS:
-        yield from _of_script(keyword, place.config, is_any=bool(named))
+        yield from _of_script(keyword, report.config, is_any=bool(named))
     if "Prolog" in named:
-        yield from _of_flags(place.config, settings)
+        yield from _of_flags(report.config, settings)
     if "HealthCheckProgram" in named:
-        yield from _of_health_check(place.config)
+        yield from _of_health_check(report.config)
     elif named and settings.drains:
         not_ours = "not ours: nobody then says how many nodes are drained, and a prolog and an epilog drain nothing"
-        yield mend(f"{not_ours}; expected clusterproof-health-check", "HealthCheckProgram")
-    yield from _of_times(place.config, named)
+        yield to_fix(f"{not_ours}; expected clusterproof-health-check", "HealthCheckProgram")
+    yield from _of_times(report.config, named)
 
 
-def why_nobody_resumes(place: Place, settings: Settings) -> str:
+def why_nobody_resumes(report: SlurmReport, settings: Settings) -> str:
     """Why no health check will ever look at this node once it is drained; empty where one will."""
     if not settings.health_check.resume:
         return "resume = false in the settings"
-    if not place.config:
+    if not report.config:
         return ""
-    if not names_ours(place.config, "HealthCheckProgram"):
+    if not names_ours(report.config, "HealthCheckProgram"):
         return "HealthCheckProgram is not clusterproof-health-check"
-    if _seconds(place.config.get("HealthCheckInterval", "")) == 0:
+    if _seconds(report.config.get("HealthCheckInterval", "")) == 0:
         return "HealthCheckInterval is 0"
-    states = place.config.get("HealthCheckNodeState", "")
+    states = report.config.get("HealthCheckNodeState", "")
     seen = set(states.upper().split(","))
     return f"HealthCheckNodeState is {states}" if states and seen.isdisjoint(SEES_DRAINED) else ""
 
@@ -150,54 +150,56 @@ def names_ours(config: Mapping[str, str], keyword: str) -> bool:
     return any(_calls(file, SCRIPTS[keyword]) for file in _files(config, keyword))
 
 
-def _of_node(name: str, place: Place) -> Iterator[Line]:
-    user = place.config.get("SlurmdUser", "root")
+def _of_node(name: str, report: SlurmReport) -> Iterator[InstallationLine]:
+    user = report.config.get("SlurmdUser", "root")
     if user.partition("(")[0] != "root":
-        yield mend(f"SlurmdUser is {user}; expected root, who may read the node and drain it", "scripts")
-    if place.node is None:
-        yield mend(f"{place.problem}; expected a node called {name} (or SLURMD_NODENAME=… before this command)", "node")
+        yield to_fix(f"SlurmdUser is {user}; expected root, who may read the node and drain it", "scripts")
+    if report.node is None:
+        yield to_fix(
+            f"{report.problem}; expected a node called {name} (or SLURMD_NODENAME=… before this command)", "node"
+        )
         return
-    state = "+".join(sorted(place.node.flags))
-    why = f" ({place.node.reason})" if place.node.is_unavailable and place.node.reason else ""
-    known = f"{name} is {state}{why}, of partition {', '.join(place.node.partitions) or 'none'}"
+    state = "+".join(sorted(report.node.flags))
+    why = f" ({report.node.reason})" if report.node.is_unavailable and report.node.reason else ""
+    known = f"{name} is {state}{why}, of partition {', '.join(report.node.partitions) or 'none'}"
     may = "root here may drain and resume it by scontrol" if os.geteuid() == 0 else "this user may not drain it"
     yield fine(f"{known}; {may}", "node")
 
 
-def _of_script(keyword: str, config: Mapping[str, str], *, is_any: bool) -> Iterator[Line]:
+def _of_script(keyword: str, config: Mapping[str, str], *, is_any: bool) -> Iterator[InstallationLine]:
     script = f"clusterproof-{SCRIPTS[keyword]}"
     value = ", ".join(_values(config, keyword))
     if not value:
         problem = f"not set; expected the path of {script}"
-        yield mend(problem, keyword) if not is_any else fine(f"not set: {script} does not run", keyword)
+        yield to_fix(problem, keyword) if not is_any else fine(f"not set: {script} does not run", keyword)
         return
     files = _files(config, keyword)
     if not files:
-        yield mend(f"{value}: there is no such file on this node; expected one, or each job drains the node", keyword)
+        yield to_fix(f"{value}: there is no such file on this node; expected one, or each job drains the node", keyword)
     for file in files:
         if not os.access(file, os.X_OK):
-            yield mend(f"{file} cannot be executed; expected a script that can", keyword)
+            yield to_fix(f"{file} cannot be executed; expected a script that can", keyword)
     ours = [file for file in files if _calls(file, SCRIPTS[keyword])]
     if files and not ours:
-        yield mend(f"{value}, which does not name {script}; expected it there", keyword)
+        yield to_fix(f"{value}, which does not name {script}; expected it there", keyword)
     for file in ours:
         yield _of_file(file, keyword)
 
 
-def _of_file(file: Path, keyword: str) -> Line:
+def _of_file(file: Path, keyword: str) -> InstallationLine:
     """Whether a script that is named runs the Python of this installation."""
     if not _is_script(file, SCRIPTS[keyword]):
         return fine(f"{file}, which names clusterproof-{SCRIPTS[keyword]}", keyword)
-    beside = file.parent / "python"
-    python = beside if os.access(beside, os.X_OK) else HOME / "python"
+    own_python = file.parent / "python"
+    python = own_python if os.access(own_python, os.X_OK) else HOME / "python"
     if not os.access(python, os.X_OK):
-        return mend(f"{file} finds no Python beside it nor in {HOME}; expected one, or it gives no verdict", keyword)
+        return to_fix(f"{file} finds no Python beside it nor in {HOME}; expected one, or it gives no verdict", keyword)
     if python.parent.resolve() != Path(sys.executable).parent.resolve():
-        return mend(f"{file} runs {python}; expected {sys.executable}, whose installation this is", keyword)
+        return to_fix(f"{file} runs {python}; expected {sys.executable}, whose installation this is", keyword)
     return fine(f"{file}, with the Python of this installation", keyword)
 
 
-def _of_flags(config: Mapping[str, str], settings: Settings) -> Iterator[Line]:
+def _of_flags(config: Mapping[str, str], settings: Settings) -> Iterator[InstallationLine]:
     flags = config.get("PrologFlags", "")
     if "alloc" not in flags.lower():
         problem = f"{flags or 'not set'}: a prolog runs when a job's first step reaches the node; better Alloc"
@@ -209,25 +211,25 @@ def _of_flags(config: Mapping[str, str], settings: Settings) -> Iterator[Line]:
         yield fine(problem, "SchedulerParameters")
 
 
-def _of_health_check(config: Mapping[str, str]) -> Iterator[Line]:
+def _of_health_check(config: Mapping[str, str]) -> Iterator[InstallationLine]:
     interval = config.get("HealthCheckInterval", "")
     states = config.get("HealthCheckNodeState", "")
     if _seconds(interval) == 0:
-        yield mend("0: it never runs; expected 300", "HealthCheckInterval")
+        yield to_fix("0: it never runs; expected 300", "HealthCheckInterval")
     else:
         yield fine(f"{interval}, on nodes that are {states or 'not set'}", "HealthCheckInterval")
 
 
-def _of_times(config: Mapping[str, str], named: list[str]) -> Iterator[Line]:
+def _of_times(config: Mapping[str, str], named: list[str]) -> Iterator[InstallationLine]:
     for keyword, least_s in LIMITS_S.items():
         setting = f"{keyword}Timeout" if f"{keyword}Timeout" in config else "PrologEpilogTimeout"
         limit_s = _seconds(config.get(setting, ""))
         if keyword in named and limit_s is not None and limit_s < least_s:
-            yield mend(f"{setting} is {limit_s} s; expected {least_s} s or more, or none", keyword)
+            yield to_fix(f"{setting} is {limit_s} s; expected {least_s} s or more, or none", keyword)
     for setting, least_s in STARTS_S.items():
         limit_s = _seconds(config.get(setting, ""))
         if "Prolog" in named and limit_s is not None and limit_s < least_s:
-            yield mend(f"{setting} is {limit_s} s; expected {least_s} s or more, as a prolog may take 9 s", "Prolog")
+            yield to_fix(f"{setting} is {limit_s} s; expected {least_s} s or more, as a prolog may take 9 s", "Prolog")
 
 
 def _seconds(value: str) -> int | None:

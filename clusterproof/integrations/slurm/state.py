@@ -20,7 +20,7 @@ TYPE_CHECKING = False  # typing's own would cost an import before each job
 if TYPE_CHECKING:
     from typing import Any
 
-BESIDE = "/run/clusterproof"
+RUNTIME_FOLDER = "/run/clusterproof"
 LOCK = "lock"
 IN_BOTH = ("room", "drained/")  # how the names of these records begin
 OF_A_BOOT = "jobs/"
@@ -31,11 +31,11 @@ class State:
     """The folder, and the one beside it, if any. Only `write` raises: OSError."""
 
     folder: str
-    beside: str = ""
+    runtime_folder: str = ""
 
     @property
     def _in_run(self) -> Folder | None:
-        return Folder(self.beside, keeps_room=True) if self.beside else None
+        return Folder(self.runtime_folder, keeps_room=True) if self.runtime_folder else None
 
     @property
     def _folders(self) -> tuple[Folder, ...]:
@@ -48,7 +48,7 @@ class State:
         if not why:
             return ""
         if in_run == [""]:
-            return f"{why}; what is remembered is in {self.beside}, until a reboot"
+            return f"{why}; what is remembered is in {self.runtime_folder}, until a reboot"
         return f"{why}; nothing is remembered from job to job"
 
     @contextlib.contextmanager
@@ -124,7 +124,7 @@ class State:
     def place_of(self, name: str) -> str:
         """The folder that has the newest of a record."""
         in_run = self._in_run
-        return self.beside if in_run and in_run.read(name) else self.folder
+        return self.runtime_folder if in_run and in_run.read(name) else self.folder
 
     def leave(self, name: str, text: str) -> None:
         """Replace a file that is no record, in /run; the old one is gone in any case."""

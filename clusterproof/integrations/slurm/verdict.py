@@ -35,7 +35,7 @@ Cursor = tuple[str, int, float]  # of the kernel log: boot id, sequence number, 
 
 
 @record
-class Finding:
+class CheckFinding:
     """One check that did not pass."""
 
     check: str
@@ -68,7 +68,7 @@ class Finding:
 
 
 @record
-class Run:
+class CheckRun:
     """One run: when it was done (seconds since boot), how much was checked, what was found.
 
     The kernel log was read from the cursor `begins` (None: all of this boot) to `ends`. A run `is_late` where it had to
@@ -79,7 +79,7 @@ class Run:
     at: float
     took_s: float
     checked: int
-    findings: tuple[Finding, ...]
+    findings: tuple[CheckFinding, ...]
     begins: Cursor | None
     ends: Cursor | None
     is_late: bool = False
@@ -90,7 +90,7 @@ class Run:
         """When it began, in seconds since boot."""
         return self.at - self.took_s
 
-    def of(self, verdict: str) -> tuple[Finding, ...]:
+    def of(self, verdict: str) -> tuple[CheckFinding, ...]:
         """The findings with that verdict."""
         return tuple(finding for finding in self.findings if finding.verdict == verdict)
 
@@ -115,13 +115,13 @@ class Run:
         return record
 
 
-def run_of(record: Mapping[str, Any]) -> Run | None:
+def run_of(record: Mapping[str, Any]) -> CheckRun | None:
     """The run that a record holds; None where it holds none."""
     try:
         findings = findings_of(record["findings"])
         if findings is None:
             return None
-        return Run(
+        return CheckRun(
             str(record["boot_id"]),
             float(record["at"]),
             float(record["took_s"]),
@@ -136,10 +136,10 @@ def run_of(record: Mapping[str, Any]) -> Run | None:
         return None
 
 
-def findings_of(records: Any) -> tuple[Finding, ...] | None:
+def findings_of(records: Any) -> tuple[CheckFinding, ...] | None:
     """The findings out of JSON; None where they are none."""
     try:
-        return tuple(Finding(**{key: str(value) for key, value in record.items()}) for record in records)
+        return tuple(CheckFinding(**{key: str(value) for key, value in record.items()}) for record in records)
     except (TypeError, AttributeError):
         return None
 
@@ -168,7 +168,9 @@ def reaches(cursor: Cursor | None, other: Cursor | None) -> bool:
     return cursor is None or (other is not None and cursor[0] == other[0] and cursor[1:] <= other[1:])
 
 
-def draining(run: Run, job: Job, *, late_drains: bool = False, is_epilog: bool = False) -> tuple[Finding, ...]:
+def draining(
+    run: CheckRun, job: Job, *, late_drains: bool = False, is_epilog: bool = False
+) -> tuple[CheckFinding, ...]:
     """The findings that are a reason to drain: fails, and by choice what did not answer in its time.
 
     What a run has not waited for because it began late is not the node's fault.
@@ -183,19 +185,19 @@ def draining(run: Run, job: Job, *, late_drains: bool = False, is_epilog: bool =
     )
 
 
-def cut_short(finding: Finding) -> Finding:
+def cut_short(finding: CheckFinding) -> CheckFinding:
     """What a finding says where evidence had less time than the suite gives it."""
     if finding.check in OF_TIME and finding.verdict == "fail":
         return replace(finding, verdict="incomplete")
     return finding
 
 
-def is_of_others(finding: Finding, job: Job) -> bool:
+def is_of_others(finding: CheckFinding, job: Job) -> bool:
     """Whether a finding names GPUs, and none of the job's."""
     return bool(job.gpus is not None and finding.gpus and finding.gpus.isdisjoint(job.gpus))
 
 
-def reason_of(findings: Iterable[Finding], job: Job = NO_JOB) -> str:
+def reason_of(findings: Iterable[CheckFinding], job: Job = NO_JOB) -> str:
     """The reason for a drain: one line, with the first finding's evidence and the names of the others.
 
     A job is named where one of its GPUs may be meant, and never where only those of others are. It is said whose epilog
@@ -204,8 +206,8 @@ def reason_of(findings: Iterable[Finding], job: Job = NO_JOB) -> str:
     first, *others = findings
     more = f"; also {', '.join(finding.check for finding in others)}" if others else ""
     after = f" (epilog of {job.words})" if job.id and not first.names_jobs and not is_of_others(first, job) else ""
-    room = MAX_REASON - len(PREFIX) - len(after)
-    return PREFIX + shortened(first.words + more, room) + after
+    max_length = MAX_REASON - len(PREFIX) - len(after)
+    return PREFIX + shortened(first.words + more, max_length) + after
 
 
 def shortened(text: str, most: int) -> str:

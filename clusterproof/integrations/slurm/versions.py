@@ -39,8 +39,8 @@ class Refused(Exception):  # noqa: N818 - an outcome, not an error
 
 def wheels(folder: Path, checkout: Path) -> str:
     """Build the wheels of a checkout, with all that they need, into a folder; what was done."""
-    with tempfile.TemporaryDirectory() as place:
-        _run(*_environment(Path(place)), "wheel", "--quiet", "--wheel-dir", folder, checkout)
+    with tempfile.TemporaryDirectory() as build_folder:
+        _run(*_environment(Path(build_folder)), "wheel", "--quiet", "--wheel-dir", folder, checkout)
     shutil.copyfile(__file__, folder / "clusterproof-slurm")
     return f"{len(list(folder.glob('*.whl')))} wheels are in {folder}"
 
@@ -89,10 +89,10 @@ def _refuse_while_named() -> None:
     """Raises Refused where slurm.conf names a script of ours, or Slurm does not say."""
     from clusterproof.integrations.slurm import job, slurm_conf  # a copy beside the wheels only installs
 
-    place = slurm_conf.place_of(job.node_of(os.environ))
-    if not place.config:
-        raise Refused(f"{place.problem}; expected slurmctld's answer: a script that is gone drains the node")
-    named = [keyword for keyword in slurm_conf.SCRIPTS if slurm_conf.names_ours(place.config, keyword)]
+    report = slurm_conf.slurm_report_of(job.node_of(os.environ))
+    if not report.config:
+        raise Refused(f"{report.problem}; expected slurmctld's answer: a script that is gone drains the node")
+    named = [keyword for keyword in slurm_conf.SCRIPTS if slurm_conf.names_ours(report.config, keyword)]
     if named:
         why = "else the next job drains the node"
         raise Refused(f"slurm.conf has {', '.join(named)} of ours; expected none after scontrol reconfigure: {why}")
@@ -117,9 +117,9 @@ def _refuse_others_wheels(folder: Path) -> None:
         by_package.setdefault(wheel.name.split("-")[0], []).append(wheel.name)
     for names in by_package.values():
         if not any(map(_fits, names)):
-            here = f"Python 3.{sys.version_info[1]} on {os.uname().machine}"
+            this_python = f"Python 3.{sys.version_info[1]} on {os.uname().machine}"
             raise Refused(
-                f"{folder} has {', '.join(names)}, and this is {here}; expected this command run by the Python "
+                f"{folder} has {', '.join(names)}, and this is {this_python}; expected this command run by the Python "
                 "that the wheels are of, or wheels that this Python made (install.md)"
             )
 
@@ -234,20 +234,20 @@ def main() -> int:
     """0 where it is done, 1 where nothing was changed, 4 for a wrong command."""
     parser = argparse.ArgumentParser("clusterproof-slurm", description="for Slurm's nodes (install.md)")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    here = Path(__file__).resolve().parent
+    own_folder = Path(__file__).resolve().parent
     with_wheels = commands.add_parser("wheels", help="build the wheels of a checkout into a folder")
     with_wheels.add_argument("folder", type=Path)
     with_folder = commands.add_parser("install", help="install or upgrade from the folder of wheels that this lies in")
-    with_folder.add_argument("folder", type=Path, nargs="?", default=here)
+    with_folder.add_argument("folder", type=Path, nargs="?", default=own_folder)
     commands.add_parser("rollback", help="back to the version before")
     commands.add_parser("remove", help="remove all versions, once slurm.conf names none of the scripts")
     try:
-        asked = parser.parse_args()
+        arguments = parser.parse_args()
     except SystemExit as end:
         return 4 if end.code else 0
     os.umask(OTHERS_WRITE)
     try:
-        print(_done(asked.command, getattr(asked, "folder", here), (here / "../../..").resolve()))  # noqa: T201
+        print(_done(arguments.command, getattr(arguments, "folder", own_folder), (own_folder / "../../..").resolve()))  # noqa: T201
     except (Refused, OSError) as problem:
         print(f"clusterproof-slurm: {problem}", file=sys.stderr)  # noqa: T201
         return 1

@@ -20,17 +20,17 @@ from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.evidence.recording import read_cluster
 from clusterproof.plugins.transport.gather import replay
-from clusterproof.reports.history import NOBODY, Identity, identities
+from clusterproof.reports.history import NOBODY, NodeIdentity, identities
 from clusterproof.reports.results import read_results
 
 RESULTS, RECORDING = "results.jsonl", "recording"
 
 
 @record
-class Seen:
+class NodeRun:
     """One node in one run. `speeds` are by measurement and what was measured, then by device; all above 0."""
 
-    machine: Identity  # NOBODY where it did not say
+    machine: NodeIdentity  # NOBODY where it did not say
     kind: str
     speeds: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
 
@@ -39,7 +39,7 @@ class Seen:
         """Its serials, as plain JSON."""
         return asdict(self.machine)
 
-    def is_other_than(self, before: Seen) -> bool:
+    def is_other_than(self, before: NodeRun) -> bool:
         """Whether it is another machine: by its instance or its GPUs, else by its serial."""
         mine, others = self.machine, before.machine
         if not mine.is_same_machine(others):
@@ -54,14 +54,14 @@ class Seen:
                 for device, speed in by_device.items():
                     yield name, what, device, speed
 
-    def completed(self, before: Seen | None) -> Seen:
+    def completed(self, before: NodeRun | None) -> NodeRun:
         """With what only an earlier run of the same machine was asked for."""
         if before is None or before.machine == NOBODY:
             return self
         machine = before.machine if self.machine == NOBODY else self.machine.completed(before.machine)
         return replace(self, machine=machine, kind=before.kind)
 
-    def gpus_replaced(self, before: Seen) -> set[str]:
+    def gpus_replaced(self, before: NodeRun) -> set[str]:
         """The devices that are GPUs which this machine did not have before; one that is lost only renumbers others."""
         were = {gpu.index: gpu.uuid for gpu in before.machine.gpus}
         new = (gpu for gpu in self.machine.gpus if gpu.uuid not in were.values())
@@ -69,14 +69,14 @@ class Seen:
 
 
 @record
-class Ran:
+class StageRun:
     """What one run left."""
 
     results: Sequence[Result]
-    seen: Mapping[str, Seen]
+    seen: Mapping[str, NodeRun]
 
 
-def read_run(folder: Path) -> Ran:
+def read_run(folder: Path) -> StageRun:
     """What lies in the folder of a run. Raises OSError, ValueError."""
     recording = folder / RECORDING
     try:
@@ -87,8 +87,8 @@ def read_run(folder: Path) -> Ran:
     who = identities(of_run)
     seen = {}
     for name, node in of_run.items():
-        seen[name] = Seen(who.get(name, NOBODY), _kind(node), _speeds(node))
-    return Ran(read_results(folder / RESULTS), seen)
+        seen[name] = NodeRun(who.get(name, NOBODY), _kind(node), _speeds(node))
+    return StageRun(read_results(folder / RESULTS), seen)
 
 
 def _kind(node: Node) -> str:
@@ -101,7 +101,7 @@ def _kind(node: Node) -> str:
 
 
 def _speeds(node: Node) -> Mapping[str, Mapping[str, Mapping[str, float]]]:
-    data = {}
+    speeds = {}
     for name in acceptance.measures():
         try:
             of_measure = _READ[name](node)
@@ -109,8 +109,8 @@ def _speeds(node: Node) -> Mapping[str, Mapping[str, Mapping[str, float]]]:
             continue
         usable = {what: {dev: x for dev, x in by.items() if x > 0} for what, by in of_measure.items()}
         if any(usable.values()):
-            data[name] = {what: by for what, by in usable.items() if by}
-    return data
+            speeds[name] = {what: by for what, by in usable.items() if by}
+    return speeds
 
 
 def _busbw(node: Node) -> Mapping[str, Mapping[str, float]]:
@@ -123,8 +123,8 @@ def _busbw(node: Node) -> Mapping[str, Mapping[str, float]]:
 
 
 def _files(node: Node) -> Mapping[str, Mapping[str, float]]:
-    data = node.fs_bandwidth
-    return {f"{direction} in {data.folder}": {"": speed} for direction, speed in data.gb_per_s.items()}
+    bandwidth = node.fs_bandwidth
+    return {f"{direction} in {bandwidth.folder}": {"": speed} for direction, speed in bandwidth.gb_per_s.items()}
 
 
 _READ: Mapping[str, Callable[[Node], Mapping[str, Mapping[str, float]]]] = {

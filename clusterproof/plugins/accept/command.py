@@ -16,11 +16,11 @@ from typing import Any
 
 from clusterproof.plugins.accept.journal import JournalError
 from clusterproof.plugins.accept.page import page
-from clusterproof.plugins.accept.plan import Plan, plan_of
+from clusterproof.plugins.accept.plan import AcceptancePlan, plan_of
 from clusterproof.plugins.accept.report import Report, report, text
 from clusterproof.plugins.accept.run import Acceptance
-from clusterproof.plugins.accept.state import NO_PLACES, State
-from clusterproof.plugins.accept.verdicts import Outcome
+from clusterproof.plugins.accept.state import NO_PLACES, AcceptanceState
+from clusterproof.plugins.accept.verdicts import ClusterVerdict
 from clusterproof.plugins.catalog import acceptance
 from clusterproof.plugins.core.cluster import Cluster, InventoryError
 from clusterproof.plugins.core.kinds import CONNECTIONS, forms
@@ -38,10 +38,10 @@ STOPPED = "it did not come to its end"
 _REASON = re.compile(r"([a-z0-9_]+\.[a-z0-9_]+): (.*?)( \(runs/[0-9]+-[a-z]+\))?", re.DOTALL)
 
 
-def redacted(data: Report, cluster: Cluster) -> Report:
+def redacted(report: Report, cluster: Cluster) -> Report:
     """The same report. Nodes and serials have words in their place, and commands only what accept gave them."""
     names = {target.name: f"node-{number}" for number, target in enumerate(cluster.targets, 1)}
-    typed = [word.partition("=")[2] for word in data["plan"]["options"] if "/" in word]
+    typed = [word.partition("=")[2] for word in report["plan"]["options"] if "/" in word]
     numbers: dict[str, str] = {}
 
     def serial(name: str) -> str:
@@ -85,18 +85,18 @@ def redacted(data: Report, cluster: Cluster) -> Report:
         both = [names.get(part, "") for part in str(one["of"]).split("~")]
         return {**one, "of": "~".join(both) if all(both) else CLUSTER, "message": LEFT_OUT}
 
-    plan: dict[str, Any] = {**data["plan"], "options": []}
+    plan: dict[str, Any] = {**report["plan"], "options": []}
     return {
-        **data,
+        **report,
         "cluster": CLUSTER,
-        "stopped": STOPPED if data["stopped"] else "",
+        "stopped": STOPPED if report["stopped"] else "",
         "plan": plan,
-        "bought": [{**one, "not_on": _folded(names, one["not_on"])} for one in data["bought"]],
-        "nodes": [node(one) for one in data["nodes"]],
-        "of_others": [other(one) for one in data["of_others"]],
-        "populations": [population(one) for one in data["populations"]],
-        "stages": [{**one, "taken_out": _folded(names, one["taken_out"])} for one in data["stages"]],
-        "runs": [run(one) for one in data["runs"]],
+        "bought": [{**one, "not_on": _folded(names, one["not_on"])} for one in report["bought"]],
+        "nodes": [node(one) for one in report["nodes"]],
+        "of_others": [other(one) for one in report["of_others"]],
+        "populations": [population(one) for one in report["populations"]],
+        "stages": [{**one, "taken_out": _folded(names, one["taken_out"])} for one in report["stages"]],
+        "runs": [run(one) for one in report["runs"]],
     }
 
 
@@ -161,18 +161,20 @@ def _accept(option: argparse.Namespace) -> tuple[int, str]:
         if made.is_read:  # else the report that lies there would say of what counts no more
             _write(made, str(problem), option)
         raise
-    data = _write(made, stopped, option)
-    return exit_code(data), f"{text(data)}{folder / PAGE}\n"
+    report = _write(made, stopped, option)
+    return exit_code(report), f"{text(report)}{folder / PAGE}\n"
 
 
-def exit_code(data: Report) -> int:
+def exit_code(report: Report) -> int:
     """Of an acceptance that came to its end, or whose time is spent."""
-    return {Outcome.ACCEPTED: 0, Outcome.NOT_ACCEPTED: 1, Outcome.UNDECIDED: OPEN}[Outcome(data["outcome"])]
+    return {ClusterVerdict.ACCEPTED: 0, ClusterVerdict.NOT_ACCEPTED: 1, ClusterVerdict.UNDECIDED: OPEN}[
+        ClusterVerdict(report["outcome"])
+    ]
 
 
-def _again(words: str, cluster: Cluster) -> list[str]:
+def _again(nodeset: str, cluster: Cluster) -> list[str]:
     try:
-        named = expand(words) if words else []
+        named = expand(nodeset) if nodeset else []
     except NodesetError as problem:
         raise InventoryError(f"--again: {problem}") from None
     known = {target.name for target in cluster.targets}
@@ -186,14 +188,14 @@ def _again(words: str, cluster: Cluster) -> list[str]:
 
 def _write(made: Acceptance, stopped: str, option: argparse.Namespace) -> Report:
     """The page and the record, and its signature. Raises OSError, JournalError."""
-    data = report(made.state, made.ended, made.named, stopped)
+    made_report = report(made.state, made.ended, made.named, stopped)
     if option.redact:
-        data = redacted(data, made.cluster)
-    write_whole(made.folder / PAGE, page(data))
-    write_whole(made.folder / RECORD, json.dumps(data, indent=1) + "\n")
+        made_report = redacted(made_report, made.cluster)
+    write_whole(made.folder / PAGE, page(made_report))
+    write_whole(made.folder / RECORD, json.dumps(made_report, indent=1) + "\n")
     if option.sign:
         _sign(made.folder / RECORD, option.sign)
-    return data
+    return made_report
 
 
 def _sign(path: Path, key: str) -> None:
@@ -209,13 +211,13 @@ def _sign(path: Path, key: str) -> None:
         )
 
 
-def _planned(plan: Plan, cluster: Cluster) -> Iterator[str]:
+def _planned(plan: AcceptancePlan, cluster: Cluster) -> Iterator[str]:
     """The order of stages, hours, and what each proves."""
     count = len(cluster.targets)
     yield f"{number_of(count, 'node')} of {cluster.name}; {_load(plan, count)}; at most {plan.hours:g} h"
     if plan.bought.get("nodes", count) != count:
         yield f"the plan says that {plan.bought['nodes']} nodes were bought, so this cluster cannot be accepted"
-    whole, places = 0.0, len(State(plan, cluster).places_of([target.name for target in cluster.targets]))
+    whole, places = 0.0, len(AcceptanceState(plan, cluster).places_of([target.name for target in cluster.targets]))
     for number, stage in enumerate(plan.stages, 1):
         least = plan.errors.least_runs if stage.is_repeated else 1
         batches = -(-count // plan.at_once(count)) if stage.is_load and stage.scope == "nodes" else 1
@@ -243,13 +245,13 @@ def _about(hours: float) -> str:
     return f"about {hours:.1f} h" if hours >= 1 else f"about {max(1, round(hours * 60))} min"
 
 
-def _load(plan: Plan, count: int) -> str:
+def _load(plan: AcceptancePlan, count: int) -> str:
     at_once = plan.at_once(count)
     return "all under load at once" if at_once == count else f"{at_once} under load at once"
 
 
-def _say(words: str) -> None:
-    sys.stderr.write(f"{words}\n")
+def _say(message: str) -> None:
+    sys.stderr.write(f"{message}\n")
 
 
 def parser() -> argparse.ArgumentParser:

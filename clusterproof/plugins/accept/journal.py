@@ -35,7 +35,7 @@ class JournalError(ClusterproofError, ValueError):
 
 
 @record
-class Ended:
+class EndedRun:
     """One run that ended. Times are seconds since 1970, UTC; `evidence` is the digest of its DIGESTS."""
 
     stage: str
@@ -51,14 +51,14 @@ class Ended:
 
 
 @record
-class Again:
+class RepairedNodes:
     """Nodes that were repaired or replaced: what was measured of them before counts no more."""
 
     nodes: tuple[str, ...]
     at: float
 
 
-Line = Ended | Again
+Line = EndedRun | RepairedNodes
 
 
 def read(folder: Path, cluster: str, digest: str) -> list[Line]:
@@ -88,52 +88,52 @@ def read(folder: Path, cluster: str, digest: str) -> list[Line]:
         ) from None
 
 
-def _line(data: Any) -> Line:
+def _line(record: Any) -> Line:
     """Raises ValueError, KeyError, TypeError."""
-    if not isinstance(data, dict):
+    if not isinstance(record, dict):
         raise TypeError("a line is no JSON object")
-    if "again" in data:
-        return Again(_texts(data, "again"), _number(data, "at"))
-    if set(data) != set(names_of(Ended)):
-        raise ValueError(f"a run has {', '.join(sorted(data)):.100}")
-    if not (_FOLDER.fullmatch(data["folder"]) and _DIGEST.fullmatch(data["evidence"])):
+    if "again" in record:
+        return RepairedNodes(_texts(record, "again"), _number(record, "at"))
+    if set(record) != set(names_of(EndedRun)):
+        raise ValueError(f"a run has {', '.join(sorted(record)):.100}")
+    if not (_FOLDER.fullmatch(record["folder"]) and _DIGEST.fullmatch(record["evidence"])):
         raise ValueError("a run has another folder, or another digest")
-    return Ended(
-        str(data["stage"]),
-        _whole(data, "number"),
-        _texts(data, "nodes"),
-        _texts(data, "command"),
-        _whole(data, "exit_code"),
-        _number(data, "began"),
-        _number(data, "ended"),
-        _number(data, "seconds"),
-        data["folder"],
-        data["evidence"],
+    return EndedRun(
+        str(record["stage"]),
+        _whole(record, "number"),
+        _texts(record, "nodes"),
+        _texts(record, "command"),
+        _whole(record, "exit_code"),
+        _number(record, "began"),
+        _number(record, "ended"),
+        _number(record, "seconds"),
+        record["folder"],
+        record["evidence"],
     )
 
 
-def _texts(data: dict[str, Any], name: str) -> tuple[str, ...]:
-    values = data[name]
+def _texts(record: dict[str, Any], name: str) -> tuple[str, ...]:
+    values = record[name]
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
         raise ValueError(f"{name} is no list of texts")
     return tuple(values)
 
 
-def _whole(data: dict[str, Any], name: str) -> int:
-    if type(data[name]) is not int:
+def _whole(record: dict[str, Any], name: str) -> int:
+    if type(record[name]) is not int:
         raise ValueError(f"{name} is no whole number")
-    return int(data[name])
+    return int(record[name])
 
 
-def _number(data: dict[str, Any], name: str) -> float:
+def _number(record: dict[str, Any], name: str) -> float:
     """0 or more."""
-    value = data[name]
+    value = record[name]
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < LATEST:
         raise ValueError(f"{name} is {value!r:.40}")
     return float(value)
 
 
-class Writer:
+class JournalWriter:
     """An open journal: each line is on the disk before anything else begins."""
 
     def __init__(self, folder: Path, cluster: str, digest: str) -> None:
@@ -149,11 +149,11 @@ class Writer:
 
     def append(self, line: Line) -> None:
         """Keep one. Raises OSError."""
-        data = as_json(line)
-        self._write({"again": list(line.nodes), "at": line.at} if isinstance(line, Again) else data)
+        record = as_json(line)
+        self._write({"again": list(line.nodes), "at": line.at} if isinstance(line, RepairedNodes) else record)
 
-    def _write(self, data: object) -> None:
-        append(self._file, os.fstat(self._file.fileno()).st_size, json.dumps(data).encode() + b"\n")
+    def _write(self, record: object) -> None:
+        append(self._file, os.fstat(self._file.fileno()).st_size, json.dumps(record).encode() + b"\n")
         os.fsync(self._file.fileno())
 
     def close(self) -> None:

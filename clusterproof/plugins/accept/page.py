@@ -8,33 +8,42 @@ from datetime import datetime, timezone
 from html import escape
 
 from clusterproof.plugins.accept.report import NOT_SAID, Report, headline
-from clusterproof.plugins.accept.verdicts import Outcome, Said
+from clusterproof.plugins.accept.verdicts import ClusterVerdict, NodeVerdict
 from clusterproof.plugins.core.message import printable
 from clusterproof.reports.document import Section, table
-from clusterproof.reports.document.heat import Measured, strip
+from clusterproof.reports.document.heat import StripLine, strip
 from clusterproof.reports.formats.html import content_policy, joined_files
 
 STYLES = ("page.css", "pairs.css")
 MAX_LINES = 40  # of a picture: the slowest nodes
-_CLASSES = {Said.ACCEPTED: "pass", Said.REJECTED: "fail", Said.TO_FIX: "fail", Said.OPEN: "incomplete"}
-_OUTCOMES = {Outcome.ACCEPTED: "pass", Outcome.NOT_ACCEPTED: "fail", Outcome.UNDECIDED: "incomplete"}
+_CLASSES = {
+    NodeVerdict.ACCEPTED: "pass",
+    NodeVerdict.REJECTED: "fail",
+    NodeVerdict.TO_FIX: "fail",
+    NodeVerdict.OPEN: "incomplete",
+}
+_OUTCOMES = {
+    ClusterVerdict.ACCEPTED: "pass",
+    ClusterVerdict.NOT_ACCEPTED: "fail",
+    ClusterVerdict.UNDECIDED: "incomplete",
+}
 
 
-def page(data: Report) -> str:
+def page(report: Report) -> str:
     """The page. Whatever nodes and people named is text in it; it has no script."""
     style = joined_files(STYLES)
-    sections = [one for one in _sections(data) if one.body]
+    sections = [one for one in _sections(report) if one.body]
     where = "".join(f'<a href="#{one.name}">{escape(one.title)}</a>' for one in sections)
-    verdict, counts = Outcome(data["outcome"]), escape(headline(data))
-    stopped = f"<p>Not finished: {_said(data['stopped'])}.</p>" if data["stopped"] else ""
-    title = f"Acceptance of {_said(data['cluster'])}"
+    verdict, counts = ClusterVerdict(report["outcome"]), escape(headline(report))
+    stopped = f"<p>Not finished: {_said(report['stopped'])}.</p>" if report["stopped"] else ""
+    title = f"Acceptance of {_said(report['cluster'])}"
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{content_policy(style, "", "")}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f'<meta name="referrer" content="no-referrer"><title>{title}</title><style>{style}</style></head><body>'
-        f'<header><h1>{title}</h1><p class="facts">{_time(data["began"])} to {_time(data["ended"])} · clusterproof '
-        f"{escape(data['clusterproof'])} · plan {escape(data['plan']['digest'][:16])}</p>"
+        f'<header><h1>{title}</h1><p class="facts">{_time(report["began"])} to {_time(report["ended"])} · clusterproof '
+        f"{escape(report['clusterproof'])} · plan {escape(report['plan']['digest'][:16])}</p>"
         f'<p class="verdict {_OUTCOMES[verdict]}"><strong>{verdict.value}</strong> '
         f'<span class="headline">{counts}</span></p>'
         f'{stopped}<nav aria-label="sections">{where}</nav></header><main>'
@@ -43,42 +52,44 @@ def page(data: Report) -> str:
     )
 
 
-def _sections(data: Report) -> Iterator[Section]:
-    yield Section("bought", "What was bought, and what is there", _bought(data))
-    yield Section("nodes", "Nodes that are not accepted", "".join(_nodes(data)))
-    yield Section("others", "Pairs, links and the cluster", _others(data))
-    yield Section("accepted", "Accepted nodes", _accepted(data))
-    yield Section("stages", "Stages", _stages(data))
-    yield Section("populations", "What was measured", "".join(_populations(data)))
-    yield Section("errors", "How sure this is", _errors(data))
-    yield Section("not-covered", "What this does not prove", _list(data["not_covered"]))
-    yield Section("evidence", "Evidence: every run, its command, and the digest of what it left", "".join(_runs(data)))
+def _sections(report: Report) -> Iterator[Section]:
+    yield Section("bought", "What was bought, and what is there", _bought(report))
+    yield Section("nodes", "Nodes that are not accepted", "".join(_nodes(report)))
+    yield Section("others", "Pairs, links and the cluster", _others(report))
+    yield Section("accepted", "Accepted nodes", _accepted(report))
+    yield Section("stages", "Stages", _stages(report))
+    yield Section("populations", "What was measured", "".join(_populations(report)))
+    yield Section("errors", "How sure this is", _errors(report))
+    yield Section("not-covered", "What this does not prove", _list(report["not_covered"]))
+    yield Section(
+        "evidence", "Evidence: every run, its command, and the digest of what it left", "".join(_runs(report))
+    )
     yield Section("signatures", "Signatures", _signatures())
 
 
-def _bought(data: Report) -> str:
-    words = {True: "yes", False: "no", None: "not known"}
+def _bought(report: Report) -> str:
+    word_of = {True: "yes", False: "no", None: "not known"}
     rows = [
         (
             one["what"],
             one["bought"],
             one["there"],
-            "not asked" if one["bought"] == NOT_SAID else words[one["is_met"]],
+            "not asked" if one["bought"] == NOT_SAID else word_of[one["is_met"]],
             _said(one["not_on"], 2000),
         )
-        for one in data["bought"]
+        for one in report["bought"]
     ]
     return table(("what", "bought", "there", "met", "not on"), rows)
 
 
-def _nodes(data: Report) -> Iterator[str]:
-    for said in (Said.REJECTED, Said.TO_FIX, Said.OPEN):
-        for one in data["nodes"]:
-            if one["said"] != said.value:
+def _nodes(report: Report) -> Iterator[str]:
+    for said in (NodeVerdict.REJECTED, NodeVerdict.TO_FIX, NodeVerdict.OPEN):
+        for node in report["nodes"]:
+            if node["said"] != said.value:
                 continue
             yield (
-                f'<details class="{_CLASSES[said]}" open><summary><b>{said.value}</b> {_said(one["node"])}: '
-                f"{_said(_hardware(one['hardware']), 400)}</summary>{_list(one['reasons'])}</details>"
+                f'<details class="{_CLASSES[said]}" open><summary><b>{said.value}</b> {_said(node["node"])}: '
+                f"{_said(_hardware(node['hardware']), 400)}</summary>{_list(node['reasons'])}</details>"
             )
 
 
@@ -88,13 +99,13 @@ def _hardware(identity: Report) -> str:
     return "; ".join(filter(None, (machine, gpus))) or "it said no serial"
 
 
-def _others(data: Report) -> str:
-    rows = [(one["of"], one["verdict"], one["check"], one["message"], one["folder"]) for one in data["of_others"]]
+def _others(report: Report) -> str:
+    rows = [(one["of"], one["verdict"], one["check"], one["message"], one["folder"]) for one in report["of_others"]]
     return table(("of", "verdict", "check", "message", "evidence"), rows) if rows else ""
 
 
-def _accepted(data: Report) -> str:
-    chosen = [one for one in data["nodes"] if one["said"] == Said.ACCEPTED.value]
+def _accepted(report: Report) -> str:
+    chosen = [one for one in report["nodes"] if one["said"] == NodeVerdict.ACCEPTED.value]
     rows = [
         (one["node"], one["kind"], _hardware(one["hardware"]), "; ".join(one["concerns"]), _before(one))
         for one in chosen
@@ -102,11 +113,11 @@ def _accepted(data: Report) -> str:
     return table(("node", "kind", "serials", "concerns", "replaced"), rows) if rows else ""
 
 
-def _before(one: Report) -> str:
-    return "; ".join(_hardware(before) for before in one["replaced"])
+def _before(node: Report) -> str:
+    return "; ".join(_hardware(before) for before in node["replaced"])
 
 
-def _stages(data: Report) -> str:
+def _stages(report: Report) -> str:
     head = ("stage", "proves", "runs", "hours", "node hours", "nodes", "taken out")
     rows = [
         (
@@ -118,33 +129,33 @@ def _stages(data: Report) -> str:
             str(one["nodes"]),
             one["taken_out"],
         )
-        for one in data["stages"]
+        for one in report["stages"]
     ]
     return table(head, rows)
 
 
-def _populations(data: Report) -> Iterator[str]:
-    for one in data["populations"]:
-        title = f"<h3>{_said(one['what'])} ({_said(one['kind'])})</h3>"
-        if one["usual"] is None:
+def _populations(report: Report) -> Iterator[str]:
+    for row in report["populations"]:
+        title = f"<h3>{_said(row['what'])} ({_said(row['kind'])})</h3>"
+        if row["usual"] is None:
             yield f"{title}<p>too few nodes to say what is usual</p>"
             continue
-        shares = list(one["shares"].items())
-        lines = [Measured(node, (share,), 0, f"{share:.1%}") for node, share in shares[:MAX_LINES]]
+        shares = list(row["shares"].items())
+        lines = [StripLine(node, (share,), 0, f"{share:.1%}") for node, share in shares[:MAX_LINES]]
         more = f"; the {MAX_LINES} slowest of {len(shares)} nodes" if len(shares) > MAX_LINES else ""
-        floor = f", due {one['floor']:g}" if one["floor"] is not None else ""
+        floor = f", due {row['floor']:g}" if row["floor"] is not None else ""
         yield (
-            f"{title}<p>usual {one['usual']:.4g} {escape(one['unit'])}{floor}; {one['noise']:.1%} from run to run, "
-            f"{one['between_nodes']:.1%} between nodes{more}. Each tick is the slowest device of a node.</p>"
-            f"{strip(lines, 1 - data['errors']['slower'])}"
+            f"{title}<p>usual {row['usual']:.4g} {escape(row['unit'])}{floor}; {row['noise']:.1%} from run to run, "
+            f"{row['between_nodes']:.1%} between nodes{more}. Each tick is the slowest device of a node.</p>"
+            f"{strip(lines, 1 - report['errors']['slower'])}"
         )
 
 
-def _errors(data: Report) -> str:
-    if not {"exact", "speed"} & {*data["plan"]["stages"]}:
+def _errors(report: Report) -> str:
+    if not {"exact", "speed"} & {*report["plan"]["stages"]}:
         return "<p>The plan measures no node alone: no errors are declared.</p>"
-    of, accepted = data["errors"], data["summary"].get(Said.ACCEPTED.value, 0)
-    hours = sum(one["node_hours"] for one in data["stages"])
+    of, accepted = report["errors"], report["summary"].get(NodeVerdict.ACCEPTED.value, 0)
+    hours = sum(one["node_hours"] for one in report["stages"])
     bad = f"{of['slower']:.0%} slower than its population or more, in all runs or in {of['shows_in']:.0%} of them"
     often, most, half = (
         of[key] for key in ("runs_of_each_node", "runs_at_most", "missed_if_it_shows_in_half_of_the_runs")
@@ -156,7 +167,7 @@ def _errors(data: Report) -> str:
         f"A node is accepted after {often} runs of these stages or more; open ones are measured up to {most} times.",
         f"A fault that shows in half of the runs is missed by {half:.1%} of such acceptances.",
     ]
-    if accepted and hours and data["outcome"] == Outcome.ACCEPTED.value:  # of a selection it would be no bound
+    if accepted and hours and report["outcome"] == ClusterVerdict.ACCEPTED.value:  # of a selection it would be no bound
         bound = min(1.0, 3 / accepted)
         lines.append(
             f"No accepted node failed: of nodes like these at most {bound:.2%} fail such runs (95 %), "
@@ -165,7 +176,7 @@ def _errors(data: Report) -> str:
     return _list(lines)
 
 
-def _runs(data: Report) -> Iterator[str]:
+def _runs(report: Report) -> Iterator[str]:
     rows = [
         (
             one["folder"],
@@ -176,7 +187,7 @@ def _runs(data: Report) -> Iterator[str]:
             shlex.join(one["command"]),
             one["evidence"],
         )
-        for one in data["runs"]
+        for one in report["runs"]
     ]
     if rows:
         yield "<p>In a folder <code>sha256sum -c SHA256SUMS</code> compares its files; the digest is of that list.</p>"
@@ -191,8 +202,8 @@ def _list(lines: Sequence[str]) -> str:
     return f"<ul>{''.join(f'<li>{_said(line, 2000)}</li>' for line in lines)}</ul>" if lines else ""
 
 
-def _said(words: str, most: int = 500) -> str:
-    return escape(printable(words, most))
+def _said(text: str, most: int = 500) -> str:
+    return escape(printable(text, most))
 
 
 def _time(at: float | None) -> str:

@@ -36,7 +36,7 @@ LEAST_ERROR, LEAST_SHARE = 1e-9, 0.01  # that a plan may declare
 
 
 @record
-class Plan:
+class AcceptancePlan:
     """What is to be proven, and how. `options` are of `clusterproof check`; 0 nodes at once are all."""
 
     bought: Mapping[str, object]  # nodes, type, and what each node is to have
@@ -66,24 +66,24 @@ class Plan:
         return min(count, self.nodes_at_once or count)
 
 
-def plan_of(path: Path | None, cluster: Cluster) -> Plan:
+def plan_of(path: Path | None, cluster: Cluster) -> AcceptancePlan:
     """The plan that a file says, completed for these nodes; of no file the default. Raises InventoryError."""
-    data = parse_toml(read_text(path, f"a plan ({DESCRIBED})"), path.name, DESCRIBED) if path else {}
-    head = Table(path.name if path else "the plan", data)
+    record = parse_toml(read_text(path, f"a plan ({DESCRIBED})"), path.name, DESCRIBED) if path else {}
+    head = Table(path.name if path else "the plan", record)
     head.only(*TABLES)
-    usual = acceptance.defaults(kind_of(cluster))
+    defaults = acceptance.defaults(kind_of(cluster))
     limits, errors = head.table("limits"), head.table("errors")
     most_runs = errors.number("most_runs", 1, MOST_RUNS, acceptance.default_errors().most_runs)
     limits.only("hours", "nodes_at_once", "pairs_at_once", "fs_at_once")
-    return Plan(
+    return AcceptancePlan(
         _bought(head.table("bought")),
         _errors(errors, most_runs),
         most_runs,
-        _number(limits, "hours", 0, MOST_HOURS, usual.hours),
+        _number(limits, "hours", 0, MOST_HOURS, defaults.hours),
         limits.number("nodes_at_once", 1, MOST_NODES),
         limits.number("pairs_at_once", 1, MOST_NODES),
         limits.number("fs_at_once", 1, MOST_NODES, 4),
-        _stages(head, usual.stages),
+        _stages(head, defaults.stages),
         _floors(head.table("floors")),
         tuple(_options(head.table("options"))),
     )
@@ -104,12 +104,12 @@ def kind_of(cluster: Cluster) -> str:
 
 def _bought(bought: Table) -> Mapping[str, object]:
     bought.only("nodes", "type", "expect")
-    data: dict[str, object] = {}
+    record: dict[str, object] = {}
     if "nodes" in bought.values:
-        data["nodes"] = bought.number("nodes", 1, MOST_NODES)
+        record["nodes"] = bought.number("nodes", 1, MOST_NODES)
     if "type" in bought.values:
-        data["type"] = bought.text("type")
-    return data | bought.expect()
+        record["type"] = bought.text("type")
+    return record | bought.expect()
 
 
 def _errors(given: Table, most_runs: int) -> Errors:
@@ -126,26 +126,28 @@ def _errors(given: Table, most_runs: int) -> Errors:
 
 
 def _number(given: Table, key: str, above: float, below: float, default: float) -> float:
-    data = given.values.get(key, default)
-    if isinstance(data, bool) or not isinstance(data, (int, float)) or not above < data < below:
-        raise InventoryError(f"{given.where}: {key} is {data!r:.40}; expected a number between {above:g} and {below:g}")
-    return float(data)
+    value = given.values.get(key, default)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not above < value < below:
+        raise InventoryError(
+            f"{given.where}: {key} is {value!r:.40}; expected a number between {above:g} and {below:g}"
+        )
+    return float(value)
 
 
-def _stages(head: Table, usual: Sequence[str]) -> tuple[Stage, ...]:
+def _stages(head: Table, default: Sequence[str]) -> tuple[Stage, ...]:
     known = acceptance.stages()
-    data = head.values.get("stages", list(usual))
-    if not isinstance(data, list) or not data or len(set(map(str, data))) < len(data):
-        raise InventoryError(f"{head.where}: stages is {data!r:.80}; expected a list of {', '.join(known)}, each once")
-    for name in data:
+    value = head.values.get("stages", list(default))
+    if not isinstance(value, list) or not value or len(set(map(str, value))) < len(value):
+        raise InventoryError(f"{head.where}: stages is {value!r:.80}; expected a list of {', '.join(known)}, each once")
+    for name in value:
         if not isinstance(name, str) or name not in known:
             hint = nearest(str(name), known)
             raise InventoryError(f"{head.where}: there is no stage {name!r:.40}{hint}; expected {', '.join(known)}")
-    if data[0] != next(iter(known)):
+    if value[0] != next(iter(known)):
         raise InventoryError(
-            f"{head.where}: stages begin with {data[0]!r:.40}; expected inventory, which says what is there"
+            f"{head.where}: stages begin with {value[0]!r:.40}; expected inventory, which says what is there"
         )
-    return tuple(known[name] for name in known if name in data)
+    return tuple(known[name] for name in known if name in value)
 
 
 def _floors(given: Table) -> Mapping[str, float]:
@@ -157,7 +159,7 @@ def _options(given: Table) -> list[str]:
     """The words for the command line."""
     known = {option.flag.removeprefix("--"): option for group in _groups() for option in group}
     allowed = sorted(name for name in known if f"--{name}" not in OF_ACCEPT)
-    words = []
+    options = []
     for name, value in given.values.items():
         if name not in allowed:
             why = "accept sets that itself" if name in known else f"no option is called so{nearest(name, allowed)}"
@@ -170,8 +172,8 @@ def _options(given: Table) -> list[str]:
                 f"{given.where}: {name} is {value!r:.40}; expected {'true or false' if is_flag else 'text or a number'}"
             )
         if value is not False:
-            words.append(f"--{name}" if is_flag else f"--{name}={value}")
-    return words
+            options.append(f"--{name}" if is_flag else f"--{name}={value}")
+    return options
 
 
 def _groups() -> Sequence[Sequence[table.Option]]:

@@ -50,7 +50,7 @@ class Errors:
 
 
 @record
-class Usual:
+class Reference:
     """What is usual in a population, as logarithms and differences of them."""
 
     centre: float
@@ -68,7 +68,7 @@ class Usual:
         return USUAL * self.between + self.error
 
 
-def usual_of(runs: Mapping[int, Values], floor: float | None = None) -> Usual | None:
+def reference_of(runs: Mapping[int, Values], floor: float | None = None) -> Reference | None:
     """What is usual, where enough nodes show it; `floor`, a logarithm, is what is due at least.
 
     With a floor fewer nodes suffice: what is due is then known.
@@ -89,7 +89,7 @@ def usual_of(runs: Mapping[int, Values], floor: float | None = None) -> Usual | 
     centre = median(middles.values())
     if floor is not None and (floor > centre or len(nodes) < FEWEST_NODES):
         centre, between, error = floor, 0.0, 0.0
-    return Usual(centre, sigma, between, error, tails(about, sigma), common, middles, len(nodes))
+    return Reference(centre, sigma, between, error, tails(about, sigma), common, middles, len(nodes))
 
 
 def by_unit(runs: Mapping[int, Values]) -> dict[Unit, dict[int, float]]:
@@ -131,7 +131,7 @@ def _about(own: Mapping[int, float], middle: float, common: Mapping[int, float])
     return sorted((x - common[run] - middle for run, x in own.items()), key=abs)[1:]
 
 
-def is_bad(xs: Sequence[float], usual: Usual, errors: Errors, tries: int) -> bool:
+def is_bad(xs: Sequence[float], reference: Reference, errors: Errors, tries: int) -> bool:
     """Whether the values of a unit weigh so much for bad as a good one has by chance no oftener than declared.
 
     They are beside what is usual and what their runs had in common. The lowest does not count: it may be an outlier.
@@ -140,19 +140,19 @@ def is_bad(xs: Sequence[float], usual: Usual, errors: Errors, tries: int) -> boo
     kept = sorted(xs)[1:]
     if not kept or median(kept) > -errors.effect / 2:
         return False
-    weigh = _Weighed(kept, usual, errors.shows_in)
-    slow = _slow(kept, max(errors.effect, usual.apart / OF_THE_WAY))
-    good = (0.0, usual.apart, -usual.apart, max(median(kept), -usual.apart))
+    weigh = _Weighed(kept, reference, errors.shows_in)
+    slow = _slow(kept, max(errors.effect, reference.apart / OF_THE_WAY))
+    good = (0.0, reference.apart, -reference.apart, max(median(kept), -reference.apart))
     of_slow = _mean([max(weigh.slow(shift)) for shift in slow], [1 / len(slow)] * len(slow))
     return of_slow - max(map(weigh.good, good)) >= log(tries / errors.good_rejected)
 
 
-def is_good(xs: Sequence[float], usual: Usual, errors: Errors) -> bool:
+def is_good(xs: Sequence[float], reference: Reference, errors: Errors) -> bool:
     """The same for good: by chance no bad unit has it oftener than declared."""
     if len(xs) < errors.least_runs:
         return False
-    weigh = _Weighed(xs, usual, errors.shows_in)
-    within = min(usual.apart, OF_THE_WAY * errors.effect)
+    weigh = _Weighed(xs, reference, errors.shows_in)
+    within = min(reference.apart, OF_THE_WAY * errors.effect)
     good = _mean([weigh.good(shift) for shift in (0.0, within, -within)], [1 - 2 * APART, APART, APART])
     most = good - log(1 / errors.bad_accepted)  # that any explanation as bad may weigh
     slow = sorted(_slow(xs, errors.effect))
@@ -167,10 +167,10 @@ def _slow(xs: Sequence[float], effect: float) -> set[float]:
 class _Weighed:
     """How likely values are, as logarithms."""
 
-    def __init__(self, xs: Sequence[float], usual: Usual, now_and_then: float) -> None:
-        self._xs = [(x, usual.tails.density(x)) for x in xs]
-        self._sigma = usual.sigma
-        self._normal = (1 - usual.tails.share) / sqrt(2 * pi)
+    def __init__(self, xs: Sequence[float], reference: Reference, now_and_then: float) -> None:
+        self._xs = [(x, reference.tails.density(x)) for x in xs]
+        self._sigma = reference.sigma
+        self._normal = (1 - reference.tails.share) / sqrt(2 * pi)
         self._part = now_and_then
 
     def good(self, shift: float) -> float:

@@ -8,11 +8,11 @@ from math import exp
 from textwrap import fill
 from typing import Any
 
-from clusterproof.plugins.accept.journal import Ended
+from clusterproof.plugins.accept.journal import EndedRun
 from clusterproof.plugins.accept.population import Errors
 from clusterproof.plugins.accept.sequential import Population
-from clusterproof.plugins.accept.state import NO_PLACES, SPEED, State
-from clusterproof.plugins.accept.verdicts import OfNode, Said, of_nodes, outcome
+from clusterproof.plugins.accept.state import NO_PLACES, SPEED, AcceptanceState
+from clusterproof.plugins.accept.verdicts import NodeOutcome, NodeVerdict, of_nodes, outcome
 from clusterproof.plugins.catalog import acceptance
 from clusterproof.plugins.core import __version__
 from clusterproof.plugins.core.message import number_of
@@ -37,7 +37,7 @@ COUNTED_BY = {  # the check that holds a node to what is expected of it
 Report = dict[str, Any]
 
 
-def report(state: State, ended: Sequence[Ended], cluster: str, stopped: str) -> Report:
+def report(state: AcceptanceState, ended: Sequence[EndedRun], cluster: str, stopped: str) -> Report:
     """All of it, as plain JSON. Times are in seconds since 1970, shares between 0 and 1."""
     said, others = of_nodes(state), sorted(state.of_others, key=lambda one: one.result.verdict.rank)
     bought = list(_bought(state, said))
@@ -50,7 +50,7 @@ def report(state: State, ended: Sequence[Ended], cluster: str, stopped: str) -> 
         "ended": max((one.ended for one in ended), default=None),
         "stopped": stopped,
         "outcome": outcome(state, said, _is_as_bought(bought), stopped).value,
-        "summary": {of.value: count for of in Said if (count := sum(one.said is of for one in said))},
+        "summary": {of.value: count for of in NodeVerdict if (count := sum(one.said is of for one in said))},
         "summary_of_others": dict(Counter(one.result.verdict.value for one in others)),
         "bought": bought,
         "nodes": [_node(one, state) for one in said],
@@ -73,31 +73,31 @@ def report(state: State, ended: Sequence[Ended], cluster: str, stopped: str) -> 
     }
 
 
-def _node(one: OfNode, state: State) -> Report:
-    seen = state.seen.get(one.node)
+def _node(node_verdict: NodeOutcome, state: AcceptanceState) -> Report:
+    seen = state.seen.get(node_verdict.node)
     return {
-        "node": one.node,
-        "said": one.said.value,
-        "reasons": list(one.reasons),
-        "concerns": list(one.concerns),
+        "node": node_verdict.node,
+        "said": node_verdict.said.value,
+        "reasons": list(node_verdict.reasons),
+        "concerns": list(node_verdict.concerns),
         "kind": seen.kind if seen else "",
         "hardware": dict(seen.identity) if seen else {},
-        "replaced": [dict(before.identity) for before in state.earlier.get(one.node, ())],
-        "runs": {stage: count[one.node] for stage, count in state.runs.items() if count[one.node]},
+        "replaced": [dict(before.identity) for before in state.earlier.get(node_verdict.node, ())],
+        "runs": {stage: count[node_verdict.node] for stage, count in state.runs.items() if count[node_verdict.node]},
     }
 
 
-def _bought(state: State, said: Sequence[OfNode]) -> Iterator[Report]:
+def _bought(state: AcceptanceState, said: Sequence[NodeOutcome]) -> Iterator[Report]:
     """Each line of what was bought: what is there, on how many nodes, and on which it is not."""
     bought = state.plan.bought
-    accepted = [one.node for one in said if one.said is Said.ACCEPTED]
+    accepted = [one.node for one in said if one.said is NodeVerdict.ACCEPTED]
     due = bought.get("nodes", len(state.nodes))
     there = [node for node in state.nodes if node in state.seen]
     silent = [node for node in state.nodes if node not in state.seen]
     is_met = False if len(state.nodes) != due else None if silent else True
     yield _line("nodes", str(due), f"{len(state.nodes)} named, {len(there)} answered", is_met, silent)
-    unfit = [one.node for one in said if one.said is not Said.ACCEPTED]
-    are_open = all(one.said in (Said.ACCEPTED, Said.OPEN) for one in said)
+    unfit = [one.node for one in said if one.said is not NodeVerdict.ACCEPTED]
+    are_open = all(one.said in (NodeVerdict.ACCEPTED, NodeVerdict.OPEN) for one in said)
     is_met = len(accepted) == due or (None if are_open and len(state.nodes) == due else False)
     yield _line("nodes that are fit", str(due), f"{len(accepted)} accepted", is_met, unfit)
     kinds = Counter(state.seen[node].kind for node in there)
@@ -117,7 +117,7 @@ def _bought(state: State, said: Sequence[OfNode]) -> Iterator[Report]:
         yield _line(f"{name} of each node", str(count), f"on {len(fine)} of {len(counted)} nodes", is_met, rest)
 
 
-def _last(state: State, node: str, check: str) -> Verdict | None:
+def _last(state: AcceptanceState, node: str, check: str) -> Verdict | None:
     results = state.results.get(node, {}).get((INVENTORY, check))
     return results[-1].verdict if results else None
 
@@ -136,25 +136,25 @@ def _kinds(kinds: Mapping[str, int]) -> str:
     return "; ".join(f"{count} × {kind}" for kind, count in kinds.items()) or "nothing answered"
 
 
-def _population(key: tuple[str, str, str], one: Population) -> Report:
+def _population(key: tuple[str, str, str], population: Population) -> Report:
     kind, name, what = key
-    row, usual = acceptance.measures()[name], one.usual
+    row, reference = acceptance.measures()[name], population.reference
     by_node: dict[str, float] = {}
-    for (node, _), judged in one.judged.items():
+    for (node, _), judged in population.judged.items():
         by_node[node] = min(judged.share, by_node.get(node, judged.share))
     return {
         "kind": kind,
         "what": f"{row.title}: {what}",
         "unit": row.unit,
-        "usual": round(exp(usual.centre), 4) if usual else None,
-        "noise": round(usual.sigma, 5) if usual else None,
-        "between_nodes": round(usual.between, 5) if usual else None,
-        "floor": round(exp(one.floor), 4) if one.floor is not None else None,
+        "usual": round(exp(reference.centre), 4) if reference else None,
+        "noise": round(reference.sigma, 5) if reference else None,
+        "between_nodes": round(reference.between, 5) if reference else None,
+        "floor": round(exp(population.floor), 4) if population.floor is not None else None,
         "shares": {node: round(share, 5) for node, share in sorted(by_node.items(), key=lambda item: item[1])},
     }
 
 
-def _stage(name: str, state: State, ended: Sequence[Ended]) -> Report:
+def _stage(name: str, state: AcceptanceState, ended: Sequence[EndedRun]) -> Report:
     runs = [one for one in ended if one.stage == name]
     row = acceptance.stages()[name]
     node_hours = sum(len(one.nodes) * one.seconds for one in runs) / 3600
@@ -171,7 +171,7 @@ def _stage(name: str, state: State, ended: Sequence[Ended]) -> Report:
     }
 
 
-def _errors(errors: Errors, state: State) -> Report:
+def _errors(errors: Errors, state: AcceptanceState) -> Report:
     return {
         **as_json(errors),
         "runs_of_each_node": errors.least_runs,
@@ -180,7 +180,7 @@ def _errors(errors: Errors, state: State) -> Report:
     }
 
 
-def _left_out(state: State) -> Iterator[str]:
+def _left_out(state: AcceptanceState) -> Iterator[str]:
     """The stages that no run of this acceptance is to have, and why."""
     for name, row in acceptance.stages().items():
         if name not in {stage.name for stage in state.plan.stages}:
@@ -189,7 +189,7 @@ def _left_out(state: State) -> Iterator[str]:
             yield f"{row.title}: {NO_PLACES}"
 
 
-def _not_covered(state: State) -> Iterator[str]:
+def _not_covered(state: AcceptanceState) -> Iterator[str]:
     yield from _left_out(state)
     measured = {name for _, name, _ in state.populations}
     if SPEED in {stage.name for stage in state.plan.stages}:
@@ -199,57 +199,57 @@ def _not_covered(state: State) -> Iterator[str]:
     yield from acceptance.not_covered()
 
 
-def headline(data: Report) -> str:
+def headline(report: Report) -> str:
     """What was counted, in a line."""
-    others, unmet = data["summary_of_others"], sum(line["is_met"] is False for line in data["bought"])
-    parts = [f"{count} {said}" for said, count in data["summary"].items()] or ["no node"]
+    others, unmet = report["summary_of_others"], sum(line["is_met"] is False for line in report["bought"])
+    parts = [f"{count} {said}" for said, count in report["summary"].items()] or ["no node"]
     for verdict, words in ((Verdict.FAIL, "failed check"), (Verdict.INCOMPLETE, "incomplete check")):
         if verdict.value in others:
             parts.append(f"{number_of(others[verdict.value], words)} of pairs or the cluster")
     if unmet:
         parts.append(f"{number_of(unmet, 'line')} of what was bought not met")
-    concerns = sum(len(one["concerns"]) for one in data["nodes"]) + others.get(Verdict.CONCERN.value, 0)
+    concerns = sum(len(one["concerns"]) for one in report["nodes"]) + others.get(Verdict.CONCERN.value, 0)
     if concerns:
         parts.append(number_of(concerns, "concern"))
-    if data["left_out"]:
-        parts.append(f"{number_of(len(data['left_out']), 'stage')} left out")
+    if report["left_out"]:
+        parts.append(f"{number_of(len(report['left_out']), 'stage')} left out")
     return ", ".join(parts)
 
 
-def text(data: Report) -> str:
+def text(report: Report) -> str:
     """A screen of it."""
-    return "\n".join(_lines(data)) + "\n"
+    return "\n".join(_lines(report)) + "\n"
 
 
-def _lines(data: Report) -> Iterator[str]:
-    yield f"{data['cluster']}: {data['outcome']}: {headline(data)}"
-    if data["stopped"]:
-        yield fill(f"not finished: {data['stopped']}", WIDTH)
-    for line in data["bought"]:
+def _lines(report: Report) -> Iterator[str]:
+    yield f"{report['cluster']}: {report['outcome']}: {headline(report)}"
+    if report["stopped"]:
+        yield fill(f"not finished: {report['stopped']}", WIDTH)
+    for line in report["bought"]:
         if line["is_met"] is not True and line["bought"] != NOT_SAID:
             where = f" (not {line['not_on']})" if line["not_on"] else ""
-            words = f"  {line['what']}: bought {line['bought']}, there {line['there']}{where}"
-            yield fill(words, WIDTH, subsequent_indent="    ")
-    for said in (Said.REJECTED, Said.TO_FIX, Said.OPEN):
-        for one in data["nodes"]:
-            if one["said"] == said.value and one["reasons"]:
-                more = f" (and {len(one['reasons']) - 1} more)" if len(one["reasons"]) > 1 else ""
-                serial = one["hardware"].get("serial") or one["hardware"].get("instance_id") or ""
-                name = f"{one['node']} ({serial})" if serial else one["node"]
-                yield _entry(said.value, f"{name}: {one['reasons'][0]}{more}")
-    others = [one for one in data["of_others"] if one["verdict"] != Verdict.CONCERN.value]
-    for one in others[:MAX_LINES]:
-        yield _entry(one["verdict"], f"{one['of']}: {one['check']}: {one['message']} ({one['folder']})")
+            text = f"  {line['what']}: bought {line['bought']}, there {line['there']}{where}"
+            yield fill(text, WIDTH, subsequent_indent="    ")
+    for said in (NodeVerdict.REJECTED, NodeVerdict.TO_FIX, NodeVerdict.OPEN):
+        for node in report["nodes"]:
+            if node["said"] == said.value and node["reasons"]:
+                more = f" (and {len(node['reasons']) - 1} more)" if len(node["reasons"]) > 1 else ""
+                serial = node["hardware"].get("serial") or node["hardware"].get("instance_id") or ""
+                name = f"{node['node']} ({serial})" if serial else node["node"]
+                yield _entry(said.value, f"{name}: {node['reasons'][0]}{more}")
+    others = [node for node in report["of_others"] if node["verdict"] != Verdict.CONCERN.value]
+    for node in others[:MAX_LINES]:
+        yield _entry(node["verdict"], f"{node['of']}: {node['check']}: {node['message']} ({node['folder']})")
     if len(others) > MAX_LINES:
         yield _entry("", f"{len(others) - MAX_LINES} more of pairs or the cluster in the report")
-    concerns = [f"{one['node']}: {words}" for one in data["nodes"] for words in one["concerns"]]
-    others = [one for one in data["of_others"] if one["verdict"] == Verdict.CONCERN.value]
-    concerns += [f"{one['of']}: {one['check']}: {one['message']}" for one in others]
+    concerns = [f"{node['node']}: {words}" for node in report["nodes"] for words in node["concerns"]]
+    others = [node for node in report["of_others"] if node["verdict"] == Verdict.CONCERN.value]
+    concerns += [f"{node['of']}: {node['check']}: {node['message']}" for node in others]
     yield from (_entry("concern", words) for words in concerns[:MAX_LINES])
     if len(concerns) > MAX_LINES:
         yield _entry("concern", f"{len(concerns) - MAX_LINES} more in the report")
-    yield from (_entry("left out", words) for words in data["left_out"])
+    yield from (_entry("left out", words) for words in report["left_out"])
 
 
-def _entry(kind: str, words: str) -> str:
-    return fill(f"{kind:<12}{words}", WIDTH, subsequent_indent=" " * 12)
+def _entry(kind: str, text: str) -> str:
+    return fill(f"{kind:<12}{text}", WIDTH, subsequent_indent=" " * 12)

@@ -56,7 +56,7 @@ Launch = Callable[[Sequence[str], Path], int]  # the words behind `clusterproof`
 
 
 @record
-class Finding:
+class EarlierFinding:
     """What was found on a node before: a check by its id, or those whose names have one of these words; and by whom."""
 
     words: tuple[str, ...]
@@ -68,7 +68,7 @@ class Finding:
 
 
 @record
-class Step:
+class ReturnStep:
     """One `clusterproof check` of the nodes, together with these others: the words behind X."""
 
     words: tuple[str, ...]
@@ -94,19 +94,19 @@ def return_nodes(arguments: Sequence[str], launch: Launch | None = None) -> tupl
         if kind and not kind.is_live:
             raise InventoryError(f"{option.cluster!r:.120} is of another time; expected nodes that can be loaded now")
         require_options(more)
-        nodes, beside = _named(option.nodes, cluster, "NODES"), _named(option.beside, cluster, "--beside")
-        if both := [node for node in beside if node in nodes]:
+        nodes, healthy = _named(option.nodes, cluster, "NODES"), _named(option.beside, cluster, "--beside")
+        if both := [node for node in healthy if node in nodes]:
             raise InventoryError(f"--beside: {fold(both):.200} is to be proven itself; expected healthy nodes")
-        found = before(cluster, nodes, option.history, option.case)
-        due = steps(option.load or load_of(cluster), beside, more)
+        findings = before(cluster, nodes, option.history, option.case)
+        due = steps(option.load or load_of(cluster), healthy, more)
         ran = _run(option.cluster, due, nodes, launch or launched)
     except KeyboardInterrupt:
         return INTERRUPTED, "clusterproof return: interrupted; no node is proven\n"
     except (InventoryError, HistoryError, JournalError) as problem:
         return UNREADABLE, f"clusterproof return: {problem}\n"
-    judged = [judge(node, found[node], ran, len(due)) for node in nodes]
+    judged = [judge(node, findings[node], ran, len(due)) for node in nodes]
     worst = max((one.said for one in judged), key=(FIT, NOT_PROVEN, NOT_FIT).index)
-    text = json.dumps([as_json(one) for one in judged], indent=1) if option.json else _text(judged, found, cluster)
+    text = json.dumps([as_json(one) for one in judged], indent=1) if option.json else _text(judged, findings, cluster)
     return EXIT_CODES[worst], f"{text}\n"
 
 
@@ -125,43 +125,43 @@ def require_options(words: Sequence[str]) -> None:
 
 def before(
     cluster: Cluster, nodes: Sequence[str], history: str | None, cases: Sequence[str]
-) -> Mapping[str, Sequence[Finding]]:
+) -> Mapping[str, Sequence[EarlierFinding]]:
     """What history says failed on each node and did not pass since, and what cases suspect.
 
     Raises InventoryError, HistoryError.
     """
-    found: dict[str, list[Finding]] = {node: [] for node in nodes}
-    last, standing = read_before(Path(history) if history else own_path(cluster.name), cluster.name)
+    findings: dict[str, list[EarlierFinding]] = {node: [] for node in nodes}
+    last, last_verdicts = read_before(Path(history) if history else own_path(cluster.name), cluster.name)
     if history and last is None:
         raise InventoryError(f"--history {history!r:.120} has no run over {cluster.name}; expected one that has")
-    for (check, named), verdict in standing.items():
+    for (check, named), verdict in last_verdicts.items():
         for node in named.split("~") if verdict is Verdict.FAIL else ():  # of a pair both
-            if node in found:
-                found[node].append(Finding((check,), "the history"))
+            if node in findings:
+                findings[node].append(EarlierFinding((check,), "the history"))
     for path in cases:
         for node, finding in _of_case(path, nodes):
-            found[node].append(finding)
-    return found
+            findings[node].append(finding)
+    return findings
 
 
-def _of_case(path: str, nodes: Sequence[str]) -> Iterator[tuple[str, Finding]]:
+def _of_case(path: str, nodes: Sequence[str]) -> Iterator[tuple[str, EarlierFinding]]:
     """The checks and the load that are to prove what a case says, for each of these nodes. Raises InventoryError."""
     text = read_text(path, A_CASE, MAX_CASE_BYTES)
     try:
-        data = json.loads(text)
-        suspects = {str(node) for node in (*data["nodes"], *data["suspects"])}
-        words = [data["proof"], data["load"]]
-        source = f"the case of {printable(str(data['case']), 80)}"
+        document = json.loads(text)
+        suspects = {str(node) for node in (*document["nodes"], *document["suspects"])}
+        proofs = [document["proof"], document["load"]]
+        source = f"the case of {printable(str(document['case']), 80)}"
     except (ValueError, RecursionError, KeyError, TypeError):
         raise InventoryError(f"--case {path!r:.120} is none; expected {A_CASE}") from None
-    if not any(words):
+    if not any(proofs):
         raise InventoryError(f"--case {path!r:.120} names nothing that proves it; return without it")
-    asked = [node for node in nodes if node in suspects or node.partition(".")[0] in suspects]
-    if not asked or not all(isinstance(one, str) for one in words):
+    suspected = [node for node in nodes if node in suspects or node.partition(".")[0] in suspects]
+    if not suspected or not all(isinstance(one, str) for one in proofs):
         named = fold(sorted(suspects)) or "no node"
         raise InventoryError(f"--case {path!r:.120} suspects {named:.200}; expected one of {fold(nodes):.200}")
-    for node in asked:
-        yield from ((node, Finding(tuple(one.split(" or ")), source)) for one in words if one)
+    for node in suspected:
+        yield from ((node, EarlierFinding(tuple(one.split(" or ")), source)) for one in proofs if one)
 
 
 def load_of(cluster: Cluster) -> str:
@@ -170,33 +170,33 @@ def load_of(cluster: Cluster) -> str:
     return " or ".join(stage.keyword for stage in known if stage.is_load and stage.scope == "nodes")
 
 
-def steps(load: str, beside: Sequence[str], more: Sequence[str]) -> list[Step]:
+def steps(load: str, healthy: Sequence[str], more: Sequence[str]) -> list[ReturnStep]:
     """All checks; load, with healthy nodes to compare with where there are some; and then pairs."""
     perf = (*more, "-m", "perf", "-k")
-    of_pairs = [Step((*perf, OF_PAIRS), tuple(beside))]
-    return [Step(tuple(more)), Step((*perf, load), tuple(beside)), *(of_pairs if beside else [])]
+    of_pairs = [ReturnStep((*perf, OF_PAIRS), tuple(healthy))]
+    return [ReturnStep(tuple(more)), ReturnStep((*perf, load), tuple(healthy)), *(of_pairs if healthy else [])]
 
 
-def _run(named: str, of_steps: Sequence[Step], nodes: Sequence[str], launch: Launch) -> list[list[Result]]:
+def _run(named: str, of_steps: Sequence[ReturnStep], nodes: Sequence[str], launch: Launch) -> list[list[Result]]:
     """The results of each step. A node that failed bears no load.
 
     Raises JournalError where a run came to no end, and KeyboardInterrupt.
     """
-    found: list[list[Result]] = []
+    results_of_steps: list[list[Result]] = []
     for number, step in enumerate(of_steps, 1):
-        failed = {result.node for results in found for result in results if result.verdict is Verdict.FAIL}
+        failed = {result.node for results in results_of_steps for result in results if result.verdict is Verdict.FAIL}
         left = [node for node in nodes if node not in failed]
         if left:
-            words = ["check", named, f"--nodes={fold([*left, *step.beside])}", *step.words]
-            sys.stderr.write(f"step {number} of {len(of_steps)}: clusterproof {join(words)}\n")
-            found.append(_results(words, launch))
-    return found
+            arguments = ["check", named, f"--nodes={fold([*left, *step.beside])}", *step.words]
+            sys.stderr.write(f"step {number} of {len(of_steps)}: clusterproof {join(arguments)}\n")
+            results_of_steps.append(_results(arguments, launch))
+    return results_of_steps
 
 
-def _results(words: Sequence[str], launch: Launch) -> list[Result]:
+def _results(arguments: Sequence[str], launch: Launch) -> list[Result]:
     with TemporaryDirectory(prefix="clusterproof-return-") as name:
         folder = Path(name)
-        code = launch([*words, f"--results={folder / RESULTS}"], folder)
+        code = launch([*arguments, f"--results={folder / RESULTS}"], folder)
         if code == INTERRUPTED:
             raise KeyboardInterrupt
         if code not in ENDED:
@@ -207,7 +207,7 @@ def _results(words: Sequence[str], launch: Launch) -> list[Result]:
             raise JournalError(f"what a step found cannot be read: {problem}") from None
 
 
-def judge(node: str, found: Sequence[Finding], by_step: Sequence[Sequence[Result]], due: int) -> Returning:
+def judge(node: str, findings: Sequence[EarlierFinding], by_step: Sequence[Sequence[Result]], due: int) -> Returning:
     """What is said of a node by what was found before, and by what as many steps as are due found now.
 
     Without all its evidence no node is fit; nor is it where nothing tells whether what was found before is gone.
@@ -220,7 +220,7 @@ def judge(node: str, found: Sequence[Finding], by_step: Sequence[Sequence[Result
         results = by_step[number] if number < len(by_step) else ()
         if not any(_is_of(one, node) and one.verdict in (Verdict.PASS, Verdict.CONCERN) for one in results):
             missing.append(f"{what} told nothing of it; expected one measurement at least")
-    for finding in found:
+    for finding in findings:
         about = {one.verdict for one in own if finding.is_about(one.check)}
         known = f"{' or '.join(finding.words)}: {finding.source} has it"
         if Verdict.CONCERN in about:
@@ -235,13 +235,13 @@ def _is_of(result: Result, node: str) -> bool:
     return (result.is_of_node and result.node == node) or (result.is_of_pair and node in result.node.split("~"))
 
 
-def _text(judged: Sequence[Returning], found: Mapping[str, Sequence[Finding]], cluster: Cluster) -> str:
+def _text(judged: Sequence[Returning], findings: Mapping[str, Sequence[EarlierFinding]], cluster: Cluster) -> str:
     lines = []
-    for one in judged:
-        known = dict.fromkeys(f"{' or '.join(finding.words)} ({finding.source})" for finding in found[one.node])
-        gone = f"; found before, and gone: {', '.join(known)}" if known and one.said == FIT else ""
-        lines += [f"{one.said:<10}  {one.node}{gone}", *(indent(reason, MARGIN) for reason in one.reasons)]
-        lines += [indent(f"concern: {words}", MARGIN) for words in one.concerns]
+    for node in judged:
+        known = dict.fromkeys(f"{' or '.join(finding.words)} ({finding.source})" for finding in findings[node.node])
+        gone = f"; found before, and gone: {', '.join(known)}" if known and node.said == FIT else ""
+        lines += [f"{node.said:<10}  {node.node}{gone}", *(indent(reason, MARGIN) for reason in node.reasons)]
+        lines += [indent(f"concern: {words}", MARGIN) for words in node.concerns]
     fit = [one.node for one in judged if one.said == FIT]
     lines += [f"\nTo copy; nothing of it was done:\n  {line}" for line in give_back(fit, cluster)]
     return "\n".join([*lines, f"{len(fit)} of {number_of(len(judged), 'node')} may have jobs again"])

@@ -19,9 +19,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from clusterproof.plugins.accept import RECORDING, RESULTS, journal, read_run
-from clusterproof.plugins.accept.journal import Again, Ended, JournalError
-from clusterproof.plugins.accept.plan import Plan
-from clusterproof.plugins.accept.state import State, Step
+from clusterproof.plugins.accept.journal import EndedRun, JournalError, RepairedNodes
+from clusterproof.plugins.accept.plan import AcceptancePlan
+from clusterproof.plugins.accept.state import AcceptanceState, NextRun
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.opened import distrust, keep_private, opened
@@ -49,20 +49,22 @@ Launch = Callable[
 class Acceptance:
     """One acceptance, in its folder."""
 
-    def __init__(self, cluster: Cluster, named: str, plan: Plan, folder: Path, launch: Launch | None = None) -> None:
+    def __init__(
+        self, cluster: Cluster, named: str, plan: AcceptancePlan, folder: Path, launch: Launch | None = None
+    ) -> None:
         self.cluster = cluster
         self.named = named  # the X of the command line
         self.plan = plan
         self.folder = folder
         self.launch = launch or launched
-        self.state = State(plan, cluster)
-        self.ended: list[Ended] = []
+        self.state = AcceptanceState(plan, cluster)
+        self.ended: list[EndedRun] = []
         self.is_read = False  # what ended before
 
     def read(self) -> None:
         """Take in what ended before. Raises JournalError, OSError."""
         for line in journal.read(self.folder, self.named, self.plan.digest):
-            if isinstance(line, Again):
+            if isinstance(line, RepairedNodes):
                 self.state.again(line.nodes, is_said=True)
                 continue
             changed = journal.altered(self.folder / line.folder, line.evidence)
@@ -73,7 +75,7 @@ class Acceptance:
                 )
             self._take_in(line)
 
-    def _take_in(self, line: Ended) -> None:
+    def _take_in(self, line: EndedRun) -> None:
         stage = next((one for one in self.plan.stages if one.name == line.stage), None)
         if stage is None or not set(line.nodes) <= set(self.state.nodes):
             raise JournalError(
@@ -84,7 +86,7 @@ class Acceptance:
             ran = read_run(self.folder / line.folder)
         except (OSError, ValueError) as problem:
             raise JournalError(f"{self.folder / line.folder}: {problem}; expected what its run wrote") from None
-        self.state.add(Step(stage, line.number, line.nodes), ran, line.folder, line.seconds)
+        self.state.add(NextRun(stage, line.number, line.nodes), ran, line.folder, line.seconds)
         self.ended.append(line)
 
     def go_on(self, again: Sequence[str], say: Say) -> str:
@@ -103,10 +105,10 @@ class Acceptance:
             with self._locked(say) as lock:
                 self.read()
                 self.is_read = True
-                writer = journal.Writer(self.folder, self.named, self.plan.digest)
+                writer = journal.JournalWriter(self.folder, self.named, self.plan.digest)
                 try:
                     if again:
-                        writer.append(Again(tuple(again), time.time()))
+                        writer.append(RepairedNodes(tuple(again), time.time()))
                         self.state.again(again, is_said=True)
                     return self._steps(writer, lock, say)
                 finally:
@@ -128,7 +130,7 @@ class Acceptance:
         finally:
             os.close(file)
 
-    def _steps(self, writer: journal.Writer, lock: int, say: Say) -> str:
+    def _steps(self, writer: journal.JournalWriter, lock: int, say: Say) -> str:
         while step := self.state.next():
             due_s = step.stage.minutes * 60
             if self.state.spent_s + due_s > self.plan.hours * 3600:
@@ -140,21 +142,21 @@ class Acceptance:
             self._take_in(line)
         return ""
 
-    def _run(self, step: Step, lock: int) -> Ended:
+    def _run(self, step: NextRun, lock: int) -> EndedRun:
         """Raises JournalError where it did not end."""
         name = f"runs/{len(self.ended) + 1:04}-{step.stage.name}"
         folder = self.folder / name
-        words = self._words(step, folder)
-        typed = json.dumps([word for word in words if not word.startswith("--resume=")])
+        arguments = self._words(step, folder)
+        typed = json.dumps([word for word in arguments if not word.startswith("--resume=")])
         seconds = None
         is_same = _text(folder / COMMAND) == typed
         if not (is_same and _number(folder / EXIT, -1) in ENDED):
             self._clear(folder, keeps_pairs=is_same)
-            words = self._words(step, folder)
+            arguments = self._words(step, folder)
             (folder / COMMAND).write_text(typed, encoding="utf-8")
             (folder / BEGAN).write_text(f"{time.time()}\n", encoding="utf-8")
             start = time.monotonic()
-            self.launch(words, folder, lock)
+            self.launch(arguments, folder, lock)
             seconds = time.monotonic() - start
         code = _number(folder / EXIT, -1)
         if code not in ENDED:
@@ -166,11 +168,11 @@ class Acceptance:
             )
         # A run whose end nobody saw has no better clock than the one that people set.
         began, ended = _number(folder / BEGAN, 0.0), (folder / EXIT).stat().st_mtime
-        return Ended(
+        return EndedRun(
             step.stage.name,
             step.number,
             step.nodes,
-            ("clusterproof", *words),
+            ("clusterproof", *arguments),
             int(code),
             began,
             ended,
@@ -179,9 +181,9 @@ class Acceptance:
             journal.sealed(folder),
         )
 
-    def _words(self, step: Step, folder: Path) -> list[str]:
+    def _words(self, step: NextRun, folder: Path) -> list[str]:
         """What is typed behind `clusterproof`."""
-        words = [
+        arguments = [
             "check",
             self.named,
             f"--nodes={fold(step.nodes)}",
@@ -189,17 +191,24 @@ class Acceptance:
             *self.plan.options,
             *step.stage.options,
         ]
-        words += ["-m", step.stage.marks] if step.stage.marks else []
-        words += ["-k", step.stage.keyword] if step.stage.keyword else []
-        words += [f"--record={folder / RECORDING}", f"--results={folder / RESULTS}", f"--report={folder / 'report'}"]
+        arguments += ["-m", step.stage.marks] if step.stage.marks else []
+        arguments += ["-k", step.stage.keyword] if step.stage.keyword else []
+        arguments += [
+            f"--record={folder / RECORDING}",
+            f"--results={folder / RESULTS}",
+            f"--report={folder / 'report'}",
+        ]
         if step.stage.is_load and step.stage.scope == "nodes":
-            words += [f"--fs-at-once={self.plan.at_once(self.plan.fs_at_once)}"]
+            arguments += [f"--fs-at-once={self.plan.at_once(self.plan.fs_at_once)}"]
         if step.stage.scope != "nodes":
             most = min(filter(None, (self.plan.pairs_at_once, self.plan.nodes_at_once // 2)), default=0)
-            words += [f"--pairs-seed={int(self.plan.digest[:5], 16)}", *([f"--pairs-at-once={most}"] if most else [])]
+            arguments += [
+                f"--pairs-seed={int(self.plan.digest[:5], 16)}",
+                *([f"--pairs-at-once={most}"] if most else []),
+            ]
             if list((folder / RECORDING).glob("pairwise*.jsonl")):
-                words += [f"--resume={folder / RECORDING}"]
-        return words
+                arguments += [f"--resume={folder / RECORDING}"]
+        return arguments
 
     def _clear(self, folder: Path, *, keeps_pairs: bool) -> None:
         """Remove what a run left that did not end; pairs that it measured are gone on with."""
@@ -207,11 +216,11 @@ class Acceptance:
         kept = {path.name: path.read_bytes() for path in pairs}
         shutil.rmtree(folder, ignore_errors=True)
         (folder / RECORDING).mkdir(parents=True)
-        for name, data in kept.items():
-            (folder / RECORDING / name).write_bytes(data)
+        for name, content in kept.items():
+            (folder / RECORDING / name).write_bytes(content)
 
 
-def launched(words: Sequence[str], folder: Path, lock: int | None = None) -> int:
+def launched(arguments: Sequence[str], folder: Path, lock: int | None = None) -> int:
     """Run it to its end. A signal is passed on, and the run is waited for: what it started it ends itself.
 
     Raises KeyboardInterrupt then; if the run ended all the same, the next start counts it.
@@ -219,7 +228,7 @@ def launched(words: Sequence[str], folder: Path, lock: int | None = None) -> int
     signals: list[int] = []
     with (folder / OUTPUT).open("wb") as output:
         process = subprocess.Popen(
-            [sys.executable, "-c", CHILD, str(folder / EXIT), *words],
+            [sys.executable, "-c", CHILD, str(folder / EXIT), *arguments],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

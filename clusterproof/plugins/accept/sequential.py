@@ -14,14 +14,14 @@ from typing import Any
 
 from clusterproof.plugins.accept.population import (
     Errors,
+    Reference,
     Unit,
-    Usual,
     Values,
     by_unit,
     in_common,
     is_bad,
     is_good,
-    usual_of,
+    reference_of,
 )
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.robust import median
@@ -29,7 +29,7 @@ from clusterproof.plugins.core.robust import median
 FEWEST_BESIDE = 16  # good nodes, where there are as many; and as many as are open
 
 
-class Standing(str, Enum):
+class Decision(str, Enum):
     """What is known of a unit, or of a node."""
 
     GOOD = "good"
@@ -38,10 +38,10 @@ class Standing(str, Enum):
 
 
 @record
-class Judged:
+class JudgedUnit:
     """One unit: how it stands, its share of the usual (0.93 is 7 % slower), and in how many runs it was measured."""
 
-    standing: Standing
+    standing: Decision
     share: float
     runs: int
 
@@ -54,29 +54,29 @@ class Population:
         self.tries = tries
         self.floor = floor
         self.runs: dict[int, dict[Unit, float]] = {}
-        self.usual: Usual | None = None
-        self.judged: dict[Unit, Judged] = {}
+        self.reference: Reference | None = None
+        self.judged: dict[Unit, JudgedUnit] = {}
         self._values: dict[Unit, list[float]] = {}  # beside the usual
 
     def add(self, number: int, values: dict[Unit, float]) -> None:
         """Take in a run; where it is known what is usual, decide on the units that were measured in it."""
         self.runs[number] = values
-        if self.usual:
-            self._beside(self.usual, number, self._in_common(self.usual, values))
+        if self.reference:
+            self._beside(self.reference, number, self._in_common(self.reference, values))
             for unit in values:
-                self._judge(unit, self.usual)
+                self._judge(unit, self.reference)
 
     def learn(self) -> None:
         """Learn from all runs so far what is usual, unless it is known or some unit lacks runs; decide on all units."""
         most = max(map(len, by_unit(self.runs).values()), default=0)
-        if self.usual or most < self.errors.least_runs:
+        if self.reference or most < self.errors.least_runs:
             return
-        self.usual = usual_of(self.runs, self.floor)
-        if self.usual:
-            for run, common in self.usual.runs.items():
-                self._beside(self.usual, run, common)
+        self.reference = reference_of(self.runs, self.floor)
+        if self.reference:
+            for run, common in self.reference.runs.items():
+                self._beside(self.reference, run, common)
             for unit in self._values:
-                self._judge(unit, self.usual)
+                self._judge(unit, self.reference)
 
     def forget(self, node: str, devices: Collection[str] = ()) -> None:
         """What was measured of a node, or of these devices of it, is of other hardware than it has now."""
@@ -85,49 +85,49 @@ class Population:
             for unit in [unit for unit in by_unit_ if unit[0] == node and (not devices or unit[1] in devices)]:
                 del by_unit_[unit]
 
-    def _in_common(self, usual: Usual, values: Values) -> float:
+    def _in_common(self, reference: Reference, values: Values) -> float:
         """By the good units alone: those that are open were unlucky before, and are less so now."""
-        good = {unit: x for unit, x in values.items() if self._is(unit, Standing.GOOD)}
-        return in_common(good, usual.middles) or in_common(values, usual.middles)
+        good = {unit: x for unit, x in values.items() if self._is(unit, Decision.GOOD)}
+        return in_common(good, reference.middles) or in_common(values, reference.middles)
 
-    def _is(self, unit: Unit, standing: Standing) -> bool:
-        return unit in self.judged and self.judged[unit].standing is standing
+    def _is(self, unit: Unit, decision: Decision) -> bool:
+        return unit in self.judged and self.judged[unit].standing is decision
 
-    def _beside(self, usual: Usual, run: int, common: float) -> None:
+    def _beside(self, reference: Reference, run: int, common: float) -> None:
         for unit, x in self.runs[run].items():
-            self._values.setdefault(unit, []).append(x - usual.centre - common)
+            self._values.setdefault(unit, []).append(x - reference.centre - common)
 
-    def _judge(self, unit: Unit, usual: Usual) -> None:
+    def _judge(self, unit: Unit, reference: Reference) -> None:
         """Bad stays bad; good is looked at again for bad alone."""
         xs = self._values[unit]
-        standing = self.judged[unit].standing if unit in self.judged else Standing.OPEN
-        if standing is not Standing.BAD and is_bad(xs, usual, self.errors, self.tries):
-            standing = Standing.BAD
-        elif standing is Standing.OPEN and is_good(xs, usual, self.errors):
-            standing = Standing.GOOD
-        self.judged[unit] = Judged(standing, exp(median(xs)), len(xs))
+        decision = self.judged[unit].standing if unit in self.judged else Decision.OPEN
+        if decision is not Decision.BAD and is_bad(xs, reference, self.errors, self.tries):
+            decision = Decision.BAD
+        elif decision is Decision.OPEN and is_good(xs, reference, self.errors):
+            decision = Decision.GOOD
+        self.judged[unit] = JudgedUnit(decision, exp(median(xs)), len(xs))
 
 
-def standing_of(parts: Iterable[Standing]) -> Standing:
+def decision_of(parts: Iterable[Decision]) -> Decision:
     """Of a node by its devices and measurements: one that is bad suffices, and all must be good. Of none it is open."""
     seen = set(parts)
-    if Standing.BAD in seen:
-        return Standing.BAD
-    return Standing.GOOD if seen == {Standing.GOOD} else Standing.OPEN
+    if Decision.BAD in seen:
+        return Decision.BAD
+    return Decision.GOOD if seen == {Decision.GOOD} else Decision.OPEN
 
 
-def to_measure(standing: Mapping[str, Standing], runs: Mapping[str, int], most: int, errors: Errors) -> list[str]:
+def to_measure(decisions: Mapping[str, Decision], runs: Mapping[str, int], most: int, errors: Errors) -> list[str]:
     """The nodes of the next run; none where all are decided, or were measured `most` times. Bad ones get no more load.
 
     `runs` is how often each was measured. Whoever is measured later than most has good nodes beside it.
     """
-    kept = [node for node, of in standing.items() if of is not Standing.BAD]
+    kept = [node for node, of in decisions.items() if of is not Decision.BAD]
     first = [node for node in kept if runs.get(node, 0) < errors.least_runs]
     if len(first) == len(kept):
         return first
-    is_open = [node for node in kept if standing[node] is Standing.OPEN and runs.get(node, 0) < most]
+    is_open = [node for node in kept if decisions[node] is Decision.OPEN and runs.get(node, 0) < most]
     due = {*first, *is_open}
-    good = [node for node in kept if node not in due and standing[node] is Standing.GOOD]
-    beside = Random(len(due)).sample(good, min(len(good), max(FEWEST_BESIDE, len(due))))  # noqa: S311 - no secret
-    chosen = {*due, *beside} if due else due
+    good = [node for node in kept if node not in due and decisions[node] is Decision.GOOD]
+    healthy = Random(len(due)).sample(good, min(len(good), max(FEWEST_BESIDE, len(due))))  # noqa: S311 - no secret
+    chosen = {*due, *healthy} if due else due
     return [node for node in kept if node in chosen]

@@ -6,9 +6,9 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from math import log
 
-from clusterproof.plugins.accept import Ran, Seen
-from clusterproof.plugins.accept.plan import Plan
-from clusterproof.plugins.accept.sequential import FEWEST_BESIDE, Population, Standing, standing_of, to_measure
+from clusterproof.plugins.accept import NodeRun, StageRun
+from clusterproof.plugins.accept.plan import AcceptancePlan
+from clusterproof.plugins.accept.sequential import FEWEST_BESIDE, Decision, Population, decision_of, to_measure
 from clusterproof.plugins.catalog import acceptance
 from clusterproof.plugins.catalog.acceptance import Stage
 from clusterproof.plugins.core.cluster import Cluster
@@ -26,7 +26,7 @@ Key = tuple[str, str, str]  # kind of hardware, measurement, what was measured
 
 
 @record
-class Step:
+class NextRun:
     """What runs next."""
 
     stage: Stage
@@ -46,7 +46,7 @@ class Failure:
 
 
 @record
-class OfOthers:
+class OtherResult:
     """What a check of a pair or of the cluster does not call fine: the nodes of its run, and where its evidence is."""
 
     stage: str
@@ -59,21 +59,21 @@ class OfOthers:
         return self.result.is_of_pair and node in self.result.node.split("~")
 
 
-class State:
+class AcceptanceState:
     """All that is known. Runs are added in the order in which they ended."""
 
-    def __init__(self, plan: Plan, cluster: Cluster) -> None:
+    def __init__(self, plan: AcceptancePlan, cluster: Cluster) -> None:
         self.plan = plan
         self.places = {target.name: target.group for target in cluster.targets}
         self.nodes = tuple(self.places)
         self.runs: dict[str, Counter[str]] = defaultdict(Counter)  # by stage and node
         self.numbers: Counter[str] = Counter()  # runs by stage
-        self.seen: dict[str, Seen] = {}
-        self.earlier: dict[str, list[Seen]] = defaultdict(list)  # hardware that was replaced
+        self.seen: dict[str, NodeRun] = {}
+        self.earlier: dict[str, list[NodeRun]] = defaultdict(list)  # hardware that was replaced
         self.failures: dict[str, list[Failure]] = defaultdict(list)
         self.out: set[str] = set()
         self.results: dict[str, dict[tuple[str, str], list[Result]]] = defaultdict(lambda: defaultdict(list))
-        self.of_others: list[OfOthers] = []
+        self.of_others: list[OtherResult] = []
         self.populations: dict[Key, Population] = {}
         self.measured: dict[str, set[str]] = defaultdict(set)  # by node, what populations decide
         self.changes: Counter[str] = Counter()  # to another machine, since somebody said that a node was replaced
@@ -99,7 +99,7 @@ class State:
             self.of_others = [one for one in self.of_others if not one.speaks_of(node)]
         self._rounds.clear()
 
-    def add(self, step: Step, ran: Ran, folder: str, seconds: float) -> None:
+    def add(self, step: NextRun, ran: StageRun, folder: str, seconds: float) -> None:
         """Take in a run that ended."""
         self.spent_s += seconds
         self._compare(ran.seen)
@@ -113,7 +113,7 @@ class State:
             if result.node in self.places and result.is_of_node:
                 self.results[result.node][step.stage.name, result.check].append(result)
             else:
-                self._add_of_others(OfOthers(step.stage.name, frozenset(step.nodes), folder, result))
+                self._add_of_others(OtherResult(step.stage.name, frozenset(step.nodes), folder, result))
         if step.stage.name == SPEED:
             self._measure(step, ran)
         left = set(self._rounds.get(step.stage.name, ())) - set(step.nodes)
@@ -123,7 +123,7 @@ class State:
                 population.learn()
         self._take_out(step, ran, folder)
 
-    def _compare(self, seen: Mapping[str, Seen]) -> None:
+    def _compare(self, seen: Mapping[str, NodeRun]) -> None:
         """Let go what was measured of hardware that is there no more."""
         others = [node for node, now in seen.items() if self._is_other(node, now)]
         if others:
@@ -155,21 +155,21 @@ class State:
         self.out.discard(node)
         self._rounds.clear()
 
-    def _add_of_others(self, new: OfOthers) -> None:
+    def _add_of_others(self, new: OtherResult) -> None:
         """It stands in the place of what the check said of no more nodes before, those without that were taken out."""
 
-        def is_superseded(one: OfOthers) -> bool:
-            is_same = (one.stage, one.result.check, one.result.node) == (new.stage, new.result.check, new.result.node)
-            return is_same and one.nodes - self.out <= new.nodes
+        def is_superseded(old: OtherResult) -> bool:
+            is_same = (old.stage, old.result.check, old.result.node) == (new.stage, new.result.check, new.result.node)
+            return is_same and old.nodes - self.out <= new.nodes
 
         self.of_others = [one for one in self.of_others if not is_superseded(one)]
         if new.result.verdict in (Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE):
             self.of_others.append(new)
 
-    def _is_other(self, node: str, seen: Seen) -> bool:
+    def _is_other(self, node: str, seen: NodeRun) -> bool:
         return node in self.seen and seen.is_other_than(self.seen[node])
 
-    def _measure(self, step: Step, ran: Ran) -> None:
+    def _measure(self, step: NextRun, ran: StageRun) -> None:
         values: dict[Key, dict[tuple[str, str], float]] = defaultdict(dict)
         for node in step.nodes:
             for name, what, device, speed in _units(ran.seen.get(node)):
@@ -183,14 +183,14 @@ class State:
             self.populations[key].tries = max(self.populations[key].tries, tries)
             self.populations[key].add(step.number, of_key)
 
-    def _take_out(self, step: Step, ran: Ran, folder: str) -> None:
+    def _take_out(self, step: NextRun, ran: StageRun, folder: str) -> None:
         for node in step.nodes:
-            found = [*self._failed(node, step, ran, folder), *self._slow(node, step, folder)]
-            if found:
-                self.failures[node] += found
+            failures = [*self._failed(node, step, ran, folder), *self._slow(node, step, folder)]
+            if failures:
+                self.failures[node] += failures
                 self.out.add(node)
 
-    def _failed(self, node: str, step: Step, ran: Ran, folder: str) -> Iterator[Failure]:
+    def _failed(self, node: str, step: NextRun, ran: StageRun, folder: str) -> Iterator[Failure]:
         for (stage, check), results in self.results[node].items():
             last = results[-1]
             if (
@@ -207,38 +207,38 @@ class State:
         """Whether a population decides in the place of that check."""
         return _is_of(check, self.measured.get(node, ()))
 
-    def _slow(self, node: str, step: Step, folder: str) -> Iterator[Failure]:
+    def _slow(self, node: str, step: NextRun, folder: str) -> Iterator[Failure]:
         if step.stage.name != SPEED:
             return
         for (_, name, what), population in self.populations.items():
             for (of, device), judged in population.judged.items():
-                if of == node and judged.standing is Standing.BAD:
+                if of == node and judged.standing is Decision.BAD:
                     row = acceptance.measures()[name]
                     where = f"GPU {device}, " if device else ""
-                    words = (
+                    message = (
                         f"{row.title}: {where}{what}: {1 - judged.share:.1%} slower than is usual or due, "
                         f"in {judged.runs} runs; expected less than {self.plan.errors.slower:.1%}"
                     )
-                    yield Failure(step.stage.name, row.check, words, "replace", folder)
+                    yield Failure(step.stage.name, row.check, message, "replace", folder)
 
-    def standing(self, node: str) -> Standing:
+    def standing(self, node: str) -> Decision:
         """Of a node in the stage that measures speed: by all populations of its kind. Of one without any it is good."""
         if node in self.out:
-            return Standing.BAD
+            return Decision.BAD
         seen = self.seen.get(node)
         parts = []
         for (kind, _, _), population in self.populations.items():
             if seen and seen.kind == kind:
                 own = [judged.standing for unit, judged in population.judged.items() if unit[0] == node]
-                parts.append(standing_of(own))
-        return standing_of(parts) if parts else Standing.OPEN
+                parts.append(decision_of(own))
+        return decision_of(parts) if parts else Decision.OPEN
 
-    def next(self) -> Step | None:
+    def next(self) -> NextRun | None:
         """What runs next; None where all is done that can be."""
         for stage in self.plan.stages:
             nodes = self._due(stage)
             if nodes:
-                return Step(stage, self.numbers[stage.name], nodes)
+                return NextRun(stage, self.numbers[stage.name], nodes)
         return None
 
     def _due(self, stage: Stage) -> tuple[str, ...]:
@@ -282,7 +282,7 @@ class State:
         return large if len(of_place) > 1 else []
 
 
-def _units(seen: Seen | None) -> Iterable[tuple[str, str, str, float]]:
+def _units(seen: NodeRun | None) -> Iterable[tuple[str, str, str, float]]:
     return seen.units() if seen else ()
 
 
@@ -294,5 +294,5 @@ def _with_others(kept: Sequence[str], due: Sequence[str]) -> tuple[str, ...]:
     """Those that are due, and some others to compare with."""
     if not due:
         return ()
-    beside = [node for node in kept if node not in set(due)][: max(FEWEST_BESIDE, len(due))]
-    return tuple(node for node in kept if node in {*due, *beside})
+    healthy = [node for node in kept if node not in set(due)][: max(FEWEST_BESIDE, len(due))]
+    return tuple(node for node in kept if node in {*due, *healthy})

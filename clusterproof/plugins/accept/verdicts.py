@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from enum import Enum
 
-from clusterproof.plugins.accept import Seen
-from clusterproof.plugins.accept.sequential import Standing
-from clusterproof.plugins.accept.state import SPEED, State
+from clusterproof.plugins.accept import NodeRun
+from clusterproof.plugins.accept.sequential import Decision
+from clusterproof.plugins.accept.state import SPEED, AcceptanceState
 from clusterproof.plugins.catalog import acceptance
 from clusterproof.plugins.catalog.acceptance import Stage
 from clusterproof.plugins.core.record import record
@@ -21,7 +21,7 @@ MAX_REASONS = 20
 MAX_SAID = 4  # serials that are shown
 
 
-class Said(str, Enum):
+class NodeVerdict(str, Enum):
     """What becomes of a node."""
 
     ACCEPTED = "accepted"
@@ -30,7 +30,7 @@ class Said(str, Enum):
     OPEN = "open"
 
 
-class Outcome(str, Enum):
+class ClusterVerdict(str, Enum):
     """What becomes of the cluster."""
 
     ACCEPTED = "accepted"
@@ -39,48 +39,52 @@ class Outcome(str, Enum):
 
 
 @record
-class OfNode:
+class NodeOutcome:
     """One node, and why; each reason of a failure says in which folder its evidence is."""
 
     node: str
-    said: Said
+    said: NodeVerdict
     reasons: tuple[str, ...]
     concerns: tuple[str, ...]
 
 
-def of_nodes(state: State) -> list[OfNode]:
+def of_nodes(state: AcceptanceState) -> list[NodeOutcome]:
     """All nodes, in the order of the cluster."""
     return [_of_node(node, state) for node in state.nodes]
 
 
-def outcome(state: State, said: Sequence[OfNode], is_as_bought: bool | None, stopped: str) -> Outcome:
+def outcome(
+    state: AcceptanceState, said: Sequence[NodeOutcome], is_as_bought: bool | None, stopped: str
+) -> ClusterVerdict:
     """Of the cluster: whatever failed keeps it from being accepted, and so does whatever is missing or undecided."""
     of_nodes, of_others = {one.said for one in said}, {one.result.verdict for one in state.of_others}
-    if is_as_bought is False or Verdict.FAIL in of_others or of_nodes & {Said.REJECTED, Said.TO_FIX}:
-        return Outcome.NOT_ACCEPTED
-    is_open = stopped or is_as_bought is None or Verdict.INCOMPLETE in of_others or of_nodes != {Said.ACCEPTED}
-    return Outcome.UNDECIDED if is_open else Outcome.ACCEPTED
+    if is_as_bought is False or Verdict.FAIL in of_others or of_nodes & {NodeVerdict.REJECTED, NodeVerdict.TO_FIX}:
+        return ClusterVerdict.NOT_ACCEPTED
+    is_open = stopped or is_as_bought is None or Verdict.INCOMPLETE in of_others or of_nodes != {NodeVerdict.ACCEPTED}
+    return ClusterVerdict.UNDECIDED if is_open else ClusterVerdict.ACCEPTED
 
 
-def _of_node(node: str, state: State) -> OfNode:
+def _of_node(node: str, state: AcceptanceState) -> NodeOutcome:
     concerns = tuple(dict.fromkeys(_concerns(node, state)))[:MAX_REASONS]
     failures = state.failures.get(node, [])
     if failures:
         under_load = {stage.name for stage in state.plan.stages if stage.is_load}
         is_of_hardware = any(one.action in OF_HARDWARE or one.stage in under_load for one in failures)
-        words = tuple(f"{one.check}: {one.words} ({one.folder})" for one in failures)
-        return OfNode(node, Said.REJECTED if is_of_hardware else Said.TO_FIX, words[:MAX_REASONS], concerns)
+        reasons = tuple(f"{one.check}: {one.words} ({one.folder})" for one in failures)
+        return NodeOutcome(
+            node, NodeVerdict.REJECTED if is_of_hardware else NodeVerdict.TO_FIX, reasons[:MAX_REASONS], concerns
+        )
     missing = tuple(dict.fromkeys((*_unsettled(node, state), *_missing(node, state))))
-    return OfNode(node, Said.OPEN if missing else Said.ACCEPTED, missing[:MAX_REASONS], concerns)
+    return NodeOutcome(node, NodeVerdict.OPEN if missing else NodeVerdict.ACCEPTED, missing[:MAX_REASONS], concerns)
 
 
-def _concerns(node: str, state: State) -> Iterator[str]:
+def _concerns(node: str, state: AcceptanceState) -> Iterator[str]:
     for (_, check), results in state.results.get(node, {}).items():
         if results[-1].verdict is Verdict.CONCERN and not state.is_measured(check, node):
             yield f"{check}: {results[-1].message}"
 
 
-def _unsettled(node: str, state: State) -> Iterator[str]:
+def _unsettled(node: str, state: AcceptanceState) -> Iterator[str]:
     if node in state.unsettled:
         said = [of for seen in (*state.earlier[node], state.seen.get(node)) if seen for of in (_identity(seen),) if of]
         named = ", ".join([*dict.fromkeys(said)][-MAX_SAID:])
@@ -89,34 +93,34 @@ def _unsettled(node: str, state: State) -> Iterator[str]:
         )
 
 
-def _identity(seen: Seen) -> str:
+def _identity(seen: NodeRun) -> str:
     return seen.machine.instance_id or seen.machine.serial or next((gpu.uuid for gpu in seen.machine.gpus), "")
 
 
-def _missing(node: str, state: State) -> Iterator[str]:
+def _missing(node: str, state: AcceptanceState) -> Iterator[str]:
     """What keeps a node that nothing failed on from being accepted."""
     for stage in state.plan.stages:
         yield from _missing_in(stage, node, state)
     seen = state.seen.get(node)
-    for one in state.of_others:
-        if one.speaks_of(node) and one.result.verdict is not Verdict.CONCERN:
-            verdict = "failed" if one.result.verdict is Verdict.FAIL else "incomplete"
-            yield f"{one.result.check}: {one.result.node} {verdict}: {one.result.message} ({one.folder})"
+    for other in state.of_others:
+        if other.speaks_of(node) and other.result.verdict is not Verdict.CONCERN:
+            verdict = "failed" if other.result.verdict is Verdict.FAIL else "incomplete"
+            yield f"{other.result.check}: {other.result.node} {verdict}: {other.result.message} ({other.folder})"
     for (kind, name, what), population in state.populations.items():
         if seen is None or seen.kind != kind:
             continue
         title = f"{acceptance.measures()[name].title}, {what}"
         own = [judged for unit, judged in population.judged.items() if unit[0] == node]
-        if population.usual is None:
+        if population.reference is None:
             yield f"{title}: too few nodes of its kind to say what is usual, and the plan has no floor"
         elif not own:
             yield f"{title}: not measured on it, and on others of its kind"
-        elif any(judged.standing is not Standing.GOOD for judged in own):
-            worst = min(own, key=lambda judged: (judged.standing is Standing.GOOD, judged.share))
+        elif any(judged.standing is not Decision.GOOD for judged in own):
+            worst = min(own, key=lambda judged: (judged.standing is Decision.GOOD, judged.share))
             yield f"{title}: {worst.share:.1%} of the usual in {worst.runs} runs, which decides nothing in this noise"
 
 
-def _missing_in(stage: Stage, node: str, state: State) -> Iterator[str]:
+def _missing_in(stage: Stage, node: str, state: AcceptanceState) -> Iterator[str]:
     runs = state.runs[stage.name][node]
     least = state.plan.errors.least_runs if stage.is_repeated else 1
     if stage.scope == "places" and not state.is_in_a_place(node):

@@ -67,15 +67,17 @@ class Account:
                 profile_name=profile or None,
                 botocore_session=_with_models_kept(),
             )
-            found = self._session.region_name
+            configured = self._session.region_name
         except BotoCoreError as problem:
             raise AwsError(_one_line(problem)) from None
-        if not found:
+        if not configured:
             raise AwsError("no AWS region; expected --region, AWS_REGION or one in the profile", "NoRegion")
-        near = _region_meant(self._session, found)
+        near = _region_meant(self._session, configured)
         if near:
-            raise AwsError(f"no AWS region is called {found!r:.40}{near}; expected --region or AWS_REGION", "NoRegion")
-        self.region: str = found
+            raise AwsError(
+                f"no AWS region is called {configured!r:.40}{near}; expected --region or AWS_REGION", "NoRegion"
+            )
+        self.region: str = configured
         self._throttled = throttled or _say_once()
         self._clients: dict[str, Any] = {}
         self._asked: dict[str, Future[Any]] = {}
@@ -90,8 +92,8 @@ class Account:
         """One call. Raises AwsDenied, AwsError; ValueError for a call that is not in aws_actions.toml."""
         action = _action(service, operation)
         with _errors_of(action):
-            data: Mapping[str, Any] = getattr(self._client(service), operation)(**arguments)
-            return data
+            response: Mapping[str, Any] = getattr(self._client(service), operation)(**arguments)
+            return response
 
     def listed(self, service: str, operation: str, key: str, **arguments: object) -> Iterator[Mapping[str, Any]]:
         """The entries under `key` of all pages. Raises as `call` does, also in the middle."""
@@ -153,8 +155,8 @@ class Account:
                 answer.set_result(ask())
             except BaseException as problem:  # it is everybody's
                 answer.set_exception(problem)
-        data: T = answer.result()
-        return data
+        result: T = answer.result()
+        return result
 
     def _client(self, service: str) -> Any:
         with self._lock:

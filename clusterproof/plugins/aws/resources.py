@@ -39,9 +39,9 @@ def described(account: Account, cluster: Cluster) -> Description:
     return account.once("cluster", lambda: account.call("sagemaker", "describe_cluster", ClusterName=arn))
 
 
-def instance_groups(data: Description) -> list[Description]:
+def instance_groups(description: Description) -> list[Description]:
     """The instance groups of a described cluster, restricted ones too."""
-    return [*data.get("InstanceGroups", ()), *data.get("RestrictedInstanceGroups", ())]
+    return [*description.get("InstanceGroups", ()), *description.get("RestrictedInstanceGroups", ())]
 
 
 def types_of(group: Description) -> Mapping[str, int]:
@@ -90,10 +90,10 @@ def networks(account: Account, cluster: Cluster) -> Mapping[str, Network]:
         groups = {group for instance in own for group in security_groups_of(instance)}
         subnets_used = {str(instance["SubnetId"]) for instance in own if instance.get("SubnetId")}
         return {"": Network(tuple(sorted(subnets_used)), tuple(sorted(groups)))}
-    data = described(account, cluster)
+    description = described(account, cluster)
     return {
-        str(group["InstanceGroupName"]): _network(group.get("OverrideVpcConfig") or data.get("VpcConfig") or {})
-        for group in instance_groups(data)
+        str(group["InstanceGroupName"]): _network(group.get("OverrideVpcConfig") or description.get("VpcConfig") or {})
+        for group in instance_groups(description)
     }
 
 

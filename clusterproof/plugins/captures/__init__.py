@@ -70,12 +70,12 @@ def _of_folder(root: Path) -> Layout:
     shown = [entry for entry in inside if not entry.name.startswith(".") and not entry.is_symlink()]
     files = [Path(entry.path) for entry in shown if entry.is_file()]
     groups: dict[str, list[Path]] = {}
-    room = MAX_FILES - len(files)
+    left = MAX_FILES - len(files)
     for entry in shown:
         if entry.is_dir():
-            groups[entry.name] = _files_under(Path(entry.path), room, strays, root)
-            room -= len(groups[entry.name])
-        if room < 0:
+            groups[entry.name] = _files_under(Path(entry.path), left, strays, root)
+            left -= len(groups[entry.name])
+        if left < 0:
             raise NoCaptureError(f"more than {MAX_FILES:,} files")
     groups = {name: found for name, found in groups.items() if found}
     if not groups:
@@ -87,23 +87,23 @@ def _of_folder(root: Path) -> Layout:
     return Layout(root, _named(groups), tuple(strays))
 
 
-def _files_under(folder: Path, room: int, strays: list[str], root: Path) -> list[Path]:
-    """All files under a folder, links left out; at most one more than `room`."""
-    found: list[Path] = []
+def _files_under(folder: Path, most: int, strays: list[str], root: Path) -> list[Path]:
+    """All files under a folder, links left out; at most one more than `most`."""
+    files: list[Path] = []
     for where, folders, names in os.walk(folder):
-        here = Path(where)
-        if len(here.relative_to(folder).parts) >= _MAX_DEPTH:
+        folder_path = Path(where)
+        if len(folder_path.relative_to(folder).parts) >= _MAX_DEPTH:
             folders.clear()
         folders.sort()
         for name in sorted(name for name in names if not name.startswith(".")):
-            file = here / name
+            file = folder_path / name
             if file.is_symlink():
                 strays.append(f"{file.relative_to(root)} is a link, which is not followed")
             elif file.is_file():
-                found.append(file)
-            if len(found) > room or len(strays) > MAX_FILES:
-                return found
-    return found
+                files.append(file)
+            if len(files) > most or len(strays) > MAX_FILES:
+                return files
+    return files
 
 
 def _by_prefix(files: Iterable[Path], root: Path) -> dict[str, list[Path]]:

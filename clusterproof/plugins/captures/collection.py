@@ -118,37 +118,40 @@ def understood(
 ) -> Understood:
     """All evidence in one node's files; every other collector says what to collect."""
     budget = budget or Budget(MAX_WHOLE_BYTES)
-    data: list[_Part] = []
+    parts: list[_Part] = []
     unknown: list[str] = []
     for file in node.files:
         name = _shown(file, root)
-        found, problems = _of_file(file, root, forms, budget)
-        data += found
+        parts_of_file, problems = _of_file(file, root, forms, budget)
+        parts += parts_of_file
         unknown += [f"{name}: {problem}" for problem in problems]
-        if not found and not problems:
+        if not parts_of_file and not problems:
             unknown.append(f"{name} is none of the known forms{_instead(file, root)}")
-    return Understood(_evidence(node.name, _values(data, unknown), collectors), tuple(unknown))
+    return Understood(_evidence(node.name, _values(parts, unknown), collectors), tuple(unknown))
 
 
 def read_capture(path: Path, cluster: Cluster, collectors: Iterable[str]) -> tuple[Understood, ...]:
     """The evidence of each node of a cluster; a file that is of no node is named with the first."""
     try:
-        found = layout(path)
+        capture = layout(path)
     except NoCaptureError as problem:
         gone = NodeEvidence("", unreached=Unreached.LOST, detail=f"{path}: {problem}")
         return tuple(Understood(replace(gone, node=target.name)) for target in cluster.targets)
-    files = {node.name: node for node in found.nodes}
+    files = {node.name: node for node in capture.nodes}
     collectors, budget = tuple(collectors), Budget(MAX_WHOLE_BYTES)
-    data = [
-        understood(files.get(one.name, NodeFiles(one.name, ())), found.root, collectors, budget=budget)
+    understood_nodes = [
+        understood(files.get(one.name, NodeFiles(one.name, ())), capture.root, collectors, budget=budget)
         for one in cluster.targets
     ]
-    return (replace(data[0], unknown=(*found.strays, *data[0].unknown)), *data[1:])
+    return (
+        replace(understood_nodes[0], unknown=(*capture.strays, *understood_nodes[0].unknown)),
+        *understood_nodes[1:],
+    )
 
 
-def not_understood(data: Iterable[Understood], is_redacted: bool = False) -> list[str]:
+def not_understood(understood_nodes: Iterable[Understood], is_redacted: bool = False) -> list[str]:
     """A line for each file of which nothing, or not all, was understood; where names are redacted, how many."""
-    unknown = [line for node in data for line in node.unknown]
+    unknown = [line for node in understood_nodes for line in node.unknown]
     if unknown and is_redacted:
         return [f"capture: not understood: {len(unknown)} of its outputs, whose names are redacted"]
     more = [f"capture: and {len(unknown) - SHOWN} more"] if len(unknown) > SHOWN else []
@@ -157,8 +160,8 @@ def not_understood(data: Iterable[Understood], is_redacted: bool = False) -> lis
 
 def read_text(text: str, forms: Sequence[Form] = FORMS) -> tuple[dict[str, object], list[str]]:
     """What a text holds, by collector, and what is wrong with it."""
-    data, problems = _of_text(text, forms)
-    return _values(data, problems), problems
+    parts, problems = _of_text(text, forms)
+    return _values(parts, problems), problems
 
 
 def _of_file(file: Path, root: Path, forms: Sequence[Form], budget: Budget) -> tuple[list[_Part], list[str]]:
@@ -169,11 +172,11 @@ def _of_file(file: Path, root: Path, forms: Sequence[Form], budget: Budget) -> t
         budget.take(len(whole))
     except OSError as problem:
         return [], [problem.strerror or str(problem)]
-    data, problems = _of_text(plain(decoded(whole)), forms)
+    parts, problems = _of_text(plain(decoded(whole)), forms)
     most = most_bytes(content)
     if len(content) > most or (len(whole) >= most and whole != content):
         problems.append(f"is longer than {most:,} bytes, and was read no further")
-    return data, problems
+    return parts, problems
 
 
 def _instead(file: Path, root: Path) -> str:
@@ -185,7 +188,7 @@ def _instead(file: Path, root: Path) -> str:
 
 
 def _of_text(text: str, forms: Sequence[Form]) -> tuple[list[_Part], list[str]]:
-    data: list[_Part] = []
+    parts: list[_Part] = []
     problems: list[str] = []
     for piece in pieces(text, forms):
         head = piece.text[:MAX_HEAD]
@@ -199,8 +202,8 @@ def _of_text(text: str, forms: Sequence[Form]) -> tuple[list[_Part], list[str]]:
             except Exception as problem:  # what others have collected may be anything
                 problems.append(f"{form.name}: {type(problem).__name__} in {place_of(problem)}")
             else:
-                data += [_Part(collector, form.rank, value) for collector, value in collectors.items()]
-    return data, problems
+                parts += [_Part(collector, form.rank, value) for collector, value in collectors.items()]
+    return parts, problems
 
 
 def _evidence(name: str, values: Mapping[str, object], collectors: Iterable[str]) -> NodeEvidence:
@@ -209,11 +212,11 @@ def _evidence(name: str, values: Mapping[str, object], collectors: Iterable[str]
     return NodeEvidence(name, dict(sorted(answers.items())), probe=PROBE)
 
 
-def _values(data: Iterable[_Part], problems: list[str]) -> dict[str, object]:
+def _values(parts: Iterable[_Part], problems: list[str]) -> dict[str, object]:
     """What all outputs together hold, by collector."""
     by_collector: dict[str, list[tuple[int, object]]] = {}
-    for one in data:
-        by_collector.setdefault(one.collector, []).append((one.rank, one.value))
+    for part in parts:
+        by_collector.setdefault(part.collector, []).append((part.rank, part.value))
     values: dict[str, object] = {}
     for collector, several in by_collector.items():
         try:

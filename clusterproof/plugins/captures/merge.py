@@ -13,11 +13,11 @@ _MAX_DEPTH = 12  # of values in values; the evidence has 5
 MAX_GPUS = 128  # that a node may be said to have; none has more than 16
 
 
-def merged(data: Iterable[tuple[int, object]]) -> object:
+def merged(ranked: Iterable[tuple[int, object]]) -> object:
     """One value out of several, each with its rank. Of two of the same rank the first holds."""
     result: object = None
     result_rank = 0
-    for rank, value in sorted(data, key=lambda one: -one[0]):
+    for rank, value in sorted(ranked, key=lambda one: -one[0]):
         result = both(result, value, same_rank=rank == result_rank)
         result_rank = rank
     return result
@@ -80,10 +80,10 @@ def _has_names(entries: list[Any]) -> bool:
     return all(isinstance(entry, dict) and any(entry.get(key) is not None for key in _KEYS) for entry in entries)
 
 
-def _is_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+def _is_same(entry: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Whether two entries are of the same thing: the surest key that both have decides."""
-    shared = next((key for key in _KEYS if one.get(key) is not None and other.get(key) is not None), None)
-    return shared is not None and bool(one[shared] == other[shared])
+    shared = next((key for key in _KEYS if entry.get(key) is not None and other.get(key) is not None), None)
+    return shared is not None and bool(entry[shared] == other[shared])
 
 
 def completed(nvml: object) -> object:
@@ -93,13 +93,13 @@ def completed(nvml: object) -> object:
     """
     if not isinstance(nvml, dict) or ("gpus" not in nvml and "count" not in nvml):
         return nvml
-    data = nvml.get("gpus", [])
-    if not isinstance(data, list) or not all(isinstance(entry, dict) for entry in data):
+    value = nvml.get("gpus", [])
+    if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
         return nvml
     count = nvml.get("count")
-    missing = max(0, count - len(data)) if isinstance(count, int) and count <= MAX_GPUS else 0
-    gpus = [*data, *({} for _ in range(missing))]
-    if len(gpus) == count and (not missing or all("index" in entry for entry in data)):
+    missing = max(0, count - len(value)) if isinstance(count, int) and count <= MAX_GPUS else 0
+    gpus = [*value, *({} for _ in range(missing))]
+    if len(gpus) == count and (not missing or all("index" in entry for entry in value)):
         gpus = _numbered(gpus)
     return {**nvml, "gpus": sorted(gpus, key=_place)} if gpus or "gpus" in nvml else nvml
 

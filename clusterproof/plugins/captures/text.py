@@ -81,19 +81,19 @@ def plain(text: str) -> str:
     return _ESCAPE.sub("", text) if "\x1b" in text else text
 
 
-def _inflated(stream: zlib._Decompress, packed: bytes, room: int) -> tuple[bytes, bytes]:
-    """What one gzip stream holds, at most `room` bytes, and what lies behind it."""
+def _inflated(stream: zlib._Decompress, packed: bytes, most: int) -> tuple[bytes, bytes]:
+    """What one gzip stream holds, at most `most` bytes, and what lies behind it."""
     parts: list[bytes] = []
     step = 1024 * 1024
     for start in range(0, len(packed), step):  # in steps: what comes before a broken byte is not lost
         try:
-            parts.append(stream.decompress(packed[start : start + step], room))
+            parts.append(stream.decompress(packed[start : start + step], most))
         except zlib.error:
             return b"".join(parts), b""
-        room -= len(parts[-1])
+        most -= len(parts[-1])
         if stream.eof:
             return b"".join(parts), stream.unused_data + packed[start + step :]
-        if room <= 0:
+        if most <= 0:
             break
     return b"".join(parts), b""
 

@@ -7,7 +7,7 @@ from shlex import quote
 
 from clusterproof.plugins.case import Collected, Event, Fact, label
 from clusterproof.plugins.case.relevance import of_another_time
-from clusterproof.plugins.case.verdict import ESTABLISHED, Verdict, decide
+from clusterproof.plugins.case.verdict import ESTABLISHED, CaseVerdict, decide
 from clusterproof.plugins.catalog.causes import (
     CODE,
     HARDWARE,
@@ -55,7 +55,7 @@ class Case:
     """Everything that is said of a case."""
 
     collected: Collected
-    verdict: Verdict
+    verdict: CaseVerdict
     advice: Advice
 
 
@@ -66,7 +66,7 @@ def opened_case(collected: Collected) -> Case:
     return Case(collected, verdict, advise(collected, verdict))
 
 
-def advise(case: Collected, verdict: Verdict) -> Advice:
+def advise(case: Collected, verdict: CaseVerdict) -> Advice:
     """What follows from a verdict."""
     to_drain = verdict.nodes if verdict.standing == ESTABLISHED and verdict.cause == HARDWARE else ()
     suspects = tuple(node for node in dict.fromkeys((*verdict.nodes, *verdict.suspects)) if node not in to_drain)
@@ -83,19 +83,21 @@ def advise(case: Collected, verdict: Verdict) -> Advice:
     return Advice(nodes, exclude, restart, RESTARTS[restart], commands, *_checks(verdict))
 
 
-def _restart(verdict: Verdict, exclude: tuple[str, ...]) -> str:
+def _restart(verdict: CaseVerdict, exclude: tuple[str, ...]) -> str:
     if verdict.cause in (HARDWARE, NETWORK) and verdict.nodes:
         return "without"
     of_sign = signs()[verdict.first.sign].restart if isinstance(verdict.first, Event) else ""
-    words = {STOPPED: "yes", CODE: "no", RESOURCES: "after", STORAGE: "after", UNKNOWN: "unknown"}
+    by_cause = {STOPPED: "yes", CODE: "no", RESOURCES: "after", STORAGE: "after", UNKNOWN: "unknown"}
     return (
         ("perhaps" if len(exclude) == 1 else "unknown")
         if verdict.cause == UNKNOWN
-        else (of_sign or words.get(verdict.cause, "unknown"))
+        else (of_sign or by_cause.get(verdict.cause, "unknown"))
     )
 
 
-def _commands(case: Collected, verdict: Verdict, to_drain: tuple[str, ...], to_test: tuple[str, ...]) -> Iterator[str]:
+def _commands(
+    case: Collected, verdict: CaseVerdict, to_drain: tuple[str, ...], to_test: tuple[str, ...]
+) -> Iterator[str]:
     tested = (*to_drain, *to_test)
     proof, load = _checks(verdict)
     if tested and (proof or load):
@@ -116,7 +118,7 @@ def _commands(case: Collected, verdict: Verdict, to_drain: tuple[str, ...], to_t
         yield f"scontrol update nodename={quote(node)} state=drain reason={quote(_plain(reason)[:100])}"
 
 
-def _checks(verdict: Verdict) -> tuple[str, str]:
+def _checks(verdict: CaseVerdict) -> tuple[str, str]:
     """The checks that prove a suspicion: those that read the node, and those that put load on it."""
     first = verdict.first
     if isinstance(first, Fact):

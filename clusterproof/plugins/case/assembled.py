@@ -32,15 +32,15 @@ LONGEST = 300  # characters of what ranks called
 
 def recorder_events(dumps: Mapping[int, Dump], files: Mapping[int, str]) -> Iterator[Event]:
     """One for each process group in which ranks called different collectives, and some wait there."""
-    for one in (each for each in mismatches(dumps) if each.holds_up):
-        first = min(one.odd)
-        rank = first if len(one.odd) == 1 and one.has_majority else None
-        words = f"{one.words}, at collective {one.number} of {one.group}"
-        yield Event("desync", one_line(words, LONGEST), one_line(files.get(first, "")), _when(one), "", rank)
+    for mismatch in (each for each in mismatches(dumps) if each.holds_up):
+        first = min(mismatch.odd)
+        rank = first if len(mismatch.odd) == 1 and mismatch.has_majority else None
+        message = f"{mismatch.words}, at collective {mismatch.number} of {mismatch.group}"
+        yield Event("desync", one_line(message, LONGEST), one_line(files.get(first, "")), _when(mismatch), "", rank)
 
 
-def _when(one: Mismatch) -> Span:
-    times = [called.time for called in one.odd.values() if called.time is not None]
+def _when(mismatch: Mismatch) -> Span:
+    times = [called.time for called in mismatch.odd.values() if called.time is not None]
     return Span(min(times), min(times)) if times else Span()
 
 
@@ -68,7 +68,7 @@ def _waited(wait: Wait) -> str:
 
 
 @record
-class Found:
+class CaseBuilder:
     """What the files have so far."""
 
     jobs: list[Job] = field(default_factory=list)
@@ -99,12 +99,12 @@ class Found:
         job = _one(self.jobs or (self.objects.values() if len(self.objects) == 1 else ()))
         return replace(job, nodes=job.nodes or tuple(filter(None, self.nodes_of_pods)))
 
-    def take_object(self, data: Mapping[str, Any], source: str, clock: Clock) -> Job | None:
+    def take_object(self, record: Mapping[str, Any], source: str, clock: Clock) -> Job | None:
         """Add what one object of Kubernetes says; the job that it is of, if it is one's own."""
-        self.events.extend(pods.read(data, source, clock))
-        if whole := pods.name_of_node(data):
+        self.events.extend(pods.read(record, source, clock))
+        if whole := pods.name_of_node(record):
             self.nodes_of_pods[label(whole)] = whole
-        if job := pods.job_of(data, clock):
+        if job := pods.job_of(record, clock):
             self.objects[job.number] = _one((self.objects.get(job.number, job), job))
         return job
 
@@ -131,46 +131,46 @@ class Found:
             self.missing.append(f"other tasks of this array, of which this is {records[0][0].number}: {listed(others)}")
 
 
-def joined(name: str, found: Found) -> Collected:
+def joined(name: str, builder: CaseBuilder) -> Collected:
     """All that was found, as one."""
-    if len(found.objects) > 1:
-        found.missing.append(f"how the job ended: there are objects of several, {listed(sorted(found.objects))}")
-    job = found.job
+    if len(builder.objects) > 1:
+        builder.missing.append(f"how the job ended: there are objects of several, {listed(sorted(builder.objects))}")
+    job = builder.job
     nodes = job.nodes
-    strangers = {fact.node for fact in found.facts}.difference(nodes) if nodes else set()
+    strangers = {fact.node for fact in builder.facts}.difference(nodes) if nodes else set()
     if strangers:
-        found.missing.append(f"evidence of nodes on which this job did not run is left out: {listed(strangers)}")
+        builder.missing.append(f"evidence of nodes on which this job did not run is left out: {listed(strangers)}")
     of_ranks: dict[int, str] = {}
     pids: dict[int, int] = {}
-    for each in found.outputs:
+    for each in builder.outputs:
         of_ranks |= {rank: node for rank, node in each.nodes_of_ranks.items() if node or rank not in of_ranks}
         pids |= each.pids_of_ranks
-    offsets = {**clocks.by_steps(_steps(found.outputs, of_ranks)), **found.clocks}
-    of_program = [*(event for each in found.outputs for event in each.events)]
-    said = (*found.events, *recorder_events(found.dumps, found.files_of_dumps), *of_program)
+    offsets = {**clocks.by_steps(_steps(builder.outputs, of_ranks)), **builder.clocks}
+    of_program = [*(event for each in builder.outputs for event in each.events)]
+    said = (*builder.events, *recorder_events(builder.dumps, builder.files_of_dumps), *of_program)
     others = {*of_ranks.values(), *(event.node for event in said)}.difference(nodes, [""]) if nodes else ()
     if others:
-        found.missing.append(f"the job's words are of nodes on which it did not run: {listed(sorted(others))}")
-    known = frozenset((*nodes, *found.nodes_with_log))
-    last = [each.last for each in found.outputs if each.last is not None]
-    outlived = (event for each in found.outputs for event in each.outlived)
+        builder.missing.append(f"the job's words are of nodes on which it did not run: {listed(sorted(others))}")
+    known = frozenset((*nodes, *builder.nodes_with_log))
+    last = [each.last for each in builder.outputs if each.last is not None]
+    outlived = (event for each in builder.outputs for event in each.outlived)
     return Collected(
         one_line(name),
         job,
         tuple(_by_one_clock(_placed(said, of_ranks, known), of_program, offsets)),
         tuple(clocks.of_event(event, offsets) for event in _placed(outlived, of_ranks, known)),
-        tuple(clocks.of_fact(fact, offsets) for fact in found.facts if fact.node not in strangers),
-        tuple(_leads(found, of_ranks)),
+        tuple(clocks.of_fact(fact, offsets) for fact in builder.facts if fact.node not in strangers),
+        tuple(_leads(builder, of_ranks)),
         of_ranks,
         pids,
-        tuple(dict.fromkeys(found.nodes_with_log)),
-        tuple(found.nodes_checked),
-        max(_progress(found.outputs, of_ranks, offsets), default=None),
+        tuple(dict.fromkeys(builder.nodes_with_log)),
+        tuple(builder.nodes_checked),
+        max(_progress(builder.outputs, of_ranks, offsets), default=None),
         max(last, default=None),
-        tuple(number_of(count, what, _many(what)) for what, count in found.counts.items()),
-        (*(one_line(one, 400) for one in found.missing), *_not_there(found, nodes)),
-        found.cluster or ("k8s:" if found.nodes_of_pods else ""),
-        {node: whole for node, whole in found.nodes_of_pods.items() if node},
+        tuple(number_of(count, what, _many(what)) for what, count in builder.counts.items()),
+        (*(one_line(one, 400) for one in builder.missing), *_not_there(builder, nodes)),
+        builder.cluster or ("k8s:" if builder.nodes_of_pods else ""),
+        {node: whole for node, whole in builder.nodes_of_pods.items() if node},
         {node: off for node, off in sorted(offsets.items()) if node in nodes or not nodes},
     )
 
@@ -216,33 +216,33 @@ def _node(event: Event, of_ranks: Mapping[int, str], known: frozenset[str]) -> s
     return next(iter(named)) if len(named) == 1 else ""
 
 
-def _leads(found: Found, nodes: Mapping[int, str]) -> Iterator[Lead]:
+def _leads(builder: CaseBuilder, nodes: Mapping[int, str]) -> Iterator[Lead]:
     """Ranks that differ: those that dumps say are waited for, that a desync names, that alone say nothing."""
-    was_ended = any(each.ended for each in found.outputs)  # by a launcher, perhaps before it could write a dump
+    was_ended = any(each.ended for each in builder.outputs)  # by a launcher, perhaps before it could write a dump
     yield from (
         lead
-        for lead in recorder_leads(found.dumps, nodes, without_dump=not was_ended)
-        if lead.rank not in found.dumps_not_read
+        for lead in recorder_leads(builder.dumps, nodes, without_dump=not was_ended)
+        if lead.rank not in builder.dumps_not_read
     )
-    for each in found.outputs:
+    for each in builder.outputs:
         for rank, words in each.lagging.items():
             yield Lead(rank, words, nodes.get(rank, ""))
         for rank, words in each.ended.items():
             yield Lead(rank, words, nodes.get(rank, ""), is_late=False)
-    for rank in _silent(found):
+    for rank in _silent(builder):
         yield Lead(rank, "does not say that it waited, as the others do", nodes.get(rank, ""))
 
 
-def _silent(found: Found) -> list[int]:
+def _silent(builder: CaseBuilder) -> list[int]:
     """The few ranks that do not say that they waited, where the others do.
 
     In a file of all, whose launcher may have ended some before they said it, one alone.
     """
-    waited = {rank for each in found.outputs for rank in each.timed_out}
-    of_files = sorted(found.ranks - waited)
-    if found.ranks:
-        return of_files if waited and len(of_files) * 2 < len(found.ranks) else []
-    labelled = {rank for each in found.outputs for rank in each.labelled}
+    waited = {rank for each in builder.outputs for rank in each.timed_out}
+    of_files = sorted(builder.ranks - waited)
+    if builder.ranks:
+        return of_files if waited and len(of_files) * 2 < len(builder.ranks) else []
+    labelled = {rank for each in builder.outputs for rank in each.labelled}
     of_labels = sorted(labelled - waited)
     return of_labels if waited and len(of_labels) == 1 and len(labelled) > 2 else []
 
@@ -261,17 +261,19 @@ def _one(jobs: Iterable[Job]) -> Job:
     return whole
 
 
-def _not_there(found: Found, nodes: Iterable[str]) -> Iterator[str]:
+def _not_there(builder: CaseBuilder, nodes: Iterable[str]) -> Iterator[str]:
     """What a case asks for, and nobody left."""
-    with_log = frozenset(found.nodes_with_log)
+    with_log = frozenset(builder.nodes_with_log)
     without = [node for node in nodes if node not in with_log]
-    if not found.nodes_with_log:
+    if not builder.nodes_with_log:
         yield "no kernel log of any node: without it no hardware is blamed (journalctl -k -o short-iso-precise)"
     elif without:
         yield f"no kernel log of {listed(without)}"
-    if not (found.jobs or found.objects) and not any(source.row.read_in == ("kubernetes",) for source in found.events):
+    if not (builder.jobs or builder.objects) and not any(
+        source.row.read_in == ("kubernetes",) for source in builder.events
+    ):
         yield "no record of the job by its scheduler (sacct, scontrol show job, kubectl get pods -o json)"
-    if not found.outputs:
+    if not builder.outputs:
         yield "no output of the job"
 
 

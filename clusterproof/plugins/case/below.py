@@ -40,25 +40,27 @@ def files_below(folder: Path, not_read: NotRead, most: int = MAX_FILES) -> Itera
         not_read.add("folders that cannot be opened", f"{where} ({wrong.strerror})")
 
     for where, folders, names in os.walk(folder, onerror=locked):
-        here = Path(where)
+        folder_path = Path(where)
         folders.sort()
         for name in folders:
-            if (here / name).is_symlink():
+            if (folder_path / name).is_symlink():
                 not_read.add("links are not followed", name)
-        if len(here.relative_to(folder).parts) >= MAX_DEPTH:
+        if len(folder_path.relative_to(folder).parts) >= MAX_DEPTH:
             for name in folders:
-                not_read.add(f"folders deeper than {MAX_DEPTH} are not read", str((here / name).relative_to(folder)))
+                not_read.add(
+                    f"folders deeper than {MAX_DEPTH} are not read", str((folder_path / name).relative_to(folder))
+                )
             folders.clear()
         for name in sorted(names):
             count += 1
             if count > most:
                 expected = "the folder of one job" if most == MAX_FILES else "fewer"
                 raise CaseError(f"{str(folder)!r:.120}: more than {most:,} files; expected {expected}")
-            why = _why_not(here / name)
+            why = _why_not(folder_path / name)
             if why:
                 not_read.add(why, name)
             else:
-                yield here / name
+                yield folder_path / name
 
 
 def _why_not(path: Path) -> str:

@@ -46,14 +46,14 @@ class Clock:
     def of(self, line: str) -> Span:
         """When a line was written, by itself; a whole second is all of it."""
         head = line[:LOOKED_AT]
-        if (found := _FULL.search(head)) and found.start() <= BEGINS_IN:
-            year, _, month, day, hour, minute, second, part, zone = found.groups()
+        if (match := _FULL.search(head)) and match.start() <= BEGINS_IN:
+            year, _, month, day, hour, minute, second, part, zone = match.groups()
             return self._span((year, month, day, hour, minute, second), part, zone)
-        if (found := _GLOG.search(head)) and found.start() <= BEGINS_IN:
-            month, day, hour, minute, second, part = found.groups()
+        if (match := _GLOG.search(head)) and match.start() <= BEGINS_IN:
+            month, day, hour, minute, second, part = match.groups()
             return self._span((self.year, month, day, hour, minute, second), part, None)
-        if (found := _NAMED.search(head)) and found[1] in _MONTHS:
-            name, day, hour, minute, second, year = found.groups()
+        if (match := _NAMED.search(head)) and match[1] in _MONTHS:
+            name, day, hour, minute, second, year = match.groups()
             return self._span((year or self.year, _MONTHS.index(name), day, hour, minute, second), None, None)
         return Span()
 
@@ -70,21 +70,21 @@ def unwrapped(line: str) -> tuple[str, str]:
     """When a line was written, as the runtime of its container says, empty where it does not; and the line itself."""
     if line.startswith(_JSON_FILE):
         try:
-            data = json.loads(line)
+            document = json.loads(line)
         except (ValueError, RecursionError):
             return "", line
-        log, time = data["log"], data.get("time")
+        log, time = document["log"], document.get("time")
         return time if isinstance(time, str) else "", log.rstrip("\n") if isinstance(log, str) else line
-    found = _WRAPPED.match(line)
-    return (found[1] or "", line[found.end() :]) if found and found.end() else ("", line)
+    match = _WRAPPED.match(line)
+    return (match[1] or "", line[match.end() :]) if match and match.end() else ("", line)
 
 
 def without(line: str) -> str:
     """What a line says behind its time, and behind what frameworks put before that."""
     head = line[:LOOKED_AT]
-    found = next((found for form in (_FULL, _GLOG, _NAMED) if (found := form.search(head))), None)
-    is_first = found and found.start() <= BEFORE_WORDS
-    rest = line[found.end() :].lstrip(" ,:]-.0123456789") if found and is_first else line
+    match = next((match for form in (_FULL, _GLOG, _NAMED) if (match := form.search(head))), None)
+    is_first = match and match.start() <= BEFORE_WORDS
+    rest = line[match.end() :].lstrip(" ,:]-.0123456789") if match and is_first else line
     return rest.strip() or line.strip()
 
 
@@ -122,25 +122,25 @@ def by_steps(steps: Iterable[tuple[str, Times]]) -> dict[str, Offset]:
 
     Of two nodes nobody can tell which is right: then they are that far apart, and none is corrected.
     """
-    of_node: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    times_by_node: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for node, times in steps:
         for step, time in times.items() if node else ():
-            of_node[node][step].append(time)
+            times_by_node[node][step].append(time)
     of_step: dict[int, list[float]] = defaultdict(list)
-    for each in of_node.values():
+    for each in times_by_node.values():
         for step, own in each.items():
             of_step[step].append(median(own))
-    found = {}
-    for node, each in of_node.items():
+    offsets = {}
+    for node, each in times_by_node.items():
         shared = [step for step in each if len(of_step[step]) > 1]
         off = sorted(median(each[step]) - median(of_step[step]) for step in shared)
         if len(shared) < FEWEST_STEPS:
             continue
         middle, apart_s = median(off), (off[-1] - off[0]) / 2
-        is_sure = len(of_node) >= FEWEST_NODES and abs(middle) > max(apart_s, limits().clocks_apart_s)
-        words = "by the steps of its ranks"
-        found[node] = Offset(middle, apart_s, words) if is_sure else Offset(0.0, apart_s + abs(middle), words)
-    return found
+        is_sure = len(times_by_node) >= FEWEST_NODES and abs(middle) > max(apart_s, limits().clocks_apart_s)
+        how = "by the steps of its ranks"
+        offsets[node] = Offset(middle, apart_s, how) if is_sure else Offset(0.0, apart_s + abs(middle), how)
+    return offsets
 
 
 def apart_s(case: Collected) -> float:

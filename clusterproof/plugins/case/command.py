@@ -15,7 +15,7 @@ from pathlib import Path
 
 from clusterproof.plugins.case import CaseError, Collected, Event, Fact, Job, Lead, kubernetes
 from clusterproof.plugins.case.advice import opened_case
-from clusterproof.plugins.case.assembled import Found, joined
+from clusterproof.plugins.case.assembled import CaseBuilder, joined
 from clusterproof.plugins.case.folder import read_folder
 from clusterproof.plugins.case.period import of_folder, of_slurm, since
 from clusterproof.plugins.case.period_report import as_record as period_record
@@ -42,7 +42,7 @@ ABSENT = ("no kernel log of ", "no record of the job by ", "no output of the job
 
 def redacted(case: Collected) -> Collected:
     """The same case. Nodes and files have words in their place; of the job's output stays what its signs mean."""
-    words = Pseudonyms()
+    pseudonyms = Pseudonyms()
     names = sorted(
         {*case.job.nodes, *case.nodes_with_log, *case.nodes_of_ranks.values()}
         | {one.node for one in (*case.events, *case.outlived)}
@@ -51,7 +51,7 @@ def redacted(case: Collected) -> Collected:
     )
     nodes = {name: f"node-{number}" for number, name in enumerate(filter(None, names), 1)}
     for name, word in nodes.items():
-        words.know_host(name, word)
+        pseudonyms.know_host(name, word)
     files: dict[str, str] = {}
 
     def source(text: str) -> str:
@@ -69,14 +69,19 @@ def redacted(case: Collected) -> Collected:
     def fact(one: Fact) -> Fact:
         said = next((means for check, means in OF_PROCESSES.items() if check == one.check), None)
         return replace(
-            one, words=words.text(one.words) if said is None else said, source=source(one.source), node=node(one.node)
+            one,
+            words=pseudonyms.text(one.words) if said is None else said,
+            source=source(one.source),
+            node=node(one.node),
         )
 
     def lead(one: Lead) -> Lead:
-        words = WAITED_FOR if one.is_late else one.words  # of a desync or a dump, whose groups have names of the job's
-        return replace(one, words=words, node=node(one.node), line="")
+        pseudonyms = (
+            WAITED_FOR if one.is_late else one.words
+        )  # of a desync or a dump, whose groups have names of the job's
+        return replace(one, words=pseudonyms, node=node(one.node), line="")
 
-    fixed = tuple(words.text(one) for one in case.missing if one.startswith(ABSENT))
+    fixed = tuple(pseudonyms.text(one) for one in case.missing if one.startswith(ABSENT))
     left = len(case.missing) - len(fixed)
     return replace(
         case,
@@ -112,10 +117,10 @@ def case(arguments: Sequence[str]) -> tuple[int, str]:
         return EXIT_UNREADABLE, f"clusterproof case: {problem}\n"
     except OSError as problem:
         return EXIT_UNREADABLE, f"clusterproof case: {option.job!r:.120}: {problem.strerror or problem}\n"
-    found = opened_case(redacted(collected) if option.redact else collected)
+    opened = opened_case(redacted(collected) if option.redact else collected)
     if option.json:
-        return 0, json.dumps(as_record(found), indent=1) + "\n"
-    return 0, markdown(found) if option.markdown else text(found)
+        return 0, json.dumps(as_record(opened), indent=1) + "\n"
+    return 0, markdown(opened) if option.markdown else text(opened)
 
 
 def _period(option: argparse.Namespace) -> str:
@@ -127,12 +132,12 @@ def _period(option: argparse.Namespace) -> str:
     if option.job and NUMBER.fullmatch(option.job) and not is_folder(option.job):
         raise CaseError("a job's number has no --since; expected a folder of folders, or neither, for all of Slurm's")
     if option.job:
-        found = of_folder(Path(option.job), begins, now, option.utc_offset, _progress)
+        period = of_folder(Path(option.job), begins, now, option.utc_offset, _progress)
     else:
-        found = of_slurm(begins, now, Path(option.logs) if option.logs else None, option.utc_offset, done=_progress)
+        period = of_slurm(begins, now, Path(option.logs) if option.logs else None, option.utc_offset, done=_progress)
     if option.json:
-        return json.dumps(period_record(found), indent=1) + "\n"
-    return period_markdown(found) if option.markdown else period_text(found)
+        return json.dumps(period_record(period), indent=1) + "\n"
+    return period_markdown(period) if option.markdown else period_text(period)
 
 
 def _progress(done: int, of: int) -> None:
@@ -147,35 +152,35 @@ def _collected(option: argparse.Namespace) -> Collected:
     if not option.job or not option.job.strip():
         raise CaseError("the job is empty; expected the number of a job of Slurm, or a folder of what a job left")
     try:
-        name, found = _found(option)
+        name, builder = _found(option)
         if option.cluster:
             from clusterproof.plugins.case import probe
 
-            probe.read_nodes(option.cluster, found, found.job.nodes, found.job.ran.ends)
+            probe.read_nodes(option.cluster, builder, builder.job.nodes, builder.job.ran.ends)
     except (InventoryError, KubernetesError, AwsError) as problem:
         raise CaseError(str(problem)) from None
-    return joined(name, found)
+    return joined(name, builder)
 
 
-def _found(option: argparse.Namespace) -> tuple[str, Found]:
+def _found(option: argparse.Namespace) -> tuple[str, CaseBuilder]:
     """What there is, and what to call it; raises as above, and what an inventory and an API server raise."""
     if kubernetes.is_named(option.job) and not is_folder(option.job):
         cluster, access, named = kubernetes.access_of(option.job)
-        found = Found(cluster=cluster)
+        builder = CaseBuilder(cluster=cluster)
         if option.logs:
-            read_folder(Path(option.logs), found, option.utc_offset)
-        kubernetes.read_job(open_api(access), named, found, option.utc_offset)
-        return f"job {named}", found
-    found = Found()
+            read_folder(Path(option.logs), builder, option.utc_offset)
+        kubernetes.read_job(open_api(access), named, builder, option.utc_offset)
+        return f"job {named}", builder
+    builder = CaseBuilder()
     if not NUMBER.fullmatch(option.job) or is_folder(option.job):
         if option.logs:
             raise CaseError("--logs is for the name of a job; a folder is named alone")
-        read_folder(Path(option.job), found, option.utc_offset)
-        return Path(option.job).resolve().name, found
+        read_folder(Path(option.job), builder, option.utc_offset)
+        return Path(option.job).resolve().name, builder
     if option.logs:
-        read_folder(Path(option.logs), found, option.utc_offset, option.job)
-    read_job(option.job, found, option.utc_offset)
-    return f"job {option.job}", found
+        read_folder(Path(option.logs), builder, option.utc_offset, option.job)
+    read_job(option.job, builder, option.utc_offset)
+    return f"job {option.job}", builder
 
 
 def parser() -> argparse.ArgumentParser:
@@ -229,8 +234,8 @@ def _with_zone(arguments: Sequence[str]) -> Iterator[str]:
 
 
 def _offset_s(text: str) -> float:
-    found = _OFFSET.fullmatch(text)
-    seconds = int(found[2]) * 3600 + int(found[3]) * 60 if found else 0
-    if not found or seconds > MAX_OFFSET_S:
+    match = _OFFSET.fullmatch(text)
+    seconds = int(match[2]) * 3600 + int(match[3]) * 60 if match else 0
+    if not match or seconds > MAX_OFFSET_S:
         raise argparse.ArgumentTypeError(f"{text!r:.40}; expected a zone such as +02:00, of at most 14 hours")
-    return float(-seconds if found[1] == "-" else seconds)
+    return float(-seconds if match[1] == "-" else seconds)

@@ -88,10 +88,10 @@ class Failures:
 
     def take(self, line: str) -> Failure | None:
         """The failure that this line, of its code, completes."""
-        found = _FIELD.search(line) if " : " in line else None
-        if not found:
+        match = _FIELD.search(line) if " : " in line else None
+        if not match:
             return None
-        name, value, pid = found.groups()
+        name, value, pid = match.groups()
         self.fields = {name: value} if name == _BEGINS else {**self.fields, name: value}
         rank = self.fields.get("rank", "")
         if name != "exitcode" or not (rank.isdecimal() and rank.isascii() and len(rank) <= 7):

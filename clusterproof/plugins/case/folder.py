@@ -14,10 +14,10 @@ from shlex import quote
 from clusterproof.plugins.captures import prefix
 from clusterproof.plugins.captures.text import plain
 from clusterproof.plugins.case import CaseError, Collected, label, node_log, one_line, output, pods, results, scheduler
-from clusterproof.plugins.case.assembled import Found, joined
+from clusterproof.plugins.case.assembled import CaseBuilder, joined
 from clusterproof.plugins.case.below import MAX_FILES, NotRead, files_below
 from clusterproof.plugins.case.clocks import LATEST_S, Clock
-from clusterproof.plugins.case.output import LEFT_OUT, Place
+from clusterproof.plugins.case.output import LEFT_OUT, OutputSource
 from clusterproof.plugins.core.message import listed
 from clusterproof.plugins.core.opened import Budget, distrust, opened
 from clusterproof.plugins.training_run import RunError
@@ -43,16 +43,16 @@ _BEHIND = re.compile(r"(?:dmesg|kern|kernel|kmsg|journal(?:ctl)?)[._-]([A-Za-z0-
 
 def collect(folder: Path, offset_s: float = 0.0) -> Collected:
     """What a folder has of a job. Raises CaseError."""
-    found = Found()
-    read_folder(folder, found, offset_s)
-    return joined(folder.resolve().name, found)
+    builder = CaseBuilder()
+    read_folder(folder, builder, offset_s)
+    return joined(folder.resolve().name, builder)
 
 
-def read_folder(folder: Path, found: Found, offset_s: float, number: str = "") -> None:
+def read_folder(folder: Path, builder: CaseBuilder, offset_s: float, number: str = "") -> None:
     """Add what a folder has of the job of this number, else of the only one in it. Raises CaseError."""
     files, not_read = files_of(folder)
-    read_files(folder, files, found, offset_s, number)
-    found.missing.extend(not_read)
+    read_files(folder, files, builder, offset_s, number)
+    builder.missing.extend(not_read)
 
 
 def files_of(folder: Path, most: int = MAX_FILES) -> tuple[list[Path], list[str]]:
@@ -69,25 +69,25 @@ def files_of(folder: Path, most: int = MAX_FILES) -> tuple[list[Path], list[str]
     return files, list(not_read.lines())
 
 
-def read_files(folder: Path, files: Iterable[Path], found: Found, offset_s: float, number: str = "") -> None:
+def read_files(folder: Path, files: Iterable[Path], builder: CaseBuilder, offset_s: float, number: str = "") -> None:
     """Add what files of a folder have of the job of this number, else of the only one in them. Raises CaseError."""
-    reader = Reader(folder, found, Clock(datetime.now(timezone.utc).year, offset_s))
+    reader = Reader(folder, builder, Clock(datetime.now(timezone.utc).year, offset_s))
     reader.date(files)
     for path in files:
         reader.take(path, reader.text(path))
     if reader.of_run:
-        found.missing.append(f"clusterproof --run {quote(str(folder))} evaluates {listed(reader.of_run)}")
+        builder.missing.append(f"clusterproof --run {quote(str(folder))} evaluates {listed(reader.of_run)}")
     if number:
-        found.of_job(number)
-    found.settle(number)
+        builder.of_job(number)
+    builder.settle(number)
 
 
 class Reader:
     """Reads files below a folder, each by its form; all of them together are bounded."""
 
-    def __init__(self, folder: Path, found: Found, clock: Clock) -> None:
+    def __init__(self, folder: Path, builder: CaseBuilder, clock: Clock) -> None:
         self.folder = folder
-        self.found = found
+        self.builder = builder
         self.clock = clock
         self.budget = Budget(MAX_BYTES)
         self.doubt = ""  # who else decides what the file that was read last says
@@ -105,10 +105,10 @@ class Reader:
             if not is_log and not _is_named_record(path.name):
                 continue
             with suppress(OSError), opened(path, self.folder) as file:
-                data = os.fstat(file.fileno())
-                newest = max(newest, data.st_mtime)
+                status = os.fstat(file.fileno())
+                newest = max(newest, status.st_mtime)
                 text = plain(file.read(HEAD).decode("utf-8", "replace"))
-                year = node_log.year_of(text) if is_log and not distrust(path, data) else None
+                year = node_log.year_of(text) if is_log and not distrust(path, status) else None
                 year = year or (_year_of_record(text) if not is_log and scheduler.is_record(text) else None)
                 if year:
                     self.clock = Clock(year, self.clock.offset_s)
@@ -128,37 +128,37 @@ class Reader:
                     raise OSError(errno.EACCES, "is not of the job's owner, and is not read")
                 self.doubt = distrust(path, os.fstat(file.fileno()))
                 size = os.fstat(file.fileno()).st_size
-                data = file.read(HEAD_BYTES)
-                if b"\0" in data[:HEAD] or data[:1] == b"\x80":
+                content = file.read(HEAD_BYTES)
+                if b"\0" in content[:HEAD] or content[:1] == b"\x80":
                     return None
                 if size > HEAD_BYTES:
                     file.seek(max(HEAD_BYTES, size - TAIL_BYTES))
                     self.is_cut = size > HEAD_BYTES + TAIL_BYTES
-                    data += (f"\n{LEFT_OUT}\n".encode() if self.is_cut else b"") + file.read(TAIL_BYTES)
-            self.budget.take(len(data))
+                    content += (f"\n{LEFT_OUT}\n".encode() if self.is_cut else b"") + file.read(TAIL_BYTES)
+            self.budget.take(len(content))
         except OSError as wrong:
-            self.found.missing.append(f"{one_line(path.name)}: {wrong.strerror or wrong}")
+            self.builder.missing.append(f"{one_line(path.name)}: {wrong.strerror or wrong}")
             return None
-        return plain(data.decode("utf-8", "replace"))
+        return plain(content.decode("utf-8", "replace"))
 
     def take(self, path: Path, text: str | None) -> None:
         """Read a file by its form."""
         name = one_line(str(path.relative_to(self.folder)))
         if self.is_cut and not results.is_of(text or ""):
-            ends = f"its first {HEAD_BYTES >> 20} MiB and its last {TAIL_BYTES >> 20} MiB"
-            self.found.missing.append(f"{name}: all between {ends}")
+            kept_parts = f"its first {HEAD_BYTES >> 20} MiB and its last {TAIL_BYTES >> 20} MiB"
+            self.builder.missing.append(f"{name}: all between {kept_parts}")
         if text is None:
             self._dump(path, name)
         elif self._evidence(path, name, text):
             return
         elif of_kubernetes := pods.objects(text) if text.lstrip().startswith("{") else []:
-            for one in of_kubernetes:
-                self.found.take_object(one, name, self.clock)
-            self.found.count("file of Kubernetes")
+            for resource in of_kubernetes:
+                self.builder.take_object(resource, name, self.clock)
+            self.builder.count("file of Kubernetes")
         elif text.lstrip().startswith("{") and is_dump(text[:HEAD].encode()):
             self._dump(path, name)
         elif _SHARED_LOG.search(path.name):
-            self.found.missing.append(f"{name}: {OF_ANYBODY}")
+            self.builder.missing.append(f"{name}: {OF_ANYBODY}")
         elif _is_named_record(path.name) and scheduler.is_record(text):
             self._record(name, text)
         elif _OUTPUT.search(path.name) or "." not in path.name or _RANK.search(path.name):
@@ -174,16 +174,16 @@ class Reader:
         if known:
             self.of_run.append(name)
         else:
-            self.found.missing.append(f"{name}: its form is not known")
+            self.builder.missing.append(f"{name}: its form is not known")
 
     def _record(self, name: str, text: str) -> None:
         records = scheduler.read(text, name, self.clock)
         if not records:
             why = scheduler.OF_OWNER if scheduler.is_forged(text) else "it has no row of a job"
-            self.found.missing.append(f"{name}: {why}")
+            self.builder.missing.append(f"{name}: {why}")
             return
-        self.found.records.extend(records)
-        self.found.count("record of Slurm")
+        self.builder.records.extend(records)
+        self.builder.count("record of Slurm")
 
     def _evidence(self, path: Path, name: str, text: str) -> bool:
         """Read what is evidence against a node, and whether the file is such: only of one that no other could write."""
@@ -193,7 +193,7 @@ class Reader:
         if is_log and _JOBS_OWN.search(path.name) and not node_log.is_log(text):
             return False  # of a job that trains kernels
         if self.doubt:
-            self.found.missing.append(f"{name}: no evidence against a node, as it {self.doubt}")
+            self.builder.missing.append(f"{name}: no evidence against a node, as it {self.doubt}")
         elif is_log:
             self._log(path, name, text)
         else:
@@ -207,46 +207,48 @@ class Reader:
                 if doubt := distrust(path, os.fstat(file.fileno())):
                     raise OSError(errno.EACCES, doubt)
                 for node, fact in results.read(results.lines(file, self.budget), name):
-                    self.found.nodes_checked[node] = None
-                    self.found.facts.extend(filter(None, (fact,)))
-            self.found.count("file of results")
+                    self.builder.nodes_checked[node] = None
+                    self.builder.facts.extend(filter(None, (fact,)))
+            self.builder.count("file of results")
         except OSError as wrong:
-            self.found.missing.append(f"{name}: {wrong.strerror or wrong}")
+            self.builder.missing.append(f"{name}: {wrong.strerror or wrong}")
 
     def take_output(self, path: Path, text: str) -> None:
         """Read a file of output."""
         name = one_line(str(path.relative_to(self.folder)))
         rank = _rank(path.name)
-        read = output.read(text.splitlines(), Place(name, rank), self.clock)
-        self.found.outputs.append(read)
+        read = output.read(text.splitlines(), OutputSource(name, rank), self.clock)
+        self.builder.outputs.append(read)
         if rank is not None:
-            self.found.ranks.add(rank)
-        self.found.count("file of output")
+            self.builder.ranks.add(rank)
+        self.builder.count("file of output")
 
     def _log(self, path: Path, name: str, text: str) -> None:
         if not node_log.is_log(text):
-            self.found.missing.append(f"{name}: no kernel log; expected the output of dmesg or journalctl -k")
+            self.builder.missing.append(f"{name}: no kernel log; expected the output of dmesg or journalctl -k")
             return
         if node_log.is_of_others_too(text):
-            self.found.missing.append(f"{name}: {OF_ANYBODY}")
+            self.builder.missing.append(f"{name}: {OF_ANYBODY}")
             return
         host = node_log.host_of(text)
         named = _node_named(path, self.folder)
         if named and not label(named):
-            self.found.missing.append(f"{name}: what it has for a node's name is none; expected NODE-dmesg.txt")
+            self.builder.missing.append(f"{name}: what it has for a node's name is none; expected NODE-dmesg.txt")
             return
         node = named or host
         if not node:
-            self.found.missing.append(f"{name}: nothing says of which node it is; expected NODE-dmesg.txt")
+            self.builder.missing.append(f"{name}: nothing says of which node it is; expected NODE-dmesg.txt")
             return
         if host and host in re.split(r"[^A-Za-z0-9-]", name):
             node = host
         if host and host != label(node):
-            self.found.missing.append(f"{name}: no evidence, as its lines are of {one_line(host)}, and its name is not")
+            self.builder.missing.append(
+                f"{name}: no evidence, as its lines are of {one_line(host)}, and its name is not"
+            )
             return
-        self.found.nodes_with_log.append(label(node))
-        self.found.facts.extend(node_log.read(text, label(node), name, self.clock))
-        self.found.count("kernel log")
+        self.builder.nodes_with_log.append(label(node))
+        self.builder.facts.extend(node_log.read(text, label(node), name, self.clock))
+        self.builder.count("kernel log")
 
     def _dump(self, path: Path, name: str) -> None:
         file = RunFile(path, self.folder, self.budget)
@@ -255,13 +257,13 @@ class Reader:
                 self._unknown(path, name)
                 return
             for dump in read_dump(file):
-                self.found.dumps[dump.rank] = dump
-                self.found.files_of_dumps[dump.rank] = name
-            self.found.count("dump of the Flight Recorder")
+                self.builder.dumps[dump.rank] = dump
+                self.builder.files_of_dumps[dump.rank] = name
+            self.builder.count("dump of the Flight Recorder")
         except RunError as wrong:
             if (rank := rank_of(file)) is not None:
-                self.found.dumps_not_read.add(rank)
-            self.found.missing.append(one_line(f"{name}: {str(wrong).removeprefix(f'{path}: ')}", 400))
+                self.builder.dumps_not_read.add(rank)
+            self.builder.missing.append(one_line(f"{name}: {str(wrong).removeprefix(f'{path}: ')}", 400))
 
 
 def node_of(path: Path, root: Path) -> str:
@@ -277,8 +279,8 @@ def _node_named(path: Path, root: Path) -> str:
 
 
 def _rank(name: str) -> int | None:
-    found = _RANK.search(name) or _SLURM_RANK.search(name)
-    return int(next(filter(None, found.groups()))) if found else None
+    match = _RANK.search(name) or _SLURM_RANK.search(name)
+    return int(next(filter(None, match.groups()))) if match else None
 
 
 def _is_named_record(name: str) -> bool:

@@ -7,11 +7,11 @@ from typing import Any
 
 from clusterproof.plugins.captures.text import plain
 from clusterproof.plugins.case import CaseError, Event, Job, Span, label, one_line, output, pods
-from clusterproof.plugins.case.assembled import Found
+from clusterproof.plugins.case.assembled import CaseBuilder
 from clusterproof.plugins.case.clocks import Clock
 from clusterproof.plugins.case.folder import HEAD_BYTES, MAX_BYTES, TAIL_BYTES
 from clusterproof.plugins.case.node_log import how_to_get_it
-from clusterproof.plugins.case.output import LEFT_OUT, Place
+from clusterproof.plugins.case.output import LEFT_OUT, OutputSource
 from clusterproof.plugins.case.pods import JOBS
 from clusterproof.plugins.catalog.causes import limits
 from clusterproof.plugins.core.message import listed, number_of
@@ -50,38 +50,50 @@ def is_named(job: str) -> bool:
     return bool(slash and NAME.fullmatch(namespace) and NAME.fullmatch(name))
 
 
-def read_job(api: Api, named: str, found: Found, offset_s: float) -> None:
+def read_job(api: Api, named: str, builder: CaseBuilder, offset_s: float) -> None:
     """Add what Kubernetes knows of a job. Raises CaseError where it knows none, or nothing of it has ended."""
-    reader = _Reader(api, named, found, Clock(0, offset_s))
+    reader = _Reader(api, named, builder, Clock(0, offset_s))
     objects = list(reader.objects())
-    there = [one for one in reader.listed("pods") if is_of(one, reader.name, [*_replicas_of_hyperpod(objects)])]
-    there = [one for one in there if not objects or belongs_to(one, reader.name, [parts(one)[0] for one in objects])]
-    if not objects and not there:
-        why = f": {found.missing[-1]}" if found.missing else ""
+    pods_of_job = [
+        resource
+        for resource in reader.listed("pods")
+        if is_of(resource, reader.name, [*_replicas_of_hyperpod(objects)])
+    ]
+    pods_of_job = [
+        resource
+        for resource in pods_of_job
+        if not objects or belongs_to(resource, reader.name, [parts(resource)[0] for resource in objects])
+    ]
+    if not objects and not pods_of_job:
+        why = f": {builder.missing[-1]}" if builder.missing else ""
         raise CaseError(f"Kubernetes has no job {named!r:.120} and no pod of one{why}; expected {FORM}")
-    ran = _one_job(named, [job for one in objects if (job := pods.job_of(one, reader.clock))], there, reader.clock)
-    for one in objects:
-        found.take_object(one, text(one.get("kind")), reader.clock)
-    for one in there:
-        reader.take_pod(one)
-    found.objects.clear()
-    found.objects[named] = ran
-    found.count("job of Kubernetes")
-    reader.take_events({reader.name, *(text(parts(one)[0].get("name")) for one in there)}, [*objects, *there])
+    ran = _one_job(
+        named, [job for resource in objects if (job := pods.job_of(resource, reader.clock))], pods_of_job, reader.clock
+    )
+    for resource in objects:
+        builder.take_object(resource, text(resource.get("kind")), reader.clock)
+    for resource in pods_of_job:
+        reader.take_pod(resource)
+    builder.objects.clear()
+    builder.objects[named] = ran
+    builder.count("job of Kubernetes")
+    reader.take_events(
+        {reader.name, *(text(parts(resource)[0].get("name")) for resource in pods_of_job)}, [*objects, *pods_of_job]
+    )
     reader.take_nodes(ran.ran.ends)
-    lost = max((number(parts(one)[2].get("failed")) for one in objects), default=0)
-    lost -= sum(parts(one)[2].get("phase") == "Failed" for one in there)
+    lost = max((number(parts(resource)[2].get("failed")) for resource in objects), default=0)
+    lost -= sum(parts(resource)[2].get("phase") == "Failed" for resource in pods_of_job)
     if lost > 0:
-        found.missing.append(f"{number_of(lost, 'pod')} of it that failed and are no longer there")
-    if found.job.nodes and not found.nodes_with_log:
-        found.missing.append(how_to_get_it(found.job.nodes, ran.ran))
+        builder.missing.append(f"{number_of(lost, 'pod')} of it that failed and are no longer there")
+    if builder.job.nodes and not builder.nodes_with_log:
+        builder.missing.append(how_to_get_it(builder.job.nodes, ran.ran))
 
 
 def _replicas_of_hyperpod(objects: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """What jobs of its operator call their replicas: `pod` where they say nothing, as its command line does."""
-    for one in objects:
-        if one.get("kind") == OF_HYPERPOD:
-            named = [text(replica.get("name")) for replica in tables(parts(one)[1].get("replicaSpecs"))]
+    for resource in objects:
+        if resource.get("kind") == OF_HYPERPOD:
+            named = [text(replica.get("name")) for replica in tables(parts(resource)[1].get("replicaSpecs"))]
             yield from filter(None, named or ["pod"])
 
 
@@ -110,10 +122,10 @@ def belongs_to(pod: Mapping[str, Any], name: str, jobs: Sequence[Mapping[str, An
 class _Reader:
     """Reads the objects of one namespace, as far as the user may."""
 
-    def __init__(self, api: Api, named: str, found: Found, clock: Clock) -> None:
+    def __init__(self, api: Api, named: str, builder: CaseBuilder, clock: Clock) -> None:
         self.api = api
         self.namespace, _, self.name = named.partition("/")
-        self.found = found
+        self.builder = builder
         self.clock = clock
         self.budget = Budget(MAX_BYTES)
 
@@ -122,34 +134,34 @@ class _Reader:
         denied: dict[str, str] = {}
         for kind, where in OBJECTS.items():
             try:
-                data = self.api.get(f"/apis/{where.format(f'namespaces/{self.namespace}')}/{self.name}")
+                resource = self.api.get(f"/apis/{where.format(f'namespaces/{self.namespace}')}/{self.name}")
             except KubernetesDenied as problem:
                 denied[kind] = one_line(str(problem))
             except KubernetesError as problem:
                 if problem.status != NOT_FOUND:
                     raise CaseError(one_line(str(problem), 300)) from None
             else:
-                yield {**data, "kind": kind}
+                yield {**resource, "kind": kind}
         if denied:
             kinds = listed(denied)
-            self.found.missing.append(f"a {kinds} {self.name}, if there is one: {next(iter(denied.values()))}")
+            self.builder.missing.append(f"a {kinds} {self.name}, if there is one: {next(iter(denied.values()))}")
 
     def listed(self, what: str) -> list[Mapping[str, Any]]:
         """All of one kind."""
         try:
             return list(self.api.listed(f"/api/v1/namespaces/{self.namespace}/{what}"))
         except KubernetesError as problem:
-            self.found.missing.append(f"the {what} of {self.namespace}: {one_line(str(problem))}")
+            self.builder.missing.append(f"the {what} of {self.namespace}: {one_line(str(problem))}")
             return []
 
     def take_pod(self, pod: Mapping[str, Any]) -> None:
         """A pod, and the logs of its containers: of one that began anew also that of the one before, which ended."""
         metadata, spec, status = parts(pod)
         name, node = text(metadata.get("name")), label(text(spec.get("nodeName")))
-        self.found.take_object({**pod, "kind": "Pod"}, f"pod {name}", self.clock)
-        for one in tables(status.get("containerStatuses")):
-            for is_earlier in (True, False) if number(one.get("restartCount")) else (False,):
-                self._take_log(name, text(one.get("name")), is_earlier, node)
+        self.builder.take_object({**pod, "kind": "Pod"}, f"pod {name}", self.clock)
+        for container in tables(status.get("containerStatuses")):
+            for is_earlier in (True, False) if number(container.get("restartCount")) else (False,):
+                self._take_log(name, text(container.get("name")), is_earlier, node)
 
     def _take_log(self, pod: str, container: str, is_earlier: bool, node: str) -> None:
         """The beginning and the end of what a container printed; its runtime dates each line."""
@@ -157,47 +169,49 @@ class _Reader:
         path = f"/api/v1/namespaces/{self.namespace}/pods/{pod}/log"
         query: dict[str, Any] = {"container": container, "timestamps": "true", "previous": str(is_earlier).lower()}
         try:
-            data = self.api.text(path, HEAD_BYTES, **query)
-            if len(data) >= HEAD_BYTES:
-                self.found.missing.append(f"{source}: all between its first {HEAD_BYTES >> 20} MiB and its last lines")
+            content = self.api.text(path, HEAD_BYTES, **query)
+            if len(content) >= HEAD_BYTES:
+                self.builder.missing.append(
+                    f"{source}: all between its first {HEAD_BYTES >> 20} MiB and its last lines"
+                )
                 tail = self.api.text(path, TAIL_BYTES, tailLines=LAST_LINES, **query)
-                data += f"\n{LEFT_OUT}\n".encode() + tail
-            self.budget.take(len(data))
+                content += f"\n{LEFT_OUT}\n".encode() + tail
+            self.budget.take(len(content))
         except (KubernetesError, OSError) as problem:
-            self.found.missing.append(f"{source}: {one_line(str(problem))}")
+            self.builder.missing.append(f"{source}: {one_line(str(problem))}")
             return
-        if data:
-            lines = plain(data.decode("utf-8", "replace")).splitlines()
-            self.found.outputs.append(output.read(lines, Place(source, None, node), self.clock))
-            self.found.count("file of output")
+        if content:
+            lines = plain(content.decode("utf-8", "replace")).splitlines()
+            self.builder.outputs.append(output.read(lines, OutputSource(source, None, node), self.clock))
+            self.builder.count("file of output")
 
     def take_events(self, names: Collection[str], objects: Iterable[Mapping[str, Any]]) -> None:
         """Those of the job and its pods; not of an earlier job of the same name, which Kubernetes keeps as well."""
-        uids = {text(parts(one)[0].get("uid")) for one in objects}
-        about = [(one, table(one.get("involvedObject"))) for one in self.listed("events")]
-        own = [one for one, of in about if of.get("name") in names and of.get("uid", "") in (*uids, "")]
-        for one in own:
-            self.found.take_object({**one, "kind": "Event"}, "event", self.clock)
+        uids = {text(parts(event)[0].get("uid")) for event in objects}
+        about = [(event, table(event.get("involvedObject"))) for event in self.listed("events")]
+        own = [event for event, of in about if of.get("name") in names and of.get("uid", "") in (*uids, "")]
+        for event in own:
+            self.builder.take_object({**event, "kind": "Event"}, "event", self.clock)
         if not own:
-            self.found.missing.append("its events: Kubernetes keeps them for an hour by default")
+            self.builder.missing.append("its events: Kubernetes keeps them for an hour by default")
 
     def take_nodes(self, ended: float | None) -> None:
         """Nodes of the job whose kubelet answers no more, unless it went long after the job's end."""
-        for node, whole in list(self.found.nodes_of_pods.items())[:MAX_NODES]:
+        for node, whole in list(self.builder.nodes_of_pods.items())[:MAX_NODES]:
             try:
                 conditions = tables(parts(self.api.get(f"/api/v1/nodes/{whole}"))[2].get("conditions"))
             except KubernetesDenied as problem:
-                self.found.missing.append(f"whether its nodes are ready: {one_line(str(problem))}")
+                self.builder.missing.append(f"whether its nodes are ready: {one_line(str(problem))}")
                 return
             except KubernetesError as problem:
-                self.found.missing.append(f"the node {whole}: {one_line(str(problem))}")
+                self.builder.missing.append(f"the node {whole}: {one_line(str(problem))}")
                 continue
             ready: Mapping[str, Any] = next((one for one in conditions if one.get("type") == "Ready"), {})
             since = self.clock.of(text(ready.get("lastTransitionTime")))
             is_later = None not in (since.begins, ended) and (since.begins or 0) > (ended or 0) + limits().before_s
             if ready and ready.get("status") != "True" and not is_later:
-                words = f"not ready since {text(ready.get('lastTransitionTime'))}: {text(ready.get('reason'))}"
-                self.found.events.append(Event("node_not_ready", one_line(words), f"node {whole}", since, node))
+                message = f"not ready since {text(ready.get('lastTransitionTime'))}: {text(ready.get('reason'))}"
+                self.builder.events.append(Event("node_not_ready", one_line(message), f"node {whole}", since, node))
 
 
 def _one_job(named: str, jobs: Sequence[Job], there: Sequence[Mapping[str, Any]], clock: Clock) -> Job:
@@ -216,8 +230,8 @@ def _one_job(named: str, jobs: Sequence[Job], there: Sequence[Mapping[str, Any]]
 
 def _states(pod: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """How each container of a pod ended, now and before."""
-    for one in tables(parts(pod)[2].get("containerStatuses")):
+    for container in tables(parts(pod)[2].get("containerStatuses")):
         for state in ("lastState", "state"):
-            ended = one.get(state)
+            ended = container.get(state)
             if isinstance(ended, dict) and isinstance(ended.get("terminated"), dict):
                 yield ended["terminated"]

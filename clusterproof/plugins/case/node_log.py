@@ -44,17 +44,17 @@ WORST, ONLY_SEEN = ("fail",), ("fail", "concern")
 def host_of(text: str) -> str:
     """The host that lines of syslog name, else empty."""
     for line in text[:20_000].splitlines()[:50]:
-        if found := _SYSLOG.match(line):
-            return label(found[2])
-        if found := _HOST.match(line):
-            return label(found[1])
+        if match := _SYSLOG.match(line):
+            return label(match[2])
+        if match := _HOST.match(line):
+            return label(match[1])
     return ""
 
 
 def year_of(text: str) -> int | None:
     """The year that the time of a line has, of those that have one; what lines say is no time."""
-    found = next((found for line in text.splitlines() if (found := _YEAR.match(line))), None)
-    return int(found[1] or found[2]) if found else None
+    match = next((match for line in text.splitlines() if (match := _YEAR.match(line))), None)
+    return int(match[1] or match[2]) if match else None
 
 
 def is_log(text: str) -> bool:
@@ -68,7 +68,7 @@ def is_of_others_too(text: str) -> bool:
     The kernel's own has what systemd and the journal say at a boot and at its end, as only root can write there.
     """
     lines = text.splitlines()
-    said = [found.groups() for line in lines if (found := _SAID_BY.match(line))]
+    said = [match.groups() for line in lines if (match := _SAID_BY.match(line))]
     hosts = {host for host, program in said if program.partition("[")[0] == "kernel"}
     of_hosts = [program for host, program in said if host in hosts]
     if len(of_hosts) * 2 < len([line for line in lines if line.strip()]):
@@ -84,10 +84,10 @@ def read(text: str, node: str, source: str, clock: Clock) -> Iterator[Fact]:
     """The facts of all boots that a log shows; in the order of its lines within each."""
     for boot in _boots(_dated(text, clock)):
         try:
-            data = read_log(boot)["kernel_log"]
+            value = read_log(boot)["kernel_log"]
         except CaptureError:
             continue
-        lines = data["lines"] if isinstance(data, dict) else []
+        lines = value["lines"] if isinstance(value, dict) else []
         yield from facts_of(facts.parse(facts.lines(lines)), node, source)
 
 
@@ -97,13 +97,13 @@ def _dated(text: str, clock: Clock) -> str:
 
 
 def _with_date(line: str, clock: Clock) -> str:
-    found = _SYSLOG.match(line) or _CTIME.match(line)
-    begins = clock.of(line).begins if found else None
-    if not found or begins is None:
+    match = _SYSLOG.match(line) or _CTIME.match(line)
+    begins = clock.of(line).begins if match else None
+    if not match or begins is None:
         return line
     moment = datetime.fromtimestamp(begins, timezone.utc)
-    rest = line[found.start(2) :] if found.re is _SYSLOG else line[found.end() :]
-    return f"{moment:%Y-%m-%dT%H:%M:%S}{'' if found.re is _SYSLOG else ',000000'}+00:00 {rest}"
+    rest = line[match.start(2) :] if match.re is _SYSLOG else line[match.end() :]
+    return f"{moment:%Y-%m-%dT%H:%M:%S}{'' if match.re is _SYSLOG else ',000000'}+00:00 {rest}"
 
 
 def _boots(text: str) -> Iterator[str]:
@@ -120,34 +120,36 @@ def facts_of(events: facts.Events, node: str, source: str) -> Iterator[Fact]:
     """What is evidence of the events of one boot."""
     of_gpus = [event for event in events if isinstance(event, XidEvent | FallenOffBus | InitFailed | SXidEvent)]
     for line in of_gpus:  # each by itself: what was long before the job's end is not what ended it
-        found = (*evaluate([line], PACKAGED), *evaluate_switches([line], PACKAGED))
-        yield from (_of_finding(one, node, source) for one in found if _tells(one))
+        findings = (*evaluate([line], PACKAGED), *evaluate_switches([line], PACKAGED))
+        yield from (_of_finding(one, node, source) for one in findings if _tells(one))
     for event in events:
         fact = _of_host(event, node, source)
         if fact:
             yield fact
 
 
-def _tells(one: Finding) -> bool:
+def _tells(finding: Finding) -> bool:
     """Whether it is to be seen: so is a memory error that is no fault of the GPU any more, and has ended a process."""
-    is_of_memory = one.family == "Xid" and xid(one.code).kind == "memory" and not one.cleared_by
-    return one.severity in ONLY_SEEN or is_of_memory or _is_of_program(one)
+    is_of_memory = finding.family == "Xid" and xid(finding.code).kind == "memory" and not finding.cleared_by
+    return finding.severity in ONLY_SEEN or is_of_memory or _is_of_program(finding)
 
 
-def _is_of_program(one: Finding) -> bool:
+def _is_of_program(finding: Finding) -> bool:
     """Whether it says nothing against the GPU, and something of the program that used it."""
-    is_application = one.family == "Xid" and xid(one.code).kind == "application" and one.code != CLEANUP
-    return one.severity not in ONLY_SEEN and is_application and one.pid is not None and not one.cleared_by
+    is_application = finding.family == "Xid" and xid(finding.code).kind == "application" and finding.code != CLEANUP
+    return finding.severity not in ONLY_SEEN and is_application and finding.pid is not None and not finding.cleared_by
 
 
-def _of_finding(one: Finding, node: str, source: str) -> Fact:
-    check = XID if one.family == "Xid" else "gpu.no_sxid"
-    is_alike = one.text.lower().strip(" .") == one.name.lower()
-    words = f"{one.family} {one.code}, {one.name}{'' if is_alike or not one.text else f': {one.text}'}"
-    words = one_line(words.replace("\n", " "))
-    cause = CODE if _is_of_program(one) else HARDWARE
-    is_strong, when = one.severity in WORST, _when(one.first)
-    return Fact(node, cause, is_strong, words, source, check, when, one.pci, one.action, pid=one.pid)
+def _of_finding(finding: Finding, node: str, source: str) -> Fact:
+    check = XID if finding.family == "Xid" else "gpu.no_sxid"
+    is_alike = finding.text.lower().strip(" .") == finding.name.lower()
+    message = (
+        f"{finding.family} {finding.code}, {finding.name}{'' if is_alike or not finding.text else f': {finding.text}'}"
+    )
+    message = one_line(message.replace("\n", " "))
+    cause = CODE if _is_of_program(finding) else HARDWARE
+    is_strong, when = finding.severity in WORST, _when(finding.first)
+    return Fact(node, cause, is_strong, message, source, check, when, finding.pci, finding.action, pid=finding.pid)
 
 
 def _of_host(event: object, node: str, source: str) -> Fact | None:
@@ -157,23 +159,23 @@ def _of_host(event: object, node: str, source: str) -> Fact | None:
         if not cause:
             return None
         is_strong = form.verdict in WORST
-        words = f"{form.label}: {event.words}" if form.label else event.words
+        message = f"{form.label}: {event.words}" if form.label else event.words
         when = _when(event.time)
-        return Fact(node, cause, is_strong, one_line(words), source, form.check, when, event.device, form.action)
+        return Fact(node, cause, is_strong, one_line(message), source, form.check, when, event.device, form.action)
     if isinstance(event, OomKill):
-        whose = f"at the limit of {event.group}" if event.group else "as the node had no more memory"
-        words = one_line(f"killed {event.process} (pid {event.pid}) {whose}")
-        return Fact(node, RESOURCES, True, words, source, "host.no_oom_kill", _when(event.time), pid=event.pid)
+        limit = f"at the limit of {event.group}" if event.group else "as the node had no more memory"
+        message = one_line(f"killed {event.process} (pid {event.pid}) {limit}")
+        return Fact(node, RESOURCES, True, message, source, "host.no_oom_kill", _when(event.time), pid=event.pid)
     if isinstance(event, HardwareError) and not event.is_corrected and not event.is_of_previous_boot:
-        words = one_line(event.words)
-        return Fact(node, HARDWARE, True, words, source, "host.mce_edac", _when(event.time), "", "replace")
+        message = one_line(event.words)
+        return Fact(node, HARDWARE, True, message, source, "host.mce_edac", _when(event.time), "", "replace")
     if isinstance(event, PcieError) and event.severity == "fatal":
-        words = f"PCIe error, fatal, of {event.device}"
+        message = f"PCIe error, fatal, of {event.device}"
         when = _when(event.time)
-        return Fact(node, HARDWARE, True, words, source, "host.pcie_aer", when, event.device, "reset or reboot")
+        return Fact(node, HARDWARE, True, message, source, "host.pcie_aer", when, event.device, "reset or reboot")
     if isinstance(event, Segfault):
-        words = one_line(f"{event.process} (pid {event.pid}) crashed in {event.library or 'its own code'}")
-        return Fact(node, CODE, False, words, source, "host.segfaults", _when(event.time), pid=event.pid)
+        message = one_line(f"{event.process} (pid {event.pid}) crashed in {event.library or 'its own code'}")
+        return Fact(node, CODE, False, message, source, "host.segfaults", _when(event.time), pid=event.pid)
     return None
 
 

@@ -37,7 +37,7 @@ _DESYNC = re.compile(r"\[(\d{1,7})\] (finished collective #\d{1,12}, but didn't 
 
 
 @record
-class Place:
+class OutputSource:
     """Whose output a file holds, as far as its name says it, or whoever ran it."""
 
     file: str
@@ -63,7 +63,7 @@ class Output:
     node: str = ""  # where all of it ran
 
 
-def read(lines: Iterable[str], place: Place, clock: Clock) -> Output:
+def read(lines: Iterable[str], place: OutputSource, clock: Clock) -> Output:
     """Read the lines of one file."""
     reader = _Reader(place, clock)
     for number, line in enumerate(lines, 1):
@@ -81,7 +81,7 @@ def _waited_s(line: str) -> float:
 
 
 class _Reader:
-    def __init__(self, place: Place, clock: Clock) -> None:
+    def __init__(self, place: OutputSource, clock: Clock) -> None:
         self.place = place
         self.clock = clock
         self.found: dict[tuple[str, int | None, str], Event] = {}

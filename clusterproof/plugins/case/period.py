@@ -10,10 +10,10 @@ from typing import TypeAlias, TypeVar
 
 from clusterproof.plugins.case import CaseError, Job
 from clusterproof.plugins.case.advice import Case, opened_case
-from clusterproof.plugins.case.assembled import Found, joined
+from clusterproof.plugins.case.assembled import CaseBuilder, joined
 from clusterproof.plugins.case.folder import collect, files_of, node_of, read_files
 from clusterproof.plugins.case.scheduler import ended_between, has_completed
-from clusterproof.plugins.case.slurm import NODES, WITHOUT_ACCOUNTING, Ask, Ended, ask, ended_jobs, is_down, read_job
+from clusterproof.plugins.case.slurm import NODES, WITHOUT_ACCOUNTING, Ask, EndedJob, ask, ended_jobs, is_down, read_job
 from clusterproof.plugins.case.verdict import COMPLETED
 from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.record import record
@@ -35,13 +35,13 @@ def nobody(_done: int, _of: int) -> None:
 
 def told(each: Sequence[Some], done: Done) -> Iterator[Some]:
     """Each, and after it how many of how many are done."""
-    for number, one in enumerate(each, 1):
-        yield one
+    for number, item in enumerate(each, 1):
+        yield item
         done(number, len(each))
 
 
 @record
-class Died:
+class DeadJob:
     """One of them."""
 
     number: str
@@ -65,7 +65,7 @@ class Period:
     ends: float
     ended: int
     gpu_hours: float
-    died: tuple[Died, ...]
+    died: tuple[DeadJob, ...]
     missing: tuple[str, ...]
 
     @property
@@ -75,7 +75,7 @@ class Period:
 
 
 @record
-class Kept:
+class KeptFiles:
     """The files of a folder of what was kept of any job, by the numbers in their names and by the nodes they are of."""
 
     folder: Path
@@ -84,7 +84,7 @@ class Kept:
     not_read: Sequence[str]
 
     @classmethod
-    def below(cls, folder: Path) -> Kept:
+    def below(cls, folder: Path) -> KeptFiles:
         """Those of a folder. Raises CaseError."""
         files, not_read = files_of(folder, MAX_KEPT)
         by_number: dict[str, list[Path]] = {}
@@ -104,13 +104,13 @@ class Kept:
 def since(text: str, now: float, offset_s: float = 0.0) -> float:
     """From when on a time such as 7d, 36h or 2026-03-01 counts, of a zone so far east. Raises CaseError."""
     try:
-        asked = window(text)
+        wanted = window(text)
     except ValueError:
-        asked = None
-    begins = None if asked is None else now - asked.last_s if asked.last_s is not None else asked.moment
+        wanted = None
+    begins = None if wanted is None else now - wanted.last_s if wanted.last_s is not None else wanted.moment
     if begins is None:
         raise CaseError(f"--since is {text!r:.60}; expected 36h, 7d, or a time such as 2026-03-01T08:00")
-    if asked is not None and asked.moment is not None and not _ZONE.search(text):
+    if wanted is not None and wanted.moment is not None and not _ZONE.search(text):
         begins -= offset_s
     if not 0 <= begins <= now:
         raise CaseError(f"--since is {text!r:.60}; expected a time between 1970 and now")
@@ -121,7 +121,7 @@ def of_slurm(
     begins: float, ends: float, logs: Path | None, offset_s: float, asked: Ask = ask, done: Done = nobody
 ) -> Period:
     """The jobs of this machine's Slurm; `logs` is a folder of what was kept of any by hand. Raises CaseError."""
-    kept = Kept.below(logs) if logs else None
+    kept = KeptFiles.below(logs) if logs else None
     jobs, missing = ended_jobs(begins, ends, asked)
     missing += kept.not_read if kept else ()
     failed = [one for one in jobs if not has_completed(one.job)]
@@ -154,14 +154,14 @@ def of_folder(folder: Path, begins: float, ends: float, offset_s: float, done: D
         if job.ran.ends is None or ended_between(job, begins, ends):
             cases.append(case)
     died = tuple(
-        Died(case.collected.job.number or case.collected.name, case, None)
+        DeadJob(case.collected.job.number or case.collected.name, case, None)
         for case in cases
         if case.verdict.standing != COMPLETED
     )
     return Period(begins, ends, len(cases), 0.0, died, (*missing, *_alike(died)))
 
 
-def _known(jobs: Sequence[Ended], asked: Ask) -> Ask:
+def _known(jobs: Sequence[EndedJob], asked: Ask) -> Ask:
     """Slurm's answers, those for all jobs and all nodes asked for once: what is left of each job is its own record."""
     rows = {one.job.number: one.rows for one in jobs if one.rows}
     status, text = asked(NODES) if jobs else (0, "")
@@ -177,24 +177,24 @@ def _known(jobs: Sequence[Ended], asked: Ask) -> Ask:
     return known
 
 
-def _died(ended: Ended, kept: Kept | None, offset_s: float, asked: Ask) -> Died:
-    found = Found()
+def _died(ended: EndedJob, kept: KeptFiles | None, offset_s: float, asked: Ask) -> DeadJob:
+    builder = CaseBuilder()
     number = ended.job.number
     try:
         if kept:
-            read_files(kept.folder, kept.of_job(ended.job), found, offset_s, number)
+            read_files(kept.folder, kept.of_job(ended.job), builder, offset_s, number)
     except CaseError as problem:  # as what lies there as its record is of others
-        found.records.clear()
-        found.missing.append(str(problem))
+        builder.records.clear()
+        builder.missing.append(str(problem))
     try:
-        read_job(number, found, offset_s, asked)
+        read_job(number, builder, offset_s, asked)
     except CaseError as problem:  # as Slurm forgot it a moment ago
-        found.jobs.append(ended.job)
-        found.missing.append(str(problem))
-    return Died(number, opened_case(joined(f"job {number}", found)), ended.gpu_hours)
+        builder.jobs.append(ended.job)
+        builder.missing.append(str(problem))
+    return DeadJob(number, opened_case(joined(f"job {number}", builder)), ended.gpu_hours)
 
 
-def _alike(died: tuple[Died, ...]) -> Iterator[str]:
+def _alike(died: tuple[DeadJob, ...]) -> Iterator[str]:
     """What many cases lack, once."""
     lacking = (_kind(one) for each in died for one in each.case.collected.missing)
     counts = Counter(filter(None, lacking))

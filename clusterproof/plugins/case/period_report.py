@@ -7,7 +7,7 @@ from textwrap import fill
 from typing import Any
 
 from clusterproof.plugins.case.clocks import in_words
-from clusterproof.plugins.case.period import Died, Period
+from clusterproof.plugins.case.period import DeadJob, Period
 from clusterproof.plugins.case.report import WIDTH
 from clusterproof.plugins.case.report import as_record as record_of_case
 from clusterproof.plugins.catalog.causes import CAUSES, HARDWARE, hardware_of_gpu_time, published
@@ -31,10 +31,10 @@ class NodeRow:
 
 def nodes(period: Period) -> list[NodeRow]:
     """Those of most cases first."""
-    found: dict[str, list[tuple[Died, bool]]] = {}
-    for one in period.died:
-        for node in dict.fromkeys((*one.case.verdict.nodes, *one.case.verdict.suspects)):
-            found.setdefault(node, []).append((one, node in one.case.verdict.nodes))
+    jobs_by_node: dict[str, list[tuple[DeadJob, bool]]] = {}
+    for died in period.died:
+        for node in dict.fromkeys((*died.case.verdict.nodes, *died.case.verdict.suspects)):
+            jobs_by_node.setdefault(node, []).append((died, node in died.case.verdict.nodes))
     rows = [
         NodeRow(
             node,
@@ -42,7 +42,7 @@ def nodes(period: Period) -> list[NodeRow]:
             len(seen) - blamed,
             tuple(x.number for x, _ in seen),
         )
-        for node, seen in found.items()
+        for node, seen in jobs_by_node.items()
     ]
     return sorted(rows, key=lambda row: (-row.blamed, -row.suspected, row.node))
 
@@ -71,10 +71,10 @@ def _lines(period: Period) -> Iterator[str]:
     if period.died:
         yield "\nJobs, the last first"
     newest = period.died[::-1]
-    for one in newest[:MAX_ROWS]:
-        verdict = one.case.verdict
-        ended = in_words(one.case.collected.job.ran.ends)[5:16]
-        head = f"  {one.number[:12]:<12} {ended:<11} {verdict.cause:<9} "
+    for died in newest[:MAX_ROWS]:
+        verdict = died.case.verdict
+        ended = in_words(died.case.collected.job.ran.ends)[5:16]
+        head = f"  {died.number[:12]:<12} {ended:<11} {verdict.cause:<9} "
         yield f"{head}{_cut(verdict.why, WIDTH - len(head))}"
     if len(newest) > MAX_ROWS:
         yield f"  … and {len(newest) - MAX_ROWS} more: --json has them"
@@ -136,8 +136,8 @@ def _hours(hours: float) -> str:
     return f"{hours:,.0f}" if hours >= 10 else f"{hours:.1f}"
 
 
-def _cut(words: str, room: int) -> str:
-    return words if len(words) <= room else f"{words[: room - 1]}…"
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def as_record(period: Period) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.case import CaseError, clocks, label, node_log, one_line
-from clusterproof.plugins.case.assembled import Found
+from clusterproof.plugins.case.assembled import CaseBuilder
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.kinds import CONNECTIONS
@@ -25,19 +25,19 @@ COLLECTORS = ("boot", "kernel_log", "neuron")  # whose users can write into that
 SOURCE = "asked"
 
 
-def read_nodes(named: str, found: Found, of_job: Collection[str], ended: float | None) -> None:
+def read_nodes(named: str, builder: CaseBuilder, of_job: Collection[str], ended: float | None) -> None:
     """Add what those nodes of a cluster say that a job had; it says what they did not. Raises CaseError."""
     cluster = resolve(named)
     chosen = [target for target in cluster.targets if label(target.name) in of_job]
     absent = sorted(set(of_job).difference(label(target.name) for target in chosen))
     if absent:
-        found.missing.append(f"{cluster.name} has no node {listed(absent)}, on which the job ran")
+        builder.missing.append(f"{cluster.name} has no node {listed(absent)}, on which the job ran")
     if chosen:
         cluster = replace(cluster, targets=tuple(chosen))
         for name, node in nodes(cluster, _gathered(cluster)).items():
-            _take(label(name), node, found, ended)
-    if not set(of_job).difference(found.nodes_with_log):
-        found.missing[:] = [one for one in found.missing if not one.startswith(node_log.TO_SAVE)]
+            _take(label(name), node, builder, ended)
+    if not set(of_job).difference(builder.nodes_with_log):
+        builder.missing[:] = [one for one in builder.missing if not one.startswith(node_log.TO_SAVE)]
 
 
 def _gathered(cluster: Cluster) -> Mapping[str, NodeEvidence]:
@@ -56,29 +56,29 @@ def _kept(_: NodeEvidence) -> None:
     """As it is."""
 
 
-def _take(name: str, node: Node, found: Found, ended: float | None) -> None:
-    data = node.evidence
-    if data.unreached:
-        found.missing.append(one_line(f"{name} did not answer: {data.unreached.value} {data.detail}", 300))
+def _take(name: str, node: Node, builder: CaseBuilder, ended: float | None) -> None:
+    evidence = node.evidence
+    if evidence.unreached:
+        builder.missing.append(one_line(f"{name} did not answer: {evidence.unreached.value} {evidence.detail}", 300))
         return
     try:
-        began, took = number(data.probe["began"]), number(data.probe["seconds"])
-        off = found.clocks[name] = clocks.by_asking(began, took, data.asked, data.answered)
+        began, took = number(evidence.probe["began"]), number(evidence.probe["seconds"])
+        off = builder.clocks[name] = clocks.by_asking(began, took, evidence.asked, evidence.answered)
         booted = node.boot.booted
         events = node.kernel_events
         is_cut = node.kernel_log_is_cut
     except (Incomplete, NotApplicable, KeyError, TypeError, ValueError) as problem:
-        found.missing.append(one_line(f"{name}: its kernel log: {problem}", 300))
+        builder.missing.append(one_line(f"{name}: its kernel log: {problem}", 300))
         return
     if ended is not None and booted - off.seconds > ended:
-        found.missing.append(f"{name}: its kernel log of then: it was booted since; journalctl -k -b -1 may have it")
+        builder.missing.append(f"{name}: its kernel log of then: it was booted since; journalctl -k -b -1 may have it")
         return
     if is_cut:
-        found.missing.append(f"{name}: the beginning of its kernel log, which is lost")
+        builder.missing.append(f"{name}: the beginning of its kernel log, which is lost")
     dated = [
         replace(event, time=time + booted) if (time := getattr(event, "time", None)) and time < CALENDAR_S else event
         for event in events
     ]
-    found.nodes_with_log.append(name)
-    found.facts.extend(node_log.facts_of(tuple(dated), name, SOURCE))
-    found.count("node that was asked")
+    builder.nodes_with_log.append(name)
+    builder.facts.extend(node_log.facts_of(tuple(dated), name, SOURCE))
+    builder.count("node that was asked")

@@ -16,7 +16,7 @@ from clusterproof.plugins.core.record import record
 
 
 @record
-class Window:
+class JobWindow:
     """From when to when evidence of a node counts; None: no time of the job is known."""
 
     begins: float | None
@@ -28,7 +28,7 @@ class Window:
         return self.begins is not None and self.ends is not None
 
 
-def window(case: Collected) -> Window:
+def window(case: Collected) -> JobWindow:
     """From `before_s` before the first sign on, without what the job had waited; to `lag_s` after that sign.
 
     A job that made steps after some evidence did not end of it. Where nothing of the job is a sign, its end is.
@@ -39,7 +39,7 @@ def window(case: Collected) -> Window:
     first = min((_stopped(event) for event in known), default=ended)
     shown = min((_begins(event) for event in own or known), default=ended)
     if first is None or shown is None:
-        return Window(None, None)
+        return JobWindow(None, None)
     lag_s = limits().lag_s + apart_s(case) - limits().clocks_apart_s
     begins = first - limits().before_s
     earliest = [begins]
@@ -47,7 +47,7 @@ def window(case: Collected) -> Window:
         earliest.append(case.job.ran.begins - lag_s)
     if case.progress is not None and case.progress <= shown + lag_s:
         earliest.append(case.progress - lag_s)
-    return Window(max(earliest), shown + lag_s)
+    return JobWindow(max(earliest), shown + lag_s)
 
 
 def _stopped(event: Event) -> float:
@@ -59,21 +59,21 @@ def _begins(event: Event) -> float:
     return event.when.begins or 0.0
 
 
-def is_within(when: Span, within: Window) -> bool:
+def is_within(when: Span, within: JobWindow) -> bool:
     """Whether a time falls into it."""
     if when.begins is None or within.begins is None or within.ends is None:
         return False
     return within.begins <= when.begins <= within.ends
 
 
-def shown(case: Collected) -> Window:
+def shown(case: Collected) -> JobWindow:
     """From when to when evidence of a node is shown: from well before the job began until it ended."""
     within, began = window(case), case.job.ran.begins
     begins = within.begins if began is None else began
-    return Window(None if begins is None else begins - limits().before_s, within.ends)
+    return JobWindow(None if begins is None else begins - limits().before_s, within.ends)
 
 
-def is_shown(fact: Fact, of: Window) -> bool:
+def is_shown(fact: Fact, of: JobWindow) -> bool:
     """Whether a node's evidence is of this time, or of no known time."""
     when = fact.when.begins
     return when is None or of.begins is None or of.begins <= when <= (of.ends or when)
@@ -91,8 +91,8 @@ def of_another_time(case: Collected) -> Iterator[str]:
 def dated(case: Collected) -> tuple[Fact, ...]:
     """The facts of the time in which the job ended, the first one first."""
     within = window(case)
-    found = [fact for fact in case.facts if is_within(fact.when, within)]
-    return tuple(sorted(found, key=lambda fact: fact.when.begins or 0.0))
+    facts = [fact for fact in case.facts if is_within(fact.when, within)]
+    return tuple(sorted(facts, key=lambda fact: fact.when.begins or 0.0))
 
 
 def undated(case: Collected) -> tuple[Fact, ...]:

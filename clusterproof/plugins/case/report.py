@@ -113,10 +113,10 @@ def rows(case: Case) -> list[Row]:
     """All events in the order of their times; those without one behind, in the order of their files."""
     collected, first = case.collected, case.verdict.first
     of = shown(collected)
-    found = [_of_event(event, FIRST if event is first else _mark(event)) for event in collected.events]
-    found += [_of_event(event, OUTLIVED) for event in collected.outlived]
-    found += [_of_fact(fact, fact is first) for fact in collected.facts if is_shown(fact, of)]
-    return sorted(found, key=lambda row: (row.when.shown is None, row.when.shown or 0.0))
+    rows_of_events = [_of_event(event, FIRST if event is first else _mark(event)) for event in collected.events]
+    rows_of_events += [_of_event(event, OUTLIVED) for event in collected.outlived]
+    rows_of_events += [_of_fact(fact, fact is first) for fact in collected.facts if is_shown(fact, of)]
+    return sorted(rows_of_events, key=lambda row: (row.when.shown is None, row.when.shown or 0.0))
 
 
 def _mark(event: Event) -> str:

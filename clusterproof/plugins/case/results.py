@@ -21,34 +21,34 @@ _CHECK = re.compile(r"[a-z][a-z0-9_]{0,40}\.[a-z0-9_]{1,80}")
 def is_of(text: str) -> bool:
     """Whether a file is one of results."""
     try:
-        data = json.loads(text[:1_000_000].partition("\n")[0])
+        document = json.loads(text[:1_000_000].partition("\n")[0])
     except (ValueError, RecursionError):
         return False
-    return isinstance(data, dict) and any(data.keys() >= keys for keys in KEYS)
+    return isinstance(document, dict) and any(document.keys() >= keys for keys in KEYS)
 
 
 def lines(file: BinaryIO, budget: Budget) -> Iterator[str]:
     """Each line of a file of results; of one that is too long the beginning, which is no JSON. Raises OSError."""
-    while data := file.readline(LONGEST_LINE):
-        budget.take(len(data))
-        yield data.decode("utf-8", "replace")
+    while content := file.readline(LONGEST_LINE):
+        budget.take(len(content))
+        yield content.decode("utf-8", "replace")
 
 
 def read(text: Iterable[str], source: str) -> Iterator[tuple[str, Fact | None]]:
     """Each node that was checked, and what failed for want of sound hardware; that was when the check ran."""
     for number, line in enumerate(text, 1):
         try:
-            data = json.loads(line)
+            document = json.loads(line)
         except (ValueError, RecursionError):
             continue
-        node = label(str(data.get("node", ""))) if isinstance(data, dict) else ""
-        if node and isinstance(data.get("verdict"), str):
-            yield node, _fact(data, node, f"{source}:{number}")
+        node = label(str(document.get("node", ""))) if isinstance(document, dict) else ""
+        if node and isinstance(document.get("verdict"), str):
+            yield node, _fact(document, node, f"{source}:{number}")
 
 
-def _fact(data: Mapping[str, Any], node: str, source: str) -> Fact | None:
-    check, message, action = (data.get(key) for key in ("check", "message", "action"))
-    if data["verdict"] != FAILED or action not in OF_HARDWARE:
+def _fact(record: Mapping[str, Any], node: str, source: str) -> Fact | None:
+    check, message, action = (record.get(key) for key in ("check", "message", "action"))
+    if record["verdict"] != FAILED or action not in OF_HARDWARE:
         return None
     if not isinstance(check, str) or not isinstance(message, str) or not _CHECK.fullmatch(check):
         return None

@@ -179,8 +179,8 @@ def _records(text: str) -> Iterator[Iterator[tuple[str, str]]]:
 def _of_scontrol(text: str) -> Iterator[tuple[str, str]]:
     """By the lines that hold no text of the job's owner: a job may be called `JobState=COMPLETED`."""
     names = {"JobState": "State", "StartTime": "Start", "EndTime": "End"}
-    if found := _NUMBERS.match(text):
-        job, array, task, whole, part = found.groups()
+    if match := _NUMBERS.match(text):
+        job, array, task, whole, part = match.groups()
         yield "JobID", f"{array}_{task}" if array and task else f"{whole}+{part}" if whole else job
     for line in _lines(text):
         pairs = _PAIR.findall(line)

@@ -13,7 +13,7 @@ from threading import Timer
 from typing import TypeAlias
 
 from clusterproof.plugins.case import CaseError, Event, Job, Span, label, node_log, one_line, scheduler
-from clusterproof.plugins.case.assembled import Found
+from clusterproof.plugins.case.assembled import CaseBuilder
 from clusterproof.plugins.case.clocks import Clock
 from clusterproof.plugins.case.folder import Reader
 from clusterproof.plugins.catalog.causes import limits
@@ -52,42 +52,42 @@ def ask(words: Sequence[str]) -> tuple[int, str]:
         timer = Timer(LIMIT_S, running.kill)
         timer.start()
         try:
-            data = running.stdout.read(MAX_BYTES) if running.stdout else b""
-            if len(data) == MAX_BYTES:
+            output = running.stdout.read(MAX_BYTES) if running.stdout else b""
+            if len(output) == MAX_BYTES:
                 running.kill()  # it may print for ever
             running.wait()
         finally:
             timer.cancel()
-    return running.returncode, data.decode("utf-8", "replace")
+    return running.returncode, output.decode("utf-8", "replace")
 
 
-def read_job(number: str, found: Found, offset_s: float, asked: Ask = ask) -> None:
+def read_job(number: str, builder: CaseBuilder, offset_s: float, asked: Ask = ask) -> None:
     """Add what Slurm knows of a job. Raises CaseError where it knows none, or the job still runs."""
     clock = Clock(datetime.now(timezone.utc).year)  # Slurm's own times are by UTC, as it was asked for them
     shown, record = asked(("scontrol", "show", "job", number))
     if not shown and not _is_slurms_own(record, number, asked):
         shown, record = 1, scheduler.OF_OWNER
     kept, row = asked(("sacct", "-j", number, "-P", "-o", COLUMNS))
-    before = len(found.jobs)
+    before = len(builder.jobs)
     for text, name in ((row, "sacct"), (record, "scontrol")):
-        _taken(text, name, found, clock)
-    found.settle(number)
-    known = found.jobs[before:]
+        _taken(text, name, builder, clock)
+    builder.settle(number)
+    known = builder.jobs[before:]
     if not known:
         raise CaseError(f"Slurm knows no job {number}: scontrol: {_line(record)}; sacct: {_line(row)}")
     runs = next((job.state for job in known if not scheduler.has_ended(job)), "")
     if runs:
         raise CaseError(f"job {number} is {runs}; expected one that has ended")
     if kept:
-        found.missing.append(f"sacct: {_line(row)}: only scontrol knows the job, and forgets it after MinJobAge")
+        builder.missing.append(f"sacct: {_line(row)}: only scontrol knows the job, and forgets it after MinJobAge")
     if shown:
-        found.missing.append(f"scontrol: {_line(record)}: where its output is, is not known; --logs FOLDER names it")
+        builder.missing.append(f"scontrol: {_line(record)}: where its output is, is not known; --logs FOLDER names it")
     nodes = next((job.nodes for job in known if job.nodes), ())
     ended = next((job.ran.ends for job in known if job.ran.ends is not None), None)
-    _read_nodes(nodes, found, clock, asked, ended)
-    _read_output(record if not shown else "", found, offset_s)
-    if nodes and not found.nodes_with_log:
-        found.missing.append(node_log.how_to_get_it(nodes, known[0].ran))
+    _read_nodes(nodes, builder, clock, asked, ended)
+    _read_output(record if not shown else "", builder, offset_s)
+    if nodes and not builder.nodes_with_log:
+        builder.missing.append(node_log.how_to_get_it(nodes, known[0].ran))
 
 
 def _is_slurms_own(record: str, number: str, asked: Ask) -> bool:
@@ -97,21 +97,21 @@ def _is_slurms_own(record: str, number: str, asked: Ask) -> bool:
     return not scheduler.is_forged(record) and jobs == len(count.split())
 
 
-def _taken(text: str, name: str, found: Found, clock: Clock) -> None:
+def _taken(text: str, name: str, builder: CaseBuilder, clock: Clock) -> None:
     begins = _BEGINS.search(text)  # behind what a command warns of
     records = scheduler.read(text[begins.start() :], name, clock) if begins else ()
     if records:
-        found.records.extend(records)
-        found.count("record of Slurm")
+        builder.records.extend(records)
+        builder.count("record of Slurm")
 
 
-def _read_nodes(nodes: Sequence[str], found: Found, clock: Clock, asked: Ask, ended: float | None) -> None:
+def _read_nodes(nodes: Sequence[str], builder: CaseBuilder, clock: Clock, asked: Ask, ended: float | None) -> None:
     """Nodes of the job that are down: slurmctld says since when, and why; not of those that went long after it."""
     if not nodes:
         return
     status, text = asked((*NODES, "-n", fold(nodes)))
     if status:
-        found.missing.append(f"the state of its nodes: sinfo: {_line(text)}")
+        builder.missing.append(f"the state of its nodes: sinfo: {_line(text)}")
         return
     rows: Mapping[str, list[str]] = {row[0]: row for line in text.splitlines() if len(row := line.split("|", 3)) == 4}
     for name, state, since, why in (row for row in rows.values() if label(row[0]) in nodes):
@@ -119,7 +119,7 @@ def _read_nodes(nodes: Sequence[str], found: Found, clock: Clock, asked: Ask, en
         is_later = None not in (went, ended) and (went or 0.0) > (ended or 0.0) + limits().before_s
         if is_down(state) and _SILENT.search(why) and not is_later:
             words = one_line(f"{state} since {since}: {why}")
-            found.events.append(Event("node_failed", words, "sinfo", clock.of(since), label(name)))
+            builder.events.append(Event("node_failed", words, "sinfo", clock.of(since), label(name)))
 
 
 def is_down(state: str) -> bool:
@@ -127,14 +127,14 @@ def is_down(state: str) -> bool:
     return bool(_DOWN.search(state))
 
 
-def _read_output(record: str, found: Found, offset_s: float) -> None:
+def _read_output(record: str, builder: CaseBuilder, offset_s: float) -> None:
     """The output that the record of a job names: a file of its owner, in a folder that may be a link."""
     owner = _OWNER.search(record)
     paths = dict.fromkeys(path.strip() for _, path in _PLACE.findall(record))
     for path in map(Path, paths):
         if not path.is_absolute() or str(path) == os.devnull:
             continue
-        reader = Reader(path.parent, found, Clock(datetime.now(timezone.utc).year, offset_s))
+        reader = Reader(path.parent, builder, Clock(datetime.now(timezone.utc).year, offset_s))
         text = reader.text(path, int(owner[1]) if owner else None)
         if text is not None:
             reader.take_output(path, text)
@@ -153,7 +153,7 @@ WITHOUT_ACCOUNTING = "only scontrol knows"
 
 
 @record
-class Ended:
+class EndedJob:
     """A job that ended; `gpus` is None where its record counts none; `rows` are sacct's own, where it has them."""
 
     job: Job
@@ -176,7 +176,7 @@ class Ended:
         return self.gpus * max(ran.ends - scheduler.RESOLUTION_S - ran.begins, 0.0) / 3600
 
 
-def ended_jobs(begins: float, ends: float, asked: Ask) -> tuple[tuple[Ended, ...], list[str]]:
+def ended_jobs(begins: float, ends: float, asked: Ask) -> tuple[tuple[EndedJob, ...], list[str]]:
     """The jobs that ended between two times, by their ends, and what is not known of them: no older ones, or some.
 
     Raises CaseError where Slurm answers nothing.
@@ -194,14 +194,14 @@ def ended_jobs(begins: float, ends: float, asked: Ask) -> tuple[tuple[Ended, ...
             raise CaseError(f"no job can be listed: sacct: {_said(text)}; {why}")
         found, unread = _of_scontrol(shown, frozenset(counted.split()))
         missing += unread
-    jobs: dict[str, Ended] = {}
-    for one in found:
-        number = one.job.number.partition("+")[0]
+    jobs: dict[str, EndedJob] = {}
+    for job in found:
+        number = job.job.number.partition("+")[0]
         jobs[number] = (
-            _joined(jobs[number], one) if number in jobs else replace(one, job=replace(one.job, number=number))
+            _joined(jobs[number], job) if number in jobs else replace(job, job=replace(job.job, number=number))
         )
-    within = [one for one in jobs.values() if _has_ended(one.job) and scheduler.ended_between(one.job, begins, ends)]
-    ran = sorted((one for one in within if one.has_run), key=lambda one: one.job.ran.ends or 0.0)
+    within = [job for job in jobs.values() if _has_ended(job.job) and scheduler.ended_between(job.job, begins, ends)]
+    ran = sorted((job for job in within if job.has_run), key=lambda job: job.job.ran.ends or 0.0)
     if len(ran) < len(within):
         missing.append(f"{number_of(len(within) - len(ran), 'job')} that ended before it had a node")
     return tuple(ran), missing
@@ -212,14 +212,14 @@ def _has_ended(job: Job) -> bool:
     return scheduler.has_ended(job) and job.state != "COMPLETING"
 
 
-def _of_sacct(text: str) -> Iterator[Ended]:
+def _of_sacct(text: str) -> Iterator[EndedJob]:
     lines = text.splitlines()
     heads = [number for number, line in enumerate(lines) if line.startswith("JobID|")]
     for line in lines[heads[0] + 1 :] if heads else ():
         yield from _read(f"{lines[heads[0]]}\n{line}\n", line)
 
 
-def _of_scontrol(text: str, known: Collection[str]) -> tuple[list[Ended], list[str]]:
+def _of_scontrol(text: str, known: Collection[str]) -> tuple[list[EndedJob], list[str]]:
     """The jobs that squeue has too and of which there is one record, and what is said of the others.
 
     The name of a job may have lines like Slurm's own, a further record among them.
@@ -228,7 +228,7 @@ def _of_scontrol(text: str, known: Collection[str]) -> tuple[list[Ended], list[s
     for block in scheduler.blocks(text):
         if said := _JOB_ID.match(block):
             records.setdefault(said[1], []).append(block)
-    ended: list[Ended] = []
+    ended: list[EndedJob] = []
     unread: list[str] = []
     for number, own in records.items():
         allocated = _ALLOCATED.findall(own[0])
@@ -240,15 +240,15 @@ def _of_scontrol(text: str, known: Collection[str]) -> tuple[list[Ended], list[s
     return ended, unread
 
 
-def _read(text: str, *allocated: str) -> Iterator[Ended]:
+def _read(text: str, *allocated: str) -> Iterator[EndedJob]:
     """The job of a record, and its GPUs where the record says once what it was allocated."""
     gpus = _GPUS.search(allocated[0]) if len(allocated) == 1 else None
     rows = "" if _JOB_ID.match(text) else text
     for job, _ in scheduler.read(text, "", Clock(0)):
-        yield Ended(job, int(gpus[1]) if gpus else None, rows)
+        yield EndedJob(job, int(gpus[1]) if gpus else None, rows)
 
 
-def _joined(whole: Ended, part: Ended) -> Ended:
+def _joined(whole: EndedJob, part: EndedJob) -> EndedJob:
     """A job with one more of its components."""
     job, other = whole.job, part.job
     first = other if scheduler.has_completed(job) else job
@@ -257,7 +257,7 @@ def _joined(whole: Ended, part: Ended) -> Ended:
     ran = Span(job.ran.begins, max(ends) if len(ends) == 2 else None)
     gpus = [count for count in (whole.gpus, part.gpus) if count is not None]
     rows = f"{whole.rows}{part.rows.partition(chr(10))[2]}"
-    return Ended(replace(first, number=job.number, nodes=nodes, ran=ran), sum(gpus) if gpus else None, rows)
+    return EndedJob(replace(first, number=job.number, nodes=nodes, ran=ran), sum(gpus) if gpus else None, rows)
 
 
 def _said(text: str) -> str:

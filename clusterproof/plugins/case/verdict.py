@@ -35,7 +35,7 @@ SHARED = 0.6  # that several nodes with evidence at once have a cause in common
 
 
 @record
-class Verdict:
+class CaseVerdict:
     """The cause, how sure it is, whose it was, and why.
 
     `standing`: established (the node's own evidence, ahead of all else, and a rank of it says the same), supported
@@ -54,24 +54,24 @@ class Verdict:
     against: tuple[str, ...] = ()
 
 
-def decide(case: Collected) -> Verdict:
+def decide(case: Collected) -> CaseVerdict:
     """The verdict on a case."""
     verdict = _of_completed(case) if has_completed(case.job) else _by_evidence(case) or _by_words(case)
     return replace(verdict, against=(*verdict.against, *_outlived(case)))
 
 
-def _of_completed(case: Collected) -> Verdict:
+def _of_completed(case: Collected) -> CaseVerdict:
     """A job that Slurm says ended well: what looks like an end was none, and evidence is to be looked at."""
-    found = [fact for fact in dated(case) if fact.is_strong]
+    facts = [fact for fact in dated(case) if fact.is_strong]
     signs = [
         f"rank {event.rank}: {event.row.meaning}" if event.rank is not None else event.row.meaning
         for event in case.events
     ]
-    against = (*(f"{fact.node}: {fact.words}" for fact in found), *signs)
+    against = (*(f"{fact.node}: {fact.words}" for fact in facts), *signs)
     code = f", exit code {case.job.exit_code}" if case.job.exit_code else ""
     words = f"it completed, as {'Slurm' if code else 'Kubernetes'} says: {case.job.state}{code}"
-    suspects = tuple(dict.fromkeys(fact.node for fact in found if fact.cause == HARDWARE))
-    return Verdict(UNKNOWN, 0.0, COMPLETED, words, None, (), suspects, None, tuple(dict.fromkeys(against)))
+    suspects = tuple(dict.fromkeys(fact.node for fact in facts if fact.cause == HARDWARE))
+    return CaseVerdict(UNKNOWN, 0.0, COMPLETED, words, None, (), suspects, None, tuple(dict.fromkeys(against)))
 
 
 def _outlived(case: Collected) -> Iterator[str]:
@@ -80,7 +80,7 @@ def _outlived(case: Collected) -> Iterator[str]:
         yield f"{whose}{event.row.meaning}, after which the job made further steps"
 
 
-def _by_evidence(case: Collected) -> Verdict | None:
+def _by_evidence(case: Collected) -> CaseVerdict | None:
     """By what the nodes' own logs say of the time in which the job ended; None where they say nothing of it."""
     facts = relevant(dated(case), case)
     if not facts:
@@ -101,26 +101,26 @@ def _by_evidence(case: Collected) -> Verdict | None:
     return _of_fact(case, first, tuple(dict.fromkeys(fact.node for fact in at_once)))
 
 
-def _of_contest(event: Event, fact: Fact) -> Verdict:
+def _of_contest(event: Event, fact: Fact) -> CaseVerdict:
     words = f"{event.row.meaning}, and {fact.node}: {fact.words}; no time tells which came first"
-    return Verdict(UNKNOWN, 0.0, UNKNOWN, words, None, (), (fact.node,), event.rank)
+    return CaseVerdict(UNKNOWN, 0.0, UNKNOWN, words, None, (), (fact.node,), event.rank)
 
 
-def _of_fact(case: Collected, first: Fact, nodes: Sequence[str]) -> Verdict:
+def _of_fact(case: Collected, first: Fact, nodes: Sequence[str]) -> CaseVerdict:
     said = [event for event in case.events if event.node == first.node and not event.is_cascade and _is_same(event)]
     rank = next((event.rank for event in said if event.rank is not None), rank_of(first, case))
     if first.cause == UNKNOWN:
-        return Verdict(UNKNOWN, 0.0, UNKNOWN, f"{first.node}: {first.words}", first, (), (first.node,), rank)
+        return CaseVerdict(UNKNOWN, 0.0, UNKNOWN, f"{first.node}: {first.words}", first, (), (first.node,), rank)
     if len(nodes) > 1:
         words = f"{listed(nodes)} at once, first {first.node}: {first.words}; look for what they share"
-        return Verdict(first.cause, SHARED, SUPPORTED, words, first, (), tuple(nodes), rank)
+        return CaseVerdict(first.cause, SHARED, SUPPORTED, words, first, (), tuple(nodes), rank)
     worth = probability()
     is_sure = bool(said) and first.is_strong
     weight = OF_CRASH if first.cause == CODE else worth.established if is_sure else worth.supported
     standing = ESTABLISHED if is_sure else SUPPORTED
     device = f" (device {first.device})" if first.device else ""
     blamed = (first.node,) if first.cause != CODE else ()
-    return Verdict(first.cause, weight, standing, f"{first.node}{device}: {first.words}", first, blamed, (), rank)
+    return CaseVerdict(first.cause, weight, standing, f"{first.node}{device}: {first.words}", first, blamed, (), rank)
 
 
 def _is_same(event: Event) -> bool:
@@ -129,46 +129,50 @@ def _is_same(event: Event) -> bool:
     return is_doubt or event.row.of_broken_gpu or event.row.cause == RESOURCES
 
 
-def _by_undated(case: Collected) -> Verdict | None:
+def _by_undated(case: Collected) -> CaseVerdict | None:
     """By evidence without a time: only where a rank of the same node says the same, and nothing says another thing."""
-    found = candidates(case)
-    if any(one.event.row.role != SUSPICION and not one.event.row.of_broken_gpu for one in found):
+    possible = candidates(case)
+    if any(one.event.row.role != SUSPICION and not one.event.row.of_broken_gpu for one in possible):
         return None
-    said = {one.event.node: one.event for one in reversed(found) if one.event.row.cause == HARDWARE or _is_gpu(one)}
+    said = {one.event.node: one.event for one in reversed(possible) if one.event.row.cause == HARDWARE or _is_gpu(one)}
     facts = [fact for fact in undated(case) if fact.cause == HARDWARE and fact.is_strong and fact.node in said]
-    if not facts or found[0].event.node != facts[0].node or len({fact.node for fact in facts}) > 1:
+    if not facts or possible[0].event.node != facts[0].node or len({fact.node for fact in facts}) > 1:
         return None
     first = facts[0]
     words = f"{first.node}: {first.words}; its time is not known, but a rank of this node says the same"
-    return Verdict(HARDWARE, probability().undated, SUPPORTED, words, first, (first.node,), (), said[first.node].rank)
+    return CaseVerdict(
+        HARDWARE, probability().undated, SUPPORTED, words, first, (first.node,), (), said[first.node].rank
+    )
 
 
-def _is_gpu(one: Candidate) -> bool:
-    return one.event.row.of_broken_gpu
+def _is_gpu(candidate: Candidate) -> bool:
+    return candidate.event.row.of_broken_gpu
 
 
-def _is_earlier(one: Candidate, fact: Fact, apart_s: float) -> bool:
+def _is_earlier(candidate: Candidate, fact: Fact, apart_s: float) -> bool:
     """Whether the job's own words were surely before the evidence, and say another thing."""
-    row = one.event.row
-    apart_s = limits().lag_s if one.event.sign == DESYNC else apart_s  # whom its GPU fails may call what others do not
-    return row.role != SUSPICION and not row.of_broken_gpu and one.event.when.is_before(fact.when, apart_s)
+    row = candidate.event.row
+    apart_s = (
+        limits().lag_s if candidate.event.sign == DESYNC else apart_s
+    )  # whom its GPU fails may call what others do not
+    return row.role != SUSPICION and not row.of_broken_gpu and candidate.event.when.is_before(fact.when, apart_s)
 
 
-def _contests(one: Candidate, fact: Fact, apart_s: float) -> bool:
+def _contests(candidate: Candidate, fact: Fact, apart_s: float) -> bool:
     """Whether the job's own words say another thing than a node's evidence, and may have come first."""
-    row = one.event.row
+    row = candidate.event.row
     if row.role == SUSPICION or row.of_broken_gpu or row.cause == fact.cause:
         return False
-    return not fact.when.is_before(one.event.when, apart_s)
+    return not fact.when.is_before(candidate.event.when, apart_s)
 
 
-def _by_words(case: Collected) -> Verdict:
+def _by_words(case: Collected) -> CaseVerdict:
     """By the words of the job and its scheduler."""
-    found = candidates(case)
+    possible = candidates(case)
     stops = [event for event in case.events if event.row.cause == STOPPED]
-    own = [one for one in found if one.event.row.role != SUSPICION and one.event.row.cause != STOPPED]
+    own = [one for one in possible if one.event.row.role != SUSPICION and one.event.row.cause != STOPPED]
     doubts = sorted(
-        (one for one in found if one.event.row.role == SUSPICION), key=lambda one: one.event.row.unexplained
+        (one for one in possible if one.event.row.role == SUSPICION), key=lambda one: one.event.row.unexplained
     )
     if own:
         return _of_words(case, own, doubts)
@@ -177,13 +181,13 @@ def _by_words(case: Collected) -> Verdict:
     doubt = doubts[0].event if doubts else None
     if doubt and doubt.sign == OF_KERNEL and (fact := borne_out(doubt, case)):
         words = f"{doubt.row.meaning}; {_says_so(fact)}, and nothing of the GPU"
-        return Verdict(CODE, OF_CRASH, SUPPORTED, words, doubt, (), (), doubt.rank)
+        return CaseVerdict(CODE, OF_CRASH, SUPPORTED, words, doubt, (), (), doubt.rank)
     told = told_from_outside(case) if not doubts else None
     if told:
         if silent := silent_before(told, case.progress):
             return _unknown(case, [told], f"it had made no step for {silent} when it was told to stop: it hung")
         why = told.row.meaning
-        return Verdict(STOPPED, probability().told_to_stop, CANDIDATE, why, told, against=said_against(case))
+        return CaseVerdict(STOPPED, probability().told_to_stop, CANDIDATE, why, told, against=said_against(case))
     return _unknown(case, [one.event for one in doubts])
 
 
@@ -192,7 +196,7 @@ def _says_so(fact: Fact) -> str:
     return f"the kernel log of {fact.node} has {kind}, for this process, which is an error of the program"
 
 
-def _of_words(case: Collected, own: Sequence[Candidate], doubts: Sequence[Candidate]) -> Verdict:
+def _of_words(case: Collected, own: Sequence[Candidate], doubts: Sequence[Candidate]) -> CaseVerdict:
     first, apart_s = own[0], clocks.apart_s(case)
     rivals = [one for one in own if not first.event.when.is_before(one.event.when, apart_s)]
     causes = {one.event.row.cause for one in rivals}
@@ -221,7 +225,7 @@ def _of_words(case: Collected, own: Sequence[Candidate], doubts: Sequence[Candid
     words = _quoted(event) + (f"; {_says_so(fact)}" if fact else "")
     weight, standing = (max(weight, probability().supported), SUPPORTED) if fact else (weight, CANDIDATE)
     rank = next((one.event.rank for one in own if one.event.sign == event.sign and one.event.rank is not None), None)
-    return Verdict(event.row.cause, weight, standing, words, event, (), (), rank, said_against(case))
+    return CaseVerdict(event.row.cause, weight, standing, words, event, (), (), rank, said_against(case))
 
 
 def _may_have_led_to(doubt: Event, event: Event, most_s: float) -> bool:
@@ -236,7 +240,7 @@ def _may_have_led_to(doubt: Event, event: Event, most_s: float) -> bool:
     return doubt.when.is_before(event.when, apart_s)
 
 
-def _of_stop(case: Collected, stops: Sequence[Event], doubts: Sequence[Candidate]) -> Verdict:
+def _of_stop(case: Collected, stops: Sequence[Event], doubts: Sequence[Candidate]) -> CaseVerdict:
     """A job that was stopped: unless it had hung or failed before, that is why it ended."""
     stop = stops[0]
     hung = [event for event in case.events if event.row.role == CASCADE and event.row.hang]
@@ -247,10 +251,10 @@ def _of_stop(case: Collected, stops: Sequence[Event], doubts: Sequence[Candidate
     if stop.sign == "time_limit" and (silent := silent_before(stop, case.last)):
         return _unknown(case, [stop], f"it had said nothing for {silent} when its time was over: it hung")
     weight = stop.row.probability * (1.0 if case.last or not case.events else probability().unordered)
-    return Verdict(STOPPED, weight, CANDIDATE, stop.row.meaning, stop)
+    return CaseVerdict(STOPPED, weight, CANDIDATE, stop.row.meaning, stop)
 
 
-def _unknown(case: Collected, events: Iterable[Event], words: str = "") -> Verdict:
+def _unknown(case: Collected, events: Iterable[Event], words: str = "") -> CaseVerdict:
     events = list(events)
     first = events[0] if events else None
     if not words:
@@ -261,7 +265,7 @@ def _unknown(case: Collected, events: Iterable[Event], words: str = "") -> Verdi
     rank = next((event.rank for event in events if event.rank is not None), None)
     leads: Sequence[Lead] = case.leads
     rank = leads[0].rank if rank is None and len(leads) == 1 else rank
-    return Verdict(UNKNOWN, 0.0, UNKNOWN, words, first, (), tuple(sorted(suspects)), rank)
+    return CaseVerdict(UNKNOWN, 0.0, UNKNOWN, words, first, (), tuple(sorted(suspects)), rank)
 
 
 def _in_words(case: Collected, first: Event) -> str:

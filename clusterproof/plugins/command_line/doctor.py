@@ -66,9 +66,9 @@ def of_ssh(environment: Mapping[str, str], home: Path) -> Iterator[Means]:
     """Keys to offer, and host keys to believe."""
     loaded = _keys_of_agent() if environment.get("SSH_AUTH_SOCK") else 0
     files = [f"~/.ssh/{name}" for name in _KEYS if (home / ".ssh" / name).is_file()]
-    data = [*([f"{loaded} in the agent"] if loaded else []), *files]
+    keys = [*([f"{loaded} in the agent"] if loaded else []), *files]
     lacking = "no key in an agent nor in ~/.ssh; ssh-add one, or name it: identity_file in an inventory"
-    yield Means("ssh:", bool(data), f"keys: {', '.join(data)}" if data else lacking)
+    yield Means("ssh:", bool(keys), f"keys: {', '.join(keys)}" if keys else lacking)
     try:
         lines = (home / ".ssh" / "known_hosts").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

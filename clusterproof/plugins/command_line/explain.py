@@ -79,12 +79,12 @@ def explain(arguments: Sequence[str]) -> tuple[int, str]:
     pages: list[str] = []
     for word in explain_parser().parse_args(arguments).name:
         code = _XID.fullmatch(word)
-        found = [xid_page(xid(int(code[1])))] if code else [page(check) for check in named(word)]
-        if not found:
+        pages_of_word = [xid_page(xid(int(code[1])))] if code else [page(check) for check in named(word)]
+        if not pages_of_word:
             near = nearest(word, [*all_checks(), *map(_name, all_checks())])
             expected = "clusterproof checks lists all; an Xid is xid:79"
             return BAD_COMMAND_LINE, f"clusterproof explain: no check is called {word!r:.80}{near}; {expected}\n"
-        pages += ["\n".join(lines) for lines in found]
+        pages += ["\n".join(lines) for lines in pages_of_word]
     return 0, "\n\n".join(pages) + "\n"
 
 
@@ -94,8 +94,8 @@ def named(word: str) -> list[Check]:
     every = all_checks()
     if not name:
         return []
-    found = [every[word]] if word in every else [every[known] for known in every if _name(known) == name]
-    return found or [every[known] for known in every if _name(known).startswith(name)]
+    checks = [every[word]] if word in every else [every[known] for known in every if _name(known) == name]
+    return checks or [every[known] for known in every if _name(known).startswith(name)]
 
 
 def xid_page(row: Xid) -> Iterator[str]:
@@ -126,8 +126,8 @@ def page(check: Check) -> Iterator[str]:
     seen, healthy = split_message(example_of(about.check))
     yield from _rows("for example", seen)
     yield from _rows("healthy", healthy)
-    for words in compared_with(check):
-        yield from _rows("threshold", words)
+    for threshold in compared_with(check):
+        yield from _rows("threshold", threshold)
 
 
 def read_by(check: Check) -> str:
@@ -138,8 +138,10 @@ def read_by(check: Check) -> str:
         return "the files of a training run" + ("; once for each rank" if check.subject == "rank" else "")
     what = f"{', '.join(f'`{collector}`' for collector in sorted(check.collectors))}" or "whether the node answered"
     if check.is_of_cluster:
-        asked = ", ".join(f"`{collector}`" for collector in sorted(check.control_collectors))
-        what = f"of {_control_planes(check)} {asked}" + (f"; of the nodes {what}" if check.collectors else "")
+        control_collectors = ", ".join(f"`{collector}`" for collector in sorted(check.control_collectors))
+        what = f"of {_control_planes(check)} {control_collectors}" + (
+            f"; of the nodes {what}" if check.collectors else ""
+        )
     return what if check.is_of_member or check.subject in WHOLE else f"{what}; once for each `{check.subject}`"
 
 
@@ -151,10 +153,10 @@ def _control_planes(check: Check) -> str:
     return " and ".join([*(["Kubernetes"] if of_kubernetes else []), *(["AWS"] if of_aws else [])])
 
 
-def worst_first(found: list[Rule]) -> list[Rule]:
+def worst_first(rules: list[Rule]) -> list[Rule]:
     """What a check can say, fails before all else."""
     ranks = {verdict.value: verdict.rank for verdict in Verdict}
-    return sorted(found, key=lambda rule: ranks[rule.verdict])
+    return sorted(rules, key=lambda rule: ranks[rule.verdict])
 
 
 def compared_with(check: Check) -> Iterator[str]:
@@ -181,13 +183,13 @@ def _listed(chosen: Sequence[Check]) -> Iterator[str]:
         yield f"{check.route.check:<{width}}  {check.route.title} ({when(check).replace('`', '')})"
 
 
-def _rows(label: str, words: str) -> list[str]:
+def _rows(label: str, text: str) -> list[str]:
     width = min(MAX_WIDTH, shutil.get_terminal_size().columns)
     indent = " " * (LABEL + 2)
-    room = max(width, LABEL + 32)
+    line_width = max(width, LABEL + 32)
     return textwrap.wrap(
-        words,
-        room,
+        text,
+        line_width,
         initial_indent=f"  {label:<{LABEL}}",
         subsequent_indent=indent,
         break_long_words=False,

@@ -45,19 +45,19 @@ def parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("what", choices=("run", "agent", "wait", "remove"), help="what to do")
     parser.add_argument("x", nargs="?", metavar="X", help="k8s:CONTEXT[/SELECTOR], k8s:in-cluster or eks:NAME")
-    words = "seconds between reports, alike in both: 1 to 3600"
-    parser.add_argument("--every", type=_interval_s, default=60, metavar="S", help=words)
+    help_text = "seconds between reports, alike in both: 1 to 3600"
+    parser.add_argument("--every", type=_interval_s, default=60, metavar="S", help=help_text)
     parser.add_argument("--listen", metavar="[HOST]:PORT", help="of run: answer Prometheus there, as 0.0.0.0:9188")
     parser.add_argument("--probe-timeout", type=float, default=5.0, metavar="S", help="of agent: for one collector")
-    words = "of agent: a file that is there while what checks say of the node is as before"
-    parser.add_argument("--unchanged", metavar="FILE", help=words)
-    words = "of agent: the gate's further options, of which --expect, --instance-type and --policy hold here too"
-    parser.add_argument("--options", default="", metavar="WORDS", help=words)
+    help_text = "of agent: a file that is there while what checks say of the node is as before"
+    parser.add_argument("--unchanged", metavar="FILE", help=help_text)
+    help_text = "of agent: the gate's further options, of which --expect, --instance-type and --policy hold here too"
+    parser.add_argument("--options", default="", metavar="WORDS", help=help_text)
     parser.add_argument("--node", type=_node, metavar="NAME", help="of wait: the node")
-    words = f"of wait: how old a verdict may be ({FRESH_S:g})"
-    parser.add_argument("--fresh", type=_positive_s, default=FRESH_S, metavar="S", help=words)
-    words = f"of wait: how long to wait for one ({PATIENCE_S:g})"
-    parser.add_argument("--timeout", type=_positive_s, default=PATIENCE_S, metavar="S", help=words)
+    help_text = f"of wait: how old a verdict may be ({FRESH_S:g})"
+    parser.add_argument("--fresh", type=_positive_s, default=FRESH_S, metavar="S", help=help_text)
+    help_text = f"of wait: how long to wait for one ({PATIENCE_S:g})"
+    parser.add_argument("--timeout", type=_positive_s, default=PATIENCE_S, metavar="S", help=help_text)
     parser.add_argument("--region", default="", metavar="REGION", help="the AWS region")
     parser.add_argument("--profile", default="", metavar="NAME", help="the AWS profile")
     return parser
@@ -87,8 +87,8 @@ def _interval_s(text: str) -> int:
     """As an agent's readiness probe computes with it. Raises argparse.ArgumentTypeError."""
     if text.isascii() and text.isdecimal() and 1 <= int(text) <= MAX_EVERY_S:
         return int(text)
-    words = f"{text!r:.40}; expected a whole number of seconds from 1 to {MAX_EVERY_S} (EVERY, everySeconds)"
-    raise argparse.ArgumentTypeError(words)
+    message = f"{text!r:.40}; expected a whole number of seconds from 1 to {MAX_EVERY_S} (EVERY, everySeconds)"
+    raise argparse.ArgumentTypeError(message)
 
 
 def _positive_s(text: str) -> float:
@@ -116,8 +116,8 @@ def _waited(option: argparse.Namespace, is_over: threading.Event) -> tuple[int, 
     except ClusterproofError:
         raise
     except Exception as broken:
-        words = f"the wait itself broke: {type(broken).__name__}: {broken} ({place_of(broken)})"
-        return BAD_COMMAND_LINE, f"gate: {words}\n"
+        problem = f"the wait itself broke: {type(broken).__name__}: {broken} ({place_of(broken)})"
+        return BAD_COMMAND_LINE, f"gate: {problem}\n"
     if is_over.is_set() and health.status == UNKNOWN:
         return (
             INTERRUPTED,
@@ -160,8 +160,8 @@ def _expected(options: str) -> tuple[Policy, Target]:
         of_gate.add_argument(flag, default="")
     said, _ = of_gate.parse_known_args(options.split())
     policy = find_policy(said.policy, Path.cwd())
-    here = Cluster("here", "local", (Target("here"),))
-    return policy, with_expectations(here, said.instance_type, said.expect, policy.expect).targets[0]
+    cluster = Cluster("here", "local", (Target("here"),))
+    return policy, with_expectations(cluster, said.instance_type, said.expect, policy.expect).targets[0]
 
 
 def _over() -> threading.Event:

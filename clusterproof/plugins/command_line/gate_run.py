@@ -29,13 +29,13 @@ from clusterproof.plugins.inventory.kubernetes import access_to
 from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.api import ASKED, Api
 from clusterproof.plugins.kubernetes.gate import NOT_REACHED
-from clusterproof.plugins.kubernetes.gate.round import Round, Tally, keep_verdicts, kept_verdicts, round_of, taken
+from clusterproof.plugins.kubernetes.gate.round import GateMetrics, Round, keep_verdicts, kept_verdicts, round_of, taken
 from clusterproof.plugins.kubernetes.gate.write import LIMIT, OBSERVE, REFRESH_S, Orders, Written, resident, write
 from clusterproof.plugins.kubernetes.workloads import Pod
 from clusterproof.plugins.transport.kubernetes import NAMESPACE
 from clusterproof.plugins.transport.kubernetes.agents import agents_of, is_changing
-from clusterproof.plugins.transport.kubernetes.kept import Kept
-from clusterproof.plugins.transport.kubernetes.shares import Share, Shares
+from clusterproof.plugins.transport.kubernetes.report_cache import ReportCache
+from clusterproof.plugins.transport.kubernetes.shares import NodeShare, Shares
 from clusterproof.plugins.watch.http_server import Address, Listener
 
 MAIN = "from clusterproof.plugins.command_line.main import main; raise SystemExit(main())"
@@ -52,7 +52,7 @@ def run(option: argparse.Namespace, further: Sequence[str], is_over: threading.E
 
     Raises NoAddress where Prometheus cannot be answered.
     """
-    tally = Tally(option.every)
+    tally = GateMetrics(option.every)
     with ExitStack() as stack:
         keep = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="clusterproof-gate-")))
         if option.listen:
@@ -71,7 +71,12 @@ class Rounds:
     """The rounds of one gate, and what stands between them."""
 
     def __init__(
-        self, option: argparse.Namespace, further: Sequence[str], keep: Path, tally: Tally, is_over: threading.Event
+        self,
+        option: argparse.Namespace,
+        further: Sequence[str],
+        keep: Path,
+        tally: GateMetrics,
+        is_over: threading.Event,
     ) -> None:
         self._words = words(option, further, keep)
         self._option = option
@@ -104,7 +109,7 @@ class Rounds:
         if not due:
             self._confirm(api, agents, began, asked)
 
-    def _due(self, agents: Mapping[str, Pod], now: float) -> list[Share]:
+    def _due(self, agents: Mapping[str, Pod], now: float) -> list[NodeShare]:
         """The shares that are due; what stands of a node of which there is something new does so no more.
 
         Raises ClusterproofError.
@@ -120,7 +125,7 @@ class Rounds:
             keep_verdicts(self._keep, kept)
         return due
 
-    def _evaluate(self, share: Share, agents: Mapping[str, Pod], began: float) -> None:
+    def _evaluate(self, share: NodeShare, agents: Mapping[str, Pod], began: float) -> None:
         """Evaluate a share, and write what was found of it: a line of it, and of each change."""
         before = kept_verdicts(self._keep)
         nodes = [] if share.names is None else ["--nodes", fold(share.names)]
@@ -135,12 +140,12 @@ class Rounds:
             while process.poll() is None and not self._is_over.wait(0.2) and time.monotonic() < until:
                 pass
             _end(process)
-            found = taken(self._keep)
-            if self._is_over.is_set() and found is None:
+            gate_round = taken(self._keep)
+            if self._is_over.is_set() and gate_round is None:
                 return
             output.seek(0)
             last = output.read().decode("utf-8", "replace").splitlines()[-LAST_LINES:]
-        if found is None:
+        if gate_round is None:
             keep_verdicts(self._keep, {node: one for node, one in before.items() if not share.has(node)})
             share.is_open = True
             self._shares.forget()
@@ -148,32 +153,35 @@ class Rounds:
             return
         after = kept_verdicts(self._keep)
         is_same = {n: one.health for n, one in before.items()} == {n: one.health for n, one in after.items()}
-        share.evaluated(agents, began, is_open=found.is_open, is_same=is_same)
-        self._is_pending |= found.is_pending or bool(found.problems)
+        share.evaluated(agents, began, is_open=gate_round.is_open, is_same=is_same)
+        self._is_pending |= gate_round.is_pending or bool(gate_round.problems)
         self._refreshed = self._refreshed or began
-        self._say(found)
+        self._say(gate_round)
 
     def _confirm(self, api: Api, agents: Mapping[str, Pod], now: float, asked: Counter[str]) -> None:
         """Write what stands where that is due: of nodes whose agents say that it does."""
         verdicts = kept_verdicts(self._keep)
         changing = {node for node, pod in agents.items() if is_changing(pod)}
         sure = {n: one for n, one in verdicts.items() if n not in changing or one.health.reason == NOT_REACHED}
-        written, found = Written((f"{len(verdicts)} nodes as before",), ()), {n: one.health for n, one in sure.items()}
+        written, health_by_node = (
+            Written((f"{len(verdicts)} nodes as before",), ()),
+            {n: one.health for n, one in sure.items()},
+        )
         is_due = now >= self._refreshed + REFRESH_S
         if is_due or self._is_pending:
             orders = replace(self._orders, refresh_s=REFRESH_S / 2) if is_due else self._orders
             began = {node: one.began for node, one in sure.items()}
-            written = write(api, orders, found, now, time.time(), began)
+            written = write(api, orders, health_by_node, now, time.time(), began)
             self._is_pending = written.is_pending or bool(written.problems)
             self._refreshed = now if is_due else self._refreshed
-        kept = Kept(str(self._keep))
+        kept = ReportCache(str(self._keep))
         read = {node: at for node in verdicts if (at := kept.read_at(node)) is not None}
         every = {node: one.health for node, one in verdicts.items()}
         self._say(round_of(now, time.time(), every, read, written, ASKED - asked))
 
-    def _say(self, found: Round) -> None:
-        self._tally.add(found)
-        for line in found.said():
+    def _say(self, gate_round: Round) -> None:
+        self._tally.add(gate_round)
+        for line in gate_round.said():
             say(line)
 
     def _fail(self, lines: Sequence[str]) -> None:

@@ -75,8 +75,8 @@ def main(arguments: list[str] | None = None) -> int:
     own = ["-c", str(PACKAGE / "pytest.toml"), f"--rootdir={root_of_own_tests(arguments)}"]
     own += [] if _is_without_cache(arguments) else ["-o", f"cache_dir={cache}"]
     plugins = [word for plugin in (*_ALWAYS, *requested(arguments)) for word in ("-p", plugin)]
-    words = ["--help" if word == ALL_OPTIONS else word for word in arguments]
-    return int(pytest.main([*own, *plugins, *words], plugins=[mistakes, *plugins_of_run]))
+    own_arguments = ["--help" if word == ALL_OPTIONS else word for word in arguments]
+    return int(pytest.main([*own, *plugins, *own_arguments], plugins=[mistakes, *plugins_of_run]))
 
 
 def _help_of_a_run(is_whole: bool) -> str:
@@ -162,12 +162,12 @@ def _print(status: int, text: str) -> int:
 
 def requested(arguments: list[str]) -> list[str]:
     """The plugins that a command line asks for; all of them for `--help-all`."""
-    words = {argument.split("=")[0] for argument in arguments}
+    flags_given = {argument.split("=")[0] for argument in arguments}
     short = any(argument.startswith("-n") and argument[2:].isalnum() for argument in arguments)
     return [
         plugin
         for plugin, flags in _ON_REQUEST.items()
-        if ALL_OPTIONS in arguments or not words.isdisjoint(flags) or (short and "-n" in flags)
+        if ALL_OPTIONS in arguments or not flags_given.isdisjoint(flags) or (short and "-n" in flags)
     ]
 
 

@@ -86,7 +86,9 @@ def parser() -> argparse.ArgumentParser:
 def command_line(arguments: list[str], package: Path) -> tuple[list[str], WriteManifest]:
     """Pytest's arguments for `clusterproof manifest ARGUMENTS`, and the plugin that writes. Raises SystemExit."""
     try:
-        data, further = parser().parse_known_args(arguments)
+        option, further = parser().parse_known_args(arguments)
     except SystemExit as end:
         raise SystemExit(BAD_COMMAND_LINE if end.code else 0) from None
-    return [*SILENT, "--cluster", data.source, str(package / CHECKS), *further], WriteManifest(data.source, data.out)
+    return [*SILENT, "--cluster", option.source, str(package / CHECKS), *further], WriteManifest(
+        option.source, option.out
+    )

@@ -47,7 +47,7 @@ class Replacement:
 
 
 @record
-class Line:
+class NhcLine:
     """A line of an nhc.conf that asks for something: `target || check words`; no target where it is none of NHC's."""
 
     number: int
@@ -66,7 +66,7 @@ def replacements() -> Mapping[str, Replacement]:
     return table(Replacement, "nhc.toml", "check", key="name")
 
 
-def read_nhc(path: Path) -> tuple[Line, ...]:
+def read_nhc(path: Path) -> tuple[NhcLine, ...]:
     """The lines of an nhc.conf. Raises OSError; ValueError for what is not text, is too long, or is none of NHC's."""
     try:
         text = read_whole(path, MAX_BYTES).decode()
@@ -82,9 +82,9 @@ def read_nhc(path: Path) -> tuple[Line, ...]:
     return lines
 
 
-def _line(number: int, row: str) -> Line:
-    data = LINE.match(row)
-    return Line(number, data[1], tuple(_words(data[2]))) if data else Line(number, "", tuple(_words(row)))
+def _line(number: int, row: str) -> NhcLine:
+    match = LINE.match(row)
+    return NhcLine(number, match[1], tuple(_words(match[2]))) if match else NhcLine(number, "", tuple(_words(row)))
 
 
 def _words(command: str) -> list[str]:
@@ -94,15 +94,15 @@ def _words(command: str) -> list[str]:
         return command.split()
 
 
-def comparison(lines: Iterable[Line]) -> Iterator[str]:
+def comparison(lines: Iterable[NhcLine]) -> Iterator[str]:
     """Of each line of the file: where it stands, what it runs, and what says it here."""
     for line in lines:
-        asked = " ".join(line.words)
-        yield f"{line.number:>4}  {asked if asked.isprintable() else ascii(asked):.90}\n"
+        shown_command = " ".join(line.words)
+        yield f"{line.number:>4}  {shown_command if shown_command.isprintable() else ascii(shown_command):.90}\n"
         yield f"{fill(_meaning(line), 100, initial_indent=INDENT, subsequent_indent=INDENT)}\n"
 
 
-def _meaning(line: Line) -> str:
+def _meaning(line: NhcLine) -> str:
     setting, row = VARIABLE.match(" ".join(line.words)), replacements().get(line.name)
     if not line.target:
         return "NOT READ: expected TARGET || CHECK"
@@ -116,7 +116,7 @@ def _meaning(line: Line) -> str:
     return f"{', '.join(row.checks)}{f': {row.note}' if row.note else ''}{only}"
 
 
-def is_covered(line: Line) -> bool:
+def is_covered(line: NhcLine) -> bool:
     """Whether a check here says what this line asks for; a setting asks for nothing."""
     if not line.target or VARIABLE.match(" ".join(line.words)):
         return bool(line.target)
@@ -126,7 +126,7 @@ def is_covered(line: Line) -> bool:
     return bool(row and row.checks)
 
 
-def policy_of(lines: Iterable[Line]) -> str:
+def policy_of(lines: Iterable[NhcLine]) -> str:
     """The text of a clusterproof.toml: what lines for every node ask for, as far as a policy has a word for it."""
     policy: Policy = {}
     for line in {_key(line): line for line in lines if line.target == EVERYWHERE}.values():
@@ -139,7 +139,7 @@ def policy_of(lines: Iterable[Line]) -> str:
     return "\n".join(_toml(name, rows) for name, rows in policy.items())
 
 
-def _key(line: Line) -> tuple[str, ...]:
+def _key(line: NhcLine) -> tuple[str, ...]:
     """What lines that ask for the same have in common: an InfiniBand device, whichever of its ports and rates."""
     is_of_device = line.name == "check_hw_ib" and len(line.words) > 2
     return (line.name, line.words[2].partition(":")[0]) if is_of_device else line.words

@@ -32,16 +32,16 @@ def let_in(config: pytest.Config) -> str:
     A conftest.py counts beside named files, beneath a named folder, and in one that all of them are in. Says what is
     not loaded because others may have put it there.
     """
-    asked = config.known_args_namespace
-    folders = _folders(asked.file_or_dir, config.invocation_params.dir, has_modules=asked.pyargs)
+    option = config.known_args_namespace
+    folders = _folders(option.file_or_dir, config.invocation_params.dir, has_modules=option.pyargs)
     doubt = next(filter(None, map(_doubt_of, _looked_into(folders))), "")
     if doubt:
-        asked.noconftest = True
+        option.noconftest = True
         return f"{doubt}: no conftest.py and no module there is loaded"
     if not folders:  # else pytest would look for one where it is started
-        asked.file_or_dir, asked.confcutdir = [str(PACKAGE / "checks")], str(PACKAGE)
+        option.file_or_dir, option.confcutdir = [str(PACKAGE / "checks")], str(PACKAGE)
     elif not any(str(word).startswith("--confcutdir") for word in config.invocation_params.args):
-        asked.confcutdir = os.path.commonpath(folders)
+        option.confcutdir = os.path.commonpath(folders)
     sys.path[:0] = map(str, folders)
     return ""
 
@@ -55,10 +55,10 @@ def _doubt_of(folder: Path) -> str:
     return f"{folder} {doubt}" if doubt else ""
 
 
-def _folders(words: Sequence[str], here: Path, *, has_modules: bool) -> list[Path]:
+def _folders(words: Sequence[str], folder: Path, *, has_modules: bool) -> list[Path]:
     """The folders of the tests that pytest takes these words for; a module's is none."""
     paths = [
-        (here / word).resolve()
+        (folder / word).resolve()
         for word in (word.partition("::")[0] for word in words)
         if not (has_modules and all(part.isidentifier() for part in word.split(".")))
     ]

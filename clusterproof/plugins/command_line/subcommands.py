@@ -136,9 +136,13 @@ def whole() -> argparse.ArgumentParser:
     parser.add_argument("--run", metavar="PATH", help="evaluate a training run by its traces, logs or dumps")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=argparse.ArgumentParser)
     for subcommand in SUBCOMMANDS:
-        one = subcommand.parser
+        parser_of_command = subcommand.parser
         commands.add_parser(
-            subcommand.name, parents=[one], add_help=not one.add_help, usage=one.usage, help=one.description
+            subcommand.name,
+            parents=[parser_of_command],
+            add_help=not parser_of_command.add_help,
+            usage=parser_of_command.usage,
+            help=parser_of_command.description,
         )
     return parser
 

@@ -109,9 +109,9 @@ def to_json(evidence: NodeEvidence) -> dict[str, Any]:
     }
 
 
-def from_json(data: object) -> NodeEvidence:
+def from_json(value: object) -> NodeEvidence:
     """Decode `to_json`'s form strictly. Raises EvidenceError."""
-    record = _mapping(data, "evidence")
+    record = _mapping(value, "evidence")
     if record.get("schema") == 1:
         record = _from_schema_1(record)
     elif record.get("schema") != SCHEMA:
@@ -129,11 +129,11 @@ def from_json(data: object) -> NodeEvidence:
     )
 
 
-def collectors_from_json(data: object) -> dict[str, Collected]:
+def collectors_from_json(value: object) -> dict[str, Collected]:
     """Decode the collectors of a probe's answer. Raises EvidenceError."""
     return {
         _text(name, "collector name"): _collector(name, collector)
-        for name, collector in _mapping(data, "collectors").items()
+        for name, collector in _mapping(value, "collectors").items()
     }
 
 
@@ -156,8 +156,8 @@ def _from_schema_1(record: Mapping[str, Any]) -> dict[str, Any]:
     return {**record, "collectors": collectors}
 
 
-def _collector(name: str, data: object) -> Collected:
-    record = _mapping(data, f"collector {name}")
+def _collector(name: str, value: object) -> Collected:
+    record = _mapping(value, f"collector {name}")
     return Collected(
         status=_member(Status, record.get("status"), f"collector {name} status"),
         value=record.get("value"),
@@ -181,35 +181,35 @@ def _collector_to_json(collector: Collected) -> dict[str, Any]:
     return record
 
 
-def _mapping(data: object, where: str) -> dict[str, Any]:
-    if not isinstance(data, dict):
-        raise EvidenceError(f"{where} is a {type(data).__name__}; expected an object")
-    return data
+def _mapping(value: object, where: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise EvidenceError(f"{where} is a {type(value).__name__}; expected an object")
+    return value
 
 
-def _text(data: object, where: str) -> str:
-    if not isinstance(data, str):
-        raise EvidenceError(f"{where} is a {type(data).__name__}; expected text")
-    return data
+def _text(value: object, where: str) -> str:
+    if not isinstance(value, str):
+        raise EvidenceError(f"{where} is a {type(value).__name__}; expected text")
+    return value
 
 
-def _texts(data: object, where: str) -> tuple[str, ...]:
-    if not isinstance(data, list) or len(data) > MAX_WAITS:
-        raise EvidenceError(f"{where} is {data!r:.60}; expected a short list")
-    return tuple(_text(entry, where) for entry in data)
+def _texts(value: object, where: str) -> tuple[str, ...]:
+    if not isinstance(value, list) or len(value) > MAX_WAITS:
+        raise EvidenceError(f"{where} is {value!r:.60}; expected a short list")
+    return tuple(_text(entry, where) for entry in value)
 
 
-def _seconds(data: object, where: str) -> float:
-    if isinstance(data, bool) or not isinstance(data, (int, float)):
-        raise EvidenceError(f"{where} is a {type(data).__name__}; expected a number")
-    if not 0 <= data < TOO_LONG_S:
-        raise EvidenceError(f"{where} is {data!r:.30}; expected seconds")
-    return float(data)
+def _seconds(value: object, where: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise EvidenceError(f"{where} is a {type(value).__name__}; expected a number")
+    if not 0 <= value < TOO_LONG_S:
+        raise EvidenceError(f"{where} is {value!r:.30}; expected seconds")
+    return float(value)
 
 
-def _member(kind: type[Any], data: object, where: str) -> Any:
+def _member(kind: type[Any], value: object, where: str) -> Any:
     try:
-        return kind(data)
+        return kind(value)
     except ValueError:
         known = ", ".join(member.value for member in kind)
-        raise EvidenceError(f"{where} is {data!r:.60}; expected one of {known}") from None
+        raise EvidenceError(f"{where} is {value!r:.60}; expected one of {known}") from None

@@ -28,27 +28,27 @@ class Interning:
     def _collector(self, collector: Collected) -> Collected:
         return replace(collector, value=self._value(collector.value), detail=self._text(collector.detail))
 
-    def _value(self, data: Any, level: int = 0) -> Any:
-        if isinstance(data, str):
-            return self._text(data)
-        if not isinstance(data, (dict, list)) or level > DEEPEST:
-            return data
+    def _value(self, value: Any, level: int = 0) -> Any:
+        if isinstance(value, str):
+            return self._text(value)
+        if not isinstance(value, (dict, list)) or level > DEEPEST:
+            return value
         try:  # the second version's bytes are one for one value; they distinguish 1 from 1.0 and true, as == does not
-            key = blake2b(marshal.dumps(data, 2), digest_size=16).digest()
+            key = blake2b(marshal.dumps(value, 2), digest_size=16).digest()
         except ValueError:  # nested more deeply than marshal goes, or half of a surrogate pair
-            return data
+            return value
         if key not in self._kept:
             if len(self._kept) >= MAX_VALUES:
                 self._kept.clear()
-            self._kept[key] = self._parts(data, level + 1)
+            self._kept[key] = self._parts(value, level + 1)
         return self._kept[key]
 
-    def _parts(self, data: dict[str, Any] | list[Any], level: int) -> dict[str, Any] | list[Any]:
-        if isinstance(data, list):
-            return [self._value(entry, level) for entry in data]
-        return {self._text(name): self._value(entry, level) for name, entry in data.items()}
+    def _parts(self, value: dict[str, Any] | list[Any], level: int) -> dict[str, Any] | list[Any]:
+        if isinstance(value, list):
+            return [self._value(entry, level) for entry in value]
+        return {self._text(name): self._value(entry, level) for name, entry in value.items()}
 
-    def _text(self, data: str) -> str:
+    def _text(self, text: str) -> str:
         if len(self._texts) >= MAX_VALUES:
             self._texts.clear()
-        return self._texts.setdefault(data, data)
+        return self._texts.setdefault(text, text)

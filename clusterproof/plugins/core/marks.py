@@ -57,8 +57,8 @@ mark = Marks()
 
 def marks_on(marked: object) -> list[Mark | pytest.Mark]:
     """The marks on a function or a module, ours and those of pytest, as each was put there."""
-    data = getattr(marked, "pytestmark", ())
-    return list(data) if isinstance(data, (list, tuple)) else [data]
+    marks_of_pytest = getattr(marked, "pytestmark", ())
+    return list(marks_of_pytest) if isinstance(marks_of_pytest, (list, tuple)) else [marks_of_pytest]
 
 
 def marks_of_pytest(marked: object) -> list[pytest.Mark]:

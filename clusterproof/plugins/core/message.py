@@ -12,16 +12,16 @@ LEAST_IN_GB_PER_S = 0.1  # of a speed; what is slower is shown in Mbit/s, as suc
 WHOLE, SIGNIFICANT = "f", "g"
 
 
-def listed(found: Iterable[str]) -> str:
+def listed(items: Iterable[str]) -> str:
     """The first few, each once, and how many more there are."""
-    data = list(dict.fromkeys(found))
-    more = f", and {len(data) - MAX_LISTED} more" if len(data) > MAX_LISTED else ""
-    return ", ".join(data[:MAX_LISTED]) + more
+    each_once = list(dict.fromkeys(items))
+    more = f", and {len(each_once) - MAX_LISTED} more" if len(each_once) > MAX_LISTED else ""
+    return ", ".join(each_once[:MAX_LISTED]) + more
 
 
-def number_of(count: int, one: str, many: str = "") -> str:
-    """`1 node`, `3 nodes`; `many` where that is not `one` with an s."""
-    return f"{count} {one if count == 1 else many or f'{one}s'}"
+def number_of(count: int, singular: str, plural: str = "") -> str:
+    """`1 node`, `3 nodes`; `plural` where that is not `singular` with an s."""
+    return f"{count} {singular if count == 1 else plural or f'{singular}s'}"
 
 
 def printable(text: str, most: int = MAX_MESSAGE) -> str:

@@ -57,29 +57,29 @@ def within(nodes: str, most: int) -> str:
     parts = _NODE.findall(nodes)
     kept: list[str] = []
     left = sum(map(_names_in, parts))
-    room = most - len(f" and {left} more")
+    left_chars = most - len(f" and {left} more")
     for part in parts:
-        shown = _part_within(part, room, is_first=not kept)
+        shown = _part_within(part, left_chars, is_first=not kept)
         if shown:
             kept.append(shown)
             left -= _names_in(shown)
-            room -= len(shown) + 1
+            left_chars -= len(shown) + 1
         if shown != part:
             break
     return f"{','.join(kept)} and {left} more" if left else ",".join(kept)
 
 
-def _part_within(part: str, room: int, *, is_first: bool) -> str:
+def _part_within(part: str, most: int, *, is_first: bool) -> str:
     """As many ranges of the last brackets of one part as there is room for; empty where that is none."""
-    if len(part) <= room:
+    if len(part) <= most:
         return part
     before, bracket, rest = part.rpartition("[")
     inside, _, behind = rest.partition("]")
     if not bracket or not _is_name(_BRACKETS.sub("0", part)):
         return _cut_name(part) if is_first else ""
-    last = inside.rfind(",", 0, max(0, room - len(before) - len(behind) - 1))
+    last = inside.rfind(",", 0, max(0, most - len(before) - len(behind) - 1))
     shown = f"{before}[{inside[:last] if last > 0 else inside.partition(',')[0]}]{behind}"
-    return shown if is_first or len(shown) <= room else ""
+    return shown if is_first or len(shown) <= most else ""
 
 
 def _cut_name(name: str) -> str:
@@ -126,10 +126,10 @@ def _fold_shape(rows: list[list[str]]) -> list[str]:
     if len(rows[0]) == 1:
         return [row[0] for row in rows]
     candidates = []
-    for place in range(1, len(rows[0]), 2):
+    for column in range(1, len(rows[0]), 2):
         groups: dict[tuple[str, str], list[str]] = defaultdict(list)
         for row in rows:
-            groups["".join(row[:place]), "".join(row[place + 1 :])].append(row[place])
+            groups["".join(row[:column]), "".join(row[column + 1 :])].append(row[column])
         candidates.append(groups)
     fewest = min(candidates, key=len)
     return [

@@ -52,15 +52,15 @@ def opened(path: str | PathLike[str], below: str | PathLike[str] | None = None) 
     *folders, name = os.path.relpath(path, below).split(os.sep)
     if ".." in (*folders, name):
         raise OSError(errno.EXDEV, f"is not in {os.fspath(below)}", os.fspath(path))
-    here = os.open(below, _FLAGS | os.O_DIRECTORY)
+    folder_fd = os.open(below, _FLAGS | os.O_DIRECTORY)
     try:
         for folder in folders:
-            _refuse_link(folder, here)
-            here, above = os.open(folder, _FLAGS | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=here), here
+            _refuse_link(folder, folder_fd)
+            folder_fd, above = os.open(folder, _FLAGS | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder_fd), folder_fd
             os.close(above)
-        return _regular(name, here)
+        return _regular(name, folder_fd)
     finally:
-        os.close(here)
+        os.close(folder_fd)
 
 
 def read_whole(
@@ -74,10 +74,10 @@ def read_whole(
         doubt = distrust(path, os.fstat(file.fileno())) if is_own else ""
         if doubt:
             raise NotOwnError(errno.EACCES, doubt, os.fspath(path))
-        data = file.read(most_bytes + 1)
-    if len(data) > most_bytes:
+        content = file.read(most_bytes + 1)
+    if len(content) > most_bytes:
         raise OSError(errno.EFBIG, f"has more than {most_bytes:,} bytes", os.fspath(path))
-    return data
+    return content
 
 
 def is_there(path: str | PathLike[str]) -> bool:
@@ -95,16 +95,16 @@ def is_folder(path: str | PathLike[str]) -> bool:
     return os.path.isdir(path)
 
 
-def distrust(path: str | PathLike[str], data: os.stat_result | None = None) -> str:
+def distrust(path: str | PathLike[str], status: os.stat_result | None = None) -> str:
     """Who else decides what a file says or a folder has, in words; empty where only the caller and root can.
 
-    A group that is the caller's alone counts as the caller. `data` is of what was opened. Raises OSError.
+    A group that is the caller's alone counts as the caller. `status` is of what was opened. Raises OSError.
     """
-    data = data or os.stat(path)
-    for each in (os.lstat(path), data):
+    status = status or os.stat(path)
+    for each in (os.lstat(path), status):
         if each.st_uid not in (0, os.geteuid()):
             return f"belongs to user {each.st_uid}"
-    if data.st_mode & stat.S_IWOTH or (data.st_mode & stat.S_IWGRP and not _is_callers(data.st_gid)):
+    if status.st_mode & stat.S_IWOTH or (status.st_mode & stat.S_IWGRP and not _is_callers(status.st_gid)):
         return "may be written by others"
     return ""
 
@@ -127,10 +127,10 @@ def _refuse_link(name: str, folder: int) -> None:
         raise OSError(errno.ELOOP, IS_LINK, name)
 
 
-def _refuse_others(data: os.stat_result, name: str) -> None:
-    if stat.S_ISDIR(data.st_mode):
+def _refuse_others(status: os.stat_result, name: str) -> None:
+    if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
-    if not stat.S_ISREG(data.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, IS_NO_FILE, name)
 
 
@@ -140,10 +140,10 @@ def _is_callers(group: int) -> bool:
     import pwd
 
     try:
-        user, data = pwd.getpwuid(os.geteuid()), grp.getgrgid(group)
+        user, group_entry = pwd.getpwuid(os.geteuid()), grp.getgrgid(group)
     except KeyError:
         return False
-    return group == user.pw_gid and data.gr_name == user.pw_name and set(data.gr_mem) <= {user.pw_name}
+    return group == user.pw_gid and group_entry.gr_name == user.pw_name and set(group_entry.gr_mem) <= {user.pw_name}
 
 
 _WRITING = os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -168,8 +168,8 @@ def appendable(path: Path) -> FileIO:
     except OSError as problem:
         words = "is a link, which is not followed" if problem.errno == errno.ELOOP else problem.strerror
         raise OSError(problem.errno, words, str(path)) from None
-    data = os.fstat(file)
-    if stat.S_ISREG(data.st_mode) and data.st_uid in (0, os.geteuid()) and data.st_nlink == 1:
+    status = os.fstat(file)
+    if stat.S_ISREG(status.st_mode) and status.st_uid in (0, os.geteuid()) and status.st_nlink == 1:
         return _binary(file, "ab+")
     os.close(file)
     raise OSError(errno.EPERM, "is no regular file of this user's with one name", str(path))
@@ -181,12 +181,12 @@ def _binary(file: int, mode: str) -> FileIO:
     return FileIO(file, mode)
 
 
-def append(file: FileIO, size: int, data: bytes) -> None:
+def append(file: FileIO, size: int, content: bytes) -> None:
     """Write behind the first `size` bytes of a file that is open there. Raises OSError: it has those bytes, then.
 
     What a pipe has taken it keeps.
     """
-    left = memoryview(data)
+    left = memoryview(content)
     try:
         while left:
             left = left[file.write(left) or 0 :]

@@ -86,13 +86,13 @@ def required(kind: type) -> tuple[str, ...]:
     return tuple(name for name in names_of(kind) if name not in kind._defaults)  # type: ignore[attr-defined] # noqa: SLF001
 
 
-def as_json(data: Any) -> Any:
+def as_json(value: Any) -> Any:
     """A record as a dictionary, and so those in its lists."""
-    if isinstance(data, (list, tuple)):
-        return [as_json(one) for one in data]
-    if not is_record(type(data)):
-        return data
-    return {name: as_json(getattr(data, name)) for name in names_of(type(data))}
+    if isinstance(value, (list, tuple)):
+        return [as_json(one) for one in value]
+    if not is_record(type(value)):
+        return value
+    return {name: as_json(getattr(value, name)) for name in names_of(type(value))}
 
 
 def _is(default: object, said: str) -> bool:

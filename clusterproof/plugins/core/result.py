@@ -232,17 +232,17 @@ def with_findings(result: Result, findings: tuple[Finding, ...]) -> Result:
 
 def from_json(record: dict[str, Any]) -> Result:
     """The inverse of `Result.to_json`; also of schema 1, which had no findings one by one."""
-    data = {name: value for name, value in record.items() if name in _NAMES}
-    data["verdict"] = Verdict(data["verdict"])
-    data["devices"] = tuple(data["devices"])
-    data["gpu_uuids"] = tuple(data["gpu_uuids"])
-    data["findings"] = tuple(_finding(one) for one in data.get("findings", ()))
-    return Result(**data)
+    fields = {name: value for name, value in record.items() if name in _NAMES}
+    fields["verdict"] = Verdict(fields["verdict"])
+    fields["devices"] = tuple(fields["devices"])
+    fields["gpu_uuids"] = tuple(fields["gpu_uuids"])
+    fields["findings"] = tuple(_finding(one) for one in fields.get("findings", ()))
+    return Result(**fields)
 
 
 def _finding(record: dict[str, Any]) -> Finding:
-    data = {**record, "verdict": Verdict(record["verdict"]), "devices": tuple(record["devices"])}
-    return Finding(**{name: data[name] for name in names_of(Finding)})
+    fields = {**record, "verdict": Verdict(record["verdict"]), "devices": tuple(record["devices"])}
+    return Finding(**{name: fields[name] for name in names_of(Finding)})
 
 
 _NAMES = names_of(Result)

@@ -12,9 +12,9 @@ MAX_VALUES = 64  # above, a plain median is as good and does not cost their squa
 
 def median(values: Iterable[float]) -> float:
     """The middle one of the values, or the mean of the two in the middle. Raises IndexError where there is none."""
-    data = sorted(values)
-    half = len(data) // 2
-    return data[half] if len(data) % 2 else (data[half - 1] + data[half]) / 2
+    ordered = sorted(values)
+    half = len(ordered) // 2
+    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
 
 
 def spread(values: Sequence[float]) -> float:

@@ -38,8 +38,8 @@ def nearest(word: str, known: Iterable[str]) -> str:
     """` (did you mean …?)`, or nothing where no known word is near."""
     from difflib import get_close_matches  # few words are wrong
 
-    found = get_close_matches(word, list(known), n=1)
-    return f" (did you mean {found[0]}?)" if found else ""
+    close = get_close_matches(word, list(known), n=1)
+    return f" (did you mean {close[0]}?)" if close else ""
 
 
 def parse_expect(text: str) -> dict[str, int]:
@@ -95,10 +95,10 @@ def parse_toml(text: str, name: str, described: str = "") -> dict[str, Any]:
         if _is_endless(line):
             raise InventoryError(f"{name} is not TOML: a key or number without end in line {number}{see}")
     try:
-        data: dict[str, Any] = tomllib.loads(text)
+        record: dict[str, Any] = tomllib.loads(text)
     except (ValueError, RecursionError) as problem:
         raise InventoryError(f"{name} is not TOML: {problem}{see}") from None
-    return data
+    return record
 
 
 def _is_endless(line: str) -> bool:
@@ -117,11 +117,11 @@ class Table:
     values: Mapping[str, object]
 
     @classmethod
-    def of(cls, where: str, data: object) -> Table:
-        """`data` as a table."""
-        if not isinstance(data, Mapping):
-            raise InventoryError(f"{where} is {_kind(data)}; expected a table")
-        return cls(where, data)
+    def of(cls, where: str, value: object) -> Table:
+        """`value` as a table."""
+        if not isinstance(value, Mapping):
+            raise InventoryError(f"{where} is {_kind(value)}; expected a table")
+        return cls(where, value)
 
     def only(self, *known: str) -> None:
         """Reject a key that is not known: mostly a slip of the pen, which would silently change nothing."""
@@ -134,30 +134,30 @@ class Table:
 
     def text(self, key: str, default: str | None = "") -> str:
         """A text without control characters; a default of None makes it due."""
-        data = self.values.get(key, default)
-        if data is None:
+        value = self.values.get(key, default)
+        if value is None:
             raise InventoryError(f"{self.where} has no {key}; expected one")
-        if not isinstance(data, str):
-            raise InventoryError(f"{self.where}: {key} is {_kind(data)}; expected text")
-        if key in self.values and not (data.strip() and data.isprintable()):
-            raise InventoryError(f"{self.where}: {key} is {data!r:.60}; expected text on one line, and not empty")
-        return data
+        if not isinstance(value, str):
+            raise InventoryError(f"{self.where}: {key} is {_kind(value)}; expected text")
+        if key in self.values and not (value.strip() and value.isprintable()):
+            raise InventoryError(f"{self.where}: {key} is {value!r:.60}; expected text on one line, and not empty")
+        return value
 
     def number(self, key: str, least: int, most: int, default: int = 0) -> int:
         """A whole number between `least` and `most`."""
-        data = self.values.get(key, default)
-        if isinstance(data, bool) or not isinstance(data, int):
-            raise InventoryError(f"{self.where}: {key} is {_kind(data)}; expected a whole number")
-        if key in self.values and not least <= data <= most:
-            raise InventoryError(f"{self.where}: {key} is {data!r:.30}; expected {least} to {most}")
-        return data
+        value = self.values.get(key, default)
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise InventoryError(f"{self.where}: {key} is {_kind(value)}; expected a whole number")
+        if key in self.values and not least <= value <= most:
+            raise InventoryError(f"{self.where}: {key} is {value!r:.30}; expected {least} to {most}")
+        return value
 
     def flag(self, key: str) -> bool:
         """True or false; false where nothing is said."""
-        data = self.values.get(key, False)
-        if not isinstance(data, bool):
-            raise InventoryError(f"{self.where}: {key} is {_kind(data)}; expected true or false")
-        return data
+        value = self.values.get(key, False)
+        if not isinstance(value, bool):
+            raise InventoryError(f"{self.where}: {key} is {_kind(value)}; expected true or false")
+        return value
 
     def table(self, key: str) -> Table:
         """A table; an empty one where nothing is said."""
@@ -165,10 +165,10 @@ class Table:
 
     def tables(self, key: str) -> list[Table]:
         """A list of tables, counted from 1 in messages."""
-        data = self.values.get(key, [])
-        if not isinstance(data, list):
-            raise InventoryError(f"{self.where}: {key} is {_kind(data)}; expected a list of tables, [[{key}]]")
-        return [Table.of(f"{self.where} {key} {number}", entry) for number, entry in enumerate(data, 1)]
+        value = self.values.get(key, [])
+        if not isinstance(value, list):
+            raise InventoryError(f"{self.where}: {key} is {_kind(value)}; expected a list of tables, [[{key}]]")
+        return [Table.of(f"{self.where} {key} {number}", entry) for number, entry in enumerate(value, 1)]
 
     def expect(self) -> dict[str, int]:
         """The numbers under `expect`."""
@@ -184,6 +184,6 @@ def _known_expectation(name: str, where: str) -> None:
         raise InventoryError(f"{where}: {name!r:.40} is not a known resource{hint}; expected {', '.join(EXPECTED)}")
 
 
-def _kind(data: object) -> str:
+def _kind(value: object) -> str:
     """The type of a value, in words for people."""
-    return _WORDS.get(type(data), f"a {type(data).__name__}")
+    return _WORDS.get(type(value), f"a {type(value).__name__}")

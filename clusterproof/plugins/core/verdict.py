@@ -160,10 +160,10 @@ class Recording:
             self.is_evaluated = False
             return []
         outcomes = [*self.outcomes, *([last] if last else [])]
-        found = [outcome for outcome in outcomes if not isinstance(outcome, NotApplicable)]
+        applicable = [outcome for outcome in outcomes if not isinstance(outcome, NotApplicable)]
         is_well = self.is_evaluated and last is None
         self.outcomes, self.is_evaluated = [], False
-        return found or ([] if is_well else outcomes[:1])
+        return applicable or ([] if is_well else outcomes[:1])
 
 
 _recording: ContextVar[Recording | None] = ContextVar("recording", default=None)

@@ -83,5 +83,5 @@ def example_of(check: str) -> str:
 
 @cache
 def _examples() -> dict[str, str]:
-    data: dict[str, str] = json.loads(EXAMPLES.read_text(encoding="utf-8"))
-    return data
+    document: dict[str, str] = json.loads(EXAMPLES.read_text(encoding="utf-8"))
+    return document

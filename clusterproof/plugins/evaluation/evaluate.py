@@ -42,9 +42,9 @@ def verdicts_on(policy: Policy, check: Check, owner: Owner) -> list[Result]:
         return [not_run(check, owner, words_of(rule, policy.source))]
     findings = _findings(check, owner)
     notable: dict[tuple[str, ...], list[Finding]] = {}
-    for one in findings:
-        if one.verdict.is_finding:
-            notable.setdefault(one.devices, []).append(one)
+    for finding in findings:
+        if finding.verdict.is_finding:
+            notable.setdefault(finding.devices, []).append(finding)
     return [
         policy.read(_result(check.route, check.subject, owner, some, 0.0)) for some in notable.values() or [findings]
     ]
@@ -85,8 +85,8 @@ def _findings(check: Check, owner: Owner) -> list[Finding]:
             unseen = _unseen(check.subject, owner)
         except Exception as ended:  # whatever a node reported costs its own checks at most
             return [_finding((), outcome) for outcome in recording.take(ended)]
-        found = [finding for subject in subjects for finding in _examine(check, subject, owner, recording)]
-    return [*found, *unlisted, *unseen]
+        findings = [finding for subject in subjects for finding in _examine(check, subject, owner, recording)]
+    return [*findings, *unlisted, *unseen]
 
 
 def _unseen(subject: str, owner: Owner) -> list[Finding]:

@@ -38,12 +38,12 @@ def read_index(file: str | os.PathLike[str] = FILE) -> dict[str, Entry]:
     """The entry of every packaged check, by its id. Raises Stale."""
     try:
         with open(file, "rb") as opened:
-            data = json.load(opened)
+            document = json.load(opened)
     except (OSError, ValueError):
         raise Stale(f"{file} cannot be read") from None
-    if not _is_untouched(data.get("outline"), file) and data.get("of") != signature():
+    if not _is_untouched(document.get("outline"), file) and document.get("of") != signature():
         raise Stale(f"{os.path.basename(file)} is not of the checks that lie beside it")
-    entries: dict[str, Entry] = data["checks"]
+    entries: dict[str, Entry] = document["checks"]
     return entries
 
 
@@ -108,19 +108,19 @@ def load(entry: Entry) -> Check:
 
 def signature() -> int:
     """A number that changes with the files of which the index is made."""
-    data = 0
+    checksum = 0
     for folder in MADE_OF:
         for entry in sorted(_files(f"{PACKAGE}/{folder}"), key=lambda entry: entry.path):
             with open(entry.path, "rb") as file:
-                data = zlib.crc32(file.read(), zlib.crc32(entry.name.encode(), data))
-    return data
+                checksum = zlib.crc32(file.read(), zlib.crc32(entry.name.encode(), checksum))
+    return checksum
 
 
 def outline() -> tuple[int, float]:
     """A number that changes with their names and sizes, and when the last of them was written (s since 1970)."""
-    data = [(entry.name, entry.stat()) for folder in MADE_OF for entry in _files(f"{PACKAGE}/{folder}")]
-    names = sorted(f"{name} {stat.st_size}" for name, stat in data)
-    return zlib.crc32("\n".join(names).encode()), max((stat.st_mtime for _, stat in data), default=0.0)
+    files = [(entry.name, entry.stat()) for folder in MADE_OF for entry in _files(f"{PACKAGE}/{folder}")]
+    names = sorted(f"{name} {stat.st_size}" for name, stat in files)
+    return zlib.crc32("\n".join(names).encode()), max((stat.st_mtime for _, stat in files), default=0.0)
 
 
 def _is_untouched(known: object, file: str | os.PathLike[str]) -> bool:

@@ -41,8 +41,8 @@ def reads(*collectors: str) -> Callable[[F], F]:
 @cache
 def recorded() -> Mapping[str, frozenset[str]]:
     """The collectors that are read, by the id of a packaged check, and by the name of a device."""
-    data: Mapping[str, list[str]] = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
-    return {name: frozenset(collectors) for name, collectors in data.items()}
+    document: Mapping[str, list[str]] = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
+    return {name: frozenset(collectors) for name, collectors in document.items()}
 
 
 @cache  # asked for each item of a run

@@ -128,8 +128,8 @@ def words(function: Callable[..., Any]) -> tuple[str, str, str, str]:
     from inspect import getdoc  # a prolog has the words from the index
 
     title, *rest = [" ".join(block.split()) for block in re.split(r"\n\s*\n", getdoc(function) or "")]
-    found = next(filter(None, map(_REMEDY.fullmatch, rest)), None)
-    action, remedy = (found[1] or "", found[2]) if found else ("", "")
+    match = next(filter(None, map(_REMEDY.fullmatch, rest)), None)
+    action, remedy = (match[1] or "", match[2]) if match else ("", "")
     meaning = " ".join(block for block in rest if not _REMEDY.fullmatch(block))
     return title.rstrip("."), meaning, action or ACTIONS[-1], remedy
 

@@ -44,8 +44,8 @@ def rules(function: Callable[..., Any]) -> list[Rule]:
     """What a check can say, in the order of its source."""
     sources = list(_sources(function, DEPTH))
     given = _given([tree for tree, _ in sources])
-    found = [rule for tree, called in sources for rule in _said(tree, _Scope(called, _assigned(tree), given))]
-    return list(dict.fromkeys(found))
+    rules = [rule for tree, called in sources for rule in _said(tree, _Scope(called, _assigned(tree), given))]
+    return list(dict.fromkeys(rules))
 
 
 def thresholds_of(function: Callable[..., Any]) -> list[str]:
@@ -80,8 +80,8 @@ class _Scope:
             yield from self.sentences(words.body, depth)
             yield from self.sentences(words.orelse, depth)
         elif isinstance(words, ast.Name) and depth and self.behind(words.id):
-            for one in self.behind(words.id):
-                yield from self.sentences(one, depth - 1)
+            for expression in self.behind(words.id):
+                yield from self.sentences(expression, depth - 1)
         else:
             found = sentence(words)
             yield self._compared(words) if found == ELLIPSIS else found
@@ -95,21 +95,21 @@ class _Scope:
 
 def _assigned(tree: ast.AST) -> dict[str, list[ast.expr]]:
     """What a function's variables are set to."""
-    data: dict[str, list[ast.expr]] = {}
+    expressions: dict[str, list[ast.expr]] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            data.setdefault(node.targets[0].id, []).append(node.value)
-    return data
+            expressions.setdefault(node.targets[0].id, []).append(node.value)
+    return expressions
 
 
 def _given(trees: Iterable[ast.AST]) -> dict[str, list[ast.Call]]:
     """The calls of functions, by their names."""
-    data: dict[str, list[ast.Call]] = {}
+    calls: dict[str, list[ast.Call]] = {}
     for tree in trees:
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-                data.setdefault(node.func.id, []).append(node)
-    return data
+                calls.setdefault(node.func.id, []).append(node)
+    return calls
 
 
 def _sources(function: Callable[..., Any], depth: int) -> Iterator[tuple[ast.AST, Callable[..., Any]]]:

@@ -28,17 +28,17 @@ def findings_digest(policy: Policy, expected: Target) -> Callable[[NodeEvidence]
     """
     checks = [load(entry) for entry in of_occasions(_index(), OCCASIONS).values()]
 
-    def of(data: NodeEvidence) -> str:
-        cluster = Cluster("local", "local", (replace(expected, name=data.node),), is_part=True)
-        node = nodes(cluster, {data.node: data}, HEALTH_CHECK, policy)[data.node]
+    def of(evidence: NodeEvidence) -> str:
+        cluster = Cluster("local", "local", (replace(expected, name=evidence.node),), is_part=True)
+        node = nodes(cluster, {evidence.node: evidence}, HEALTH_CHECK, policy)[evidence.node]
         results = [verdict_on(policy, check, node) for check in checks]
-        found = [
+        lines = [
             repr((one.check, finding.verdict.value, finding.devices))
             for one in results
             for finding in one.findings
             if finding.verdict in WRITTEN
         ]
-        return hashlib.sha256("\n".join(sorted(found)).encode()).hexdigest()
+        return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
 
     return of
 

@@ -46,8 +46,8 @@ def asg(rest: str, options: Mapping[str, str]) -> Cluster:
         raise InventoryError("--cluster 'asg:' names no Auto Scaling group; expected asg:NAME")
     account = _account(f"asg:{rest}", options)
     try:
-        data = account.call("autoscaling", "describe_auto_scaling_groups", AutoScalingGroupNames=[rest])
-        groups = data["AutoScalingGroups"]
+        response = account.call("autoscaling", "describe_auto_scaling_groups", AutoScalingGroupNames=[rest])
+        groups = response["AutoScalingGroups"]
         if not groups:
             raise InventoryError(f"no Auto Scaling group {rest!r:.80} in {account.region}; expected one of that name")
         ids = [str(instance["InstanceId"]) for instance in groups[0].get("Instances", ())]
@@ -70,9 +70,9 @@ def _by_id(account: Account, ids: Sequence[str]) -> Iterator[Mapping[str, Any]]:
             yield from reservation["Instances"]
 
 
-def _cluster_of_instances(name: str, account: Account, found: list[Mapping[str, Any]]) -> Cluster:
-    running = [instance for instance in found if instance["State"]["Name"] == "running"]
-    stopped = len(found) - len(running)
+def _cluster_of_instances(name: str, account: Account, instances: list[Mapping[str, Any]]) -> Cluster:
+    running = [instance for instance in instances if instance["State"]["Name"] == "running"]
+    stopped = len(instances) - len(running)
     if not running:
         raise InventoryError(f"{name:.80} in {account.region} has no running instance; expected at least one")
     targets = tuple(
@@ -142,15 +142,15 @@ def hyperpod(text: str, options: Mapping[str, str]) -> Cluster:
 
 def _cluster(account: Account, text: str) -> Cluster:
     try:
-        data = account.call("sagemaker", "describe_cluster", ClusterName=text)
+        description = account.call("sagemaker", "describe_cluster", ClusterName=text)
     except AwsDenied:
         raise
     except AwsError as problem:
         if problem.code in _NOT_FOUND or "could not find" in str(problem).lower():
             raise InventoryError(_unknown(account, text)) from None
         raise
-    arn, name = str(data["ClusterArn"]), str(data["ClusterName"])
-    roles = {str(group["InstanceGroupName"]): _role(group) for group in _groups(data)}
+    arn, name = str(description["ClusterArn"]), str(description["ClusterName"])
+    roles = {str(group["InstanceGroupName"]): _role(group) for group in _groups(description)}
     nodes = list(account.listed("sagemaker", "list_cluster_nodes", "ClusterNodeSummaries", **_page(name)))
     workers = [node for node in nodes if roles.get(node["InstanceGroupName"]) not in _LEFT_OUT]
     if not workers:
@@ -165,7 +165,7 @@ def _cluster(account: Account, text: str) -> Cluster:
             "region": account.region,
             "arn": arn,
             **({SETTING: f"hyperpod:{_target(controllers[0], _id(arn)).address}"} if controllers else {}),
-            **_orchestrator(data),
+            **_orchestrator(description),
         },
         notes=tuple(_notes(Counter(roles.get(node["InstanceGroupName"], "") for node in nodes))),
     )
@@ -207,9 +207,9 @@ def _by_pods(cluster: Cluster) -> Cluster:
     return replace(cluster, connection="kubernetes", targets=tuple(named))
 
 
-def _orchestrator(data: Mapping[str, Any]) -> Mapping[str, str]:
+def _orchestrator(description: Mapping[str, Any]) -> Mapping[str, str]:
     """The setting that names the EKS cluster, where there is one."""
-    arn = str((data.get("Orchestrator") or {}).get("Eks", {}).get("ClusterArn", ""))
+    arn = str((description.get("Orchestrator") or {}).get("Eks", {}).get("ClusterArn", ""))
     return {KUBERNETES: f"eks:{arn.rpartition('/')[2]}"} if arn else {}
 
 
@@ -221,15 +221,15 @@ def _page(name: str) -> dict[str, Any]:
     return {"ClusterName": name, "PaginationConfig": {"PageSize": PAGE}}
 
 
-def _groups(data: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return [*data.get("InstanceGroups", ()), *data.get("RestrictedInstanceGroups", ())]
+def _groups(description: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [*description.get("InstanceGroups", ()), *description.get("RestrictedInstanceGroups", ())]
 
 
 def _role(group: Mapping[str, Any]) -> str:
     """Controller, Login or Compute, from the API, else from the group's name."""
-    data = group.get("SlurmConfig", {}).get("NodeType")
-    if data:
-        return str(data)
+    value = group.get("SlurmConfig", {}).get("NodeType")
+    if value:
+        return str(value)
     name = str(group["InstanceGroupName"])
     return next((role for role, words in _BY_NAME if words.search(name)), "Compute")
 

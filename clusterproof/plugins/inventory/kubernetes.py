@@ -120,14 +120,14 @@ def _cluster_of_job(shown: str, name: str, settings: Mapping[str, str], selector
 
 
 def _made(
-    name: str, settings: Mapping[str, str], found: Sequence[KubernetesNode], kept: Sequence[KubernetesNode]
+    name: str, settings: Mapping[str, str], nodes: Sequence[KubernetesNode], kept: Sequence[KubernetesNode]
 ) -> Cluster:
     return Cluster(
         name,
         "kubernetes",
         tuple(target_of(node) for node in sorted(kept, key=lambda node: (node.group, node.name))),
         {key: value for key, value in settings.items() if value},
-        notes=_notes(found, kept),
+        notes=_notes(nodes, kept),
     )
 
 
@@ -151,19 +151,19 @@ def target_of(node: KubernetesNode) -> Target:
     )
 
 
-def _none(found: Sequence[KubernetesNode], selector: str) -> str:
-    without_host = Counter(filter(None, (node.without_host for node in found)))
-    if found and without_host.total() == len(found):
+def _none(nodes: Sequence[KubernetesNode], selector: str) -> str:
+    without_host = Counter(filter(None, (node.without_host for node in nodes)))
+    if nodes and without_host.total() == len(nodes):
         what = "of the job" if OF_JOB in selector else f"with the labels {selector!r:.80}" if selector else "there"
         return f"each node {what} is {' or '.join(sorted(without_host))}; no Linux host is beneath it"
     if selector:
         return f"no node for Linux has the labels {selector!r:.80}"
-    return f"none of its {len(found)} nodes has accelerators (choose some by label: /kubernetes.io/os=linux are all)"
+    return f"none of its {len(nodes)} nodes has accelerators (choose some by label: /kubernetes.io/os=linux are all)"
 
 
-def _notes(found: Sequence[KubernetesNode], kept: Sequence[KubernetesNode]) -> tuple[str, ...]:
-    without_host = Counter(filter(None, (node.without_host for node in found)))
-    left = len(found) - len(kept) - without_host.total()
+def _notes(nodes: Sequence[KubernetesNode], kept: Sequence[KubernetesNode]) -> tuple[str, ...]:
+    without_host = Counter(filter(None, (node.without_host for node in nodes)))
+    left = len(nodes) - len(kept) - without_host.total()
     cordoned = sum(node.is_cordoned for node in kept)
     return (
         *([f"not validated: {left} without accelerators"] if left else []),

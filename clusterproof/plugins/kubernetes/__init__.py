@@ -40,12 +40,12 @@ class KubernetesRefused(KubernetesError):  # noqa: N818 - what it is
     """Admission refused an object: PodSecurity, a webhook, a policy, a quota, or a webhook that does not answer."""
 
 
-def decoded(data: bytes) -> Mapping[str, Any]:
+def decoded(content: bytes) -> Mapping[str, Any]:
     """The object in a body. Raises KubernetesError."""
     try:
-        read = json.loads(data)
+        read = json.loads(content)
     except (ValueError, RecursionError):
-        raise KubernetesError(f"the API server's answer is not JSON: {printable(repr(data[:80]))}") from None
+        raise KubernetesError(f"the API server's answer is not JSON: {printable(repr(content[:80]))}") from None
     if not isinstance(read, dict):
         raise KubernetesError("the API server's answer is not a Kubernetes object")
     return read
@@ -54,20 +54,20 @@ def decoded(data: bytes) -> Mapping[str, Any]:
 def error_of(response: Any, body: bytes, path: str) -> KubernetesError:
     """What a response that is no good one says."""
     try:
-        data = decoded(body)
+        resource = decoded(body)
     except KubernetesError:
-        data = {"message": body.decode("utf-8", "replace")}
+        resource = {"message": body.decode("utf-8", "replace")}
     schema = response.headers.get(FLOW_SCHEMA)
     if response.status == TOO_MANY and schema:
-        words = str(data.get("message")).strip().rstrip(".")
-        data = {**data, "message": f"{words}, by its flow schema {schema}"}
-    return error_of_status(response.status, data, path)
+        words = str(resource.get("message")).strip().rstrip(".")
+        resource = {**resource, "message": f"{words}, by its flow schema {schema}"}
+    return error_of_status(response.status, resource, path)
 
 
-def error_of_status(status: int, data: Mapping[str, Any], path: str) -> KubernetesError:
+def error_of_status(status: int, resource: Mapping[str, Any], path: str) -> KubernetesError:
     """The same of its status, and of the object `Status` that came with it."""
-    words = printable(" ".join(str(data.get("message") or "no more is said").split()), MAX_WORDS)
-    reason = printable(str(data.get("reason") or ""), 60)
+    words = printable(" ".join(str(resource.get("message") or "no more is said").split()), MAX_WORDS)
+    reason = printable(str(resource.get("reason") or ""), 60)
     message = f"{status} {reason}".strip() + f": {words}"
     if status == 401:
         return KubernetesDenied(

@@ -44,10 +44,10 @@ def contexts() -> tuple[list[str], str]:
     """The contexts of the user's kubeconfig, and which is the current one. Raises KubernetesError."""
     config = _client("config")
     try:
-        found, current = config.list_kube_config_contexts(_kubeconfig())
+        entries, current = config.list_kube_config_contexts(_kubeconfig())
     except Exception as problem:  # ConfigException, and what YAML and the file system raise
         raise KubernetesError(f"the kubeconfig: {_words(problem)}; expected one (KUBECONFIG, ~/.kube/config)") from None
-    return [str(context["name"]) for context in found], str((current or {}).get("name", ""))
+    return [str(context["name"]) for context in entries], str((current or {}).get("name", ""))
 
 
 def _kubeconfig() -> str:
@@ -124,14 +124,14 @@ def _lost(problem: object) -> KubernetesError:
 def _eks(name: str, account: Account) -> Any:
     """As `aws eks update-kubeconfig` and `aws eks get-token` do it, without either. Raises AwsError."""
     account.require_credentials()
-    data = account.call("eks", "describe_cluster", name=name)["cluster"]
-    if not data.get("endpoint"):
+    resource = account.call("eks", "describe_cluster", name=name)["cluster"]
+    if not resource.get("endpoint"):
         raise KubernetesError(
-            f"EKS cluster {name} is {data.get('status', 'of no status')}; expected one with an endpoint"
+            f"EKS cluster {name} is {resource.get('status', 'of no status')}; expected one with an endpoint"
         )
     cluster = {
-        "server": str(data["endpoint"]),
-        "certificate-authority-data": str(data["certificateAuthority"]["data"]),
+        "server": str(resource["endpoint"]),
+        "certificate-authority-data": str(resource["certificateAuthority"]["data"]),
     }
     configuration = _client("client").Configuration()
     _client("config").load_kube_config_from_dict(
@@ -169,11 +169,11 @@ def _opened(configuration: Any) -> Api:
 
     def authorization() -> str:
         try:
-            found = configuration.auth_settings().get("BearerToken")
+            bearer_token = configuration.auth_settings().get("BearerToken")
         except Exception as problem:  # an exec plugin that no longer works
             raise _lost(problem) from None
         basic = configuration.get_basic_auth_token() if configuration.username else ""
-        return str(found["value"]) if found else str(basic)
+        return str(bearer_token["value"]) if bearer_token else str(basic)
 
     return Api(str(configuration.host), pool.request, kept_for(ASKED_S, authorization))
 

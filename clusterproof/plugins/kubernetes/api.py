@@ -93,10 +93,10 @@ class Api:
         with self.stream(path, timeout_s, **query) as stream:
             for line in stream.lines():
                 event = decoded(line)
-                kind, data = str(event.get("type")), event.get("object") or {}
+                kind, resource = str(event.get("type")), event.get("object") or {}
                 if kind == "ERROR":
-                    raise error_of_status(int(data.get("code") or 0), data, path)
-                yield kind, data
+                    raise error_of_status(int(resource.get("code") or 0), resource, path)
+                yield kind, resource
 
     @contextmanager
     def stream(self, path: str, quiet_s: float, **query: object) -> Iterator[Stream]:
@@ -196,13 +196,13 @@ def _timeout(within_s: float) -> Any:
 
 
 def _read(response: Any, most_bytes: int) -> bytes:
-    data = bytearray()
+    content = bytearray()
     for chunk in response.stream(DRAIN_BYTES):
-        data += chunk
-        if len(data) > most_bytes:
+        content += chunk
+        if len(content) > most_bytes:
             response.close()
-            return bytes(data[:most_bytes])
-    return bytes(data)
+            return bytes(content[:most_bytes])
+    return bytes(content)
 
 
 def _wait_s(response: Any, attempt: int) -> float:

@@ -21,50 +21,50 @@ MOST = 1_000  # entries of one list or table of an object
 LONGEST = 1_000  # characters of one text
 
 
-def parts(data: object) -> tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]:
+def parts(resource: object) -> tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]:
     """The metadata, spec and status of an object."""
-    whole = table(data)
+    whole = table(resource)
     return table(whole.get("metadata")), table(whole.get("spec")), table(whole.get("status"))
 
 
-def table(data: object) -> Mapping[str, Any]:
+def table(resource: object) -> Mapping[str, Any]:
     """An object of JSON; an empty one where it is something else."""
-    return data if isinstance(data, dict) else {}
+    return resource if isinstance(resource, dict) else {}
 
 
-def entries(data: object) -> list[Any]:
+def entries(resource: object) -> list[Any]:
     """A list, at most MOST of it."""
-    return data[:MOST] if isinstance(data, list) else []
+    return resource[:MOST] if isinstance(resource, list) else []
 
 
-def tables(data: object) -> list[Mapping[str, Any]]:
+def tables(resource: object) -> list[Mapping[str, Any]]:
     """The objects of a list."""
-    return [one for one in entries(data) if isinstance(one, dict)]
+    return [one for one in entries(resource) if isinstance(one, dict)]
 
 
-def text(data: object) -> str:
+def text(resource: object) -> str:
     """A text, made safe and bounded; empty where it is something else."""
-    return printable(data, LONGEST) if isinstance(data, str) else ""
+    return printable(resource, LONGEST) if isinstance(resource, str) else ""
 
 
-def texts(data: object) -> Mapping[str, str]:
+def texts(resource: object) -> Mapping[str, str]:
     """A table of texts; thousands of objects have the same labels, which are kept once."""
-    return {intern(text(key)): intern(text(str(value))) for key, value in list(table(data).items())[:MOST]}
+    return {intern(text(key)): intern(text(str(value))) for key, value in list(table(resource).items())[:MOST]}
 
 
-def number(data: object) -> int:
+def number(resource: object) -> int:
     """A whole number; 0 where it is something else."""
-    return data if isinstance(data, int) and not isinstance(data, bool) else 0
+    return resource if isinstance(resource, int) and not isinstance(resource, bool) else 0
 
 
-def quantity(data: str) -> int | str:
+def quantity(text_value: str) -> int | str:
     """A quantity (`8`, `10Gi`, `500m`) as a whole number of bytes or devices; as it is where it is none."""
-    found = _QUANTITY.fullmatch(data)
-    if not found:
-        return data
-    if data.isdecimal():
-        return int(data)
-    return int(float(found[1]) * (_BINARY.get(found[2]) or _UNITS[found[2]]))
+    match = _QUANTITY.fullmatch(text_value)
+    if not match:
+        return text_value
+    if text_value.isdecimal():
+        return int(text_value)
+    return int(float(match[1]) * (_BINARY.get(match[2]) or _UNITS[match[2]]))
 
 
 INSTANCE = re.compile(r"i-[0-9a-f]{8,17}")
@@ -169,8 +169,8 @@ class KubernetesNode:
     def instance_id(self) -> str:
         """EC2's id, out of `aws:///us-west-2a/i-…`; of a HyperPod node the one in its name. Empty elsewhere."""
         last = self.provider_id.rpartition("/")[2] if self.provider_id.startswith("aws:") else ""
-        found = (word for word in (last, self.name.removeprefix("hyperpod-")) if INSTANCE.fullmatch(word))
-        return next(found, "")
+        ids = (word for word in (last, self.name.removeprefix("hyperpod-")) if INSTANCE.fullmatch(word))
+        return next(ids, "")
 
 
 def nodes(api: Api, selector: str = "", name: str = "", with_images: bool = True) -> list[KubernetesNode]:
@@ -181,9 +181,9 @@ def nodes(api: Api, selector: str = "", name: str = "", with_images: bool = True
     return [node_of(data, with_images) for data in api.listed("/api/v1/nodes", **query)]
 
 
-def node_of(data: object, with_images: bool = True) -> KubernetesNode:
+def node_of(resource: object, with_images: bool = True) -> KubernetesNode:
     """A node from the API's JSON; what is malformed is treated as missing. Its images, up to 50, are most of it."""
-    metadata, spec, status = parts(data)
+    metadata, spec, status = parts(resource)
     return KubernetesNode(
         name=text(metadata.get("name")),
         labels=texts(metadata.get("labels")),
@@ -204,14 +204,14 @@ def node_of(data: object, with_images: bool = True) -> KubernetesNode:
     )
 
 
-def _condition(data: Mapping[str, object]) -> Condition:
+def _condition(resource: Mapping[str, object]) -> Condition:
     return Condition(
-        kind=text(data.get("type")),
-        status=text(data.get("status")),
-        reason=text(data.get("reason")),
-        message=text(data.get("message")),
-        since=text(data.get("lastTransitionTime")),
-        heard=text(data.get("lastHeartbeatTime")),
+        kind=text(resource.get("type")),
+        status=text(resource.get("status")),
+        reason=text(resource.get("reason")),
+        message=text(resource.get("message")),
+        since=text(resource.get("lastTransitionTime")),
+        heard=text(resource.get("lastHeartbeatTime")),
     )
 
 

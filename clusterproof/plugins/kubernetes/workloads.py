@@ -63,9 +63,9 @@ def pods(api: Api, namespace: str = "", node: str = "", selector: str = "") -> l
     return [pod_of(data) for data in api.listed(f"/api/v1{where}/pods", **query)]
 
 
-def pod_of(data: object) -> Pod:
+def pod_of(resource: object) -> Pod:
     """A pod out of the API's JSON."""
-    metadata, spec, status = parts(data)
+    metadata, spec, status = parts(resource)
     states = {text(one.get("name")): one for one in tables(status.get("containerStatuses"))}
     owner = next(iter(tables(metadata.get("ownerReferences"))), {})
     controls = (one for one in tables(metadata.get("ownerReferences")) if one.get("controller") is True)
@@ -159,9 +159,9 @@ def job_named(api: Api, text: str) -> tuple[TrainingJob, Sequence[Pod]]:
     label = next((label for label in LABELS if any(pod.labels.get(label) == name for pod in there)), "")
     if not label:
         known = sorted({pod.labels[label] for pod in there for label in LABELS if label in pod.labels})
-        found = f"those of {', '.join(known[:SOME])} are there" if known else "there are none of any job"
+        known_jobs = f"those of {', '.join(known[:SOME])} are there" if known else "there are none of any job"
         missing = f"no pod in the namespace {namespace} is of a job {name!r:.120}{nearest(name, known)}"
-        raise KubernetesError(f"{missing}: {found:.400}; expected {FORM}")
+        raise KubernetesError(f"{missing}: {known_jobs:.400}; expected {FORM}")
     job = TrainingJob(namespace, name, label)
     alive = _alive(pod for pod in there if pod.labels.get(label) == name)
     if not alive:

@@ -75,22 +75,22 @@ def version_of(node: Node, component: str) -> str | None:
     """A component's version; None where the node does not have it. Raises Incomplete."""
     if component == FABRIC_MANAGER:
         return fabric_manager(node)
-    data = node.software.version(component)
-    if data is None:
+    version = node.software.version(component)
+    if version is None:
         node.software.packages  # noqa: B018 - absent only where the database could be read
-    return data
+    return version
 
 
 def fabric_manager(node: Node) -> str | None:
     """Fabric manager's version by its own program; None where there is none. Raises Incomplete."""
     try:
-        data = node.fabric_manager_version.output
+        output = node.fabric_manager_version.output
     except Absent:
         return None
-    found = re.search(r"(?<!\d)\d+\.\d+(?:\.\d+)?", data)
-    if not found:
-        raise Incomplete(f"nv-fabricmanager --version says {data.strip()[:60]!r}, which is not a version")
-    return found[0]
+    match = re.search(r"(?<!\d)\d+\.\d+(?:\.\d+)?", output)
+    if not match:
+        raise Incomplete(f"nv-fabricmanager --version says {output.strip()[:60]!r}, which is not a version")
+    return match[0]
 
 
 def state_of_module(node: Node, name: str) -> str:
@@ -102,10 +102,10 @@ def state_of_module(node: Node, name: str) -> str:
 
 def state_of_library(node: Node, name: str) -> str:
     """`whole`, `absent`, or what is wrong with a library. Raises Incomplete."""
-    found = node.software.libraries.get(name, ())
-    if not found:
+    libraries = node.software.libraries.get(name, ())
+    if not libraries:
         return ABSENT
-    states = [state_of_file(library) for library in found]
+    states = [state_of_file(library) for library in libraries]
     if WHOLE in states:
         return WHOLE
     if "" in states:
@@ -117,10 +117,10 @@ def state_of_file(library: Library) -> str:
     """`whole`, what is wrong with one of a library's files, or empty where that may not be known."""
     if library.dangles:
         return f"{library.label} leads nowhere"
-    data, _ = readings(library, "bytes")
-    if not data:
+    record, _ = readings(library, "bytes")
+    if not record:
         return ""
-    return WHOLE if data["bytes"] else f"{library.label} is empty"
+    return WHOLE if record["bytes"] else f"{library.label} is empty"
 
 
 def states_of_service(node: Node, name: str) -> list[str]:
@@ -150,10 +150,10 @@ def size_of(node: Node, name: str) -> int:
 
 def size_of_mount(node: Node, path: str) -> int:
     """How large a file system is, in GiB. Raises Incomplete."""
-    found = node.mount_at(path)
-    if found is None or found.total_kib is None:
+    mount = node.mount_at(path)
+    if mount is None or mount.total_kib is None:
         raise Incomplete(f"{path} does not report its size", cause="not reported by the node")
-    return found.total_kib // KIB_PER_GIB
+    return mount.total_kib // KIB_PER_GIB
 
 
 def unattached(node: Node, name: str) -> str:
@@ -202,13 +202,13 @@ def _rows(table: Table, known: Collection[str], read: Callable[[str], object]) -
                 f"{table.where}: the probe does not look at {name!r:.60}{nearest(name, known)}; "
                 f"expected {', '.join(known)}"
             )
-    data = {str(name): table.text(str(name)) for name in table.values}
-    for name, rule in data.items():
+    rules = {str(name): table.text(str(name)) for name in table.values}
+    for name, rule in rules.items():
         try:
             read(rule)
         except ValueError as wrong:
             raise InventoryError(f"{table.where}: {name}: {wrong}") from None
-    return data
+    return rules
 
 
 def _is_version_rule(rule: str) -> object:

@@ -100,21 +100,21 @@ def _fill(
     unknown: dict[str, list[str]] = {}
     for name in names:
         try:
-            found = rule(name, [value_of(node, name) for node in nodes])
+            composed = rule(name, [value_of(node, name) for node in nodes])
         except (Incomplete, NotApplicable, ValueError) as why:
             unknown.setdefault(str(why), []).append(name)
             continue
-        rows |= {name: found} if found else {}
+        rows |= {name: composed} if composed else {}
     made.tables[table] = rows
     made.unknown[table] = unknown
 
 
 def version_value(node: Node, name: str) -> str:
     """A component's version, or `absent`. Raises Incomplete, NotApplicable."""
-    found = version_of(node, name)
-    if found is None and (why := unattached(node, name)):
+    version = version_of(node, name)
+    if version is None and (why := unattached(node, name)):
         raise NotApplicable(why)
-    return found or ABSENT
+    return version or ABSENT
 
 
 def module_value(node: Node, name: str) -> str:
@@ -144,44 +144,44 @@ def service_value(node: Node, name: str) -> str:
     return ", ".join([INSTALLED, *states[1:]] if why else states)
 
 
-def version_rule(name: str, found: list[str]) -> str:
+def version_rule(name: str, values: list[str]) -> str:
     """`== X`, a range where the nodes differ, or `absent`; nothing for what most images are without."""
-    if ABSENT in found:
-        return ABSENT if set(found) == {ABSENT} and name in RUNTIMES else _alike(found, ABSENT)
-    if len(set(found)) == 1:
-        version.rules(f"== {found[0]}")
-        return f"== {found[0]}"
-    ordered = sorted(set(found), key=lambda one: (version.parse(one).numbers, version.parse(one).revision))
+    if ABSENT in values:
+        return ABSENT if set(values) == {ABSENT} and name in RUNTIMES else _alike(values, ABSENT)
+    if len(set(values)) == 1:
+        version.rules(f"== {values[0]}")
+        return f"== {values[0]}"
+    ordered = sorted(set(values), key=lambda one: (version.parse(one).numbers, version.parse(one).revision))
     return f"{ordered[0]} to {ordered[-1]}"
 
 
-def module_rule(name: str, found: list[str]) -> str:
+def module_rule(name: str, values: list[str]) -> str:
     """What the image must have of a module."""
     if name in UNWANTED_MODULES:
-        return "" if LOADED in found else NOT_LOADED
-    if ABSENT in found:
-        return _alike(found, ABSENT)
-    return LOADED if set(found) == {LOADED} and name not in NOT_OF_IMAGE else INSTALLED
+        return "" if LOADED in values else NOT_LOADED
+    if ABSENT in values:
+        return _alike(values, ABSENT)
+    return LOADED if set(values) == {LOADED} and name not in NOT_OF_IMAGE else INSTALLED
 
 
-def one_rule(_name: str, found: list[str]) -> str:
+def one_rule(_name: str, values: list[str]) -> str:
     """What all nodes say alike; nothing of what none has."""
-    return _alike(found, ABSENT)
+    return _alike(values, ABSENT)
 
 
-def size_rule(name: str, found: list[str]) -> str:
+def size_rule(name: str, values: list[str]) -> str:
     """`== N`, or `>= N` of what there may be more of."""
-    least, most = min(map(int, found)), max(map(int, found))
+    least, most = min(map(int, values)), max(map(int, values))
     if name in DIFFER_WITH_ROOM:
         return f">= {least}"
     return f"== {least}" if least == most else f"{least} to {most}"
 
 
-def _alike(found: list[str], nothing: str) -> str:
+def _alike(values: list[str], nothing: str) -> str:
     """What all say, empty where that is nothing. Raises NotApplicable where they differ."""
-    if len(set(found)) > 1:
-        raise NotApplicable(f"the nodes differ: {', '.join(sorted(set(found)))}")
-    return "" if found[0] == nothing else found[0]
+    if len(set(values)) > 1:
+        raise NotApplicable(f"the nodes differ: {', '.join(sorted(set(values)))}")
+    return "" if values[0] == nothing else values[0]
 
 
 def text_of(manifest: Manifest, day: str, source: str) -> str:

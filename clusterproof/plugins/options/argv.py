@@ -24,28 +24,28 @@ def restart_joined(arguments: Sequence[str]) -> None:
 
     Only where these are the words of the command line: what a program gives to `pytest.main` stays as it is.
     """
-    words = list(arguments)
-    data = joined_options(words)
-    before = len(sys.orig_argv) - len(words)
-    if data == words or sys.argv[1:] != words or sys.orig_argv[before:] != words:
+    own_arguments = list(arguments)
+    joined = joined_options(own_arguments)
+    before = len(sys.orig_argv) - len(own_arguments)
+    if joined == own_arguments or sys.argv[1:] != own_arguments or sys.orig_argv[before:] != own_arguments:
         return
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execv(sys.executable, [*sys.orig_argv[:before], *data])  # noqa: S606 - the same program
+    os.execv(sys.executable, [*sys.orig_argv[:before], *joined])  # noqa: S606 - the same program
 
 
 def joined_options(words: Sequence[str]) -> list[str]:
     """The words of a command line, an option of ours and the word behind it as one where two mislead: `--opt=WORD`."""
     groups = (*table.GROUPS.values(), *perf_table.GROUPS.values())
     valued = {option.flag: option for group in groups for option in group if option.has_value}
-    data: list[str] = []
+    joined: list[str] = []
     for word in words:
-        option = valued.get(data[-1]) if data and "--" not in data else None
+        option = valued.get(joined[-1]) if joined and "--" not in joined else None
         if option and (misleads(word) or (option.takes_dashes and word.startswith("-"))):
-            data[-1] += f"={word}"
+            joined[-1] += f"={word}"
         else:
-            data.append(word)
-    return data
+            joined.append(word)
+    return joined
 
 
 def misleads(word: str) -> bool:
@@ -89,7 +89,7 @@ def _words(option: Option, value: Any) -> list[str]:
         return [option.flag] if value else []
     if value is None or value == option.more.get("default"):
         return []
-    data = f"{value:g}" if isinstance(value, float) else str(value)
+    text = f"{value:g}" if isinstance(value, float) else str(value)
     names_file = str(option.more.get("metavar", "")).startswith(("FILE", "DIR", "PATH"))
-    misleads = names_file or data.startswith("-")  # pytest takes the one for a test, the other for an option
-    return [f"{option.flag}={data}"] if misleads else [option.flag, data]
+    misleads = names_file or text.startswith("-")  # pytest takes the one for a test, the other for an option
+    return [f"{option.flag}={text}"] if misleads else [option.flag, text]

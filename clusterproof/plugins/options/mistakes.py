@@ -45,10 +45,10 @@ def in_one_line(message: str, parser: ArgumentParser) -> str:
         word = message.removeprefix(_UNKNOWN).split()[0].partition("=")[0]
         near = nearest(word, dict.fromkeys(_FLAGS.findall(parser.format_help())))
         return f"{word:.80} is not an option{near}; clusterproof --help-all lists them"
-    found = _ARGUMENT.fullmatch(message)
-    if not found:
+    match = _ARGUMENT.fullmatch(message)
+    if not match:
         return message
-    flag, wrong = found["flag"], found["wrong"]
+    flag, wrong = match["flag"], match["wrong"]
     if flag == "--cluster":
         return NO_CLUSTER
     if choice := _CHOICE.fullmatch(wrong):

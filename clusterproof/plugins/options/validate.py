@@ -69,11 +69,11 @@ def check_root(config: pytest.Config) -> None:
     a test to it, by whose folder it goes. Then what pytest.toml says here does not hold, and anything may be collected.
     `argv.restart_joined` prevents that on a command line; not in PYTEST_ADDOPTS, nor where a program calls pytest.main.
     """
-    here = config.invocation_params.dir / "pytest.toml"
+    own_ini = config.invocation_params.dir / "pytest.toml"
     are_named = config.args_source is pytest.Config.ArgsSource.ARGS  # the tests: then none are looked for
-    if is_file(here) and config.inipath is None and config.option.inifilename is None and not are_named:
+    if is_file(own_ini) and config.inipath is None and config.option.inifilename is None and not are_named:
         raise pytest.UsageError(
-            f"pytest took a path of the command line for a test and did not read {here}; "
+            f"pytest took a path of the command line for a test and did not read {own_ini}; "
             "write every option that names a file elsewhere with an equals sign, as --history=FILE"
         )
 
@@ -120,8 +120,8 @@ def _check_files(option: Options) -> None:
         named = getattr(option, flag, None)
         why = why_not_made(Path(named), as_folder=flag in ("report", "record")) if named else ""
         if why:
-            words = {"xmlpath": "--junitxml", "htmlpath": "--html"}.get(flag, f"--{flag.replace('_', '-')}")
-            raise pytest.UsageError(f"{words} {named}: {why}; expected a place that may be written")
+            flag_as_typed = {"xmlpath": "--junitxml", "htmlpath": "--html"}.get(flag, f"--{flag.replace('_', '-')}")
+            raise pytest.UsageError(f"{flag_as_typed} {named}: {why}; expected a place that may be written")
     if option.baseline and not is_file(option.baseline):
         raise pytest.UsageError(f"--baseline {option.baseline}: no such file; expected one that --save-baseline wrote")
 
@@ -170,10 +170,10 @@ def log_cursor(text: str) -> tuple[str, int, float]:
     """The cursor of `--log-cursor`. Raises pytest.UsageError."""
     if not text:
         return NO_CURSOR
-    data = _CURSOR.fullmatch(text)
-    if not data:
+    match = _CURSOR.fullmatch(text)
+    if not match:
         raise pytest.UsageError(f"--log-cursor is {text!r:.80}; expected BOOT_ID:SEQUENCE:SECONDS")
-    return data[1], int(data[2]), float(data[3])
+    return match[1], int(match[2]), float(match[3])
 
 
 _CURSOR = re.compile(r"([0-9a-f-]{1,64}):(-1|[0-9]{1,18}):([0-9]{1,12}(?:\.[0-9]{1,9})?)")

@@ -27,19 +27,19 @@ _DIGITS = re.compile(r"\d{2}|\d.*\d")  # as many digits as an example of a host 
 def words() -> frozenset[str]:
     """Every word, in small letters: also those of several parts, as `nvidia-smi`, that are known as a whole."""
     _, single, several, *_ = _listed()
-    data = [*single.split(), *several.split()]
+    listed_words = [*single.split(), *several.split()]
     text = _sources()
     of_parts = {word.lower() for word in _PARTS.findall(text) if not _DIGITS.search(word)}
     listed = {word.lower() for word in _CATALOGUED.findall(_catalogue())}
-    return frozenset({*data, *(word.lower() for word in _WORD.findall(text)), *of_parts, *listed} - _NAMES)
+    return frozenset({*listed_words, *(word.lower() for word in _WORD.findall(text)), *of_parts, *listed} - _NAMES)
 
 
 @cache
 def folders() -> frozenset[str]:
     """The parts of every path that the suite's own files name: `/opt/amazon/efa` has three."""
-    data = {part for path in _PATH.findall(_sources()) for part in path.split("/")}
-    data.update(_listed()[3].split())
-    return frozenset(part.rstrip(".") for part in data if not re.search(r"\d{3}", part)) - _NAMES
+    parts = {part for path in _PATH.findall(_sources()) for part in path.split("/")}
+    parts.update(_listed()[3].split())
+    return frozenset(part.rstrip(".") for part in parts if not re.search(r"\d{3}", part)) - _NAMES
 
 
 def _catalogue() -> str:

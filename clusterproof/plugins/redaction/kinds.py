@@ -14,22 +14,22 @@ ANY = "*"
 
 
 @dataclass
-class Place:
+class ValueKind:
     """A place in a collector's value: the kind of what stands there, and the places within it by key."""
 
     kind: str = ""
-    within: dict[str, Place] = field(default_factory=dict)
+    within: dict[str, ValueKind] = field(default_factory=dict)
     is_own: bool = False  # the node's own name, rather than another's
 
-    def at(self, key: str) -> Place:
+    def at(self, key: str) -> ValueKind:
         """The place under a key; one without a kind where nothing is declared."""
         return self.within.get(key) or self.within.get(ANY) or _NOWHERE
 
 
-_NOWHERE = Place()
+_NOWHERE = ValueKind()
 
 
-def place_of(collector: str) -> Place:
+def place_of(collector: str) -> ValueKind:
     """The place of a collector's whole value."""
     return _places().get(collector, _NOWHERE)
 
@@ -44,26 +44,26 @@ def keys() -> frozenset[str]:
     return frozenset(key for place in _places().values() for key in _keys(place))
 
 
-def _keys(place: Place) -> Iterator[str]:
+def _keys(place: ValueKind) -> Iterator[str]:
     for key, within in place.within.items():
         yield key
         yield from _keys(within)
 
 
 @cache
-def _places() -> Mapping[str, Place]:
-    collectors: dict[str, Place] = {}
+def _places() -> Mapping[str, ValueKind]:
+    collectors: dict[str, ValueKind] = {}
     for file in (Path(__file__).with_suffix(".toml"), *sorted(Path(EVIDENCE).glob("*/redaction.toml"))):
         for collector, kinds in parse_toml(file.read_text(encoding="utf-8"), file.name).items():
-            collectors[collector] = Place()
+            collectors[collector] = ValueKind()
             for kind, paths in kinds.items():
                 for path in paths.split():
                     _add(collectors[collector], path, kind)
     return collectors
 
 
-def _add(place: Place, path: str, kind: str) -> None:
+def _add(place: ValueKind, path: str, kind: str) -> None:
     for key in path.split("."):
-        place = place.within.setdefault(key, Place())
+        place = place.within.setdefault(key, ValueKind())
     place.kind = kind
     place.is_own = path == "hostname"

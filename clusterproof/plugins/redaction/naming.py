@@ -39,17 +39,17 @@ class Names:
             text = re.sub("|".join(self._odd), lambda found: self._words[found[0].lower()], text)
         return _TOKEN.sub(self._token, text) if self._first else text
 
-    def _token(self, found: re.Match[str]) -> str:
-        pieces = _SEPARATORS.split(found[0])  # part, separator, part, …
+    def _token(self, match: re.Match[str]) -> str:
+        pieces = _SEPARATORS.split(match[0])  # part, separator, part, …
         if self._first.isdisjoint(map(str.lower, pieces)):
-            return found[0]
-        data: list[str] = []
+            return match[0]
+        replaced: list[str] = []
         at = 0
         while at < len(pieces):
             word, behind = self._longest(pieces, at)
-            data.append(word)
+            replaced.append(word)
             at = behind
-        return "".join(data)
+        return "".join(replaced)
 
     def _longest(self, pieces: list[str], at: int) -> tuple[str, int]:
         """The word for the longest name that begins with piece `at`, or the piece itself; and where it ends."""
@@ -63,7 +63,7 @@ class Names:
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class NamePattern:
     """One form of name: its pattern, and whether a match is a name at all (a version looks like an address).
 
     Where the pattern has a group `label`, that stands before the name and stays. One that `is_sure` is an address also
@@ -76,35 +76,35 @@ class Form:
     is_sure: bool = False
 
 
-def name_in(found: re.Match[str]) -> str:
+def name_in(match: re.Match[str]) -> str:
     """The name itself, without its label."""
-    return found[0][len(found.groupdict().get("label") or "") :]
+    return match[0][len(match.groupdict().get("label") or "") :]
 
 
-def is_not_zero(found: re.Match[str]) -> bool:
+def is_not_zero(match: re.Match[str]) -> bool:
     """Whether an id is one: nothing but zeros names nothing."""
-    return bool(name_in(found).strip("0:-_"))
+    return bool(name_in(match).strip("0:-_"))
 
 
-def is_address_v4(found: re.Match[str]) -> bool:
+def is_address_v4(match: re.Match[str]) -> bool:
     """Whether four numbers are an address that names a host: they are, unless the word before says a version."""
-    if _VERSION_BEFORE.search(found.string, max(0, found.start() - 40), found.start()):
+    if _VERSION_BEFORE.search(match.string, max(0, match.start() - 40), match.start()):
         return False
-    return _names_a_host(found[0])
+    return _names_a_host(match[0])
 
 
-def is_of_numbers(found: re.Match[str]) -> bool:
+def is_of_numbers(match: re.Match[str]) -> bool:
     """Whether four numbers or more begin with an address: `10.1.2.3.53` is one with its port."""
-    four = _FIRST_V4.match(found[0])
-    is_version = _VERSION_BEFORE.search(found.string, max(0, found.start() - 40), found.start())
-    return bool(four) and (not is_version or found.string[found.start() - 1] in "vV") and _names_a_host(found[0])
+    four = _FIRST_V4.match(match[0])
+    is_version = _VERSION_BEFORE.search(match.string, max(0, match.start() - 40), match.start())
+    return bool(four) and (not is_version or match.string[match.start() - 1] in "vV") and _names_a_host(match[0])
 
 
-def is_surely_address(found: re.Match[str]) -> bool:
+def is_surely_address(match: re.Match[str]) -> bool:
     """Whether any four of these numbers are an address and of no version: by their size, or by what is around them."""
-    parts = [int(part) for part in found[0].split(".")]
+    parts = [int(part) for part in match[0].split(".")]
     fours = [parts[at : at + 4] for at in range(len(parts) - 3)]
-    is_of_host = _HOST_BEFORE.search(found.string, 0, found.start()) or _HOST_BEHIND.match(found.string, found.end())
+    is_of_host = _HOST_BEFORE.search(match.string, 0, match.start()) or _HOST_BEHIND.match(match.string, match.end())
     return any(
         max(four) < 256
         and (is_of_host or max(four) >= _LARGE_PART or four[0] == 10)
@@ -118,10 +118,10 @@ def _names_a_host(numbers: str) -> bool:
     return not (address.is_loopback or address.is_unspecified or address.is_link_local)
 
 
-def is_address_v6(found: re.Match[str]) -> bool:
+def is_address_v6(match: re.Match[str]) -> bool:
     """Whether hexadecimal groups are an IPv6 address that names a host."""
     try:
-        address = ipaddress.IPv6Address(name_in(found))
+        address = ipaddress.IPv6Address(name_in(match))
     except ValueError:
         return False
     return int(address) > 1  # `::` is unspecified, `::1` loopback
@@ -173,43 +173,43 @@ _LABEL = (
     rf"(?<![\w:.])(?P<label>(?!{_HEX}{{1,4}}:)[\w.-]{{1,40}}:)?"  # `addr:` before groups that have colons themselves
 )
 FORMS = (
-    Form("arn", re.compile(r"\barn:aws[a-z-]*:[a-z0-9-]*:[a-z0-9-]*:\d{12}:[\w+=,.@:/*-]*[\w*]")),
-    Form(
+    NamePattern("arn", re.compile(r"\barn:aws[a-z-]*:[a-z0-9-]*:[a-z0-9-]*:\d{12}:[\w+=,.@:/*-]*[\w*]")),
+    NamePattern(
         "uuid",
         re.compile(rf"(?<![0-9A-Za-z]){_HEX}{{8}}(?:[-_]{_HEX}{{4}}){{3}}[-_]{_HEX}{{12}}(?![0-9A-Za-z])"),
         is_not_zero,
     ),
-    Form("id", re.compile(r"(?<![0-9A-Za-z])(?:[0-9a-f]{64}|[0-9a-f]{32})(?![0-9A-Za-z])")),
-    Form("key", re.compile(r"\b(?:SHA256:[0-9A-Za-z+/]{43}|MD5(?::[0-9a-f]{2}){16})")),
-    Form("mac", re.compile(rf"{_LABEL}(?:{_HEX}{{2}}:){{5,19}}{_HEX}{{2}}(?![\w:])"), is_not_zero),
-    Form("mac", re.compile(rf"(?<![\w-])(?:{_HEX}{{2}}-){{5}}{_HEX}{{2}}(?![\w-])")),
-    Form("mac", re.compile(rf"(?<=[a-z]x){_HEX}{{12}}(?:{_HEX}{{4}})?(?![0-9A-Za-z])")),  # enx…, rocex…, ibx…
-    Form("guid", re.compile(rf"{_LABEL}(?:{_HEX}{{4}}:){{3}}{_HEX}{{4}}(?![\w:])"), is_not_zero),
-    Form(
+    NamePattern("id", re.compile(r"(?<![0-9A-Za-z])(?:[0-9a-f]{64}|[0-9a-f]{32})(?![0-9A-Za-z])")),
+    NamePattern("key", re.compile(r"\b(?:SHA256:[0-9A-Za-z+/]{43}|MD5(?::[0-9a-f]{2}){16})")),
+    NamePattern("mac", re.compile(rf"{_LABEL}(?:{_HEX}{{2}}:){{5,19}}{_HEX}{{2}}(?![\w:])"), is_not_zero),
+    NamePattern("mac", re.compile(rf"(?<![\w-])(?:{_HEX}{{2}}-){{5}}{_HEX}{{2}}(?![\w-])")),
+    NamePattern("mac", re.compile(rf"(?<=[a-z]x){_HEX}{{12}}(?:{_HEX}{{4}})?(?![0-9A-Za-z])")),  # enx…, rocex…, ibx…
+    NamePattern("guid", re.compile(rf"{_LABEL}(?:{_HEX}{{4}}:){{3}}{_HEX}{{4}}(?![\w:])"), is_not_zero),
+    NamePattern(
         "address",
         re.compile(rf"{_LABEL}[0-9a-fA-F:]{{2,39}}(?:\d{{1,3}}(?:\.\d{{1,3}}){{3}})?(?![\w:])"),
         is_address_v6,
     ),
-    Form("address", _ADDRESS_V4, is_address_v4),
-    Form("address", _NUMBERS_V4, is_of_numbers),
-    Form("address", _NUMBERS_V4, is_surely_address, is_sure=True),
-    Form(
+    NamePattern("address", _ADDRESS_V4, is_address_v4),
+    NamePattern("address", _NUMBERS_V4, is_of_numbers),
+    NamePattern("address", _NUMBERS_V4, is_surely_address, is_sure=True),
+    NamePattern(
         "address",
         re.compile(
             r"(?<![0-9A-Za-z])(?:ip|ec2)-(?:\d{1,3}-){3}\d{1,3}(?![0-9A-Za-z-])(?:\.[a-z0-9-]+)*\b", re.IGNORECASE
         ),
         is_sure=True,
     ),
-    Form("instance", re.compile(r"\bm?i-(?:[0-9a-f]{17}|[0-9a-f]{8})(?![0-9a-f])")),
-    Form("filesystem", re.compile(r"\bfs(?:ap|mt|vol)?-(?:[0-9a-f]{17}|[0-9a-f]{8})(?![0-9a-f])")),
-    Form(
+    NamePattern("instance", re.compile(r"\bm?i-(?:[0-9a-f]{17}|[0-9a-f]{8})(?![0-9a-f])")),
+    NamePattern("filesystem", re.compile(r"\bfs(?:ap|mt|vol)?-(?:[0-9a-f]{17}|[0-9a-f]{8})(?![0-9a-f])")),
+    NamePattern(
         "resource",
         re.compile(
             r"(?<![a-z])(?:vol|eni|subnet|vpc|vpce|sg|ami|snap|rtb|igw|eigw|nat|acl|nn|cr|eipalloc)-?"
             r"(?:[0-9a-f]{17}|[0-9a-f]{8})(?![0-9a-f])"
         ),
     ),
-    Form(
+    NamePattern(
         "host",
         re.compile(r"\b(?:[a-z0-9-]{1,63}\.){1,8}(?:internal|local|lan|corp|intranet)(?![\w-])", re.IGNORECASE),
     ),

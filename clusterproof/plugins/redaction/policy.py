@@ -38,9 +38,9 @@ def without_names(policy: Policy, text: Shown, type_: Shown, version: Shown) -> 
     )
 
 
-def file_without_names(data: Mapping[str, Any], text: Shown, type_: Shown, version: Shown) -> str:
+def file_without_names(record: Mapping[str, Any], text: Shown, type_: Shown, version: Shown) -> str:
     """The file as TOML, without its comments."""
-    return as_toml({key: _table(key, value, text, type_, version) for key, value in data.items()})
+    return as_toml({key: _table(key, value, text, type_, version) for key, value in record.items()})
 
 
 def _table(name: str, data: Any, text: Shown, type_: Shown, version: Shown) -> Any:
@@ -52,27 +52,27 @@ def _table(name: str, data: Any, text: Shown, type_: Shown, version: Shown) -> A
     return {key: type_(data[key]) if (name, key) == ("manifest", _TYPES) else value for key, value in values.items()}
 
 
-def _value(data: Any, text: Shown) -> Any:
-    if isinstance(data, str):
-        return text(data)
-    if isinstance(data, list):
-        return [_value(entry, text) for entry in data]
-    if isinstance(data, dict):
-        return {key: _value(entry, text) for key, entry in data.items()}
-    return data
+def _value(value: Any, text: Shown) -> Any:
+    if isinstance(value, str):
+        return text(value)
+    if isinstance(value, list):
+        return [_value(entry, text) for entry in value]
+    if isinstance(value, dict):
+        return {key: _value(entry, text) for key, entry in value.items()}
+    return value
 
 
-def as_toml(data: Mapping[str, Any]) -> str:
+def as_toml(record: Mapping[str, Any]) -> str:
     """Tables of plain values as TOML."""
-    return "\n".join(_lines(data, ())) + "\n"
+    return "\n".join(_lines(record, ())) + "\n"
 
 
-def _lines(data: Mapping[str, Any], above: tuple[str, ...]) -> Iterator[str]:
-    plain = {key: value for key, value in data.items() if not isinstance(value, dict)}
+def _lines(record: Mapping[str, Any], above: tuple[str, ...]) -> Iterator[str]:
+    plain = {key: value for key, value in record.items() if not isinstance(value, dict)}
     if plain and above:
         yield f"[{'.'.join(map(_quoted, above))}]"
     yield from (f"{_quoted(key)} = {_plain(value)}" for key, value in plain.items())
-    for key, value in data.items():
+    for key, value in record.items():
         if isinstance(value, dict):
             yield from _lines(value, (*above, key))
 

@@ -82,8 +82,8 @@ class Pseudonyms:
         """A version, of which the numbers stay."""
         if any(map(str.isspace, text)):
             return self.text(text, has_addresses=False)
-        data = self._marked(_unmarkable(text), has_addresses=False)
-        return self._wording.kept(data) if BEGIN in data else self._wording.version(data)
+        marked_text = self._marked(_unmarkable(text), has_addresses=False)
+        return self._wording.kept(marked_text) if BEGIN in marked_text else self._wording.version(marked_text)
 
     def name(self, kind: str, data: str) -> str:
         """The word for what names one thing, whatever it looks like."""
@@ -119,13 +119,13 @@ class Pseudonyms:
         for form in FORMS:
             if has_addresses or form.is_sure or form.kind != "address":
 
-                def pseudonym(found: re.Match[str], kind: str = form.kind, is_name: Any = form.is_name) -> str:
-                    name = name_in(found)
-                    return found[0][: -len(name)] + marked(self.word(kind, name)) if is_name(found) else found[0]
+                def pseudonym(match: re.Match[str], kind: str = form.kind, is_name: Any = form.is_name) -> str:
+                    name = name_in(match)
+                    return match[0][: -len(name)] + marked(self.word(kind, name)) if is_name(match) else match[0]
 
                 text = form.pattern.sub(pseudonym, text)
         text = self._plain.replaced(text)
-        return self._common_places.sub(lambda found: marked(self._words[found[0].lower()]), text)
+        return self._common_places.sub(lambda match: marked(self._words[match[0].lower()]), text)
 
     def _names_for(self, name: str) -> Names:
         return self._structured if has_form(name) else self._plain

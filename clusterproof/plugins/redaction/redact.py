@@ -14,7 +14,7 @@ from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence
 from clusterproof.plugins.core.policy import NO_POLICY, Policy
 from clusterproof.plugins.redaction import HARDWARE, TYPE, is_common, words
-from clusterproof.plugins.redaction.kinds import Place, place_of
+from clusterproof.plugins.redaction.kinds import ValueKind, place_of
 from clusterproof.plugins.redaction.policy import without_names
 from clusterproof.plugins.redaction.pseudonyms import Pseudonyms
 
@@ -97,22 +97,22 @@ class Redaction:
                 elif server := _SERVER.fullmatch(source):
                     self._pseudonyms.know(server[1] or server[2], "host")
 
-    def _learn(self, data: Any, place: Place, node: str) -> None:
-        if isinstance(data, list):
-            for entry in data:
+    def _learn(self, value: Any, place: ValueKind, node: str) -> None:
+        if isinstance(value, list):
+            for entry in value:
                 self._learn(entry, place, node)
-        elif isinstance(data, dict):
-            for key, entry in data.items():
+        elif isinstance(value, dict):
+            for key, entry in value.items():
                 self._learn(entry, place.at(key), node)
-        elif isinstance(data, str) and data and place.kind not in _OF_TEXT:
+        elif isinstance(value, str) and value and place.kind not in _OF_TEXT:
             if place.kind == "host" and node in self._nodes:
                 self._pseudonyms.know_host(
-                    data, self._nodes[node] if place.is_own else self._pseudonyms.word("host", data)
+                    value, self._nodes[node] if place.is_own else self._pseudonyms.word("host", value)
                 )
             elif place.kind == "host":
-                self._pseudonyms.know_host(data, self._nodes.get(data) or self._pseudonyms.word("host", data))
-            elif place.kind != "program" or not is_common(data):
-                self._pseudonyms.know(data, place.kind)
+                self._pseudonyms.know_host(value, self._nodes.get(value) or self._pseudonyms.word("host", value))
+            elif place.kind != "program" or not is_common(value):
+                self._pseudonyms.know(value, place.kind)
 
     def evidence(self, evidence: NodeEvidence) -> NodeEvidence:
         """One node's evidence without names."""
@@ -163,37 +163,37 @@ class Redaction:
         self._pseudonyms.know(name, "type")
         return self._pseudonyms.word("type", name)
 
-    def _value(self, data: Any, place: Place) -> Any:
-        if isinstance(data, str):
-            return self._replaced(data, place.kind)
-        if isinstance(data, list):
-            return [self._value(entry, place) for entry in data]
-        if isinstance(data, dict):
+    def _value(self, value: Any, place: ValueKind) -> Any:
+        if isinstance(value, str):
+            return self._replaced(value, place.kind)
+        if isinstance(value, list):
+            return [self._value(entry, place) for entry in value]
+        if isinstance(value, dict):
             return {
                 self._key(key, place): self._printed(entry, place)
                 if key == PRINTED
                 else self._value(entry, place.at(key))
-                for key, entry in data.items()
+                for key, entry in value.items()
             }
-        if isinstance(data, (int, float)) and not isinstance(data, bool):
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
             if place.kind in _OF_TEXT[1:]:
-                return data
-            return 0 if isinstance(data, int) and (place.kind or abs(data) >= _LARGEST) else data
-        return data
+                return value
+            return 0 if isinstance(value, int) and (place.kind or abs(value) >= _LARGEST) else value
+        return value
 
-    def _printed(self, data: Any, place: Place) -> Any:
+    def _printed(self, value: Any, place: ValueKind) -> Any:
         """What a program printed: a line that is a JSON object has the places of the collector's own value."""
-        if not isinstance(data, str):
-            return self._value(data, place.at(PRINTED))
+        if not isinstance(value, str):
+            return self._value(value, place.at(PRINTED))
         kept, text = "", ""
-        for line in data.splitlines(keepends=True):
+        for line in value.splitlines(keepends=True):
             document = self._document(line, place)
             if document:
                 kept += self._replaced(text, place.at(PRINTED).kind) + document + line[len(line.rstrip()) :]
             text = "" if document else text + line
         return kept + self._replaced(text, place.at(PRINTED).kind)
 
-    def _document(self, line: str, place: Place) -> str:
+    def _document(self, line: str, place: ValueKind) -> str:
         """A line that is a JSON object, without names; empty where it is none, or too deep."""
         try:
             document = json.loads(line) if line.startswith("{") else None
@@ -201,24 +201,24 @@ class Redaction:
         except (ValueError, RecursionError):
             return ""
 
-    def _key(self, key: str, place: Place) -> str:
+    def _key(self, key: str, place: ValueKind) -> str:
         if key in place.within or key in ("error", "text"):
             return key
         parts = key.lower().split("_")
         return key if all(part in words() or (part.isdecimal() and len(part) < 4) for part in parts) else self.text(key)
 
-    def _replaced(self, data: str, kind: str) -> str:
-        if not data or (kind == "hardware" and HARDWARE.fullmatch(data)):
-            return data
-        if kind == "symbol" and waits_for([data]):
-            return data
-        if kind == "version" and any(map(str.isdecimal, data)):
-            return self.version(data)
+    def _replaced(self, text: str, kind: str) -> str:
+        if not text or (kind == "hardware" and HARDWARE.fullmatch(text)):
+            return text
+        if kind == "symbol" and waits_for([text]):
+            return text
+        if kind == "version" and any(map(str.isdecimal, text)):
+            return self.version(text)
         if kind in _OF_TEXT:
-            return self.text(data)
-        if kind == "program" and is_common(data):
-            return data
-        return self._pseudonyms.name(kind, data)
+            return self.text(text)
+        if kind == "program" and is_common(text):
+            return text
+        return self._pseudonyms.name(kind, text)
 
     def _is_cluster(self, cluster: Cluster) -> None:
         """Let words stand for the cluster, its account and its instances, which are in the addresses of its nodes."""
@@ -233,7 +233,7 @@ class Redaction:
                 self._pseudonyms.know_host(instance[0], self._nodes[target.name])
 
 
-_NOWHERE = Place()
+_NOWHERE = ValueKind()
 
 
 def _prefix(names: list[str]) -> str:
@@ -243,25 +243,25 @@ def _prefix(names: list[str]) -> str:
     return next(free, "redacted")
 
 
-def named(data: Any, keys: Collection[str], key: str = "") -> Iterator[tuple[str, str]]:
+def named(value: Any, keys: Collection[str], key: str = "") -> Iterator[tuple[str, str]]:
     """Every text under one of these keys, with its key; also those of a list there."""
-    if isinstance(data, str):
-        if data and key in keys:
-            yield key, data
-    elif isinstance(data, dict):
-        for name, entry in data.items():
+    if isinstance(value, str):
+        if value and key in keys:
+            yield key, value
+    elif isinstance(value, dict):
+        for name, entry in value.items():
             yield from named(entry, keys, name)
-    elif isinstance(data, list):
-        for entry in data:
+    elif isinstance(value, list):
+        for entry in value:
             yield from named(entry, keys, key)
 
 
-def in_all_texts(data: Any, change: Callable[[str], str]) -> Any:
+def in_all_texts(value: Any, change: Callable[[str], str]) -> Any:
     """The same answer with every text changed."""
-    if isinstance(data, str):
-        return change(data)
-    if isinstance(data, list):
-        return [in_all_texts(entry, change) for entry in data]
-    if isinstance(data, dict):
-        return {key: in_all_texts(entry, change) for key, entry in data.items()}
-    return data
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, list):
+        return [in_all_texts(entry, change) for entry in value]
+    if isinstance(value, dict):
+        return {key: in_all_texts(entry, change) for key, entry in value.items()}
+    return value

@@ -75,12 +75,12 @@ class Wording:
             for part in _IN_VERSION.split(text)
         )
 
-    def _in_place(self, found: re.Match[str], kind: str) -> str:
+    def _in_place(self, match: re.Match[str], kind: str) -> str:
         before, name = next(
-            (one, other) for one, other in zip(found.groups()[::2], found.groups()[1::2], strict=True) if other
+            (one, other) for one, other in zip(match.groups()[::2], match.groups()[1::2], strict=True) if other
         )
         if _MARKED.search(name) or redaction.is_common(name) or redaction.is_device(name) or name in folders():
-            return found[0]
+            return match[0]
         return f"{before}{self._named(kind, name)}"
 
     def _named(self, kind: str, name: str) -> str:
@@ -96,8 +96,8 @@ class Wording:
         if piece.startswith("/") and len(piece) > 1:
             path = piece.rstrip(":.")
             return f"{self._path(path)}{piece[len(path) :]}"
-        found = _EDGES.fullmatch(piece)
-        before, core, behind = found.groups() if found else ("", piece, "")
+        match = _EDGES.fullmatch(piece)
+        before, core, behind = match.groups() if match else ("", piece, "")
         return f"{before}{self._core(core)}{behind}" if core else piece
 
     def _core(self, core: str) -> str:

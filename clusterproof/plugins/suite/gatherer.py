@@ -156,8 +156,8 @@ class Gatherer:
             status = Status.BROKE if was_named or problem.code != NO_CREDENTIALS else Status.NOT_ASKED
             return NodeEvidence(cluster.name, dict.fromkeys(collectors, Collected(status, detail=str(problem))))
         window = str(window_minutes(self.config.option.fsx_window))
-        asked = {SETTING: as_setting(discovered.mounted), "fsx_window_minutes": window}
-        return aws.ask(account, replace(cluster, settings={**settings, **asked}), collectors, timeout_s)
+        further_settings = {SETTING: as_setting(discovered.mounted), "fsx_window_minutes": window}
+        return aws.ask(account, replace(cluster, settings={**settings, **further_settings}), collectors, timeout_s)
 
     def connection(self) -> Connection:
         """What reaches the nodes: a third party's, or the one that the cluster names."""

@@ -15,7 +15,7 @@ from clusterproof.plugins.core.kinds import CONNECTIONS
 from clusterproof.plugins.core.result import Measured, Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.state import EVIDENCE, PAIRWISE, nodes_of, note_full, occasion_of
-from clusterproof.reports.history import HistoryError, Identity, Pair, Run, identities
+from clusterproof.reports.history import HistoryError, NodeIdentity, Pair, PastRun, identities
 from clusterproof.reports.history.changes import marked, since_last
 from clusterproof.reports.history.store import default_path, read_before, require_own_history, write_run
 from clusterproof.reports.history.words import lines_since
@@ -35,7 +35,7 @@ class HistoryReporter:
         self.path = path
         self.began = time.time()
         self.warning = ""
-        self.last: Run | None = None
+        self.last: PastRun | None = None
         self.before: Mapping[Pair, Verdict] = {}
         self.is_compared = False
         try:
@@ -62,7 +62,7 @@ class HistoryReporter:
         results = [result for result in self.results if not self._is_partial(result)]
         if not any(result.is_evaluated for result in results):
             return
-        run = Run(
+        run = PastRun(
             cluster=self.cluster.name,
             began=self.began,
             ended=time.time(),
@@ -78,7 +78,7 @@ class HistoryReporter:
             note_full(self.config, problem)
             self.warning = f"this run is not in the history: {problem}"
 
-    def _identities(self) -> dict[str, Identity]:
+    def _identities(self) -> dict[str, NodeIdentity]:
         return identities(nodes_of(self.config)) if EVIDENCE in self.config.stash else {}
 
     def _measured(self) -> list[Measured]:

@@ -119,12 +119,14 @@ def collectors_of_nodes(items: list[pytest.Item], cluster: Cluster) -> frozenset
 
 def collectors_of_control_plane(items: list[pytest.Item], cluster: Cluster) -> frozenset[str]:
     """What the control plane is asked for, where nodes stand included if pairs of them are measured."""
-    asked = frozenset[str]().union(*(item.check.control_collectors for item in items if isinstance(item, CheckItem)))
+    collectors = frozenset[str]().union(
+        *(item.check.control_collectors for item in items if isinstance(item, CheckItem))
+    )
     if any(needs_pairs(item) for item in items):
-        asked |= PLACEMENT if is_of_aws(cluster) else frozenset[str]()
-        asked |= frozenset({SLURM_COLLECTOR}) if is_of_slurm(cluster) else frozenset[str]()
-        asked |= frozenset({NODES}) if is_of_kubernetes(cluster) else frozenset[str]()
-    return asked
+        collectors |= PLACEMENT if is_of_aws(cluster) else frozenset[str]()
+        collectors |= frozenset({SLURM_COLLECTOR}) if is_of_slurm(cluster) else frozenset[str]()
+        collectors |= frozenset({NODES}) if is_of_kubernetes(cluster) else frozenset[str]()
+    return collectors
 
 
 def collectors_of(item: pytest.Item) -> frozenset[str]:
@@ -186,8 +188,8 @@ def refuse_wrong_words(config: pytest.Config) -> None:
             _compiled(words or "True")
         except SyntaxError as wrong:
             raise pytest.UsageError(f"{flag} {words!r}: {wrong.msg}") from None
-    here = config.invocation_params.dir
-    if all((here / str(word)).resolve().is_relative_to(PACKAGE) for word in config.args):
+    start_folder = config.invocation_params.dir
+    if all((start_folder / str(word)).resolve().is_relative_to(PACKAGE) for word in config.args):
         refuse_misspelt_mark(config, ())  # no test of another author, which may have marks of its own
 
 

@@ -211,10 +211,10 @@ class ClusterSession:
 
         def needed(evidence: NodeEvidence) -> NodeEvidence:
             """A node without what a recording has of it and no check asks for; what was not reported stays."""
-            data = evidence.collectors.items()
+            collected = evidence.collectors.items()
             asked = {
                 name: collector
-                for name, collector in data
+                for name, collector in collected
                 if name not in left_out or collector.status is not Status.READ
             }
             return interning.once(replace(evidence, collectors=asked))
@@ -229,8 +229,10 @@ class ClusterSession:
         else:
             self.gatherer.nodes(collectors, loads, discovered.before(keep))
         if control_collectors:
-            data = self.gatherer.control_plane(control_collectors, discovered)
-            self.config.stash[CONTROL_PLANE] = self.redaction.of_control_plane(data) if self.redaction else data
+            collected = self.gatherer.control_plane(control_collectors, discovered)
+            self.config.stash[CONTROL_PLANE] = (
+                self.redaction.of_control_plane(collected) if self.redaction else collected
+            )
             self._write(folders, write_control_plane, self.config.stash[CONTROL_PLANE])
 
     def _write(self, folders: list[Path], write: Callable[[Path, T], None], content: T) -> None:

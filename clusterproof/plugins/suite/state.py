@@ -106,10 +106,12 @@ def nodes_of(config: pytest.Config) -> Mapping[str, Node]:
     """The nodes of the run by name, with what each reported."""
     if NODES not in config.stash:
         cluster, evidence = config.stash[CLUSTER], config.stash.get(EVIDENCE, {})
-        data = {target.name: evidence.get(target.name) or _not_asked(target.name) for target in cluster.targets}
+        evidence_by_node = {
+            target.name: evidence.get(target.name) or _not_asked(target.name) for target in cluster.targets
+        }
         config.stash[NODES] = nodes(
             cluster,
-            data,
+            evidence_by_node,
             occasion_of(config.option.markexpr),
             policy_of(config),
             window(config.option.since),
@@ -127,10 +129,10 @@ def occasion_of(markexpr: str) -> str:
 
     Preflight where it asks for none, or for others together.
     """
-    asked = _named(markexpr) & set(OCCASIONS)
-    if asked == {"prolog", "epilog"}:
+    named = _named(markexpr) & set(OCCASIONS)
+    if named == {"prolog", "epilog"}:
         return HEALTH_CHECK
-    return asked.pop() if len(asked) == 1 else "preflight"
+    return named.pop() if len(named) == 1 else "preflight"
 
 
 def is_named(markexpr: str, mark: str) -> bool:

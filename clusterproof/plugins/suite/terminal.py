@@ -17,7 +17,7 @@ from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.evidence.kernel_log.window import window
-from clusterproof.plugins.transport.fan_out import LINE_S, Awaited
+from clusterproof.plugins.transport.fan_out import LINE_S, PendingNodes
 
 if TYPE_CHECKING:
     from clusterproof.plugins.captures.collection import Understood
@@ -205,7 +205,7 @@ _EACH = 64  # verdicts between two looks at the clock
 def progress(config: pytest.Config, cluster: Cluster, doing: str = "asking the nodes") -> Iterator[Shown]:
     """Yield a function to call for each node that answered; each node may answer once in each of several rounds."""
     reporter = config.pluginmanager.get_plugin("terminalreporter")
-    awaited = Awaited(doing, [target.name for target in cluster.targets], are_named=not config.option.redact)
+    awaited = PendingNodes(doing, [target.name for target in cluster.targets], are_named=not config.option.redact)
     if reporter is None or config.option.verbose < 0:
         yield awaited.answered
         return
@@ -238,7 +238,7 @@ class Evaluating:
 
 
 @contextmanager
-def _lines(awaited: Awaited, say: Callable[[str], object]) -> Iterator[Shown]:
+def _lines(awaited: PendingNodes, say: Callable[[str], object]) -> Iterator[Shown]:
     """Say who is awaited each LINE_S seconds, for as long as anybody is."""
     is_over = threading.Event()
 
@@ -256,7 +256,7 @@ def _lines(awaited: Awaited, say: Callable[[str], object]) -> Iterator[Shown]:
 
 
 @contextmanager
-def _bar(awaited: Awaited) -> Iterator[Shown]:
+def _bar(awaited: PendingNodes) -> Iterator[Shown]:
     from rich.console import Console  # imported here: only a person at a terminal needs it
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 

@@ -59,7 +59,7 @@ MAX_OTHERS = 20  # names of what says nothing of who came last
 
 
 @record
-class Call:
+class CollectiveCall:
     """A collective as one rank of a communicator saw it. Each kind is numbered by itself."""
 
     communicator: str
@@ -78,11 +78,11 @@ class Call:
 class Traced:
     """A collective as a trace of one rank has it."""
 
-    call: Call
+    call: CollectiveCall
 
 
 @dataclass(slots=True)
-class Seen:
+class CollectiveRecord:
     """Of one collective: how many ranks recorded it, and the two shortest."""
 
     ranks: int
@@ -96,13 +96,13 @@ class Seen:
 class Arrivals:
     """All collectives of a run."""
 
-    seen: dict[tuple[str, str, int, int], Seen] = field(default_factory=dict)
+    seen: dict[tuple[str, str, int, int], CollectiveRecord] = field(default_factory=dict)
     others: dict[str, int] = field(default_factory=dict)  # by kind: what does not say who came last
     hosts: dict[str, dict[int, str]] = field(default_factory=dict)  # by communicator and rank
     stride: int = 1
     unfit: Arrivals | None = None  # those that say nothing of who came last by themselves
 
-    def add(self, call: Call) -> None:
+    def add(self, call: CollectiveCall) -> None:
         """Take in what a rank saw."""
         is_fit = ends_together(call.kind)
         unfit = call.unfit or ("" if call.source == BY_GPU else " that a CPU timed")
@@ -117,7 +117,7 @@ class Arrivals:
         if call.ranks < LEAST_RANKS or call.number % self.stride:
             return
         self.hosts.setdefault(call.communicator, {}).setdefault(call.rank, call.host)
-        seen = self.seen.setdefault((call.communicator, call.kind, call.of, call.number), Seen(call.ranks))
+        seen = self.seen.setdefault((call.communicator, call.kind, call.of, call.number), CollectiveRecord(call.ranks))
         seen.count += 1
         if call.seconds < seen.first:
             seen.rank, seen.first, seen.second = call.rank, call.seconds, seen.first
@@ -127,9 +127,9 @@ class Arrivals:
             self.stride *= 2
             self.seen = {key: one for key, one in self.seen.items() if key[-1] % self.stride == 0}
 
-    def complete(self) -> dict[str, list[Seen]]:
+    def complete(self) -> dict[str, list[CollectiveRecord]]:
         """Of each communicator the collectives that every rank recorded, and none twice."""
-        calls: dict[str, list[Seen]] = {}
+        calls: dict[str, list[CollectiveRecord]] = {}
         for (communicator, _, _, _), one in self.seen.items():
             if one.count == one.ranks == len(self.hosts[communicator]):
                 calls.setdefault(communicator, []).append(one)

@@ -47,7 +47,7 @@ class Leap:
 
 
 @dataclass(slots=True)
-class Series:
+class LossSeries:
     """One of them, line by line: how many, how many were no numbers, and since when the last ones are none."""
 
     lines: int = 0
@@ -105,8 +105,8 @@ LOG = 0
 class Losses:
     """Those of all ranks that log any, in the order of their lines."""
 
-    losses: dict[Key, Series] = field(default_factory=dict)
-    norms: dict[Key, Series] = field(default_factory=dict)
+    losses: dict[Key, LossSeries] = field(default_factory=dict)
+    norms: dict[Key, LossSeries] = field(default_factory=dict)
     _kept: dict[Key, dict[int, str]] = field(default_factory=dict)  # what was said of each step
     _at: dict[int, tuple[str, int]] = field(default_factory=dict)  # by rank the file and its attempt
 
@@ -116,7 +116,7 @@ class Losses:
         for kind, value in ((self.losses, one.loss), (self.norms, one.norm)):
             if value is None or attempt is None:
                 continue
-            series = kind.setdefault((one.rank, attempt), Series())
+            series = kind.setdefault((one.rank, attempt), LossSeries())
             if one.begins:
                 series.begin()
             series.unclear_at_end = series.unclear_at_end + 1 if one.is_unclear else 0
@@ -141,31 +141,31 @@ class Losses:
             attempt += 1
 
     @property
-    def never_again(self) -> Iterator[tuple[int, Series]]:
+    def never_again(self) -> Iterator[tuple[int, LossSeries]]:
         """The ranks whose loss is no number at the end."""
         return ((rank, one) for rank, one in each(self.losses) if one.at_end)
 
     @property
-    def for_a_while(self) -> Iterator[tuple[int, Series]]:
+    def for_a_while(self) -> Iterator[tuple[int, LossSeries]]:
         """Those whose loss was none before, and is one again."""
         return ((rank, one) for rank, one in each(self.losses) if one.wrong and not one.at_end)
 
     @property
-    def without_norm(self) -> Iterator[tuple[int, Series]]:
+    def without_norm(self) -> Iterator[tuple[int, LossSeries]]:
         """Those of whose gradients the norm is none in the last lines."""
         return ((rank, one) for rank, one in each(self.norms) if one.at_end >= NORM_LINES)
 
     @property
-    def unclear(self) -> Iterator[tuple[int, Series]]:
+    def unclear(self) -> Iterator[tuple[int, LossSeries]]:
         """Those whose loss may be none in the last lines, and nothing tells."""
         return ((rank, one) for rank, one in each(self.losses) if one.unclear_at_end >= UNCLEAR_LINES)
 
 
-def each(series: Mapping[Key, Series]) -> list[tuple[int, Series]]:
+def each(series: Mapping[Key, LossSeries]) -> list[tuple[int, LossSeries]]:
     """Them with their ranks, in order."""
     return [(rank, series[rank, attempt]) for rank, attempt in sorted(series)]
 
 
-def are_compared(series: Mapping[Key, Series]) -> bool:
+def are_compared(series: Mapping[Key, LossSeries]) -> bool:
     """Whether of each rank enough lines are there that some were compared with those before."""
     return {rank for rank, _ in series} == {rank for (rank, _), one in series.items() if one.compared}

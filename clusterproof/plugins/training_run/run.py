@@ -18,9 +18,9 @@ from clusterproof.plugins.training_run import KERNELS, Dump, Place
 from clusterproof.plugins.training_run.losses import Losses
 from clusterproof.plugins.training_run.placement import Placement, Slots, on_nodes, pairs_of, placements
 from clusterproof.plugins.training_run.rules.gpus import Bounds, Spin
-from clusterproof.plugins.training_run.rules.hang import Awaited, Mismatch, Missing, awaited, mismatches, missing
+from clusterproof.plugins.training_run.rules.hang import AwaitedRanks, Mismatch, Missing, awaited, mismatches, missing
 from clusterproof.plugins.training_run.rules.last_rank import LEAST_CALLS, LEAST_TRACED, Last, last_to_come
-from clusterproof.plugins.training_run.rules.phases import Share, kernels_run, shares
+from clusterproof.plugins.training_run.rules.phases import TimeShare, kernels_run, shares
 from clusterproof.plugins.training_run.rules.steps import EACH_STEP, LOG_STEPS, StepTime, steady, step_times
 from clusterproof.plugins.training_run.rules.straggler_cost import LEAST_STEPS as LEAST_COMPARED
 from clusterproof.plugins.training_run.rules.straggler_cost import StragglerCost, common_steps, straggler_costs
@@ -28,7 +28,7 @@ from clusterproof.plugins.training_run.rules.stragglers import (
     LEAST_PEERS,
     LEAST_STEPS,
     Computed,
-    Pace,
+    RankPace,
     computed,
     later_half,
     paces,
@@ -103,12 +103,12 @@ class TrainingRun:
         return found
 
     @cached_property
-    def paces(self) -> Mapping[int, Pace]:
+    def paces(self) -> Mapping[int, RankPace]:
         """Each rank beside the others of its stage, by its number. Raises Incomplete."""
         return {pace.place.rank: pace for pace in paces(self.computed)}
 
     @cached_property
-    def later_paces(self) -> Mapping[int, Pace]:
+    def later_paces(self) -> Mapping[int, RankPace]:
         """The same of the later half of the run, as far as enough steps are in it. Raises Incomplete."""
         found = paces(later_half(self.computed))
         return {pace.place.rank: pace for pace in found if pace.steps >= LEAST_STEPS and pace.peers + 1 >= LEAST_PEERS}
@@ -165,16 +165,16 @@ class TrainingRun:
             return None
         return loop.began - span[0], span[1] - span[0]
 
-    def share(self, kind: str, *, is_steady: bool = False) -> Share:
+    def share(self, kind: str, *, is_steady: bool = False) -> TimeShare:
         """The rank that spends the largest share of its time on parts of a kind. Raises Incomplete."""
         return self.shares(kind, is_steady=is_steady)[0]
 
-    def shares(self, kind: str, *, is_steady: bool = False) -> list[Share]:
+    def shares(self, kind: str, *, is_steady: bool = False) -> list[TimeShare]:
         """Of all ranks that timed such parts the share of their time, the largest first. Raises Incomplete."""
         return shares(self.data, kind, is_steady=is_steady)
 
     @property
-    def traced_gpus(self) -> list[Share]:
+    def traced_gpus(self) -> list[TimeShare]:
         """Of ranks whose kernels were traced how long any ran, the smallest share first, where no GPU was sampled."""
         return [] if self.data.samples.series else kernels_run(self.data)
 
@@ -184,7 +184,7 @@ class TrainingRun:
         return SampledGpus(self.data.samples)
 
     @cached_property
-    def awaited(self) -> Awaited | None:
+    def awaited(self) -> AwaitedRanks | None:
         """The ranks whose processes do otherwise than most, which wait; None where nobody waits. Raises Incomplete."""
         return awaited(self.data.processes, self.threshold("run.hung_s"), gpus_wait_s=self._gpus_wait_s())
 
@@ -278,12 +278,12 @@ class RankOfRun:
         return self.run.threshold(name)
 
     @property
-    def later_pace(self) -> Pace | None:
+    def later_pace(self) -> RankPace | None:
         """How long it computes in the later half of the run beside its peers. Raises Incomplete."""
         return self.run.later_paces.get(self.place.rank)
 
     @property
-    def pace(self) -> Pace:
+    def pace(self) -> RankPace:
         """How long it computes beside its peers. Raises Incomplete."""
         pace = self.run.paces.get(self.place.rank)
         peers = pace.peers + 1 if pace else sizes_of_stages(self.run.computed)[self.place.stage]

@@ -24,7 +24,7 @@ from clusterproof.plugins.training_run import (
     Step,
     kind_of,
 )
-from clusterproof.plugins.training_run.collectives import Arrivals, Call, Traced
+from clusterproof.plugins.training_run.collectives import Arrivals, CollectiveCall, Traced
 from clusterproof.plugins.training_run.losses import Loss, Losses
 from clusterproof.plugins.training_run.placement import OnNode, Placement, Slots
 from clusterproof.plugins.training_run.rank_processes import RankProcesses, RankSeen
@@ -38,7 +38,7 @@ Fact = (
     Operation
     | Step
     | Spent
-    | Call
+    | CollectiveCall
     | Traced
     | Loss
     | Placement
@@ -93,7 +93,7 @@ class RunData:
             Operation: self._operation,
             Step: self._step,
             Sample: lambda sample, _: self.samples.add(sample),
-            Call: lambda call, _: self.arrivals.add(call),
+            CollectiveCall: lambda call, _: self.arrivals.add(call),
             Traced: lambda one, _: self.traced.add(one.call),
             Loss: lambda loss, _: self.losses.add(loss),
             Spent: self._spent,

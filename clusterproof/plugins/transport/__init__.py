@@ -135,7 +135,7 @@ class NodeSession(Protocol):
         """Let it end; from any thread. It does not run again."""
 
 
-class SessionOfEach:
+class SessionPerNode:
     """A session for each node, made by itself: nothing is shared, and each is told to end."""
 
     has_input = True

@@ -30,7 +30,7 @@ class Visit(Protocol):
 
 
 @dataclass(slots=True)
-class _Running:
+class _RunningVisit:
     target: Target
     visit: Visit
     started: float
@@ -47,13 +47,13 @@ def fan_out(
     A visit past its deadline is answered as timed out, abandoned and not waited for: its thread is a daemon.
     """
     waiting = deque(enumerate(targets))
-    running: dict[int, _Running] = {}
+    running: dict[int, _RunningVisit] = {}
     answers: SimpleQueue[tuple[int, Answer]] = SimpleQueue()
     try:
         while waiting or running:
             while waiting and len(running) < max(fanout, 1):
                 number, target = waiting.popleft()
-                running[number] = _Running(target, begin(target), time.monotonic())
+                running[number] = _RunningVisit(target, begin(target), time.monotonic())
                 _start(number, running[number].visit, answers)
             for number, answer in _next_answers(running, answers):
                 begun = running.pop(number, None)
@@ -78,7 +78,9 @@ def _start(number: int, visit: Visit, answers: SimpleQueue[tuple[int, Answer]]) 
         answers.put((number, Answer(unreached=Unreached.LOST, detail=f"{problem}; expected room for --fanout")))
 
 
-def _next_answers(running: dict[int, _Running], answers: SimpleQueue[tuple[int, Answer]]) -> list[tuple[int, Answer]]:
+def _next_answers(
+    running: dict[int, _RunningVisit], answers: SimpleQueue[tuple[int, Answer]]
+) -> list[tuple[int, Answer]]:
     """The next answer, or those of the visits whose deadline has passed."""
     next_deadline = min(begun.visit.deadline for begun in running.values())
     try:
@@ -87,7 +89,7 @@ def _next_answers(running: dict[int, _Running], answers: SimpleQueue[tuple[int, 
         return _abandon_overdue(running)
 
 
-def _abandon_overdue(running: dict[int, _Running]) -> list[tuple[int, Answer]]:
+def _abandon_overdue(running: dict[int, _RunningVisit]) -> list[tuple[int, Answer]]:
     now = time.monotonic()
     overdue = [(number, begun) for number, begun in running.items() if begun.visit.deadline <= now]
     for _, begun in overdue:
@@ -104,7 +106,7 @@ MAX_NAMES = 60  # characters
 FEW, FEW_OF_MANY, MAX_NAMED = 4, 0.1, 32  # nodes, of all, at most: only so many are named
 
 
-class Awaited:
+class PendingNodes:
     """Who has not answered yet, in words; answers come from many threads."""
 
     def __init__(self, doing: str, names: list[str], *, are_named: bool) -> None:
@@ -135,11 +137,11 @@ class Awaited:
     def words(self) -> str:
         """`asking the nodes: 124 of 128 done, 1 not reached; waiting for gpu[003,017]`."""
         with self._lock:
-            unreached = f", {self._unreached} not reached" if self._unreached else ""
+            not_reached = f", {self._unreached} not reached" if self._unreached else ""
             are_few = 0 < len(self._awaited) <= min(MAX_NAMED, max(FEW, len(self._names) * FEW_OF_MANY))
             names = (
                 f"; waiting for {printable(within(fold(self._awaited), MAX_NAMES))}"
                 if are_few and self._are_named
                 else ""
             )
-            return f"{self._doing}: {self.done} of {len(self._names)} done{unreached}{names}"
+            return f"{self._doing}: {self.done} of {len(self._names)} done{not_reached}{names}"

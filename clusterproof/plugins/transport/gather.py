@@ -45,18 +45,18 @@ def gather(
     `further` are files of third parties, each a collector that always runs. A node that does not answer is evidence
     too: every node of the cluster is in the result.
     """
-    options = replace(options, room=room_of(connection, limits))
+    options = replace(options, room=max_answer_chars(connection, limits))
     on_answer = _of_container(on_answer) if options.in_container else on_answer
-    asked = frozenset({*collectors, *(path.stem for path in further)})
+    wanted = frozenset({*collectors, *(path.stem for path in further)})
     own = getattr(connection, "program", None)
     if own:
-        to_run, _ = own(asked, options, further, takes_stdin(connection))
-        return ask(cluster, connection, to_run, limits, on_answer, asked)
+        to_run, _ = own(wanted, options, further, takes_stdin(connection))
+        return ask(cluster, connection, to_run, limits, on_answer, wanted)
     from clusterproof.plugins.agent.parts import parts  # a prolog needs no payload
 
-    programs = parts(asked, options, further, takes_stdin(connection), longest_program(connection, limits))
+    programs = parts(wanted, options, further, takes_stdin(connection), longest_program(connection, limits))
     if len(programs.programs) == 1 and not programs.left_out:
-        return ask(cluster, connection, programs.programs[0][1], limits, on_answer, asked)
+        return ask(cluster, connection, programs.programs[0][1], limits, on_answer, wanted)
     return _ask_for_each(cluster, connection, programs, limits, on_answer)
 
 
@@ -71,7 +71,7 @@ def _of_container(on_answer: OnAnswer) -> OnAnswer:
     return answered
 
 
-def room_of(connection: Connection, limits: Limits) -> int:
+def max_answer_chars(connection: Connection, limits: Limits) -> int:
     """How many characters of an answer the connection carries; 0: all."""
     carries = getattr(connection, "carries", None)
     return int(carries(limits)) if carries else 0
@@ -94,8 +94,8 @@ def ask(
     def answered(target: Target, answer: Answer) -> None:
         now = time.time()
         evidence = evidence_of(target, answer, to_run.nonce, collectors)
-        asked = (now - answer.seconds if answer.seconds else began) - answer.age_s
-        evidence = replace(evidence, asked=asked, answered=now)
+        asked_at = (now - answer.seconds if answer.seconds else began) - answer.age_s
+        evidence = replace(evidence, asked=asked_at, answered=now)
         with lock:
             gathered[target.name] = on_answer(evidence) or evidence
 

@@ -67,7 +67,7 @@ class Hyperpod:
         except AwsError as problem:
             raise Unusable(str(problem)) from None
         rate = StartRate(float(limits.settings.get("ssm_rate") or STARTS_PER_S))
-        sessions = Sessions(account, plugin, limits.settings.get("profile", ""))
+        sessions = SsmSessions(account, plugin, limits.settings.get("profile", ""))
 
         def begin(target: Target) -> SessionVisit:
             rate.wait()
@@ -77,7 +77,7 @@ class Hyperpod:
 
 
 @dataclass(frozen=True, slots=True)
-class Sessions:
+class SsmSessions:
     """How a session is opened, read and closed."""
 
     account: Account
@@ -95,7 +95,7 @@ class Sessions:
         It ends the session at the end of its standard input, which is therefore a pipe that is held open. The token
         that opens the session is in its environment: arguments are shown to everybody.
         """
-        words = [
+        command_line = [
             self.plugin,
             RESPONSE,
             self.account.region,
@@ -105,7 +105,7 @@ class Sessions:
             self.account.endpoint("ssm"),
         ]
         return subprocess.Popen(
-            words,
+            command_line,
             env={**os.environ, RESPONSE: json.dumps(session)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -145,7 +145,7 @@ def _request(target: str, command: str) -> dict[str, object]:
 class SessionVisit:
     """One node's turn: a session, and another where the first failed in a way that passes."""
 
-    sessions: Sessions
+    sessions: SsmSessions
     target: Target
     program: Program
     limits: Limits

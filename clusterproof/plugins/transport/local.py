@@ -13,7 +13,7 @@ from typing import IO
 
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
-from clusterproof.plugins.transport import BEAT, BEAT_S, Answer, Limits, Program, Received, SessionOfEach
+from clusterproof.plugins.transport import BEAT, BEAT_S, Answer, Limits, Program, Received, SessionPerNode
 
 _SHELL = "/bin/sh"
 _CHUNK_BYTES = 65536
@@ -122,9 +122,9 @@ def _close(pipe: IO[bytes] | None) -> None:
             pipe.close()
 
 
-def sessions(_limits: Limits) -> SessionOfEach:
+def sessions(_limits: Limits) -> SessionPerNode:
     """Those of this machine."""
-    return SessionOfEach(LocalSession)
+    return SessionPerNode(LocalSession)
 
 
 class LocalSession:

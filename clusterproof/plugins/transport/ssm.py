@@ -153,9 +153,9 @@ def _ended(account: Account, sent: _Sent) -> Iterator[tuple[str, str]]:
 
 
 def _answer(account: Account, sent: _Sent, instance: str, status: str, seconds: float) -> Answer:
-    unreached, why = _UNREACHED.get(status, (None, ""))
-    if unreached:
-        return Answer(unreached=unreached, detail=f"{why} ({status})", seconds=seconds)
+    failure, why = _UNREACHED.get(status, (None, ""))
+    if failure:
+        return Answer(unreached=failure, detail=f"{why} ({status})", seconds=seconds)
     try:
         invocation = account.call("ssm", "get_command_invocation", CommandId=sent.command_id, InstanceId=instance)
         output = _whole(account, sent, instance, invocation)

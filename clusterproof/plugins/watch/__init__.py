@@ -70,7 +70,7 @@ TIMING = Timing.of(PACKAGED)
 MAX_OPEN = 512  # of one node: more is one thing that is broken
 
 
-class Kind(str, Enum):
+class ChangeKind(str, Enum):
     """What is said of a state."""
 
     OPENED = "opened"
@@ -93,7 +93,7 @@ class Key:
 
 
 @record
-class Seen:
+class RuleResult:
     """What a rule says of a device now; `findings` counts the things that the message names."""
 
     verdict: Verdict
@@ -105,7 +105,7 @@ class Seen:
 class Change:
     """A line to say, in seconds by the clock of who watches."""
 
-    kind: Kind
+    kind: ChangeKind
     key: Key
     verdict: Verdict
     message: str
@@ -114,8 +114,8 @@ class Change:
 
 @dataclass
 class _State:
-    seen: Seen
-    looks: deque[bool]
+    result: RuleResult
+    recent_ticks: deque[bool]
     is_open: bool = False
     is_fail: bool = False  # at any time since it was opened
     most_findings: int = 0  # at any time since then
@@ -124,7 +124,7 @@ class _State:
     opened_at: list[float] = field(default_factory=list)
 
 
-Found = Mapping[tuple[str, str], Seen]  # by device and rule
+RuleResults = Mapping[tuple[str, str], RuleResult]  # by device and rule
 
 
 class States:
@@ -135,26 +135,28 @@ class States:
         self._of: dict[str, dict[Key, _State]] = {}
 
     @property
-    def open(self) -> Mapping[Key, Seen]:
+    def open(self) -> Mapping[Key, RuleResult]:
         """What is open now."""
-        return {key: state.seen for states in self._of.values() for key, state in states.items() if state.is_open}
+        return {key: state.result for states in self._of.values() for key, state in states.items() if state.is_open}
 
-    def open_of(self, node: str) -> Mapping[Key, Seen]:
+    def open_of(self, node: str) -> Mapping[Key, RuleResult]:
         """What is open now of one node."""
-        return {key: state.seen for key, state in self._of.get(node, {}).items() if state.is_open}
+        return {key: state.result for key, state in self._of.get(node, {}).items() if state.is_open}
 
     def resume(self, changes: Iterable[Change], now: float) -> None:
         """Go on from what another watch has said, in its order, in seconds by the clock of this one."""
         for change in changes:
-            state = None if change.kind is Kind.HAPPENED else self._state(change.key, Seen(change.verdict, ""))
+            state = (
+                None if change.kind is ChangeKind.HAPPENED else self._state(change.key, RuleResult(change.verdict, ""))
+            )
             if state is None:
                 continue
-            state.is_open = change.kind is not Kind.CLOSED
+            state.is_open = change.kind is not ChangeKind.CLOSED
             if state.is_open:
-                state.seen = Seen(change.verdict, change.message)
+                state.result = RuleResult(change.verdict, change.message)
                 state.most_findings = change.message.count(ALSO) + 1
-                state.is_flapping = change.kind is Kind.FLAPPING
-                if change.kind is not Kind.WORSE:
+                state.is_flapping = change.kind is ChangeKind.FLAPPING
+                if change.kind is not ChangeKind.WORSE:
                     state.opened_at = [*state.opened_at, change.time_s][-self._timing.flaps_times - 1 :]
             state.is_fail = state.is_open and (state.is_fail or change.verdict is Verdict.FAIL)
         for states in list(self._of.values()):
@@ -166,7 +168,7 @@ class States:
         self,
         node: str,
         rules: frozenset[str],
-        found: Found,
+        results: RuleResults,
         now: float,
         unknown: frozenset[tuple[str, str]] = frozenset(),
     ) -> list[Change]:
@@ -176,68 +178,68 @@ class States:
         """
         changes: list[Change] = []
         for key, state in list(self._of.get(node, {}).items()):
-            if key.rule in rules and (key.device, key.rule) not in found and (key.device, key.rule) not in unknown:
+            if key.rule in rules and (key.device, key.rule) not in results and (key.device, key.rule) not in unknown:
                 if state.is_open:
                     changes += self._close(key, state, now)
                 self._drop(key, state, now)
-        for (device, rule), seen in found.items():
+        for (device, rule), result in results.items():
             key = Key(node, device, rule)
-            held = self._state(key, seen)
+            held = self._state(key, result)
             if held:
-                changes += self._look(key, held, seen, now)
+                changes += self._open_or_worsen(key, held, result, now)
         return changes
 
     def tick(
-        self, node: str, rules: frozenset[str], found: Found, now: float, fails_ticks: int | None = None
+        self, node: str, rules: frozenset[str], results: RuleResults, now: float, fails_ticks: int | None = None
     ) -> list[Change]:
         """What rules say of a node that are evaluated at each tick: said when it lasts, a fail after so many ticks."""
         changes: list[Change] = []
         for key, state in list(self._of.get(node, {}).items()):
-            if key.rule in rules and (key.device, key.rule) not in found:
-                state.looks.append(False)
+            if key.rule in rules and (key.device, key.rule) not in results:
+                state.recent_ticks.append(False)
                 state.clean += 1
                 if state.is_open and state.clean >= self._timing.closes_ticks:
                     changes += self._close(key, state, now)
-                if not state.is_open and not any(state.looks):
+                if not state.is_open and not any(state.recent_ticks):
                     self._drop(key, state, now)
-        for (device, rule), seen in found.items():
+        for (device, rule), result in results.items():
             key = Key(node, device, rule)
-            held = self._state(key, seen)
+            held = self._state(key, result)
             if held:
-                held.looks.append(True)
+                held.recent_ticks.append(True)
                 held.clean = 0
-                opens_ticks = (seen.verdict is Verdict.FAIL and fails_ticks) or self._timing.opens_ticks
-                if held.is_open or sum(held.looks) >= opens_ticks:
-                    changes += self._look(key, held, seen, now)
+                opens_ticks = (result.verdict is Verdict.FAIL and fails_ticks) or self._timing.opens_ticks
+                if held.is_open or sum(held.recent_ticks) >= opens_ticks:
+                    changes += self._open_or_worsen(key, held, result, now)
         return changes
 
-    def _state(self, key: Key, seen: Seen) -> _State | None:
+    def _state(self, key: Key, result: RuleResult) -> _State | None:
         states = self._of.setdefault(key.node, {})
         if key not in states and len(states) >= MAX_OPEN:
             return None
-        return states.setdefault(key, _State(seen, deque(maxlen=self._timing.window_ticks)))
+        return states.setdefault(key, _State(result, deque(maxlen=self._timing.window_ticks)))
 
-    def _look(self, key: Key, state: _State, seen: Seen, now: float) -> Iterator[Change]:
+    def _open_or_worsen(self, key: Key, state: _State, result: RuleResult, now: float) -> Iterator[Change]:
         """It holds: say so where it was closed, has become a fail, or has come to more than was said."""
-        state.seen = seen
+        state.result = result
         if not state.is_open:
-            state.is_open, state.is_fail, state.most_findings = True, seen.verdict is Verdict.FAIL, seen.findings
+            state.is_open, state.is_fail, state.most_findings = True, result.verdict is Verdict.FAIL, result.findings
             state.opened_at = [*(at for at in state.opened_at if now - at < self._timing.flaps_within_s), now]
             is_first_time = not state.is_flapping
             state.is_flapping = len(state.opened_at) > self._timing.flaps_times
             if state.is_flapping and not is_first_time:
                 return
-            kind = Kind.FLAPPING if state.is_flapping else Kind.OPENED
-            yield Change(kind, key, seen.verdict, seen.message, now)
-        elif (seen.verdict is Verdict.FAIL and not state.is_fail) or seen.findings > state.most_findings:
-            state.is_fail = state.is_fail or seen.verdict is Verdict.FAIL
-            state.most_findings = max(seen.findings, state.most_findings)
-            yield Change(Kind.WORSE, key, seen.verdict, seen.message, now)
+            kind = ChangeKind.FLAPPING if state.is_flapping else ChangeKind.OPENED
+            yield Change(kind, key, result.verdict, result.message, now)
+        elif (result.verdict is Verdict.FAIL and not state.is_fail) or result.findings > state.most_findings:
+            state.is_fail = state.is_fail or result.verdict is Verdict.FAIL
+            state.most_findings = max(result.findings, state.most_findings)
+            yield Change(ChangeKind.WORSE, key, result.verdict, result.message, now)
 
     def _close(self, key: Key, state: _State, now: float) -> Iterator[Change]:
         state.is_open = False
         if not state.is_flapping:
-            yield Change(Kind.CLOSED, key, state.seen.verdict, state.seen.message, now)
+            yield Change(ChangeKind.CLOSED, key, state.result.verdict, state.result.message, now)
 
     def _drop(self, key: Key, state: _State, now: float) -> None:
         """Forget a closed state, once it cannot count as flapping any more."""

@@ -29,7 +29,7 @@ from clusterproof.plugins.transport import Limits, Unusable
 from clusterproof.plugins.transport.srun import submit_host
 from clusterproof.plugins.transport.srun.connection import JOB
 from clusterproof.plugins.watch import InvalidTiming, Timing
-from clusterproof.plugins.watch.controller import Controller, Settings
+from clusterproof.plugins.watch.controller import Controller, WatchSettings
 from clusterproof.plugins.watch.evaluator import Evaluator
 from clusterproof.plugins.watch.http_server import Address, NoAddress
 from clusterproof.plugins.watch.job import (
@@ -47,7 +47,7 @@ from clusterproof.plugins.watch.notify.services import receiver_of
 from clusterproof.plugins.watch.recording import CHANGES_FILE, Recording
 from clusterproof.plugins.watch.sampler_session import SamplerOptions
 from clusterproof.plugins.watch.sinks import NoTextfile, Sinks
-from clusterproof.plugins.watch.view import Lines, Screen, beginning, summary
+from clusterproof.plugins.watch.view import LineView, ScreenView, beginning, summary
 from clusterproof.plugins.watch.watch import Watch
 
 MIN_REMIND_S = 60.0
@@ -65,11 +65,11 @@ def parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
         fromfile_prefix_chars="@",  # for URLs that hold passwords
     )
-    words = "what to watch: local, nodes by ssh or of Kubernetes, slurm:job:ID, or FILE.toml"
-    parser.add_argument("x", nargs="?", metavar="X", help=words)
+    help_text = "what to watch: local, nodes by ssh or of Kubernetes, slurm:job:ID, or FILE.toml"
+    parser.add_argument("x", nargs="?", metavar="X", help=help_text)
     parser.add_argument("--cluster", metavar="X", help="the same")
-    words = "a Slurm job, or NAMESPACE/NAME of a Kubernetes job: until it ends; its report is left in --record"
-    parser.add_argument("--job", metavar="ID", help=words)
+    help_text = "a Slurm job, or NAMESPACE/NAME of a Kubernetes job: until it ends; its report is left in --record"
+    parser.add_argument("--job", metavar="ID", help=help_text)
     parser.add_argument("--steps", action="append", default=[], metavar="PATH", help="of a job: its own logs of steps")
     parser.add_argument("--nodes", action=Joined, metavar="NODESET", help="only these nodes of it")
     parser.add_argument("--exclude", action=Joined, metavar="NODESET", help="but not these")
@@ -80,13 +80,13 @@ def parser() -> argparse.ArgumentParser:
         "--listen", metavar="[HOST]:PORT", help="a page and metrics there (:9188: for this machine alone)"
     )
     parser.add_argument("--textfile", metavar="FILE.prom", help="the same in a file that node_exporter reads")
-    words = (
+    help_text = (
         "tell of what changes: a URL of Apprise's, or a program, which has it on its input; may be given several times"
     )
-    parser.add_argument("--notify", action="append", default=[], metavar="URL|COMMAND", help=words)
+    parser.add_argument("--notify", action="append", default=[], metavar="URL|COMMAND", help=help_text)
     parser.add_argument("--remind", metavar="TIME", help="notify again of what stays open so long (4h; default: never)")
-    words = "ask for this URL of a dead man's switch as long as ticks are completed, once a minute at most"
-    parser.add_argument("--heartbeat", metavar="URL", help=words)
+    help_text = "ask for this URL of a dead man's switch as long as ticks are completed, once a minute at most"
+    parser.add_argument("--heartbeat", metavar="URL", help=help_text)
     parser.add_argument("--policy", metavar="FILE", help="the site's own numbers, expectations and exceptions")
     parser.add_argument("--instance-type", default="", metavar="TYPE", help="where nothing else reports it")
     parser.add_argument("--expect", default="", metavar="K=N,…", help="what every node must have, e.g. gpus=8,efa=32")
@@ -110,13 +110,13 @@ class Refused(Exception):  # noqa: N818 - an outcome of the command line
 def cluster_to_watch(option: argparse.Namespace, policy: Policy) -> Cluster:
     """The cluster that is to be watched. Raises Refused, InventoryError."""
     given = {key: getattr(option, key) for key in ("region", "profile", "via")}
-    found = resolve(option.cluster, {key: value for key, value in given.items() if value})
-    found = narrow(found, option.nodes or "", option.exclude or "")
-    found = with_expectations(found, option.instance_type, option.expect, policy.expect)
-    why_not = why_not_watched(found)
+    cluster = resolve(option.cluster, {key: value for key, value in given.items() if value})
+    cluster = narrow(cluster, option.nodes or "", option.exclude or "")
+    cluster = with_expectations(cluster, option.instance_type, option.expect, policy.expect)
+    why_not = why_not_watched(cluster)
     if why_not:
-        raise Refused(f"{option.cluster:.80} is reached by {found.connection}: {why_not}")
-    return found
+        raise Refused(f"{option.cluster:.80} is reached by {cluster.connection}: {why_not}")
+    return cluster
 
 
 def why_not_watched(cluster: Cluster) -> str:
@@ -134,7 +134,7 @@ def why_not_watched(cluster: Cluster) -> str:
     return ""
 
 
-def settings_of(option: argparse.Namespace, cluster: Cluster, policy: Policy) -> Settings:
+def settings_of(option: argparse.Namespace, cluster: Cluster, policy: Policy) -> WatchSettings:
     """How the watch runs. Raises Refused."""
     every_s = _span(option.every, "--every")
     if not MIN_EVERY_S <= every_s <= MAX_EVERY_S:
@@ -144,7 +144,7 @@ def settings_of(option: argparse.Namespace, cluster: Cluster, policy: Policy) ->
     trust = {"accept_new_host_keys": "yes"} if option.accept_new_host_keys else {}
     ours = {key: getattr(option, key) for key in ("k8s_namespace", "k8s_image") if getattr(option, key)}
     root = HOST if option.k8s_image and cluster.connection == "kubernetes" else option.host_root
-    return Settings(
+    return WatchSettings(
         SamplerOptions(every_s, root, option.sudo, policy.mounts),
         Limits(option.fanout, option.connect_timeout, settings={**cluster.settings, **trust, **ours}),
         ProbeOptions(host_root=root, sudo=option.sudo, checkpoints=policy.checkpoints, mounts=policy.mounts),
@@ -162,10 +162,10 @@ def timing_of(policy: Policy) -> Timing:
 
 def _span(text: str, flag: str) -> float:
     """Seconds of `90`, `90s`, `30m`, `24h`, `2d`. Raises Refused."""
-    found = _SPAN.fullmatch(text)
-    if not found:
+    match = _SPAN.fullmatch(text)
+    if not match:
         raise Refused(f"{flag} is {text[:40]!r}; expected a time span such as 90s, 30m or 24h")
-    return float(found[1]) * _SECONDS[found[2]]
+    return float(match[1]) * _SECONDS[match[2]]
 
 
 def remind_s(option: argparse.Namespace) -> float | None:
@@ -218,12 +218,12 @@ def watch(arguments: Sequence[str]) -> tuple[int, str]:
         return BAD_COMMAND_LINE, f"clusterproof watch: {wrong}\n"
 
 
-def _watched(cluster: Cluster, policy: Policy, settings: Settings, option: argparse.Namespace) -> int:
+def _watched(cluster: Cluster, policy: Policy, settings: WatchSettings, option: argparse.Namespace) -> int:
     """Watch until the end; the exit code."""
     began = time.monotonic()
     names = [target.name for target in cluster.targets]
     state = Watch(Evaluator(cluster, policy), settings.sampling.every_s, names, began, timing_of(policy))
-    view = Screen(state, cluster.name) if sys.stdout.isatty() else Lines(state, sys.stdout)
+    view = ScreenView(state, cluster.name) if sys.stdout.isatty() else LineView(state, sys.stdout)
     try:
         recording = Recording(Path(option.record), settings.sampling.every_s, view.say) if option.record else None
         before = state.resume(recording.said_before(), time.time() - began) if recording else 0
@@ -270,7 +270,7 @@ def _open(sinks: Sinks, recording: Recording | None, option: argparse.Namespace)
             raise Refused(f"--record {option.record}: {problem}; expected an outbox of this user's there") from None
 
 
-def _job_monitor(job: str, cluster: Cluster, controller: Controller, view: Screen | Lines) -> JobMonitor:
+def _job_monitor(job: str, cluster: Cluster, controller: Controller, view: ScreenView | LineView) -> JobMonitor:
     """What ends the watch with the job. Raises KubernetesError."""
     state, pod_hosts = job_query(job, cluster, view.say)
     end = JobMonitor(job, state, controller.stop, view.say, pod_hosts)
@@ -280,8 +280,8 @@ def _job_monitor(job: str, cluster: Cluster, controller: Controller, view: Scree
 
 @contextmanager
 def _stopped_by_signals(controller: Controller) -> Iterator[None]:
-    ends = (signal.SIGINT, signal.SIGTERM)
-    handlers = {number: signal.signal(number, lambda *_: controller.stop()) for number in ends}
+    signals = (signal.SIGINT, signal.SIGTERM)
+    handlers = {number: signal.signal(number, lambda *_: controller.stop()) for number in signals}
     try:
         yield
     finally:

@@ -18,12 +18,12 @@ from clusterproof.plugins.core.interning import Interning
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.evidence.recording import write_cluster, write_node
 from clusterproof.plugins.transport import Connection, Limits, connection_for, sessions_for
-from clusterproof.plugins.transport.fan_out import LINE_S, Awaited
+from clusterproof.plugins.transport.fan_out import LINE_S, PendingNodes
 from clusterproof.plugins.transport.gather import gather
-from clusterproof.plugins.watch import Change, Kind
+from clusterproof.plugins.watch import Change, ChangeKind
 from clusterproof.plugins.watch.own_health import HostClock
 from clusterproof.plugins.watch.recording import Recording
-from clusterproof.plugins.watch.sampler_session import Ended, Event, SamplerOptions, SamplerSession
+from clusterproof.plugins.watch.sampler_session import SamplerOptions, SamplerSession, SessionEnded, SessionEvent
 from clusterproof.plugins.watch.sinks import Sinks
 from clusterproof.plugins.watch.updates import Hello, Update
 from clusterproof.plugins.watch.view import first_answers
@@ -36,7 +36,7 @@ Show = Callable[[Sequence[Change]], object]
 
 
 @dataclass(frozen=True)
-class Settings:
+class WatchSettings:
     """How a watch runs."""
 
     sampling: SamplerOptions
@@ -52,7 +52,7 @@ class Controller:
         self,
         cluster: Cluster,
         watch: Watch,
-        settings: Settings,
+        settings: WatchSettings,
         recording: Recording | None,
         show: Show,
         sinks: Sinks | None = None,
@@ -61,9 +61,9 @@ class Controller:
         self.cluster, self.watch, self.settings = cluster, watch, settings
         self.recording, self.show, self.say = recording, show, say
         self.sinks = sinks or Sinks(cluster.name, watch, lambda _: None)
-        self._events: SimpleQueue[Event | Visited | None] = SimpleQueue()
+        self._events: SimpleQueue[SessionEvent | Visited | None] = SimpleQueue()
         self._is_over = threading.Event()
-        self._awaited = Awaited("asking the nodes", list(watch.names), are_named=True)
+        self._awaited = PendingNodes("asking the nodes", list(watch.names), are_named=True)
         self._visiting: set[str] = set()
         self._why: dict[str, str] = {}
         self._sessions: list[SamplerSession] = []
@@ -90,7 +90,7 @@ class Controller:
         finally:
             self._end()
 
-    def _first(self) -> Event | Visited | None:
+    def _first(self) -> SessionEvent | Visited | None:
         """The visit of all nodes, or None: it is stopped. Until then it is said who is awaited."""
         while True:
             try:
@@ -99,11 +99,11 @@ class Controller:
                 self.say(self._awaited.words)
                 self.show(())
 
-    def _take_first(self, first: Event | Visited | None) -> None:
+    def _take_first(self, first: SessionEvent | Visited | None) -> None:
         if self._failed:
             raise self._failed
-        data = first.data if isinstance(first, Visited) else {}
-        not_reached = [node for node, evidence in data.items() if evidence.unreached]
+        evidence_by_node = first.evidence_by_node if isinstance(first, Visited) else {}
+        not_reached = [node for node, evidence in evidence_by_node.items() if evidence.unreached]
         self._take(first)
         if first:
             self.say(first_answers(self.watch, not_reached))
@@ -121,7 +121,7 @@ class Controller:
 
     def _interrupted(self, node: str, why: str) -> None:
         """Nothing comes of a node for a while."""
-        self._events.put(Event(node, Ended(why), time.monotonic()))
+        self._events.put(SessionEvent(node, SessionEnded(why), time.monotonic()))
 
     def _loop(self) -> None:
         every_s = self.settings.sampling.every_s
@@ -149,13 +149,13 @@ class Controller:
                 continue
             self._take(event)
 
-    def _take(self, event: Event | Visited | None) -> None:
+    def _take(self, event: SessionEvent | Visited | None) -> None:
         if event is None:
             return
         if isinstance(event, Visited):
-            self._evaluate(event.data)
-            self.sinks.look(event.data)
-        elif isinstance(event.what, Ended):
+            self._evaluate(event.evidence_by_node)
+            self.sinks.look(event.evidence_by_node)
+        elif isinstance(event.what, SessionEnded):
             self._why[event.node] = event.what.why
             self.watch.ended(event.node, event.what.why)
             self.sinks.ended()
@@ -192,9 +192,9 @@ class Controller:
                 self._awaited.answered(evidence)
                 return once(evidence)
 
-            data = gather(some, connection, collectors, settings.probe, settings.limits, answered)
+            evidence_by_node = gather(some, connection, collectors, settings.probe, settings.limits, answered)
             self._visitors.remove(connection)
-            self._events.put(Visited(data))
+            self._events.put(Visited(evidence_by_node))
 
         threading.Thread(target=self._tried, args=(make, list(chosen)), name="watch-visit", daemon=True).start()
 
@@ -207,25 +207,25 @@ class Controller:
         finally:
             self._visiting.difference_update(names)
 
-    def _evaluate(self, data: dict[str, NodeEvidence]) -> None:
-        self._visiting.difference_update(data)
+    def _evaluate(self, evidence_by_node: dict[str, NodeEvidence]) -> None:
+        self._visiting.difference_update(evidence_by_node)
         now = time.monotonic()
         if self.recording:
             folder = self.recording.folder
-            for evidence in data.values():
+            for evidence in evidence_by_node.values():
                 if not evidence.unreached:
                     self.recording.guard(partial(write_node, folder, evidence), now)
-        self._say(self.watch.evidence(data, now))
-        data.clear()
+        self._say(self.watch.evidence(evidence_by_node, now))
+        evidence_by_node.clear()
         give_back_memory()
 
     def _say(self, changes: Sequence[Change]) -> None:
         """Killed at any moment, a watch that goes on sends what is open or over otherwise than was delivered."""
-        once = [one for one in changes if one.kind is Kind.HAPPENED]  # and cannot be seen again
+        once = [one for one in changes if one.kind is ChangeKind.HAPPENED]  # and cannot be seen again
         self.sinks.said(once)
         if changes and self.recording:
             self.recording.changes(changes, time.time(), time.monotonic(), self.sinks.are_kept)
-        self.sinks.said([one for one in changes if one.kind is not Kind.HAPPENED])
+        self.sinks.said([one for one in changes if one.kind is not ChangeKind.HAPPENED])
         self.show(changes)
 
     def _end(self) -> None:
@@ -245,7 +245,7 @@ class Controller:
 class Visited:
     """What nodes reported in a whole visit, until it is evaluated."""
 
-    data: dict[str, NodeEvidence]
+    evidence_by_node: dict[str, NodeEvidence]
 
 
 def give_back_memory() -> None:

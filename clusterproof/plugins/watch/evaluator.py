@@ -21,7 +21,7 @@ from clusterproof.plugins.evidence.kernel_log.wording import gpus_by_address, sa
 from clusterproof.plugins.evidence.kernel_log.xid_findings import Finding, evaluate, evaluate_switches
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.nodes import nodes
-from clusterproof.plugins.watch import ALSO, Seen
+from clusterproof.plugins.watch import ALSO, RuleResult
 from clusterproof.plugins.watch.overlay import LOG, WATCHED, with_facts, with_known, with_lines, with_reported
 from clusterproof.plugins.watch.updates import LogLine
 
@@ -34,7 +34,7 @@ LASTING = frozenset({"gpu.no_throttle"})  # checks of what comes and goes: evalu
 
 OF_A_VISIT = frozenset({"host.shm_leftovers"})  # what changes with each job, and is collected at visits alone
 
-Found = dict[tuple[str, str], Seen]  # by device and check
+RuleResults = dict[tuple[str, str], RuleResult]  # by device and check
 Unknown = frozenset[tuple[str, str]]
 
 
@@ -53,14 +53,14 @@ class Evaluator:
         """All nodes with what is kept of their evidence; from any thread."""
         kept = self._nodes.copy()
         names = [target.name for target in self.cluster.targets]
-        data = {name: kept[name].evidence if name in kept else NodeEvidence(name) for name in names}
-        return {**nodes(self.cluster, data, OCCASION, self.policy), **kept}
+        evidence_by_node = {name: kept[name].evidence if name in kept else NodeEvidence(name) for name in names}
+        return {**nodes(self.cluster, evidence_by_node, OCCASION, self.policy), **kept}
 
     @property
     def collectors(self) -> frozenset[str]:
         """What a node is asked for, so that all of these checks can be evaluated."""
-        asked = frozenset[str]().union(*(check.collectors for check in self._checks.values()))
-        return (asked | {"boot", "platform"}) - ONLY_CAPTURED - LOADING
+        collectors = frozenset[str]().union(*(check.collectors for check in self._checks.values()))
+        return (collectors | {"boot", "platform"}) - ONLY_CAPTURED - LOADING
 
     def rules(self, *collectors: str) -> frozenset[str]:
         """The checks that read one of these and nothing that is not kept, without those of what comes and goes."""
@@ -72,21 +72,21 @@ class Evaluator:
             and name not in LASTING | OF_A_VISIT
         )
 
-    def whole(self, data: Mapping[str, NodeEvidence]) -> dict[str, tuple[Found, list[Result]]]:
+    def whole(self, evidence_by_node: Mapping[str, NodeEvidence]) -> dict[str, tuple[RuleResults, list[Result]]]:
         """What all checks say of these nodes; what is needed to evaluate them again is kept."""
-        every = {target.name: data.get(target.name) for target in self.cluster.targets}
+        every = {target.name: evidence_by_node.get(target.name) for target in self.cluster.targets}
         known = {name: one if one else self._of(name) for name, one in every.items()}
         made = nodes(self.cluster, known, OCCASION, self.policy)
         said = {}
         interning = Interning()  # nodes of a kind report mostly the same, at one visit
-        for name in data:
+        for name in evidence_by_node:
             results = self._results(made[name], self._checks)
             self.on_results(name, results)
-            said[name] = self._found(made[name], results), results
-        for name in data:
-            if not data[name].unreached:
-                kept = {one: value for one, value in data[name].collectors.items() if one in KEPT}
-                once = with_known(interning.once(replace(data[name], collectors=kept)), self._of(name))
+            said[name] = self._rule_results(made[name], results), results
+        for name in evidence_by_node:
+            if not evidence_by_node[name].unreached:
+                kept = {one: value for one, value in evidence_by_node[name].collectors.items() if one in KEPT}
+                once = with_known(interning.once(replace(evidence_by_node[name], collectors=kept)), self._of(name))
                 self._nodes[name] = replace(made[name], evidence=once, known={})
         for name, node in self._nodes.items():  # none is left with its last group, and so with the nodes of that
             self._nodes[name] = replace(node, group=made[name].group)
@@ -130,13 +130,13 @@ class Evaluator:
         self._keep(name, with_reported(before, values))
         return self._nodes[name].evidence is not before
 
-    def again(self, name: str, rules: Iterable[str]) -> tuple[frozenset[str], Found, Unknown]:
+    def again(self, name: str, rules: Iterable[str]) -> tuple[frozenset[str], RuleResults, Unknown]:
         """Which of these checks could be evaluated on a node now, what they say of it, and what they do not know."""
         node = self._nodes[name]
         results = self._results(node, sorted(rules))
         self.on_results(name, results)
         known, unknown = evaluated(results)
-        return known | (_over_by_line(node) & frozenset(rules)), self._found(node, results), unknown
+        return known | (_over_by_line(node) & frozenset(rules)), self._rule_results(node, results), unknown
 
     def _of(self, name: str) -> NodeEvidence:
         node = self._nodes.get(name)
@@ -151,29 +151,29 @@ class Evaluator:
         every = (self._checks[rule] for rule in rules if rule in self._checks)
         return [result for check in every for result in verdicts_on(self.policy, check, node)]
 
-    def _found(self, node: Node, results: Iterable[Result]) -> Found:
-        found: Found = {}
+    def _rule_results(self, node: Node, results: Iterable[Result]) -> RuleResults:
+        rule_results: RuleResults = {}
         every = (one for result in results for one in result.by_verdict)
         for result in sorted(every, key=lambda one: one.verdict.rank):
             if result.verdict not in (Verdict.FAIL, Verdict.CONCERN):
                 continue
             one_by_one = {**_of_xids(node, result), **_of_lines(node, result)}
             if one_by_one:
-                found = one_by_one | found
+                rule_results = one_by_one | rule_results
             else:
                 for device in result.devices or ("",):
-                    found[device, result.check] = _with(found.get((device, result.check)), result)
-        return found
+                    rule_results[device, result.check] = _with(rule_results.get((device, result.check)), result)
+        return rule_results
 
 
-def _with(seen: Seen | None, result: Result) -> Seen:
+def _with(earlier: RuleResult | None, result: Result) -> RuleResult:
     """What is seen of a device by one check, worst first, in one line."""
     lines = result.message.split("\n")
-    before = [seen.message] if seen else []
-    return Seen(
-        seen.verdict if seen else result.verdict,
+    before = [earlier.message] if earlier else []
+    return RuleResult(
+        earlier.verdict if earlier else result.verdict,
         ALSO.join([*before, *lines]),
-        (seen.findings if seen else 0) + len(lines),
+        (earlier.findings if earlier else 0) + len(lines),
     )
 
 
@@ -190,7 +190,7 @@ def evaluated(results: Iterable[Result]) -> tuple[frozenset[str], Unknown]:
     return frozenset(one.check for one in every if ("", one.check) not in unknown), frozenset(unknown)
 
 
-def _of_lines(node: Node, result: Result) -> Found:
+def _of_lines(node: Node, result: Result) -> RuleResults:
     """What the kernel log shows, where its check evaluates nothing else: each of a form and a device, said once."""
     if result.check not in evaluated_by_line():
         return {}
@@ -198,12 +198,12 @@ def _of_lines(node: Node, result: Result) -> Found:
         lines, _ = said(node, result.check)
     except (Incomplete, NotApplicable):
         return {}
-    found: Found = {}
-    for one in lines:
-        fails = one.fails and result.verdict is not Verdict.CONCERN  # as the site's policy reads it
-        key = (", ".join(filter(None, (one.device, one.form.label))), result.check)
-        found.setdefault(key, Seen(Verdict.FAIL if fails else Verdict.CONCERN, one.words))
-    return found
+    rule_results: RuleResults = {}
+    for line in lines:
+        fails = line.fails and result.verdict is not Verdict.CONCERN  # as the site's policy reads it
+        key = (", ".join(filter(None, (line.device, line.form.label))), result.check)
+        rule_results.setdefault(key, RuleResult(Verdict.FAIL if fails else Verdict.CONCERN, line.words))
+    return rule_results
 
 
 def _over_by_line(node: Node) -> frozenset[str]:
@@ -222,26 +222,26 @@ def evaluated_by_line() -> frozenset[str]:
     return frozenset(by_form - {form.check for form in log_forms().values() if form.event}) | XIDS.keys()
 
 
-def _of_xids(node: Node, result: Result) -> Found:
+def _of_xids(node: Node, result: Result) -> RuleResults:
     """The findings of the kernel log's Xids: each of a GPU and a code, which is said once."""
     if result.check not in XIDS:
         return {}
     try:
-        data = [finding for finding in _xids(node) if finding.severity != "none"]
+        findings = [finding for finding in _xids(node) if finding.severity != "none"]
         names = gpus_by_address(node)
     except (Incomplete, NotApplicable):
-        data, names = [], {}
-    found: Found = {}
-    for finding in data:
+        findings, names = [], {}
+    rule_results: RuleResults = {}
+    for finding in findings:
         if finding.family == XIDS[result.check]:
             where = names[finding.pci].words if finding.pci in names else finding.pci or "an unnamed device"
-            words = f"{finding.family} {finding.code} ({finding.name}){f', {finding.part}' if finding.part else ''}"
+            title = f"{finding.family} {finding.code} ({finding.name}){f', {finding.part}' if finding.part else ''}"
             verdict = Verdict.FAIL if finding.severity == "fail" else Verdict.CONCERN
             verdict = Verdict.CONCERN if result.verdict is Verdict.CONCERN else verdict  # as the site's policy reads it
-            found[f"{where}, {finding.family} {finding.code}", result.check] = Seen(
-                verdict, f"{words}: {finding.action}"
+            rule_results[f"{where}, {finding.family} {finding.code}", result.check] = RuleResult(
+                verdict, f"{title}: {finding.action}"
             )
-    return found
+    return rule_results
 
 
 def _xids(node: Node) -> tuple[Finding, ...]:

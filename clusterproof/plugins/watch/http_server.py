@@ -40,10 +40,10 @@ class Address:
     @staticmethod
     def of(text: str) -> Address:
         """Of `:9188`, which is this machine's alone, `0.0.0.0:9188`, `head:9188` or `[::1]:9188`. Raises NoAddress."""
-        found = _ADDRESS.fullmatch(text)
-        if not found or int(found["port"]) > 65_535:
+        match = _ADDRESS.fullmatch(text)
+        if not match or int(match["port"]) > 65_535:
             raise NoAddress(f"--listen is {text[:60]!r}; expected [HOST]:PORT, such as :9188")
-        return Address(found["v6"] or found["host"] or LOCALHOST, int(found["port"]))
+        return Address(match["v6"] or match["host"] or LOCALHOST, int(match["port"]))
 
 
 class Listener:
@@ -128,8 +128,8 @@ class _Server(ThreadingMixIn, WSGIServer):
             is_let_in = len(self._answered) < MAX_ANSWERED
             if is_let_in:
                 self._open[request] = _Connection(str(client_address[0]), time.monotonic())
-                for one in given_up(self._open.values()):
-                    self._give_up(one)
+                for connection in given_up(self._open.values()):
+                    self._give_up(connection)
         if is_let_in:
             super().process_request(request, client_address)
         else:
@@ -148,8 +148,8 @@ class _Server(ThreadingMixIn, WSGIServer):
         """Give up what is late; called twice a second."""
         now = time.monotonic()
         with self._lock:
-            for one in [one for one in self._open.values() if now - one.since_s > DEADLINE_S]:
-                self._give_up(one)
+            for connection in [one for one in self._open.values() if now - one.since_s > DEADLINE_S]:
+                self._give_up(connection)
 
     def has_asked(self, request: socket.socket) -> None:
         """The request of a connection is whole."""

@@ -72,14 +72,14 @@ def job_query(job: str, cluster: Cluster, say: Callable[[str], object]) -> tuple
     if cluster.connection != "kubernetes":
         return partial(state_of, job, cluster.settings), {}
     api = open_api(cluster.settings)
-    found, began = job_named(api, job)
+    kubernetes_job, began = job_named(api, job)
 
     def moved(others: Sequence[str]) -> None:
         say(
             f"job {job} has pods on {within(fold(others), 200)} now, which nobody watches; expected another watch of it"
         )
 
-    state = JobState(api, found, began, moved)
+    state = JobState(api, kubernetes_job, began, moved)
     return state, state.places
 
 
@@ -163,5 +163,5 @@ def evaluate_recorded(folder: Path, steps: Sequence[str], policy: str | None) ->
         sys.stdout.write(f"--steps {path}: there is no such file; the report goes without it\n")
     sys.stdout.flush()
     runs_of = [word for path in (str(folder), *steps) if path not in missing for word in ("--run", path)]
-    words = ["check", f"replay:{folder}", "-m", MARKS, "--report", str(folder / REPORT), *runs_of]
-    subprocess.run([sys.executable, "-c", MAIN, *words, *(["--policy", policy] if policy else [])], check=False)
+    arguments = ["check", f"replay:{folder}", "-m", MARKS, "--report", str(folder / REPORT), *runs_of]
+    subprocess.run([sys.executable, "-c", MAIN, *arguments, *(["--policy", policy] if policy else [])], check=False)

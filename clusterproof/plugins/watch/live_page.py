@@ -16,7 +16,7 @@ from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.result import Finding, Result, with_findings
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.cluster import ClusterFacts
-from clusterproof.plugins.watch import Key, Seen
+from clusterproof.plugins.watch import Key, RuleResult
 from clusterproof.plugins.watch.evaluator import Evaluator
 from clusterproof.plugins.watch.own_health import NO_LOG, SILENT, SOURCE
 
@@ -32,7 +32,7 @@ HEADERS = [
     ("X-Frame-Options", "SAMEORIGIN"),
 ]
 STALLED_TICKS, LEAST_STALLED_S = 3, 60.0  # without which the watch no longer follows its nodes
-Open = Iterable[tuple[Key, Seen]]
+Open = Iterable[tuple[Key, RuleResult]]
 
 
 class LivePage:
@@ -152,8 +152,8 @@ def _said(results: Iterable[Result]) -> list[tuple[Verdict, str]]:
 
 
 def _of_samples(is_open: Open) -> Iterator[Result]:
-    for key, seen in is_open:
+    for key, result in is_open:
         if key.rule in OF_SAMPLES:
-            finding = Finding(seen.verdict, seen.message, (key.device,) if key.device else ())
-            about = Result(key.rule, key.node, seen.verdict, title=OF_SAMPLES[key.rule], subsystem="node")
+            finding = Finding(result.verdict, result.message, (key.device,) if key.device else ())
+            about = Result(key.rule, key.node, result.verdict, title=OF_SAMPLES[key.rule], subsystem="node")
             yield with_findings(about, (finding,))

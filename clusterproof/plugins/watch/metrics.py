@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 from clusterproof.plugins.core.record import field, record, replace
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.training_run.sample_columns import GPU_COLUMNS, SampledGpu
-from clusterproof.plugins.watch import Key, Seen
+from clusterproof.plugins.watch import Key, RuleResult
 from clusterproof.plugins.watch.own_health import IN_WORDS
 from clusterproof.plugins.watch.updates import Hello, Tick, Update
 
@@ -30,7 +30,7 @@ Values = tuple[float | None, ...]
 
 
 @record
-class Latest:
+class NodeMetrics:
     """A node, as of the last thing that it sent; `seen_s` is in seconds since 1970 by the watching host's clock."""
 
     seen_s: float = 0.0
@@ -43,16 +43,16 @@ class Latest:
     sums: tuple[Values, ...] = ()  # of each GPU, as SUMMED has them; None for what was never reported
     late: Mapping[str, tuple[float, str]] = field(default_factory=dict)
 
-    def after(self, update: Update, wall_s: float, at: float) -> Latest:
+    def after(self, update: Update, wall_s: float, at: float) -> NodeMetrics:
         """What is known once the node has sent this."""
-        seen = replace(self, seen_s=wall_s, at=at)
+        metrics = replace(self, seen_s=wall_s, at=at)
         if isinstance(update, Hello):
-            return replace(seen, connections=self.connections + 1, up=None)
+            return replace(metrics, connections=self.connections + 1, up=None)
         if not isinstance(update, Tick):
-            return seen
+            return metrics
         seconds = max(0.0, update.up - self.up) if self.up is not None else 0.0
         return replace(
-            seen,
+            metrics,
             samples=self.samples + 1,
             up=update.up,
             gpu=update.gpu,
@@ -88,8 +88,8 @@ class Snapshot:
     now: float  # by time.monotonic()
     every_s: float
     fresh_s: float  # what a node sent longer ago is not current
-    nodes: Mapping[str, Latest]
-    open: Mapping[Key, Seen]
+    nodes: Mapping[str, NodeMetrics]
+    open: Mapping[Key, RuleResult]
     evaluated: frozenset[str] = frozenset()  # nodes that have reported enough for that
     incomplete: Mapping[str, int] = field(default_factory=dict)  # number of checks that could not be evaluated, by node
     said: Mapping[tuple[str, Verdict], int] = field(default_factory=dict)  # changes by kind and verdict
@@ -102,7 +102,7 @@ class _Series:
     """What a column of a GPU's samples is to Prometheus."""
 
     name: str
-    words: str
+    help_text: str
     column: str
     scale: float = 1.0
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -147,7 +147,7 @@ class Metrics(Collector):
         return families(self._look())
 
 
-class Over(Collector):
+class WatchEnded(Collector):
     """What is left for who reads a file once the watch has ended: that it has."""
 
     def __init__(self, cluster: str) -> None:
@@ -162,97 +162,101 @@ class Over(Collector):
         yield _up(self._cluster, is_running=False)
 
 
-def families(seen: Snapshot) -> Iterable[Metric]:
+def families(snapshot: Snapshot) -> Iterable[Metric]:
     """Every family of metrics of which there is anything to say."""
-    return (family for family in _every(seen) if family.samples)
+    return (family for family in _every(snapshot) if family.samples)
 
 
-def _every(seen: Snapshot) -> Iterator[Metric]:
-    yield _up(seen.cluster, is_running=True)
-    yield _info(seen)
-    yield _gauge("start_time_seconds", "When the watch began, since 1970.", {(): seen.began_s}, seen)
-    yield _gauge("interval_seconds", "Time between two samples of a node.", {(): seen.every_s}, seen)
-    yield from _of_findings(seen)
-    yield from _of_nodes(seen)
-    yield from _of_gpus(seen)
+def _every(snapshot: Snapshot) -> Iterator[Metric]:
+    yield _up(snapshot.cluster, is_running=True)
+    yield _info(snapshot)
+    yield _gauge("start_time_seconds", "When the watch began, since 1970.", {(): snapshot.began_s}, snapshot)
+    yield _gauge("interval_seconds", "Time between two samples of a node.", {(): snapshot.every_s}, snapshot)
+    yield from _of_findings(snapshot)
+    yield from _of_nodes(snapshot)
+    yield from _of_gpus(snapshot)
 
 
-def _of_findings(seen: Snapshot) -> Iterator[Metric]:
-    open_now = Counter((key.node, key.rule, found.verdict.value) for key, found in seen.open.items())
-    words = "Findings that are open now: devices of a node, by check and verdict."
-    yield _gauge("findings", words, open_now, seen, ("node", "check", "verdict"))
-    worst = {node: NONE if node in seen.evaluated else Verdict.INCOMPLETE.value for node in seen.nodes}
-    for key, found in sorted(seen.open.items(), key=lambda one: -one[1].verdict.rank):
+def _of_findings(snapshot: Snapshot) -> Iterator[Metric]:
+    open_now = Counter((key.node, key.rule, result.verdict.value) for key, result in snapshot.open.items())
+    help_text = "Findings that are open now: devices of a node, by check and verdict."
+    yield _gauge("findings", help_text, open_now, snapshot, ("node", "check", "verdict"))
+    worst = {node: NONE if node in snapshot.evaluated else Verdict.INCOMPLETE.value for node in snapshot.nodes}
+    for key, found in sorted(snapshot.open.items(), key=lambda one: -one[1].verdict.rank):
         worst[key.node] = found.verdict.value
     nodes = Counter(worst.values())
     count = {(finding,): nodes[finding] for finding in (*(verdict.value for verdict in BAD), NONE)}
-    words = "Nodes by the worst finding that is open; a node that was never evaluated is incomplete."
-    yield _gauge("nodes", words, count, seen, ("finding",))
-    said = {(kind, verdict.value): number for (kind, verdict), number in seen.said.items()}
-    yield _counter("changes", "Changes that were said.", said, seen, ("kind", "verdict"))
-    notified = {(outcome,): number for outcome, number in seen.notified.items()}
-    yield _counter("notifications", "Notifications by what became of them.", notified, seen, ("outcome",))
-    failing = {(part,): float(is_failing) for part, is_failing in seen.failing.items()}
+    help_text = "Nodes by the worst finding that is open; a node that was never evaluated is incomplete."
+    yield _gauge("nodes", help_text, count, snapshot, ("finding",))
+    said = {(kind, verdict.value): number for (kind, verdict), number in snapshot.said.items()}
+    yield _counter("changes", "Changes that were said.", said, snapshot, ("kind", "verdict"))
+    notified = {(outcome,): number for outcome, number in snapshot.notified.items()}
+    yield _counter("notifications", "Notifications by what became of them.", notified, snapshot, ("outcome",))
+    failing = {(part,): float(is_failing) for part, is_failing in snapshot.failing.items()}
     yield _gauge(
-        "trouble", "1 while a part of the watch itself fails, and the watch goes on.", failing, seen, ("part",)
+        "trouble", "1 while a part of the watch itself fails, and the watch goes on.", failing, snapshot, ("part",)
     )
 
 
-def _of_nodes(seen: Snapshot) -> Iterator[Metric]:
+def _of_nodes(snapshot: Snapshot) -> Iterator[Metric]:
     node = ("node",)
-    last = {(name,): one.seen_s for name, one in seen.nodes.items() if one.seen_s}
-    yield _gauge("node_last_seen_timestamp_seconds", "When a node last sent anything, since 1970.", last, seen, node)
-    samples = {(name,): one.samples for name, one in seen.nodes.items()}
-    yield _counter("node_samples", "Samples that a node has sent.", samples, seen, node)
-    connections = {(name,): one.connections for name, one in seen.nodes.items()}
-    yield _counter("node_connections", "Times that the sampler has begun on a node.", connections, seen, node)
-    incomplete = {(name,): count for name, count in seen.incomplete.items()}
-    words = "Checks that could not be evaluated at the last visit."
-    yield _gauge("node_unjudged_checks", words, incomplete, seen, node)
+    last = {(name,): one.seen_s for name, one in snapshot.nodes.items() if one.seen_s}
+    yield _gauge(
+        "node_last_seen_timestamp_seconds", "When a node last sent anything, since 1970.", last, snapshot, node
+    )
+    samples = {(name,): one.samples for name, one in snapshot.nodes.items()}
+    yield _counter("node_samples", "Samples that a node has sent.", samples, snapshot, node)
+    connections = {(name,): one.connections for name, one in snapshot.nodes.items()}
+    yield _counter("node_connections", "Times that the sampler has begun on a node.", connections, snapshot, node)
+    incomplete = {(name,): count for name, count in snapshot.incomplete.items()}
+    help_text = "Checks that could not be evaluated at the last visit."
+    yield _gauge("node_unjudged_checks", help_text, incomplete, snapshot, node)
     late = {
         (name, source): s
-        for name, one in seen.nodes.items()
+        for name, one in snapshot.nodes.items()
         for source, (s, _) in one.late.items()
         if s and source in IN_WORDS
     }
-    words = "For how long a source of samples has not answered."
-    yield _gauge("source_late_seconds", words, late, seen, ("node", "source"))
+    help_text = "For how long a source of samples has not answered."
+    yield _gauge("source_late_seconds", help_text, late, snapshot, ("node", "source"))
 
 
-def _of_gpus(seen: Snapshot) -> Iterator[Metric]:
+def _of_gpus(snapshot: Snapshot) -> Iterator[Metric]:
     """Of nodes that report at present: old values would look current."""
-    present = [(name, one) for name, one in seen.nodes.items() if one.seen_s and seen.now - one.at < seen.fresh_s]
+    present = [
+        (name, one) for name, one in snapshot.nodes.items() if one.seen_s and snapshot.now - one.at < snapshot.fresh_s
+    ]
     total = {(name, str(at)): gpu.memory_mib * 1024.0**2 for name, at, gpu in _fixed(present) if gpu.memory_mib}
-    yield _gauge("gpu_memory_bytes", "All of its memory.", total, seen, ("node", "gpu"))
+    yield _gauge("gpu_memory_bytes", "All of its memory.", total, snapshot, ("node", "gpu"))
     limits = {(name, str(at)): gpu.power_limit_w for name, at, gpu in _fixed(present) if gpu.power_limit_w}
-    yield _gauge("gpu_power_limit_watts", "Its power limit.", limits, seen, ("node", "gpu"))
+    yield _gauge("gpu_power_limit_watts", "Its power limit.", limits, snapshot, ("node", "gpu"))
     for series in _GAUGES:
         values = _values(present, series)
-        yield _gauge(f"gpu_{series.name}", series.words, values, seen, ("node", "gpu"))
+        yield _gauge(f"gpu_{series.name}", series.help_text, values, snapshot, ("node", "gpu"))
     of_name: dict[str, list[_Series]] = {}
     for series in _COUNTERS:
         of_name.setdefault(series.name, []).append(series)
     for name, every in of_name.items():
         labels = ("node", "gpu", *every[0].labels)
         counts = {key: value for series in every for key, value in _values(present, series).items()}
-        yield _counter(f"gpu_{name}", every[0].words, counts, seen, labels)
+        yield _counter(f"gpu_{name}", every[0].help_text, counts, snapshot, labels)
 
 
-def _fixed(present: Iterable[tuple[str, Latest]]) -> Iterator[tuple[str, int, SampledGpu]]:
-    for name, one in present:
-        for at, gpu in enumerate(one.gpus[: len(one.gpu)]):
+def _fixed(present: Iterable[tuple[str, NodeMetrics]]) -> Iterator[tuple[str, int, SampledGpu]]:
+    for name, latest in present:
+        for at, gpu in enumerate(latest.gpus[: len(latest.gpu)]):
             yield name, at, gpu
 
 
-def _values(present: Iterable[tuple[str, Latest]], series: _Series) -> dict[tuple[str, ...], float]:
+def _values(present: Iterable[tuple[str, NodeMetrics]], series: _Series) -> dict[tuple[str, ...], float]:
     more = tuple(series.labels.values())
     is_sum = series.column in _SUMS
-    place = (_SUMS if is_sum else _INDEX)[series.column]
+    column = (_SUMS if is_sum else _INDEX)[series.column]
     return {
         (name, str(at), *more): value * series.scale
         for name, one in present
         for at, values in enumerate(one.sums[: len(one.gpu)] if is_sum else one.gpu)
-        if (value := values[place]) is not None
+        if (value := values[column]) is not None
     }
 
 
@@ -262,23 +266,25 @@ def _up(cluster: str, *, is_running: bool) -> Metric:
     return family
 
 
-def _info(seen: Snapshot) -> Metric:
+def _info(snapshot: Snapshot) -> Metric:
     family = InfoMetricFamily(PREFIX, "Which clusterproof watches.", labels=("cluster",))
-    family.add_metric((seen.cluster,), {"version": seen.version})
+    family.add_metric((snapshot.cluster,), {"version": snapshot.version})
     return family
 
 
 def _gauge(
-    name: str, words: str, values: Mapping[Labels, float], seen: Snapshot, labels: tuple[str, ...] = ()
+    name: str, help_text: str, values: Mapping[Labels, float], snapshot: Snapshot, labels: tuple[str, ...] = ()
 ) -> Metric:
-    family = GaugeMetricFamily(f"{PREFIX}_{name}", words, labels=("cluster", *labels))
+    family = GaugeMetricFamily(f"{PREFIX}_{name}", help_text, labels=("cluster", *labels))
     for key, value in values.items():
-        family.add_metric((seen.cluster, *key), value)
+        family.add_metric((snapshot.cluster, *key), value)
     return family
 
 
-def _counter(name: str, words: str, values: Mapping[Labels, float], seen: Snapshot, labels: tuple[str, ...]) -> Metric:
-    family = CounterMetricFamily(f"{PREFIX}_{name}", words, labels=("cluster", *labels))
+def _counter(
+    name: str, help_text: str, values: Mapping[Labels, float], snapshot: Snapshot, labels: tuple[str, ...]
+) -> Metric:
+    family = CounterMetricFamily(f"{PREFIX}_{name}", help_text, labels=("cluster", *labels))
     for key, value in values.items():
-        family.add_metric((seen.cluster, *key), value)
+        family.add_metric((snapshot.cluster, *key), value)
     return family

@@ -14,7 +14,7 @@ from clusterproof.plugins.agent.sending import PROCESSES, class_of
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.evidence.kernel_log.collect_lines import further
-from clusterproof.plugins.watch.updates import REPORTED, Logged, LogLine, Tick, Update
+from clusterproof.plugins.watch.updates import REPORTED, LogLine, LogUpdate, Tick, Update
 
 LOG, NVML = "kernel_log", "nvml"
 WATCHED = (LOG, NVML, *REPORTED)
@@ -38,7 +38,7 @@ class PendingUpdates:
             for index, facts in update.facts.items():
                 self.facts.setdefault(index, {}).update(facts)
             self.reported.update(update.reported)
-        elif isinstance(update, Logged):
+        elif isinstance(update, LogUpdate):
             self.lines.extend(update.lines)
 
     def applied_to(self, evidence: NodeEvidence) -> NodeEvidence:
@@ -66,14 +66,14 @@ def _latest(lines: list[list[Any]]) -> list[list[Any]]:
     """The last of them: so many that processes have written, and so many others, which those do not drive out."""
     if len(lines) <= MAX_LINES:
         return lines
-    room = {True: MAX_LINES_OF_PROCESSES, False: MAX_LINES}
-    data: list[list[Any]] = []
+    left = {True: MAX_LINES_OF_PROCESSES, False: MAX_LINES}
+    latest: list[list[Any]] = []
     for line in reversed(lines):
         is_of_process = class_of(line[1]) == PROCESSES
-        if room[is_of_process] > 0:
-            room[is_of_process] -= 1
-            data.append(line)
-    return data[::-1]
+        if left[is_of_process] > 0:
+            left[is_of_process] -= 1
+            latest.append(line)
+    return latest[::-1]
 
 
 def with_facts(evidence: NodeEvidence, facts: Facts) -> NodeEvidence:

@@ -8,7 +8,7 @@ from typing import Any
 
 from clusterproof.plugins.catalog.nvidia import clocks_event_reasons, unknown_clocks_event_reasons
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.watch import Seen
+from clusterproof.plugins.watch import RuleResult
 from clusterproof.plugins.watch.updates import Hello, Tick
 
 SOURCE, CLOCK, SILENT, NO_LOG, REBOOT = "watch.source", "watch.clock", "watch.silent", "watch.log", "watch.reboot"
@@ -26,24 +26,24 @@ IN_WORDS = {
 }
 
 
-def late_sources(tick: Tick) -> dict[tuple[str, str], Seen]:
+def late_sources(tick: Tick) -> dict[tuple[str, str], RuleResult]:
     """The sources that are late, each a finding: what hangs in the driver is the driver's."""
-    found = {}
-    for name, (seconds, words) in tick.late.items():
+    results = {}
+    for name, (seconds, detail) in tick.late.items():
         if seconds:
-            why = f": {words}" if words else ""
+            why = f": {detail}" if detail else ""
             verdict = Verdict.FAIL if name == "gpu" else Verdict.CONCERN
             message = f"{IN_WORDS.get(name, name)} has not answered for {seconds:.0f} s{why}; expected an answer"
-            found[name, SOURCE] = Seen(verdict, message)
-    return found
+            results[name, SOURCE] = RuleResult(verdict, message)
+    return results
 
 
-def clock_step(before: Hello | Tick, tick: Tick, least_s: float) -> Seen | None:
+def clock_step(before: Hello | Tick, tick: Tick, least_s: float) -> RuleResult | None:
     """That the node's clock was set between two moments, by so much or more."""
     step = step_s(before, tick)
     if abs(step) < least_s:
         return None
-    return Seen(Verdict.CONCERN, f"the clock was set by {step:+.0f} s; expected a clock that runs evenly")
+    return RuleResult(Verdict.CONCERN, f"the clock was set by {step:+.0f} s; expected a clock that runs evenly")
 
 
 def is_slowed(facts: Mapping[str, Any]) -> bool:
@@ -69,10 +69,10 @@ def lines_lost(count: int) -> str:
     return f"{lines} of the kernel log {was} overwritten unread; expected all of them"
 
 
-def silent(seconds: float, why: str) -> Seen:
+def silent(seconds: float, why: str) -> RuleResult:
     """That a node sends nothing: what happens there is not known."""
     because = f" ({why})" if why else ""
-    return Seen(Verdict.INCOMPLETE, f"no sample for {seconds:.0f} s{because}; expected one at each tick")
+    return RuleResult(Verdict.INCOMPLETE, f"no sample for {seconds:.0f} s{because}; expected one at each tick")
 
 
 WHY = "{why}"

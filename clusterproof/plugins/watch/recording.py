@@ -21,8 +21,8 @@ from clusterproof.plugins.training_run.sample_columns import (
     SamplesFile,
     columns_for,
 )
-from clusterproof.plugins.watch import Change, Key, Kind
-from clusterproof.plugins.watch.updates import Hello, Logged, Tick, Update
+from clusterproof.plugins.watch import Change, ChangeKind, Key
+from clusterproof.plugins.watch.updates import Hello, LogUpdate, Tick, Update
 
 CHANGES_FILE = "changes.jsonl"
 MAX_MESSAGE = 2_000
@@ -54,15 +54,15 @@ def _whole_lines(file: Any) -> int:
     while end:
         begin = max(0, end - _END_BYTES)
         file.seek(begin)
-        found: int = file.read(end - begin).rfind(b"\n")
-        if found >= 0:
-            return begin + found + 1
+        newline: int = file.read(end - begin).rfind(b"\n")
+        if newline >= 0:
+            return begin + newline + 1
         end = begin
     return 0
 
 
 def _line(change: Change, wall_s: float) -> str:
-    data = {
+    record = {
         "time": round(wall_s, 3),
         "kind": change.kind.value,
         "node": change.key.node,
@@ -71,18 +71,18 @@ def _line(change: Change, wall_s: float) -> str:
         "verdict": change.verdict.value,
         "message": change.message,
     }
-    return json.dumps(data) + "\n"
+    return json.dumps(record) + "\n"
 
 
-def _change(data: Any) -> Change:
+def _change(record: Any) -> Change:
     """Raises ArithmeticError, ValueError, TypeError, LookupError where it is none."""
-    names = [data[key] for key in ("node", "device", "rule", "message")]
+    names = [record[key] for key in ("node", "device", "rule", "message")]
     if not all(isinstance(name, str) for name in names):
         raise TypeError("no text")
     node, device, rule, message = names
     key = Key(node, printable(device, MAX_MESSAGE), printable(rule, MAX_MESSAGE))
-    words = printable(message, MAX_MESSAGE)
-    return Change(Kind(data["kind"]), key, Verdict(data["verdict"]), words, float(data["time"]))
+    text = printable(message, MAX_MESSAGE)
+    return Change(ChangeKind(record["kind"]), key, Verdict(record["verdict"]), text, float(record["time"]))
 
 
 RETRY_S = 60.0  # after a write that failed
@@ -124,7 +124,7 @@ class NodeRecording:
             if update.ranks:
                 self._opened().ranks(max(0.0, update.up - self._hello.up), update.ranks)
             self._recorded = wall_s
-        elif isinstance(update, Logged):
+        elif isinstance(update, LogUpdate):
             self._begin(wall_s)
             for line in update.lines:
                 more = f" (and {line.left_out} lines like it before)" if line.left_out else ""

@@ -14,7 +14,7 @@ from clusterproof.plugins.agent.reading import NO_CURSOR
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.transport import NodeSession
-from clusterproof.plugins.watch.updates import LinesLost, NotUnderstood, Stream, Update
+from clusterproof.plugins.watch.updates import LinesLost, NotUnderstood, Update, UpdateStream
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
 SETTLED_S = 60.0  # a connection that held so long begins anew without delay
@@ -26,18 +26,18 @@ Cursor = Callable[[], tuple[str, int, float] | None]
 
 
 @record
-class Ended:
+class SessionEnded:
     """A connection has ended, and why."""
 
     why: str
 
 
 @record
-class Event:
+class SessionEvent:
     """What came of a node, and when, by time.monotonic()."""
 
     node: str
-    what: Update | Ended
+    what: Update | SessionEnded
     at: float
 
 
@@ -64,7 +64,7 @@ class SamplerSession:
         session: NodeSession,
         sampling: SamplerOptions,
         cursor: Cursor,
-        events: SimpleQueue[Event | None],
+        events: SimpleQueue[SessionEvent | None],
     ) -> None:
         self._target, self._session, self._sampling, self._cursor, self._events = (
             target,
@@ -96,7 +96,7 @@ class SamplerSession:
     def _begin(self, pause_s: float) -> None:
         self._is_over.wait(pause_s)
         began, nonce = time.monotonic(), new_nonce()
-        stream = Stream(nonce)
+        stream = UpdateStream(nonce)
         if self._is_over.is_set():
             self._has_ended.set()
             return
@@ -114,12 +114,12 @@ class SamplerSession:
         if self._is_over.is_set():
             self._has_ended.set()
             return
-        self._put(Ended(why))
+        self._put(SessionEnded(why))
         is_settled = time.monotonic() - began > SETTLED_S
         self._pause_s = FIRST_PAUSE_S if is_settled else min(LONGEST_PAUSE_S, 2 * self._pause_s)
         self._begin_in(self._pause_s * random.uniform(0.7, 1.0))  # noqa: S311 - not all at once again
 
-    def _run(self, nonce: str, stream: Stream) -> str | Future[str]:
+    def _run(self, nonce: str, stream: UpdateStream) -> str | Future[str]:
         bucket = _TokenBucket(self._sampling.every_s)
 
         def received(piece: bytes) -> None:
@@ -135,16 +135,16 @@ class SamplerSession:
         dead_s = max(LEAST_DEAD_S, DEAD_TICKS * self._sampling.every_s)
         return self._session.run(self._target, program, received, dead_s)
 
-    def _put(self, what: Update | Ended) -> None:
-        self._events.put(Event(self._target.name, what, time.monotonic()))
+    def _put(self, what: Update | SessionEnded) -> None:
+        self._events.put(SessionEvent(self._target.name, what, time.monotonic()))
 
 
-def _why(ended: Future[str], stream: Stream) -> str:
+def _why(ended: Future[str], stream: UpdateStream) -> str:
     problem = ended.exception()
     return _in_words(problem if isinstance(problem, Exception) else ended.result(), stream)
 
 
-def _in_words(why: str | Exception, stream: Stream) -> str:
+def _in_words(why: str | Exception, stream: UpdateStream) -> str:
     """Why it ended, with what the node said instead of a sample."""
     if isinstance(why, LinesLost):
         return str(why)

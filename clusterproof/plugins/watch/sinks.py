@@ -16,10 +16,10 @@ from prometheus_client.registry import Collector
 from clusterproof.plugins.core import __version__
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.watch import Change, Key, Seen
+from clusterproof.plugins.watch import Change, Key, RuleResult
 from clusterproof.plugins.watch.http_server import Address, Listener
 from clusterproof.plugins.watch.live_page import LivePage
-from clusterproof.plugins.watch.metrics import Latest, Metrics, Over, Snapshot
+from clusterproof.plugins.watch.metrics import Metrics, NodeMetrics, Snapshot, WatchEnded
 from clusterproof.plugins.watch.notify.heartbeat import Heartbeat
 from clusterproof.plugins.watch.notify.notifier import OUTCOMES, Notifier
 from clusterproof.plugins.watch.notify.outbox import Outbox, OutboxFile
@@ -52,16 +52,16 @@ class Textfile:
             write(path, Metrics(look))
         except OSError as problem:
             raise NoTextfile(f"--textfile {path}: {problem.strerror}; expected a file that may be written") from None
-        self._thread = threading.Thread(target=self._keep, name="watch-textfile", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="watch-textfile", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
         """Leave a file that says that the watch is over, and nothing else."""
         self._is_over.set()
         self._thread.join()
-        self._write(Over(self._look().cluster))
+        self._write(WatchEnded(self._look().cluster))
 
-    def _keep(self) -> None:
+    def _run(self) -> None:
         while not self._is_over.wait(self._every_s):
             self._write(Metrics(self._look))
 
@@ -102,8 +102,8 @@ class Sinks:
         self._cluster = cluster.encode("utf-8", "backslashreplace").decode()  # it may be a file's name
         self._watch, self._say = watch, say
         self._began_s = time.time()
-        self._nodes = {name: Latest() for name in watch.names}
-        self._open_of: dict[str, Mapping[Key, Seen]] = {}  # each is replaced, and never changed
+        self._nodes = {name: NodeMetrics() for name in watch.names}
+        self._open_of: dict[str, Mapping[Key, RuleResult]] = {}  # each is replaced, and never changed
         self._said: Counter[tuple[str, Verdict]] = Counter()
         self._parts: dict[str, Callable[[], bool]] = {}
         self._notifiers: list[Notifier] = []
@@ -209,7 +209,7 @@ class Sinks:
             failing={part: is_failing() for part, is_failing in self._parts.copy().items()},
         )
 
-    def _open_now(self) -> Iterator[tuple[Key, Seen]]:
+    def _open_now(self) -> Iterator[tuple[Key, RuleResult]]:
         return (item for of_node in list(self._open_of.values()) for item in of_node.items())
 
     def _notified(self) -> Mapping[str, int]:

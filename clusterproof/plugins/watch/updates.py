@@ -70,7 +70,7 @@ class LogLine:
 
 
 @record
-class Logged:
+class LogUpdate:
     """Lines of the kernel log, as they came, and how many were overwritten before they were read."""
 
     up: float
@@ -78,10 +78,10 @@ class Logged:
     lost: int = 0
 
 
-Update: TypeAlias = Hello | Tick | Logged
+Update: TypeAlias = Hello | Tick | LogUpdate
 
 
-class Stream:
+class UpdateStream:
     """The output of one sampler, piece by piece; lines without the nonce are noise, a line sent twice counts once."""
 
     def __init__(self, nonce: str) -> None:
@@ -118,70 +118,70 @@ class Stream:
 def _decoded(line: bytes) -> tuple[Update, int | None]:
     """What a line holds, and its number, where it has one."""
     try:
-        data = json.loads(line)
-        if not isinstance(data, dict):
+        message = json.loads(line)
+        if not isinstance(message, dict):
             raise TypeError("no object")
-        number = data.get("n")
+        number = message.get("n")
         if number is not None and type(number) is not int:
             raise TypeError("no whole number")
-        return _update(data), number
+        return _update(message), number
     except (ValueError, TypeError, AttributeError, LookupError, OverflowError, RecursionError) as wrong:
         seen = printable(line[:60].decode("utf-8", "replace"), 80)
         raise NotUnderstood(f"{type(wrong).__name__}: {str(wrong)[:100]} in {seen}") from None
 
 
-def _update(data: Mapping[str, Any]) -> Update:
-    if "sampler" in data:
-        boot_id, no_log = _text(data.get("boot_id", ""), 64), _text(data.get("log", ""), MAX_WORDS)
-        return Hello(boot_id, _seconds(data["now"]), _seconds(data["up"]), no_log)
-    if "log" in data:
-        lines = tuple(map(_log_line, _list(data["log"], MAX_LINES)))
-        return Logged(_seconds(data["up"]), lines, int(_seconds(data.get("lost", 0))))
-    return _tick(data)
+def _update(message: Mapping[str, Any]) -> Update:
+    if "sampler" in message:
+        boot_id, no_log = _text(message.get("boot_id", ""), 64), _text(message.get("log", ""), MAX_WORDS)
+        return Hello(boot_id, _seconds(message["now"]), _seconds(message["up"]), no_log)
+    if "log" in message:
+        lines = tuple(map(_log_line, _list(message["log"], MAX_LINES)))
+        return LogUpdate(_seconds(message["up"]), lines, int(_seconds(message.get("lost", 0))))
+    return _tick(message)
 
 
-def _tick(data: Mapping[str, Any]) -> Tick:
-    gpus = data.get("gpu_fixed")
-    every = data.get("facts", {})
+def _tick(message: Mapping[str, Any]) -> Tick:
+    gpus = message.get("gpu_fixed")
+    every = message.get("facts", {})
     facts = every.get("nvml", {})
     return Tick(
-        _seconds(data["now"]),
-        _seconds(data["up"]),
-        tuple(_values(values, len(GPU_COLUMNS)) for values in _list(data.get("gpu") or [], MAX_GPUS)),
-        tuple(value for name, count in OF_SOURCES.items() for value in _values(data.get(name), count)),
+        _seconds(message["now"]),
+        _seconds(message["up"]),
+        tuple(_values(values, len(GPU_COLUMNS)) for values in _list(message.get("gpu") or [], MAX_GPUS)),
+        tuple(value for name, count in OF_SOURCES.items() for value in _values(message.get(name), count)),
         None if gpus is None else tuple(map(_gpu, _list(gpus, MAX_GPUS))),
         {_index(index): _object(values) for index, values in facts.items()},
         {
             _text(name, 20): (_seconds(one[0]), _text(one[1], MAX_WORDS))
-            for name, one in list(data.get("late", {}).items())[:MAX_LATE]
+            for name, one in list(message.get("late", {}).items())[:MAX_LATE]
         },
         {name: _object(every[name]) for name in REPORTED if name in every},
-        tuple(map(look_of, _list(data.get("ranks") or [], MAX_RANKS))),
+        tuple(map(look_of, _list(message.get("ranks") or [], MAX_RANKS))),
     )
 
 
-def _gpu(data: Any) -> SampledGpu:
-    memory, limit = data.get("memory_mib"), data.get("power_limit_w")
-    return SampledGpu(_text(data.get("uuid", ""), 80), _number(memory), _number(limit))
+def _gpu(gpu: Any) -> SampledGpu:
+    memory, limit = gpu.get("memory_mib"), gpu.get("power_limit_w")
+    return SampledGpu(_text(gpu.get("uuid", ""), 80), _number(memory), _number(limit))
 
 
-def _log_line(data: Any) -> LogLine:
-    sequence, seconds, text, left_out, level = [*data, UNKNOWN] if len(data) == 4 else data
+def _log_line(fields: Any) -> LogLine:
+    sequence, seconds, text, left_out, level = [*fields, UNKNOWN] if len(fields) == 4 else fields
     if not all(isinstance(number, int) for number in (sequence, left_out, level)):
         raise TypeError("no whole number")
     return LogLine(sequence, _seconds(seconds), _text(text, MAX_TEXT), max(0, left_out), level)
 
 
-def _values(data: Any, count: int) -> tuple[float | None, ...]:
+def _values(values: Any, count: int) -> tuple[float | None, ...]:
     """So many values; as many of None where a source reported nothing."""
-    if data is None:
+    if values is None:
         return (None,) * count
-    if len(data) != count:
-        raise ValueError(f"{len(data)} values; expected {count}")
-    numbers = [value for value in data if value is not None]
+    if len(values) != count:
+        raise ValueError(f"{len(values)} values; expected {count}")
+    numbers = [value for value in values if value is not None]
     if _OF_NUMBERS.issuperset(map(type, numbers)) and sum(map(abs, numbers)) < MAX_SECONDS:  # as nearly always
-        return tuple(data)
-    return tuple(map(_number, data))
+        return tuple(values)
+    return tuple(map(_number, values))
 
 
 def _number(value: Any) -> float | None:

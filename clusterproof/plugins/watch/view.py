@@ -12,7 +12,7 @@ from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.watch import Change, Kind
+from clusterproof.plugins.watch import Change, ChangeKind
 from clusterproof.plugins.watch.watch import Watch
 from clusterproof.reports import counted
 
@@ -23,7 +23,11 @@ LAST, WORST = 12, 10  # changes and nodes on the screen
 QUIET_S = 600.0  # in which a log says nothing
 MAX_LINE = 400
 MAX_NODES = 120  # characters of a nodeset
-WORDS = {Kind.CLOSED: "over", Kind.WORSE: "worse", Kind.FLAPPING: "flapping: no more of it is said while it does"}
+WORDS = {
+    ChangeKind.CLOSED: "over",
+    ChangeKind.WORSE: "worse",
+    ChangeKind.FLAPPING: "flapping: no more of it is said while it does",
+}
 STYLES = {Verdict.FAIL: "bold red", Verdict.INCOMPLETE: "magenta", Verdict.CONCERN: "yellow"}
 
 
@@ -31,8 +35,8 @@ def in_words(change: Change) -> str:
     """`FAIL        gpu003 GPU 1: uncorrected ECC errors: …; expected 0 [gpu.no_uncorrected_ecc]`."""
     where = " ".join(filter(None, (change.key.node, change.key.device)))
     said = WORDS.get(change.kind, "")
-    head = "over" if change.kind is Kind.CLOSED else change.verdict.value.upper()
-    more = f" ({said})" if said and change.kind is not Kind.CLOSED else ""
+    head = "over" if change.kind is ChangeKind.CLOSED else change.verdict.value.upper()
+    more = f" ({said})" if said and change.kind is not ChangeKind.CLOSED else ""
     return printable(f"{head:<11} {where}: {change.message}{more} [{change.key.rule}]", MAX_LINE)
 
 
@@ -40,12 +44,12 @@ def beginning(cluster: Cluster, every_s: float, for_s: float | None, job: str) -
     """`watching 2 nodes (gpu[001-002]) by ssh: a sample each 10 s, until Ctrl-C or SIGTERM`."""
     nodes = within(fold(target.name for target in cluster.targets), MAX_NODES)
     each = "second" if every_s == 1 else f"{every_s:g} s"
-    ends = [f"until job {job} ends"] if job else []
+    endings = [f"until job {job} ends"] if job else []
     if for_s is not None:
-        ends.append(f"for {_span(for_s)}{' at most' if job else ''}")
-    until = ", ".join(ends) or "until Ctrl-C or SIGTERM"
-    words = f"watching {counted(len(cluster.targets), 'node')} ({nodes}) by {cluster.connection}"
-    return printable(f"{words}: a sample each {each}, {until}", MAX_LINE)
+        endings.append(f"for {_span(for_s)}{' at most' if job else ''}")
+    until = ", ".join(endings) or "until Ctrl-C or SIGTERM"
+    heading = f"watching {counted(len(cluster.targets), 'node')} ({nodes}) by {cluster.connection}"
+    return printable(f"{heading}: a sample each {each}, {until}", MAX_LINE)
 
 
 def _span(seconds: float) -> str:
@@ -55,14 +59,14 @@ def _span(seconds: float) -> str:
     return f"{seconds / size:g} {unit}"
 
 
-class Lines:
+class LineView:
     """A line for each change; where nothing changes for long, that the watch goes on."""
 
     def __init__(self, watch: Watch, out: TextIO) -> None:
         self._watch, self._out = watch, out
         self._said = time.monotonic()
 
-    def __enter__(self) -> Lines:
+    def __enter__(self) -> LineView:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -75,13 +79,13 @@ class Lines:
         if time.monotonic() - self._said >= QUIET_S:
             self.say(f"still watching: {headline(self._watch)}; {counted(self._watch.samples, 'sample')}")
 
-    def say(self, words: str) -> None:
+    def say(self, message: str) -> None:
         """Say anything else."""
         self._said = time.monotonic()
-        print(f"{time.strftime('%H:%M:%S')} {words}", file=self._out, flush=True)
+        print(f"{time.strftime('%H:%M:%S')} {message}", file=self._out, flush=True)
 
 
-class Screen:
+class ScreenView:
     """The same on a terminal, with a picture below that is drawn anew at most once a second."""
 
     def __init__(self, watch: Watch, cluster: str) -> None:
@@ -93,7 +97,7 @@ class Screen:
         self._drawn = 0.0
         self._live = Live(console=Console(), auto_refresh=False, transient=True)
 
-    def __enter__(self) -> Screen:
+    def __enter__(self) -> ScreenView:
         self._live.__enter__()
         self.show(())
         return self
@@ -111,9 +115,9 @@ class Screen:
             self._drawn = time.monotonic()
             self._live.update(self._picture(), refresh=True)
 
-    def say(self, words: str) -> None:
+    def say(self, message: str) -> None:
         """Put a line under the last changes."""
-        self._last.append(f"{time.strftime('%H:%M:%S')} {words}")
+        self._last.append(f"{time.strftime('%H:%M:%S')} {message}")
 
     def _picture(self) -> Group:
         from rich.console import Group
@@ -121,8 +125,8 @@ class Screen:
         from rich.text import Text
 
         table = Table("node", "", "what", expand=True, box=None, pad_edge=False)
-        for node, verdict, words in worst(self._watch):
-            table.add_row(Text(node), Text(verdict.value, style=STYLES.get(verdict, "")), Text(words, no_wrap=True))
+        for node, verdict, message in worst(self._watch):
+            table.add_row(Text(node), Text(verdict.value, style=STYLES.get(verdict, "")), Text(message, no_wrap=True))
         head = Text(f"{self._cluster}: {headline(self._watch)}", style="bold")
         return Group(head, table, Text("\n".join(self._last)))
 
@@ -131,19 +135,19 @@ def worst(watch: Watch) -> Iterator[tuple[str, Verdict, str]]:
     """The nodes with open states, those with the worst first: each with its worst, and how many more it has."""
     nodes: dict[str, list[tuple[int, str]]] = {}
     for key, seen in watch.states.open.items():
-        words = f"{key.device}: {seen.message}" if key.device else seen.message
-        nodes.setdefault(key.node, []).append((seen.verdict.rank, words))
+        message = f"{key.device}: {seen.message}" if key.device else seen.message
+        nodes.setdefault(key.node, []).append((seen.verdict.rank, message))
     by_rank = {verdict.rank: verdict for verdict in Verdict}
     for node, every in sorted(nodes.items(), key=lambda one: (min(one[1])[0], -len(one[1]), one[0]))[:WORST]:
-        rank, words = min(every)
+        rank, message = min(every)
         more = f" (and {len(every) - 1} more)" if len(every) > 1 else ""
-        yield node, by_rank[rank], printable(words + more, MAX_LINE)
+        yield node, by_rank[rank], printable(message + more, MAX_LINE)
 
 
 def first_answers(watch: Watch, not_reached: Sequence[str]) -> str:
     """`all asked once: 128 nodes, 2 with a fail, 1 not reached (gpu017)`."""
-    unreached = f", {len(not_reached)} not reached ({within(fold(not_reached), MAX_NODES)})" if not_reached else ""
-    return printable(f"all asked once: {headline(watch)}{unreached}", MAX_LINE)
+    suffix = f", {len(not_reached)} not reached ({within(fold(not_reached), MAX_NODES)})" if not_reached else ""
+    return printable(f"all asked once: {headline(watch)}{suffix}", MAX_LINE)
 
 
 def headline(watch: Watch) -> str:

@@ -9,7 +9,7 @@ from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.result import REACHABLE
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.watch import TIMING, Change, Key, Kind, Seen, States, Timing
+from clusterproof.plugins.watch import TIMING, Change, ChangeKind, Key, RuleResult, States, Timing
 from clusterproof.plugins.watch.evaluator import LASTING, Evaluator, evaluated
 from clusterproof.plugins.watch.overlay import LOG, NVML, PendingUpdates, boot_of
 from clusterproof.plugins.watch.own_health import (
@@ -25,9 +25,9 @@ from clusterproof.plugins.watch.own_health import (
     lines_lost,
     silent,
 )
-from clusterproof.plugins.watch.updates import Hello, Logged, Tick, Update
+from clusterproof.plugins.watch.updates import Hello, LogUpdate, Tick, Update
 
-Found = Mapping[tuple[str, str], Seen]
+RuleResults = Mapping[tuple[str, str], RuleResult]
 AGAIN_S = 60.0  # after the beginning of a visit that did not reach a node which sends its ticks
 
 
@@ -35,7 +35,7 @@ AGAIN_S = 60.0  # after the beginning of a visit that did not reach a node which
 class _Node:
     last_seen: float  # when it last sent anything, or was first connected to
     is_expected: bool = True  # to send at each tick: its first connection has sent something, or ended
-    silent_looks: int = 0  # consecutive looks at it without anything from it
+    silent_ticks: int = 0  # consecutive looks at it without anything from it
     hello: Hello | None = None
     last: Hello | Tick | None = None
     boot_id: str = ""
@@ -105,18 +105,20 @@ class Watch:
         node = self._nodes[name]
         return node.is_due and (isinstance(update, Hello) or now - node.visited >= AGAIN_S)
 
-    def evidence(self, data: Mapping[str, NodeEvidence], now: float) -> list[Change]:
+    def evidence(self, evidence_by_node: Mapping[str, NodeEvidence], now: float) -> list[Change]:
         """What nodes reported in a whole visit, evaluated by all checks. What could not be evaluated is not over."""
         changes = []
-        data = {name: self._with_pending(name, one) for name, one in data.items()}
-        for name, (found, results) in self.evaluator.whole(data).items():
+        evidence_by_node = {name: self._with_pending(name, one) for name, one in evidence_by_node.items()}
+        for name, (rule_results, results) in self.evaluator.whole(evidence_by_node).items():
             self.incomplete[name] = len({one.check for one in results if one.verdict is Verdict.INCOMPLETE})
-            if data[name].unreached:
+            if evidence_by_node[name].unreached:
                 self._nodes[name].why = next((one.cause for one in results if one.check == REACHABLE), "")
                 continue
             node = self._nodes[name]
-            node.is_due = bool(node.last_boot_id) and boot_of(data[name]) == node.last_boot_id  # it was asked before
-            lasting = {key: seen for key, seen in found.items() if key[1] not in LASTING}
+            node.is_due = (
+                bool(node.last_boot_id) and boot_of(evidence_by_node[name]) == node.last_boot_id
+            )  # it was asked before
+            lasting = {key: seen for key, seen in rule_results.items() if key[1] not in LASTING}
             rules, unknown = evaluated(results)
             changes += self.states.events(name, rules - LASTING, lasting, now, unknown)
         return self._said(changes)
@@ -124,7 +126,7 @@ class Watch:
     def take(self, name: str, update: Update, now: float) -> list[Change]:
         """What a node's sampler sends."""
         node = self._nodes[name]
-        node.last_seen, node.is_expected, node.silent_looks, node.why = now, True, 0, ""
+        node.last_seen, node.is_expected, node.silent_ticks, node.why = now, True, 0, ""
         if node.pending:
             node.pending.take(update)
         changes = self.states.events(name, frozenset({SILENT}), {}, now)
@@ -132,7 +134,7 @@ class Watch:
             changes += self._hello(name, node, update, now)
         elif isinstance(update, Tick):
             changes += self._tick(name, node, update, now)
-        elif isinstance(update, Logged):
+        elif isinstance(update, LogUpdate):
             node.sequence = max((line.sequence for line in update.lines), default=node.sequence)
             if update.lost:
                 changes.append(_once(name, NO_LOG, lines_lost(update.lost), now, Verdict.INCOMPLETE))
@@ -165,13 +167,13 @@ class Watch:
         changes = []
         for name, node in self._nodes.items():
             seconds = now - node.last_seen
-            node.silent_looks += 1
+            node.silent_ticks += 1
             is_long = (
-                seconds >= self.timing.silent_ticks * self.every_s and node.silent_looks >= self.timing.silent_ticks
+                seconds >= self.timing.silent_ticks * self.every_s and node.silent_ticks >= self.timing.silent_ticks
             )
             if node.is_expected and is_long:
-                found = {("", SILENT): silent(seconds, node.why)}
-                changes += self.states.events(name, frozenset({SILENT}), found, now)
+                results = {("", SILENT): silent(seconds, node.why)}
+                changes += self.states.events(name, frozenset({SILENT}), results, now)
         return self._said(changes)
 
     def _hello(self, name: str, node: _Node, hello: Hello, now: float) -> list[Change]:
@@ -183,11 +185,11 @@ class Watch:
         node.hello = node.last = hello
         node.slowed.clear()  # its sampler tells anew
         node.boot_id = hello.boot_id
-        found: Found = {}
+        results: RuleResults = {}
         if hello.no_log:
-            words = f"the kernel log is not followed: {hello.no_log}; expected to be let at it (--sudo)"
-            found = {("", NO_LOG): Seen(Verdict.INCOMPLETE, words)}
-        return changes + self.states.events(name, frozenset({NO_LOG}), found, now)
+            message = f"the kernel log is not followed: {hello.no_log}; expected to be let at it (--sudo)"
+            results = {("", NO_LOG): RuleResult(Verdict.INCOMPLETE, message)}
+        return changes + self.states.events(name, frozenset({NO_LOG}), results, now)
 
     def _tick(self, name: str, node: _Node, tick: Tick, now: float) -> list[Change]:
         node.ticks += 1
@@ -202,7 +204,7 @@ class Watch:
         if tick.reported and self.evaluator.knows(name) and self.evaluator.reported(name, tick.reported):
             changes += self._evaluated_again(name, tick.reported, now)
         changes += self.states.tick(name, TICK_RULES, late_sources(tick), now)
-        slowed: Found = {}
+        slowed: RuleResults = {}
         was_slowed = bool(node.slowed)
         for index, facts in tick.facts.items():
             if THROTTLED.intersection(facts):
@@ -213,8 +215,8 @@ class Watch:
 
     def _evaluated_again(self, name: str, collectors: Iterable[str], now: float) -> list[Change]:
         """What the checks that read one of them say now."""
-        rules, found, unknown = self.evaluator.again(name, self.evaluator.rules(*collectors))
-        return self.states.events(name, rules, found, now, unknown)
+        rules, results, unknown = self.evaluator.again(name, self.evaluator.rules(*collectors))
+        return self.states.events(name, rules, results, now, unknown)
 
     def _with_pending(self, name: str, evidence: NodeEvidence) -> NodeEvidence:
         pending, self._nodes[name].pending = self._nodes[name].pending, None
@@ -223,11 +225,11 @@ class Watch:
     def _said(self, changes: list[Change]) -> list[Change]:
         for change in changes:
             before = self.verdicts.get(change.key, Verdict.PASS)
-            if change.kind is not Kind.CLOSED and change.verdict.rank < before.rank:
+            if change.kind is not ChangeKind.CLOSED and change.verdict.rank < before.rank:
                 self.verdicts[change.key] = change.verdict
         return changes
 
 
 def _once(name: str, rule: str, message: str, now: float, verdict: Verdict = Verdict.CONCERN) -> Change:
     """What happened, and is over."""
-    return Change(Kind.HAPPENED, Key(name, "", rule), verdict, message, now)
+    return Change(ChangeKind.HAPPENED, Key(name, "", rule), verdict, message, now)

@@ -39,9 +39,9 @@ def table(
 ) -> str:
     """A table of texts, which scrolls by itself where it is too wide. `nodes` are those that each row speaks of."""
     titles = "".join(f'<th scope="col">{escape(word)}</th>' for word in head)
-    data = "".join(_row(row, of_nodes(named) if named else "") for row, named in zip_longest(rows, nodes))
+    body = "".join(_row(row, of_nodes(named) if named else "") for row, named in zip_longest(rows, nodes))
     above = f"<caption>{escape(caption)}</caption>" if caption else ""
-    return f'<div class="scroll"><table>{above}<thead><tr>{titles}</tr></thead><tbody>{data}</tbody></table></div>'
+    return f'<div class="scroll"><table>{above}<thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
 def _row(row: Sequence[str], about: str) -> str:

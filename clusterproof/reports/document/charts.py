@@ -26,7 +26,7 @@ MAX_NAME = 80  # characters
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ChartLine:
     """One line of a chart: of the file system, or of one of its servers or targets."""
 
     place: str
@@ -67,10 +67,10 @@ def _system(system: FileSystem) -> str:
     return f'<h3>{name}</h3><div class="charts">{drawn}</div><details><summary>in figures</summary>{figures}</details>'
 
 
-def _charts(system: FileSystem) -> Iterator[tuple[str, list[Line]]]:
+def _charts(system: FileSystem) -> Iterator[tuple[str, list[ChartLine]]]:
     """What is drawn: words and lines."""
     with suppress(Incomplete, NotApplicable):
-        yield "throughput, of what it is made for", [Line("", system.throughput_percent)]
+        yield "throughput, of what it is made for", [ChartLine("", system.throughput_percent)]
     for name, row in fsx_metrics().items():
         if row.words:
             lines = _lines(system, name)
@@ -78,15 +78,15 @@ def _charts(system: FileSystem) -> Iterator[tuple[str, list[Line]]]:
                 yield row.words, lines
 
 
-def _lines(system: FileSystem, metric: str) -> list[Line]:
+def _lines(system: FileSystem, metric: str) -> list[ChartLine]:
     try:
-        lines = [Line(printable(series.place, MAX_NAME), series.points) for series in system.series(metric)]
+        lines = [ChartLine(printable(series.place, MAX_NAME), series.points) for series in system.series(metric)]
     except (Incomplete, NotApplicable):
         return []
     return sorted((line for line in lines if line.data), key=lambda line: -max(line.data))[:MAX_LINES]
 
 
-def _figure(words: str, lines: list[Line], begin: float) -> str:
+def _figure(caption: str, lines: list[ChartLine], begin: float) -> str:
     points = max((len(line.points) for line in lines), default=0)
     if not points:
         return ""
@@ -98,8 +98,8 @@ def _figure(words: str, lines: list[Line], begin: float) -> str:
     full = HEIGHT * (1 - FULL / top)
     until = begin + MINUTE_S * (points - 1)
     return (
-        f"<figure><figcaption>{escape(words)}: at most {peak:.0f} %</figcaption>"
-        f'<svg viewBox="-2 -2 {WIDTH + 4} {HEIGHT + 4}" role="img" aria-label="{escape(words)} by the minute, '
+        f"<figure><figcaption>{escape(caption)}: at most {peak:.0f} %</figcaption>"
+        f'<svg viewBox="-2 -2 {WIDTH + 4} {HEIGHT + 4}" role="img" aria-label="{escape(caption)} by the minute, '
         f'at most {peak:.0f} percent" preserveAspectRatio="none">'
         f'<path class="axis" d="M0 {HEIGHT}H{WIDTH}"/><path class="full" d="M0 {full:.1f}H{WIDTH}"/>{drawn}</svg>'
         f"<p><span>{clock(begin)}</span><span>dotted: 100 %</span><span>{clock(until)}</span></p></figure>"
@@ -111,22 +111,22 @@ def _path(points: Points, top: float) -> str:
     stride = -(-len(points) // MAX_POINTS)
     joined = [max(filter(_is_known, points[at : at + stride]), default=None) for at in range(0, len(points), stride)]  # type: ignore[type-var]
     step = WIDTH / max(1, len(joined) - 1)
-    words: list[str] = []
+    segments: list[str] = []
     is_drawn = False
     for number, value in enumerate(joined):
         if value is not None:
             height = HEIGHT * (1 - max(0.0, value) / top)
-            words.append(f"{'L' if is_drawn else 'M'}{number * step:.1f} {height:.1f}{'' if is_drawn else 'h.1'}")
+            segments.append(f"{'L' if is_drawn else 'M'}{number * step:.1f} {height:.1f}{'' if is_drawn else 'h.1'}")
         is_drawn = value is not None
-    return "".join(words)
+    return "".join(segments)
 
 
 def _is_known(point: float | None) -> bool:
     return point is not None
 
 
-def _rows(words: str, lines: Iterable[Line]) -> Iterator[tuple[str, str, str, str]]:
+def _rows(caption: str, lines: Iterable[ChartLine]) -> Iterator[tuple[str, str, str, str]]:
     for line in lines:
-        data = line.data
-        if data:
-            yield words, line.place or "as a whole", f"{sum(data) / len(data):.1f} %", f"{max(data):.1f} %"
+        values = line.data
+        if values:
+            yield caption, line.place or "as a whole", f"{sum(values) / len(values):.1f} %", f"{max(values):.1f} %"

@@ -30,7 +30,7 @@ NOT_RUN = " "
 _WORST_FIRST = (Verdict.FAIL, Verdict.INCOMPLETE, Verdict.CONCERN, Verdict.NOT_APPLICABLE)
 
 
-class Pool:
+class ValuePool:
     """Texts of JSON, each once, by their numbers."""
 
     def __init__(self) -> None:
@@ -58,9 +58,9 @@ def data(run: Run) -> str:
     checks: dict[str, Result] = {}
     for result in run.results:
         checks.setdefault(result.check, result)
-    pool = Pool()
+    pool = ValuePool()
     known = [[pool.number(table) for table in tables(node)] for node in run.nodes.values()]
-    values = Pool()
+    values = ValuePool()
     gpus = measured(run, values.number)
     parts = {
         "cluster": as_json(printable(run.cluster.name, MAX_NAME)),
@@ -108,14 +108,14 @@ def _about(result: Result) -> list[Any]:
 def _actions(run: Run, checks: dict[str, Result], nodes: dict[str, int]) -> list[list[Any]]:
     """`[action, checks that ask for it, nodes]` in the order of the tiles; a pair's nodes are its two."""
     numbers = {check: number for number, check in enumerate(checks)}
-    found: dict[str, tuple[dict[int, None], set[int]]] = {}
+    by_action: dict[str, tuple[dict[int, None], set[int]]] = {}
     for task in to_do(run.results, run.facts.catalog):
-        of_task, places = found.setdefault(task.action, ({}, set()))
+        of_task, places = by_action.setdefault(task.action, ({}, set()))
         of_task.update((numbers[check], None) for check in task.checks)
         is_of_whole = task.of_what in ("cluster", "run")
         names = [name for node in task.nodes for name in (node.split("~") if task.of_what == "pair" else [node])]
         places.update([len(nodes)] if is_of_whole else (nodes[name] for name in names if name in nodes))
-    return [[action, [*of_task], _ranges(places)] for action, (of_task, places) in found.items()]
+    return [[action, [*of_task], _ranges(places)] for action, (of_task, places) in by_action.items()]
 
 
 def _letters(results: Iterable[Result], checks: dict[str, Result], nodes: dict[str, int]) -> list[str]:
@@ -139,14 +139,14 @@ def _words(results: Sequence[Result], checks: dict[str, Result], nodes: dict[str
         number = _number(result, nodes)
         if result.message and result.verdict is not Verdict.PASS and number is not None:
             alike[result.verdict, result.check, result.message].append(number)
-    room = MAX_OF_ALL
+    left_chars = MAX_OF_ALL
     raw: list[list[Any]] = []
     for verdict in _WORST_FIRST:
         for (of, check, message), where in alike.items():
             if of is verdict:
                 words = shortened(message, MAX_WORDS)
-                room -= len(words)
-                raw.append([numbers[check], verdict.letter, words if room > 0 else "", _ranges(where)])
+                left_chars -= len(words)
+                raw.append([numbers[check], verdict.letter, words if left_chars > 0 else "", _ranges(where)])
     return raw
 
 
@@ -160,8 +160,8 @@ def _number(result: Result, nodes: dict[str, int]) -> int | None:
 def _ranges(numbers: Iterable[int]) -> str:
     """`0-3,7`."""
     runs = groupby(enumerate(sorted(set(numbers))), key=lambda pair: pair[1] - pair[0])
-    ends = [[number for _, number in run] for _, run in runs]
-    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in ends)
+    ranges = [[number for _, number in run] for _, run in runs]
+    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in ranges)
 
 
 def _evidence(run: Run) -> str:
@@ -173,12 +173,12 @@ def _evidence(run: Run) -> str:
     endings: dict[str, int] = {}
     nodes: dict[str, tuple[int, list[int]]] = {}
     known: dict[int, int] = {}  # by the value's identity: large clusters hold once what nodes reported alike
-    room = MAX_OF_EVIDENCE
+    left_chars = MAX_OF_EVIDENCE
     for name in _worst_first(run):
         answer = run.nodes[name].evidence
         ending = endings.setdefault(_endings(answer), len(endings))
         numbers: list[int] = []
-        for collector in answer.collectors.values() if room > 0 else ():
+        for collector in answer.collectors.values() if left_chars > 0 else ():
             if collector.value is None:
                 numbers.append(-1)
                 continue
@@ -186,7 +186,7 @@ def _evidence(run: Run) -> str:
             if number is None:
                 text = _as_shown(collector)
                 if text not in values:
-                    room -= len(text)
+                    left_chars -= len(text)
                     values[text] = len(values)
                 number = known[id(collector.value)] = values[text]
             numbers.append(number)

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.inventory.file import DEMO
-from clusterproof.reports.history import FINE, Entry, Pair, Past
-from clusterproof.reports.history import Run as PastRun
+from clusterproof.reports.history import FINE, Entry, Pair, Past, PastRun
 from clusterproof.reports.history.store import read_past
 from clusterproof.reports.run import Run
 
@@ -86,12 +85,12 @@ def _only(run: Run) -> Past:
     """A history of this run alone, for one that keeps none."""
     began = run.began.timestamp()
     nodes = len({result.node for result in run.results if result.is_of_node})
-    found: Mapping[Pair, tuple[Entry, ...]] = {
+    entries: Mapping[Pair, tuple[Entry, ...]] = {
         (result.check, result.node): (Entry(1, result.verdict, result.verdict),)
         for result in run.results
         if result.verdict not in FINE
     }
-    return Past((PastRun(run.cluster.name, began, began + run.seconds, nodes=nodes, number=1),), found)
+    return Past((PastRun(run.cluster.name, began, began + run.seconds, nodes=nodes, number=1),), entries)
 
 
 def _between(path: Path) -> PairwiseRun:

@@ -29,10 +29,10 @@ def versions_section(run: Run) -> Section | None:
     if not rows:
         return None
     odd, same = ([row for row in rows if bool(row[0][-1]) is is_odd] for is_odd in (True, False))
-    words = f"{len(same)} components are the same on all nodes of a group that report them"
+    summary = f"{len(same)} components are the same on all nodes of a group that report them"
     parts = (
         _table((*_HEAD, "the odd ones out"), odd) if odd else "",
-        f"<details><summary>{words}</summary>{_table(_HEAD, [(row[:-1], nodes) for row, nodes in same])}</details>"
+        f"<details><summary>{summary}</summary>{_table(_HEAD, [(row[:-1], nodes) for row, nodes in same])}</details>"
         if same
         else "",
     )
@@ -48,13 +48,13 @@ _HEAD = ("component", "group", "version", "nodes")
 
 def versions_of(node: Node) -> Mapping[str, str]:
     """The versions that a node reports, by component; empty where it cannot."""
-    data: dict[str, str] = {}
+    versions: dict[str, str] = {}
     try:
         for component in node.software.components:
-            data[printable(component, MAX_VERSION)] = _version(node, component)
+            versions[printable(component, MAX_VERSION)] = _version(node, component)
     except (Incomplete, NotApplicable):
         return {}
-    return {component: version for component, version in data.items() if version}
+    return {component: version for component, version in versions.items() if version}
 
 
 def _version(node: Node, component: str) -> str:
@@ -73,17 +73,17 @@ def _groups(run: Run) -> Mapping[str, Sequence[Node]]:
 
 
 def _rows(group: str, nodes: Sequence[Node]) -> Iterator[tuple[str, str, str, str, str]]:
-    data: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    by_component: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for node in nodes:
         for component, version in versions_of(node).items():
-            data[component][version].append(node.name)
-    for component, versions in sorted(data.items()):
-        (usual, most), *odd = sorted(versions.items(), key=lambda entry: (-len(entry[1]), entry[0]))
-        words = [f"{version}: {within(fold(names), MAX_NODES)}" for version, names in odd[:MAX_VERSIONS]]
+            by_component[component][version].append(node.name)
+    for component, versions in sorted(by_component.items()):
+        (most_common, most), *odd = sorted(versions.items(), key=lambda entry: (-len(entry[1]), entry[0]))
+        others = [f"{version}: {within(fold(names), MAX_NODES)}" for version, names in odd[:MAX_VERSIONS]]
         if len(odd) > MAX_VERSIONS:
-            words.append(f"… and {len(odd) - MAX_VERSIONS} more versions")
+            others.append(f"… and {len(odd) - MAX_VERSIONS} more versions")
         total = sum(map(len, versions.values()))
-        yield component, group, usual, f"{len(most)} of {total}", "; ".join(words)
+        yield component, group, most_common, f"{len(most)} of {total}", "; ".join(others)
 
 
 MAX_GPUS = 16  # of a node
@@ -93,7 +93,7 @@ Number = float | int | None
 
 
 @dataclass(frozen=True, slots=True)
-class Measure:
+class HardwareMeasure:
     """One number that a GPU reports.
 
     `span` is how far apart two values are at least that shall look different from end to end; 0 of what is counted,
@@ -127,21 +127,21 @@ def _nvlink_errors(gpu: Mapping[str, Any]) -> Number:
     return sum(_whole(count) for links in counted for count in links.values())
 
 
-def _whole(data: object) -> int:
+def _whole(value: object) -> int:
     try:
-        return int(number(data))
+        return int(number(value))
     except TypeError:  # of a link whose counter could not be read
         return 0
 
 
 MEASURES = (
-    Measure("temperature", "°C", 25, _of("temperature_c")),
-    Measure("power", "W", 250, _of("power_w")),
-    Measure("graphics clock", "MHz", 500, _of("clock_mhz")),
-    Measure("memory in use", "GiB", 10, _of("memory_used_mib", 1, MIB_OF_GIB)),
-    Measure("uncorrected ECC errors", "", 0, _of("ecc_uncorrected_total")),
-    Measure("corrected ECC errors", "", 0, _of("ecc_corrected_total")),
-    Measure("NVLink errors", "", 0, _nvlink_errors),
+    HardwareMeasure("temperature", "°C", 25, _of("temperature_c")),
+    HardwareMeasure("power", "W", 250, _of("power_w")),
+    HardwareMeasure("graphics clock", "MHz", 500, _of("clock_mhz")),
+    HardwareMeasure("memory in use", "GiB", 10, _of("memory_used_mib", 1, MIB_OF_GIB)),
+    HardwareMeasure("uncorrected ECC errors", "", 0, _of("ecc_uncorrected_total")),
+    HardwareMeasure("corrected ECC errors", "", 0, _of("ecc_corrected_total")),
+    HardwareMeasure("NVLink errors", "", 0, _nvlink_errors),
 )
 _HEAT = """<p class="tools" hidden><label>Show <select id="measure"></select></label></p>
 <p id="gpu-legend" class="heat-legend"></p>
@@ -170,7 +170,7 @@ def measured(run: Run, pooled: Callable[[object], int]) -> list[list[Any]]:
     return rows
 
 
-def _of_node(measure: Measure, gpus: Mapping[int, Mapping[str, Any]]) -> Sequence[Number]:
+def _of_node(measure: HardwareMeasure, gpus: Mapping[int, Mapping[str, Any]]) -> Sequence[Number]:
     return [measure.read(gpus[index]) if index in gpus else None for index in range(max(gpus, default=-1) + 1)]
 
 
@@ -180,8 +180,8 @@ def _gpus(node: Node) -> dict[int, Mapping[str, Any]]:
 
 def _by_index(node: Node) -> Iterator[tuple[int, Mapping[str, Any]]]:
     collected = node.evidence.collectors.get("nvml")
-    data = collected.value if collected else None
-    gpus = data.get("gpus") if isinstance(data, dict) else None
+    value = collected.value if collected else None
+    gpus = value.get("gpus") if isinstance(value, dict) else None
     for gpu in gpus if isinstance(gpus, list) else ():
         index = gpu.get("index") if isinstance(gpu, dict) else None
         if type(index) is int and 0 <= index < MAX_GPUS:

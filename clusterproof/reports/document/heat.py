@@ -27,7 +27,7 @@ _WIDTH_OF_CHAR = 6.7
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class HeatMapLine:
     """A row or column: its name, and whether the findings speak of it."""
 
     name: str
@@ -47,8 +47,8 @@ class Cell:
 class HeatMap:
     """What is drawn. `groups` are runs of rows that begin at a number and have a name."""
 
-    rows: Sequence[Line]
-    columns: Sequence[Line]
+    rows: Sequence[HeatMapLine]
+    columns: Sequence[HeatMapLine]
     cells: Sequence[Cell]
     groups: Mapping[int, str]
     words: str
@@ -64,10 +64,10 @@ def step(share: float | None) -> str:
 
 def legend() -> str:
     """What colours and numbers mean."""
-    data = [(name, _sample(least, name), words) for least, name, words in STEPS]
-    data.append((FAILED, "×", "failed"))
+    entries = [(name, _sample(least, name), words) for least, name, words in STEPS]
+    entries.append((FAILED, "×", "failed"))
     swatches = "".join(
-        f'<span><span class="swatch {name}">{sample}</span> {words}</span>' for name, sample, words in data
+        f'<span><span class="swatch {name}">{sample}</span> {words}</span>' for name, sample, words in entries
     )
     return f'<p class="heat-legend">{swatches}<span>empty: not measured</span></p>'
 
@@ -107,14 +107,14 @@ def _fills(heat: HeatMap) -> Iterator[str]:
 
 def _numbers(heat: HeatMap) -> str:
     size = heat.cell_px
-    data = (
+    labels = (
         f'<text class="on-{name}" x="{column * size + size // 2}" y="{row * size + size // 2 + 4}">{words}</text>'
         for cell in heat.cells
         if (name := step(cell.share)) != NORMAL
         for words in (_number(cell.share),)
         for row, column in cell.places
     )
-    return f'<g class="numbers{" small" if size < 20 else ""}">{"".join(data)}</g>'
+    return f'<g class="numbers{" small" if size < 20 else ""}">{"".join(labels)}</g>'
 
 
 def _number(share: float | None) -> str:
@@ -151,15 +151,15 @@ def _labels(heat: HeatMap, left: float, head: float) -> Iterable[str]:
         yield f'<text class="group" x="{x:.0f}" y="{y:.0f}">{escape(label_of(heat.groups[start]))}</text>'
 
 
-def _marked(line: Line) -> str:
+def _marked(line: HeatMapLine) -> str:
     return " marked" if line.is_marked else ""
 
 
-def _name(line: Line) -> str:
+def _name(line: HeatMapLine) -> str:
     return f"{MARK if line.is_marked else ''}{escape(label_of(line.name))}"
 
 
-def _longest(lines: Sequence[Line]) -> float:
+def _longest(lines: Sequence[HeatMapLine]) -> float:
     return max((len(label_of(line.name)) + 2 * line.is_marked for line in lines), default=0) * _WIDTH_OF_CHAR
 
 
@@ -177,7 +177,7 @@ _LOW, _HIGH = 0.85, 1.1  # the axis spans at least this
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class StripLine:
     """A node, or several in one line: the shares of normal that it was measured with, and what is said of it."""
 
     name: str
@@ -189,7 +189,7 @@ class Measured:
     is_marked: bool = False
 
 
-def strip(lines: Sequence[Measured], slow: float) -> str:
+def strip(lines: Sequence[StripLine], slow: float) -> str:
     """The strip; `slow` is the share from which on a measurement is slow."""
     shares = [share for line in lines for share in line.shares]
     least = max(0.0, min(_LOW, floor(min(shares, default=1.0) * 20) / 20))
@@ -197,9 +197,9 @@ def strip(lines: Sequence[Measured], slow: float) -> str:
     scale = _Scale(least, most)
     height = HEAD + ROW * len(lines) + 4
     band = f"M{scale.x(slow):g} {HEAD}H{scale.x(min(2 - slow, most)):g}V{height}H{scale.x(slow):g}z"
-    words = f"measurements of {len(lines)} lines of nodes as shares of normal, the worst first"
+    label = f"measurements of {len(lines)} lines of nodes as shares of normal, the worst first"
     return (
-        f'<div class="scroll"><svg class="strip" role="group" aria-label="{words}" '
+        f'<div class="scroll"><svg class="strip" role="group" aria-label="{label}" '
         f'viewBox="0 0 {LEFT + WIDTH + RIGHT} {height}" width="{LEFT + WIDTH + RIGHT}" height="{height}">'
         f'<path class="band" d="{band}"/>{"".join(_axis(scale, height))}'
         f"{''.join(_line(line, number, scale) for number, line in enumerate(lines))}</svg></div>"
@@ -227,7 +227,7 @@ def _axis(scale: _Scale, height: int) -> Iterator[str]:
         yield f'<text class="at" x="{x:g}" y="{HEAD - 7}">{share * 100:.0f} %</text>'
 
 
-def _line(line: Measured, number: int, scale: _Scale) -> str:
+def _line(line: StripLine, number: int, scale: _Scale) -> str:
     top = HEAD + number * ROW
     base = top + 13
     marked = " marked" if line.is_marked else ""
@@ -237,11 +237,11 @@ def _line(line: Measured, number: int, scale: _Scale) -> str:
         label = f'<a href="{escape(line.href)}">{label}</a>'
     note = escape(line.note if len(line.note) <= MAX_NOTE else f"{line.note[:MAX_NOTE]}…")
     failed = f'<tspan class="failures">{line.failures} × failed</tspan> ' if line.failures else ""
-    data = f'<text class="note" x="{LEFT + WIDTH + 12}" y="{base}">{failed}{note}</text>' if failed or note else ""
+    failures = f'<text class="note" x="{LEFT + WIDTH + 12}" y="{base}">{failed}{note}</text>' if failed or note else ""
     title = f"<title>{escape(line.title[:MAX_TITLE], quote=False)}</title>" if line.title else ""
     hit = f'<path class="hit" d="M{LEFT} {top}h{WIDTH}v{ROW}h-{WIDTH}z">{title}</path>'
     about = of_nodes([line.name]) if line.href else ""
-    return f"<g{about}>{label}{data}{''.join(_ticks(line.shares, top, scale))}{hit}</g>"
+    return f"<g{about}>{label}{failures}{''.join(_ticks(line.shares, top, scale))}{hit}</g>"
 
 
 def _ticks(shares: Sequence[float], top: int, scale: _Scale) -> Iterator[str]:

@@ -88,15 +88,15 @@ def _mounts(node: Node) -> tuple[tuple[str, ...], ...]:
     return _rows(value_of(node, "mounts").get("mounts"), ("path", "type", "source", "alive"))
 
 
-def _rows(data: object, keys: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-    return tuple(tuple(_cell(record.get(key)) for key in keys) for record in records(data))
+def _rows(value: object, keys: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    return tuple(tuple(_cell(record.get(key)) for key in keys) for record in records(value))
 
 
-def records(data: object) -> Sequence[Mapping[str, Any]]:
+def records(value: object) -> Sequence[Mapping[str, Any]]:
     """The records of a list that a node reported; none where it is no list."""
-    if not isinstance(data, list):
+    if not isinstance(value, list):
         return []
-    return [record for record in data if isinstance(record, dict)][:MAX_ROWS]
+    return [record for record in value if isinstance(record, dict)][:MAX_ROWS]
 
 
 def value_of(node: Node, collector: str) -> Mapping[str, Any]:
@@ -105,22 +105,22 @@ def value_of(node: Node, collector: str) -> Mapping[str, Any]:
     return _table(collected.value) if collected else {}
 
 
-def _table(data: object) -> Mapping[str, Any]:
-    return data if isinstance(data, dict) else {}
+def _table(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
-def _number(data: object) -> float | None:
+def _number(value: object) -> float | None:
     """A number that one can calculate with, None for all else that a node may report."""
     try:
-        return number(data)
+        return number(value)
     except TypeError:
         return None
 
 
-def _cell(data: object) -> str:
-    if isinstance(data, str):
-        return printable(data, MAX_CELL)
-    return str(data) if isinstance(data, (int, float)) else ""
+def _cell(value: object) -> str:
+    if isinstance(value, str):
+        return printable(value, MAX_CELL)
+    return str(value) if isinstance(value, (int, float)) else ""
 
 
 MAX_DEVICES = 64  # of each kind
@@ -181,8 +181,8 @@ def _network(node: Node, devices: Mapping[str, Mapping[str, Any]]) -> Iterator[l
     named: set[int] = set()
     for device in records(value_of(node, "rdma").get("devices")):
         name = _text(device.get("name"))
-        found = _ADDRESS_IN_NAME.match(name)
-        bus = int(found[1]) if found and int(found[1]) in by_bus else -1
+        match = _ADDRESS_IN_NAME.match(name)
+        bus = int(match[1]) if match and int(match[1]) in by_bus else -1
         named.add(bus)
         states = [_text(port.get("state")).rpartition(": ")[2] for port in records(device.get("ports"))]
         yield [printable(name, MAX_NAME), bus, _whole(by_bus.get(bus, {}).get("numa")), ", ".join(states)[:MAX_NAME]]
@@ -230,9 +230,9 @@ def _bus(address: str) -> int:
     return int(parts[1], 16) if parts else -1
 
 
-def _whole(data: object) -> int:
-    return data if type(data) is int and 0 <= data < 1 << 16 else -1
+def _whole(value: object) -> int:
+    return value if type(value) is int and 0 <= value < 1 << 16 else -1
 
 
-def _text(data: object) -> str:
-    return data if isinstance(data, str) else ""
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""

@@ -80,8 +80,8 @@ def _gpus(count: int) -> str:
 
 def _apart(bands: Sequence[Band]) -> list[Band]:
     """The GPUs that are far idler than the middle one, the idlest of them."""
-    usual = median(band.mean for band in bands)
-    return sorted((band for band in bands if band.mean < usual - APART), key=lambda band: band.mean)[:MAX_APART]
+    middle = median(band.mean for band in bands)
+    return sorted((band for band in bands if band.mean < middle - APART), key=lambda band: band.mean)[:MAX_APART]
 
 
 def stretches_of(every: Iterable[Series]) -> tuple[int, int, int]:
@@ -155,12 +155,12 @@ def _level(percent: float | None) -> str:
 
 
 def _legend() -> str:
-    words, least = [], 0.0
+    steps, least = [], 0.0
     for most, name in LEVELS:
-        words.append((name, f"{least:g} to {most:g} %"))
+        steps.append((name, f"{least:g} to {most:g} %"))
         least = most
-    words.append((FULL, f"{least:g} % and more"))
-    shown = "".join(f'<span><i class="{name}"></i> {text}</span>' for name, text in words)
+    steps.append((FULL, f"{least:g} % and more"))
+    shown = "".join(f'<span><i class="{name}"></i> {text}</span>' for name, text in steps)
     return f'<p class="bands-legend">{shown}</p>'
 
 
@@ -183,14 +183,14 @@ def memory_section(samples: Samples) -> str:
     bin_s = samples.bin_s
     hours = stride * columns * bin_s / 3600
     rows = [(printable(band.name, 80), f"{band.mean:.1f} %", *_trend_words(band, hours)) for band in shown]
-    words = f"memory of {_gpus(len(bands))}, at most {peak:.0f} %"
+    caption = f"memory of {_gpus(len(bands))}, at most {peak:.0f} %"
     more = f", the {MAX_LINES} that use most in the end" if len(bands) > MAX_LINES else ""
     figures = table(("GPU", "mean", "at first", "at last", "points an hour"), rows)
     begin, end = first * bin_s, (first + stride * columns) * bin_s
     middle = f"dotted: 100 %, dashed: trend of {escape(printable(shown[0].name, 60))}"
     return (
-        f"<h3>GPU memory</h3><figure><figcaption>{words}{more}</figcaption>"
-        f'<svg viewBox="0 -2 {WIDTH} {HEIGHT + 4}" preserveAspectRatio="none" role="img" aria-label="{words}{more}">'
+        f"<h3>GPU memory</h3><figure><figcaption>{caption}{more}</figcaption>"
+        f'<svg viewBox="0 -2 {WIDTH} {HEIGHT + 4}" preserveAspectRatio="none" role="img" aria-label="{caption}{more}">'
         f'<path class="axis" d="M0 {HEIGHT}H{WIDTH}"/><path class="full" d="M0 0H{WIDTH}"/>{lines}{trends}</svg>'
         f"<p><span>{clock(begin)}</span><span>{middle}</span><span>{clock(end)}</span></p></figure>"
         f"<details><summary>in figures</summary>{figures}</details>"
@@ -200,19 +200,19 @@ def memory_section(samples: Samples) -> str:
 def path_of(means: Sequence[float | None]) -> str:
     """A line through values of 0 to 100, broken where there is none."""
     step = WIDTH / max(1, len(means) - 1)
-    words, is_drawn = [], False
+    segments, is_drawn = [], False
     for number, value in enumerate(means):
         if value is not None:
-            words.append(f"{'L' if is_drawn else 'M'}{number * step:.1f} {HEIGHT * (1 - value / 100):.1f}")
+            segments.append(f"{'L' if is_drawn else 'M'}{number * step:.1f} {HEIGHT * (1 - value / 100):.1f}")
         is_drawn = value is not None
-    return "".join(words)
+    return "".join(segments)
 
 
 def _ends(band: Band) -> tuple[float, float]:
     """The middle of the first tenth and of the last: a trend that one jump does not make."""
-    data = [value for value in band.means if value is not None]
-    tenth = max(1, len(data) // 10)
-    return median(data[:tenth]), median(data[-tenth:])
+    values = [value for value in band.means if value is not None]
+    tenth = max(1, len(values) // 10)
+    return median(values[:tenth]), median(values[-tenth:])
 
 
 def _trend_path(band: Band) -> str:
@@ -263,12 +263,12 @@ def _node_figure(samples: Samples, metric: str, what: str, unit: str) -> str:
     drawn = "".join(f'<path class="line line-{number}" d="{line}"/>' for number, line in enumerate(lines))
     far = "; ".join(f"{printable(band.name, 60)} {band.mean:.4g} {unit} in the mean" for band in apart)
     usual = median(band.mean for band in bands)
-    words = f"{what}: {number_of(len(bands), 'node')}, the middle one {usual:.4g} {unit} in the mean"
-    words += f"; far from it {far}" if far else ""
+    label = f"{what}: {number_of(len(bands), 'node')}, the middle one {usual:.4g} {unit} in the mean"
+    label += f"; far from it {far}" if far else ""
     begin, end = first * samples.bin_s, (first + stride * columns) * samples.bin_s
     return (
-        f"<figure><figcaption>{escape(words)}</figcaption>"
-        f'<svg viewBox="0 -2 {WIDTH} {HEIGHT + 4}" preserveAspectRatio="none" role="img" aria-label="{escape(words)}">'
+        f"<figure><figcaption>{escape(label)}</figcaption>"
+        f'<svg viewBox="0 -2 {WIDTH} {HEIGHT + 4}" preserveAspectRatio="none" role="img" aria-label="{escape(label)}">'
         f'<path class="axis" d="M0 {HEIGHT}H{WIDTH}"/><path class="full" d="M0 0H{WIDTH}"/>{drawn}</svg>'
         f"<p><span>{clock(begin)}</span><span>dotted: {top:.4g} {unit}</span><span>{clock(end)}</span></p></figure>"
     )
@@ -281,10 +281,10 @@ def _middle_of(values: Sequence[float | None]) -> float | None:
 
 def _far_from_the_middle(bands: Sequence[Band], unit: str) -> list[Band]:
     """The nodes whose mean is far from that of the middle one, the farthest first."""
-    usual = median(band.mean for band in bands)
-    least = APART_POINTS if unit == "%" else APART_SHARE * usual
-    far = [band for band in bands if len(bands) > 1 and abs(band.mean - usual) > least]
-    return sorted(far, key=lambda band: -abs(band.mean - usual))[:NODES_APART]
+    middle = median(band.mean for band in bands)
+    least = APART_POINTS if unit == "%" else APART_SHARE * middle
+    far = [band for band in bands if len(bands) > 1 and abs(band.mean - middle) > least]
+    return sorted(far, key=lambda band: -abs(band.mean - middle))[:NODES_APART]
 
 
 def _scaled(means: Sequence[float | None], top: float) -> list[float | None]:

@@ -14,7 +14,7 @@ from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.evidence.pairs import Finding, Kind, Measurement
 from clusterproof.reports.document import Section, heat, of_nodes, places
 from clusterproof.reports.document.data import MAX_NAME
-from clusterproof.reports.document.heat import Cell, HeatMap, Line
+from clusterproof.reports.document.heat import Cell, HeatMap, HeatMapLine
 from clusterproof.reports.document.places import Block, blocks, groups, in_order
 from clusterproof.reports.findings import shortened
 from clusterproof.reports.pairs import facts, measured
@@ -78,12 +78,12 @@ def _circle(campaign: Campaign, nodes: Sequence[str], marks: Mapping[str, Findin
     if len(nodes) > places.MAX_NODES:
         return ""
     slow = []
-    for pair, data in campaign.of_pair.items():
-        shares = _shares(campaign, data)
+    for pair, measurements in campaign.of_pair.items():
+        shares = _shares(campaign, measurements)
         share = _middle(shares)
         if share is None or share < SLOW:
-            words = f"{_short(pair.a)} ~ {_short(pair.b)}: {_in_words(shares)}"
-            slow.append(places.SlowPair((pair.a, pair.b), share, words))
+            title = f"{_short(pair.a)} ~ {_short(pair.b)}: {_in_words(shares)}"
+            slow.append(places.SlowPair((pair.a, pair.b), share, title))
     return places.drawn(groups(nodes, campaign.journal.plan.places), slow, [*marks]) if slow else ""
 
 
@@ -92,20 +92,20 @@ def _findings(campaign: Campaign) -> str:
     if not findings:
         is_enough = len(campaign.of_node) >= TOO_FEW
         return f"<p>{_NOBODY if is_enough else _TWO_NODES}</p>"
-    data = "".join(
+    items = "".join(
         f"<li{of_nodes(finding.nodes) if finding.nodes else ''}>"
         f"{escape(shortened(finding_in_words(finding), MAX_WORDS))}</li>"
         for finding in findings[:MAX_FINDINGS]
     )
     more = f"<li>… and {len(findings) - MAX_FINDINGS} more</li>" if len(findings) > MAX_FINDINGS else ""
-    return f'<ul class="of-pairs">{data}{more}</ul>'
+    return f'<ul class="of-pairs">{items}{more}</ul>'
 
 
 def _facts(campaign: Campaign) -> str:
-    data = "".join(
+    rows = "".join(
         f"<dt>{word}</dt><dd>{escape(shortened(words, 2 * MAX_WORDS))}</dd>" for word, words in facts(campaign) if words
     )
-    return f"<dl>{data}</dl>"
+    return f"<dl>{rows}</dl>"
 
 
 def _marks(campaign: Campaign) -> dict[str, Finding]:
@@ -125,47 +125,47 @@ def _of_nodes(campaign: Campaign, nodes: Sequence[str], marks: Container[str]) -
     """Each node with each."""
     at = {node: number for number, node in enumerate(nodes)}
     cells = []
-    for pair, data in campaign.of_pair.items():
-        shares = _shares(campaign, data)
+    for pair, measurements in campaign.of_pair.items():
+        shares = _shares(campaign, measurements)
         row, column = (at[node] for node in pair)
         title = f"{_short(pair.a)} ~ {_short(pair.b)}: {_in_words(shares)}"
         cells.append(Cell(((row, column), (column, row)), _middle(shares), title))
-    lines = [Line(node, node in marks) for node in nodes]
-    words = f"bandwidth of {len(cells)} pairs of {len(nodes)} nodes as shares of normal"
+    lines = [HeatMapLine(node, node in marks) for node in nodes]
+    label = f"bandwidth of {len(cells)} pairs of {len(nodes)} nodes as shares of normal"
     starts = _starts(groups(nodes, campaign.journal.plan.places))
-    return HeatMap(lines, lines, cells, starts, words, 16 if len(nodes) > 40 else 20)
+    return HeatMap(lines, lines, cells, starts, label, 16 if len(nodes) > 40 else 20)
 
 
 def _of_places(campaign: Campaign, nodes: Sequence[str], marks: Mapping[str, Finding]) -> HeatMap:
     """Each place with each, and below them the nodes that findings name with each place."""
     slow = {finding.place for finding in campaign.analysis.findings if finding.place}
     folded = blocks(nodes, campaign.journal.plan.places, slow)
-    place = {node: number for number, block in enumerate(folded) for node in block.nodes}
-    named = [node for node in marks if node in place][:MAX_MARKED]
+    number_of_place = {node: number for number, block in enumerate(folded) for node in block.nodes}
+    named = [node for node in marks if node in number_of_place][:MAX_MARKED]
     row_of = {node: len(folded) + number for number, node in enumerate(named)}
     shares: dict[tuple[int, int], list[float | None]] = defaultdict(list)
-    for pair, data in campaign.of_pair.items():
-        found = _shares(campaign, data)
-        row, column = sorted(place[node] for node in pair)
-        shares[row, column] += found
+    for pair, measurements in campaign.of_pair.items():
+        measured = _shares(campaign, measurements)
+        row, column = sorted(number_of_place[node] for node in pair)
+        shares[row, column] += measured
         for node in pair:
             if node in row_of:
-                shares[row_of[node], place[pair.other(node)]] += found
+                shares[row_of[node], number_of_place[pair.other(node)]] += measured
     lines = [
-        *(Line(block.name, block.name in slow) for block in folded),
-        *(Line(node, is_marked=True) for node in named),
+        *(HeatMapLine(block.name, block.name in slow) for block in folded),
+        *(HeatMapLine(node, is_marked=True) for node in named),
     ]
     cells = [
         Cell(
             ((row, column),) if row >= len(folded) or row == column else ((row, column), (column, row)),
-            _middle(found),
-            f"{_short(lines[row].name)} with {_short(lines[column].name)}: {_in_words(found)}",
+            _middle(measured),
+            f"{_short(lines[row].name)} with {_short(lines[column].name)}: {_in_words(measured)}",
         )
-        for (row, column), found in shares.items()
+        for (row, column), measured in shares.items()
     ]
-    words = f"median bandwidth of {len(folded)} places of {len(nodes)} nodes as shares of normal"
+    label = f"median bandwidth of {len(folded)} places of {len(nodes)} nodes as shares of normal"
     below = {len(folded): "of the findings"} if named else {}
-    return HeatMap(lines, lines[: len(folded)], cells, {0: "medians", **below}, words, 26)
+    return HeatMap(lines, lines[: len(folded)], cells, {0: "medians", **below}, label, 26)
 
 
 def _starts(of_places: Sequence[Block]) -> dict[int, str]:
@@ -177,50 +177,53 @@ def _starts(of_places: Sequence[Block]) -> dict[int, str]:
     return starts
 
 
-def _lines(campaign: Campaign, marks: Mapping[str, Finding], known: Container[str]) -> Iterator[heat.Measured]:
+def _lines(campaign: Campaign, marks: Mapping[str, Finding], known: Container[str]) -> Iterator[heat.StripLine]:
     """The nodes that findings name, then the slowest; those that are left in one line."""
-    data = {node: _shares(campaign, found) for node, found in campaign.of_node.items()}
+    shares_of = {node: _shares(campaign, found) for node, found in campaign.of_node.items()}
     slower = {node: estimate.slower for node, estimate in campaign.analysis.estimates.items()}
     order = {node: number for number, node in enumerate(marks)}
-    ranked = sorted(data, key=lambda node: (order.get(node, len(order)), -slower.get(node, 1.0), node))
+    ranked = sorted(shares_of, key=lambda node: (order.get(node, len(order)), -slower.get(node, 1.0), node))
     if len(ranked) > heat.MAX_LINES:
-        worth = [node for node in ranked if node in marks or any(share is None or share < SLOW for share in data[node])]
+        worth = [
+            node for node in ranked if node in marks or any(share is None or share < SLOW for share in shares_of[node])
+        ]
         shown = worth[: heat.MAX_LINES - 1]
     else:
         shown = ranked
     for node in shown:
-        yield _line(campaign, node, data[node], marks.get(node), known)
+        yield _line(campaign, node, shares_of[node], marks.get(node), known)
     others = set(ranked).difference(shown)
     if others:
-        rest = [share for node in others for share in data[node]]
-        yield heat.Measured(f"{len(others)} others", tuple(share for share in rest if share), rest.count(None))
+        rest = [share for node in others for share in shares_of[node]]
+        yield heat.StripLine(f"{len(others)} others", tuple(share for share in rest if share), rest.count(None))
 
 
 def _line(
-    campaign: Campaign, node: str, data: Sequence[float | None], finding: Finding | None, known: Container[str]
-) -> heat.Measured:
+    campaign: Campaign, node: str, values: Sequence[float | None], finding: Finding | None, known: Container[str]
+) -> heat.StripLine:
     estimate = campaign.analysis.estimates.get(node)
-    words = f": {estimate_in_words(estimate)}" if estimate else ""
-    return heat.Measured(
+    slower = f": {estimate_in_words(estimate)}" if estimate else ""
+    return heat.StripLine(
         name=node,
-        shares=tuple(share for share in data if share),
-        failures=list(data).count(None),
+        shares=tuple(share for share in values if share),
+        failures=list(values).count(None),
         note=finding.kind.value if finding else "",
-        title=f"{_short(node)}{words}; {_in_words(data)}",
+        title=f"{_short(node)}{slower}; {_in_words(values)}",
         href=f"#node={quote(printable(node, MAX_NAME), safe='')}" if node in known else "",
         is_marked=finding is not None,
     )
 
 
-def _shares(campaign: Campaign, data: Sequence[Measurement]) -> list[float | None]:
+def _shares(campaign: Campaign, measurements: Sequence[Measurement]) -> list[float | None]:
     """The measurements as shares of what is normal for their pairs; None for one that failed."""
     return [
-        _share(measurement.reading.busbw_gb_per_s, campaign.usual_gb_per_s(measurement.pair)) for measurement in data
+        _share(measurement.reading.busbw_gb_per_s, campaign.normal_gb_per_s(measurement.pair))
+        for measurement in measurements
     ]
 
 
-def _share(busbw: float | None, usual: float | None) -> float | None:
-    return busbw / usual if busbw and usual else None
+def _share(busbw: float | None, normal: float | None) -> float | None:
+    return busbw / normal if busbw and normal else None
 
 
 def _middle(shares: Sequence[float | None]) -> float | None:

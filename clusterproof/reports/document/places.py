@@ -44,8 +44,8 @@ def in_order(nodes: Iterable[str], places: Mapping[str, str]) -> list[str]:
 def groups(ordered: Sequence[str], places: Mapping[str, str]) -> list[Block]:
     """The nodes of each place; one block without a name where no place is known."""
     runs = ((place, tuple(nodes)) for place, nodes in groupby(ordered, key=lambda node: places.get(node, "")))
-    data = [Block(place or NOWHERE, nodes) for place, nodes in runs]
-    return data if len(data) > 1 or data[0].name != NOWHERE else [Block("", data[0].nodes)]
+    blocks = [Block(place or NOWHERE, nodes) for place, nodes in runs]
+    return blocks if len(blocks) > 1 or blocks[0].name != NOWHERE else [Block("", blocks[0].nodes)]
 
 
 def blocks(ordered: Sequence[str], places: Mapping[str, str], alone: Container[str] = ()) -> list[Block]:
@@ -168,11 +168,11 @@ def drawn(groups: Sequence[Block], slow: Sequence[SlowPair], marked: Sequence[st
     size = 2 * (RADIUS + _to_arcs(angles) + OF_PLACES)
     worst = sorted(slow, key=lambda pair: pair.share if pair.share is not None else -1.0)[:MAX_LINES]
     more = f"; the {MAX_LINES} slowest of them are drawn" if len(slow) > MAX_LINES else ""
-    words = f"{len(slow)} slow pairs of {len(angles)} nodes on a circle, place beside place{more}"
+    caption = f"{len(slow)} slow pairs of {len(angles)} nodes on a circle, place beside place{more}"
     lines = "".join(_line(pair, angles) for pair in reversed(worst))
     return (
-        f'<figure class="chords"><figcaption>{escape(words)}</figcaption><div class="scroll">'
-        f'<svg role="img" aria-label="{escape(words)}" viewBox="{-size // 2} {-size // 2} {size} {size}" '
+        f'<figure class="chords"><figcaption>{escape(caption)}</figcaption><div class="scroll">'
+        f'<svg role="img" aria-label="{escape(caption)}" viewBox="{-size // 2} {-size // 2} {size} {size}" '
         f'width="{size}" height="{size}"><g fill="none">{lines}</g>'
         f"{''.join(_places(groups, angles))}{''.join(_nodes(angles, set(marked)))}</svg></div></figure>"
     )

@@ -83,30 +83,30 @@ def waits_for_data(data: RunData) -> str:
     return _figures(waits, "waits for data") if len(waits) > 1 and waits[-1][0] else ""
 
 
-def _figures(data: Sequence[tuple[float, int]], what: str) -> str:
-    count = sum(times for _, times in data)
-    mean = sum(seconds * times for seconds, times in data) / count
-    percentiles = [in_seconds(_weighed(data, share)) for share, _ in SHARES]
+def _figures(weighted: Sequence[tuple[float, int]], what: str) -> str:
+    count = sum(times for _, times in weighted)
+    mean = sum(seconds * times for seconds, times in weighted) / count
+    percentiles = [in_seconds(_weighed(weighted, share)) for share, _ in SHARES]
     figures = table((what, "mean", *(name for _, name in SHARES)), [(f"{count:,}", in_seconds(mean), *percentiles)])
-    return figures + _histogram(data, what)
+    return figures + _histogram(weighted, what)
 
 
-def _weighed(data: Sequence[tuple[float, int]], share: float) -> float:
-    """The value below or at which that share of all lies; `data` in order, each value with how often it is there."""
-    left = share * sum(count for _, count in data)
-    for value, count in data:
+def _weighed(weighted: Sequence[tuple[float, int]], share: float) -> float:
+    """The value below or at which that share of all lies; `weighted` in order, each value with its count."""
+    left = share * sum(count for _, count in weighted)
+    for value, count in weighted:
         left -= count
         if left <= 0:
             return value
-    return data[-1][0]
+    return weighted[-1][0]
 
 
-def _histogram(data: Sequence[tuple[float, int]], what: str) -> str:
-    low, high = data[0][0], _weighed(data, WHOLE)
+def _histogram(weighted: Sequence[tuple[float, int]], what: str) -> str:
+    low, high = weighted[0][0], _weighed(weighted, WHOLE)
     if high <= low:
         return ""
     columns = [0] * COLUMNS
-    for seconds, count in data:
+    for seconds, count in weighted:
         if seconds <= high:
             columns[min(COLUMNS - 1, int(COLUMNS * (seconds - low) / (high - low)))] += count
     top, width = max(columns), WIDTH / COLUMNS
@@ -116,24 +116,24 @@ def _histogram(data: Sequence[tuple[float, int]], what: str) -> str:
         for at, count in enumerate(columns)
         if count
     )
-    beyond = sum(count for seconds, count in data if seconds > high)
-    words = f"how many {what} take how long, {in_seconds(low)} to {in_seconds(high)}"
+    beyond = sum(count for seconds, count in weighted if seconds > high)
+    caption = f"how many {what} take how long, {in_seconds(low)} to {in_seconds(high)}"
     more = f"; {beyond:,} longer" if beyond else ""
     return (
-        f'<figure><figcaption>{words}{more}</figcaption><svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
-        f'preserveAspectRatio="none" aria-label="{words}{more}">{bars}</svg></figure>'
+        f'<figure><figcaption>{caption}{more}</figcaption><svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
+        f'preserveAspectRatio="none" aria-label="{caption}{more}">{bars}</svg></figure>'
     )
 
 
 def usage_figures(samples: Samples) -> str:
     """Of each node and metric the percentiles over time, of all its GPUs together; empty where nothing was sampled."""
-    of_node: dict[tuple[str, str], list[float]] = {}
+    values_of: dict[tuple[str, str], list[float]] = {}
     for (metric, node, _), series in samples.series.items():
-        of_node.setdefault((node, metric), []).extend(samples.mean for samples in series.values())
-    nodes = sorted({node for node, _ in of_node})
+        values_of.setdefault((node, metric), []).extend(samples.mean for samples in series.values())
+    nodes = sorted({node for node, _ in values_of})
     rows = [
         (printable(node, 60), metric, _unit(metric), *(f"{_weighed(data, share):.4g}" for share, _ in SHARES))
-        for (node, metric), values in sorted(of_node.items())
+        for (node, metric), values in sorted(values_of.items())
         if node in nodes[:MAX_NODES] and (data := [(value, 1) for value in sorted(values)])
     ]
     if not rows:
@@ -224,11 +224,11 @@ def _level(ratio: float) -> str:
 
 
 def _legend() -> str:
-    words = [(WORD_FAST, f"less than {FAST:g}")]
+    steps = [(WORD_FAST, f"less than {FAST:g}")]
     least = FAST
     for most, name in SLOWER:
-        words.append((name, f"{least:g} to {most:g}"))
+        steps.append((name, f"{least:g} to {most:g}"))
         least = most
-    words.append((WORST, f"{least:g} and more"))
-    shown = "".join(f'<span><i class="{name}"></i> {text}</span>' for name, text in words)
+    steps.append((WORST, f"{least:g} and more"))
+    shown = "".join(f'<span><i class="{name}"></i> {text}</span>' for name, text in steps)
     return f'<p class="ranks-legend">{shown}</p>'

@@ -74,19 +74,19 @@ def _gaps(run: Run) -> Section | None:
 
 
 def _since(run: Run) -> Section | None:
-    data = run.since
-    if data is None:
+    since = run.since
+    if since is None:
         return None
-    listed, still = _changed(data, NEW, GONE), _changed(data, STILL)
-    body = f"<p>{escape(shortened(headline(data.changes), MAX_WORDS))}</p>" + (f"<ul>{listed}</ul>" if listed else "")
+    listed, still = _changed(since, NEW, GONE), _changed(since, STILL)
+    body = f"<p>{escape(shortened(headline(since.changes), MAX_WORDS))}</p>" + (f"<ul>{listed}</ul>" if listed else "")
     body += f"<details><summary>what is still there</summary><ul>{still}</ul></details>" if still else ""
-    return Section("since", data.title, body)
+    return Section("since", since.title, body)
 
 
-def _changed(data: Since, *kinds: str) -> str:
+def _changed(since: Since, *kinds: str) -> str:
     return "".join(
         f"<li{of_nodes([whose[1]]) if (whose := _WHOSE(line)) else ''}>{escape(shortened(line, MAX_WORDS))}</li>"
-        for line in data.lines(*kinds)[:MAX_ROWS]
+        for line in since.lines(*kinds)[:MAX_ROWS]
     )
 
 
@@ -121,10 +121,10 @@ def _again(run: Run) -> Section | None:
     }
     if not commands:
         return None
-    data = "".join(f"<dt>{what}</dt><dd><pre>{escape(command)}</pre></dd>" for what, command in commands.items())
-    words = "<p>Some checks compare a node with its peers: to run those again, leave out --nodes.</p>"
+    rows = "".join(f"<dt>{what}</dt><dd><pre>{escape(command)}</pre></dd>" for what, command in commands.items())
+    note = "<p>Some checks compare a node with its peers: to run those again, leave out --nodes.</p>"
     has_nodes = any("--nodes" in command for command in commands.values())
-    return Section("again", "Run again", f"<dl>{data}</dl>{words if has_nodes else ''}")
+    return Section("again", "Run again", f"<dl>{rows}</dl>{note if has_nodes else ''}")
 
 
 def _topology(run: Run) -> Section | None:

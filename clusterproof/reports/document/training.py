@@ -86,10 +86,10 @@ def _worst(results: Sequence[Result]) -> Result:
 
 def _times(run: TrainingRun, check: str, results: Sequence[Result]) -> int:
     """How often it triggered: steps, ranks or GPUs that it named, else whether it did."""
-    found = [result for result in results if result.verdict in FOUND]
-    if found and check == "run.step_outliers":
+    triggered = [result for result in results if result.verdict in FOUND]
+    if triggered and check == "run.step_outliers":
         return outliers(run.every_step).count
-    return sum(max(1, len(result.devices)) for result in found)
+    return sum(max(1, len(result.devices)) for result in triggered)
 
 
 def _parameters(run: TrainingRun, names: Sequence[str]) -> str:
@@ -139,7 +139,7 @@ def _phases(data: RunData) -> str:
     spent = phases(data)
     if not spent:
         return ""
-    words = ", ".join(f"{phase.name} {_percent(phase.share)}" for phase in spent)
+    label = ", ".join(f"{phase.name} {_percent(phase.share)}" for phase in spent)
     at, drawn = 0.0, []
     for phase in spent:
         width = WIDTH * phase.share
@@ -149,7 +149,7 @@ def _phases(data: RunData) -> str:
     return (
         "<h3>Where the time goes</h3>"
         f'<svg class="phases" viewBox="0 0 {WIDTH} 26" preserveAspectRatio="none" role="img" '
-        f'aria-label="Of the time of all ranks: {words}">{"".join(drawn)}</svg>'
+        f'aria-label="Of the time of all ranks: {label}">{"".join(drawn)}</svg>'
         f'<ul class="phases">{"".join(map(_legend, spent))}</ul>'
     )
 
@@ -190,11 +190,11 @@ def _steps(run: TrainingRun) -> str:
     )
     cut = f", cut at {in_seconds(scale)}" if scale < top else ""
     usual = in_seconds(unusual.usual)
-    words = f"{unusual.of:,} steps, usually {usual}, at most {in_seconds(top)}, {unusual.count} far longer"
+    caption = f"{unusual.of:,} steps, usually {usual}, at most {in_seconds(top)}, {unusual.count} far longer"
     return (
-        f'<h3>Steps</h3><figure class="steps"><figcaption>{words}{cut}{_drifts(series)}</figcaption>'
+        f'<h3>Steps</h3><figure class="steps"><figcaption>{caption}{cut}{_drifts(series)}</figcaption>'
         f'<svg viewBox="0 -2 {WIDTH} {HEIGHT + 4}" preserveAspectRatio="none" role="img" aria-label="Seconds of each '
-        f'step: {words}"><path class="outlier" d="{marks}"/><path class="line" d="{line}"/>'
+        f'step: {caption}"><path class="outlier" d="{marks}"/><path class="line" d="{line}"/>'
         f'<path class="full" d="M0 {y(unusual.usual):.1f}H{WIDTH}"/></svg>'
         f"<p><span>step {first:,}</span><span>dotted: the usual {usual}</span><span>step {last:,}</span></p>"
         f"</figure>{step_figures(series)}{_longest(run.data, unusual.steps[:MAX_STEPS], unusual.usual)}"
@@ -217,8 +217,8 @@ def _longest(data: RunData, steps: Sequence[StepTime], usual: float) -> str:
     if not steps:
         return ""
     rows = [
-        (one.words, in_seconds(one.seconds), f"{one.seconds / usual:.1f}" if usual else "", _causes(parts))
-        for one, parts in zip(steps, causes(data, steps, usual), strict=True)
+        (step.words, in_seconds(step.seconds), f"{step.seconds / usual:.1f}" if usual else "", _causes(parts))
+        for step, parts in zip(steps, causes(data, steps, usual), strict=True)
     ]
     return table(("step", "takes", "times the usual", "what took longer in it"), rows, "The longest steps")
 
@@ -268,15 +268,15 @@ def _seated(run: TrainingRun) -> str:
 
 
 def _spent(data: RunData, kind: str, title: str) -> str:
-    found = {name: spent for (of, name), spent in data.spent.items() if of == kind}
-    if not found:
+    seconds_by_name = {name: spent for (of, name), spent in data.spent.items() if of == kind}
+    if not seconds_by_name:
         return ""
-    most = sorted(found.items(), key=lambda entry: -entry[1][0])[:MAX_NAMES]
-    whole = sum(seconds for seconds, _ in found.values())
+    most = sorted(seconds_by_name.items(), key=lambda entry: -entry[1][0])[:MAX_NAMES]
+    whole = sum(seconds for seconds, _ in seconds_by_name.values())
     others = whole - sum(seconds for _, (seconds, _) in most)
     rows = [(name, seconds, f"{times:,} times") for name, (seconds, times) in most]
-    if len(found) > len(most):
-        rows.append((f"{len(found) - len(most):,} others", others, ""))
+    if len(seconds_by_name) > len(most):
+        rows.append((f"{len(seconds_by_name) - len(most):,} others", others, ""))
     top = max(seconds for _, seconds, _ in rows) or 1.0
     data_rows = "".join(_bar(name, seconds, times, top, whole) for name, seconds, times in rows)
     return f'<h3>{title}</h3><div class="scroll"><table class="bars"><tbody>{data_rows}</tbody></table></div>'

@@ -12,8 +12,7 @@ from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.document import Section, of_nodes
-from clusterproof.reports.history import Entry, Past
-from clusterproof.reports.history import Run as PastRun
+from clusterproof.reports.history import Entry, Past, PastRun
 from clusterproof.reports.history.changes import GONE, NEW
 from clusterproof.reports.history.trends import Trend, trends
 from clusterproof.reports.run import Run
@@ -62,20 +61,20 @@ def counts(past: Past) -> list[tuple[int, int, int]]:
 
 def _bars(past: Past) -> str:
     """A bar for each run: what failed above what was not proven above what was fit."""
-    data = counts(past)
-    most = max(sum(bar) for bar in data) or 1
-    drawn = "".join(_bar(number, run, bar, most) for number, (run, bar) in enumerate(zip(past.runs, data, strict=True)))
-    width = len(data) * (BAR + GAP)
-    fit = ", ".join(str(bar[2]) for bar in data)
+    bars = counts(past)
+    most = max(sum(bar) for bar in bars) or 1
+    drawn = "".join(_bar(number, run, bar, most) for number, (run, bar) in enumerate(zip(past.runs, bars, strict=True)))
+    width = len(bars) * (BAR + GAP)
+    fit = ", ".join(str(bar[2]) for bar in bars)
     legend = "".join(
         f'<span><span class="cell {name}">{sign}</span> {word}</span>'
         for name, sign, word in (("F", "F", "failed"), ("I", "I", "not proven"), ("pass", "·", "fit"))
     )
     size = f'viewBox="0 0 {width} {HEIGHT + 34}" width="{width}" height="{HEIGHT + 34}"'
-    words = f"fit nodes in each run, the oldest first: {fit}"
+    label = f"fit nodes in each run, the oldest first: {fit}"
     return (
         f'<p class="heat-legend">{legend}</p>'
-        f'<div class="scroll"><svg class="trend" role="img" aria-label="{words}" {size}>'
+        f'<div class="scroll"><svg class="trend" role="img" aria-label="{label}" {size}>'
         f'{drawn}</svg></div><p class="facts">{_day(past.runs[0])} to {_day(past.runs[-1])} UTC; '
         "the number is that of the fit nodes</p>"
     )
@@ -166,8 +165,8 @@ def _row(check: str, story: Sequence[str], nodes: Sequence[str]) -> str:
     cells = "".join(_cell(Verdict(word)) if word else "<td></td>" for word in story)
     where = escape(printable(within(fold(nodes), MAX_NODES)))
     name, state = escape(printable(check, MAX_NAME)), _state(story)
-    words = f'<th scope="row">{name}</th><td class="nodes">{where}</td><td class="state">{state}</td>'
-    return f"<tr{of_nodes(nodes)}>{words}{cells}</tr>"
+    heads = f'<th scope="row">{name}</th><td class="nodes">{where}</td><td class="state">{state}</td>'
+    return f"<tr{of_nodes(nodes)}>{heads}{cells}</tr>"
 
 
 def _cell(verdict: Verdict) -> str:
@@ -210,8 +209,8 @@ def _spark(trend: Trend) -> str:
         f"{number * step:.1f} {2 + (SPARK_HEIGHT - 4) * (1 - (value - low) / (top - low)):.1f}"
         for number, value in enumerate(trend.values)
     )
-    words = ", ".join(f"{value:.4g}" for value in trend.values)
+    label = ", ".join(f"{value:.4g}" for value in trend.values)
     return (
-        f'<svg class="spark" role="img" aria-label="{words}" viewBox="0 0 {SPARK_WIDTH} {SPARK_HEIGHT}" '
+        f'<svg class="spark" role="img" aria-label="{label}" viewBox="0 0 {SPARK_WIDTH} {SPARK_HEIGHT}" '
         f'width="{SPARK_WIDTH}" height="{SPARK_HEIGHT}"><path class="line" d="M{points}"/></svg>'
     )

@@ -64,8 +64,8 @@ _STEERING = re.compile(
 )
 
 
-def _made_visible(found: re.Match[str]) -> str:
-    return f"\\u{ord(found[0]):04x}"
+def _made_visible(match: re.Match[str]) -> str:
+    return f"\\u{ord(match[0]):04x}"
 
 
 def _version(live: str) -> str:

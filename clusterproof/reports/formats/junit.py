@@ -43,20 +43,20 @@ def suites(run: Run) -> str:
             by_suite[BY_NODE][result.node].append(result)
         else:
             by_suite[result.subsystem or OTHER][result.check].append(result)
-    unreached = unreached_nodes(run.results)
+    not_reached = unreached_nodes(run.results)
     known = [name for name in SUBSYSTEMS if name in by_suite]
     names = [*known, *sorted(by_suite.keys() - set(known))]
     root = Element("testsuites", name=legal(f"clusterproof {run.cluster.name}"))
     for name in names:
-        root.append(_suite(name, by_suite[name], run, unreached))
+        root.append(_suite(name, by_suite[name], run, not_reached))
     for key in ("tests", "failures", "errors"):
         root.set(key, str(sum(int(suite.get(key, "0")) for suite in root)))
     indent(root, " ")
     return f'<?xml version="1.0" encoding="utf-8"?>\n{tostring(root, "unicode")}\n'
 
 
-def _suite(name: str, cases: Cases, run: Run, unreached: Collection[str]) -> Element:
-    count = Counter(_tag(results, unreached) for results in cases.values())
+def _suite(name: str, cases: Cases, run: Run, not_reached: Collection[str]) -> Element:
+    count = Counter(_tag(results, not_reached) for results in cases.values())
     seconds = sum(result.duration_s for results in cases.values() for result in results)
     suite = Element(
         "testsuite",
@@ -68,23 +68,23 @@ def _suite(name: str, cases: Cases, run: Run, unreached: Collection[str]) -> Ele
         time=f"{seconds:.3f}",
         timestamp=f"{run.began:%Y-%m-%dT%H:%M:%S}",
     )
-    data = [result for results in cases.values() for result in results]
+    results_of_suite = [result for results in cases.values() for result in results]
     properties = SubElement(suite, "properties")
-    for key, value in _properties(data, run):
+    for key, value in _properties(results_of_suite, run):
         SubElement(properties, "property", name=key, value=legal(within(value, MAX_NODES)))
     for case, results in sorted(cases.items()):
-        suite.append(_case(case, results, name, unreached, run.sources.get(case)))
+        suite.append(_case(case, results, name, not_reached, run.sources.get(case)))
     return suite
 
 
-def _tag(results: Iterable[Result], unreached: Collection[str]) -> str:
+def _tag(results: Iterable[Result], not_reached: Collection[str]) -> str:
     """What JUnit calls the worst of them."""
-    return min((_tag_of(result, unreached) for result in results), key=_ORDER.index)
+    return min((_tag_of(result, not_reached) for result in results), key=_ORDER.index)
 
 
-def _tag_of(result: Result, unreached: Collection[str]) -> str:
+def _tag_of(result: Result, not_reached: Collection[str]) -> str:
     """The tag of a result; of a node that was not reached one check says so, and the others are no further errors."""
-    is_skipped = result.node in unreached and result.is_of_unreachable and not result.says_unreachable
+    is_skipped = result.node in not_reached and result.is_of_unreachable and not result.says_unreachable
     return "skipped" if is_skipped else _TAGS.get(result.verdict, "")
 
 
@@ -103,7 +103,7 @@ def _properties(results: Sequence[Result], run: Run) -> Iterable[tuple[str, str]
 
 
 def _case(
-    name: str, results: Sequence[Result], suite: str, unreached: Collection[str], source: tuple[str, int] | None
+    name: str, results: Sequence[Result], suite: str, not_reached: Collection[str], source: tuple[str, int] | None
 ) -> Element:
     seconds = sum(result.duration_s for result in results)
     results = [one for result in results for one in result.by_verdict]
@@ -111,14 +111,14 @@ def _case(
     if source:
         case.set("file", legal(source[0]))
         case.set("line", str(source[1]))
-    words = legal("\n\n".join(_blocks(results)))
-    tag = _tag(results, unreached)
+    output = legal("\n\n".join(_blocks(results)))
+    tag = _tag(results, not_reached)
     if tag:
-        of_tag = [result for result in results if _tag_of(result, unreached) == tag]
-        data = SubElement(case, tag, type=of_tag[0].verdict.value, message=legal(_message(of_tag)))
-        data.text = words
+        of_tag = [result for result in results if _tag_of(result, not_reached) == tag]
+        outcome = SubElement(case, tag, type=of_tag[0].verdict.value, message=legal(_message(of_tag)))
+        outcome.text = output
     else:
-        SubElement(case, "system-out").text = words
+        SubElement(case, "system-out").text = output
     return case
 
 

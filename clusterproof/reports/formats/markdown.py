@@ -60,12 +60,12 @@ def _commands(run: Run) -> Iterator[str]:
 
 
 def _since(run: Run) -> Iterator[str]:
-    data = run.since
-    if data:
-        lines = data.lines(NEW, GONE)
+    since = run.since
+    if since:
+        lines = since.lines(NEW, GONE)
         shown = [f"- {plain(shortened(line, MAX_WORDS))}" for line in lines[:MAX_FINDINGS]]
         more = [f"- … and {len(lines) - MAX_FINDINGS} more"] if len(lines) > MAX_FINDINGS else []
-        yield "\n".join([plain(data.words), "", *shown, *more]).rstrip()
+        yield "\n".join([plain(since.words), "", *shown, *more]).rstrip()
 
 
 def plain(text: str) -> str:
@@ -91,23 +91,23 @@ def _table(run: Run) -> Iterator[str]:
         yield "\n".join(["| verdict | check | where | what | owner |", "|---|---|---|---|---|", *rows])
 
 
-def _rows(found: Sequence[Finding], verdict: Verdict) -> Iterator[str]:
-    for finding in found[:MAX_FINDINGS]:
+def _rows(findings: Sequence[Finding], verdict: Verdict) -> Iterator[str]:
+    for finding in findings[:MAX_FINDINGS]:
         first = finding.first
         where = plain(finding.where(within(finding.nodes, MAX_NODES)))
-        words = f"{plain(first.title)}. {plain(finding.suspicion)}".rstrip(". ")
-        yield _row(verdict, plain(first.check), where, words, plain(finding.owner))
-    if len(found) > MAX_FINDINGS:
-        yield _row(verdict, f"… and {len(found) - MAX_FINDINGS} more", "", "", "")
+        message = f"{plain(first.title)}. {plain(finding.suspicion)}".rstrip(". ")
+        yield _row(verdict, plain(first.check), where, message, plain(finding.owner))
+    if len(findings) > MAX_FINDINGS:
+        yield _row(verdict, f"… and {len(findings) - MAX_FINDINGS} more", "", "", "")
 
 
-def _rows_of_gaps(found: Sequence[Gap]) -> Iterator[str]:
-    for gap in found[:MAX_FINDINGS]:
+def _rows_of_gaps(gaps_of_run: Sequence[Gap]) -> Iterator[str]:
+    for gap in gaps_of_run[:MAX_FINDINGS]:
         nodes, cause = plain(within(gap.nodes, MAX_NODES)), plain(shortened(gap.cause, MAX_WORDS))
-        words = f"{cause}. {plain(gap.suspicion)}" if gap.suspicion else cause
-        yield _row(Verdict.INCOMPLETE, plain(gap.what), nodes, words, "")
-    if len(found) > MAX_FINDINGS:
-        yield _row(Verdict.INCOMPLETE, f"… and {counted(len(found) - MAX_FINDINGS, 'more reason')}", "", "", "")
+        message = f"{cause}. {plain(gap.suspicion)}" if gap.suspicion else cause
+        yield _row(Verdict.INCOMPLETE, plain(gap.what), nodes, message, "")
+    if len(gaps_of_run) > MAX_FINDINGS:
+        yield _row(Verdict.INCOMPLETE, f"… and {counted(len(gaps_of_run) - MAX_FINDINGS, 'more reason')}", "", "", "")
 
 
 def _row(verdict: Verdict, *cells: str) -> str:
@@ -130,16 +130,16 @@ def _details_of(run: Run, verdict: Verdict) -> Iterator[str]:
 
 def _detail(of_each_cause: Sequence[Result], lines: Sequence[str], verdict: Verdict) -> str:
     first = of_each_cause[0]
-    data = [f"- {plain(line)}" for line in lines[:MAX_LINES]]
+    items = [f"- {plain(line)}" for line in lines[:MAX_LINES]]
     if len(lines) > MAX_LINES:
-        data.append(f"- … and {len(lines) - MAX_LINES} more")
+        items.append(f"- … and {len(lines) - MAX_LINES} more")
     rows = [
         f"**See it:** {_code(first.evidence)}" if first.evidence else "",
         f"**Means:** {plain(first.meaning)}" if first.meaning else "",
         *(f"**Do:** {plain(result.remedy)}" for result in of_each_cause if result.remedy),
     ]
     summary = f"<summary>{_MARKS[verdict]} {_html(first.check)}: {_html(first.title)}</summary>"
-    return "\n\n".join([f"<details>{summary}", "\n".join(data), *filter(None, rows), "</details>"])
+    return "\n\n".join([f"<details>{summary}", "\n".join(items), *filter(None, rows), "</details>"])
 
 
 def _html(text: str) -> str:
@@ -179,7 +179,7 @@ def annotation_lines(results: Iterable[Result], catalog: Catalog) -> Iterator[st
     for verdict, kind in _KINDS.items():
         for finding in findings(results, verdict, catalog)[:MAX_EACH]:
             where = finding.where(within(finding.nodes, ANNOTATED_NODES))
-            words = "\n".join(
+            message = "\n".join(
                 [
                     *finding.lines_within(ANNOTATION)[:MAX_EACH],
                     f"do: {finding.first.remedy}",
@@ -187,7 +187,7 @@ def annotation_lines(results: Iterable[Result], catalog: Catalog) -> Iterator[st
                 ]
             )
             title = _escaped(f"{finding.first.title}: {where}", _IN_TITLE)
-            yield f"::{kind} title={title}::{_escaped(words, _IN_WORDS)}"
+            yield f"::{kind} title={title}::{_escaped(message, _IN_WORDS)}"
 
 
 def _escaped(text: str, signs: Mapping[str, str]) -> str:

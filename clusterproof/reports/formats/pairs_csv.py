@@ -50,7 +50,7 @@ def _rows(campaign: Campaign) -> Iterator[tuple[object, ...]]:
     for measurement in campaign.journal.measurements:
         reading = measurement.reading
         busbw = reading.busbw_gb_per_s
-        usual = campaign.usual_gb_per_s(measurement.pair) if busbw else None
+        normal = campaign.normal_gb_per_s(measurement.pair) if busbw else None
         yield (
             _cell(str(measurement.pair)),
             _cell(measurement.pair.a),
@@ -58,7 +58,7 @@ def _rows(campaign: Campaign) -> Iterator[tuple[object, ...]]:
             measurement.round + 1,
             measurement.at_once,
             _number(busbw),
-            f"{busbw / usual:.4f}" if busbw and usual else "",
+            f"{busbw / normal:.4f}" if busbw and normal else "",
             _number(reading.algbw_gb_per_s),
             _number(reading.time_us),
             reading.size_bytes or "",

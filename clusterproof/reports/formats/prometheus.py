@@ -45,9 +45,9 @@ def _families(run: Run) -> Iterator[Iterable[str]]:
     if pairs:
         yield _by_verdict("pairs", "Pairs of nodes by the worst verdict on each.", cluster, pairs)
     yield from _results(run, cluster, worst)
-    data = run.since
-    if data:
-        kinds = [({**cluster, "change": kind}, len(changes)) for kind, changes in data.changes.kinds]
+    since = run.since
+    if since:
+        kinds = [({**cluster, "change": kind}, len(changes)) for kind, changes in since.changes.kinds]
         yield _family("changes", "Findings that are new, still there or gone since the last run.", kinds)
     yield from _findings(run, cluster)
 
@@ -108,15 +108,15 @@ def _labels(result: Result) -> dict[str, str]:
     }
 
 
-def _family(name: str, words: str, samples: Iterable[tuple[Mapping[str, str], float]]) -> Iterator[str]:
-    yield f"# HELP clusterproof_{name} {words}"
+def _family(name: str, help_text: str, samples: Iterable[tuple[Mapping[str, str], float]]) -> Iterator[str]:
+    yield f"# HELP clusterproof_{name} {help_text}"
     yield f"# TYPE clusterproof_{name} gauge"
     seen: set[str] = set()
     for labels, value in samples:
-        data = ",".join(f'{label}="{_quoted(text)}"' for label, text in labels.items())
-        if data not in seen:  # a series twice makes node_exporter refuse the whole file
-            seen.add(data)
-            yield f"clusterproof_{name}{{{data}}} {value}"
+        label_text = ",".join(f'{label}="{_quoted(text)}"' for label, text in labels.items())
+        if label_text not in seen:  # a series twice makes node_exporter refuse the whole file
+            seen.add(label_text)
+            yield f"clusterproof_{name}{{{label_text}}} {value}"
 
 
 def _quoted(text: str) -> str:

@@ -40,11 +40,11 @@ def text(run: Run) -> str:
 
 
 def _since(run: Run) -> Iterator[list[str]]:
-    data = run.since
-    if data:
-        lines = data.lines(NEW, GONE)
+    since = run.since
+    if since:
+        lines = since.lines(NEW, GONE)
         more = [f"… and {len(lines) - MAX_FINDINGS} more"] if len(lines) > MAX_FINDINGS else []
-        yield [data.words, *(shortened(line, MAX_WORDS) for line in lines[:MAX_FINDINGS]), *more]
+        yield [since.words, *(shortened(line, MAX_WORDS) for line in lines[:MAX_FINDINGS]), *more]
 
 
 def _commands(run: Run) -> Iterator[list[str]]:
@@ -65,27 +65,27 @@ def _finding(finding: Finding, verdict: Verdict) -> list[str]:
     first = finding.first
     lines = finding.lines_within(MAX_WORDS)
     more = f" (and {counted(len(lines) - 1, 'more line')})" if len(lines) > 1 else ""
-    data = [
+    entry = [
         f"{verdict.name} {first.check}: {first.title}: {finding.where(within(finding.nodes, MAX_NODES))}",
         finding.suspicion,
         *(f"{line}{more}" for line in lines[:1]),
         *(f"do: {result.remedy}" for result in finding.of_each_cause if result.remedy),
         f"owner: {finding.owner}" if finding.owner else "",
     ]
-    return [line for line in data if line]
+    return [line for line in entry if line]
 
 
 def _gaps(run: Run) -> Iterator[list[str]]:
     gaps = gaps_in_short(run.results)
     for gap in gaps[:MAX_FINDINGS]:
-        words = shortened(gap.cause, MAX_WORDS)
+        cause = shortened(gap.cause, MAX_WORDS)
         remedies = [f"do: {result.remedy}" for result in gap.of_reaching[:1] if result.remedy]
-        data = [
-            f"{Verdict.INCOMPLETE.name} {gap.what}: {within(gap.nodes, MAX_NODES)}: {words}",
+        entry = [
+            f"{Verdict.INCOMPLETE.name} {gap.what}: {within(gap.nodes, MAX_NODES)}: {cause}",
             gap.suspicion,
             *remedies,
         ]
-        yield [line for line in data if line]
+        yield [line for line in entry if line]
     if len(gaps) > MAX_FINDINGS:
         yield [f"{Verdict.INCOMPLETE.name} … for {counted(len(gaps) - MAX_FINDINGS, 'more reason')}"]
 

@@ -32,7 +32,7 @@ class HistoryError(ClusterproofError):
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class PastRun:
     """One run. Times are seconds since 1970, UTC; `number` counts up in the file, 0 before it is written there."""
 
     cluster: str
@@ -57,33 +57,33 @@ class Gpu:
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class NodeIdentity:
     """Of what hardware a node is made; what was not reported is empty."""
 
     instance_id: str = ""
     serial: str = ""  # of the machine
     gpus: tuple[Gpu, ...] = ()
 
-    def is_same_machine(self, other: Identity) -> bool:
+    def is_same_machine(self, other: NodeIdentity) -> bool:
         """Whether nothing speaks against it: the instance is the same or, where it is unknown, a GPU is."""
         if self.instance_id and other.instance_id:
             return self.instance_id == other.instance_id
         mine, others = ({gpu.uuid for gpu in identity.gpus} for identity in (self, other))
         return not mine or not others or bool(mine & others)
 
-    def completed(self, before: Identity) -> Identity:
+    def completed(self, before: NodeIdentity) -> NodeIdentity:
         """This identity and, if the machine is the same, what only an earlier run reported, as of a GPU now lost."""
         if not self.is_same_machine(before):
             return self
         gpus = {gpu.index: gpu for gpu in (*before.gpus, *self.gpus)}
-        return Identity(
+        return NodeIdentity(
             self.instance_id or before.instance_id,
             self.serial or before.serial,
             tuple(gpus[index] for index in sorted(gpus)),
         )
 
 
-NOBODY = Identity()
+NOBODY = NodeIdentity()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,26 +105,28 @@ class Past:
     `measured` by name and node, with the run's number.
     """
 
-    runs: tuple[Run, ...] = ()
+    runs: tuple[PastRun, ...] = ()
     tracks: Mapping[Pair, tuple[Entry, ...]] = field(default_factory=dict)
-    identities: Mapping[str, tuple[tuple[int, Identity], ...]] = field(default_factory=dict)
+    identities: Mapping[str, tuple[tuple[int, NodeIdentity], ...]] = field(default_factory=dict)
     measured: Mapping[Pair, tuple[tuple[int, Measured], ...]] = field(default_factory=dict)
 
-    def identity(self, node: str, run: int) -> Identity:
+    def identity(self, node: str, run: int) -> NodeIdentity:
         """Of what hardware a node was made in a run."""
-        data = [identity for since, identity in self.identities.get(node, ()) if since <= run]
-        return data[-1] if data else NOBODY
+        known = [identity for since, identity in self.identities.get(node, ()) if since <= run]
+        return known[-1] if known else NOBODY
 
 
 _INSTANCE = re.compile(r"\bi-[0-9a-f]{8,17}$")  # of an address in Systems Manager
 
 
-def identities(nodes: Mapping[str, Node]) -> dict[str, Identity]:
+def identities(nodes: Mapping[str, Node]) -> dict[str, NodeIdentity]:
     """What each node reported about itself. What two nodes both claim to be counts for neither."""
-    data = {name: Identity(_instance_id(node), _serial(node), tuple(_gpus(node))) for name, node in nodes.items()}
-    instances = _claimed_twice(identity.instance_id for identity in data.values())
-    serials = _claimed_twice(identity.serial for identity in data.values())
-    uuids = _claimed_twice(gpu.uuid for identity in data.values() for gpu in identity.gpus)
+    identities = {
+        name: NodeIdentity(_instance_id(node), _serial(node), tuple(_gpus(node))) for name, node in nodes.items()
+    }
+    instances = _claimed_twice(identity.instance_id for identity in identities.values())
+    serials = _claimed_twice(identity.serial for identity in identities.values())
+    uuids = _claimed_twice(gpu.uuid for identity in identities.values() for gpu in identity.gpus)
     believed = {
         name: replace(
             identity,
@@ -132,7 +134,7 @@ def identities(nodes: Mapping[str, Node]) -> dict[str, Identity]:
             serial="" if identity.serial in serials else identity.serial,
             gpus=tuple(gpu for gpu in identity.gpus if gpu.uuid not in uuids),
         )
-        for name, identity in data.items()
+        for name, identity in identities.items()
     }
     return {name: identity for name, identity in believed.items() if identity != NOBODY}
 
@@ -150,8 +152,8 @@ def _instance_id(node: Node) -> str:
 
 
 def _serial(node: Node) -> str:
-    data = node.evidence.collectors.get("platform")
-    serial = data.value.get("serial") if data and isinstance(data.value, dict) else None
+    platform = node.evidence.collectors.get("platform")
+    serial = platform.value.get("serial") if platform and isinstance(platform.value, dict) else None
     return printable(serial, MAX_NAME) if isinstance(serial, str) else ""
 
 

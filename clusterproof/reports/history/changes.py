@@ -91,8 +91,8 @@ def since_last(results: Iterable[Result], before: Mapping[Pair, Verdict] | None 
     for result in results:
         if result.since_last:
             was = stood.get((result.check, result.node))
-            found = Change(result.check, result.node, was, result.verdict, result.title, result.cause)
-            kinds[result.since_last].append(found)
+            change = Change(result.check, result.node, was, result.verdict, result.title, result.cause)
+            kinds[result.since_last].append(change)
     return Changes(tuple(kinds[NEW]), tuple(kinds[STILL]), tuple(kinds[GONE]))
 
 
@@ -103,15 +103,15 @@ def between(past: Past, before: int, now: int) -> Changes:
         last = [entry for entry in track if entry.run == now]
         if last:
             stood = [entry.stands for entry in track if entry.run <= before]
-            found = Change(check, node, stood[-1] if stood else None, last[0].verdict)
-            kinds[found.kind].append(found)
+            change = Change(check, node, stood[-1] if stood else None, last[0].verdict)
+            kinds[change.kind].append(change)
     return Changes(tuple(kinds[NEW]), tuple(kinds[STILL]), tuple(kinds[GONE]))
 
 
 def is_green(verdicts: Iterable[Verdict]) -> bool:
     """Whether something was proven, nothing failed and nothing is incomplete."""
-    data = set(verdicts)
-    return bool(data & PROVEN) and data <= {*FINE, Verdict.CONCERN}
+    proven = set(verdicts)
+    return bool(proven & PROVEN) and proven <= {*FINE, Verdict.CONCERN}
 
 
 def headline(changes: Changes) -> str:
@@ -129,11 +129,13 @@ def headline(changes: Changes) -> str:
     return "; ".join([*unchanged, *counts, *gaps])
 
 
-def _counts(data: Iterable[tuple[list[Change], str]]) -> Iterator[str]:
-    for place, (found, words) in enumerate(data):
-        number = len({_finding(change) for change in found})
-        count = str(number) if place else counted(number, "finding")
-        yield f"{count} {words}" + ("" if words.endswith("there") else f" {_nodes({change.node for change in found})}")
+def _counts(changes_in_words: Iterable[tuple[list[Change], str]]) -> Iterator[str]:
+    for index, (changes, words) in enumerate(changes_in_words):
+        number = len({_finding(change) for change in changes})
+        count = str(number) if index else counted(number, "finding")
+        yield f"{count} {words}" + (
+            "" if words.endswith("there") else f" {_nodes({change.node for change in changes})}"
+        )
 
 
 def _finding(change: Change) -> tuple[str, Verdict] | None:
@@ -144,8 +146,8 @@ def _finding(change: Change) -> tuple[str, Verdict] | None:
     return None if Verdict.INCOMPLETE in (change.now, change.before) else (change.check, change.now)
 
 
-def _with_gaps(found: Iterable[Change]) -> set[str]:
-    return {change.node for change in found if _finding(change) is None}
+def _with_gaps(changes: Iterable[Change]) -> set[str]:
+    return {change.node for change in changes if _finding(change) is None}
 
 
 def _nodes(names: Collection[str]) -> str:

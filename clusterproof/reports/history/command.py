@@ -40,16 +40,16 @@ def found(cluster: str, runs: Path = Path(RUNS)) -> Path:
     if cluster or len(paths) == 1:
         return path if cluster else paths[0]
     names = ", ".join(str(path) for path in paths[:10])
-    words = f"several histories under {runs}: {names}" if paths else f"no history under {runs}"
-    raise HistoryError(f"{words}; expected --history FILE" + (" or --cluster NAME" if paths else ""))
+    problem = f"several histories under {runs}: {names}" if paths else f"no history under {runs}"
+    raise HistoryError(f"{problem}; expected --history FILE" + (" or --cluster NAME" if paths else ""))
 
 
 def _page(path: Path, option: argparse.Namespace) -> Iterator[str]:
     known = clusters(path)
     cluster = option.cluster or (known[0] if known else "")
     if cluster not in known:
-        words = f"; expected one of {', '.join(known[:10])}" if known else ": it has no run"
-        raise HistoryError(f"{path} knows no cluster {cluster!r}{words}")
+        expected = f"; expected one of {', '.join(known[:10])}" if known else ": it has no run"
+        raise HistoryError(f"{path} knows no cluster {cluster!r}{expected}")
     if len(known) > 1 and not option.cluster:
         others = ", ".join(known[1:10])
         yield f"the newest of {len(known)} clusters; --cluster NAME shows another: {others}"

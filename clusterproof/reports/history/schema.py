@@ -105,8 +105,8 @@ def is_local(path: Path) -> bool:
     except OSError:
         return False
     for line in lines:
-        place, _, rest = line.partition(" - ")
-        point = place.split(" ")[4].replace("\\040", " ")
+        mount, _, rest = line.partition(" - ")
+        point = mount.split(" ")[4].replace("\\040", " ")
         if len(point) >= len(best) and f"{folder}/".startswith(point.rstrip("/") + "/"):
             best, kind = point, rest.split(" ")[0]
     return kind in LOCAL

@@ -15,7 +15,7 @@ from typing import Any
 from clusterproof.plugins.core.opened import is_there
 from clusterproof.plugins.core.result import Measured, Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.history import FILE, NOBODY, Entry, Gpu, HistoryError, Identity, Pair, Past, Run
+from clusterproof.reports.history import FILE, NOBODY, Entry, Gpu, HistoryError, NodeIdentity, Pair, Past, PastRun
 from clusterproof.reports.history.changes import is_green, known, standing
 from clusterproof.reports.history.schema import reading, writing
 from clusterproof.reports.run_folder import RUNS, require_own, safe_name
@@ -48,11 +48,11 @@ def own_path(cluster: str, runs: Path = Path(RUNS)) -> Path:
 
 def write_run(
     path: Path,
-    run: Run,
+    run: PastRun,
     results: Sequence[Result],
-    identities: Mapping[str, Identity] | None = None,
+    identities: Mapping[str, NodeIdentity] | None = None,
     measured: Iterable[Measured] = (),
-) -> Run:
+) -> PastRun:
     """Add a run, whole or not at all; what it says of itself is completed from its results. Raises HistoryError."""
     worst = _worst(results)
     nodes = {result.node for result in worst if result.is_of_node}
@@ -86,7 +86,7 @@ def write_run(
     return replace(run, number=number)
 
 
-def read_before(path: Path, cluster: str) -> tuple[Run | None, dict[Pair, Verdict]]:
+def read_before(path: Path, cluster: str) -> tuple[PastRun | None, dict[Pair, Verdict]]:
     """The last run over a cluster, and what stands of all runs where that is not fine. Raises HistoryError."""
     if not is_there(path):
         return None, {}
@@ -121,16 +121,16 @@ def _past(database: sqlite3.Connection, cluster: str, max_runs: int) -> Past:
         (first, cluster),
     )
     for check, node, run, verdict, stands, devices, message in rows:
-        data = Verdict(verdict)
+        last = Verdict(verdict)
         entry = Entry(
             run,
-            data,
-            Verdict(stands) if stands else data,
+            last,
+            Verdict(stands) if stands else last,
             tuple(map(_word, json.loads(devices))) if devices else (),
             _word(message or ""),
         )
         tracks[_word(check), _word(node)].append(entry)
-    identities: dict[str, list[tuple[int, Identity]]] = defaultdict(list)
+    identities: dict[str, list[tuple[int, NodeIdentity]]] = defaultdict(list)
     for node, run, *columns in database.execute(
         "SELECT n.name, i.run, i.instance_id, i.serial, i.gpus FROM identity AS i"
         " JOIN nodes AS n ON n.id = i.node WHERE n.cluster = ? ORDER BY n.name, i.run",
@@ -147,19 +147,19 @@ def _past(database: sqlite3.Connection, cluster: str, max_runs: int) -> Past:
     return Past(
         runs,
         {pair: tuple(track) for pair, track in tracks.items()},
-        {node: tuple(data) for node, data in identities.items()},
+        {node: tuple(last) for node, last in identities.items()},
         {pair: tuple(values) for pair, values in measured.items()},
     )
 
 
-def _runs(database: sqlite3.Connection, cluster: str, most: int) -> list[Run]:
+def _runs(database: sqlite3.Connection, cluster: str, most: int) -> list[PastRun]:
     rows = database.execute(
         "SELECT cluster, began, ended, occasion, exit_code, version, is_green, nodes, unevaluated, id FROM runs"
         " WHERE cluster = ? ORDER BY id DESC LIMIT ?",
         (cluster, most),
     )
-    data = [
-        Run(
+    runs = [
+        PastRun(
             cluster=cluster,
             began=_moment(began),
             ended=_moment(ended),
@@ -173,7 +173,7 @@ def _runs(database: sqlite3.Connection, cluster: str, most: int) -> list[Run]:
         )
         for cluster, began, ended, occasion, exit_code, version, is_green, nodes, unevaluated, number in rows
     ]
-    return data[::-1]
+    return runs[::-1]
 
 
 def _standing(database: sqlite3.Connection, cluster: str) -> dict[Pair, Verdict]:
@@ -215,13 +215,13 @@ def _worst(results: Iterable[Result]) -> list[Result]:
     return list(worst.values())
 
 
-def _identify(database: sqlite3.Connection, node: int, run: int, data: Identity) -> None:
+def _identify(database: sqlite3.Connection, node: int, run: int, identity: NodeIdentity) -> None:
     """Note of what hardware a node is made, where that is not what was known."""
     row = database.execute(
         "SELECT instance_id, serial, gpus FROM identity WHERE node = ? ORDER BY run DESC LIMIT 1", (node,)
     ).fetchone()
     before = _identity(row) if row else NOBODY
-    now = data.completed(before)
+    now = identity.completed(before)
     if now != before:
         gpus = json.dumps([astuple(gpu) for gpu in now.gpus])
         database.execute(
@@ -230,31 +230,31 @@ def _identify(database: sqlite3.Connection, node: int, run: int, data: Identity)
         )
 
 
-def _identity(row: Sequence[str]) -> Identity:
+def _identity(row: Sequence[str]) -> NodeIdentity:
     instance_id, serial, gpus = row
     identified = tuple(Gpu(int(index), *map(_word, words)) for index, *words in json.loads(gpus))
-    return Identity(_word(instance_id), _word(serial), identified)
+    return NodeIdentity(_word(instance_id), _word(serial), identified)
 
 
-def _word(data: object) -> str:
+def _word(value: object) -> str:
     """A text. Raises TypeError."""
-    if not isinstance(data, str):
-        raise TypeError(f"{data!r:.40} is no text")
-    return data
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r:.40} is no text")
+    return value
 
 
-def _number(data: object) -> float:
+def _number(value: object) -> float:
     """A number that is finite. Raises TypeError."""
-    if not isinstance(data, (int, float)) or not math.isfinite(data):
-        raise TypeError(f"{data!r:.40} is no number")
-    return data
+    if not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise TypeError(f"{value!r:.40} is no number")
+    return value
 
 
-def _moment(data: object) -> float:
+def _moment(value: object) -> float:
     """Seconds since 1970 of a time that there is. Raises TypeError, ValueError."""
-    moment = _number(data)
+    moment = _number(value)
     if not 0 <= moment < LATEST_S:
-        raise ValueError(f"{data!r:.40} is no time")
+        raise ValueError(f"{value!r:.40} is no time")
     return moment
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.history import FOUND, Entry, Identity, Past
+from clusterproof.reports.history import FOUND, Entry, NodeIdentity, Past
 
 _GPU = re.compile(r"GPU (\d{1,3})")
 GPU, INSTANCE = "GPU", "instance"
@@ -49,7 +49,7 @@ class Offender:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PlaceFailures:
     """A node that one check finds at fault with one machine in it, and with the next: neither is the cause."""
 
     node: str
@@ -146,12 +146,12 @@ def offenders(past: Past) -> list[Offender]:
     )
 
 
-def places(past: Past) -> list[Place]:
+def places(past: Past) -> list[PlaceFailures]:
     """Nodes where one check fails whatever hardware is in them."""
     stuck = []
     for (check, node), track in past.tracks.items():
         failed = [(entry, past.identity(node, entry.run)) for entry in track if entry.verdict is Verdict.FAIL]
-        machines: list[tuple[Identity, set[str]]] = []  # one after the other, with what of each was at fault
+        machines: list[tuple[NodeIdentity, set[str]]] = []  # one after the other, with what of each was at fault
         for entry, identity in failed:
             at_fault = {name for _, name, _ in _at_fault(entry, identity)}
             if at_fault and machines and identity.is_same_machine(machines[-1][0]):
@@ -160,7 +160,7 @@ def places(past: Past) -> list[Place]:
                 machines.append((identity, at_fault))
         if len(machines) > 1 and not set.intersection(*(at_fault for _, at_fault in machines)):
             names = dict.fromkeys(", ".join(sorted(at_fault)) for _, at_fault in machines)
-            stuck.append(Place(node, check, tuple(names), tuple(entry.run for entry, _ in failed)))
+            stuck.append(PlaceFailures(node, check, tuple(names), tuple(entry.run for entry, _ in failed)))
     return sorted(stuck, key=lambda place: (place.node, place.check))
 
 
@@ -173,9 +173,9 @@ def trends(past: Past) -> list[Trend]:
     return sorted(long_enough, key=lambda trend: (trend.name, trend.change, trend.node))
 
 
-def _at_fault(entry: Entry, identity: Identity) -> Iterator[tuple[str, str, str]]:
+def _at_fault(entry: Entry, identity: NodeIdentity) -> Iterator[tuple[str, str, str]]:
     """The hardware that a failure speaks of: its GPUs where it names some, else the machine."""
-    numbers = [int(data[1]) for device in entry.devices if (data := _GPU.fullmatch(device))]
+    numbers = [int(match[1]) for device in entry.devices if (match := _GPU.fullmatch(device))]
     known = {gpu.index: gpu for gpu in identity.gpus}
     hit = [known[number] for number in numbers if number in known]
     if hit:
@@ -184,7 +184,7 @@ def _at_fault(entry: Entry, identity: Identity) -> Iterator[tuple[str, str, str]
         yield INSTANCE, identity.instance_id, identity.serial
 
 
-def _keys(identity: Identity) -> Iterator[tuple[str, str]]:
+def _keys(identity: NodeIdentity) -> Iterator[tuple[str, str]]:
     yield from ((GPU, gpu.uuid) for gpu in identity.gpus)
     if identity.instance_id:
         yield INSTANCE, identity.instance_id

@@ -12,7 +12,7 @@ from clusterproof.plugins.core.message import number_of, printable
 from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports import counted
-from clusterproof.reports.history import Past, Run
+from clusterproof.reports.history import Past, PastRun
 from clusterproof.reports.history.changes import GONE, STILL, Change, Changes, between, headline
 from clusterproof.reports.history.trends import GPU, Offender, Trend, flaps, offenders, places, trends
 
@@ -42,25 +42,25 @@ def ago(seconds: float) -> str:
     return "just now" if seconds < 60 else f"{seconds // 86_400:.0f} days ago"
 
 
-def lines_since(last: Run | None, changes: Changes, now: float) -> Iterator[str]:
+def lines_since(last: PastRun | None, changes: Changes, now: float) -> Iterator[str]:
     """What a run's summary says of the last run: the headline, then what is new and what is gone, by checks."""
     if last is None:
         yield "since the last run: this is the first one in the history"
         return
     yield f"since the last run ({ago(now - last.began)}, {moment(last.began)}): {printable(headline(changes))}"
-    data = [line for kind, found in changes.kinds if kind != STILL for line in folded(kind, found)]
-    yield from data[:MAX_LINES]
-    if len(data) > MAX_LINES:
-        yield f"  … and {len(data) - MAX_LINES} more lines; `clusterproof history` has all"
+    lines = [line for kind, found in changes.kinds if kind != STILL for line in folded(kind, found)]
+    yield from lines[:MAX_LINES]
+    if len(lines) > MAX_LINES:
+        yield f"  … and {len(lines) - MAX_LINES} more lines; `clusterproof history` has all"
 
 
-def folded(kind: str, found: Iterable[Change]) -> Iterator[str]:
+def folded(kind: str, changes: Iterable[Change]) -> Iterator[str]:
     """A line for each check of what is new, still there or gone, the gravest first, with its nodes folded.
 
     What many checks of the same nodes have in common, as an answer that did not come, is one line.
     """
     nodes: dict[tuple[str, Verdict, str, str, bool], list[str]] = defaultdict(list)
-    for change in sorted(found, key=_gravest_first):
+    for change in sorted(changes, key=_gravest_first):
         nodes[change.check, change.now, change.title, change.cause, _is_gap(change)].append(change.node)
     alike: dict[tuple[bool, str, str], list[str]] = defaultdict(list)
     for (check, now, title, cause, is_gap), names in nodes.items():
@@ -70,8 +70,8 @@ def folded(kind: str, found: Iterable[Change]) -> Iterator[str]:
         key = (is_gap, fold(names), shared if is_gap else f"{word}: {label}")
         alike[key].append(f"{word}: {label}")
     for (_, folded_names, shared), lines in alike.items():
-        words = lines[0] if len(lines) == 1 else f"{shared} ({len(lines)} checks)"
-        yield printable(f"  {kind:<5} {within(folded_names, MAX_NODES)}: {words}")
+        message = lines[0] if len(lines) == 1 else f"{shared} ({len(lines)} checks)"
+        yield printable(f"  {kind:<5} {within(folded_names, MAX_NODES)}: {message}")
 
 
 def _is_gap(change: Change) -> bool:
@@ -98,7 +98,9 @@ def page(past: Past, sort: str = "", most: int = MAX_ROWS) -> Iterator[str]:
             yield from (printable(f"  {line}") for line in table.sorted_by(sort).lines(most))
 
 
-def _sections(past: Past, last: Run, before: Iterable[Run], green: Iterable[Run]) -> Iterator[tuple[str, Table]]:
+def _sections(
+    past: Past, last: PastRun, before: Iterable[PastRun], green: Iterable[PastRun]
+) -> Iterator[tuple[str, Table]]:
     for run in before:
         changes = between(past, run.number, last.number)
         yield f"Since the run before it ({moment(run.began)}): {printable(headline(changes))}", _changes(changes)
@@ -183,9 +185,9 @@ def _places(past: Past) -> Table:
     return Table(("node", "check", "failed in", "hardware, one after the other"), tuple(rows))
 
 
-def _measured(found: list[Trend]) -> Iterator[tuple[str, Table]]:
+def _measured(trends: list[Trend]) -> Iterator[tuple[str, Table]]:
     by_name: dict[tuple[str, str], list[Trend]] = defaultdict(list)
-    for trend in found:
+    for trend in trends:
         by_name[trend.name, trend.unit].append(trend)
     for (name, unit), rows in by_name.items():
         title = f"{name} per node, in {unit}; usual: the median of the runs before"
@@ -212,7 +214,7 @@ def _bars(values: tuple[float, ...]) -> str:
     return "".join(_BARS[round(max(value, 0) / most * (len(_BARS) - 1))] for value in values)
 
 
-def _run(run: Run) -> str:
+def _run(run: PastRun) -> str:
     green = ", green" if run.is_green else ""
     cut = f", INTERRUPTED: {counted(run.unevaluated, 'check')} not evaluated" if run.unevaluated else ""
     nodes = number_of(run.nodes, "node")
@@ -230,8 +232,8 @@ class Table:
         """The same rows by one column, numbers by their size; as they are where there is no such column."""
         if column not in self.columns:
             return self
-        place = self.columns.index(column)
-        return Table(self.columns, tuple(sorted(self.rows, key=lambda row: _natural(row[place]))))
+        index = self.columns.index(column)
+        return Table(self.columns, tuple(sorted(self.rows, key=lambda row: _natural(row[index]))))
 
     def lines(self, most: int = 0) -> Iterator[str]:
         """The table as text, of at most so many rows where `most` is given."""

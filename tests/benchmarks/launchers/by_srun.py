@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clusterproof.plugins.benchmarks.launchers import Campaign
+from clusterproof.plugins.benchmarks.launchers import MeterCampaign
 from clusterproof.plugins.benchmarks.launchers.srun import srun
 from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings
 from clusterproof.plugins.evidence.pairs import Pair, Reading
@@ -14,14 +14,16 @@ NAMES = ("gpu001", "gpu002", "gpu003", "gpu004")
 ROUND = [Pair("gpu001", "gpu002"), Pair("gpu003", "gpu004")]
 
 
-def campaign(bed: SlurmBed, meter: Meter, run_s: float = 40.0, name: str = "slurm:gpu", **settings: str) -> Campaign:
+def campaign(
+    bed: SlurmBed, meter: Meter, run_s: float = 40.0, name: str = "slurm:gpu", **settings: str
+) -> MeterCampaign:
     """With its submit host reached over ssh."""
     data = {"submit_host": f"ssh:{CONTROLLER}", "config": str(bed.bed.ssh_config), "slurm_wait": "5", **settings}
     cluster = cluster_of(dict.fromkeys(NAMES, ""), "srun", name=name, **data)
-    return Campaign(meter, MeterSettings(ranks_per_node=2), cluster, Limits(connect_s=10.0, settings=data), run_s)
+    return MeterCampaign(meter, MeterSettings(ranks_per_node=2), cluster, Limits(connect_s=10.0, settings=data), run_s)
 
 
-def round_of(bed: SlurmBed, made: Campaign, pairs: list[Pair] = ROUND) -> dict[str, Reading]:
+def round_of(bed: SlurmBed, made: MeterCampaign, pairs: list[Pair] = ROUND) -> dict[str, Reading]:
     """What a round measures."""
     with bed.bed.joined(), srun(made) as launcher:
         return measured(launcher, pairs)

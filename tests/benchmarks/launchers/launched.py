@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from clusterproof.plugins.benchmarks.launchers import Campaign, Launcher
+from clusterproof.plugins.benchmarks.launchers import Launcher, MeterCampaign
 from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, Output
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.evidence.pairs import Pair, Reading
@@ -33,11 +33,11 @@ TAKES = (
 )
 
 
-def over_ssh(bed: Testbed, meter: Meter, run_s: float = 40.0, settings: MeterSettings | None = None) -> Campaign:
+def over_ssh(bed: Testbed, meter: Meter, run_s: float = 40.0, settings: MeterSettings | None = None) -> MeterCampaign:
     """A campaign by the names of ssh_config, which mean nothing to the nodes themselves."""
     cluster = cluster_of(dict.fromkeys(bed.addresses, ""), "ssh", config=str(bed.ssh_config))
     limits = replace(PATIENT, settings=dict(cluster.settings))
-    return Campaign(meter, settings or MeterSettings(ranks_per_node=2), cluster, limits, run_s)
+    return MeterCampaign(meter, settings or MeterSettings(ranks_per_node=2), cluster, limits, run_s)
 
 
 def sending(count: int = 1_000_000, server: str = "", client: str = "") -> Meter:

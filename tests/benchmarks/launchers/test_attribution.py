@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clusterproof.plugins.benchmarks.launchers import Campaign, at_fault, attributed, silenced
+from clusterproof.plugins.benchmarks.launchers import MeterCampaign, at_fault, attributed, silenced
 from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings
 from clusterproof.plugins.evidence.pairs import NOT_AT_FAULT, Pair, Reading
 from clusterproof.plugins.suite.perf.pairs_measure import LAUNCHERS
@@ -75,7 +75,7 @@ def test_settings_that_a_meter_does_not_take_are_refused_before_anything_starts(
     meter = Meter("nccl-tests", all_reduce().read, ranks=ranks)
     settings = MeterSettings(collective="all_reduse")
     with pytest.raises(Unusable, match="nccl-tests: 'all_reduse' is not a collective; expected all_reduce"):
-        LAUNCHERS[name](Campaign(meter, settings, cluster_of({}, "local"), PATIENT))
+        LAUNCHERS[name](MeterCampaign(meter, settings, cluster_of({}, "local"), PATIENT))
 
 
 @pytest.mark.parametrize(
@@ -94,4 +94,6 @@ def test_a_submit_host_that_answers_in_another_form_is_reported_in_one_line(
 ) -> None:
     monkeypatch.setattr("clusterproof.plugins.benchmarks.launchers.srun.ask_submit_host", lambda *_: data)
     with pytest.raises(Unusable, match="this host: its answer does not have its form"):
-        measured(LAUNCHERS["srun"](Campaign(all_reduce(), MeterSettings(), cluster_of({}, "local"), PATIENT)), ROUND)
+        measured(
+            LAUNCHERS["srun"](MeterCampaign(all_reduce(), MeterSettings(), cluster_of({}, "local"), PATIENT)), ROUND
+        )

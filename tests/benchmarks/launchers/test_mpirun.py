@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.benchmarks.launchers import Campaign
+from clusterproof.plugins.benchmarks.launchers import MeterCampaign
 from clusterproof.plugins.benchmarks.launchers.mpirun import launch_by_hand, mpirun, start_shell
-from clusterproof.plugins.benchmarks.launchers.two_ends import Turn
+from clusterproof.plugins.benchmarks.launchers.two_ends import PairVisit
 from clusterproof.plugins.benchmarks.launchers.visit import NodeAnswer, Visitor
 from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, nccl_tests
 from clusterproof.plugins.evidence.pairs import Pair, Reading
@@ -147,22 +147,26 @@ measured(mpirun(over_ssh(bed, meter, 600)), [Pair(*names[:2]), Pair(*names[2:])]
     ids=["ranks with Slurm", "two ends with Slurm", "ranks", "two ends"],
 )
 def test_the_launcher_that_fits(settings: dict[str, str], meter: Meter, expected: str) -> None:
-    launcher = launcher_for(Campaign(meter, MeterSettings(), cluster_of({}, "ssh", **settings), Limits()))
+    launcher = launcher_for(MeterCampaign(meter, MeterSettings(), cluster_of({}, "ssh", **settings), Limits()))
     assert expected in (type(launcher).__name__, getattr(getattr(launcher, "take", None), "__name__", ""))
 
 
 def test_a_person_starts_ranks_as_the_launcher_does() -> None:
     options = Limits(settings={"mpirun_options": "--mca btl 'tcp,self'"})
-    made = Campaign(nccl_tests.METER, MeterSettings(ranks_per_node=8), cluster_of({"a": "", "b": ""}, "ssh"), options)
+    made = MeterCampaign(
+        nccl_tests.METER, MeterSettings(ranks_per_node=8), cluster_of({"a": "", "b": ""}, "ssh"), options
+    )
     assert launch_by_hand(made, "a", "b") == "mpirun --host a:8,b:8 -np 16 --bind-to none --mca btl tcp,self"
 
 
 def test_further_options_reach_mpirun_word_by_word(pytester: pytest.Pytester) -> None:
     nodes = cluster_of(dict.fromkeys(NAMES, ""), "ssh")
     words = ["-p", "clusterproof.plugins.cluster", "--mpirun-options", "--mca btl_tcp_if_include 'eth 0'"]
-    campaign = Campaign(all_reduce(), MeterSettings(), nodes, Gatherer(pytester.parseconfig(*words), nodes).limits())
+    campaign = MeterCampaign(
+        all_reduce(), MeterSettings(), nodes, Gatherer(pytester.parseconfig(*words), nodes).limits()
+    )
     where = {name: NodeAnswer(name=name) for name in NAMES}
-    shell = start_shell(Turn(campaign, Visitor(connection_for("ssh"), campaign.limits), ROUND[0], "run1", where))
+    shell = start_shell(PairVisit(campaign, Visitor(connection_for("ssh"), campaign.limits), ROUND[0], "run1", where))
     (words,) = (shlex.split(line) for line in shell.splitlines() if line.startswith("set -- "))
     assert words[-3:] == ["--mca", "btl_tcp_if_include", "eth 0"]
 
@@ -177,5 +181,5 @@ def test_further_options_reach_mpirun_word_by_word(pytester: pytest.Pytester) ->
 )
 def test_a_launcher_that_does_not_fit_is_refused_with_those_that_do(name: str, meter: Meter, words: str) -> None:
     with pytest.raises(Unusable) as refused:
-        launcher_for(Campaign(meter, MeterSettings(), cluster_of({}, "ssh"), Limits()), name)
+        launcher_for(MeterCampaign(meter, MeterSettings(), cluster_of({}, "ssh"), Limits()), name)
     assert str(refused.value) == words

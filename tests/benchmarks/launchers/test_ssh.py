@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.benchmarks.launchers import Campaign
+from clusterproof.plugins.benchmarks.launchers import MeterCampaign
 from clusterproof.plugins.benchmarks.launchers.two_ends import ssh
 from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings
 from clusterproof.plugins.evidence.pairs import Pair, Reading
@@ -48,13 +48,13 @@ def bed() -> Iterator[Testbed]:
         yield running
 
 
-def campaign(bed: Testbed, meter: Meter, run_s: float = 40.0) -> Campaign:
+def campaign(bed: Testbed, meter: Meter, run_s: float = 40.0) -> MeterCampaign:
     return over_ssh(bed, meter, run_s, MeterSettings(environment={"WORD": "a word"}))
 
 
 def test_on_one_machine_a_client_meets_its_server() -> None:
     cluster = cluster_of({"a": "", "b": ""}, "local")
-    with ssh(Campaign(sending(), MeterSettings(), cluster, PATIENT)) as launcher:
+    with ssh(MeterCampaign(sending(), MeterSettings(), cluster, PATIENT)) as launcher:
         data = measured(launcher, [Pair("a", "b")])["a~b"]
     assert (data.problem, data.size_bytes) == ("", 1_000_000)
     assert data.seconds > 0
@@ -63,7 +63,7 @@ def test_on_one_machine_a_client_meets_its_server() -> None:
 def test_a_meter_of_ranks_is_refused_with_the_way_out() -> None:
     ranks = Meter("all_reduce", lambda *_: Reading(), ranks=lambda _: "true")
     with pytest.raises(Unusable, match="all_reduce needs ranks; expected the launcher mpirun or srun for it"):
-        ssh(Campaign(ranks, MeterSettings(), cluster_of({}, "local"), PATIENT))
+        ssh(MeterCampaign(ranks, MeterSettings(), cluster_of({}, "local"), PATIENT))
 
 
 def test_a_reader_that_fails_costs_one_reading() -> None:
@@ -71,12 +71,12 @@ def test_a_reader_that_fails_costs_one_reading() -> None:
         raise ValueError("no such column")
 
     meter = Meter("odd", read, server=sending().server, client=sending().client)
-    with ssh(Campaign(meter, MeterSettings(), cluster_of({"a": "", "b": ""}, "local"), PATIENT)) as launcher:
+    with ssh(MeterCampaign(meter, MeterSettings(), cluster_of({"a": "", "b": ""}, "local"), PATIENT)) as launcher:
         assert measured(launcher, [Pair("a", "b")])["a~b"].problem == "ValueError: no such column"
 
 
 def test_an_end_that_cannot_be_started_is_at_fault() -> None:
-    with ssh(Campaign(BROKEN, MeterSettings(), cluster_of({"a": "", "b": ""}, "local"), PATIENT)) as launcher:
+    with ssh(MeterCampaign(BROKEN, MeterSettings(), cluster_of({"a": "", "b": ""}, "local"), PATIENT)) as launcher:
         data = measured(launcher, [Pair("a", "b")])["a~b"]
     assert (data.problem, data.culprit) == ("client 1, server 127", "a")
 
@@ -136,7 +136,7 @@ def test_at_the_deadline_the_pair_fails_and_nothing_is_left_on_either_node(bed: 
 @needs_cluster
 def test_a_node_that_is_not_there_is_at_fault_and_the_others_are_measured(bed: Testbed) -> None:
     impatient = campaign(bed, sending())
-    impatient = Campaign(
+    impatient = MeterCampaign(
         impatient.meter,
         impatient.settings,
         impatient.cluster,

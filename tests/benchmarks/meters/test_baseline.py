@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.benchmarks.meters import baseline
-from clusterproof.plugins.benchmarks.meters.baseline import BaselineError, Figure, Stack
+from clusterproof.plugins.benchmarks.meters.baseline import BaselineError, BaselineFigure, Stack
 from clusterproof.plugins.catalog.busbw import (
     BusbwKey,
 )
@@ -24,7 +24,7 @@ P5 = BusbwKey(
 
 
 STACK = Stack(driver="580.95.05", nccl="2.27.7", efa_installer="1.43.2", libfabric="2.1.0amzn5.0")
-FIGURE = Figure(P5, STACK, 470.0, 12)
+FIGURE = BaselineFigure(P5, STACK, 470.0, 12)
 
 
 def test_figures_are_the_medians_of_the_readings_that_succeeded() -> None:
@@ -32,12 +32,12 @@ def test_figures_are_the_medians_of_the_readings_that_succeeded() -> None:
     ill = [Reading(problem="failed"), Reading(busbw_gb_per_s=999.0, is_correct=False), Reading(busbw_gb_per_s=0.0)]
     other = replace(STACK, nccl="2.28.3")
     found = baseline.figures_of([(P5, STACK, each) for each in well + ill] + [(P5, other, Reading(busbw_gb_per_s=1.0))])
-    assert found == (Figure(P5, STACK, 470.0, 3), Figure(P5, other, 1.0, 1))
+    assert found == (BaselineFigure(P5, STACK, 470.0, 3), BaselineFigure(P5, other, 1.0, 1))
 
 
 def test_what_is_saved_is_read_again(tmp_path: Path) -> None:
     file = tmp_path / "baseline.json"
-    figures = (FIGURE, Figure(replace(P5, nodes=4), Stack(), 380.5, 1))
+    figures = (FIGURE, BaselineFigure(replace(P5, nodes=4), Stack(), 380.5, 1))
     baseline.write(file, figures)
     assert baseline.read(file) == figures
     assert [each.name for each in tmp_path.iterdir()] == ["baseline.json"]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bench.real_runs import torch_python
-from clusterproof.plugins.benchmarks.launchers import Campaign
+from clusterproof.plugins.benchmarks.launchers import MeterCampaign
 from clusterproof.plugins.benchmarks.launchers.two_ends import ssh
 from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, Output
 from clusterproof.plugins.benchmarks.meters.baseline import METERS
@@ -122,7 +122,7 @@ def of_two_ends(meter: Meter) -> Reading:
     if python is None:
         pytest.skip("no PyTorch here: apt-get install python3-torch")
     settings = MeterSettings(program=python, ranks_per_node=2)
-    campaign = Campaign(meter, settings, cluster_of({"a": "", "b": ""}, "local"), PATIENT)
+    campaign = MeterCampaign(meter, settings, cluster_of({"a": "", "b": ""}, "local"), PATIENT)
     with ssh(campaign) as launcher:
         return launched(launcher, [Pair("a", "b")])["a~b"]
 

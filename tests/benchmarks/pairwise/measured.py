@@ -7,7 +7,7 @@ from random import Random
 
 from clusterproof.plugins.benchmarks.pairwise import is_inside
 from clusterproof.plugins.benchmarks.pairwise.analysis import Analysis, analyse
-from clusterproof.plugins.benchmarks.pairwise.campaign import Plan, next_round
+from clusterproof.plugins.benchmarks.pairwise.campaign import PairPlan, next_round
 from clusterproof.plugins.evidence.pairs import Finding, Kind, Measurement, Pair, Reading
 
 NORMAL_GB_PER_S = 100.0
@@ -69,7 +69,7 @@ class Cluster:
         return Reading(NORMAL_GB_PER_S * self.whole * share * self.random.lognormvariate(0.0, 0.01))
 
 
-def measured(plan: Plan, cluster: Cluster) -> list[Measurement]:
+def measured(plan: PairPlan, cluster: Cluster) -> list[Measurement]:
     """A whole campaign."""
     data: list[Measurement] = []
     while True:
@@ -79,7 +79,7 @@ def measured(plan: Plan, cluster: Cluster) -> list[Measurement]:
         data += [Measurement(one, number, len(pairs), cluster.read(one, len(pairs), plan.places)) for one in pairs]
 
 
-def concluded(plan: Plan, cluster: Cluster, floor_gb_per_s: float | None = None) -> Analysis:
+def concluded(plan: PairPlan, cluster: Cluster, floor_gb_per_s: float | None = None) -> Analysis:
     """What a whole campaign comes to."""
     return analyse(measured(plan, cluster), plan.settings, floor_gb_per_s)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from clusterproof.plugins.benchmarks.pairwise.analysis import Analysis
-from clusterproof.plugins.benchmarks.pairwise.campaign import Plan, plan
+from clusterproof.plugins.benchmarks.pairwise.campaign import PairPlan, plan
 from clusterproof.plugins.evidence.pairs import Kind
 from tests.benchmarks.pairwise.measured import NORMAL_GB_PER_S, Cluster, concluded, names, racks
 
@@ -25,7 +25,7 @@ class Case:
     is_full: bool = False
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> PairPlan:
         """As a run makes it."""
         nodes = names(self.count)
         return plan(nodes, racks(nodes, self.place) if self.place else {}, MIN_EFFECT, self.is_full, seed=5)

@@ -8,7 +8,7 @@ import pytest
 
 from clusterproof.plugins.benchmarks.pairwise.analysis import Analysis, analyse
 from clusterproof.plugins.benchmarks.pairwise.campaign import FIRST_ROUNDS
-from clusterproof.plugins.benchmarks.pairwise.normal import Settings
+from clusterproof.plugins.benchmarks.pairwise.normal import AnalysisSettings
 from clusterproof.plugins.benchmarks.pairwise.suspects import RETESTS
 from clusterproof.plugins.evidence.pairs import Finding, Kind, Measurement, pair
 from tests.benchmarks.pairwise.measured import (
@@ -126,7 +126,7 @@ def test_of_two_nodes_that_fail_neither_is_named() -> None:
 def test_the_end_that_the_runs_themselves_name_is_the_failing_one() -> None:
     one = pair("n000", "n001")
     data = [Measurement(one, number, 1, failed(one, "n001")) for number in range(2)]
-    found = analyse(data, Settings(MIN_EFFECT, {}, 4))
+    found = analyse(data, AnalysisSettings(MIN_EFFECT, {}, 4))
     assert (Kind.FAILING_NODE, "n001") in verdicts(found.findings)
     assert (Kind.FAILING_NODE, "n000") not in verdicts(found.findings)
 
@@ -168,5 +168,5 @@ def test_what_was_not_measured_again_is_not_named_yet() -> None:
 
 
 def test_of_nothing_nothing_is_concluded() -> None:
-    finding = the_only(analyse([], Settings(MIN_EFFECT, {}, 4)))
+    finding = the_only(analyse([], AnalysisSettings(MIN_EFFECT, {}, 4)))
     assert (finding.kind, finding.words) == (Kind.INCONCLUSIVE, "nothing was measured")

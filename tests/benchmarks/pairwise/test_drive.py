@@ -13,9 +13,9 @@ import pytest
 from clusterproof.plugins.benchmarks.launchers import Measured
 from clusterproof.plugins.benchmarks.pairwise import RETEST_ROUNDS
 from clusterproof.plugins.benchmarks.pairwise.analysis import analyse
-from clusterproof.plugins.benchmarks.pairwise.campaign import FIRST_ROUNDS, Plan, plan
+from clusterproof.plugins.benchmarks.pairwise.campaign import FIRST_ROUNDS, PairPlan, plan
 from clusterproof.plugins.benchmarks.pairwise.drive import LEAST_FIRST_ROUNDS, Progress, drive
-from clusterproof.plugins.benchmarks.pairwise.journal import Journal, Writer, read
+from clusterproof.plugins.benchmarks.pairwise.journal import Journal, JournalWriter, read
 from clusterproof.plugins.benchmarks.pairwise.suspects import RETESTS
 from clusterproof.plugins.evidence.pairs import Pair, Reading, pair
 from clusterproof.plugins.transport import Unusable
@@ -68,10 +68,10 @@ class Driven:
     launcher: Made
     data: list[Progress] = field(default_factory=list)
 
-    def drive(self, made: Plan, budget_s: float = LONG_S, at_once: int = 100) -> Journal:
+    def drive(self, made: PairPlan, budget_s: float = LONG_S, at_once: int = 100) -> Journal:
         """From its beginning, or from what is in the file."""
         journal = read(self.path) if self.path.exists() else Journal(made)
-        writer = Writer(self.path, journal)
+        writer = JournalWriter(self.path, journal)
         try:
             return drive(journal, writer, self.launcher, budget_s, at_once, self.data.append, self.launcher.clock)
         finally:

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterproof.plugins.benchmarks.pairwise.analysis import analyse
-from clusterproof.plugins.benchmarks.pairwise.campaign import Plan, plan
-from clusterproof.plugins.benchmarks.pairwise.normal import Settings
+from clusterproof.plugins.benchmarks.pairwise.campaign import PairPlan, plan
+from clusterproof.plugins.benchmarks.pairwise.normal import AnalysisSettings
 from clusterproof.plugins.evidence.pairs import Finding, Kind, Measurement, Pair, Reading, pair
 from tests.benchmarks.pairwise.measured import (
     Cluster,
@@ -44,12 +44,12 @@ def any_measurements(draw: st.DrawFn) -> list[Measurement]:
 def test_it_comes_to_something_whatever_was_measured(
     data: list[Measurement], in_places: bool, floor: float | None
 ) -> None:
-    found = analyse(data, Settings(MIN_EFFECT, racks(names(7), 3) if in_places else {}, 4), floor)
+    found = analyse(data, AnalysisSettings(MIN_EFFECT, racks(names(7), 3) if in_places else {}, 4), floor)
     assert {node for one in found.findings for node in one.nodes} <= {node for one in data for node in one.pair}
 
 
 @functools.cache
-def campaign(name: str) -> tuple[Plan, list[Measurement]]:
+def campaign(name: str) -> tuple[PairPlan, list[Measurement]]:
     """The measurements of a case."""
     case = CASES[name]
     return case.plan, measured(case.plan, Cluster(**case.cluster))  # type: ignore[arg-type]
@@ -70,7 +70,7 @@ CAMPAIGNS = st.sampled_from(sorted(CASES)).map(campaign)
 
 @examples(40)
 @given(CAMPAIGNS, SHUFFLES)
-def test_other_names_change_no_verdict(campaign: tuple[Plan, list[Measurement]], seed: int) -> None:
+def test_other_names_change_no_verdict(campaign: tuple[PairPlan, list[Measurement]], seed: int) -> None:
     made, data = campaign
     other = dict(zip(made.nodes, Random(seed).sample(made.nodes, len(made.nodes)), strict=True))
     places = {other[node]: place for node, place in made.settings.places.items()}
@@ -81,7 +81,7 @@ def test_other_names_change_no_verdict(campaign: tuple[Plan, list[Measurement]],
 @examples(40)
 @given(CAMPAIGNS, SHUFFLES)
 def test_another_order_of_the_measurements_changes_no_verdict(
-    campaign: tuple[Plan, list[Measurement]], seed: int
+    campaign: tuple[PairPlan, list[Measurement]], seed: int
 ) -> None:
     made, data = campaign
     found = analyse(Random(seed).sample(data, len(data)), made.settings)
@@ -91,7 +91,7 @@ def test_another_order_of_the_measurements_changes_no_verdict(
 @examples(40)
 @given(CAMPAIGNS, st.floats(1e-4, 1e3))
 def test_bandwidths_that_are_all_so_many_times_as_high_change_no_verdict(
-    campaign: tuple[Plan, list[Measurement]], factor: float
+    campaign: tuple[PairPlan, list[Measurement]], factor: float
 ) -> None:
     made, data = campaign
     scaled = [replace(one, reading=_times(one.reading, factor)) for one in data]

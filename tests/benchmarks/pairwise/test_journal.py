@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusterproof.plugins.benchmarks.pairwise.campaign import Plan, next_round
-from clusterproof.plugins.benchmarks.pairwise.journal import SCHEMA, Journal, JournalError, Writer, read, write
+from clusterproof.plugins.benchmarks.pairwise.campaign import PairPlan, next_round
+from clusterproof.plugins.benchmarks.pairwise.journal import SCHEMA, Journal, JournalError, JournalWriter, read, write
 from clusterproof.plugins.evidence.pairs import Measurement, Reading, pair
 from tests.benchmarks.pairwise.measured import Cluster, measured, names, racks
 from tests.builders.examples import examples
 
-PLAN = Plan(
+PLAN = PairPlan(
     names(8),
     racks(names(8), 4),
     0.05,
@@ -54,7 +54,7 @@ def path(tmp_path: Path) -> Path:
         JOURNAL,
         replace(JOURNAL, ended=None),
         replace(JOURNAL, ended="", measurements=()),
-        Journal(Plan(names(3), {}, 0.05, is_full=True)),
+        Journal(PairPlan(names(3), {}, 0.05, is_full=True)),
     ],
     ids=["whole", "broken off", "nothing measured", "all pairs"],
 )
@@ -64,7 +64,7 @@ def test_what_is_written_is_read_again(path: Path, journal: Journal) -> None:
 
 
 def test_every_measurement_is_in_the_file_as_soon_as_it_is_written(path: Path) -> None:
-    writer = Writer(path, replace(JOURNAL, measurements=(), ended=None))
+    writer = JournalWriter(path, replace(JOURNAL, measurements=(), ended=None))
     for number, one in enumerate(JOURNAL.measurements, start=1):
         writer.measured(one)
         assert read(path).measurements == JOURNAL.measurements[:number]
@@ -91,7 +91,7 @@ def test_a_line_that_was_cut_is_as_if_it_had_not_been_there(path: Path) -> None:
 def test_a_file_with_a_cut_line_is_gone_on_with(path: Path) -> None:
     write(path, replace(JOURNAL, ended=None))
     path.write_bytes(path.read_bytes()[:-20])
-    writer = Writer(path, JOURNAL)
+    writer = JournalWriter(path, JOURNAL)
     writer.measured(JOURNAL.measurements[-1])
     writer.close()
     assert read(path) == replace(JOURNAL, ended=None)
@@ -99,7 +99,7 @@ def test_a_file_with_a_cut_line_is_gone_on_with(path: Path) -> None:
 
 def test_a_writer_makes_the_folders_that_are_missing(tmp_path: Path) -> None:
     path = tmp_path / "one/two/pairwise.jsonl"
-    Writer(path, JOURNAL).close()
+    JournalWriter(path, JOURNAL).close()
     assert read(path).plan == replace(PLAN, first_rounds=None)
 
 
@@ -108,7 +108,7 @@ def test_a_writer_makes_the_folders_that_are_missing(tmp_path: Path) -> None:
 def test_a_campaign_that_was_broken_off_anywhere_repeats_nothing_and_comes_to_the_same_end(
     tmp_path_factory: pytest.TempPathFactory, count: int, seed: int, data: st.DataObject
 ) -> None:
-    plan = Plan(names(count), {}, 0.05, seed=seed)
+    plan = PairPlan(names(count), {}, 0.05, seed=seed)
     whole = measured(plan, Cluster(nodes={"n001": 0.8}, seed=seed))
     cut = data.draw(st.integers(0, len(whole)))
     path = tmp_path_factory.mktemp("resumed") / "pairwise.jsonl"

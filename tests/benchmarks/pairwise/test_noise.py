@@ -13,10 +13,10 @@ from bench.noises import NOISES, Noise
 from bench.noisy import concluded, disturbed
 from clusterproof.plugins.benchmarks.pairwise import RETEST_ROUNDS, circle
 from clusterproof.plugins.benchmarks.pairwise.analysis import Analysis, analyse
-from clusterproof.plugins.benchmarks.pairwise.campaign import FIRST_ROUNDS, FURTHER_ROUNDS, Plan, next_round, plan
+from clusterproof.plugins.benchmarks.pairwise.campaign import FIRST_ROUNDS, FURTHER_ROUNDS, PairPlan, next_round, plan
 from clusterproof.plugins.benchmarks.pairwise.centres import difference, in_common
 from clusterproof.plugins.benchmarks.pairwise.likelihood import SURE, at_least, confidence, normal_part, own_noise
-from clusterproof.plugins.benchmarks.pairwise.normal import OUTLIERS, Normal, Settings, tails
+from clusterproof.plugins.benchmarks.pairwise.normal import OUTLIERS, AnalysisSettings, Normal, tails
 from clusterproof.plugins.benchmarks.pairwise.screen import screen
 from clusterproof.plugins.benchmarks.pairwise.suspects import undecided
 from clusterproof.plugins.evidence.pairs import Finding, Kind, Measurement, Pair, Reading
@@ -137,7 +137,9 @@ def test_a_quarter_of_values_far_below_does_not_widen_the_noise() -> None:
 
 
 def link_of(data: Sequence[Measurement], one: Pair) -> Finding:
-    (finding,) = [each for each in analyse(data, Settings(MIN_EFFECT, {}, 4)).findings if each.nodes == one.nodes]
+    (finding,) = [
+        each for each in analyse(data, AnalysisSettings(MIN_EFFECT, {}, 4)).findings if each.nodes == one.nodes
+    ]
     return finding
 
 
@@ -199,7 +201,7 @@ def test_noise_that_can_be_borne_leaves_nothing_open() -> None:
     assert not [one for one in findings if one.kind is Kind.INCONCLUSIVE and len(one.nodes) == 64]
 
 
-def measured(seed: int, noise: float) -> tuple[Plan, list[Measurement]]:
+def measured(seed: int, noise: float) -> tuple[PairPlan, list[Measurement]]:
     """A whole campaign of 16 nodes, one of which is 7 % slower."""
     made = plan(names(16), {}, MIN_EFFECT, seed=seed)
     cluster = Simulated(made.nodes, Random(seed), noise, slow_nodes={"n0004": 0.93})

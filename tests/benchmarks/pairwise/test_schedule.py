@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from clusterproof.plugins.benchmarks.pairwise import RETEST_ROUNDS, Round, circle, full, is_inside, quick
 from clusterproof.plugins.benchmarks.pairwise.campaign import (
     FIRST_ROUNDS,
-    Plan,
+    PairPlan,
     disjoint,
     next_round,
     plan,
@@ -147,12 +147,12 @@ def test_pairs_that_a_person_asks_for_are_put_into_disjoint_rounds(asked: list[t
 
 def test_pairs_that_a_person_asks_for_are_all_that_is_measured() -> None:
     asked = (pair("n000", "n001"), pair("n001", "n002"))
-    raw = measured(plan(names(8), {}, MIN_EFFECT, asked=asked), Cluster(nodes={"n001": 0.5}))
+    raw = measured(plan(names(8), {}, MIN_EFFECT, named_pairs=asked), Cluster(nodes={"n001": 0.5}))
     assert [one.pair for one in raw] == list(asked)
 
 
 def test_a_node_that_cannot_be_measured_is_in_no_round() -> None:
-    made = Plan(names(9), {}, MIN_EFFECT, absent=frozenset({"n003"}))
+    made = PairPlan(names(9), {}, MIN_EFFECT, absent=frozenset({"n003"}))
     raw = measured(made, Cluster(nodes={"n004": 0.8}))
     assert raw
     assert not any("n003" in one.pair.nodes for one in raw)
@@ -169,7 +169,7 @@ FAULTS: Mapping[str, Cluster] = {
 
 
 @pytest.fixture(params=[(name, size) for name in FAULTS for size in (0, 8)], ids=str)
-def campaign(request: pytest.FixtureRequest) -> tuple[Plan, list[Measurement]]:
+def campaign(request: pytest.FixtureRequest) -> tuple[PairPlan, list[Measurement]]:
     """A campaign of 32 nodes in one place or four, whatever the fault."""
     name, size = request.param
     nodes = names(32)
@@ -177,7 +177,7 @@ def campaign(request: pytest.FixtureRequest) -> tuple[Plan, list[Measurement]]:
     return made, measured(made, FAULTS[name])
 
 
-def rounds_of(made: Plan, raw: list[Measurement]) -> list[tuple[list[Measurement], list[Pair]]]:
+def rounds_of(made: PairPlan, raw: list[Measurement]) -> list[tuple[list[Measurement], list[Pair]]]:
     """The retest rounds: what was known before each, and its pairs."""
     numbers = sorted({one.round for one in raw if one.round >= len(made.first)})
     return [
@@ -186,14 +186,14 @@ def rounds_of(made: Plan, raw: list[Measurement]) -> list[tuple[list[Measurement
     ]
 
 
-def test_no_node_is_twice_in_a_retest_round(campaign: tuple[Plan, list[Measurement]]) -> None:
+def test_no_node_is_twice_in_a_retest_round(campaign: tuple[PairPlan, list[Measurement]]) -> None:
     made, raw = campaign
     assert len(rounds_of(made, raw)) <= RETEST_ROUNDS
     assert all(no_node_is_twice_in(tuple(pairs)) for _, pairs in rounds_of(made, raw))
 
 
 def test_at_most_half_as_many_pairs_run_at_once_in_the_first_retest_round(
-    campaign: tuple[Plan, list[Measurement]],
+    campaign: tuple[PairPlan, list[Measurement]],
 ) -> None:
     made, raw = campaign
     first = [one for one in raw if one.round == len(made.first)]
@@ -201,7 +201,7 @@ def test_at_most_half_as_many_pairs_run_at_once_in_the_first_retest_round(
     assert 2 * len(first) <= max(one.at_once for one in raw)
 
 
-def test_the_partner_of_a_suspect_is_good_and_is_new_to_it(campaign: tuple[Plan, list[Measurement]]) -> None:
+def test_the_partner_of_a_suspect_is_good_and_is_new_to_it(campaign: tuple[PairPlan, list[Measurement]]) -> None:
     made, raw = campaign
     for before, pairs in rounds_of(made, raw):
         screened = screen(before, made.settings)
@@ -213,7 +213,7 @@ def test_the_partner_of_a_suspect_is_good_and_is_new_to_it(campaign: tuple[Plan,
                 assert not bad & set(one) or one not in met
 
 
-def test_every_suspect_that_is_not_surely_slow_is_measured_again(campaign: tuple[Plan, list[Measurement]]) -> None:
+def test_every_suspect_that_is_not_surely_slow_is_measured_again(campaign: tuple[PairPlan, list[Measurement]]) -> None:
     made, raw = campaign
     for before, pairs in rounds_of(made, raw):
         screened = screen(before, made.settings)
@@ -265,7 +265,7 @@ def test_a_round_that_was_broken_off_goes_on_with_the_pairs_that_are_left(
 def test_the_nodes_that_are_left_are_measured_however_many_are_absent(count: int, gone: int, seed: int) -> None:
     assume(count - gone >= 2)
     absent = frozenset(Random(seed).sample(names(count), gone))
-    made = Plan(names(count), {}, MIN_EFFECT, is_full=True, absent=absent)
+    made = PairPlan(names(count), {}, MIN_EFFECT, is_full=True, absent=absent)
     raw = measured(made, Cluster())
     left = set(names(count)) - absent
     assert {one.pair for one in raw} == {pair(one, other) for one in left for other in left if one != other}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.watch import Kind
+from clusterproof.plugins.watch import ChangeKind
 from tests.counterparts.nvml_mock.mock import config, environment, folder, inject, needs_mock, stub
 from tests.testbed.cluster import testbed
 from tests.testbed.needs import needs_cluster
@@ -58,9 +58,9 @@ def test_each_fault_is_said_once_and_once_that_it_is_over(watch: Watched) -> Non
         for fault in faults:
             put(node, fault, fault.healed)
         for fault in faults:
-            is_over = lambda fault=fault: said_of(watch, NODE, fault)[-1].kind is Kind.CLOSED  # noqa: E731
+            is_over = lambda fault=fault: said_of(watch, NODE, fault)[-1].kind is ChangeKind.CLOSED  # noqa: E731
             watch.until(is_over, f"the end: {fault.name}")
         watch.until_sampled(NODE, more=5)
         for fault in faults:
-            kinds = [change.kind for change in said_of(watch, NODE, fault) if change.kind is not Kind.WORSE]
-            assert kinds == [Kind.OPENED, Kind.CLOSED], fault.name
+            kinds = [change.kind for change in said_of(watch, NODE, fault) if change.kind is not ChangeKind.WORSE]
+            assert kinds == [ChangeKind.OPENED, ChangeKind.CLOSED], fault.name

@@ -12,10 +12,10 @@ from clusterproof.integrations.slurm.call import Call
 from clusterproof.integrations.slurm.records import Log
 from clusterproof.integrations.slurm.settings import HealthCheck, Settings
 from clusterproof.integrations.slurm.state import State
-from clusterproof.integrations.slurm.verdict import NO_JOB, Finding
+from clusterproof.integrations.slurm.verdict import NO_JOB, CheckFinding
 
 NODES = 200
-LOST = Finding("gpu.gpu_answers", "fail", "GPU 3: the driver says GPU_IS_LOST; expected an answer")
+LOST = CheckFinding("gpu.gpu_answers", "fail", "GPU 3: the driver says GPU_IS_LOST; expected an answer")
 
 
 def drain_at_once(names: Sequence[str], folder: Path, limits: HealthCheck) -> list[bool]:

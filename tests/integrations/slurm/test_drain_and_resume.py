@@ -9,7 +9,7 @@ import pytest
 
 from clusterproof.integrations.slurm.drains import EXPLAIN_S, FOLDER
 from clusterproof.integrations.slurm.folder import since_boot_s
-from clusterproof.integrations.slurm.state import BESIDE
+from clusterproof.integrations.slurm.state import RUNTIME_FOLDER
 from tests.faults import BY_NAME
 from tests.integrations.slurm.scripts import Scripted, eventually, lines, scripted
 from tests.testbed.needs import needs_slurm
@@ -74,7 +74,7 @@ def is_explained(bed: Scripted, name: str, words: str) -> bool:
 
 def age_drains(bed: Scripted, name: str) -> None:
     """Date what the node remembers of its drains back, as if they had been followed for their minute."""
-    folders = (bed.state_file(name, FOLDER), bed.node(name).root / BESIDE[1:] / FOLDER)
+    folders = (bed.state_file(name, FOLDER), bed.node(name).root / RUNTIME_FOLDER[1:] / FOLDER)
     files = [file for folder in folders for file in folder.glob("*.json")]
     records = [json.loads(file.read_text()) for file in files]
     if any(record["is_claim"] for record in records) or not any(record["is_reported"] for record in records):
@@ -110,7 +110,7 @@ def test_a_node_that_a_prolog_and_an_epilog_drain_together_is_resumed_once_it_is
 
 def test_what_a_job_left_whose_epilog_came_to_no_verdict_drains_at_the_next_health_check(bed: Scripted) -> None:
     job = running_job(bed, LITTERED)
-    node, lock = bed.node(LITTERED), f"{BESIDE}/lock"
+    node, lock = bed.node(LITTERED), f"{RUNTIME_FOLDER}/lock"
     others = node.start(["flock", lock, "sleep", "600"])
     assert eventually(lambda: "held" if node.run(["flock", "--nonblock", lock, "true"]).returncode else "")
     bed.bed.run("scancel", job)

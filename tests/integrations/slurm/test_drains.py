@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clusterproof.integrations.slurm.state import BESIDE
+from clusterproof.integrations.slurm.state import RUNTIME_FOLDER
 from tests.faults import BY_NAME
 from tests.integrations.slurm import controller
 from tests.integrations.slurm.controller import drained_by_slurm
@@ -234,9 +234,11 @@ def test_without_any_memory_it_only_observes_and_says_so(occasion: str) -> None:
 
 def test_who_waited_for_the_run_of_another_does_not_drain_at_the_deadline() -> None:
     with of(with_file(HEALTHY, ROOM, ABSENT), toml=DRAIN + 'at_deadline = "drain"\n') as running:
-        held = f"umask 077; mkdir {BESIDE}; exec flock {BESIDE}/lock sleep 60"
+        held = f"umask 077; mkdir {RUNTIME_FOLDER}; exec flock {RUNTIME_FOLDER}/lock sleep 60"
         holder = running.start(["/bin/sh", "-c", held])
-        tried = f"[ -e {BESIDE}/lock ] && exec flock --nonblock --conflict-exit-code 100 {BESIDE}/lock true"
+        tried = (
+            f"[ -e {RUNTIME_FOLDER}/lock ] && exec flock --nonblock --conflict-exit-code 100 {RUNTIME_FOLDER}/lock true"
+        )
         eventually(lambda: "held" if running.run(["/bin/sh", "-c", tried]).returncode == 100 else "")
         ran = script(running, "prolog", "41")
         holder.terminate()

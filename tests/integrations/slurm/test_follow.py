@@ -91,8 +91,10 @@ def test_a_drain_that_is_forgotten_while_it_is_looked_back_at_stays_forgotten(
         return ""
 
     monkeypatch.setattr(control, "node_state", lambda _: NodeState(frozenset({"IDLE"}), "", ("gpu",)))
-    monkeypatch.setattr(health_check, "look_back", taken_back)
-    assert health_check.stays(Call("explain", "gpu001", NO_JOB, Settings("drain"), state, Log("test", "")), claim)
+    monkeypatch.setattr(health_check, "full_after_claim", taken_back)
+    assert health_check.confirm_claim(
+        Call("explain", "gpu001", NO_JOB, Settings("drain"), state, Log("test", "")), claim
+    )
     assert held(state) == ()
 
 

@@ -6,7 +6,16 @@ import sys
 
 import pytest
 
-from clusterproof.integrations.slurm.slurm_conf import Line, Mark, Section, count, fine, mend, rendered, unknown
+from clusterproof.integrations.slurm.slurm_conf import (
+    InstallationLine,
+    LineStatus,
+    Section,
+    count,
+    fine,
+    rendered,
+    to_fix,
+    unknown,
+)
 from clusterproof.plugins.evaluation.index import FILE as INDEX
 from tests.faults import BY_NAME
 from tests.integrations.slurm.installation import DRAIN, TIMEOUT_S, asked, marked, output_of
@@ -266,13 +275,13 @@ def prolog(running: Node) -> str:
     ("found", "numbers"),
     [
         ((fine("a"), fine("b")), (0, 0)),
-        ((mend("a"), fine("b"), mend("c")), (2, 0)),
-        ((unknown("a"), mend("b")), (1, 1)),
+        ((to_fix("a"), fine("b"), to_fix("c")), (2, 0)),
+        ((unknown("a"), to_fix("b")), (1, 1)),
     ],
 )
-def test_lines_are_counted_by_their_mark(found: tuple[Line, ...], numbers: tuple[int, int]) -> None:
+def test_lines_are_counted_by_their_mark(found: tuple[InstallationLine, ...], numbers: tuple[int, int]) -> None:
     sections = [Section("one", found[:1]), Section("two", found[1:])]
-    assert (count(sections, Mark.MEND), count(sections, Mark.OPEN)) == numbers
+    assert (count(sections, LineStatus.MEND), count(sections, LineStatus.OPEN)) == numbers
 
 
 def test_what_a_node_reports_cannot_write_on_the_terminal() -> None:

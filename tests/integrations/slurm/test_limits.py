@@ -66,8 +66,8 @@ class Controller:
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """All waits are as much shorter as the controller's clock is faster."""
     monkeypatch.setattr(our_drains, "SECOND_S", our_drains.SECOND_S / FAST)
-    monkeypatch.setattr(our_drains, "MAX_DRAWN_S", our_drains.MAX_DRAWN_S / FAST)
-    monkeypatch.setattr(our_drains, "DRAW_S", our_drains.DRAW_S / FAST)
+    monkeypatch.setattr(our_drains, "MAX_RANDOM_WAIT_S", our_drains.MAX_RANDOM_WAIT_S / FAST)
+    monkeypatch.setattr(our_drains, "RANDOM_WAIT_S", our_drains.RANDOM_WAIT_S / FAST)
 
 
 @pytest.mark.parametrize("keeps_reason", [False, True], ids=["22.05", "24.11"])
@@ -78,7 +78,7 @@ def test_of_two_hundred_at_once_no_more_than_the_limit_stay_drained(
     controller = Controller([f"gpu{number:03}" for number in range(NODES)], keeps_reason=keeps_reason)
     monkeypatch.setattr(control, "output_of", controller)
     if not is_drawn:
-        monkeypatch.setattr(our_drains, "MAX_DRAWN_S", 0.0)
+        monkeypatch.setattr(our_drains, "MAX_RANDOM_WAIT_S", 0.0)
     settled = drain_at_once(controller.names, tmp_path, HealthCheck(max_drained_percent=10, max_drained_nodes=10))
     assert len(controller.drained) == 10
     assert settled.count(True) == 10

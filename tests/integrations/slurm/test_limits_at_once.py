@@ -55,7 +55,7 @@ def drained(bed: SlurmBed) -> list[str]:
 def test_of_two_hundred_in_one_moment_no_more_than_the_limit_stay_drained(
     bed: SlurmBed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(our_drains, "MAX_DRAWN_S", 0.0)
+    monkeypatch.setattr(our_drains, "MAX_RANDOM_WAIT_S", 0.0)
     settled = drain_at_once(NAMES, tmp_path, TEN)
     assert len(drained(bed)) == 10
     assert settled.count(True) == 10

@@ -14,7 +14,7 @@ from clusterproof.integrations.slurm.our_drains import in_use
 from clusterproof.integrations.slurm.records import Log
 from clusterproof.integrations.slurm.settings import Settings
 from clusterproof.integrations.slurm.state import State
-from clusterproof.integrations.slurm.verdict import NO_JOB, Cursor, Finding
+from clusterproof.integrations.slurm.verdict import NO_JOB, CheckFinding, Cursor
 
 XID, AER, LOST = "gpu.no_xid", "host.pcie_aer", "gpu.gpu_answers"
 
@@ -27,7 +27,7 @@ ENDS = at(20)
 
 
 def begins(checks: tuple[str, ...], looked: dict[str, Cursor], ends: Cursor | None = ENDS) -> Cursor | None:
-    findings = tuple(Finding(check, "fail", "") for check in checks)
+    findings = tuple(CheckFinding(check, "fail", "") for check in checks)
     drain = Drain("epilog", "41", findings, "clusterproof: why", at(10), 1.0, ends=ends)
     return since_looked_at(drain, looked, at(50), {XID, AER}.__contains__).begins
 
@@ -95,7 +95,7 @@ def test_what_slurm_drained_a_node_for_that_is_in_use_again_has_been_looked_at(
 ) -> None:
     state = State(str(tmp_path / "state"))
     state.prepare()
-    found = (Finding(XID, "fail", ""),)
+    found = (CheckFinding(XID, "fail", ""),)
     then = since_boot_s() - age_s
     drain = Drain("epilog", "41", found, "clusterproof: why", at(10), then, is_reported, ends=at(20), boot_id=boot_id())
     hold(state, drain)

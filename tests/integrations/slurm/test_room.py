@@ -11,8 +11,8 @@ import pytest
 
 from clusterproof.integrations.slurm import folder
 from clusterproof.integrations.slurm.folder import since_boot_s
+from clusterproof.integrations.slurm.records import DRAIN_BUDGET as RECORD
 from clusterproof.integrations.slurm.records import NOBODY_SAYS, why_no_drain
-from clusterproof.integrations.slurm.records import ROOM as RECORD
 from clusterproof.integrations.slurm.state import State
 from tests.faults import BY_NAME
 from tests.integrations.slurm import controller

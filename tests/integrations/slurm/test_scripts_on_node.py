@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.integrations.slurm.state import BESIDE
+from clusterproof.integrations.slurm.state import RUNTIME_FOLDER
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.results import read_results
 from tests.faults import BY_NAME
@@ -75,12 +75,12 @@ def test_of_many_jobs_at_once_one_starts_a_python_unless_time_runs_out() -> None
         pythons, said = at_once(running, "prolog")
         assert pythons == 1 or "no verdict" in said, said
         assert said.count("the verdict of ") == AT_ONCE - 1 or "no verdict" in said, said
-        kept = [json.loads(file.read_text()) for file in (running.root / BESIDE[1:] / "jobs").iterdir()]
+        kept = [json.loads(file.read_text()) for file in (running.root / RUNTIME_FOLDER[1:] / "jobs").iterdir()]
         assert len(kept) == AT_ONCE or "no verdict" in said
         assert all(record == kept[0] for record in kept)
         pythons, said = at_once(running, "epilog")
         assert pythons <= 5 or "no verdict" in said, said  # one serves all that came before it
-        assert not list((running.root / BESIDE[1:] / "jobs").iterdir()) or "no verdict" in said
+        assert not list((running.root / RUNTIME_FOLDER[1:] / "jobs").iterdir()) or "no verdict" in said
 
 
 def test_of_many_jobs_at_once_on_a_sick_node_none_is_served_by_the_verdict_on_it() -> None:
@@ -283,9 +283,9 @@ def test_an_epilog_that_comes_to_no_verdict_leaves_its_job_to_the_next_health_ch
     image = with_file(healthy_p5(), "/opt/broken/bin/python", File("#!/bin/sh\nexit 1\n", 0o755))
     text = (SCRIPTS / "clusterproof-epilog").read_text()
     with node(with_file(image, "/etc/slurm/epilog", File(text, 0o755)), toml, python) as running:
-        running.run(["mkdir", "-p", "-m", "700", f"{BESIDE}/jobs"])
+        running.run(["mkdir", "-p", "-m", "700", f"{RUNTIME_FOLDER}/jobs"])
         ran = running.run(["/etc/slurm/epilog"], env={"SLURM_JOB_ID": "42", "SLURM_JOB_UID": "1000"})
-        left = json.loads((running.root / BESIDE[1:] / "jobs/42.json").read_text())
+        left = json.loads((running.root / RUNTIME_FOLDER[1:] / "jobs/42.json").read_text())
     assert "no verdict: " in output_of(ran)
     assert (left["is_unevaluated"], left["uid"]) == (True, "1000")
 

@@ -13,7 +13,7 @@ import pytest
 from clusterproof.integrations.slurm.control import NodeState, parse_config
 from clusterproof.integrations.slurm.drains import Drain
 from clusterproof.integrations.slurm.settings import HealthCheck, Settings
-from clusterproof.integrations.slurm.slurm_conf import Mark, Place, lines_of, why_nobody_resumes
+from clusterproof.integrations.slurm.slurm_conf import LineStatus, SlurmReport, lines_of, why_nobody_resumes
 from tests.builders.samples import sample
 from tests.faults import BY_NAME
 from tests.integrations.slurm.installation import DRAIN, asked, marked, output_of
@@ -53,17 +53,17 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 
 
 def to_mend(config: Mapping[str, str], settings: Settings = DRAINS, node: NodeState | None = IDLE) -> list[str]:
-    place = Place(config, node, "" if node else "scontrol show node: Node gpu001 not found")
+    place = SlurmReport(config, node, "" if node else "scontrol show node: Node gpu001 not found")
     return [
         " ".join(f"{line.label} {line.text}".split())
         for line in lines_of("gpu001", place, settings)
-        if line.mark is Mark.MEND
+        if line.mark is LineStatus.MEND
     ]
 
 
 def test_a_slurm_conf_that_fits_has_nothing_to_mend(config: dict[str, str]) -> None:
     assert to_mend(config) == []
-    assert why_nobody_resumes(Place(config, IDLE), DRAINS) == ""
+    assert why_nobody_resumes(SlurmReport(config, IDLE), DRAINS) == ""
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_a_node_that_slurm_does_not_know_is_reported(config: dict[str, str]) -> 
 def test_where_no_health_check_sees_a_drained_node_nobody_resumes_it(
     config: dict[str, str], changed: dict[str, str], settings: Settings, why: str
 ) -> None:
-    assert why_nobody_resumes(Place({**config, **changed}, IDLE), settings) == why
+    assert why_nobody_resumes(SlurmReport({**config, **changed}, IDLE), settings) == why
 
 
 def test_what_scontrol_prints_is_read() -> None:

@@ -196,7 +196,7 @@ def test_a_disk_that_is_full_with_run_on_it_takes_a_few_records_more(small: Stat
     small.prepare()
     small.write("room", {"number": 1})
     full(small.folder)
-    full(small.beside)
+    full(small.runtime_folder)
     for number in range(2, 4):
         small.prepare()
         small.write("room", {"number": number})
@@ -205,7 +205,7 @@ def test_a_disk_that_is_full_with_run_on_it_takes_a_few_records_more(small: Stat
     assert small.read("drained/prolog-41") == {"number": 2}
 
 
-@pytest.mark.parametrize("lost", ["folder", "beside"])
+@pytest.mark.parametrize("lost", ["folder", "runtime_folder"])
 def test_drains_and_how_many_there_are_outlive_the_loss_of_either_folder(small: State, lost: str) -> None:
     small.prepare()
     for name in BOTH:
@@ -218,7 +218,7 @@ def test_what_is_kept_of_a_job_is_in_run_where_that_takes_it(small: State) -> No
     small.prepare()
     small.write("jobs/41", {"number": 1})
     assert Folder(small.folder).read("jobs/41") == {}
-    full(small.beside)
+    full(small.runtime_folder)
     small.write("jobs/42", {"number": 2})
     assert (small.read("jobs/41"), small.read("jobs/42")) == ({"number": 1}, {"number": 2})
 
@@ -230,7 +230,7 @@ def test_what_the_folder_takes_again_is_newer_than_what_is_in_run(small: State) 
     Path(small.folder).chmod(0o700)
     assert small.write("verdict", {"number": 2}) == ""
     assert small.read("verdict") == {"number": 2}
-    assert Folder(small.beside).read("verdict") == {}
+    assert Folder(small.runtime_folder).read("verdict") == {}
 
 
 def test_what_is_forgotten_is_forgotten_in_both(small: State) -> None:

@@ -15,8 +15,8 @@ from clusterproof.integrations.slurm.our_drains import Claim
 from clusterproof.integrations.slurm.verdict import (
     MAX_REASON,
     PREFIX,
-    Finding,
-    Run,
+    CheckFinding,
+    CheckRun,
     cut_short,
     draining,
     later,
@@ -26,19 +26,27 @@ from clusterproof.integrations.slurm.verdict import (
 )
 from clusterproof.plugins.agent.program import ProbeOptions
 
-LOST = Finding("gpu.gpu_answers", "fail", "GPU 3: the driver says GPU_IS_LOST; expected an answer")
-HELD = Finding("gpu.no_leftover_processes", "fail", "GPU 3: held by python3 (pid 7), of no job; expected no process")
-LEFT = Finding("host.job_leftovers", "fail", "sleep (pid 9) in the control group of job 41; of no job that runs here")
+LOST = CheckFinding("gpu.gpu_answers", "fail", "GPU 3: the driver says GPU_IS_LOST; expected an answer")
+HELD = CheckFinding(
+    "gpu.no_leftover_processes", "fail", "GPU 3: held by python3 (pid 7), of no job; expected no process"
+)
+LEFT = CheckFinding(
+    "host.job_leftovers", "fail", "sleep (pid 9) in the control group of job 41; of no job that runs here"
+)
 CLAIMED = replace(LEFT, message="sleep (pid 9) of user 1000, by its environment of job 41; of no job that runs here")
-NAMING = Finding("gpu.no_xid", "fail", "Xid 79 at 0000:53:00.0, of job 1 user 2, 1 files of user 2: replace the node")
-LEAKED = Finding("host.shm_leaked", "fail", "300 GiB, 15 % of the memory: 3 files of user 1000; expected none")
-HOT = Finding("gpu.temperature", "concern", "GPU 1: 85 °C; expected less than 84 °C")
-UNREAD = Finding("gpu.row_remap", "incomplete", "GPU 1: retired pages cannot be counted")
-HANGS = Finding("gpu.driver_answers_in_time", "fail", "nvml: no answer within 3 s; expected an answer by the deadline")
+NAMING = CheckFinding(
+    "gpu.no_xid", "fail", "Xid 79 at 0000:53:00.0, of job 1 user 2, 1 files of user 2: replace the node"
+)
+LEAKED = CheckFinding("host.shm_leaked", "fail", "300 GiB, 15 % of the memory: 3 files of user 1000; expected none")
+HOT = CheckFinding("gpu.temperature", "concern", "GPU 1: 85 °C; expected less than 84 °C")
+UNREAD = CheckFinding("gpu.row_remap", "incomplete", "GPU 1: retired pages cannot be counted")
+HANGS = CheckFinding(
+    "gpu.driver_answers_in_time", "fail", "nvml: no answer within 3 s; expected an answer by the deadline"
+)
 
 
-def run(*findings: Finding) -> Run:
-    return Run("boot", 100.0, 0.4, 47, findings, None, ("boot", 7, 99.0))
+def run(*findings: CheckFinding) -> CheckRun:
+    return CheckRun("boot", 100.0, 0.4, 47, findings, None, ("boot", 7, 99.0))
 
 
 @pytest.mark.parametrize(
@@ -89,7 +97,7 @@ def run(*findings: Finding) -> Run:
     ],
 )
 def test_only_a_fail_that_concerns_the_job_drains(
-    finding: Finding, job: Job, is_epilog: bool, late_drains: bool, drains: bool
+    finding: CheckFinding, job: Job, is_epilog: bool, late_drains: bool, drains: bool
 ) -> None:
     found = draining(run(HOT, UNREAD, finding), job, late_drains=late_drains, is_epilog=is_epilog)
     assert found == ((finding,) if drains else ())
@@ -119,7 +127,7 @@ def test_a_reason_names_the_check_its_evidence_and_what_else_fails() -> None:
     ids=["of its GPU", "of GPUs that Slurm does not deal out", "of the GPU of another job", "names a job itself"],
 )
 def test_a_reason_names_no_job_for_the_gpu_of_another(
-    finding: Finding, gpus: frozenset[int] | None, after: str
+    finding: CheckFinding, gpus: frozenset[int] | None, after: str
 ) -> None:
     reason = reason_of((finding,), Job("42", "1000", gpus))
     assert reason.removeprefix(f"{PREFIX}{finding.words}") == after
@@ -127,7 +135,7 @@ def test_a_reason_names_no_job_for_the_gpu_of_another(
 
 @given(st.text(), st.text())
 def test_whatever_a_check_says_the_reason_is_one_printable_line_of_ours(check: str, message: str) -> None:
-    reason = reason_of((Finding(check, "fail", message), Finding(message, "fail", check)), Job("42"))
+    reason = reason_of((CheckFinding(check, "fail", message), CheckFinding(message, "fail", check)), Job("42"))
     assert reason.startswith(PREFIX)
     assert reason.isprintable()
     assert len(reason) <= MAX_REASON
@@ -206,7 +214,7 @@ def test_all_evidence_comes_before_the_deadline_and_the_health_check_has_the_tim
     ],
 )
 def test_a_verdict_serves_further_jobs_where_nothing_failed_and_all_evidence_came(
-    found: tuple[Finding, ...], is_reusable: bool
+    found: tuple[CheckFinding, ...], is_reusable: bool
 ) -> None:
     assert run(*found).is_reusable is is_reusable
 

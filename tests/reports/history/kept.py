@@ -9,7 +9,7 @@ from pathlib import Path
 
 from clusterproof.plugins.core.result import INTERRUPTED, Measured, Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.history import Gpu, Identity, Past, Run
+from clusterproof.reports.history import Gpu, NodeIdentity, Past, PastRun
 from clusterproof.reports.history.store import read_past, write_run
 
 ECC, XID = "gpu.no_uncorrected_ecc", "gpu.no_xid"
@@ -25,8 +25,8 @@ def unevaluated(node: str) -> Result:
     return Result(ECC, node, Verdict.INCOMPLETE, "Uncorrected ECC errors", cause=INTERRUPTED)
 
 
-def machine(instance: str, *uuids: str) -> Identity:
-    return Identity(
+def machine(instance: str, *uuids: str) -> NodeIdentity:
+    return NodeIdentity(
         instance, f"board of {instance}", tuple(Gpu(index, uuid, "1650") for index, uuid in enumerate(uuids))
     )
 
@@ -34,12 +34,12 @@ def machine(instance: str, *uuids: str) -> Identity:
 def add(
     path: Path,
     *results: Result,
-    identities: dict[str, Identity] | None = None,
+    identities: dict[str, NodeIdentity] | None = None,
     measured: Iterable[Measured] = (),
     cluster: str = "small",
-) -> Run:
+) -> PastRun:
     runs = len(read_past(path, cluster, 1000).runs) if path.exists() else 0
-    run = Run(cluster, 1_772_000_000 + runs * DAY_S, 1_772_000_060 + runs * DAY_S)
+    run = PastRun(cluster, 1_772_000_000 + runs * DAY_S, 1_772_000_060 + runs * DAY_S)
     return write_run(path, run, results, identities, measured)
 
 

@@ -11,7 +11,7 @@ import pytest
 from clusterproof.plugins.core.result import Measured
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.document.trend import counts
-from clusterproof.reports.history import Gpu, Identity
+from clusterproof.reports.history import Gpu, NodeIdentity
 from clusterproof.reports.history.changes import Change, Changes, between, change, headline, since_last
 from clusterproof.reports.history.store import default_path, read_before
 from clusterproof.reports.history.trends import flaps, offenders, places, trends
@@ -161,7 +161,7 @@ def test_a_fault_that_stays_with_the_node_when_its_hardware_changes_is_of_the_pl
 def test_a_gpu_that_is_lost_is_known_from_an_earlier_run(file: Path) -> None:
     add(file, result("gpu003", PASS), identities={"gpu003": machine("i-1", "GPU-a", "GPU-b")})
     for _ in range(2):
-        lost = {"gpu003": Identity("i-1", "", (Gpu(0, "GPU-a", "1650"),))}
+        lost = {"gpu003": NodeIdentity("i-1", "", (Gpu(0, "GPU-a", "1650"),))}
         add(file, result("gpu003", FAIL, "gpu.gpu_answers", gpus=[1]), identities=lost)
     assert [one.id for one in offenders(past(file))] == ["GPU-b"]
 

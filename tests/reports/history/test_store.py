@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.core.result import Measured
-from clusterproof.reports.history import HistoryError, Run, schema
+from clusterproof.reports.history import HistoryError, PastRun, schema
 from clusterproof.reports.history.store import read_before, write_run
 from clusterproof.reports.history.trends import trends
 from clusterproof.reports.history.words import page
@@ -78,7 +78,7 @@ def test_a_file_that_cannot_be_used_is_left_as_it_is_and_named_in_one_line(
     breaks(file)  # type: ignore[operator]
     before = file.read_bytes() if file.is_file() else b""
     with pytest.raises(HistoryError, match=words) as data:
-        write_run(file, Run("small", 1, 2), [result("gpu001", FAIL)])
+        write_run(file, PastRun("small", 1, 2), [result("gpu001", FAIL)])
     assert "\n" not in str(data.value)
     assert (file.read_bytes() if file.is_file() else b"") == before
 
@@ -94,7 +94,7 @@ def test_a_full_disk_costs_the_new_run_and_none_that_was_there(file: Path, monke
 
     monkeypatch.setattr(sqlite3, "connect", small)
     with pytest.raises(HistoryError, match="full; make room"):
-        write_run(file, Run("small", 1, 2), [result(f"gpu{number:05d}", FAIL) for number in range(20_000)])
+        write_run(file, PastRun("small", 1, 2), [result(f"gpu{number:05d}", FAIL) for number in range(20_000)])
     monkeypatch.undo()
     assert [run.number for run in past(file).runs] == [1]
     assert rows(file, "PRAGMA integrity_check") == [("ok",)]
@@ -105,12 +105,12 @@ import sys
 from pathlib import Path
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.history import Run
+from clusterproof.reports.history import PastRun
 from clusterproof.reports.history.store import default_path
 from clusterproof.reports.history.store import write_run
 for number in range(5):
     results = [Result("a.b", f"gpu{index:03d}", Verdict.FAIL) for index in range(200)]
-    write_run(Path(sys.argv[1]), Run("small", number, number + 1), results)
+    write_run(Path(sys.argv[1]), PastRun("small", number, number + 1), results)
 """
 
 
@@ -160,11 +160,11 @@ def test_a_run_that_is_killed_while_it_writes_leaves_no_half(file: Path, tmp_pat
     linked_in(tmp_path)
     dies = "import os\nfrom clusterproof.reports.history import store\nstore._identify = lambda *_: os._exit(9)\n"
     tail = (
-        "from clusterproof.reports.history import Identity, Run\n"
+        "from clusterproof.reports.history import NodeIdentity, PastRun\n"
         "from clusterproof.plugins.core.result import Result\nfrom clusterproof.plugins.core.verdict import Verdict\n"
         "from pathlib import Path\nimport sys\n"
         "results = [Result('a.b', 'x', Verdict.FAIL)]\n"
-        "store.write_run(Path(sys.argv[1]), Run('small', 1, 2), results, {'x': Identity('i-1')})\n"
+        "store.write_run(Path(sys.argv[1]), PastRun('small', 1, 2), results, {'x': NodeIdentity('i-1')})\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     assert subprocess.run([sys.executable, "-c", dies + tail, str(file)], env=environment).returncode == 9

@@ -17,7 +17,7 @@ from clusterproof.plugins.kubernetes.gate.round import KeptVerdict, Round, keep_
 from clusterproof.plugins.kubernetes.gate.write import Orders, Written
 from clusterproof.plugins.suite.reporters import k8s_gate
 from clusterproof.plugins.suite.reporters.k8s_gate import K8sGateReporter
-from clusterproof.plugins.transport.kubernetes.kept import Kept
+from clusterproof.plugins.transport.kubernetes.report_cache import ReportCache
 
 OTHER = KeptVerdict(Health(FALSE, "GpuGpuCount", "7 GPUs"), 900.0)
 PASSES = (Result("gpu.a", "n1", Verdict.PASS), Result("gpu.a", "n2", Verdict.PASS))
@@ -99,7 +99,7 @@ def test_half_of_a_file_stands_for_nothing(tmp_path: Path, text: str) -> None:
 def test_a_node_that_fails_beside_others_is_confirmed_though_other_shares_were_evaluated_meanwhile(
     tmp_path: Path,
 ) -> None:
-    kept = Kept(str(tmp_path))
+    kept = ReportCache(str(tmp_path))
     assert kept.unconfirmed(["n1"], 1.0, ["n1", "n2"]) == {"n1"}
     assert kept.unconfirmed(["n9"], 2.0, ["n8", "n9"]) == {"n9"}
     assert kept.unconfirmed(["n1"], 3.0, ["n1", "n2"]) == frozenset()

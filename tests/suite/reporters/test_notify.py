@@ -277,5 +277,5 @@ def test_the_page_has_an_example_of_each_service() -> None:
 def test_no_redirection_is_followed_to_the_metadata_service_or_anywhere(webhook: Webhook, status: int) -> None:
     webhook.status, webhook.location = status, f"http://127.0.0.1:{webhook.port}/latest/meta-data/iam"
     ((_, send),) = services.apprise_services([webhook.url])
-    assert send(services.Message("t", "b", "failure")) == "the service refused it or did not answer"
+    assert send(services.ServiceMessage("t", "b", "failure")) == "the service refused it or did not answer"
     assert (len(webhook.posted), webhook.got) == (1, [])

@@ -19,7 +19,7 @@ from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.command_line.main import main
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.transport import Limits
-from clusterproof.plugins.watch.controller import Controller, Settings
+from clusterproof.plugins.watch.controller import Controller, WatchSettings
 from clusterproof.plugins.watch.notify import heartbeat
 from clusterproof.plugins.watch.notify.heartbeat import Heartbeat, NoHeartbeat, accepted, send
 from clusterproof.plugins.watch.sampler_session import SamplerOptions
@@ -193,7 +193,7 @@ def test_the_url_may_stand_in_a_file(tmp_path: Path, capsys: pytest.CaptureFixtu
 def controlled(one: Switch, watched: OfDay, monkeypatch: pytest.MonkeyPatch) -> Controller:
     """A watch of no node, with heartbeats."""
     cluster = Cluster("day", "local", (Target("localhost"),))
-    settings = Settings(SamplerOptions(0.02), Limits(), ProbeOptions())
+    settings = WatchSettings(SamplerOptions(0.02), Limits(), ProbeOptions())
     controller = Controller(cluster, watched.day.watch, settings, None, print, watched.sinks)
     monkeypatch.setattr(controller, "_visit", lambda _: controller._events.put(None))
     monkeypatch.setattr(controller, "_connect", lambda: None)

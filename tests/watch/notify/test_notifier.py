@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.watch import Change, Kind, notify
+from clusterproof.plugins.watch import Change, ChangeKind, notify
 from clusterproof.plugins.watch.notify import notifier, receiver
 from clusterproof.plugins.watch.notify.outbox import Outbox
-from clusterproof.plugins.watch.notify.receiver import Program
+from clusterproof.plugins.watch.notify.receiver import ReceiverProgram
 from tests.watch.receiving import TIMEOUT_S, Notified, WebServer, change, keeping, lines, quick, web_server
 from tests.watch.sinks_of_day import OfDay
 
@@ -60,17 +60,17 @@ def test_a_storm_is_one_notification_with_a_nodeset() -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ([change("a"), change("b"), change("a", Kind.CLOSED)], [("opened", "a,b"), ("closed", "a")]),
-        ([change("a"), change("a", Kind.CLOSED), change("b")], [("opened", "a,b"), ("closed", "a")]),
+        ([change("a"), change("b"), change("a", ChangeKind.CLOSED)], [("opened", "a,b"), ("closed", "a")]),
+        ([change("a"), change("a", ChangeKind.CLOSED), change("b")], [("opened", "a,b"), ("closed", "a")]),
         (
-            [change("a"), change("a", Kind.CLOSED), change("a")],
+            [change("a"), change("a", ChangeKind.CLOSED), change("a")],
             [("opened", "a"), ("closed", "a"), ("opened", "a")],
         ),
         ([change("a"), change("a", rule="gpu.no_xid"), change("b")], [("opened", "a,b"), ("opened", "a")]),
-        ([change("a", Kind.CLOSED)], []),
+        ([change("a", ChangeKind.CLOSED)], []),
         ([change("a"), change("a")], [("opened", "a")]),
-        ([change("a", Kind.FLAPPING), change("a")], [("flapping", "a"), ("opened", "a")]),
-        ([change("a", Kind.HAPPENED), change("a", Kind.HAPPENED)], [("happened", "a"), ("happened", "a")]),
+        ([change("a", ChangeKind.FLAPPING), change("a")], [("flapping", "a"), ("opened", "a")]),
+        ([change("a", ChangeKind.HAPPENED), change("a", ChangeKind.HAPPENED)], [("happened", "a"), ("happened", "a")]),
     ],
 )
 def test_the_order_of_each_finding_is_kept_and_nothing_closes_that_was_not_opened(
@@ -80,7 +80,7 @@ def test_the_order_of_each_finding_is_kept_and_nothing_closes_that_was_not_opene
 
 
 def test_opened_worse_and_closed_of_a_finding_have_one_incident_and_each_its_own_id() -> None:
-    kinds = (Kind.OPENED, Kind.WORSE, Kind.CLOSED)
+    kinds = (ChangeKind.OPENED, ChangeKind.WORSE, ChangeKind.CLOSED)
     every = notifications(change(node, kind, device="GPU 1") for kind in kinds for node in ("a", "b"))
     assert len({one["incident"] for one in every}) == 1
     assert len({one["id"] for one in every}) == 3
@@ -137,7 +137,7 @@ def test_what_came_while_the_receiver_was_down_is_sent_when_it_is_back_in_order_
     notified.counted("failed", 2)
     notified.notifier.said([change(node) for node in ("b", "c", "d")])
     notified.until(lambda: any(one["check"] == "watch.silent" for one in server.refused))
-    notified.notifier.said([change(node, Kind.CLOSED) for node in ("b", "c", "d")])
+    notified.notifier.said([change(node, ChangeKind.CLOSED) for node in ("b", "c", "d")])
     server.status = 200
     notified.counted("delivered", 3).notifier.close()
     of_silence = [kind for kind, nodes in server.said if nodes == "b,c,d"]
@@ -180,7 +180,7 @@ def test_what_stays_open_is_told_again_once_for_all_of_its_cause_and_what_is_ove
             outbox.apply(entry)
         return notified()
 
-    for at, one in enumerate((change("a"), change("b"), change("c"), change("c", Kind.CLOSED))):
+    for at, one in enumerate((change("a"), change("b"), change("c"), change("c", ChangeKind.CLOSED))):
         for entry in outbox.taking([one], 10.0 * at):
             outbox.apply(entry)
     assert notified() == [("opened", "a,b,c"), ("closed", "c")]
@@ -263,7 +263,7 @@ def test_the_end_sends_what_waits_and_does_not_wait_for_what_hangs(
 ) -> None:
     quick(monkeypatch)
     notified = Notified(keeping(tmp_path / "received"))
-    notified.notifier.said([change("a"), change("a", Kind.CLOSED)])
+    notified.notifier.said([change("a"), change("a", ChangeKind.CLOSED)])
     notified.notifier.close()
     assert [one["kind"] for one in lines(tmp_path / "received")] == ["opened", "closed"]
     monkeypatch.setattr(notifier, "END_S", 0.5)
@@ -277,7 +277,7 @@ def test_the_end_sends_what_waits_and_does_not_wait_for_what_hangs(
 def test_a_watch_tells_each_of_what_it_says_and_counts_that(tmp_path: Path) -> None:
     watched, files = OfDay(), [tmp_path / "first", tmp_path / "second"]
     with watched.sinks as sinks:
-        sinks.notify([Program(["sh", "-c", 'cat >> "$0"', str(file)]) for file in files], tmp_path)
+        sinks.notify([ReceiverProgram(["sh", "-c", 'cat >> "$0"', str(file)]) for file in files], tmp_path)
         watched.day.silence(60)
         sinks.said(watched.day.said)
     for file in files:

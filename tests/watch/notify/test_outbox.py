@@ -14,8 +14,8 @@ import pytest
 from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.transport import Limits
-from clusterproof.plugins.watch import Kind
-from clusterproof.plugins.watch.controller import Controller, Settings
+from clusterproof.plugins.watch import ChangeKind
+from clusterproof.plugins.watch.controller import Controller, WatchSettings
 from clusterproof.plugins.watch.notify import notifier
 from clusterproof.plugins.watch.notify.outbox import Outbox, OutboxFile
 from clusterproof.plugins.watch.recording import Recording
@@ -37,7 +37,7 @@ def test_a_watch_that_goes_on_sends_what_another_left_with_the_ids_it_had(server
     server.status = 500
     killed = Notified(server.program, tmp_path)
     killed.notifier.said([change("a")])
-    killed.counted("failed").notifier.said([change("a", Kind.CLOSED), change("b", rule="gpu.no_xid")])
+    killed.counted("failed").notifier.said([change("a", ChangeKind.CLOSED), change("b", rule="gpu.no_xid")])
     killed.until(lambda: len({one["id"] for one in server.refused}) == 2)
     data = (tmp_path / "outbox-1.jsonl").read_bytes()
     killed.notifier.close()
@@ -91,7 +91,7 @@ def test_an_outbox_in_which_much_is_over_is_written_anew_and_stays_the_same(
         entry = file.outbox.freezing(next(file.outbox.groups()))
         file.write([entry])
         file.write([{"sent": entry["freeze"]}])
-        file.write(file.outbox.taking([change(f"gpu{at}", Kind.CLOSED)], 1.7e9))
+        file.write(file.outbox.taking([change(f"gpu{at}", ChangeKind.CLOSED)], 1.7e9))
         entry = file.outbox.freezing(next(file.outbox.groups()))
         file.write([entry])
         if at < 198:
@@ -149,15 +149,15 @@ def test_nothing_is_recorded_as_said_while_its_notification_is_not_on_disk(
     watched, said = OfDay(), tmp_path / "changes.jsonl"
     recording = Recording(tmp_path, 1.0, watched.own.append)
     cluster = Cluster("prod", "ssh", (Target(NODE),))
-    settings = Settings(SamplerOptions(1.0), Limits(), ProbeOptions())
+    settings = WatchSettings(SamplerOptions(1.0), Limits(), ProbeOptions())
     notified = Notified(["false"], tmp_path)
     watched.sinks._notifiers.append(notified.notifier)
     controller = Controller(cluster, watched.day.watch, settings, recording, lambda _: None, watched.sinks)
     with monkeypatch.context() as full:
         full.setattr(OutboxFile, "_append", _no_room)
-        full.setattr(OutboxFile, "_begin_anew", _no_room)
+        full.setattr(OutboxFile, "_rewrite", _no_room)
         controller._say([change("a")])
-        controller._say([change("a", Kind.CLOSED)])
+        controller._say([change("a", ChangeKind.CLOSED)])
         assert not said.exists() or not lines(said)[1:]
     notified.until(lambda: not notified.file.outage.is_failing)
     assert outbox_of(tmp_path).count == 2

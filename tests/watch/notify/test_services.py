@@ -10,9 +10,9 @@ import apprise
 import pytest
 
 from clusterproof.plugins.command_line.main import main
-from clusterproof.plugins.watch import Change, Kind
+from clusterproof.plugins.watch import Change, ChangeKind
 from clusterproof.plugins.watch.notify import Alert, Notification
-from clusterproof.plugins.watch.notify.receiver import NoReceiver, Outcome, Program, words_of
+from clusterproof.plugins.watch.notify.receiver import Delivery, NoReceiver, ReceiverProgram, arguments_of
 from clusterproof.plugins.watch.notify.services import MAX_BODY, MAX_TITLE, message_of, receiver_of
 from tests.watch.receiving import change, lines, web_server
 from tests.watch.sinks_of_day import OfDay
@@ -28,7 +28,7 @@ def test_a_url_of_apprise_is_told_what_a_program_is_in_words_with_the_ids() -> N
     with web_server() as server:
         receiver = receiver_of(f"json://ops:{SECRET}@127.0.0.1:{server.port}/{SECRET}", 1)
         one = notification(change("gpu001", device="GPU 3"), change("gpu002", device="GPU 1"))
-        assert receiver.send(one) == Outcome()
+        assert receiver.send(one) == Delivery()
     (taken,) = server.taken
     assert (taken["title"], taken["type"]) == ("prod: FAIL watch.silent on gpu[001-002]", "failure")
     assert taken["message"].splitlines() == [
@@ -48,19 +48,19 @@ def test_a_service_that_asks_for_a_pause_is_heard(status: int, after: str, secon
     with web_server() as server:
         server.status, server.after = status, after
         outcome = receiver_of(f"json://127.0.0.1:{server.port}/{SECRET}", 1).send(notification(change("gpu001")))
-    assert outcome == Outcome("json: the service refused it or did not answer", seconds)
+    assert outcome == Delivery("json: the service refused it or did not answer", seconds)
 
 
 @pytest.mark.parametrize(
     ("kind", "title", "of_apprise"),
     [
-        (Kind.OPENED, "prod: FAIL watch.silent on a", "failure"),
-        (Kind.WORSE, "prod: worse: fail watch.silent on a", "failure"),
-        (Kind.FLAPPING, "prod: flapping: fail watch.silent on a", "failure"),
-        (Kind.CLOSED, "prod: over: fail watch.silent on a", "success"),
+        (ChangeKind.OPENED, "prod: FAIL watch.silent on a", "failure"),
+        (ChangeKind.WORSE, "prod: worse: fail watch.silent on a", "failure"),
+        (ChangeKind.FLAPPING, "prod: flapping: fail watch.silent on a", "failure"),
+        (ChangeKind.CLOSED, "prod: over: fail watch.silent on a", "success"),
     ],
 )
-def test_a_message_says_whether_it_is_over(kind: Kind, title: str, of_apprise: str) -> None:
+def test_a_message_says_whether_it_is_over(kind: ChangeKind, title: str, of_apprise: str) -> None:
     message = message_of(notification(change("a", kind)))
     assert (message.title, message.kind) == (title, of_apprise)
 
@@ -79,8 +79,8 @@ def test_a_pager_has_one_incident_from_opened_to_closed(url: str, key: str, monk
     kind = type(apprise.Apprise.instantiate(url))
     monkeypatch.setattr(kind, "notify", lambda service, **_: keys.append(getattr(service, key)) or True)
     receiver = receiver_of(url, 1)
-    every = [notification(change("a", kind)) for kind in (Kind.OPENED, Kind.CLOSED)]
-    assert [receiver.send(one) for one in every] == [Outcome()] * 2
+    every = [notification(change("a", kind)) for kind in (ChangeKind.OPENED, ChangeKind.CLOSED)]
+    assert [receiver.send(one) for one in every] == [Delivery()] * 2
     assert keys == [every[0].incident] * 2
 
 
@@ -119,7 +119,7 @@ def test_nothing_of_a_url_is_in_the_outbox_or_in_what_is_said(tmp_path: Path) ->
         watched = OfDay()
         with watched.sinks as sinks:
             url = f"json://ops:{SECRET}@127.0.0.1:{server.port}/{SECRET}"
-            sinks.notify([receiver_of(url, 1), Program(["sh", "-c", f"cat > {tmp_path}/told"])], tmp_path)
+            sinks.notify([receiver_of(url, 1), ReceiverProgram(["sh", "-c", f"cat > {tmp_path}/told"])], tmp_path)
             sinks.said([change("gpu001")])
     assert server.refused
     assert lines(tmp_path / "told")[0]["nodes"] == "gpu001"
@@ -147,6 +147,6 @@ def test_what_cannot_be_run_is_one_line(command: str, said: str, capsys: pytest.
 
 
 def test_no_shell_reads_the_command() -> None:
-    assert words_of("true '$HOME; ls' *") == ["true", "$HOME; ls", "*"]
+    assert arguments_of("true '$HOME; ls' *") == ["true", "$HOME; ls", "*"]
     with pytest.raises(NoReceiver):
-        words_of("'true; true'")
+        arguments_of("'true; true'")

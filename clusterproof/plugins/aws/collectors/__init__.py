@@ -43,15 +43,15 @@ def ask(account: Account, cluster: Cluster, collectors: Iterable[str], timeout_s
     pool = ThreadPoolExecutor(max_workers=max(1, len(names)), thread_name_prefix="aws")
     try:
         asked = {name: pool.submit(_collector, name, account, cluster) for name in names}
-        data: dict[str, Collected] = {}
+        collected: dict[str, Collected] = {}
         for name, answer in asked.items():
             try:
-                data[name] = answer.result(max(0.0, began + timeout_s - time.monotonic()))
+                collected[name] = answer.result(max(0.0, began + timeout_s - time.monotonic()))
             except TooLate:
-                data[name] = Collected(Status.TIMED_OUT, detail=f"no answer within {timeout_s:g} s")
+                collected[name] = Collected(Status.TIMED_OUT, detail=f"no answer within {timeout_s:g} s")
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
-    return NodeEvidence(cluster.name, data, seconds=time.monotonic() - began)
+    return NodeEvidence(cluster.name, collected, seconds=time.monotonic() - began)
 
 
 def _is_of(name: str, cluster: Cluster) -> bool:

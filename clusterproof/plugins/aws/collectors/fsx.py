@@ -34,12 +34,12 @@ def read_fsx(account: Account, cluster: Cluster) -> object:
 
 
 def _record(system: Mapping[str, Any]) -> dict[str, Any]:
-    data = _of(system, KEPT)
-    return data | {name: _of(system[name], keys) for name, keys in CONFIGURATIONS.items() if system.get(name)}
+    description = _of(system, KEPT)
+    return description | {name: _of(system[name], keys) for name, keys in CONFIGURATIONS.items() if system.get(name)}
 
 
-def _of(data: Mapping[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
-    return {key: data[key] for key in keys if key in data}
+def _of(description: Mapping[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
+    return {key: description[key] for key in keys if key in description}
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ def _values(
         points: dict[str, dict[int, float]] = defaultdict(dict)
         failed: dict[str, str] = {}
         queries = [_query(f"q{number}", series) for number, series in enumerate(batch)]
-        for data in account.listed(
+        for description in account.listed(
             "cloudwatch",
             "get_metric_data",
             "MetricDataResults",
@@ -108,9 +108,9 @@ def _values(
             StartTime=begin,
             EndTime=end,
         ):
-            points[data["Id"]].update(_by_minute(data, begin))
-            if data.get("StatusCode") in _FAILED:
-                failed[data["Id"]] = str(data["StatusCode"])
+            points[description["Id"]].update(_by_minute(description, begin))
+            if description.get("StatusCode") in _FAILED:
+                failed[description["Id"]] = str(description["StatusCode"])
         minutes = range(int((end - begin).total_seconds()) // PERIOD_S)
         for number, series in enumerate(batch):
             name = f"q{number}"
@@ -123,9 +123,9 @@ def _query(name: str, series: Series) -> dict[str, Any]:
     return {"Id": name, "MetricStat": {"Metric": metric, "Period": PERIOD_S, "Stat": series.statistic}}
 
 
-def _by_minute(data: Mapping[str, Any], begin: datetime) -> dict[int, float]:
+def _by_minute(description: Mapping[str, Any], begin: datetime) -> dict[int, float]:
     """The values of one result by their minute since `begin`; a result may come in several pages, in any order."""
     return {
         int((time - begin).total_seconds()) // PERIOD_S: round(float(value), 3)
-        for time, value in zip(data.get("Timestamps", ()), data.get("Values", ()))  # noqa: B905 - as CloudWatch has them
+        for time, value in zip(description.get("Timestamps", ()), description.get("Values", ()))  # noqa: B905 - as CloudWatch has them
     }

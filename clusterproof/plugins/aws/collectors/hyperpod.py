@@ -31,18 +31,18 @@ OF_GROUP = (
 
 def read_hyperpod(account: Account, cluster: Cluster) -> object:
     """The cluster with its instance groups."""
-    data = described(account, cluster)
-    kept: dict[str, object] = {key: data[key] for key in OF_CLUSTER if key in data}
+    description = described(account, cluster)
+    kept: dict[str, object] = {key: description[key] for key in OF_CLUSTER if key in description}
     for key in ("InstanceGroups", "RestrictedInstanceGroups"):
-        kept[key] = [_group(group) for group in data.get(key, ())]
+        kept[key] = [_group(group) for group in description.get(key, ())]
     return {"cluster": kept}
 
 
-def _group(data: Description) -> dict[str, object]:
-    volumes = [config.get("EbsVolumeConfig", {}) for config in data.get("InstanceStorageConfigs", ())]
+def _group(description: Description) -> dict[str, object]:
+    volumes = [config.get("EbsVolumeConfig", {}) for config in description.get("InstanceStorageConfigs", ())]
     sizes = [volume["VolumeSizeInGB"] for volume in volumes if "VolumeSizeInGB" in volume]
-    kept = {key: data[key] for key in OF_GROUP if key in data}
-    return {**kept, "CountsByType": types_of(data), "VolumeSizesInGB": sizes}
+    kept = {key: description[key] for key in OF_GROUP if key in description}
+    return {**kept, "CountsByType": types_of(description), "VolumeSizesInGB": sizes}
 
 
 def read_hyperpod_nodes(account: Account, cluster: Cluster) -> object:
@@ -51,11 +51,11 @@ def read_hyperpod_nodes(account: Account, cluster: Cluster) -> object:
     return {"nodes": [_node(node, names.get(str(node["InstanceId"]), "")) for node in nodes(account, cluster)]}
 
 
-def _node(data: Description, name: str) -> dict[str, object]:
-    ultraserver = data.get("UltraServerInfo") or {}
+def _node(description: Description, name: str) -> dict[str, object]:
+    ultraserver = description.get("UltraServerInfo") or {}
     return {
         "hostname": name,
-        **{key: data[key] for key in OF_NODE if key in data},
+        **{key: description[key] for key in OF_NODE if key in description},
         "UltraServerId": ultraserver.get("Id", ""),
         "UltraServerType": ultraserver.get("Type", ""),
     }
@@ -93,11 +93,13 @@ def _placed(account: Account, cluster: Cluster, zones: Mapping[str, str | None])
         if denied:
             return denied[0]
         try:
-            data = account.call("sagemaker", "describe_cluster_node", ClusterName=cluster.settings["arn"], NodeId=node)
+            description = account.call(
+                "sagemaker", "describe_cluster_node", ClusterName=cluster.settings["arn"], NodeId=node
+            )
         except AwsError as problem:
             denied.extend([problem] if isinstance(problem, AwsDenied) else [])
             return problem
-        return data["NodeDetails"].get("Placement", {}).get("AvailabilityZone")  # type: ignore[no-any-return]
+        return description["NodeDetails"].get("Placement", {}).get("AvailabilityZone")  # type: ignore[no-any-return]
 
     without = [node for node, zone in zones.items() if zone is None]
     with ThreadPoolExecutor(max_workers=AT_ONCE, thread_name_prefix="aws-zone") as pool:

@@ -31,7 +31,7 @@ def read_instances(account: Account, cluster: Cluster) -> object:
 def read_instance_topology(account: Account, cluster: Cluster) -> object:
     """The instances whose type has a topology, with the network nodes above them, the topmost first."""
     names = hostnames(cluster)
-    data = [
+    descriptions = [
         instance
         for ids in portions(known_ids(account, cluster), AT_ONCE)
         for instance in account.listed("ec2", "describe_instance_topology", "Instances", InstanceIds=ids)
@@ -44,6 +44,6 @@ def read_instance_topology(account: Account, cluster: Cluster) -> object:
                 "NetworkNodes": instance.get("NetworkNodes", []),
                 "CapacityBlockId": instance.get("CapacityBlockId", ""),
             }
-            for instance in data
+            for instance in descriptions
         ]
     }

@@ -44,15 +44,17 @@ def _found(account: Account, service: str, names: set[str]) -> Mapping[str, Desc
     for operation in ("list_service_quotas", "list_aws_default_service_quotas"):
         missing = names - by_name.keys()
         listed = account.listed("service-quotas", operation, "Quotas", ServiceCode=service) if missing else ()
-        for data in listed:
+        for description in listed:
             for name in missing:
-                if name.lower() in _name(data) and len(_name(data)) < len(_name(by_name.get(name, _LONG))):
-                    by_name[name] = data
+                if name.lower() in _name(description) and len(_name(description)) < len(
+                    _name(by_name.get(name, _LONG))
+                ):
+                    by_name[name] = description
     return by_name
 
 
-def _name(data: Description) -> str:
-    return str(data.get("QuotaName", "")).lower()
+def _name(description: Description) -> str:
+    return str(description.get("QuotaName", "")).lower()
 
 
 _LONG: Description = {"QuotaName": " " * 1000}

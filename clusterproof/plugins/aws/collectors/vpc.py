@@ -30,14 +30,14 @@ def read_route_tables(account: Account, cluster: Cluster) -> object:
     return {"tables": [_table(table) for table in tables]}
 
 
-def _table(data: Description) -> dict[str, object]:
-    associations = data.get("Associations", ())
+def _table(description: Description) -> dict[str, object]:
+    associations = description.get("Associations", ())
     return {
-        "RouteTableId": data["RouteTableId"],
-        "VpcId": data["VpcId"],
+        "RouteTableId": description["RouteTableId"],
+        "VpcId": description["VpcId"],
         "main": any(association.get("Main") for association in associations),
         "SubnetIds": [association["SubnetId"] for association in associations if "SubnetId" in association],
-        "default": [_destination(route) for route in data.get("Routes", ()) if _is_default(route)],
+        "default": [_destination(route) for route in description.get("Routes", ()) if _is_default(route)],
     }
 
 

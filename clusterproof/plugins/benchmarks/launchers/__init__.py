@@ -26,7 +26,7 @@ NOT_STARTED = (126, 127)  # of a shell
 
 
 @dataclass(frozen=True, slots=True)
-class Campaign:
+class MeterCampaign:
     """One meter over one cluster.
 
     `run_s` is the deadline of one run, its start included. `whole_s` is the time for all of them: what was reserved is
@@ -50,13 +50,13 @@ class Campaign:
         return next(target for target in self.cluster.targets if target.name == node)
 
 
-def typed(campaign: Campaign, reading: Reading, launch: str, pair: Pair) -> Reading:
+def typed(campaign: MeterCampaign, reading: Reading, launch: str, pair: Pair) -> Reading:
     """The reading with the command that a person types for the same; `launch` is what starts ranks on both nodes."""
     command = campaign.meter.command
     return replace(reading, command=command(campaign.settings, launch, *pair)) if command else reading
 
 
-def check(campaign: Campaign) -> None:
+def check(campaign: MeterCampaign) -> None:
     """Ask the meter for its command lines. Raises Unusable for settings that it does not take."""
     meter, settings = campaign.meter, campaign.settings
     try:
@@ -98,8 +98,8 @@ def attributed(reading: Reading, called: Mapping[str, Iterable[str]], was_ended:
     """
     if not reading.culprit:
         return reading
-    data = _short(reading.culprit)
-    meant = [node for node, names in called.items() if data in map(_short, (node, *names))]
+    culprit = _short(reading.culprit)
+    meant = [node for node, names in called.items() if culprit in map(_short, (node, *names))]
     return replace(reading, culprit=meant[0] if len(meant) == 1 and not was_ended else "")
 
 
@@ -118,6 +118,6 @@ def silenced(reading: Reading, silent: Mapping[str, str]) -> Reading:
     """A failure with the nodes that are silent since, and why: one alone is at fault, whatever programs say."""
     if reading.busbw_gb_per_s is not None or not silent:
         return reading
-    words = ", ".join(f"{node} does not answer any more: {why}" for node, why in silent.items())
+    message = ", ".join(f"{node} does not answer any more: {why}" for node, why in silent.items())
     culprit = next(iter(silent)) if len(silent) == 1 else reading.culprit
-    return replace(reading, problem=f"{reading.problem}; {words}", culprit=culprit)
+    return replace(reading, problem=f"{reading.problem}; {message}", culprit=culprit)

@@ -10,12 +10,12 @@ from dataclasses import replace
 
 from clusterproof.plugins.agent.frame import printable
 from clusterproof.plugins.agent.payload import joined
-from clusterproof.plugins.benchmarks.launchers import FOLDER, Campaign, attributed, check, typed
+from clusterproof.plugins.benchmarks.launchers import FOLDER, MeterCampaign, attributed, check, typed
 from clusterproof.plugins.benchmarks.launchers.cleanup import ARGUMENT
 from clusterproof.plugins.benchmarks.launchers.on_node import PYTHON
 from clusterproof.plugins.benchmarks.launchers.peer import WHERE, WORD
 from clusterproof.plugins.benchmarks.launchers.ranks import merged, rank_shell, with_advice
-from clusterproof.plugins.benchmarks.launchers.two_ends import Outcome, OverNodes, Turn, two_ends
+from clusterproof.plugins.benchmarks.launchers.two_ends import OverNodes, PairOutcome, PairVisit, two_ends
 from clusterproof.plugins.benchmarks.launchers.visit import ENDS_S, MAX_BYTES
 from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, Output
 from clusterproof.plugins.evidence.pairs import Reading
@@ -41,7 +41,7 @@ OWN_MPIRUN = "expected the mpirun of the MPI that the program is built with on P
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 
-def mpirun(campaign: Campaign) -> OverNodes:
+def mpirun(campaign: MeterCampaign) -> OverNodes:
     """The launcher for meters of ranks where there is no Slurm. Raises Unusable for another meter."""
     if not campaign.meter.is_collective:
         raise Unusable(f"{campaign.meter.name} has two ends; expected the launcher ssh or srun for it, and not mpirun")
@@ -49,7 +49,7 @@ def mpirun(campaign: Campaign) -> OverNodes:
     return OverNodes(campaign, by_mpirun)
 
 
-def by_mpirun(turn: Turn) -> Outcome:
+def by_mpirun(turn: PairVisit) -> PairOutcome:
     """Visit the first node, and start both nodes' ranks from there."""
     campaign = turn.campaign
     a, b = turn.pair
@@ -58,31 +58,31 @@ def by_mpirun(turn: Turn) -> Outcome:
         "deadline_s": campaign.run_s,
         "most_bytes": MAX_BYTES,
     }
-    data = turn.visit(a, request, campaign.run_s + ENDS_S)
-    if data.unreached:
-        return Outcome(Reading(problem=f"{a} did not answer: {data.unreached}"), (a, b))
-    (output,) = data.outputs
+    answer = turn.visit(a, request, campaign.run_s + ENDS_S)
+    if answer.unreached:
+        return PairOutcome(Reading(problem=f"{a} did not answer: {answer.unreached}"), (a, b))
+    (output,) = answer.outputs
     stopped = re.search(rf"^({NOT_REACHED}|{NOT_THERE})(.*)", output.text, re.MULTILINE)
     if stopped and stopped[1] == NOT_REACHED:
-        return Outcome(Reading(problem=_not_reached(a, b, stopped[2])))
+        return PairOutcome(Reading(problem=_not_reached(a, b, stopped[2])))
     if stopped:
-        return Outcome(Reading(problem=f"{a}: no mpirun on PATH; expected Open MPI on every node", culprit=a))
+        return PairOutcome(Reading(problem=f"{a}: no mpirun on PATH; expected Open MPI on every node", culprit=a))
     reading = campaign.meter.read(campaign.settings, (merged(output, turn.run),))
     if reading.is_apart:
         reading = with_advice(reading, OWN_MPIRUN)
     reading = typed(campaign, reading, launch_by_hand(campaign, a, b), turn.pair)
     called = {node: [data.name, *data.addresses] for node, data in turn.where.items()}
-    return Outcome(attributed(reading, called, output.exit is None), () if output.exit == 0 else (b,))
+    return PairOutcome(attributed(reading, called, output.exit is None), () if output.exit == 0 else (b,))
 
 
-def start_shell(turn: Turn) -> str:
+def start_shell(turn: PairVisit) -> str:
     """What the first node runs."""
-    data, name = turn.where[turn.pair.b], turn.pair.b
+    answer, name = turn.where[turn.pair.b], turn.pair.b
     ranks = turn.campaign.settings.ranks_per_node or 1
-    names = dict.fromkeys((data.name, name, *(address for address in data.addresses if ":" not in address)))
+    names = dict.fromkeys((answer.name, name, *(address for address in answer.addresses if ":" not in address)))
     return START.format(
         names=" ".join(map(shlex.quote, names)),
-        name=shlex.quote(data.name),
+        name=shlex.quote(answer.name),
         login_s=LOGIN_S,
         not_reached=NOT_REACHED,
         not_there=NOT_THERE,
@@ -95,16 +95,16 @@ def start_shell(turn: Turn) -> str:
     )
 
 
-def launch_by_hand(campaign: Campaign, one: str, other: str) -> str:
+def launch_by_hand(campaign: MeterCampaign, node: str, other: str) -> str:
     """How a person starts ranks on both nodes, from the first."""
     ranks = campaign.settings.ranks_per_node or 1
     options = shlex.join(shlex.split(campaign.limits.settings.get(SETTING, "")))
-    return f"mpirun --host {one}:{ranks},{other}:{ranks} -np {2 * ranks} --bind-to none {options}".strip()
+    return f"mpirun --host {node}:{ranks},{other}:{ranks} -np {2 * ranks} --bind-to none {options}".strip()
 
 
-def _not_reached(a: str, b: str, words: str) -> str:
+def _not_reached(a: str, b: str, output: str) -> str:
     return (
-        f"{a} does not reach {b} over ssh: {printable(words)}; expected that one may log in from node to node without "
+        f"{a} does not reach {b} over ssh: {printable(output)}; expected that one may log in from node to node without "
         f"being asked: a key on {a} that {b} lets in, and {b}'s host key in a known_hosts of {a}"
     )
 
@@ -124,7 +124,7 @@ exit $e
 """
 
 
-def pods(campaign: Campaign) -> OverNodes:
+def pods(campaign: MeterCampaign) -> OverNodes:
     """The launcher for nodes of Kubernetes. Raises Unusable elsewhere."""
     if campaign.cluster.connection != "kubernetes":
         raise Unusable("the launcher pods is for clusters of Kubernetes; expected srun, mpirun or ssh")
@@ -132,7 +132,7 @@ def pods(campaign: Campaign) -> OverNodes:
     return OverNodes(campaign, ranks_by_pods if campaign.meter.is_collective else two_ends)
 
 
-def ranks_by_pods(turn: Turn) -> Outcome:
+def ranks_by_pods(turn: PairVisit) -> PairOutcome:
     """As two ends: on one node what starts mpirun's daemon there, on the other mpirun."""
     campaign = turn.campaign
     environment = {SOURCE: peer_program(), WORD: secrets.token_hex(16)}
@@ -142,8 +142,8 @@ def ranks_by_pods(turn: Turn) -> Outcome:
 
     def read(_settings: MeterSettings, outputs: Sequence[Output]) -> Reading:
         reading = campaign.meter.read(campaign.settings, (merged(outputs[0], turn.run),))
-        one, other = turn.pair
-        reading = typed(campaign, reading, launch_by_hand(campaign, other, one), turn.pair)
+        node, other = turn.pair
+        reading = typed(campaign, reading, launch_by_hand(campaign, other, node), turn.pair)
         return with_advice(reading, OWN_MPIRUN) if reading.is_apart else reading
 
     meter = Meter(campaign.meter.name, read, server=lambda _, port: SERVE.format(port=port), client=start)
@@ -157,7 +157,7 @@ def peer_program() -> str:
     return f"{joined(TRAVELS)}\nmain()\n"
 
 
-def shell_in_pod(turn: Turn, address: str, port: int) -> str:
+def shell_in_pod(turn: PairVisit, address: str, port: int) -> str:
     """What the node runs that comes; `address` and `port` are the other's."""
     ranks = turn.campaign.settings.ranks_per_node or 1
     return START_BY_PODS.format(

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from clusterproof.plugins.benchmarks.launchers import Campaign
+from clusterproof.plugins.benchmarks.launchers import MeterCampaign
 from clusterproof.plugins.benchmarks.launchers.cleanup import VARIABLE, WORD_BYTES
 from clusterproof.plugins.benchmarks.meters import Output
 from clusterproof.plugins.evidence.pairs import Reading
@@ -39,7 +39,7 @@ exit $e
 _COUNTED = r"{run}:([01]):([^:\s]{{1,255}}):([^:\s]{{1,255}}):(\d{{1,20}})\."
 
 
-def rank_shell(campaign: Campaign, run: str) -> str:
+def rank_shell(campaign: MeterCampaign, run: str) -> str:
     """What every rank runs."""
     assert campaign.meter.ranks
     settings = campaign.settings
@@ -89,22 +89,22 @@ _OPTION = re.compile(rf"(?:^| ){FLAG}[= ](\S+)")  # the value may be a word of i
 _LISTED_FROM = "types are"
 
 
-def listed(data: str) -> tuple[str, ...]:
+def listed(output: str) -> tuple[str, ...]:
     """What `srun --mpi=list` names."""
-    return tuple(dict.fromkeys(_LISTED.findall(data.partition(_LISTED_FROM)[2])))
+    return tuple(dict.fromkeys(_LISTED.findall(output.partition(_LISTED_FROM)[2])))
 
 
 def default(config: str) -> str:
     """The site's own choice in `scontrol show config`; 24.11 has `(null)` for none."""
-    found = _DEFAULT.search(config)
-    return found[1] if found else NONE
+    match = _DEFAULT.search(config)
+    return match[1] if match else NONE
 
 
 def chosen(options: Sequence[str], site: str, has: Sequence[str]) -> str:
     """What a user says, else what the site does, else the best that Slurm has."""
-    data = _OPTION.findall(" ".join(options))
-    if data:
-        return str(data[-1])
+    named = _OPTION.findall(" ".join(options))
+    if named:
+        return str(named[-1])
     return site if site != NONE else next((kind for kind in BEST if kind in has), NONE)
 
 

@@ -15,8 +15,8 @@ from clusterproof.plugins.agent.payload import joined, new_nonce, started_by_she
 from clusterproof.plugins.benchmarks.launchers import (
     FOLDER,
     PLUGINS,
-    Campaign,
     Measured,
+    MeterCampaign,
     attributed,
     check,
     ranks,
@@ -65,7 +65,7 @@ class Reserved:
 class BySrun:
     """Measures in one job: that of `slurm:job:ID`, or one of its own for all the nodes of the cluster."""
 
-    campaign: Campaign
+    campaign: MeterCampaign
     _name: str = field(default_factory=lambda: f"clusterproof-{new_nonce()}")
     _reserved: Reserved | None = None
 
@@ -83,14 +83,16 @@ class BySrun:
             return
         node_nonce = new_nonce()
         try:
-            data = self._ask(self._round(turns, reserved, node_nonce), self.campaign.run_s + ENDS_S + CLEANUP_S + ASK_S)
+            answered = self._ask(
+                self._round(turns, reserved, node_nonce), self.campaign.run_s + ENDS_S + CLEANUP_S + ASK_S
+            )
         except Unusable as problem:
             for pair, _ in turns.values():
                 measured(pair, Reading(problem=str(problem)))
             return
         for key, (pair, run) in turns.items():
             try:
-                reading = self._reading(key, pair, run, data, node_nonce)
+                reading = self._reading(key, pair, run, answered, node_nonce)
             except Exception as problem:  # a fault of ours, or of a meter's, costs one measurement
                 reading = Reading(problem=printable(f"{type(problem).__name__}: {problem}"))
             measured(pair, typed(self.campaign, reading, self._launch_by_hand(pair, reserved), pair))
@@ -131,20 +133,22 @@ class BySrun:
             "wait_s": wait_s,
             "minutes": math.ceil(self.campaign.whole_s / 60) + 1,
         }
-        data = self._ask(request, 2 * wait_s + 2 * ASK_S)
+        answered = self._ask(request, 2 * wait_s + 2 * ASK_S)
         try:
-            refused = {str(node): printable(str(why)) for node, why in data["refused"].items()}
-            addresses = {str(node): tuple(map(str, names)) for node, names in data["addresses"].items()}
-            job, is_ours = str(data["job"]), data["is_ours"] is True
-            site, has_mpi = ranks.default(str(data["mpi"]["config"])), ranks.listed(str(data["mpi"]["listed"]))
+            refused = {str(node): printable(str(why)) for node, why in answered["refused"].items()}
+            addresses = {str(node): tuple(map(str, names)) for node, names in answered["addresses"].items()}
+            job, is_ours = str(answered["job"]), answered["is_ours"] is True
+            site, has_mpi = ranks.default(str(answered["mpi"]["config"])), ranks.listed(str(answered["mpi"]["listed"]))
         except (KeyError, TypeError, AttributeError) as problem:
             raise formless(submit_host(self._settings), problem) from None
         if not job:
             nodes_by_word: dict[str, list[str]] = {}
             for node, why in refused.items():
                 nodes_by_word.setdefault(why, []).append(node)
-            words = "; ".join(f"{fold(nodes)}: {why}" for why, nodes in nodes_by_word.items())
-            raise Unusable(f"Slurm gives none of the nodes: {words:.400}; expected some within --slurm-wait {wait_s:g}")
+            reasons = "; ".join(f"{fold(nodes)}: {why}" for why, nodes in nodes_by_word.items())
+            raise Unusable(
+                f"Slurm gives none of the nodes: {reasons:.400}; expected some within --slurm-wait {wait_s:g}"
+            )
         return Reserved(job, is_ours, refused, addresses, ranks.chosen(self._options, site, has_mpi), has_mpi)
 
     def _round(self, turns: Mapping[str, tuple[Pair, str]], reserved: Reserved, nonce: str) -> dict[str, object]:
@@ -181,25 +185,25 @@ class BySrun:
             for end, node, asked in (("server", pair.a, ends.server), ("client", pair.b, ends.client))
         ]
 
-    def _reading(self, key: str, pair: Pair, run: str, data: Mapping[str, Any], nonce: str) -> Reading:
+    def _reading(self, key: str, pair: Pair, run: str, answered: Mapping[str, Any], nonce: str) -> Reading:
         """What the steps of one pair brought; a node on which nothing can be started any more is at fault."""
-        cleaned = {node: _answer(data["cleaned"].get(f"{key}.{node}"), nonce) for node in pair}
+        cleaned = {node: _answer(answered["cleaned"].get(f"{key}.{node}"), nonce) for node in pair}
         if self.campaign.meter.is_collective:
-            output = output_of(data["steps"][key])
+            output = output_of(answered["steps"][key])
             reading = self.campaign.meter.read(self.campaign.settings, (merged(output, run),))
             reading = attributed(reading, self._called(pair), output.exit is None)
             reading = replace(reading, seconds=reading.seconds or output.seconds)
             if reading.is_apart and self._reserved:
                 reading = with_advice(reading, ranks.advice(self._reserved.mpi, self._reserved.has_mpi))
-            own = "\n".join(map(str, data["steps"][key]["own"]))  # a rank that says so is no evidence of it
+            own = "\n".join(map(str, answered["steps"][key]["own"]))  # a rank that says so is no evidence of it
             if self._reserved and ranks.is_without_library(self._reserved.mpi, own, list(pair)):
-                words = ranks.advice_without_library(self._reserved.has_mpi)
-                return Reading(problem=f"srun started no rank: {words}", seconds=output.seconds)
+                advice = ranks.advice_without_library(self._reserved.has_mpi)
+                return Reading(problem=f"srun started no rank: {advice}", seconds=output.seconds)
             launched = ranks.NOT_LAUNCHED.search(own)
             if launched and launched[1] in pair and reading.busbw_gb_per_s is None:
                 return Reading(problem=f"srun: {printable(launched[0])}", culprit=launched[1], seconds=output.seconds)
         else:
-            server, client = (data["steps"][f"{key}.{end}"] for end in ("server", "client"))
+            server, client = (answered["steps"][f"{key}.{end}"] for end in ("server", "client"))
             reading = reading_of(
                 self.campaign, pair, *(_answer(one, nonce) or NodeAnswer() for one in (server, client))
             )
@@ -228,7 +232,7 @@ class BySrun:
         return ask_submit_host(host, program, nonce, replace(self.campaign.limits, answer_s=timeout_s))
 
 
-def srun(campaign: Campaign) -> BySrun:
+def srun(campaign: MeterCampaign) -> BySrun:
     """The launcher by Slurm's steps. Raises Unusable for settings that the meter does not take."""
     check(campaign)
     return BySrun(campaign)
@@ -242,10 +246,10 @@ def _answer(step: Mapping[str, Any] | None, nonce: str) -> NodeAnswer | None:
     """What the program on a node returned in a step; or srun's reason why it did not."""
     if step is None:
         return None
-    data = read(Answer(str(step["text"]).encode()), nonce)
-    if not data.unreached:
-        return data
-    words = [line.partition("error:")[2].strip() for line in map(str, step["own"]) if "error:" in line]
+    answer = read(Answer(str(step["text"]).encode()), nonce)
+    if not answer.unreached:
+        return answer
+    errors = [line.partition("error:")[2].strip() for line in map(str, step["own"]) if "error:" in line]
     return NodeAnswer(
-        unreached=printable(f"srun: {words[0]}") if words else f"no answer within {step['seconds']:.0f} s"
+        unreached=printable(f"srun: {errors[0]}") if errors else f"no answer within {step['seconds']:.0f} s"
     )

@@ -14,25 +14,25 @@ from types import TracebackType
 from clusterproof.plugins.agent.payload import new_nonce
 from clusterproof.plugins.benchmarks.launchers import (
     NOT_STARTED,
-    Campaign,
     Measured,
+    MeterCampaign,
     at_fault,
     attributed,
     check,
     silenced,
     typed,
 )
-from clusterproof.plugins.benchmarks.launchers.visit import ENDS_S, MAX_BYTES, NodeAnswer, Visitor, Whereabouts
+from clusterproof.plugins.benchmarks.launchers.visit import ENDS_S, MAX_BYTES, NodeAddresses, NodeAnswer, Visitor
 from clusterproof.plugins.core.cluster import InventoryError, Target
 from clusterproof.plugins.evidence.pairs import Pair, Reading
 from clusterproof.plugins.transport import Unusable
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class PairVisit:
     """One pair's: `run` marks what is started for it, and `where` has both nodes' names and addresses."""
 
-    campaign: Campaign
+    campaign: MeterCampaign
     visitor: Visitor
     pair: Pair
     run: str
@@ -47,7 +47,7 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class PairOutcome:
     """What a turn brought, and the nodes that have not said that nothing is left on them."""
 
     reading: Reading
@@ -58,31 +58,31 @@ class Outcome:
 class OverNodes:
     """Measures by visiting nodes; `take` is how one pair is measured."""
 
-    campaign: Campaign
-    take: Callable[[Turn], Outcome]
+    campaign: MeterCampaign
+    take: Callable[[PairVisit], PairOutcome]
     visitor: Visitor = field(init=False)
-    _where: Whereabouts = field(init=False)
+    _where: NodeAddresses = field(init=False)
     _running: dict[str, Pair] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.visitor = Visitor(self.campaign.reach(), self.campaign.limits)
-        self._where = Whereabouts(self.visitor)
+        self._where = NodeAddresses(self.visitor)
 
     def measure(self, pairs: Sequence[Pair], measured: Measured) -> None:
         """Measure all these pairs at the same time. Raises Unusable."""
         nodes = [node for pair in pairs for node in pair]
         try:
-            unreached = self._where.learn([self.campaign.target(node) for node in nodes])
+            not_reached_nodes = self._where.learn([self.campaign.target(node) for node in nodes])
         except InventoryError as problem:
             raise Unusable(str(problem)) from None
         turns = []
         for pair in pairs:
-            missing = {node: unreached[node] for node in pair if node in unreached}
+            missing = {node: not_reached_nodes[node] for node in pair if node in not_reached_nodes}
             if missing:
                 measured(pair, not_reached(missing))
             else:
                 where = {node: self._where.known[node] for node in pair}
-                turns.append(Turn(self.campaign, self.visitor, pair, new_nonce(), where))
+                turns.append(PairVisit(self.campaign, self.visitor, pair, new_nonce(), where))
         side_by_side([lambda turn=turn: measured(turn.pair, self._one(turn)) for turn in turns])  # type: ignore[misc]
 
     def close(self) -> None:
@@ -101,13 +101,13 @@ class OverNodes:
     ) -> None:
         self.close()
 
-    def _one(self, turn: Turn) -> Reading:
+    def _one(self, turn: PairVisit) -> Reading:
         started = time.monotonic()
         self._running[turn.run] = turn.pair
         try:
             outcome = self.take(turn)
         except Exception as problem:  # a fault of ours, or of a meter's, costs one measurement
-            outcome = Outcome(Reading(problem=f"{type(problem).__name__}: {problem}"), tuple(turn.pair))
+            outcome = PairOutcome(Reading(problem=f"{type(problem).__name__}: {problem}"), tuple(turn.pair))
         seconds = round(time.monotonic() - started, 3)
         reading = replace(outcome.reading, seconds=outcome.reading.seconds or seconds)
         cleaned = self._clean_up([self.campaign.target(node) for node in outcome.to_clean_up], turn.run)
@@ -122,8 +122,8 @@ class OverNodes:
             cleaned = self.visitor.clean_up(targets, [run])
         except (Unusable, InventoryError):
             return {}
-        for node, data in cleaned.items():
-            if data.unreached:
+        for node, answer in cleaned.items():
+            if answer.unreached:
                 self._where.forget(node)
         return cleaned
 
@@ -159,14 +159,14 @@ GRACE_S = 5.0  # for the second end, once the first has reported that the run fa
 
 
 @dataclass(frozen=True, slots=True)
-class Ends:
+class EndRequests:
     """The requests of one pair: of the node that serves, and of the other."""
 
     server: Mapping[str, object]
     client: Mapping[str, object]
 
 
-def ends_of(campaign: Campaign, run: str, addresses: tuple[str, ...]) -> Ends:
+def ends_of(campaign: MeterCampaign, run: str, addresses: tuple[str, ...]) -> EndRequests:
     """What both nodes are asked to do; `addresses` are those of the server's node."""
     meter, settings = campaign.meter, campaign.settings
     assert meter.server
@@ -180,7 +180,7 @@ def ends_of(campaign: Campaign, run: str, addresses: tuple[str, ...]) -> Ends:
     environment = dict(settings.environment)
     serves = {"shell": meter.server(settings, rendezvous_port + 1), "environment": environment}
     comes = {"shell": meter.client(settings, ADDRESS, rendezvous_port + 1), "environment": environment}
-    return Ends(
+    return EndRequests(
         {**common, "commands": [serves], "rendezvous": rendezvous},
         {**common, "commands": [comes], "rendezvous": {**rendezvous, **searches}},
     )
@@ -191,13 +191,13 @@ def is_worth_another_port(server: NodeAnswer) -> bool:
     return server.unmet.startswith("port ")
 
 
-def reading_of(campaign: Campaign, pair: Pair, server: NodeAnswer, client: NodeAnswer) -> Reading:
+def reading_of(campaign: MeterCampaign, pair: Pair, server: NodeAnswer, client: NodeAnswer) -> Reading:
     """The answers of both ends as one measurement; where an end is at fault, it is named."""
     a, b = pair
     silent = {node: data.unreached for node, data in ((a, server), (b, client)) if data.unreached}
     if silent:
-        words = ", ".join(f"{node} did not answer: {why}" for node, why in silent.items())
-        return Reading(problem=words, culprit=at_fault(silent))
+        message = ", ".join(f"{node} did not answer: {why}" for node, why in silent.items())
+        return Reading(problem=message, culprit=at_fault(silent))
     if is_worth_another_port(server):
         return Reading(problem=f"{a}: {server.unmet}; expected a free port", culprit=a)
     if client.unmet or server.unmet:
@@ -215,7 +215,7 @@ def reading_of(campaign: Campaign, pair: Pair, server: NodeAnswer, client: NodeA
     return replace(reading, culprit=unable[0] if len(unable) == 1 else "")
 
 
-def ssh(campaign: Campaign) -> OverNodes:
+def ssh(campaign: MeterCampaign) -> OverNodes:
     """The launcher for meters of two ends. Raises Unusable for another meter."""
     if not (campaign.meter.server and campaign.meter.client):
         raise Unusable(f"{campaign.meter.name} needs ranks; expected the launcher mpirun or srun for it, and not ssh")
@@ -223,18 +223,18 @@ def ssh(campaign: Campaign) -> OverNodes:
     return OverNodes(campaign, two_ends)
 
 
-def two_ends(turn: Turn) -> Outcome:
+def two_ends(turn: PairVisit) -> PairOutcome:
     """Visit both nodes at the same time."""
     for _ in range(ATTEMPTS):
-        data = _visited(turn, ends_of(turn.campaign, turn.run, turn.where[turn.pair.a].addresses))
-        if not is_worth_another_port(data[turn.pair.a]):
+        answers = _visited(turn, ends_of(turn.campaign, turn.run, turn.where[turn.pair.a].addresses))
+        if not is_worth_another_port(answers[turn.pair.a]):
             break
-    server, client = (data[node] for node in turn.pair)
-    to_clean_up = tuple(node for node, one in data.items() if one.unreached)
-    return Outcome(reading_of(turn.campaign, turn.pair, server, client), to_clean_up)
+    server, client = (answers[node] for node in turn.pair)
+    to_clean_up = tuple(node for node, one in answers.items() if one.unreached)
+    return PairOutcome(reading_of(turn.campaign, turn.pair, server, client), to_clean_up)
 
 
-def _visited(turn: Turn, ends: Ends) -> Mapping[str, NodeAnswer]:
+def _visited(turn: PairVisit, ends: EndRequests) -> Mapping[str, NodeAnswer]:
     """The answers of both nodes. An end that is silent after the other has reported a failure is not waited for."""
     answers: SimpleQueue[tuple[str, NodeAnswer]] = SimpleQueue()
     requests = {turn.pair.a: ends.server, turn.pair.b: ends.client}
@@ -245,10 +245,10 @@ def _visited(turn: Turn, ends: Ends) -> Mapping[str, NodeAnswer]:
 
     for node in requests:
         threading.Thread(target=visit, args=(node,), daemon=True).start()
-    first, data = answers.get()
-    has_failed = bool(data.unreached or data.unmet or data.is_lost)
+    first, answer = answers.get()
+    has_failed = bool(answer.unreached or answer.unmet or answer.is_lost)
     try:
-        return dict([(first, data), answers.get(timeout=GRACE_S if has_failed else None)])
+        return dict([(first, answer), answers.get(timeout=GRACE_S if has_failed else None)])
     except Empty:
         silent = NodeAnswer(unreached=f"nothing came within {GRACE_S:g} s after {first} had ended")
-        return {first: data, turn.pair.other(first): silent}
+        return {first: answer, turn.pair.other(first): silent}

@@ -53,9 +53,9 @@ class Visitor:
 
     def visit(self, target: Target, request: Mapping[str, object], timeout_s: float) -> NodeAnswer:
         """Send one request to one node. Raises Unusable."""
-        found: list[NodeAnswer] = []
-        self.visit_all([target], request, timeout_s, lambda _, data: found.append(data))
-        return found[0] if found else NodeAnswer(unreached="no answer")
+        answers: list[NodeAnswer] = []
+        self.visit_all([target], request, timeout_s, lambda _, data: answers.append(data))
+        return answers[0] if answers else NodeAnswer(unreached="no answer")
 
     def visit_all(
         self,
@@ -76,12 +76,12 @@ class Visitor:
         if leave:
             leave(targets)
             return {}
-        data: dict[str, NodeAnswer] = {}
+        answers: dict[str, NodeAnswer] = {}
         brief = replace(self.limits, connect_s=min(self.limits.connect_s, CLEANUP_CONNECT_S))
         Visitor(self.connection, brief).visit_all(
-            targets, {"clean_up": list(runs)}, CLEANUP_S, lambda target, answer: data.update({target.name: answer})
+            targets, {"clean_up": list(runs)}, CLEANUP_S, lambda target, answer: answers.update({target.name: answer})
         )
-        return data
+        return answers
 
 
 def node_program(request: Mapping[str, object], nonce: str, on_stdin: bool) -> Program:
@@ -96,42 +96,42 @@ def read(answer: Answer, nonce: str) -> NodeAnswer:
         return _node_answer(unpacked(answer.output, nonce))
     except FrameError as problem:
         kind = answer.unreached or problem.unreached
-        words = f"{kind.value.replace('_', ' ')}: {answer.detail or problem}"
-        return NodeAnswer(unreached=f"{NOT_AT_FAULT}: {words}" if kind in NO_FAULT_OF_NODES else words)
+        reason = f"{kind.value.replace('_', ' ')}: {answer.detail or problem}"
+        return NodeAnswer(unreached=f"{NOT_AT_FAULT}: {reason}" if kind in NO_FAULT_OF_NODES else reason)
     except (ValueError, KeyError, TypeError, RecursionError) as problem:
         return NodeAnswer(unreached=printable(f"garbled: its answer does not have its form: {problem!r}"))
 
 
-def _node_answer(data: Mapping[str, Any]) -> NodeAnswer:
+def _node_answer(record: Mapping[str, Any]) -> NodeAnswer:
     return NodeAnswer(
-        name=printable(str(data["name"])),
-        addresses=tuple(printable(str(address)) for address in _listed(data["addresses"])),
-        outputs=tuple(map(output_of, _listed(data["outputs"]))),
-        unmet=printable(str(data.get("unmet", ""))),
-        is_lost=data.get("lost") is True,
-        left=tuple(printable(str(left)) for left in _listed(data["left"])),
+        name=printable(str(record["name"])),
+        addresses=tuple(printable(str(address)) for address in _listed(record["addresses"])),
+        outputs=tuple(map(output_of, _listed(record["outputs"]))),
+        unmet=printable(str(record.get("unmet", ""))),
+        is_lost=record.get("lost") is True,
+        left=tuple(printable(str(left)) for left in _listed(record["left"])),
     )
 
 
-def output_of(data: Mapping[str, Any]) -> Output:
+def output_of(record: Mapping[str, Any]) -> Output:
     """One command's output. Raises KeyError, TypeError, ValueError."""
-    sent = data.get("sent_bytes") or {}
+    sent = record.get("sent_bytes") or {}
     return Output(
-        text=str(data["text"])[: 2 * MAX_BYTES],
-        exit=None if data["exit"] is None else int(data["exit"]),
+        text=str(record["text"])[: 2 * MAX_BYTES],
+        exit=None if record["exit"] is None else int(record["exit"]),
         sent_bytes={printable(str(name)): int(count) for name, count in sent.items()},
-        seconds=float(data["seconds"]),
+        seconds=float(record["seconds"]),
     )
 
 
-def _listed(data: Any) -> list[Any]:
-    if not isinstance(data, list):
-        raise TypeError(f"{type(data).__name__} where a list was due")
-    return data
+def _listed(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise TypeError(f"{type(value).__name__} where a list was due")
+    return value
 
 
 @dataclass(slots=True)
-class Whereabouts:
+class NodeAddresses:
     """What nodes are and by which addresses others reach them, asked of each once."""
 
     visitor: Visitor
@@ -139,18 +139,18 @@ class Whereabouts:
 
     def learn(self, targets: Sequence[Target]) -> dict[str, str]:
         """Ask those that are not known yet; why not, for those that cannot be asked. Raises Unusable."""
-        unreached: dict[str, str] = {}
+        why_not: dict[str, str] = {}
 
-        def learned(target: Target, data: NodeAnswer) -> None:
-            if data.unreached:
-                unreached[target.name] = data.unreached
+        def learned(target: Target, answer: NodeAnswer) -> None:
+            if answer.unreached:
+                why_not[target.name] = answer.unreached
             else:
-                self.known[target.name] = data
+                self.known[target.name] = answer
 
         unknown = [target for target in targets if target.name not in self.known]
         if unknown:
             self.visitor.visit_all(unknown, ASK, self.visitor.limits.answer_s, learned)
-        return unreached
+        return why_not
 
     def forget(self, node: str) -> None:
         """Ask it again next time: it may have gone, or be another."""

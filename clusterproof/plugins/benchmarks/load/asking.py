@@ -11,7 +11,7 @@ from clusterproof.plugins.benchmarks.load.options import FUNCTIONS, SECONDS, TAK
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, Unreached
 from clusterproof.plugins.transport import Connection, Limits, Program, Unusable, under_load
-from clusterproof.plugins.transport.gather import OnAnswer, ask, room_of
+from clusterproof.plugins.transport.gather import OnAnswer, ask, max_answer_chars
 
 T = TypeVar("T")
 ROOM = "clusterproof.plugins.benchmarks.load"
@@ -49,7 +49,7 @@ def load(
     reached = [target for target in cluster.targets if not known[target.name].unreached]
     for round_collectors, targets in rounds(frozenset(collectors), reached, options.fs_at_once):
         way = connection if TAKES_TURNS in round_collectors else with_devices
-        options = replace(options, room=room_of(way, limits))
+        options = replace(options, room=max_answer_chars(way, limits))
         to_run, _ = program(round_collectors, options, getattr(way, "takes_stdin", True))
         longer = replace(limits, answer_s=options.whole_s(round_collectors) + CONNECT_S)
         part = replace(cluster, targets=tuple(targets))

@@ -88,14 +88,14 @@ def exports(environment: Mapping[str, str]) -> str:
     wrong = next((name for name in environment if not _NAME.fullmatch(name)), None)
     if wrong is not None:
         raise ValueError(f"{wrong!r:.80} is not the name of a variable; expected letters, digits and _")
-    data = {"LC_ALL": "C", **environment}
-    return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in data.items())
+    variables = {"LC_ALL": "C", **environment}
+    return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())
 
 
 def typed(program: str, settings: MeterSettings, environment: Mapping[str, str], options: str) -> str:
     """A program with its variables and options as a person types it."""
-    data = {"LC_ALL": "C", **environment, **settings.environment}
-    variables = " ".join(f"{name}={shlex.quote(value)}" for name, value in data.items())
+    values = {"LC_ALL": "C", **environment, **settings.environment}
+    variables = " ".join(f"{name}={shlex.quote(value)}" for name, value in values.items())
     return f"env {variables} {shlex.quote(settings.program or program)} {options} {words(settings.options)}".strip()
 
 
@@ -177,21 +177,23 @@ def one_line(text: str) -> str:
     return printable(" ".join(text[: LONGEST * 4].split()))[:LONGEST]
 
 
-def problem_of(output: Output, data: Iterable[str] = ()) -> str:
-    """Why it failed: how it ended, and the line that says most. `data` are the problems that a parser found."""
+def problem_of(output: Output, problems: Iterable[str] = ()) -> str:
+    """Why it failed: how it ended, and the line that says most. `problems` are the problems that a parser found."""
     if output.exit is None:
         ended = "it did not end in its time"
     elif output.exit < 0:
         ended = f"signal {-output.exit} ended it"
     else:
         ended = f"it ended with {output.exit}" if output.exit else ""
-    return one_line("; ".join(part for part in (ended, _said(output.text, data)) if part))
+    return one_line("; ".join(part for part in (ended, _said(output.text, problems)) if part))
 
 
-def of_largest(settings: MeterSettings, busbw_gb_per_s: float | None, size_bytes: int, data: Sequence[str] = ()) -> str:
-    """What is wrong with the bandwidth of the largest size; empty: nothing. `data` as in `problem_of`."""
+def of_largest(
+    settings: MeterSettings, busbw_gb_per_s: float | None, size_bytes: int, problems: Sequence[str] = ()
+) -> str:
+    """What is wrong with the bandwidth of the largest size; empty: nothing. `problems` as in `problem_of`."""
     if busbw_gb_per_s is None:
-        return one_line("; ".join(["no row of its table has a bandwidth", *data[:1]]))
+        return one_line("; ".join(["no row of its table has a bandwidth", *problems[:1]]))
     if settings.size_bytes and size_bytes != settings.size_bytes:
         return f"its largest size is {size_bytes} bytes; expected {settings.size_bytes}"
     if not is_believable(busbw_gb_per_s):
@@ -213,13 +215,13 @@ def _named(pattern: re.Pattern[str], lines: Sequence[str]) -> set[str]:
     return {found[1] for found in map(pattern.search, lines) if found}
 
 
-def _said(text: str, data: Iterable[str]) -> str:
+def _said(text: str, problems: Iterable[str]) -> str:
     lines = [line for line in _lines(text) if any(char.isalnum() for char in line)]
     missing = next((found[0] for found in map(_MISSING.search, lines) if found), "")
     library = next(filter(_LIBRARY.search, lines), "")
     if library and not missing:
         return f"{library}; {_WHERE_LIBRARIES_ARE}"
-    first = missing or next(iter(data), "") or next(filter(_TELLING.search, lines), "")
+    first = missing or next(iter(problems), "") or next(filter(_TELLING.search, lines), "")
     return first or (lines[-1] if lines else "it printed nothing")
 
 

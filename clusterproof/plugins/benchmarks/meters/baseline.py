@@ -56,7 +56,7 @@ class Stack:
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class BaselineFigure:
     """The median of the measurements with one key on one stack, in 10^9 bytes a second."""
 
     key: BusbwKey
@@ -69,21 +69,21 @@ class Figure:
 class Expectation:
     """A site's figure for a key; `stack_differs` says in which parts its software was another."""
 
-    figure: Figure
+    figure: BaselineFigure
     stack_differs: str = ""
 
 
-def figures_of(readings: Iterable[tuple[BusbwKey, Stack, Reading]]) -> tuple[Figure, ...]:
+def figures_of(readings: Iterable[tuple[BusbwKey, Stack, Reading]]) -> tuple[BaselineFigure, ...]:
     """The medians of a run, by key and stack; failed measurements and wrong results are left out."""
     found: dict[tuple[BusbwKey, Stack], list[float]] = {}
     for key, stack, reading in readings:
         busbw = reading.busbw_gb_per_s
         if busbw is not None and is_believable(busbw) and reading.is_correct is not False:
             found.setdefault((key, stack), []).append(busbw)
-    return tuple(Figure(key, stack, median(all_of), len(all_of)) for (key, stack), all_of in found.items())
+    return tuple(BaselineFigure(key, stack, median(all_of), len(all_of)) for (key, stack), all_of in found.items())
 
 
-def expectation(figures: Iterable[Figure], key: BusbwKey, stack: Stack) -> Expectation | None:
+def expectation(figures: Iterable[BaselineFigure], key: BusbwKey, stack: Stack) -> Expectation | None:
     """The figure for a key: of the same stack, else of the last other one, which then is said; None where none is."""
     of_key = [figure for figure in figures if figure.key == key]
     same = [figure for figure in of_key if figure.stack == stack]
@@ -92,7 +92,7 @@ def expectation(figures: Iterable[Figure], key: BusbwKey, stack: Stack) -> Expec
     return Expectation(of_key[-1], of_key[-1].stack.difference(stack)) if of_key else None
 
 
-def write(path: Path, figures: Iterable[Figure]) -> None:
+def write(path: Path, figures: Iterable[BaselineFigure]) -> None:
     """Save figures, whole or not at all. Raises BaselineError."""
     rows = [
         {**asdict(figure.key), "busbw_gb_per_s": figure.busbw_gb_per_s, "readings": figure.readings}
@@ -109,7 +109,7 @@ def write(path: Path, figures: Iterable[Figure]) -> None:
         raise BaselineError(f"{path}: {problem.strerror or problem}; expected a file that can be written") from None
 
 
-def read(path: Path) -> tuple[Figure, ...]:
+def read(path: Path) -> tuple[BaselineFigure, ...]:
     """The figures of a file. Raises BaselineError."""
     try:
         return parse(read_whole(path, MAX_BYTES).decode(), str(path))
@@ -121,13 +121,13 @@ def read(path: Path) -> tuple[Figure, ...]:
         raise BaselineError(f"{path}: {getattr(problem, 'strerror', None) or problem}; expected {EXPECTED}") from None
 
 
-def parse(text: str, where: str) -> tuple[Figure, ...]:
+def parse(text: str, where: str) -> tuple[BaselineFigure, ...]:
     """The figures of such a file's text. Raises BaselineError."""
     try:
-        data = json.loads(text)
+        document = json.loads(text)
     except (ValueError, RecursionError) as problem:
         raise BaselineError(f"{where}: its JSON cannot be read: {problem}; expected {EXPECTED}") from None
-    whole = _table(data, where, {"schema", "figures"})
+    whole = _table(document, where, {"schema", "figures"})
     if whole["schema"] != SCHEMA:
         raise BaselineError(f"{where}: schema is {whole['schema']!r:.60}; expected {SCHEMA!r}")
     rows = whole["figures"]
@@ -139,14 +139,14 @@ def parse(text: str, where: str) -> tuple[Figure, ...]:
     return figures
 
 
-def _figure(data: object, where: str) -> Figure:
+def _figure(value: object, where: str) -> BaselineFigure:
     names = {each.name for each in fields(BusbwKey)}
-    row = _table(data, where, names | {"busbw_gb_per_s", "readings", "stack"})
+    row = _table(value, where, names | {"busbw_gb_per_s", "readings", "stack"})
     parts = _table(row["stack"], f"{where}: stack", {each.name for each in fields(Stack)})
     busbw = row["busbw_gb_per_s"]
     if type(busbw) not in (int, float) or not 0 < busbw <= MAX_GB_PER_S:
         raise BaselineError(f"{where}: busbw_gb_per_s is {busbw!r:.60}; expected a number above 0")
-    return Figure(
+    return BaselineFigure(
         BusbwKey(
             instance_type=_text(row, "instance_type", where),
             efa=_whole(row, "efa", where, least=0),
@@ -161,14 +161,14 @@ def _figure(data: object, where: str) -> Figure:
     )
 
 
-def _table(data: object, where: str, names: set[str]) -> Mapping[str, Any]:
-    if not isinstance(data, dict):
-        raise BaselineError(f"{where}: {data!r:.40} is no object; expected {EXPECTED}")
-    if odd := sorted(names ^ set(data)):
+def _table(value: object, where: str, names: set[str]) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise BaselineError(f"{where}: {value!r:.40} is no object; expected {EXPECTED}")
+    if odd := sorted(names ^ set(value)):
         raise BaselineError(
             f"{where}: {odd[0]!r:.60} is {'missing' if odd[0] in names else 'unknown'}; expected {EXPECTED}"
         )
-    return data
+    return value
 
 
 def _whole(row: Mapping[str, Any], name: str, where: str, least: int = 1) -> int:

@@ -47,63 +47,63 @@ def client(settings: MeterSettings, address: str, port: int, backend: str = NCCL
 def read(_settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
     """What the run brought: the all-reduce's busbw; or which elements were wrong, and whose fault that is."""
     seconds = max((output.seconds for output in outputs), default=0.0)
-    ends = [_document(output.text) for output in outputs]  # the client's first, which is the second of the nodes
-    found = [OfNode({**data, "node": 1 - end}) for end, data in enumerate(ends) if data]
+    documents = [_document(output.text) for output in outputs]  # the client's first, which is the second of the nodes
+    nodes = [OfNode({**data, "node": 1 - end}) for end, data in enumerate(documents) if data]
     hosts = tuple(
-        str((data or {}).get("host", ""))[:MAX_NAME] or NODES[number] for number, data in enumerate(ends[::-1])
+        str((data or {}).get("host", ""))[:MAX_NAME] or NODES[number] for number, data in enumerate(documents[::-1])
     )
     with Recording():  # what cannot be read of one rank hides nothing wrong on another
-        blame = Blame.of(found, hosts) if found else None
+        blame = Blame.of(nodes, hosts) if nodes else None
     if blame and blame.blocks:
-        words = meters.one_line(blame.words)
-        return Reading(is_correct=False, problem=words, culprit=blame.node, seconds=seconds, hosts=hosts)
+        problem_in_words = meters.one_line(blame.words)
+        return Reading(is_correct=False, problem=problem_in_words, culprit=blame.node, seconds=seconds, hosts=hosts)
     try:
-        problem = _problem(found, outputs)
+        problem = _problem(nodes, outputs)
         if problem:
             culprit = meters.culprit_in("\n".join(output.text for output in outputs))
             return Reading(problem=meters.one_line(problem), culprit=culprit, seconds=seconds)
-        speed, ranks = min(rank.gb_per_s for node in found for rank in node.answered), found[0].ranks
-        size_bytes = found[0].message_bytes
+        speed, ranks = min(rank.gb_per_s for node in nodes for rank in node.answered), nodes[0].ranks
+        size_bytes = nodes[0].message_bytes
     except (Incomplete, NotApplicable) as missing:
         return Reading(problem=meters.one_line(str(missing)), seconds=seconds)
     algbw = speed * ranks / (2 * (ranks - 1)) if ranks > 1 else None
     return Reading(speed, algbw, None, size_bytes, is_correct=True, seconds=seconds, ranks=ranks, hosts=hosts)
 
 
-def by_hand(one: str, other: str, _collective: str) -> str:
+def by_hand(node: str, other: str, _collective: str) -> str:
     """What a person types on one of the nodes: it compares results too, but not where they are wrong."""
-    return f"mpirun -np 16 --host {one}:8,{other}:8 alltoall_perf -b 1G -e 1G -g 1 -c 1"
+    return f"mpirun -np 16 --host {node}:8,{other}:8 alltoall_perf -b 1G -e 1G -g 1 -c 1"
 
 
 METER = Meter(NAME, read, server=server, client=client, by_hand=by_hand, has_a_rank_for_each_gpu=True)
 
 
-def _problem(found: list[OfNode], outputs: tuple[Output, ...]) -> str:
+def _problem(nodes: list[OfNode], outputs: tuple[Output, ...]) -> str:
     """Why nothing was proven; empty where everything was. Raises Incomplete."""
-    if len(found) != len(NODES):  # an end that is killed after it has said everything has said everything
-        ended = next((one for one in outputs if one.exit != 0), None)
+    if len(nodes) != len(NODES):  # an end that is killed after it has said everything has said everything
+        ended = next((operation for operation in outputs if operation.exit != 0), None)
         return meters.problem_of(ended or Output("\n".join(one.text for one in outputs), 0))
-    for node in found:
+    for node in nodes:
         wrong_blocks(node)  # raises for what cannot be read of it
-        for place, rank in enumerate(node.answered):
+        for local_rank, rank in enumerate(node.answered):
             if rank.error:
-                return f"rank {node.number(place)}: {rank.error}"
+                return f"rank {node.number(local_rank)}: {rank.error}"
             for one in rank.operations:
                 if (one.why or not one.rounds) and not node.gap:
                     return f"{one.name} was not made: {one.why or 'no round'}"
             if not is_believable(rank.gb_per_s):
-                return f"rank {node.number(place)}: its busbw is {rank.gb_per_s:g} GB/s; expected more than 0"
-    return next((f"{node.gap}; expected nccl" for node in found if node.gap), "")
+                return f"rank {node.number(local_rank)}: its busbw is {rank.gb_per_s:g} GB/s; expected more than 0"
+    return next((f"{node.gap}; expected nccl" for node in nodes if node.gap), "")
 
 
 def _document(text: str) -> dict[str, Any] | None:
     """The JSON object that one end printed."""
     lines = [line for line in text.splitlines() if line.startswith("{")]
     try:
-        data = json.loads(lines[-1])
+        document = json.loads(lines[-1])
     except (IndexError, ValueError, RecursionError):
         return None
-    return data if isinstance(data, dict) else None
+    return document if isinstance(document, dict) else None
 
 
 def _shell(settings: MeterSettings, place: dict[str, object]) -> str:

@@ -53,16 +53,16 @@ def read(settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
     )
 
 
-def command(settings: MeterSettings, _launch: str, one: str, other: str) -> str:
+def command(settings: MeterSettings, _launch: str, node: str, other: str) -> str:
     """What a person types on both nodes. Raises ValueError."""
     run = meters.typed("fi_pingpong", replace(settings, options=""), {}, _words(settings))
-    return f"{run} on {one}, then on {other}: {run} {one}"
+    return f"{run} on {node}, then on {other}: {run} {node}"
 
 
-def by_hand(one: str, other: str, _collective: str) -> str:
+def by_hand(node: str, other: str, _collective: str) -> str:
     """What a person types on both nodes."""
     run = f"fi_pingpong -p efa -e rdm -S {SIZE_BYTES}"
-    return f"{run} on {other}, then on {one}: {run} {other}"
+    return f"{run} on {other}, then on {node}: {run} {other}"
 
 
 METER = Meter("fi_pingpong", read, server=server, client=client, command=command, by_hand=by_hand)
@@ -81,9 +81,9 @@ def _words(settings: MeterSettings) -> str:
 
 def _provider(settings: MeterSettings) -> str:
     """The provider that the options name."""
-    data = shlex.split(settings.options)
-    following = [after for before, after in pairwise(data) if before == "-p"]
-    joined = [word[2:] for word in data if word.startswith("-p") and len(word) > 2]
+    options = shlex.split(settings.options)
+    following = [after for before, after in pairwise(options) if before == "-p"]
+    joined = [word[2:] for word in options if word.startswith("-p") and len(word) > 2]
     return next(iter(following + joined), "")
 
 

@@ -87,17 +87,19 @@ def read(_settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
     )
 
 
-def command(settings: MeterSettings, _launch: str, one: str, other: str) -> str:
+def command(settings: MeterSettings, _launch: str, node: str, other: str) -> str:
     """What a person types on both nodes. Raises ValueError."""
     size = f" -l {settings.size_bytes}" if settings.size_bytes else ""
-    asked = f"-c {one} -t {SECONDS} -O {SKIPPED_SECONDS} -P {STREAMS}{size}"
+    client_options = f"-c {node} -t {SECONDS} -O {SKIPPED_SECONDS} -P {STREAMS}{size}"
     serves = meters.typed("iperf3", replace(settings, options=""), {}, "-s")
-    return f"{serves} on {one}, then on {other}: {meters.typed('iperf3', settings, {}, asked)}; the same with -R"
+    return (
+        f"{serves} on {node}, then on {other}: {meters.typed('iperf3', settings, {}, client_options)}; the same with -R"
+    )
 
 
-def by_hand(one: str, other: str, _collective: str) -> str:
+def by_hand(node: str, other: str, _collective: str) -> str:
     """What a person types on both nodes."""
-    return f"iperf3 -s on {other}, then on {one}: iperf3 -c {other} -P {STREAMS} -O 1; the same with -R"
+    return f"iperf3 -s on {other}, then on {node}: iperf3 -c {other} -P {STREAMS} -O 1; the same with -R"
 
 
 METER = Meter("iperf3", read, server=server, client=client, command=command, by_hand=by_hand)
@@ -105,14 +107,14 @@ METER = Meter("iperf3", read, server=server, client=client, command=command, by_
 
 def directions(text: str) -> tuple[Direction, Direction]:
     """What a client's two reports say: to the server, and from it. Raises UnreadableError."""
-    data = _documents(text, len(DIRECTIONS))
-    for direction, report in zip(DIRECTIONS, data, strict=False):
+    reports = _documents(text, len(DIRECTIONS))
+    for direction, report in zip(DIRECTIONS, reports, strict=False):
         if error := report.get("error"):
             raise UnreadableError(f"{direction}: {error if isinstance(error, str) else 'error'}")
-    if len(data) < len(DIRECTIONS):
-        said = meters.problem_of(Output(text, 0)) if not data else "it ended before"
-        raise UnreadableError(f"{DIRECTIONS[len(data)]}: no whole report of iperf3: {said}")
-    there, back = (_direction(name, report) for name, report in zip(DIRECTIONS, data, strict=True))
+    if len(reports) < len(DIRECTIONS):
+        said = meters.problem_of(Output(text, 0)) if not reports else "it ended before"
+        raise UnreadableError(f"{DIRECTIONS[len(reports)]}: no whole report of iperf3: {said}")
+    there, back = (_direction(name, report) for name, report in zip(DIRECTIONS, reports, strict=True))
     return there, back
 
 
@@ -123,17 +125,17 @@ def _program(settings: MeterSettings) -> str:
 def _documents(text: str, most: int) -> list[Mapping[str, Any]]:
     """The JSON objects that begin a line, one behind the other; what is cut is left out."""
     decoder = json.JSONDecoder(parse_constant=_refused)
-    found: list[Mapping[str, Any]] = []
+    documents: list[Mapping[str, Any]] = []
     at = 0 if text.startswith("{") else text.find("\n{") + 1 or -1
-    while at >= 0 and len(found) < most:
+    while at >= 0 and len(documents) < most:
         try:
             document, at = decoder.raw_decode(text, at)
         except (ValueError, RecursionError):
-            return found
+            return documents
         if isinstance(document, dict):
-            found.append(document)
+            documents.append(document)
         at = text.find("{", at)
-    return found
+    return documents
 
 
 def _refused(constant: str) -> float:
@@ -157,12 +159,12 @@ def _direction(name: str, report: Mapping[str, Any]) -> Direction:
 
 
 def _table(report: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
-    data: Any = report
+    value: Any = report
     for name in names:
-        data = data.get(name) if isinstance(data, dict) else None
-    if not isinstance(data, dict):
+        value = value.get(name) if isinstance(value, dict) else None
+    if not isinstance(value, dict):
         raise UnreadableError(f"its report has no {'.'.join(names)}; expected a whole run of iperf3")
-    return data
+    return value
 
 
 def _whole(table: Mapping[str, Any], key: str, name: str) -> int:
@@ -174,6 +176,6 @@ def _whole(table: Mapping[str, Any], key: str, name: str) -> int:
 
 def _network(ours: Output, there: Direction, theirs: Output, back: Direction) -> str:
     """The devices that sent, by the ends that have counters; nothing where one of them does not account for it."""
-    ends = [(ours.sent_bytes, there.received_bytes), (theirs.sent_bytes, back.received_bytes)]
-    proven = [proven_network(sent, carried) for sent, carried in ends if sent]
+    sent_and_carried = [(ours.sent_bytes, there.received_bytes), (theirs.sent_bytes, back.received_bytes)]
+    proven = [proven_network(sent, carried) for sent, carried in sent_and_carried if sent]
     return " and ".join(dict.fromkeys(proven)) if all(proven) else ""

@@ -99,10 +99,10 @@ def read(settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
     )
 
 
-def by_hand(one: str, other: str, collective: str) -> str:
+def by_hand(node: str, other: str, collective: str) -> str:
     """What a person types on one of the nodes."""
     known = collective if collective in COLLECTIVES else "all_reduce"
-    return f"mpirun -np 16 --host {one}:8,{other}:8 {known}_perf -b 8G -e 8G -f 2 -g 1"
+    return f"mpirun -np 16 --host {node}:8,{other}:8 {known}_perf -b 8G -e 8G -f 2 -g 1"
 
 
 METER = Meter("nccl-tests", read, ranks=ranks, command=command, by_hand=by_hand)
@@ -111,10 +111,10 @@ METER = Meter("nccl-tests", read, ranks=ranks, command=command, by_hand=by_hand)
 def _merged(outputs: tuple[Output, ...]) -> Output:
     if len(outputs) == 1:
         return outputs[0]
-    ends = [output.exit for output in outputs]
+    exit_codes = [output.exit for output in outputs]
     return Output(
         text="\n".join(output.text for output in outputs),
-        exit=None if None in ends else next((end for end in ends if end), 0) if ends else None,
+        exit=None if None in exit_codes else next((end for end in exit_codes if end), 0) if exit_codes else None,
         sent_bytes=outputs[0].sent_bytes if outputs else {},
         seconds=max((output.seconds for output in outputs), default=0.0),
     )
@@ -161,5 +161,5 @@ def _network(network: Network) -> str:
     """`efa, 32 devices`, `Socket`; all that ranks named, where they do not agree."""
     names = [name for name in network.networks if not (network.providers and "Libfabric" in name)]
     nics = " or ".join(map(str, network.nics))
-    data = [efa_devices(nics) if name == "efa" and nics else name for name in network.providers]
-    return meters.one_line(" and ".join([*data, *names]))
+    networks = [efa_devices(nics) if name == "efa" and nics else name for name in network.providers]
+    return meters.one_line(" and ".join([*networks, *names]))

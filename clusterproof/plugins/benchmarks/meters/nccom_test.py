@@ -66,11 +66,11 @@ def ranks(settings: MeterSettings) -> str:
     )
 
 
-def command(settings: MeterSettings, _launch: str, one: str, other: str) -> str:
+def command(settings: MeterSettings, _launch: str, node: str, other: str) -> str:
     """The same, as a person types it: it starts its ranks itself. Raises ValueError."""
     ranks_of_both = 2 * settings.ranks_per_node or RANKS
     run = meters.typed("nccom-test", settings, {}, f"-r {ranks_of_both} -N 2 {_options(settings)}")
-    return f"{run} {COLLECTIVES[settings.collective]} --hosts {one} {other}"
+    return f"{run} {COLLECTIVES[settings.collective]} --hosts {node} {other}"
 
 
 def _options(settings: MeterSettings) -> str:
@@ -101,10 +101,10 @@ def read(settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
     )
 
 
-def by_hand(one: str, other: str, collective: str) -> str:
+def by_hand(node: str, other: str, collective: str) -> str:
     """What a person types on one of the nodes."""
     known = COLLECTIVES.get(collective, "allr")
-    return f"nccom-test -r {RANKS} -N 2 -b 1G -e 1G -d fp32 --check {known} --hosts {one} {other}"
+    return f"nccom-test -r {RANKS} -N 2 -b 1G -e 1G -d fp32 --check {known} --hosts {node} {other}"
 
 
 METER = Meter("nccom-test", read, ranks=ranks, starts_ranks=True, command=command, by_hand=by_hand)

@@ -57,16 +57,16 @@ def quick(nodes: Sequence[str], places: Mapping[str, str], count: int, random: R
     return rounds
 
 
-def is_inside(one: Pair, places: Mapping[str, str]) -> bool:
+def is_inside(pair: Pair, places: Mapping[str, str]) -> bool:
     """Whether both ends are in one place."""
-    return places.get(one.a, "") == places.get(one.b, "")
+    return places.get(pair.a, "") == places.get(pair.b, "")
 
 
 def _by_place(nodes: Sequence[str], places: Mapping[str, str]) -> list[list[str]]:
-    found: dict[str, list[str]] = {}
+    nodes_by_place: dict[str, list[str]] = {}
     for node in nodes:
-        found.setdefault(places.get(node, ""), []).append(node)
-    return list(found.values())
+        nodes_by_place.setdefault(places.get(node, ""), []).append(node)
+    return list(nodes_by_place.values())
 
 
 def _inside(by_place: Sequence[Sequence[str]], count: int, random: Random) -> list[Round]:

@@ -8,7 +8,7 @@ from functools import cached_property
 from math import exp
 from statistics import median
 
-from clusterproof.plugins.benchmarks.meters.baseline import METERS, Expectation, Figure, Stack, expectation
+from clusterproof.plugins.benchmarks.meters.baseline import METERS, BaselineFigure, Expectation, Stack, expectation
 from clusterproof.plugins.benchmarks.pairwise import is_inside
 from clusterproof.plugins.benchmarks.pairwise.findings import (
     each_once,
@@ -19,7 +19,7 @@ from clusterproof.plugins.benchmarks.pairwise.findings import (
     too_noisy,
 )
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal
-from clusterproof.plugins.benchmarks.pairwise.normal import Normal, Settings, succeeded
+from clusterproof.plugins.benchmarks.pairwise.normal import AnalysisSettings, Normal, succeeded
 from clusterproof.plugins.benchmarks.pairwise.screen import Screened, SlowPlace, screen
 from clusterproof.plugins.benchmarks.pairwise.suspects import RETESTS, estimates_of, suspected
 from clusterproof.plugins.catalog import PACKAGED, Catalog
@@ -41,7 +41,9 @@ class Analysis:
     estimates: Mapping[str, Estimate] = field(default_factory=dict)  # of every node that was measured
 
 
-def analyse(measurements: Sequence[Measurement], settings: Settings, floor_gb_per_s: float | None = None) -> Analysis:
+def analyse(
+    measurements: Sequence[Measurement], settings: AnalysisSettings, floor_gb_per_s: float | None = None
+) -> Analysis:
     """The findings from these measurements. The floor is in busbw; None where it is unknown."""
     screened = screen(measurements, settings)
     nodes = {node for one in measurements for node in one.pair.nodes}
@@ -78,49 +80,49 @@ def _nothing(measurements: Sequence[Measurement]) -> Finding:
     return Finding(Kind.INCONCLUSIVE, nodes, attempts=len(measurements), words="nothing was measured")
 
 
-def _too_few(screened: Screened, floor_gb_per_s: float | None, settings: Settings) -> tuple[Finding, ...]:
+def _too_few(screened: Screened, floor_gb_per_s: float | None, settings: AnalysisSettings) -> tuple[Finding, ...]:
     """That so few cannot be distinguished: two have no third to compare with, and each of three is in most pairs."""
     nodes = tuple(sorted(screened.of_node))
     if len(nodes) < TOO_FEW and floor_gb_per_s is None:
-        words = "two nodes have nobody to be compared with: measure them with a third, or give --baseline"
-        return (Finding(Kind.INCONCLUSIVE, nodes, attempts=len(screened.values), words=words),)
+        message = "two nodes have nobody to be compared with: measure them with a third, or give --baseline"
+        return (Finding(Kind.INCONCLUSIVE, nodes, attempts=len(screened.values), words=message),)
     xs = [value.x for value in screened.values]
     if len(nodes) == TOO_FEW and max(xs) - min(xs) > 2 * settings.min_effect:
         apart = (1 - exp(min(xs) - max(xs))) * 100
-        words = f"pairs of three nodes differ by up to {apart:.0f} %: measure them with a fourth"
-        return (Finding(Kind.INCONCLUSIVE, nodes, attempts=len(xs), words=words),)
+        message = f"pairs of three nodes differ by up to {apart:.0f} %: measure them with a fourth"
+        return (Finding(Kind.INCONCLUSIVE, nodes, attempts=len(xs), words=message),)
     return ()
 
 
 def _configuration(measurements: Sequence[Measurement], floor_gb_per_s: float | None) -> Finding | None:
     """That most pairs are under the floor: no single node causes that. Contended pairs say nothing about it."""
-    data = succeeded(measurements)
-    busbw = [one.reading.busbw_gb_per_s or 0.0 for one in data]
-    under = [one for one, value in zip(data, busbw, strict=True) if floor_gb_per_s and value < floor_gb_per_s]
-    if not floor_gb_per_s or len(under) <= SHARE_UNDER_FLOOR * len(data):
+    succeeding = succeeded(measurements)
+    busbw = [one.reading.busbw_gb_per_s or 0.0 for one in succeeding]
+    under = [one for one, value in zip(succeeding, busbw, strict=True) if floor_gb_per_s and value < floor_gb_per_s]
+    if not floor_gb_per_s or len(under) <= SHARE_UNDER_FLOOR * len(succeeding):
         return None
-    words = (
-        f"{len(under)} of {len(data)} measurements are under the floor of {speed(floor_gb_per_s)}, "
+    message = (
+        f"{len(under)} of {len(succeeding)} measurements are under the floor of {speed(floor_gb_per_s)}, "
         f"their median is {speed(median(busbw))}"
     )
     nodes = tuple(sorted({node for one in under for node in one.pair.nodes}))
-    return Finding(Kind.CONFIGURATION, nodes, words=words, pairs=tuple({one.pair: None for one in under}))
+    return Finding(Kind.CONFIGURATION, nodes, words=message, pairs=tuple({one.pair: None for one in under}))
 
 
-def _contention(reference: Normal, settings: Settings) -> list[Finding]:
+def _contention(reference: Normal, settings: AnalysisSettings) -> list[Finding]:
     """That pairs are faster where fewer run at once."""
-    found = []
+    findings = []
     for relief, what in ((reference.relief_inside, "inside places"), (reference.relief_across, "across places")):
         if relief >= settings.min_effect:
-            words = f"pairs {what} are" if settings.places else "pairs are"
-            gained = f"{words} {1 - exp(-relief):.0%} slower when all run at once than when at most half do"
-            found.append(Finding(Kind.CONTENTION, estimate=estimated(-relief, 0.0, 0), words=gained))
-        if not settings.places and found:
+            which_pairs = f"pairs {what} are" if settings.places else "pairs are"
+            gained = f"{which_pairs} {1 - exp(-relief):.0%} slower when all run at once than when at most half do"
+            findings.append(Finding(Kind.CONTENTION, estimate=estimated(-relief, 0.0, 0), words=gained))
+        if not settings.places and findings:
             break
-    return found
+    return findings
 
 
-def _place(place: SlowPlace, screened: Screened, settings: Settings) -> Finding:
+def _place(place: SlowPlace, screened: Screened, settings: AnalysisSettings) -> Finding:
     """A slow place; contention there, where its pairs are well when at most half run at once."""
     assert screened.reference is not None
     of_it = set(place.nodes)
@@ -131,8 +133,8 @@ def _place(place: SlowPlace, screened: Screened, settings: Settings) -> Finding:
     recovered = len(again) >= RETESTS and median(again) > -settings.min_effect / 2
     kind = Kind.CONTENTION if recovered else Kind.SLOW_GROUP
     where = "inside too" if place.inside else "and well inside: what joins it to the others is slow"
-    words = "well with at most half the pairs at once" if recovered else where
-    return Finding(kind, place.nodes, place.name, estimate, words=words, pairs=pairs)
+    message = "well with at most half the pairs at once" if recovered else where
+    return Finding(kind, place.nodes, place.name, estimate, words=message, pairs=pairs)
 
 
 @dataclass(frozen=True)
@@ -140,7 +142,7 @@ class Campaign:
     """The measurements of nodes of one type, and what they come to."""
 
     journal: Journal
-    figures: tuple[Figure, ...] = ()  # of the site's own baseline
+    figures: tuple[BaselineFigure, ...] = ()  # of the site's own baseline
     catalog: Catalog = PACKAGED
 
     @cached_property
@@ -151,19 +153,19 @@ class Campaign:
     @cached_property
     def of_pair(self) -> Mapping[Pair, tuple[Measurement, ...]]:
         """The measurements of each pair, in the order of the pairs' first."""
-        found: dict[Pair, list[Measurement]] = {}
-        for one in self.journal.measurements:
-            found.setdefault(one.pair, []).append(one)
-        return {pair: tuple(data) for pair, data in found.items()}
+        by_pair: dict[Pair, list[Measurement]] = {}
+        for measurement in self.journal.measurements:
+            by_pair.setdefault(measurement.pair, []).append(measurement)
+        return {pair: tuple(data) for pair, data in by_pair.items()}
 
     @cached_property
     def of_node(self) -> Mapping[str, tuple[Measurement, ...]]:
         """The measurements that each node took part in."""
-        found: dict[str, list[Measurement]] = {}
-        for one in self.journal.measurements:
-            for node in one.pair:
-                found.setdefault(node, []).append(one)
-        return {node: tuple(data) for node, data in found.items()}
+        by_node: dict[str, list[Measurement]] = {}
+        for measurement in self.journal.measurements:
+            for node in measurement.pair:
+                by_node.setdefault(node, []).append(measurement)
+        return {node: tuple(data) for node, data in by_node.items()}
 
     @property
     def is_partial(self) -> bool:
@@ -172,22 +174,22 @@ class Campaign:
 
     def asks(self, node: str) -> bool:
         """Whether a node is to be measured at all."""
-        asked = self.journal.plan.asked
-        return not asked or any(node in one for one in asked)
+        named_pairs = self.journal.plan.asked
+        return not named_pairs or any(node in one for one in named_pairs)
 
     @cached_property
     def key(self) -> BusbwKey | None:
         """What its figures may be compared with; None where that is not known."""
-        data = self.journal.about.get("key")
+        value = self.journal.about.get("key")
         names = {each.name for each in fields(BusbwKey)}
-        return BusbwKey(**data) if isinstance(data, dict) and data.keys() == names else None
+        return BusbwKey(**value) if isinstance(value, dict) and value.keys() == names else None
 
     @cached_property
     def stack(self) -> Stack:
         """The software that was measured."""
-        data = self.journal.about.get("stack")
+        recorded = self.journal.about.get("stack")
         names = {each.name for each in fields(Stack)}
-        return Stack(**{key: str(value) for key, value in data.items() if key in names}) if data else Stack()
+        return Stack(**{key: str(value) for key, value in recorded.items() if key in names}) if recorded else Stack()
 
     @cached_property
     def baseline(self) -> Expectation | None:
@@ -213,13 +215,13 @@ class Campaign:
     @property
     def unclear(self) -> str:
         """Why its nodes cannot be distinguished; empty where they can."""
-        data = (one for one in self.analysis.findings if one.kind is Kind.INCONCLUSIVE and not one.pairs)
-        return next((one.words for one in data if len(one.nodes) > 1), "")
+        findings = (one for one in self.analysis.findings if one.kind is Kind.INCONCLUSIVE and not one.pairs)
+        return next((one.words for one in findings if len(one.nodes) > 1), "")
 
-    def usual_gb_per_s(self, pair: Pair) -> float | None:
+    def normal_gb_per_s(self, pair: Pair) -> float | None:
         """What is normal for pairs like this one."""
-        usual = self.analysis.usual
-        return exp(usual.of(is_inside(pair, self.journal.plan.places))) if usual else None
+        reference = self.analysis.usual
+        return exp(reference.of(is_inside(pair, self.journal.plan.places))) if reference else None
 
     def of_wire(self, busbw_gb_per_s: float) -> OfWire | None:
         """A bandwidth as a share of the node's network."""

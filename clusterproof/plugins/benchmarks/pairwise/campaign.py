@@ -13,7 +13,7 @@ from random import Random
 
 from clusterproof.plugins.benchmarks.pairwise import RETEST_ROUNDS, Round, full, is_inside, quick
 from clusterproof.plugins.benchmarks.pairwise.findings import too_noisy, undecided_links
-from clusterproof.plugins.benchmarks.pairwise.normal import Settings, by_pair, slow_together
+from clusterproof.plugins.benchmarks.pairwise.normal import AnalysisSettings, by_pair, slow_together
 from clusterproof.plugins.benchmarks.pairwise.screen import Screened, SlowPlace, screen
 from clusterproof.plugins.benchmarks.pairwise.suspects import decided, undecided
 from clusterproof.plugins.evidence.pairs import Measurement, Pair, pair
@@ -27,7 +27,7 @@ SAMPLED_OF_A_PLACE = 3  # nodes of a slow place that are measured again in each 
 
 
 @dataclass(frozen=True)
-class Plan:
+class PairPlan:
     """The nodes and how they are to be measured; `asked` are the only pairs where the user named them.
 
     `absent` are nodes of the plan that cannot be measured. `first_rounds` is how many of the first rounds there is time
@@ -60,9 +60,9 @@ class Plan:
         return quick(self.nodes, self.places, FIRST_ROUNDS, Random(self.seed))  # noqa: S311 - no secret
 
     @cached_property
-    def settings(self) -> Settings:
+    def settings(self) -> AnalysisSettings:
         """What the analysis is to know of it."""
-        return Settings(self.min_effect, self.places, len(self.first))
+        return AnalysisSettings(self.min_effect, self.places, len(self.first))
 
 
 def plan(
@@ -70,29 +70,31 @@ def plan(
     places: Mapping[str, str],
     min_effect: float,
     is_full: bool = False,
-    asked: Sequence[Pair] = (),
+    named_pairs: Sequence[Pair] = (),
     seed: int = 0,
-) -> Plan:
+) -> PairPlan:
     """A plan for these nodes. `places` names each node's rack, UltraServer or zone as far as it is known."""
     ordered = tuple(sorted(nodes))
     known = {node: places.get(node, "") for node in ordered}
-    return Plan(ordered, known if len(set(known.values())) > 1 else {}, min_effect, is_full, tuple(asked), seed)
+    return PairPlan(
+        ordered, known if len(set(known.values())) > 1 else {}, min_effect, is_full, tuple(named_pairs), seed
+    )
 
 
 def disjoint(pairs: Iterable[Pair]) -> list[Round]:
     """These pairs in rounds in which no node is twice."""
     rounds: list[list[Pair]] = []
-    for one in pairs:
-        fits = (made for made in rounds if not any(set(one.nodes) & set(other.nodes) for other in made))
+    for link in pairs:
+        fits = (made for made in rounds if not any(set(link.nodes) & set(other.nodes) for other in made))
         into = next(fits, None)
         if into is None:
-            rounds.append([one])
+            rounds.append([link])
         else:
-            into.append(one)
+            into.append(link)
     return [tuple(made) for made in rounds]
 
 
-def next_round(plan: Plan, measurements: Sequence[Measurement]) -> tuple[int, Round]:
+def next_round(plan: PairPlan, measurements: Sequence[Measurement]) -> tuple[int, Round]:
     """The number of the next round and its unmeasured pairs, the most informative first; none at the end."""
     first = plan.first
     last = len(first) + (0 if plan.asked else RETEST_ROUNDS + FURTHER_ROUNDS)
@@ -107,7 +109,7 @@ def next_round(plan: Plan, measurements: Sequence[Measurement]) -> tuple[int, Ro
     return last, ()
 
 
-def retests(plan: Plan, measurements: Sequence[Measurement], number: int) -> Round:
+def retests(plan: PairPlan, measurements: Sequence[Measurement], number: int) -> Round:
     """A round of suspects with good partners, suspect pairs, and pairs of good nodes; at most half as many at once.
 
     A node that is surely slow is measured no more. In the further rounds only undecided nodes and pairs are, unless the
@@ -150,7 +152,7 @@ def _suspects(screened: Screened) -> list[str]:
 class _Draw:
     """A round while it is put together: every node at most once."""
 
-    def __init__(self, plan: Plan, measurements: Sequence[Measurement], screened: Screened, number: int) -> None:
+    def __init__(self, plan: PairPlan, measurements: Sequence[Measurement], screened: Screened, number: int) -> None:
         self.pairs: list[Pair] = []
         self.of_pair = by_pair(screened.values)
         self.settings = plan.settings
@@ -181,23 +183,23 @@ class _Draw:
 
     def again(self, links: Sequence[Pair], suspects: int, most_retests: int) -> None:
         """Suspect pairs as they are, so many that a good partner is left for every suspect."""
-        room = (len(self.good) - suspects) // 2
+        left_pairs = (len(self.good) - suspects) // 2
         left = [
             one
             for one in links
             if self.retested[one] < most_retests and (self.is_even or not self.bad & set(one.nodes))
         ]
         for one in self._by_turns(left):
-            if not self.busy & set(one.nodes) and len(self.pairs) < room:
+            if not self.busy & set(one.nodes) and len(self.pairs) < left_pairs:
                 self._take(one)
 
     def _by_turns(self, links: Sequence[Pair]) -> list[Pair]:
         """Without half of those that were slow together again and again, drawn anew each time: they may share a way."""
         taken: set[Pair] = set()
-        for one in self.random.sample(links, len(links)):
-            often = slow_together(one, self.of_pair, self.settings).keys() & links
+        for link in self.random.sample(links, len(links)):
+            often = slow_together(link, self.of_pair, self.settings).keys() & links
             if not often or 2 * len(often & taken) < len(often):
-                taken.add(one)
+                taken.add(link)
         return [one for one in links if one in taken]
 
     def sample(self, places: Iterable[SlowPlace]) -> None:
@@ -218,13 +220,13 @@ class _Draw:
     def _add(self, node: str, wishes: Sequence[Callable[[str], bool]]) -> None:
         free = [other for other in self.good if other not in self.busy and other != node]
         free = [other for other in free if pair(node, other) not in self.links]  # of which some are left out on purpose
-        found = next((other for wish in wishes for other in free if wish(other)), None)
-        if found is not None and node not in self.busy:
-            self._take(pair(node, found))
+        partner = next((other for wish in wishes for other in free if wish(other)), None)
+        if partner is not None and node not in self.busy:
+            self._take(pair(node, partner))
 
-    def _take(self, one: Pair) -> None:
-        self.pairs.append(one)
-        self.busy.update(one.nodes)
+    def _take(self, pair: Pair) -> None:
+        self.pairs.append(pair)
+        self.busy.update(pair.nodes)
 
     def _is_new(self, node: str, other: str) -> bool:
         return pair(node, other) not in self.met

@@ -10,7 +10,14 @@ from statistics import median
 
 from clusterproof.plugins.benchmarks.pairwise import is_inside
 from clusterproof.plugins.benchmarks.pairwise.likelihood import LEAST_SIGMA, normal_part
-from clusterproof.plugins.benchmarks.pairwise.normal import Normal, Settings, is_relaxed, log_of, succeeded, tails
+from clusterproof.plugins.benchmarks.pairwise.normal import (
+    AnalysisSettings,
+    Normal,
+    is_relaxed,
+    log_of,
+    succeeded,
+    tails,
+)
 from clusterproof.plugins.core.robust import MAX_VALUES, location, location_error
 from clusterproof.plugins.evidence.pairs import Measurement, Pair
 
@@ -48,11 +55,11 @@ def difference(of_rounds: Mapping[int, Sequence[float]], sigma: float, about: fl
     freedom = len(known) - (about is None)
     if freedom < 1:
         return 0.0
-    found = {number: centre(xs, sigma) for number, xs in known.items()}
+    centres = {number: centre(xs, sigma) for number, xs in known.items()}
     weights = {number: len(xs) / (ERROR_OF_CENTRE * sigma) ** 2 for number, xs in known.items()}
     whole = sum(weights.values())
-    middle = about if about is not None else sum(weights[number] * found[number] for number in found) / whole
-    squares = sum(weights[number] * (found[number] - middle) ** 2 for number in found)
+    middle = about if about is not None else sum(weights[number] * centres[number] for number in centres) / whole
+    squares = sum(weights[number] * (centres[number] - middle) ** 2 for number in centres)
     if squares <= _unlikely(freedom):
         return 0.0
     effective = whole - sum(weight**2 for weight in weights.values()) / whole if about is None else whole
@@ -63,10 +70,10 @@ def in_common(of_rounds: Mapping[int, Sequence[float]], sigma: float, differ: fl
     """What each round has in common, the less the fewer values show it; nothing where rounds do not differ."""
     if not differ:
         return {}
-    found = {number: centre(xs, sigma) for number, xs in of_rounds.items()}
+    centres = {number: centre(xs, sigma) for number, xs in of_rounds.items()}
     return {
-        number: found[number] * differ**2 / (differ**2 + (ERROR_OF_CENTRE * sigma) ** 2 / len(of_rounds[number]))
-        for number in found
+        number: centres[number] * differ**2 / (differ**2 + (ERROR_OF_CENTRE * sigma) ** 2 / len(of_rounds[number]))
+        for number in centres
     }
 
 
@@ -90,7 +97,7 @@ def _unlikely(freedom: int) -> float:
 def normal(
     measurements: Sequence[Measurement],
     without: Collection[str],
-    settings: Settings,
+    settings: AnalysisSettings,
     untypical: Sequence[Measurement] = (),
     placed: Collection[str] = (),
 ) -> Normal | None:
@@ -99,11 +106,11 @@ def normal(
     Of those without, and of what is untypical, it takes only what room brings, where too few others show that: a slow
     one can but hide it. `placed` are nodes of slow places, whose pairs do not show what a round has in common.
     """
-    data = succeeded(measurements)
-    if not data:
+    succeeding = succeeded(measurements)
+    if not succeeding:
         return None
-    most = max(one.at_once for one in measurements)
-    trusted = [one for one in data if not set(one.pair.nodes) & set(without)] or data
+    most = max(measurement.at_once for measurement in measurements)
+    trusted = [one for one in succeeding if not set(one.pair.nodes) & set(without)] or succeeding
     first = [one for one in trusted if not is_relaxed(one, most)] or trusted
     shared = _in_common(first, settings)
     logs: dict[bool, list[tuple[Pair, float]]] = defaultdict(list)
@@ -112,11 +119,11 @@ def normal(
     whole, _ = normal_part([x for logs_of_kind in logs.values() for _, x in logs_of_kind])
     inside = normal_part([x for _, x in logs[True]])[0] if len(logs[True]) >= ENOUGH else whole
     across = _across(logs[False], settings) if len(logs[False]) >= ENOUGH else whole
-    found = Normal(inside, across, 0.0, rounds=shared.of_round)
-    rest = [x - found.of(kind) for kind, logs_of_kind in logs.items() for _, x in logs_of_kind]
-    sigma = _sigma(rest, data, without, found, settings)
-    found = replace(
-        found,
+    reference = Normal(inside, across, 0.0, rounds=shared.of_round)
+    rest = [x - reference.of(kind) for kind, logs_of_kind in logs.items() for _, x in logs_of_kind]
+    sigma = _sigma(rest, succeeding, without, reference, settings)
+    reference = replace(
+        reference,
         sigma=sigma,
         error=location_error(len(rest), sigma),
         sample=tuple(rest) if len(rest) <= MAX_VALUES else (),
@@ -124,32 +131,36 @@ def normal(
     )
     with_room = [one for one in trusted if is_relaxed(one, most)]
     if len(with_room) < ENOUGH_WITH_ROOM:
-        with_room = [one for one in (*data, *succeeded(untypical)) if is_relaxed(one, most)]
-    untelling = {*placed, *_low((one for one in data if not is_relaxed(one, most)), found, settings)}
-    first_rounds = _first_rounds(one for one in [*data, *succeeded(untypical)] if not untelling & set(one.pair))
-    return _with_room(found, with_room, first_rounds, {one.round for one in first}, shared.differ, settings)
+        with_room = [one for one in (*succeeding, *succeeded(untypical)) if is_relaxed(one, most)]
+    excluded = {*placed, *_low((one for one in succeeding if not is_relaxed(one, most)), reference, settings)}
+    first_rounds = _first_rounds(one for one in [*succeeding, *succeeded(untypical)] if not excluded & set(one.pair))
+    return _with_room(reference, with_room, first_rounds, {one.round for one in first}, shared.differ, settings)
 
 
-def _low(data: Iterable[Measurement], found: Normal, settings: Settings) -> set[str]:
+def _low(measurements: Iterable[Measurement], reference: Normal, settings: AnalysisSettings) -> set[str]:
     """Nodes that were slow at first: for that they are most of a round that asks again, which is not slow for it."""
-    of_node: dict[str, list[float]] = defaultdict(list)
-    for one in data:
-        for node in one.pair:
-            of_node[node].append(_beyond(one, found, settings))
-    return {node for node, xs in of_node.items() if median(xs) < -settings.min_effect / 2}
+    beyond_by_node: dict[str, list[float]] = defaultdict(list)
+    for measurement in measurements:
+        for node in measurement.pair:
+            beyond_by_node[node].append(_beyond(measurement, reference, settings))
+    return {node for node, xs in beyond_by_node.items() if median(xs) < -settings.min_effect / 2}
 
 
-def _beyond(one: Measurement, found: Normal, settings: Settings) -> float:
+def _beyond(measurement: Measurement, reference: Normal, settings: AnalysisSettings) -> float:
     """A measurement beside what is normal for its kind, and in its round."""
-    return log_of(one) - found.of(is_inside(one.pair, settings.places)) - found.rounds.get(one.round, 0.0)
+    return (
+        log_of(measurement)
+        - reference.of(is_inside(measurement.pair, settings.places))
+        - reference.rounds.get(measurement.round, 0.0)
+    )
 
 
-def _first_rounds(data: Iterable[Measurement]) -> dict[Pair, int]:
+def _first_rounds(measurements: Iterable[Measurement]) -> dict[Pair, int]:
     """In which round each pair was measured first."""
-    found: dict[Pair, int] = {}
-    for one in data:
-        found[one.pair] = min(one.round, found.get(one.pair, one.round))
-    return found
+    first_rounds: dict[Pair, int] = {}
+    for measurement in measurements:
+        first_rounds[measurement.pair] = min(measurement.round, first_rounds.get(measurement.pair, measurement.round))
+    return first_rounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,11 +171,11 @@ class _Shared:
     differ: float
 
 
-def _in_common(data: Sequence[Measurement], settings: Settings) -> _Shared:
+def _in_common(measurements: Sequence[Measurement], settings: AnalysisSettings) -> _Shared:
     """What pairs of each of these rounds have in common, beside what pairs of their kind have in all of these."""
     kinds: dict[bool, list[Measurement]] = defaultdict(list)
-    for one in data:
-        kinds[is_inside(one.pair, settings.places)].append(one)
+    for measurement in measurements:
+        kinds[is_inside(measurement.pair, settings.places)].append(measurement)
     of_rounds: dict[int, list[float]] = defaultdict(list)
     differ = 0.0
     for of_kind in kinds.values():
@@ -179,24 +190,26 @@ def _in_common(data: Sequence[Measurement], settings: Settings) -> _Shared:
 
 
 def _with_room(
-    found: Normal,
-    data: Sequence[Measurement],
+    reference: Normal,
+    measurements: Sequence[Measurement],
     first: Mapping[Pair, int],
     full: Collection[int],
     differ: float,
-    settings: Settings,
+    settings: AnalysisSettings,
 ) -> Normal:
     """The same with what it brings that at most half of the pairs run at once, and what rounds that do so share.
 
     `full` are the rounds in which all do, `differ` by how much those differ.
     """
     gained: dict[bool, list[tuple[Measurement, float]]] = {True: [], False: []}
-    for one in data:
-        kind = is_inside(one.pair, settings.places)
-        gained[kind].append((one, log_of(one) - found.of(kind)))
-    rounds = len({one.round for one in data})
+    for measurement in measurements:
+        kind = is_inside(measurement.pair, settings.places)
+        gained[kind].append((measurement, log_of(measurement) - reference.of(kind)))
+    rounds = len({one.round for one in measurements})
     chance = 4 * differ * (1 / max(rounds, 1) + 1 / max(len(full), 1)) ** 0.5
-    relief = {kind: _relief([x for _, x in of_kind], found.sigma, chance, settings) for kind, of_kind in gained.items()}
+    relief = {
+        kind: _relief([x for _, x in of_kind], reference.sigma, chance, settings) for kind, of_kind in gained.items()
+    }
     fresh = (
         (one, x - relief[kind])
         for kind, of_kind in gained.items()
@@ -204,37 +217,46 @@ def _with_room(
         if one.round == first.get(one.pair)
     )
     left = _by_round(fresh)  # those that are measured again were slow before
-    differ = max(differ, difference(left, found.sigma, about=0.0))
-    rounds_with_room = {number: x for number, x in in_common(left, found.sigma, differ).items() if number not in full}
+    differ = max(differ, difference(left, reference.sigma, about=0.0))
+    rounds_with_room = {
+        number: x for number, x in in_common(left, reference.sigma, differ).items() if number not in full
+    }
     return replace(
-        found, relief_inside=relief[True], relief_across=relief[False], rounds={**found.rounds, **rounds_with_room}
+        reference,
+        relief_inside=relief[True],
+        relief_across=relief[False],
+        rounds={**reference.rounds, **rounds_with_room},
     )
 
 
-def _by_round(data: Iterable[tuple[Measurement, float]]) -> dict[int, list[float]]:
+def _by_round(logs: Iterable[tuple[Measurement, float]]) -> dict[int, list[float]]:
     of_rounds: dict[int, list[float]] = defaultdict(list)
-    for one, x in data:
-        of_rounds[one.round].append(x)
+    for measurement, x in logs:
+        of_rounds[measurement.round].append(x)
     return of_rounds
 
 
 def _sigma(
-    rest: Sequence[float], data: Sequence[Measurement], suspects: Collection[str], reference: Normal, settings: Settings
+    rest: Sequence[float],
+    measurements: Sequence[Measurement],
+    suspects: Collection[str],
+    reference: Normal,
+    settings: AnalysisSettings,
 ) -> float:
     """The spread of good pairs; in a small cluster also that of each suspect's values about their own middle."""
     if len(rest) > MAX_VALUES:
         return normal_part(rest)[1]
     of_suspects: dict[str, list[float]] = defaultdict(list)
-    for one in data:
-        mine = [node for node in one.pair.nodes if node in suspects]
+    for measurement in measurements:
+        mine = [node for node in measurement.pair.nodes if node in suspects]
         if len(mine) == 1:
-            of_suspects[mine[0]].append(_beyond(one, reference, settings))
+            of_suspects[mine[0]].append(_beyond(measurement, reference, settings))
     about = [x - location(xs) for xs in of_suspects.values() if len(xs) >= ENOUGH for x in xs]
     both = [*rest, *about]
     return normal_part(both)[1] if len(both) >= FEWEST_FOR_SIGMA else LEAST_SIGMA * 2
 
 
-def _relief(gained: Sequence[float], sigma: float, chance: float, settings: Settings) -> float:
+def _relief(gained: Sequence[float], sigma: float, chance: float, settings: AnalysisSettings) -> float:
     """What room brings, where it is more than noise, and than rounds differ by chance."""
     if len(gained) < ENOUGH_WITH_ROOM:
         return 0.0
@@ -243,12 +265,12 @@ def _relief(gained: Sequence[float], sigma: float, chance: float, settings: Sett
     return middle if sure else 0.0
 
 
-def _across(logs: Sequence[tuple[Pair, float]], settings: Settings) -> float:
+def _across(logs: Sequence[tuple[Pair, float]], settings: AnalysisSettings) -> float:
     """The centre of pairs across places. Where one place is slow, it is that of the pairs without it."""
     plain, _ = normal_part([x for _, x in logs])
     touching: dict[str, list[int]] = defaultdict(list)
-    for number, (one, _) in enumerate(logs):
-        for node in one.nodes:
+    for number, (pair, _) in enumerate(logs):
+        for node in pair.nodes:
             touching[settings.places.get(node, "")].append(number)
     if len(touching) > MAX_PLACES:
         return plain

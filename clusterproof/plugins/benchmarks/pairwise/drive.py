@@ -10,8 +10,8 @@ from typing import Protocol
 
 from clusterproof.plugins.benchmarks.launchers import Measured
 from clusterproof.plugins.benchmarks.pairwise import RETEST_ROUNDS, Round
-from clusterproof.plugins.benchmarks.pairwise.campaign import Plan, next_round
-from clusterproof.plugins.benchmarks.pairwise.journal import Journal, Writer
+from clusterproof.plugins.benchmarks.pairwise.campaign import PairPlan, next_round
+from clusterproof.plugins.benchmarks.pairwise.journal import Journal, JournalWriter
 from clusterproof.plugins.evidence.pairs import Measurement, Pair, Reading
 
 LEAST_FIRST_ROUNDS = 2  # one alone names nobody
@@ -35,7 +35,7 @@ class Progress:
 
 
 @dataclass(slots=True)
-class Pace:
+class BatchTime:
     """What a batch of pairs takes, and what of the budget is left."""
 
     budget_s: float
@@ -59,7 +59,7 @@ class Pace:
 
 def drive(
     journal: Journal,
-    writer: Writer,
+    writer: JournalWriter,
     launcher: Measuring,
     budget_s: float,
     at_once: int,
@@ -70,7 +70,7 @@ def drive(
 
     With too little time for all, fewer of the first rounds are made, so that suspects can still be measured again.
     """
-    pace = Pace(budget_s, clock)
+    pace = BatchTime(budget_s, clock)
     measurements = list(journal.measurements)
     plan = journal.plan
     left_out = ""
@@ -93,12 +93,12 @@ def drive(
             on_progress(Progress(number + 1, rounds, len(measurements), batches_left * pace.slowest_s))
         if number == 0:
             plan = shortened(plan, pace.batches_left / len(batches), writer)
-    words = "; ".join(filter(None, (_skipped(plan), left_out)))
-    writer.ended(words)
-    return replace(journal, plan=plan, measurements=tuple(measurements), ended=words)
+    why_ended = "; ".join(filter(None, (_skipped(plan), left_out)))
+    writer.ended(why_ended)
+    return replace(journal, plan=plan, measurements=tuple(measurements), ended=why_ended)
 
 
-def shortened(plan: Plan, rounds_left: float, writer: Writer) -> Plan:
+def shortened(plan: PairPlan, rounds_left: float, writer: JournalWriter) -> PairPlan:
     """The plan with as many first rounds as leave time for the rounds that ask again."""
     fits = 1 + int(min(rounds_left, 1e9)) - RETEST_ROUNDS
     first_rounds = max(LEAST_FIRST_ROUNDS, fits)
@@ -108,23 +108,23 @@ def shortened(plan: Plan, rounds_left: float, writer: Writer) -> Plan:
     return replace(plan, first_rounds=first_rounds)
 
 
-def _measure(launcher: Measuring, writer: Writer, batch: Round, number: int) -> list[Measurement]:
+def _measure(launcher: Measuring, writer: JournalWriter, batch: Round, number: int) -> list[Measurement]:
     """The pairs that run together. What succeeds is kept at once; what fails, once nobody has interrupted them."""
     lock = threading.Lock()
     well: list[Measurement] = []
     failed: list[Measurement] = []
     is_over = False
 
-    def measured(one: Pair, reading: Reading) -> None:
-        data = Measurement(one, number, len(batch), reading)
+    def measured(pair: Pair, reading: Reading) -> None:
+        measurement = Measurement(pair, number, len(batch), reading)
         with lock:
             if is_over:
                 return
             if reading.busbw_gb_per_s is None:
-                failed.append(data)
+                failed.append(measurement)
             else:
-                well.append(data)
-                writer.measured(data)
+                well.append(measurement)
+                writer.measured(measurement)
 
     try:
         launcher.measure(batch, measured)
@@ -146,7 +146,7 @@ def _words(batches: Sequence[Round], number: int) -> str:
     return f"{len(pairs)} pairs of round {number + 1} ({shown}), and what would have followed"
 
 
-def _skipped(plan: Plan) -> str:
+def _skipped(plan: PairPlan) -> str:
     skipped = plan.planned[len(plan.first) :]
     pairs = sum(map(len, skipped))
     return f"first rounds {len(plan.first) + 1} to {len(plan.planned)} ({pairs} pairs)" if skipped else ""

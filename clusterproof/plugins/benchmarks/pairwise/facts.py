@@ -53,9 +53,9 @@ class MeasuredPair:
     @property
     def shares(self) -> tuple[float, ...]:
         """Its bandwidths as shares of what is normal for such a pair; without those that failed."""
-        usual = self.campaign.usual_gb_per_s(self.pair)
-        data = (one.reading.busbw_gb_per_s for one in self.measurements)
-        return tuple(busbw / usual for busbw in data if busbw and usual)
+        normal = self.campaign.normal_gb_per_s(self.pair)
+        bandwidths = (one.reading.busbw_gb_per_s for one in self.measurements)
+        return tuple(busbw / normal for busbw in bandwidths if busbw and normal)
 
     @property
     def is_slow(self) -> bool:
@@ -71,21 +71,21 @@ class MeasuredPair:
     def finding(self) -> Finding | None:
         """What the analysis says of this pair by itself."""
         kinds = (Kind.SLOW_LINK, Kind.FAILING_LINK, Kind.INCONCLUSIVE)
-        found = (one for one in self.campaign.analysis.findings if one.kind in kinds)
-        return next((one for one in found if one.nodes == self.pair.nodes), None)
+        findings = (one for one in self.campaign.analysis.findings if one.kind in kinds)
+        return next((one for one in findings if one.nodes == self.pair.nodes), None)
 
     @property
     def explained(self) -> Finding | None:
         """The finding of a node, a place or of all that accounts for this pair, else one of all nodes that may."""
         known = [one for one in self.campaign.analysis.findings if self.pair in one.pairs or _holds_for_all(one)]
-        found = [one for one in known if one.nodes != self.pair.nodes]
-        return next((one for one in found if one.kind is not Kind.INCONCLUSIVE), _of_either(found))
+        findings = [one for one in known if one.nodes != self.pair.nodes]
+        return next((one for one in findings if one.kind is not Kind.INCONCLUSIVE), _of_either(findings))
 
 
-def _of_either(found: Sequence[Finding]) -> Finding | None:
+def _of_either(findings: Sequence[Finding]) -> Finding | None:
     """Of findings that are not certain, one that names all their nodes: nothing measured says which it is."""
-    nodes = tuple(dict.fromkeys(node for one in found for node in one.nodes))
-    return replace(found[0], nodes=nodes) if found else None
+    nodes = tuple(dict.fromkeys(node for one in findings for node in one.nodes))
+    return replace(findings[0], nodes=nodes) if findings else None
 
 
 def _holds_for_all(finding: Finding) -> bool:
@@ -170,35 +170,43 @@ def without_names(run: PairwiseRun, shown: Mapping[str, str], text: Callable[[st
 
 def _journal(journal: Journal, shown: Mapping[str, str], text: Callable[[str], str]) -> Journal:
     plan = journal.plan
-    words = {node: shown.get(node, f"unknown-{number}") for number, node in enumerate(plan.nodes, start=1)}
+    shown_names = {node: shown.get(node, f"unknown-{number}") for number, node in enumerate(plan.nodes, start=1)}
     known = sorted({place for place in plan.places.values() if place})
     places = {place: f"place-{number}" for number, place in enumerate(known, start=1)}
     return replace(
         journal,
         plan=replace(
             plan,
-            nodes=tuple(words.values()),
-            places={words[node]: places.get(place, "") for node, place in plan.places.items() if node in words},
-            asked=tuple(pair(*(words[node] for node in one)) for one in plan.asked if set(one) <= words.keys()),
-            absent=frozenset(words[node] for node in plan.absent if node in words),
+            nodes=tuple(shown_names.values()),
+            places={
+                shown_names[node]: places.get(place, "") for node, place in plan.places.items() if node in shown_names
+            },
+            asked=tuple(
+                pair(*(shown_names[node] for node in one)) for one in plan.asked if set(one) <= shown_names.keys()
+            ),
+            absent=frozenset(shown_names[node] for node in plan.absent if node in shown_names),
         ),
-        absent={words[node]: text(why) for node, why in journal.absent.items() if node in words},
+        absent={shown_names[node]: text(why) for node, why in journal.absent.items() if node in shown_names},
         measurements=tuple(
-            replace(one, pair=pair(*(words[node] for node in one.pair)), reading=_reading(one.reading, words, text))
+            replace(
+                one,
+                pair=pair(*(shown_names[node] for node in one.pair)),
+                reading=_reading(one.reading, shown_names, text),
+            )
             for one in journal.measurements
         ),
         ended=None if journal.ended is None else text(journal.ended),
     )
 
 
-def _reading(data: Reading, words: Mapping[str, str], text: Callable[[str], str]) -> Reading:
+def _reading(reading: Reading, shown_names: Mapping[str, str], text: Callable[[str], str]) -> Reading:
     return replace(
-        data,
-        network=text(data.network),
-        problem=text(data.problem),
-        culprit=words.get(data.culprit, ""),
-        hosts=tuple(map(text, data.hosts)),
-        command=text(data.command),
+        reading,
+        network=text(reading.network),
+        problem=text(reading.problem),
+        culprit=shown_names.get(reading.culprit, ""),
+        hosts=tuple(map(text, reading.hosts)),
+        command=text(reading.command),
     )
 
 
@@ -212,19 +220,19 @@ def slower_in_words(finding: Finding) -> str:
     """
     if finding.estimate is None:
         return f"{finding.failures or 'none'} of {finding.attempts} measurements failed"
-    data = finding.estimate
-    is_sure = data.surely and finding.kind is not Kind.INCONCLUSIVE
-    sure = f", {min(data.surely, SURE_AT_MOST):.2%} sure".replace("%", " %") if is_sure else ""
-    measured = f"{number_of(data.measurements, 'measurement')} with {number_of(data.partners, 'partner')}"
-    return f"{estimate_in_words(data)}, {measured}{sure}"
+    estimate = finding.estimate
+    is_sure = estimate.surely and finding.kind is not Kind.INCONCLUSIVE
+    sure = f", {min(estimate.surely, SURE_AT_MOST):.2%} sure".replace("%", " %") if is_sure else ""
+    measured = f"{number_of(estimate.measurements, 'measurement')} with {number_of(estimate.partners, 'partner')}"
+    return f"{estimate_in_words(estimate)}, {measured}{sure}"
 
 
-def estimate_in_words(data: Estimate) -> str:
+def estimate_in_words(estimate: Estimate) -> str:
     """`11 % slower than normal (9 to 13 %)`."""
-    if data.slower <= 0:
+    if estimate.slower <= 0:
         return "as fast as normal"
-    low, high = sorted((data.low, data.high))
-    return f"{data.slower * 100:.3g} % slower than normal ({max(low, 0.0) * 100:.3g} to {high * 100:.3g} %)"
+    low, high = sorted((estimate.low, estimate.high))
+    return f"{estimate.slower * 100:.3g} % slower than normal ({max(low, 0.0) * 100:.3g} to {high * 100:.3g} %)"
 
 
 def attribution(finding: Finding) -> str:
@@ -251,20 +259,22 @@ def finding_in_words(finding: Finding) -> str:
     is_of_link = kind in (Kind.SLOW_LINK, Kind.FAILING_LINK)
     who = "~".join(finding.nodes) if is_of_link else fold(finding.nodes)
     has_numbers = bool(finding.estimate or finding.attempts)
-    data = filter(None, (slower_in_words(finding) if has_numbers else "", finding.words))
-    return f"{kind.value} {who}: {'; '.join(data)}"
+    parts = filter(None, (slower_in_words(finding) if has_numbers else "", finding.words))
+    return f"{kind.value} {who}: {'; '.join(parts)}"
 
 
 def measured_in_words(pair: MeasuredPair) -> str:
     """`284 GB/s, 71 % of normal; again 99 %, 98 %`; what failed says why."""
-    data = [_reading_in_words(pair, number) for number in range(len(pair.measurements))]
-    return f"{data[0]}{'; again ' if data[1:] else ''}{', '.join(data[1:])}".replace("; expected", ", expected")
+    readings = [_reading_in_words(pair, number) for number in range(len(pair.measurements))]
+    return f"{readings[0]}{'; again ' if readings[1:] else ''}{', '.join(readings[1:])}".replace(
+        "; expected", ", expected"
+    )
 
 
 def _reading_in_words(pair: MeasuredPair, number: int) -> str:
     reading = pair.measurements[number].reading
-    usual = pair.campaign.usual_gb_per_s(pair.pair)
+    normal = pair.campaign.normal_gb_per_s(pair.pair)
     if not reading.busbw_gb_per_s:
         return f"failed ({reading.problem or 'nothing says why'})"
-    share = f"{reading.busbw_gb_per_s / usual:.0%}".replace("%", " %") if usual else ""
+    share = f"{reading.busbw_gb_per_s / normal:.0%}".replace("%", " %") if normal else ""
     return f"{speed(reading.busbw_gb_per_s)}, {share} of normal" if not number else share

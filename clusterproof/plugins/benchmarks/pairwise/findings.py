@@ -16,7 +16,7 @@ from clusterproof.plugins.benchmarks.pairwise.likelihood import (
     noise_of_both,
     own_noise,
 )
-from clusterproof.plugins.benchmarks.pairwise.normal import Normal, Settings, Value, by_pair, slow_together
+from clusterproof.plugins.benchmarks.pairwise.normal import AnalysisSettings, Normal, Value, by_pair, slow_together
 from clusterproof.plugins.benchmarks.pairwise.screen import Screened, failing_nodes
 from clusterproof.plugins.core.robust import location, location_error
 from clusterproof.plugins.evidence.pairs import Estimate, Finding, Kind, Measurement, Pair, estimated
@@ -31,67 +31,67 @@ def link_findings(
     screened: Screened,
     measurements: Sequence[Measurement],
     found_nodes: Collection[str],
-    settings: Settings,
+    settings: AnalysisSettings,
     nodes: int,
 ) -> list[Finding]:
     """Pairs that stay slow, or fail, though both nodes are well with others."""
     assert screened.reference is not None
     of_pair = by_pair(screened.values)
-    found = []
-    for one in screened.links:
-        if set(found_nodes) & set(one.nodes) or nodes < FEWEST_NODES:
+    findings = []
+    for pair in screened.links:
+        if set(found_nodes) & set(pair.nodes) or nodes < FEWEST_NODES:
             continue
-        tried = [each for each in measurements if each.pair == one]
+        tried = [each for each in measurements if each.pair == pair]
         failed = sum(not each.reading.busbw_gb_per_s for each in tried)
         if failed:
-            found.append(failing_link(one, failed, len(tried)))
+            findings.append(failing_link(pair, failed, len(tried)))
             continue
-        is_known = all(_is_well_with_others(node, one, screened, settings) for node in one.nodes)
-        noise = noise_of_both(*(_noise_with_others(node, one, screened) for node in one.nodes))
-        pairs = max(len({value.pair for value in screened.of_node[node]}) for node in one.nodes)
-        slow = _slow_link(one, of_pair, is_known, noise, pairs, screened.reference, settings)
+        is_known = all(_is_well_with_others(node, pair, screened, settings) for node in pair.nodes)
+        noise = noise_of_both(*(_noise_with_others(node, pair, screened) for node in pair.nodes))
+        pairs = max(len({value.pair for value in screened.of_node[node]}) for node in pair.nodes)
+        slow = _slow_link(pair, of_pair, is_known, noise, pairs, screened.reference, settings)
         if slow:
-            found.append(slow)
-    return found
+            findings.append(slow)
+    return findings
 
 
 def undecided_links(
-    screened: Screened, measurements: Sequence[Measurement], found_nodes: Collection[str], settings: Settings
+    screened: Screened, measurements: Sequence[Measurement], found_nodes: Collection[str], settings: AnalysisSettings
 ) -> tuple[Pair, ...]:
     """The pairs of which more measurements may tell whether they are slow."""
     found = link_findings(screened, measurements, found_nodes, settings, len(screened.of_node))
     return tuple(one.pairs[0] for one in found if one.kind is Kind.INCONCLUSIVE)
 
 
-def _is_well_with_others(node: str, one: Pair, screened: Screened, settings: Settings) -> bool:
+def _is_well_with_others(node: str, pair: Pair, screened: Screened, settings: AnalysisSettings) -> bool:
     """Whether a node of this pair was measured with other good partners, and was not slow with any."""
-    others = [value for value in screened.own_values(node) if value.pair != one]
+    others = [value for value in screened.own_values(node) if value.pair != pair]
     partners = {value.pair for value in others}
     return len(partners) >= OTHER_PARTNERS and median(value.x for value in others) > -settings.min_effect / 2
 
 
-def _noise_with_others(node: str, one: Pair, screened: Screened) -> dict[float, float]:
+def _noise_with_others(node: str, pair: Pair, screened: Screened) -> dict[float, float]:
     """How noisy a node of this pair is with other good partners, also in pairs that are suspect themselves."""
     assert screened.reference is not None
-    xs = [value.x for value in screened.with_good_partners(node) if value.pair != one]
+    xs = [value.x for value in screened.with_good_partners(node) if value.pair != pair]
     return own_noise(xs, screened.reference)
 
 
 def _slow_link(
-    one: Pair,
+    pair: Pair,
     of_pair: Mapping[Pair, Sequence[Value]],
     is_known: bool,
     noise: Mapping[float, float],
     pairs: int,
     reference: Normal,
-    settings: Settings,
+    settings: AnalysisSettings,
 ) -> Finding | None:
     """The pair, where it is slow each time; surely, among so many pairs, and at other times beside other pairs.
 
     Whether it is known that its nodes are well with others, is said.
     """
-    data = sorted(of_pair[one], key=lambda value: value.round)
-    xs = [value.x for value in data]
+    values = sorted(of_pair[pair], key=lambda value: value.round)
+    xs = [value.x for value in values]
     again = xs[1:]
     error = hypot(location_error(len(xs), reference.sigma), reference.error)
     is_slow = location(xs) <= -settings.min_effect + ONE_SIDED * error
@@ -99,15 +99,15 @@ def _slow_link(
         return None
     chance = confidence(xs, replace(reference, sample=()), len(of_pair), noise, pairs)
     estimate = estimated(location(xs), error, len(xs), 1, chance)
-    rounds = {value.round for value in data[1:]}
-    words = _more_of_a_link(rounds, is_known, slow_together(one, of_pair, settings))
-    if not words and chance < SURE:
-        words = _by_chance(noise)
-    if not words:
-        return Finding(Kind.SLOW_LINK, one.nodes, estimate=estimate, pairs=(one,))
+    rounds = {value.round for value in values[1:]}
+    message = _more_of_a_link(rounds, is_known, slow_together(pair, of_pair, settings))
+    if not message and chance < SURE:
+        message = _by_chance(noise)
+    if not message:
+        return Finding(Kind.SLOW_LINK, pair.nodes, estimate=estimate, pairs=(pair,))
     if max(xs) > -settings.min_effect:
         return None
-    return Finding(Kind.INCONCLUSIVE, one.nodes, estimate=estimate, words=words, pairs=(one,))
+    return Finding(Kind.INCONCLUSIVE, pair.nodes, estimate=estimate, words=message, pairs=(pair,))
 
 
 def _more_of_a_link(retests: Collection[int], is_known: bool, together: Mapping[Pair, Collection[int]]) -> str:
@@ -129,18 +129,18 @@ def _by_chance(noise: Mapping[float, float]) -> str:
     return "slow each time, as with such noise one of so many pairs is by chance; measure it more often"
 
 
-def failing_link(one: Pair, failed: int, attempts: int) -> Finding:
+def failing_link(pair: Pair, failed: int, attempts: int) -> Finding:
     """A pair that failed so often, where each end works with others."""
     if failed < 2:
-        words = "it failed once, and was not measured again often enough; measure it again"
-        return Finding(Kind.INCONCLUSIVE, one.nodes, failures=failed, attempts=attempts, words=words, pairs=(one,))
-    words = "each end works with others"
-    return Finding(Kind.FAILING_LINK, one.nodes, failures=failed, attempts=attempts, words=words, pairs=(one,))
+        message = "it failed once, and was not measured again often enough; measure it again"
+        return Finding(Kind.INCONCLUSIVE, pair.nodes, failures=failed, attempts=attempts, words=message, pairs=(pair,))
+    message = "each end works with others"
+    return Finding(Kind.FAILING_LINK, pair.nodes, failures=failed, attempts=attempts, words=message, pairs=(pair,))
 
 
 def failing_or_suspect(measurements: Sequence[Measurement]) -> list[Finding]:
     """Nodes with which measurements fail, whatever the partner is; where that holds for most, no node is named."""
-    found = []
+    findings = []
     failing = failing_nodes(measurements)
     nodes = {node for one in measurements for node in one.pair}
     for node in failing:
@@ -154,24 +154,24 @@ def failing_or_suspect(measurements: Sequence[Measurement]) -> list[Finding]:
         is_named = named > 1 or (is_sure and 2 * len(failing) <= len(nodes))
         kind = Kind.FAILING_NODE if is_named and not says_nothing else Kind.INCONCLUSIVE
         pairs = tuple({one.pair: None for one in failed})
-        found.append(Finding(kind, (node,), failures=len(failed), attempts=len(own), words=problem, pairs=pairs))
-    return found
+        findings.append(Finding(kind, (node,), failures=len(failed), attempts=len(own), words=problem, pairs=pairs))
+    return findings
 
 
 def each_once(slow: Iterable[Finding], failing: Iterable[Finding]) -> list[Finding]:
     """One finding for each node: where it is surely slow, its failures are reported with that."""
-    of_node = {one.nodes: one for one in failing}
+    by_nodes = {finding.nodes: finding for finding in failing}
     for one in slow:
-        other = of_node.get(one.nodes)
+        other = by_nodes.get(one.nodes)
         if other is None:
-            of_node[one.nodes] = one
+            by_nodes[one.nodes] = one
         elif one.kind is Kind.SLOW_NODE and other.kind is not Kind.FAILING_NODE:
-            words = f"besides, {other.failures} of {other.attempts} measurements failed: {other.words}"
+            message = f"besides, {other.failures} of {other.attempts} measurements failed: {other.words}"
             pairs = tuple(dict.fromkeys((*one.pairs, *other.pairs)))
-            of_node[one.nodes] = replace(
-                one, failures=other.failures, attempts=other.attempts, words=words, pairs=pairs
+            by_nodes[one.nodes] = replace(
+                one, failures=other.failures, attempts=other.attempts, words=message, pairs=pairs
             )
-    return list(of_node.values())
+    return list(by_nodes.values())
 
 
 TO_BE_NAMED = 0.10  # slower: whoever is, and is a little unlucky, is to be named
@@ -184,32 +184,32 @@ CERTAIN = 0.99  # from which on it is reported; it faults no node
 
 
 def left_open(
-    screened: Screened, nodes: Collection[str], estimates: Mapping[str, Estimate], settings: Settings
+    screened: Screened, nodes: Collection[str], estimates: Mapping[str, Estimate], settings: AnalysisSettings
 ) -> list[Finding]:
     """The findings for those of these nodes that have no other."""
-    found = []
+    findings = []
     for node in sorted(screened.of_node.keys() & set(nodes)):
-        data = screened.with_good_partners(node)
-        if not _may_be_slow([value.x for value in data], screened.reference, settings):
+        values = screened.with_good_partners(node)
+        if not _may_be_slow([value.x for value in values], screened.reference, settings):
             continue
-        slowest, fastest = (pick(exp(value.x) for value in data) * 100 for pick in (min, max))
-        words = (
+        slowest, fastest = (pick(exp(value.x) for value in values) * 100 for pick in (min, max))
+        message = (
             f"its measurements lie between {slowest:.0f} and {fastest:.0f} % of normal, and it may be "
             f"{TO_BE_NAMED * 100:.0f} % slower: measure it with more partners, or with --pairs full"
         )
-        pairs = tuple({value.pair: None for value in data})
-        found.append(Finding(Kind.INCONCLUSIVE, (node,), estimate=estimates.get(node), words=words, pairs=pairs))
-    return found
+        pairs = tuple({value.pair: None for value in values})
+        findings.append(Finding(Kind.INCONCLUSIVE, (node,), estimate=estimates.get(node), words=message, pairs=pairs))
+    return findings
 
 
-def _may_be_slow(xs: Sequence[float], reference: Normal | None, settings: Settings) -> bool:
+def _may_be_slow(xs: Sequence[float], reference: Normal | None, settings: AnalysisSettings) -> bool:
     """Whether a node, some value of which is slow, may be far slower than matters, for all that its values show."""
     if reference is None or len(xs) < FEWEST or min(xs) > -settings.min_effect:
         return False
     return at_least(-log(1 - TO_BE_NAMED), xs, reference) > 1 - SURE_ENOUGH
 
 
-def too_noisy(screened: Screened, settings: Settings) -> tuple[Finding, ...]:
+def too_noisy(screened: Screened, settings: AnalysisSettings) -> tuple[Finding, ...]:
     """That among so many nodes, with this noise, a node far slower than matters might well not be named."""
     reference, nodes = screened.reference, tuple(sorted(screened.of_node))
     if reference is None or len(nodes) < FEWEST_OF_ALL:
@@ -219,20 +219,20 @@ def too_noisy(screened: Screened, settings: Settings) -> tuple[Finding, ...]:
     values = [unlucky + reference.sigma * _NORMAL.inv_cdf((number + 0.5) / count) for number in range(count)]
     if confidence(values, reference, len(nodes)) >= SURE:
         return ()
-    words = (
+    message = (
         f"with noise of {reference.sigma * 100:.2g} % a node {TO_BE_NAMED * 100:.0f} % slower might not be named: "
         "measure with a larger size, or all pairs with --pairs full"
     )
-    return (Finding(Kind.INCONCLUSIVE, nodes, attempts=len(screened.values), words=words),)
+    return (Finding(Kind.INCONCLUSIVE, nodes, attempts=len(screened.values), words=message),)
 
 
 def slow_now_and_then(
-    screened: Screened, nodes: Collection[str], estimates: Mapping[str, Estimate], settings: Settings
+    screened: Screened, nodes: Collection[str], estimates: Mapping[str, Estimate], settings: AnalysisSettings
 ) -> list[Finding]:
     """Those of these nodes, none of which is named for anything else."""
     first = [value.x for value in screened.values if not value.is_retest]
     share_slow = (sum(x <= -settings.min_effect for x in first) + 1) / (len(first) + 2)
-    found = []
+    findings = []
     for node in sorted(nodes):
         own = screened.of_node.get(node, ())
         low = [value for value in own if value.x <= -settings.min_effect]
@@ -241,9 +241,9 @@ def slow_now_and_then(
         if len(screened.of_node) * tail(len(low), len(own), share_slow) > 1 - CERTAIN:
             continue
         worst = 1 - exp(min(value.x for value in low))
-        words = f"{len(low)} of {len(own)} measurements are slow, by up to {worst:.0%}, the others are well"
-        found.append(Finding(Kind.INTERMITTENT, (node,), estimate=estimates.get(node), words=words))
-    return found
+        message = f"{len(low)} of {len(own)} measurements are slow, by up to {worst:.0%}, the others are well"
+        findings.append(Finding(Kind.INTERMITTENT, (node,), estimate=estimates.get(node), words=message))
+    return findings
 
 
 def tail(least: int, of: int, chance: float) -> float:

@@ -14,7 +14,7 @@ from io import BufferedWriter, TextIOWrapper
 from pathlib import Path
 from typing import IO, Any
 
-from clusterproof.plugins.benchmarks.pairwise.campaign import Plan
+from clusterproof.plugins.benchmarks.pairwise.campaign import PairPlan
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.opened import appendable, read_whole
 from clusterproof.plugins.evidence.pairs import Measurement, Reading, is_believable, pair
@@ -44,14 +44,14 @@ def file_name(number: int) -> str:
 class Journal:
     """All that such a file holds. `about` describes the meter: its name, size and what it is compared with."""
 
-    plan: Plan
+    plan: PairPlan
     about: Mapping[str, Any] = field(default_factory=dict)
     absent: Mapping[str, str] = field(default_factory=dict)  # nodes that were not measured, and why
     measurements: tuple[Measurement, ...] = ()
     ended: str | None = None  # None: it was broken off; else what was left out, or nothing
 
 
-class Writer:
+class JournalWriter:
     """An open journal: every line is on the disk before the next measurement begins."""
 
     def __init__(self, path: Path, journal: Journal) -> None:
@@ -64,27 +64,36 @@ class Writer:
         elif not _ends_whole(path):
             self._file.write("\n")  # behind a line that was cut: readers skip that
 
-    def measured(self, one: Measurement) -> None:
+    def measured(self, measurement: Measurement) -> None:
         """Keep a measurement."""
-        data = {key: value for key, value in asdict(one.reading).items() if value not in (None, "", 0, (), 0.0)}
-        if one.reading.is_correct is False:
-            data["is_correct"] = False
-        self._write({"pair": list(one.pair), "round": one.round, "at_once": one.at_once, "reading": data})
+        record = {
+            key: value for key, value in asdict(measurement.reading).items() if value not in (None, "", 0, (), 0.0)
+        }
+        if measurement.reading.is_correct is False:
+            record["is_correct"] = False
+        self._write(
+            {
+                "pair": list(measurement.pair),
+                "round": measurement.round,
+                "at_once": measurement.at_once,
+                "reading": record,
+            }
+        )
 
     def limited(self, first_rounds: int) -> None:
         """Keep that there is only time for so many of the first rounds."""
         self._write({"first_rounds": first_rounds})
 
-    def ended(self, words: str) -> None:
+    def ended(self, reason: str) -> None:
         """Keep that it is over, and what was left out."""
-        self._write({"ended": words})
+        self._write({"ended": reason})
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
 
-    def _write(self, data: Mapping[str, Any]) -> None:
-        self._file.write(json.dumps(data) + "\n")
+    def _write(self, record: Mapping[str, Any]) -> None:
+        self._file.write(json.dumps(record) + "\n")
         self._file.flush()
         os.fsync(self._file.fileno())
 
@@ -116,12 +125,12 @@ def _header(journal: Journal) -> dict[str, Any]:
 def write(path: Path, journal: Journal) -> None:
     """Write a whole journal, as a recording has it. Raises OSError."""
     path.unlink(missing_ok=True)
-    writer = Writer(path, journal)
+    writer = JournalWriter(path, journal)
     try:
         if journal.plan.first_rounds is not None:
             writer.limited(journal.plan.first_rounds)
-        for one in journal.measurements:
-            writer.measured(one)
+        for measurement in journal.measurements:
+            writer.measured(measurement)
         if journal.ended is not None:
             writer.ended(journal.ended)
     finally:
@@ -147,13 +156,13 @@ def read(path: Path) -> Journal:
         if not line:
             continue
         try:
-            data = json.loads(line)
-            if "first_rounds" in data:
-                plan = replace(plan, first_rounds=int(data["first_rounds"]))
-            elif "ended" in data:
-                ended = str(data["ended"])
+            document = json.loads(line)
+            if "first_rounds" in document:
+                plan = replace(plan, first_rounds=int(document["first_rounds"]))
+            elif "ended" in document:
+                ended = str(document["ended"])
             else:
-                measurements.append(_measurement(data, plan))
+                measurements.append(_measurement(document, plan))
         except Exception as problem:
             is_cut = isinstance(problem, json.JSONDecodeError) and line.startswith("{")
             if not is_cut:
@@ -161,54 +170,54 @@ def read(path: Path) -> Journal:
     return replace(journal, plan=plan, measurements=tuple(measurements), ended=ended)
 
 
-def _of_header(data: Mapping[str, Any]) -> Journal:
-    if data["schema"] != SCHEMA:
-        raise ValueError(f"schema {data['schema']!r:.40} is not {SCHEMA!r}")
-    absent = {str(node): str(why) for node, why in data["absent"].items()}
-    plan = Plan(
-        nodes=tuple(_texts(data["nodes"])),
-        places={str(node): str(place) for node, place in data["places"].items()},
-        min_effect=float(data["min_effect"]),
-        is_full=bool(data["is_full"]),
-        asked=tuple(pair(*_two(one)) for one in data["asked"]),
-        seed=int(data["seed"]),
+def _of_header(record: Mapping[str, Any]) -> Journal:
+    if record["schema"] != SCHEMA:
+        raise ValueError(f"schema {record['schema']!r:.40} is not {SCHEMA!r}")
+    absent = {str(node): str(why) for node, why in record["absent"].items()}
+    plan = PairPlan(
+        nodes=tuple(_texts(record["nodes"])),
+        places={str(node): str(place) for node, place in record["places"].items()},
+        min_effect=float(record["min_effect"]),
+        is_full=bool(record["is_full"]),
+        asked=tuple(pair(*_two(one)) for one in record["asked"]),
+        seed=int(record["seed"]),
         absent=frozenset(absent),
     )
-    return Journal(plan, dict(data["about"]), absent)
+    return Journal(plan, dict(record["about"]), absent)
 
 
-def _measurement(data: Mapping[str, Any], plan: Plan) -> Measurement:
-    one = pair(*_two(data["pair"]))
-    if not set(one) <= set(plan.nodes):
-        raise ValueError(f"{one} is no pair of its nodes")
-    number, at_once = data["round"], data["at_once"]
+def _measurement(record: Mapping[str, Any], plan: PairPlan) -> Measurement:
+    both = pair(*_two(record["pair"]))
+    if not set(both) <= set(plan.nodes):
+        raise ValueError(f"{both} is no pair of its nodes")
+    number, at_once = record["round"], record["at_once"]
     if not (isinstance(number, int) and number >= 0):
         raise ValueError(f"{number!r:.40} is no round")
     if not (isinstance(at_once, int) and at_once >= 1):
         raise ValueError(f"{at_once!r:.40} pairs at once cannot be")
-    return Measurement(one, number, at_once, _reading(data["reading"]))
+    return Measurement(both, number, at_once, _reading(record["reading"]))
 
 
-def _reading(data: Mapping[str, Any]) -> Reading:
-    unknown = set(data) - {each.name for each in fields(Reading)}
+def _reading(record: Mapping[str, Any]) -> Reading:
+    unknown = set(record) - {each.name for each in fields(Reading)}
     if unknown:
         raise ValueError(f"a reading has no {sorted(unknown)[0]!r:.40}")
-    for name, value in data.items():
+    for name, value in record.items():
         is_rightly_bool = isinstance(value, bool) == (name == "is_correct")
         if name != "hosts" and value is not None and not (is_rightly_bool and isinstance(value, _KINDS[name])):
             raise ValueError(f"{value!r:.40} is no {name}")
-    busbw = data.get("busbw_gb_per_s")
+    busbw = record.get("busbw_gb_per_s")
     if busbw is not None and not is_believable(busbw):
         raise ValueError(f"{busbw!r:.40} is no bandwidth")
-    return Reading(**{**data, "hosts": tuple(_texts(data.get("hosts", ())))})
+    return Reading(**{**record, "hosts": tuple(_texts(record.get("hosts", ())))})
 
 
-def _texts(data: Sequence[Any]) -> list[str]:
-    if not all(isinstance(each, str) for each in data):
+def _texts(values: Sequence[Any]) -> list[str]:
+    if not all(isinstance(each, str) for each in values):
         raise ValueError("expected texts")
-    return list(data)
+    return list(values)
 
 
-def _two(data: Sequence[Any]) -> tuple[str, str]:
-    one, other = _texts(data)
-    return one, other
+def _two(values: Sequence[Any]) -> tuple[str, str]:
+    node, other = _texts(values)
+    return node, other

@@ -82,9 +82,9 @@ def at_least(effect: float, values: Sequence[float], reference: Normal) -> float
     """
     less = [-STEP * number for number in range(int(SLOWEST / STEP)) if STEP * number < effect]
     more = [-effect - STEP * number for number in range(int((SLOWEST - effect) / STEP))]
-    data = [_either(_with_noise([x - of for x in values], reference).values()) for of in (*less, *more)]
-    whole = _either(data)
-    return sum(exp(each - whole) for each in data[len(less) :])
+    likelihoods = [_either(_with_noise([x - of for x in values], reference).values()) for of in (*less, *more)]
+    whole = _either(likelihoods)
+    return sum(exp(each - whole) for each in likelihoods[len(less) :])
 
 
 def own_noise(values: Sequence[float], reference: Normal) -> dict[float, float]:
@@ -103,13 +103,13 @@ def _with_noise(values: Sequence[float], reference: Normal) -> dict[float, float
     }
 
 
-def noise_of_both(one: Mapping[float, float], other: Mapping[float, float]) -> dict[float, float]:
+def noise_of_both(noise: Mapping[float, float], other: Mapping[float, float]) -> dict[float, float]:
     """The noise of a pair of such nodes: that of the worse."""
-    found: dict[float, float] = defaultdict(float)
-    for times, likely in one.items():
+    worse: dict[float, float] = defaultdict(float)
+    for times, likely in noise.items():
         for others_times, others in other.items():
-            found[max(times, others_times)] += likely * others
-    return found
+            worse[max(times, others_times)] += likely * others
+    return worse
 
 
 def _slow(values: Sequence[float], reference: Normal, without: float, noise: Mapping[float, float]) -> float:
@@ -122,10 +122,10 @@ def _slow(values: Sequence[float], reference: Normal, without: float, noise: Map
 def _known(noise: Mapping[float, float], values: Sequence[float], reference: Normal) -> float:
     """How likely they are of a node whose noise is larger than the usual, as far as that is known."""
     larger = {times: likely for times, likely in noise.items() if times > 1.0}
-    data = [
+    likelihoods = [
         _log(of) + _likelihood(values, 0.0, times * reference.sigma, reference.tails) for times, of in larger.items()
     ]
-    return _either(data) if data else -inf
+    return _either(likelihoods) if likelihoods else -inf
 
 
 def _log(likely: float) -> float:
@@ -144,8 +144,8 @@ def _beside(values: Sequence[float], reference: Normal) -> float:
 
 def _jittery(values: Sequence[float], reference: Normal) -> float:
     """How likely they are of a node whose noise is several times the usual, nobody knows how many."""
-    data = [_likelihood(values, 0.0, times * reference.sigma, reference.tails) for times in JITTERS]
-    return _either(data) - log(len(JITTERS))
+    likelihoods = [_likelihood(values, 0.0, times * reference.sigma, reference.tails) for times in JITTERS]
+    return _either(likelihoods) - log(len(JITTERS))
 
 
 def _odds(log_of_them: float) -> float:

@@ -85,7 +85,7 @@ class Value:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class AnalysisSettings:
     """What an analysis takes for granted; the numbers are catalog/busbw.toml's."""
 
     min_effect: float  # difference of logarithms from which slowness matters: -log(0.95)
@@ -98,53 +98,55 @@ def succeeded(measurements: Iterable[Measurement]) -> list[Measurement]:
     return [one for one in measurements if one.reading.busbw_gb_per_s]
 
 
-def is_relaxed(one: Measurement, most_at_once: int) -> bool:
+def is_relaxed(measurement: Measurement, most_at_once: int) -> bool:
     """Whether at most half as many pairs ran at once as ever did."""
-    return 2 * one.at_once <= most_at_once
+    return 2 * measurement.at_once <= most_at_once
 
 
-def values(measurements: Sequence[Measurement], reference: Normal, settings: Settings) -> list[Value]:
+def values(measurements: Sequence[Measurement], reference: Normal, settings: AnalysisSettings) -> list[Value]:
     """Every successful measurement beside its normal."""
-    most = max((one.at_once for one in measurements), default=1)
-    found = []
+    most = max((measurement.at_once for measurement in measurements), default=1)
+    beside_normal = []
     for one in succeeded(measurements):
         inside = is_inside(one.pair, settings.places)
         relaxed = is_relaxed(one, most)
         is_retest = one.round >= settings.first_rounds
         shared = reference.rounds.get(one.round, 0.0)
         x = log_of(one) - reference.of(inside) - (reference.relief(inside) if relaxed else 0.0) - shared
-        found.append(Value(one.pair, x, one.round, inside, relaxed, is_retest))
-    return found
+        beside_normal.append(Value(one.pair, x, one.round, inside, relaxed, is_retest))
+    return beside_normal
 
 
-def by_node(found: Iterable[Value]) -> dict[str, list[Value]]:
+def by_node(values: Iterable[Value]) -> dict[str, list[Value]]:
     """The values of each node."""
-    data: dict[str, list[Value]] = defaultdict(list)
-    for value in found:
+    by_name: dict[str, list[Value]] = defaultdict(list)
+    for value in values:
         for node in value.pair.nodes:
-            data[node].append(value)
-    return data
+            by_name[node].append(value)
+    return by_name
 
 
-def by_pair(found: Iterable[Value]) -> dict[Pair, list[Value]]:
+def by_pair(values: Iterable[Value]) -> dict[Pair, list[Value]]:
     """The values of each pair."""
-    data: dict[Pair, list[Value]] = defaultdict(list)
-    for value in found:
-        data[value.pair].append(value)
-    return data
+    by_both: dict[Pair, list[Value]] = defaultdict(list)
+    for value in values:
+        by_both[value.pair].append(value)
+    return by_both
 
 
-def slow_together(one: Pair, of_pair: Mapping[Pair, Sequence[Value]], settings: Settings) -> dict[Pair, set[int]]:
+def slow_together(
+    pair: Pair, of_pair: Mapping[Pair, Sequence[Value]], settings: AnalysisSettings
+) -> dict[Pair, set[int]]:
     """The pairs that were slow when this one was, again and again, and in which rounds: they may share a way."""
-    rounds = {value.round for value in of_pair[one] if value.x <= -settings.min_effect}
+    rounds = {value.round for value in of_pair[pair] if value.x <= -settings.min_effect}
     together: dict[Pair, set[int]] = defaultdict(set)
-    for other, data in of_pair.items():
-        for value in data:
-            if other != one and value.x <= -settings.min_effect and value.round in rounds:
+    for other, values in of_pair.items():
+        for value in values:
+            if other != pair and value.x <= -settings.min_effect and value.round in rounds:
                 together[other].add(value.round)
     return {other: shared for other, shared in together.items() if len(shared) >= OFTEN_TOGETHER}
 
 
-def log_of(one: Measurement) -> float:
+def log_of(measurement: Measurement) -> float:
     """The logarithm of its bandwidth."""
-    return log(one.reading.busbw_gb_per_s or 1.0)
+    return log(measurement.reading.busbw_gb_per_s or 1.0)

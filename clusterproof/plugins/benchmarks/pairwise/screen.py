@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 
 from clusterproof.plugins.benchmarks.pairwise.centres import normal
-from clusterproof.plugins.benchmarks.pairwise.normal import Normal, Settings, Value, by_node, values
+from clusterproof.plugins.benchmarks.pairwise.normal import AnalysisSettings, Normal, Value, by_node, values
 from clusterproof.plugins.core.robust import location_error
 from clusterproof.plugins.evidence.pairs import Measurement, Pair
 
@@ -30,11 +30,11 @@ class SlowPlace:
     inside: float
 
 
-def slow_places(found: Sequence[Value], reference: Normal, settings: Settings) -> list[SlowPlace]:
+def slow_places(values: Sequence[Value], reference: Normal, settings: AnalysisSettings) -> list[SlowPlace]:
     """The slow places, the slowest first; what touches one that is named already does not count for the next."""
     named: list[SlowPlace] = []
-    left = [value for value in found if not value.is_inside]
-    inside = _by_place([value for value in found if value.is_inside], settings)
+    left = [value for value in values if not value.is_inside]
+    inside = _by_place([value for value in values if value.is_inside], settings)
     while True:
         candidates = [
             place
@@ -49,12 +49,12 @@ def slow_places(found: Sequence[Value], reference: Normal, settings: Settings) -
         left = [value for value in left if not gone & set(value.pair.nodes)]
 
 
-def residuals(found: Sequence[Value], places: Sequence[SlowPlace], settings: Settings) -> list[Value]:
+def residuals(values: Sequence[Value], places: Sequence[SlowPlace], settings: AnalysisSettings) -> list[Value]:
     """The values without what slow places explain."""
     if not places:
-        return list(found)
+        return list(values)
     slow = {place.name: place for place in places}
-    return [replace(value, x=value.x - _explained(value, slow, settings.places)) for value in found]
+    return [replace(value, x=value.x - _explained(value, slow, settings.places)) for value in values]
 
 
 def _explained(value: Value, slow: Mapping[str, SlowPlace], places: Mapping[str, str]) -> float:
@@ -64,16 +64,16 @@ def _explained(value: Value, slow: Mapping[str, SlowPlace], places: Mapping[str,
     return min((place.across for place in of_ends), default=0.0)
 
 
-def _by_place(found: Sequence[Value], settings: Settings) -> dict[str, list[Value]]:
-    data: dict[str, list[Value]] = defaultdict(list)
-    for value in found:
+def _by_place(values: Sequence[Value], settings: AnalysisSettings) -> dict[str, list[Value]]:
+    values_by_place: dict[str, list[Value]] = defaultdict(list)
+    for value in values:
         for place in {settings.places.get(node, "") for node in value.pair.nodes}:
-            data[place].append(value)
-    return data
+            values_by_place[place].append(value)
+    return values_by_place
 
 
 def _slow(
-    name: str, across: Sequence[Value], inside: Sequence[Value], reference: Normal, settings: Settings
+    name: str, across: Sequence[Value], inside: Sequence[Value], reference: Normal, settings: AnalysisSettings
 ) -> SlowPlace | None:
     """The place, where its pairs with other places are slow and most of its nodes are so by themselves."""
     of_nodes: dict[str, list[float]] = defaultdict(list)
@@ -120,15 +120,15 @@ class Screened:
 
     def own_values(self, node: str) -> Sequence[Value]:
         """A node's values that no suspect partner and no suspect link explains."""
-        data = [value for value in self.of_node[node] if value.pair not in self.links] or list(self.of_node[node])
-        return unexplained(data, node, self.slow, _score(data))
+        values = [value for value in self.of_node[node] if value.pair not in self.links] or list(self.of_node[node])
+        return unexplained(values, node, self.slow, _score(values))
 
     def with_good_partners(self, node: str) -> list[Value]:
         """A node's values with partners that are not suspect, also in pairs that are."""
         return [value for value in self.of_node[node] if value.pair.other(node) not in self.slow]
 
 
-def screen(measurements: Sequence[Measurement], settings: Settings) -> Screened:
+def screen(measurements: Sequence[Measurement], settings: AnalysisSettings) -> Screened:
     """Look through all measurements so far."""
     failing = failing_nodes(measurements)
     often = Counter(one.pair for one in measurements)
@@ -142,12 +142,12 @@ def screen(measurements: Sequence[Measurement], settings: Settings) -> Screened:
         reference = normal(typical, apart, settings, untypical, placed)
         if reference is None:
             break
-        found = values(measurements, reference, settings)
-        places = slow_places(found, reference, settings)
-        found = residuals(found, places, settings)
-        of_node = by_node(found)
+        all_values = values(measurements, reference, settings)
+        places = slow_places(all_values, reference, settings)
+        all_values = residuals(all_values, places, settings)
+        of_node = by_node(all_values)
         slow = slow_nodes(of_node, slow, settings)
-        links = slow_links(found, slow, reference, settings)
+        links = slow_links(all_values, slow, reference, settings)
         before = apart, repeated, placed
         apart = _standing_out(slow, of_node, reference) | (set() if number else _lowest(of_node))
         repeated = {one for one in links if often[one] > 1}
@@ -157,7 +157,7 @@ def screen(measurements: Sequence[Measurement], settings: Settings) -> Screened:
     failed = _failed_links(measurements, failing)
     if reference is None:
         return Screened(None, (), {}, failing, failed, ())
-    return Screened(reference, found, slow, failing, (*failed, *links), tuple(places), of_node)
+    return Screened(reference, all_values, slow, failing, (*failed, *links), tuple(places), of_node)
 
 
 def _lowest(of_node: Mapping[str, Sequence[Value]]) -> set[str]:
@@ -176,87 +176,87 @@ def _standing_out(slow: Mapping[str, float], of_node: Mapping[str, Sequence[Valu
 
 
 def slow_nodes(
-    of_node: Mapping[str, Sequence[Value]], suspects: Mapping[str, float], settings: Settings
+    of_node: Mapping[str, Sequence[Value]], suspects: Mapping[str, float], settings: AnalysisSettings
 ) -> dict[str, float]:
     """Nodes whose middle value is low, less what partners among the suspects so far explain, and retests cleared."""
     found_slow = {}
     cut = -settings.min_effect * SUSPECT
-    for node, data in of_node.items():
-        if all(value.x >= cut for value in data) or (whole := _score(data)) >= cut:
+    for node, values_of_node in of_node.items():
+        if all(value.x >= cut for value in values_of_node) or (whole := _score(values_of_node)) >= cut:
             continue
-        own = unexplained(data, node, suspects, whole)
+        own = unexplained(values_of_node, node, suspects, whole)
         score = _score(own)
         if score < cut and not _is_cleared(own, settings):
             found_slow[node] = score
     return found_slow
 
 
-def _score(data: Sequence[Value]) -> float:
+def _score(values: Sequence[Value]) -> float:
     """The middle over partners but the worst, however often that one was measured."""
-    middles = sorted(_middles(data).values())
+    middles = sorted(_middles(values).values())
     return median(middles[1:] if len(middles) >= ENOUGH_PARTNERS else middles)
 
 
-def but_the_worst(data: Sequence[Value]) -> Sequence[Value]:
+def but_the_worst(values: Sequence[Value]) -> Sequence[Value]:
     """The values with all partners but the worst, where there are enough: one slow link makes no slow node."""
-    middles = _middles(data)
+    middles = _middles(values)
     if len(middles) < ENOUGH_PARTNERS:
-        return data
+        return values
     worst = min(middles, key=lambda one: (middles[one], one))
-    return [value for value in data if value.pair != worst]
+    return [value for value in values if value.pair != worst]
 
 
-def _middles(data: Sequence[Value]) -> dict[Pair, float]:
+def _middles(values: Sequence[Value]) -> dict[Pair, float]:
     of_partner: dict[Pair, list[float]] = {}
-    for value in data:
+    for value in values:
         of_partner.setdefault(value.pair, []).append(value.x)
     return {one: xs[0] if len(xs) == 1 else median(xs) for one, xs in of_partner.items()}
 
 
-def unexplained(data: Sequence[Value], node: str, suspects: Mapping[str, float], score: float) -> Sequence[Value]:
+def unexplained(values: Sequence[Value], node: str, suspects: Mapping[str, float], score: float) -> Sequence[Value]:
     """A node's values but those that a partner explains, which is at least half as slow; all where those are too few.
 
     A good value is evidence of both ends, whoever the partner is.
     """
-    own = [value for value in data if suspects.get(value.pair.other(node), 0.0) >= score / 2 or value.x > score / 2]
-    return own if len(own) >= FEWEST_OWN else data
+    own = [value for value in values if suspects.get(value.pair.other(node), 0.0) >= score / 2 or value.x > score / 2]
+    return own if len(own) >= FEWEST_OWN else values
 
 
-def _is_cleared(own: Sequence[Value], settings: Settings) -> bool:
+def _is_cleared(own: Sequence[Value], settings: AnalysisSettings) -> bool:
     again = [value for value in own if value.is_retest]
     return len({value.pair for value in again}) >= CLEARED_AFTER and _score(again) > -settings.min_effect / 4
 
 
 def slow_links(
-    found: Sequence[Value], slow: Mapping[str, float], reference: Normal, settings: Settings
+    values: Sequence[Value], slow: Mapping[str, float], reference: Normal, settings: AnalysisSettings
 ) -> tuple[Pair, ...]:
     """Pairs far slower than their nodes are with others, unless retests cleared them; the slowest first."""
     cut = -max(settings.min_effect, LINK_SIGMAS * reference.sigma)
-    low = {value.pair for value in found if value.x < cut}
+    low = {value.pair for value in values if value.x < cut}
     of_pair: dict[Pair, list[Value]] = defaultdict(list)
-    for value in found:
+    for value in values:
         if value.pair in low:
             of_pair[value.pair].append(value)
     suspects = {}
-    for one, data in of_pair.items():
-        score, middle = min(slow.get(node, 0.0) for node in one.nodes), median(value.x for value in data)
+    for pair, own in of_pair.items():
+        score, middle = min(slow.get(node, 0.0) for node in pair.nodes), median(value.x for value in own)
         if _explains(score, middle, settings):
             continue
-        beyond = [replace(value, x=value.x - score) for value in data]
+        beyond = [replace(value, x=value.x - score) for value in own]
         if min(value.x for value in beyond) < cut and not _is_well_again(beyond, settings):
-            suspects[one] = middle
+            suspects[pair] = middle
     return tuple(sorted(suspects, key=lambda one: (suspects[one], one)))
 
 
-def _explains(score: float, middle: float, settings: Settings) -> bool:
+def _explains(score: float, middle: float, settings: AnalysisSettings) -> bool:
     """Whether a node of this score is reason enough for a pair so slow: a barely suspect one is none for far more."""
     if score > -settings.min_effect:
         return score < -settings.min_effect * EXPLAINS and middle > score * EXPLAINED_TIMES
     return True
 
 
-def _is_well_again(data: Sequence[Value], settings: Settings) -> bool:
-    again = [value.x for value in data if value.is_retest]
+def _is_well_again(values: Sequence[Value], settings: AnalysisSettings) -> bool:
+    again = [value.x for value in values if value.is_retest]
     well = sum(x > -settings.min_effect / 2 for x in again)
     return well >= CLEARED_AFTER or any(x > -settings.min_effect / 4 for x in again)
 
@@ -269,11 +269,11 @@ def failing_nodes(measurements: Sequence[Measurement]) -> tuple[str, ...]:
     """
     partners: dict[str, set[str]] = defaultdict(set)
     failed: dict[str, set[str]] = defaultdict(set)
-    for one in measurements:
-        for node in one.pair.nodes:
-            partners[node].add(one.pair.other(node))
-            if not one.reading.busbw_gb_per_s:
-                failed[node].add(one.pair.other(node))
+    for measurement in measurements:
+        for node in measurement.pair.nodes:
+            partners[node].add(measurement.pair.other(node))
+            if not measurement.reading.busbw_gb_per_s:
+                failed[node].add(measurement.pair.other(node))
     rates = {node: len(failed[node]) / len(data) for node, data in partners.items()}
     own = {node: sum(rates[node] >= rates[other] for other in failed[node]) for node in partners}
     suspects = [node for node, count in own.items() if count > 1 or (count and rates[node] >= SHARE_OF_PARTNERS)]
@@ -281,8 +281,8 @@ def failing_nodes(measurements: Sequence[Measurement]) -> tuple[str, ...]:
 
 
 def _failed_links(measurements: Sequence[Measurement], failing: Sequence[str]) -> tuple[Pair, ...]:
-    found: dict[Pair, list[bool]] = defaultdict(list)
-    for one in measurements:
-        if not set(failing) & set(one.pair.nodes):
-            found[one.pair].append(bool(one.reading.busbw_gb_per_s))
-    return tuple(one for one, data in found.items() if not all(data) and sum(data) < CLEARED_AFTER)
+    outcomes: dict[Pair, list[bool]] = defaultdict(list)
+    for measurement in measurements:
+        if not set(failing) & set(measurement.pair.nodes):
+            outcomes[measurement.pair].append(bool(measurement.reading.busbw_gb_per_s))
+    return tuple(one for one, data in outcomes.items() if not all(data) and sum(data) < CLEARED_AFTER)

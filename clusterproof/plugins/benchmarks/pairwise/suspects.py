@@ -6,7 +6,7 @@ from math import hypot
 from statistics import median
 
 from clusterproof.plugins.benchmarks.pairwise.likelihood import SURE, at_least, confidence
-from clusterproof.plugins.benchmarks.pairwise.normal import Settings
+from clusterproof.plugins.benchmarks.pairwise.normal import AnalysisSettings
 from clusterproof.plugins.benchmarks.pairwise.screen import Screened, but_the_worst
 from clusterproof.plugins.core.robust import location, location_error, spread
 from clusterproof.plugins.evidence.pairs import Estimate, Finding, Kind, estimated
@@ -18,7 +18,7 @@ BUT_FOR_ONE = 0.75  # of the minimum effect: so slow a node must be without its 
 UNLIKELY = 0.05  # that a node is slower by the minimum effect: below it no measurement more is spent on it
 
 
-def suspected(node: str, screened: Screened, estimate: Estimate, settings: Settings) -> Finding | None:
+def suspected(node: str, screened: Screened, estimate: Estimate, settings: AnalysisSettings) -> Finding | None:
     """The finding against a suspect: slow enough, sure enough, and slow again when measured again."""
     assert screened.reference is not None
     own = screened.own_values(node)
@@ -76,7 +76,7 @@ def _estimate(node: str, screened: Screened, nodes: int) -> Estimate:
     return estimated(middle, location_error(len(xs), sigma), len(xs), partners, chance)
 
 
-def decided(screened: Screened, settings: Settings) -> set[str]:
+def decided(screened: Screened, settings: AnalysisSettings) -> set[str]:
     """The suspects that are surely slow: nothing more is to be measured of them."""
     found = {
         node: suspected(node, screened, _estimate(node, screened, len(screened.of_node)), settings)
@@ -85,7 +85,7 @@ def decided(screened: Screened, settings: Settings) -> set[str]:
     return {node for node, finding in found.items() if finding and finding.kind is Kind.SLOW_NODE}
 
 
-def undecided(screened: Screened, settings: Settings) -> set[str]:
+def undecided(screened: Screened, settings: AnalysisSettings) -> set[str]:
     """The suspects that are not surely slow, and not surely well."""
     assert screened.reference is not None
     found = set()

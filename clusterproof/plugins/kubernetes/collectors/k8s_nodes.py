@@ -47,8 +47,8 @@ ULTRASERVERS = ("topology.k8s.aws/ultraserver-id", "nvidia.com/gpu.clique", "net
 
 def read(api: Api, names: frozenset[str]) -> object:
     """The nodes of these names. Raises KubernetesError."""
-    found = [_entry(node) for node in nodes(api, with_images=False) if node.name in names]
-    return {"asked_at": time.time(), "nodes": found}
+    entries = [_entry(node) for node in nodes(api, with_images=False) if node.name in names]
+    return {"asked_at": time.time(), "nodes": entries}
 
 
 def _entry(node: KubernetesNode) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def _plain(own: str, label: str) -> str:
 
 
 def _resources(amounts: Mapping[str, str]) -> dict[str, Any]:
-    parts = {found[1]: quantity(amount) for name, amount in amounts.items() if (found := MIG.fullmatch(name))}
+    parts = {match[1]: quantity(amount) for name, amount in amounts.items() if (match := MIG.fullmatch(name))}
     return {**{own: quantity(amounts[name]) for name, own in RESOURCES.items() if name in amounts}, "mig": parts}
 
 
@@ -97,5 +97,5 @@ def _values(labels: Mapping[str, str], names: Iterable[str]) -> list[str]:
     return [labels[name] for name in names if labels.get(name)]
 
 
-def _first(found: Iterable[list[str]]) -> list[str]:
-    return next(filter(None, found), [])
+def _first(candidates: Iterable[list[str]]) -> list[str]:
+    return next(filter(None, candidates), [])

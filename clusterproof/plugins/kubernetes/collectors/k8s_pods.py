@@ -22,19 +22,19 @@ DEV_SHM = "/dev/shm"
 
 def read(api: Api, names: frozenset[str]) -> object:
     """The pods on these nodes and those that wait. Raises KubernetesError."""
-    found = []
-    for data in api.listed("/api/v1/pods", fieldSelector=NOT_ENDED):
-        pod = pod_of(data)
+    entries = []
+    for resource in api.listed("/api/v1/pods", fieldSelector=NOT_ENDED):
+        pod = pod_of(resource)
         wanted = _asked(pod)
         if pod.node in names or (not pod.node and wanted["accelerators"]):
-            found.append({**_entry(pod, data), **wanted, "shm": _shm(pod, data)})
-        if len(found) == MAX_PODS:
+            entries.append({**_entry(pod, resource), **wanted, "shm": _shm(pod, resource)})
+        if len(entries) == MAX_PODS:
             break
-    return {"asked_at": time.time(), "pods": found, "is_cut": len(found) == MAX_PODS}
+    return {"asked_at": time.time(), "pods": entries, "is_cut": len(entries) == MAX_PODS}
 
 
-def _entry(pod: Pod, data: Mapping[str, Any]) -> dict[str, Any]:
-    metadata, spec, status = parts(data)
+def _entry(pod: Pod, resource: Mapping[str, Any]) -> dict[str, Any]:
+    metadata, spec, status = parts(resource)
     ready = next((one for one in tables(status.get("conditions")) if one.get("type") == "Ready"), {})
     is_ready = ready.get("status") == "True"
     unready = [] if is_ready else [*_unready(tables(status.get("initContainerStatuses"))), *_of(pod)]
@@ -59,30 +59,32 @@ def _entry(pod: Pod, data: Mapping[str, Any]) -> dict[str, Any]:
 
 def _volume_claims(pod: str, volumes: list[Mapping[str, Any]]) -> Iterator[str]:
     """Those that it names, and those that are made for it alone."""
-    for one in volumes:
-        if "persistentVolumeClaim" in one:
-            yield text(table(one["persistentVolumeClaim"]).get("claimName"))
-        elif "ephemeral" in one:
-            yield f"{pod}-{text(one.get('name'))}"
+    for volume in volumes:
+        if "persistentVolumeClaim" in volume:
+            yield text(table(volume["persistentVolumeClaim"]).get("claimName"))
+        elif "ephemeral" in volume:
+            yield f"{pod}-{text(volume.get('name'))}"
 
 
 def _of(pod: Pod) -> Iterator[dict[str, Any]]:
-    for one in pod.containers:
-        if not one.is_ready:
-            why = one.waiting or one.ended
-            yield _waiting(one.name, why, one.waiting_message or one.ended_message, one.restarts)
+    for container in pod.containers:
+        if not container.is_ready:
+            why = container.waiting or container.ended
+            yield _waiting(
+                container.name, why, container.waiting_message or container.ended_message, container.restarts
+            )
 
 
 def _unready(states: list[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     """Containers that are to end well before the others start, and have not."""
-    for one in states:
-        now = table(one.get("state"))
+    for state in states:
+        now = table(state.get("state"))
         ended, waiting = table(now.get("terminated")), table(now.get("waiting"))
-        is_done = ended.get("exitCode") == 0 or one.get("ready") is True or waiting.get("reason") == "PodInitializing"
+        is_done = ended.get("exitCode") == 0 or state.get("ready") is True or waiting.get("reason") == "PodInitializing"
         if not is_done:
             reason, message = waiting or ended, (waiting or ended).get("message")
             yield _waiting(
-                text(one.get("name")), text(reason.get("reason")), text(message), number(one.get("restartCount"))
+                text(state.get("name")), text(reason.get("reason")), text(message), number(state.get("restartCount"))
             )
 
 
@@ -102,9 +104,9 @@ def _amount(container: Container, resources: tuple[str, ...]) -> int:
     return sum(int(amount) for name, amount in asked.items() if name.startswith(resources) and amount.isdecimal())
 
 
-def _shm(pod: Pod, data: Mapping[str, Any]) -> str:
+def _shm(pod: Pod, resource: Mapping[str, Any]) -> str:
     """What lies at /dev/shm of the container that asks for most GPUs; empty: the runtime's own 64 MiB."""
-    _, spec, _ = parts(data)
+    _, spec, _ = parts(resource)
     if spec.get("hostIPC") is True:
         return "host"
     largest = max(pod.containers, key=lambda one: _amount(one, GPUS), default=None)

@@ -30,8 +30,8 @@ def read(api: Api, _names: frozenset[str]) -> object:
 
 
 def _levels(topologies: list[Mapping[str, Any]] | tuple[()]) -> Iterator[tuple[str, list[str]]]:
-    for one in topologies:
-        metadata, spec, _ = parts(one)
+    for topology in topologies:
+        metadata, spec, _ = parts(topology)
         yield text(metadata.get("name")), [text(level.get("nodeLabel")) for level in tables(spec.get("levels"))]
 
 

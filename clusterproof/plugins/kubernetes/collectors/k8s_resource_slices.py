@@ -14,12 +14,12 @@ GPU = "gpu"
 
 def read(api: Api, names: frozenset[str]) -> object:
     """The slices of these nodes; none where the cluster does not know such objects. Raises KubernetesError."""
-    found = first_version(api, GROUP, VERSIONS, "resourceslices") or ()
-    return {"slices": [one for one in map(_entry, found) if one["node"] in names]}
+    slices = first_version(api, GROUP, VERSIONS, "resourceslices") or ()
+    return {"slices": [one for one in map(_entry, slices) if one["node"] in names]}
 
 
-def _entry(data: Mapping[str, Any]) -> dict[str, Any]:
-    _, spec, _ = parts(data)
+def _entry(resource: Mapping[str, Any]) -> dict[str, Any]:
+    _, spec, _ = parts(resource)
     pool, devices = table(spec.get("pool")), tables(spec.get("devices"))
     kinds = [_kind(device) for device in devices]
     return {

@@ -26,30 +26,30 @@ def read(api: Api, names: frozenset[str]) -> object:
     return {"nodes": nodes, "classes": classes, "claims": claims, "is_cut": is_cut}
 
 
-def _node(data: Mapping[str, Any]) -> dict[str, Any]:
-    metadata, spec, _ = parts(data)
+def _node(resource: Mapping[str, Any]) -> dict[str, Any]:
+    metadata, spec, _ = parts(resource)
     return {
         "name": text(metadata.get("name")),
         "drivers": [text(one.get("name")) for one in tables(spec.get("drivers"))],
     }
 
 
-def _class(data: Mapping[str, Any]) -> dict[str, Any]:
+def _class(resource: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        "name": text(parts(data)[0].get("name")),
-        "provisioner": text(data.get("provisioner")),
-        "waits_for_pods": data.get("volumeBindingMode") == LATE,
+        "name": text(parts(resource)[0].get("name")),
+        "provisioner": text(resource.get("provisioner")),
+        "waits_for_pods": resource.get("volumeBindingMode") == LATE,
     }
 
 
-def _volume(data: Mapping[str, Any]) -> tuple[str, str]:
+def _volume(resource: Mapping[str, Any]) -> tuple[str, str]:
     """Its name, and its CSI driver: empty where it is of another kind."""
-    metadata, spec, _ = parts(data)
+    metadata, spec, _ = parts(resource)
     return text(metadata.get("name")), text(table(spec.get("csi")).get("driver"))
 
 
-def _claim(data: Mapping[str, Any], volumes: Mapping[str, str]) -> dict[str, Any]:
-    metadata, spec, status = parts(data)
+def _claim(resource: Mapping[str, Any], volumes: Mapping[str, str]) -> dict[str, Any]:
+    metadata, spec, status = parts(resource)
     volume = text(spec.get("volumeName"))
     return {
         "namespace": text(metadata.get("namespace")),

@@ -54,8 +54,8 @@ def healths(results: Sequence[Result], is_whole: bool = True) -> Mapping[str, He
         if result.is_of_node and result.subject != OF_KUBERNETES:
             by_node[result.node].append(result)
     left_out = unvisited(results)
-    found = {node: health_of(data) for node, data in by_node.items() if node not in left_out}
-    return found if is_whole else {node: _unproven(health) for node, health in found.items()}
+    health_by_node = {node: health_of(data) for node, data in by_node.items() if node not in left_out}
+    return health_by_node if is_whole else {node: _unproven(health) for node, health in health_by_node.items()}
 
 
 def unvisited(results: Sequence[Result]) -> Mapping[str, str]:
@@ -64,13 +64,13 @@ def unvisited(results: Sequence[Result]) -> Mapping[str, str]:
     That says nothing of them: what was written of such a node by the run before stays, and grows old. The same holds
     where logs of most nodes cannot be read: it is the way from the control plane to kubelets that has failed.
     """
-    found = sorted((one for one in results if one.cause in OF_API), key=lambda one: one.says_unreachable)
-    why = {one.node: bounded(one.message or one.cause.removeprefix(UNREACHABLE)) for one in found}
+    unread_by_api = sorted((one for one in results if one.cause in OF_API), key=lambda one: one.says_unreachable)
+    why = {one.node: bounded(one.message or one.cause.removeprefix(UNREACHABLE)) for one in unread_by_api}
     nodes = {one.node for one in results if one.is_of_node}
     unread = {one.node for one in results if one.cause == OF_LOG}
     if len(unread) > max(1, len(nodes) // 2):
-        words = f"the control plane cannot read the logs of {len(unread)} of {len(nodes)} nodes"
-        why.update(dict.fromkeys(unread, f"{words}; expected a way from it to port 10250 of each"))
+        message = f"the control plane cannot read the logs of {len(unread)} of {len(nodes)} nodes"
+        why.update(dict.fromkeys(unread, f"{message}; expected a way from it to port 10250 of each"))
     return why
 
 
@@ -79,20 +79,20 @@ def health_of(results: Sequence[Result]) -> Health:
 
     A failure makes it False; where it was not reached, or anything is incomplete, it is Unknown, and never False.
     """
-    unreached = [result for result in results if result.is_of_unreachable]
-    if unreached:
-        one_of_them = next((result for result in unreached if result.says_unreachable), unreached[0])
-        words = one_of_them.message or one_of_them.cause.removeprefix(UNREACHABLE)
-        return Health(UNKNOWN, NOT_REACHED, bounded(words))
-    found = sorted((one for result in results for one in result.by_verdict if one.verdict.is_finding), key=_gravity)
-    if found and found[0].verdict is Verdict.FAIL:
-        return Health(FALSE, reason_of(found[0].check), _words(found))
-    if found and found[0].verdict is Verdict.INCOMPLETE:
-        return Health(UNKNOWN, INCOMPLETE, _words(found))
+    unreachable = [result for result in results if result.is_of_unreachable]
+    if unreachable:
+        one_of_them = next((result for result in unreachable if result.says_unreachable), unreachable[0])
+        message = one_of_them.message or one_of_them.cause.removeprefix(UNREACHABLE)
+        return Health(UNKNOWN, NOT_REACHED, bounded(message))
+    gravest = sorted((one for result in results for one in result.by_verdict if one.verdict.is_finding), key=_gravity)
+    if gravest and gravest[0].verdict is Verdict.FAIL:
+        return Health(FALSE, reason_of(gravest[0].check), _words(gravest))
+    if gravest and gravest[0].verdict is Verdict.INCOMPLETE:
+        return Health(UNKNOWN, INCOMPLETE, _words(gravest))
     proven = [one for one in results if one.verdict in PROVEN]
     if not proven:
         return Health(UNKNOWN, NOTHING, "no check applies to it; expected at least one that passes")
-    more = f"; concerns: {', '.join(one.check for one in found)}" if found else ""
+    more = f"; concerns: {', '.join(one.check for one in gravest)}" if gravest else ""
     return Health(TRUE, PASSED, bounded(f"{len(proven)} checks found no fault{more}"))
 
 
@@ -109,9 +109,9 @@ def bounded(text: str) -> str:
     return line if len(line) <= MAX_MESSAGE else f"{line[: MAX_MESSAGE - 1]}…"
 
 
-def _words(found: Sequence[Result]) -> str:
+def _words(results: Sequence[Result]) -> str:
     """`gpu.gpu_count: NVML counts 7 GPUs; expected 8; also gpu.no_xid`: the others' names have room in any case."""
-    first, *others = found
+    first, *others = results
     names = list(dict.fromkeys(other.check for other in others if other.check != first.check))
     more = ""
     for count in range(len(names), -1, -1):
@@ -120,8 +120,8 @@ def _words(found: Sequence[Result]) -> str:
         if len(more) <= MAX_MESSAGE // 3:
             break
     evidence = bounded(f"{first.check}: {first.message}")
-    room = MAX_MESSAGE - len(more)
-    return (evidence if len(evidence) <= room else f"{evidence[: room - 1]}…") + more
+    most = MAX_MESSAGE - len(more)
+    return (evidence if len(evidence) <= most else f"{evidence[: most - 1]}…") + more
 
 
 def _gravity(result: Result) -> tuple[int, int, str]:
@@ -152,10 +152,10 @@ def most_tainted(limit: str, nodes: int) -> int:
 
     Raises GateError.
     """
-    found = [_LIMIT.fullmatch(part.strip()) for part in limit.split(",")]
-    if not all(found) or any(one and one[2] and int(one[1]) > 100 for one in found):
+    matches = [_LIMIT.fullmatch(part.strip()) for part in limit.split(",")]
+    if not all(matches) or any(one and one[2] and int(one[1]) > 100 for one in matches):
         raise GateError(f"{limit[:40]!r} is not a number of nodes; expected a number, a share, or both: 10%,10")
-    shares = ((int(one[1]), one[2]) for one in found if one)
+    shares = ((int(one[1]), one[2]) for one in matches if one)
     return min(max(1, nodes * number // 100) if percent and number else number for number, percent in shares)
 
 
@@ -186,14 +186,14 @@ def is_unfit(taint: Taint) -> bool:
 
 
 @record
-class Plan:
+class TaintPlan:
     """The nodes to taint, and why others that failed are not."""
 
     names: tuple[str, ...]
     why_not: str = ""
 
 
-def to_taint(nodes: Iterable[KubernetesNode], healths: Mapping[str, Health], limit: str) -> Plan:
+def to_taint(nodes: Iterable[KubernetesNode], healths: Mapping[str, Health], limit: str) -> TaintPlan:
     """The nodes that get our taint, as far as the limit goes: all that failed and have none yet, or none at all.
 
     Those that failed count together with those that have it already, also of other runs: where they are more than are
@@ -205,19 +205,19 @@ def to_taint(nodes: Iterable[KubernetesNode], healths: Mapping[str, Health], lim
     most = most_tainted(limit, len(healths))
     if len(failed | tainted) > most and failed - tainted:
         already = f" ({len(tainted)} already)" if tainted else ""
-        return Plan(
+        return TaintPlan(
             (),
             f"no node is tainted: {len(failed | tainted)} of {len(healths)} nodes would be{already}; expected at most "
             f"{most}: see first whether one thing is wrong with all of them",
         )
-    return Plan(tuple(sorted(failed - tainted)))
+    return TaintPlan(tuple(sorted(failed - tainted)))
 
 
-def spared(plan: Plan, busy: Collection[str]) -> Plan:
+def spared(plan: TaintPlan, busy: Collection[str]) -> TaintPlan:
     """The same without nodes whose accelerators pods have: a taint there would hinder their replacement."""
     left = [name for name in plan.names if name in busy]
-    words = f"not tainted while pods have their accelerators: {_names(left)}" if left else ""
-    return Plan(tuple(name for name in plan.names if name not in busy), words)
+    reason = f"not tainted while pods have their accelerators: {_names(left)}" if left else ""
+    return TaintPlan(tuple(name for name in plan.names if name not in busy), reason)
 
 
 def _names(names: Sequence[str]) -> str:

@@ -30,7 +30,7 @@ TAINTS_CHANGED = "ClusterproofTaints"
 
 
 @record
-class Seen:
+class GateNode:
     """A node as it stood, with the two words by which a write names exactly this one."""
 
     node: KubernetesNode
@@ -44,11 +44,11 @@ class Seen:
         return f"{NODES}/{self.node.name}"
 
 
-def seen_of(data: Mapping[str, Any]) -> Seen:
+def seen_of(resource: Mapping[str, Any]) -> GateNode:
     """A node out of the API's JSON."""
-    metadata, spec, _ = parts(data)
+    metadata, spec, _ = parts(resource)
     uid, version = text(metadata.get("uid")), text(metadata.get("resourceVersion"))
-    return Seen(node_of(data, with_images=False), uid, version, tuple(tables(spec.get("taints"))))
+    return GateNode(node_of(resource, with_images=False), uid, version, tuple(tables(spec.get("taints"))))
 
 
 def moment(at: float) -> str:
@@ -56,7 +56,7 @@ def moment(at: float) -> str:
     return datetime.fromtimestamp(at, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def condition_patch(seen: Seen, health: Health, at: float) -> dict[str, object]:
+def condition_patch(seen: GateNode, health: Health, at: float) -> dict[str, object]:
     """A strategic merge patch: `type` is the key of the list, so every other condition is left as it is.
 
     The time of transition stays while the status does; a node of the same name with another uid refuses it.
@@ -74,17 +74,17 @@ def condition_patch(seen: Seen, health: Health, at: float) -> dict[str, object]:
     return {"metadata": {"uid": seen.uid}, "status": {"conditions": [condition]}}
 
 
-def without_condition(seen: Seen) -> dict[str, object]:
+def without_condition(seen: GateNode) -> dict[str, object]:
     """The strategic merge patch that takes our condition away, and leaves the others as they are."""
     return {"metadata": {"uid": seen.uid}, "status": {"conditions": [{"type": CONDITION, "$patch": "delete"}]}}
 
 
-def trial_patch(seen: Seen) -> dict[str, object]:
+def trial_patch(seen: GateNode) -> dict[str, object]:
     """A change that no gate ever makes: to see, without making it, whether anything would hinder it."""
     return {"metadata": {"uid": seen.uid, "annotations": {f"{DOMAIN}/trial": "of confined.yaml"}}}
 
 
-def taints_patch(seen: Seen, taints: Sequence[Mapping[str, Any]]) -> dict[str, object]:
+def taints_patch(seen: GateNode, taints: Sequence[Mapping[str, Any]]) -> dict[str, object]:
     """A merge patch to these taints, which the server takes for this version of the node alone, and else answers 409.
 
     A JSON patch would have its operations tried before the version is compared, and be rejected as invalid (422).
@@ -92,29 +92,29 @@ def taints_patch(seen: Seen, taints: Sequence[Mapping[str, Any]]) -> dict[str, o
     return {"metadata": {"uid": seen.uid, "resourceVersion": seen.version}, "spec": {"taints": list(taints)}}
 
 
-def with_taint(seen: Seen, key: str, effect: str) -> dict[str, object]:
+def with_taint(seen: GateNode, key: str, effect: str) -> dict[str, object]:
     """The patch that gives a node a taint beside those that it has."""
     return taints_patch(seen, [*seen.taints, {"key": key, "effect": effect}])
 
 
-def without_taints(seen: Seen, taints: Sequence[Taint]) -> dict[str, object]:
+def without_taints(seen: GateNode, taints: Sequence[Taint]) -> dict[str, object]:
     """The patch that takes these away, and leaves the others as they are."""
     kept = zip(seen.node.taints, seen.taints, strict=True)
     return taints_patch(seen, [data for one, data in kept if one not in taints])
 
 
-def has_ours(seen: Seen) -> bool:
+def has_ours(seen: GateNode) -> bool:
     """Whether the node has a condition or a taint of ours."""
     return seen.node.condition(CONDITION) is not None or any(OURS in taint.key for taint in seen.node.taints)
 
 
-def without_ours(seen: Seen) -> Patch:
+def without_ours(seen: GateNode) -> Patch:
     """A patch that takes away every taint of ours; empty where there is none."""
     ours = [taint for taint in seen.node.taints if OURS in taint.key]
     return without_taints(seen, ours) if ours else {}
 
 
-def is_change(seen: Seen, health: Health) -> bool:
+def is_change(seen: GateNode, health: Health) -> bool:
     """Whether there is something new to report: another status, or another fault."""
     before = seen.node.condition(CONDITION)
     if before is None or before.status != health.status:
@@ -122,7 +122,7 @@ def is_change(seen: Seen, health: Health) -> bool:
     return health.status == FALSE and before.reason != health.reason
 
 
-def difference(before: Seen, after: Seen) -> str:
+def difference(before: GateNode, after: GateNode) -> str:
     """`got the taint clusterproof.dev/unfit:NoSchedule`: which of our own were changed; empty where none was."""
     got, lost = (
         [f"{one.key}:{one.effect}" for one in new.node.taints if OURS in one.key and one not in old.node.taints]
@@ -132,18 +132,18 @@ def difference(before: Seen, after: Seen) -> str:
     return "; ".join(filter(None, changes))
 
 
-def verdict_event(seen: Seen, health: Health, at: float) -> dict[str, object]:
+def verdict_event(seen: GateNode, health: Health, at: float) -> dict[str, object]:
     """The event of a change; its reason is the condition's."""
     return event(seen, health.status == FALSE, health.reason, change(seen, health), at)
 
 
-def change(seen: Seen, health: Health) -> str:
+def change(seen: GateNode, health: Health) -> str:
     """`ClusterproofHealthy is False, was True: gpu.gpu_count: …`."""
     before = seen.node.condition(CONDITION)
     return f"{CONDITION} is {health.status}, was {before.status if before else 'not there'}: {health.message}"
 
 
-def event(seen: Seen, is_warning: bool, reason: str, message: str, at: float) -> dict[str, object]:
+def event(seen: GateNode, is_warning: bool, reason: str, message: str, at: float) -> dict[str, object]:
     """An event of a node, as `kubectl describe node` shows it."""
     now = moment(at)
     return {
@@ -173,13 +173,13 @@ Patch = dict[str, object]
 T = TypeVar("T")
 
 
-def of_nodes(names: Iterable[str], words: str) -> str:
+def of_nodes(names: Iterable[str], message: str) -> str:
     """`gpu[001-016]: words`."""
-    return f"{printable(within(fold(set(names)), MAX_NAMES))}: {words}"
+    return f"{printable(within(fold(set(names)), MAX_NAMES))}: {message}"
 
 
 @dataclass
-class Writer:
+class ObjectWriter:
     """An API server that is written to; what went wrong is kept, by its words, with the nodes that it is about."""
 
     api: Api
@@ -193,8 +193,8 @@ class Writer:
     def each(self, act: Callable[[str], T | None], names: Sequence[str]) -> dict[str, T]:
         """What became of each of these nodes, without those that it failed for."""
         with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="gate") as pool:
-            found = zip(names, pool.map(lambda name: self.tried(name, lambda: act(name)), names), strict=True)
-            return {name: one for name, one in found if one is not None}
+            outcomes = zip(names, pool.map(lambda name: self.tried(name, lambda: act(name)), names), strict=True)
+            return {name: one for name, one in outcomes if one is not None}
 
     def tried(self, name: str, ask: Callable[[], T | None]) -> T | None:
         """What was answered; None where it was not, and why is kept. `name` is a node's; empty: it is about all."""
@@ -212,10 +212,10 @@ class Writer:
             self.gone.add(name)
             return
         self.is_refused |= isinstance(problem, (KubernetesDenied, KubernetesRefused)) or not problem.status
-        words = f"{problem}; {RIGHTS}" if isinstance(problem, KubernetesDenied) else str(problem)
-        self.problems[words.replace(f'"{name}"', "NODE") if name else words].add(name)
+        message = f"{problem}; {RIGHTS}" if isinstance(problem, KubernetesDenied) else str(problem)
+        self.problems[message.replace(f'"{name}"', "NODE") if name else message].add(name)
 
-    def changed(self, seen: Seen, patch_of: Callable[[Seen], Patch]) -> Seen:
+    def changed(self, seen: GateNode, patch_of: Callable[[GateNode], Patch]) -> GateNode:
         """A node after a patch that only the version takes that it was made for; of a later one it is made anew.
 
         Raises KubernetesError.

@@ -56,7 +56,7 @@ class Round:
 def round_of(
     began: float,
     now: float,
-    found: Mapping[str, Health],
+    health_by_node: Mapping[str, Health],
     reported: Mapping[str, float],
     written: Written,
     requests: Mapping[str, int],
@@ -66,9 +66,9 @@ def round_of(
     return Round(
         began,
         round(now - began, 3),
-        dict(Counter(health.status for health in found.values())),
-        _reasons(found, FALSE),
-        _reasons(found, UNKNOWN),
+        dict(Counter(health.status for health in health_by_node.values())),
+        _reasons(health_by_node, FALSE),
+        _reasons(health_by_node, UNKNOWN),
         dict(reported),
         list(written.lines),
         dict(written.changes),
@@ -79,14 +79,14 @@ def round_of(
     )
 
 
-def _reasons(found: Mapping[str, Health], status: str) -> Mapping[str, str]:
-    return {node: health.reason for node, health in found.items() if health.status == status}
+def _reasons(health_by_node: Mapping[str, Health], status: str) -> Mapping[str, str]:
+    return {node: health.reason for node, health in health_by_node.items() if health.status == status}
 
 
-def leave(folder: Path, one: Round) -> None:
+def leave(folder: Path, gate_round: Round) -> None:
     """Put it where the process that stays looks, whole. Raises OSError."""
     part = folder / f".{FILE}.{os.getpid()}"
-    part.write_text(json.dumps(asdict(one)))
+    part.write_text(json.dumps(asdict(gate_round)))
     part.replace(folder / FILE)
 
 
@@ -119,8 +119,8 @@ def keep_verdicts(folder: Path, verdicts: Mapping[str, KeptVerdict]) -> None:
 def kept_verdicts(folder: Path) -> dict[str, KeptVerdict]:
     """Those that were kept there; none where none are, or half of a file."""
     try:
-        found = json.loads((folder / STANDING).read_bytes())
-        return {node: KeptVerdict(Health(**one["health"]), float(one["began"])) for node, one in found.items()}
+        record = json.loads((folder / STANDING).read_bytes())
+        return {node: KeptVerdict(Health(**one["health"]), float(one["began"])) for node, one in record.items()}
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return {}
 
@@ -131,7 +131,7 @@ PREFIX = "clusterproof_gate"
 WRITTEN, UNWRITTEN, FAILED = "written", "unwritten", "failed"  # what a round came to
 
 
-class Tally(Collector):
+class GateMetrics(Collector):
     """What rounds have said so far; safe to be asked while one is added."""
 
     def __init__(self, every_s: float) -> None:
@@ -169,8 +169,8 @@ class Tally(Collector):
         rounds = {(outcome,): count for outcome, count in self._rounds.items()}
         yield _counter("rounds", "Rounds by what they came to.", rounds, ("outcome",))
         requests = {tuple(key.split()): count for key, count in self._requests.items()}
-        words = "Requests to the API server, by method and status; 0: no answer."
-        yield _counter("api_requests", words, requests, ("method", "code"))
+        help_text = "Requests to the API server, by method and status; 0: no answer."
+        yield _counter("api_requests", help_text, requests, ("method", "code"))
         yield _counter("changes", "Changes of conditions.", {(): self._changes})
 
     def _of_nodes(self, last: Round) -> Iterator[Metric]:
@@ -178,25 +178,25 @@ class Tally(Collector):
         yield _gauge("round_duration_seconds", "How long it took.", {(): last.seconds})
         statuses = {(status,): float(last.statuses.get(status, 0)) for status in (TRUE, FALSE, UNKNOWN)}
         yield _gauge("nodes", "Nodes by the status of ClusterproofHealthy.", statuses, ("status",))
-        for name, words, nodes in (
+        for name, help_text, nodes in (
             ("node_unfit", "1 for each node that is unfit.", last.unfit),
             ("node_unknown", "1 for each node that is neither proven nor unfit.", last.unknown),
         ):
-            yield _gauge(name, words, dict.fromkeys(nodes.items(), 1.0), ("node", "reason"))
+            yield _gauge(name, help_text, dict.fromkeys(nodes.items(), 1.0), ("node", "reason"))
         reported = {(node,): at for node, at in last.reported.items()}
-        words = "When the gate last had a report of a node, since 1970."
-        yield _gauge("report_timestamp_seconds", words, reported, ("node",))
+        help_text = "When the gate last had a report of a node, since 1970."
+        yield _gauge("report_timestamp_seconds", help_text, reported, ("node",))
 
 
-def _gauge(name: str, words: str, values: Mapping[Labels, float], labels: tuple[str, ...] = ()) -> Metric:
-    family = GaugeMetricFamily(f"{PREFIX}_{name}", words, labels=labels)
+def _gauge(name: str, help_text: str, values: Mapping[Labels, float], labels: tuple[str, ...] = ()) -> Metric:
+    family = GaugeMetricFamily(f"{PREFIX}_{name}", help_text, labels=labels)
     for key, value in values.items():
         family.add_metric(key, value)
     return family
 
 
-def _counter(name: str, words: str, values: Mapping[Labels, float], labels: tuple[str, ...] = ()) -> Metric:
-    family = CounterMetricFamily(f"{PREFIX}_{name}", words, labels=labels)
+def _counter(name: str, help_text: str, values: Mapping[Labels, float], labels: tuple[str, ...] = ()) -> Metric:
+    family = CounterMetricFamily(f"{PREFIX}_{name}", help_text, labels=labels)
     for key, value in values.items():
         family.add_metric(key, value)
     return family

@@ -47,8 +47,10 @@ def verdict_since(node: KubernetesNode, oldest: float) -> Health:
     if condition is None:
         return Health(UNKNOWN, NO_VERDICT, f"it has no condition {CONDITION}; expected a gate that evaluates it")
     if condition.heard < moment(oldest):
-        words = f"{CONDITION} is {condition.status} as of {condition.heard}; expected a verdict since {moment(oldest)}"
-        return Health(UNKNOWN, OLD_VERDICT, words)
+        message = (
+            f"{CONDITION} is {condition.status} as of {condition.heard}; expected a verdict since {moment(oldest)}"
+        )
+        return Health(UNKNOWN, OLD_VERDICT, message)
     status = condition.status if condition.status in EXITS else UNKNOWN
     return Health(status, bounded(condition.reason), bounded(condition.message))
 

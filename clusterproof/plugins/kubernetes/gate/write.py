@@ -19,7 +19,7 @@ from clusterproof.plugins.kubernetes.gate import (
     UNFIT,
     UNKNOWN,
     Health,
-    Plan,
+    TaintPlan,
     is_tainted,
     spared,
     to_remove,
@@ -30,9 +30,9 @@ from clusterproof.plugins.kubernetes.gate.objects import (
     NODES,
     STRATEGIC,
     TAINTS_CHANGED,
+    GateNode,
+    ObjectWriter,
     Patch,
-    Seen,
-    Writer,
     change,
     condition_patch,
     difference,
@@ -101,7 +101,7 @@ class Written:
 def write(
     api: Api,
     orders: Orders,
-    found: Mapping[str, Health],
+    healths: Mapping[str, Health],
     began: float,
     now: float,
     earlier: Mapping[str, float] = MappingProxyType({}),
@@ -110,8 +110,8 @@ def write(
 
     `earlier` is by node when the evaluation began that found what stands of it, where an earlier run did.
     """
-    gate = Gate(Writer(api), orders, moment(began), now, {name: moment(at) for name, at in earlier.items()})
-    gate.write(found)
+    gate = Gate(ObjectWriter(api), orders, moment(began), now, {name: moment(at) for name, at in earlier.items()})
+    gate.write(healths)
     lines, problems = tuple(gate.lines), tuple(gate.writer.lines())
     return Written(lines, problems, gate.changes, gate.is_open, gate.is_pending)
 
@@ -121,7 +121,7 @@ class Gate:
 
     def __init__(
         self,
-        writer: Writer,
+        writer: ObjectWriter,
         orders: Orders,
         began: str,
         now: float,
@@ -132,28 +132,30 @@ class Gate:
         self.began = began
         self.earlier = earlier
         self.now = now
-        self.seen: dict[str, Seen] = {}
+        self.seen: dict[str, GateNode] = {}
         self.lines: list[str] = []
         self.changes: dict[str, str] = {}
         self.is_open = self.is_pending = False
 
-    def write(self, found: Mapping[str, Health]) -> None:
+    def write(self, healths: Mapping[str, Health]) -> None:
         """All of it; where the first condition is refused, nothing more."""
         every = self.writer.tried("", lambda: [seen_of(one) for one in self.writer.api.listed(NODES)])
         if every is None:
             return
         self.seen = {one.node.name: one for one in every}
-        current = {name: health for name, health in found.items() if name in self.seen and not self._is_recreated(name)}
-        recreated = found.keys() & self.seen.keys() - current.keys()
+        current = {
+            name: health for name, health in healths.items() if name in self.seen and not self._is_recreated(name)
+        }
+        recreated = healths.keys() & self.seen.keys() - current.keys()
         self.is_open = bool(recreated)
         self._say("created anew since the run began: the next run evaluates it", recreated)
         if current and self.orders.is_resident and not self._is_confined(self.seen[min(current)]):
             self.lines.append(UNCONFINED)
         if current and self._write_conditions(current):
             self._change_taints(current)
-        self._say("not in Kubernetes any more", found.keys() - self.seen.keys() | self.writer.gone)
+        self._say("not in Kubernetes any more", healths.keys() - self.seen.keys() | self.writer.gone)
 
-    def _is_confined(self, seen: Seen) -> bool:
+    def _is_confined(self, seen: GateNode) -> bool:
         """Whether the server hinders this account to change more than its condition; also where it does not say."""
         try:
             self.writer.api.patch(f"{seen.path}/status", trial_patch(seen), MERGE, dryRun="All")
@@ -173,30 +175,30 @@ class Gate:
         """Whether a node was created after the run began: then another one was evaluated."""
         return self.seen[name].node.created > self.earlier.get(name, self.began)
 
-    def _say(self, words: str, names: Iterable[str]) -> None:
+    def _say(self, message: str, names: Iterable[str]) -> None:
         kept = list(names)
         if kept:
-            self.lines.append(of_nodes(kept, words))
+            self.lines.append(of_nodes(kept, message))
 
-    def _write_conditions(self, found: Mapping[str, Health]) -> bool:
+    def _write_conditions(self, healths: Mapping[str, Health]) -> bool:
         """Whether it makes sense to go on. One goes first: what refuses it would refuse all."""
-        names = sorted(name for name in found if not self._is_left(self.seen[name], found[name]))
+        names = sorted(name for name in healths if not self._is_left(self.seen[name], healths[name]))
         changed: dict[str, bool] = {}
         for group in (names[:1], names[1:]):
-            changed |= self.writer.each(lambda name: self._write_condition(name, found[name]), group)
+            changed |= self.writer.each(lambda name: self._write_condition(name, healths[name]), group)
             if self.writer.is_refused and not changed:
                 return False
-        left = len(found) - len(names)
+        left = len(healths) - len(names)
         as_before = f"; {left} as before" if left else ""
-        counts = Counter(found[name].status for name in changed)
-        words = ", ".join(f"{counts[status]} {status}" for status in (TRUE, FALSE, UNKNOWN) if counts[status])
+        counts = Counter(healths[name].status for name in changed)
+        counted = ", ".join(f"{counts[status]} {status}" for status in (TRUE, FALSE, UNKNOWN) if counts[status])
         self.lines.append(
-            f"{CONDITION} of {len(changed)} of {len(names)} nodes: {words or 'none'}; {sum(changed.values())} changed"
+            f"{CONDITION} of {len(changed)} of {len(names)} nodes: {counted or 'none'}; {sum(changed.values())} changed"
             + as_before
         )
         return True
 
-    def _is_left(self, seen: Seen, health: Health) -> bool:
+    def _is_left(self, seen: GateNode, health: Health) -> bool:
         """Whether a condition stays as it stands: it says the same and is young, or its node may yet report."""
         before = seen.node.condition(CONDITION)
         if before is None:
@@ -223,72 +225,74 @@ class Gate:
         self.writer.create_event(verdict_event(before, health, self.now))
         return True
 
-    def _remove_taints(self, found: Mapping[str, Health]) -> None:
-        def patch_of(seen: Seen) -> Patch:
-            health = found[seen.node.name]
+    def _remove_taints(self, healths: Mapping[str, Health]) -> None:
+        def patch_of(seen: GateNode) -> Patch:
+            health = healths[seen.node.name]
             taints = to_remove(seen.node, health, self.orders.startup, self.orders.is_tainting)
             return without_taints(seen, taints) if taints else {}
 
-        self._change([name for name in sorted(found) if patch_of(self.seen[name])], patch_of, found)
+        self._change([name for name in sorted(healths) if patch_of(self.seen[name])], patch_of, healths)
 
-    def _add_taints(self, found: Mapping[str, Health]) -> None:
-        plan = to_taint((seen.node for seen in self.seen.values()), found, self.orders.limit)
+    def _add_taints(self, healths: Mapping[str, Health]) -> None:
+        plan = to_taint((seen.node for seen in self.seen.values()), healths, self.orders.limit)
         if plan.names:
             pods = self.writer.tried("", lambda: table(k8s_pods.read(self.writer.api, frozenset(plan.names))))
             plan = _without_busy(plan, pods)
         self.lines.extend(filter(None, [plan.why_not]))
         self.is_pending |= bool(plan.why_not)
 
-        def patch_of(seen: Seen) -> Patch:
+        def patch_of(seen: GateNode) -> Patch:
             return {} if is_tainted(seen.node) else with_taint(seen, UNFIT, NO_SCHEDULE)
 
-        self._change(plan.names, patch_of, found)
+        self._change(plan.names, patch_of, healths)
 
-    def _change(self, names: Iterable[str], patch_of: Callable[[Seen], Patch], found: Mapping[str, Health]) -> None:
+    def _change(
+        self, names: Iterable[str], patch_of: Callable[[GateNode], Patch], healths: Mapping[str, Health]
+    ) -> None:
         """Change the taints of these nodes, with an event and a word for each."""
 
         def changed(name: str) -> str:
             before = self.seen[name]
             self.seen[name] = self.writer.changed(before, patch_of)
-            words, health = difference(before, self.seen[name]), found[name]
-            if words:
-                message = f"{words}: {health.message}"
+            difference_in_words, health = difference(before, self.seen[name]), healths[name]
+            if difference_in_words:
+                message = f"{difference_in_words}: {health.message}"
                 self.writer.create_event(event(before, health.status == FALSE, TAINTS_CHANGED, message, self.now))
-            return words
+            return difference_in_words
 
         by_words: dict[str, list[str]] = defaultdict(list)
-        for name, words in self.writer.each(changed, list(names)).items():
-            by_words[words].append(name)
-        for words in filter(None, by_words):
-            self._say(words, by_words[words])
+        for name, difference_in_words in self.writer.each(changed, list(names)).items():
+            by_words[difference_in_words].append(name)
+        for difference_in_words in filter(None, by_words):
+            self._say(difference_in_words, by_words[difference_in_words])
 
 
-def _without_busy(plan: Plan, data: Mapping[str, Any] | None) -> Plan:
+def _without_busy(plan: TaintPlan, resource: Mapping[str, Any] | None) -> TaintPlan:
     """The plan without nodes whose accelerators pods have; without any where that is not known."""
-    if data is None or data["is_cut"]:
-        return Plan((), "no node is tainted: it is not known whose accelerators pods have")
-    return spared(plan, {pod["node"] for pod in data["pods"] if pod["accelerators"] or pod["claims"]})
+    if resource is None or resource["is_cut"]:
+        return TaintPlan((), "no node is tainted: it is not known whose accelerators pods have")
+    return spared(plan, {pod["node"] for pod in resource["pods"] if pod["accelerators"] or pod["claims"]})
 
 
 def remove(api: Api) -> Written:
     """Remove them from every node of the cluster, whoever had it written and whenever; others' stay as they are."""
-    writer = Writer(api)
+    writer = ObjectWriter(api)
     every = writer.tried("", lambda: {seen.node.name: seen for seen in map(seen_of, api.listed(NODES))})
     nodes = every or {}
 
     def clean(name: str) -> str:
         seen = nodes[name]
-        words = []
+        removed = []
         if seen.node.condition(CONDITION):
             seen = seen_of(api.patch(f"{seen.path}/status", without_condition(seen), STRATEGIC))
-            words.append(f"lost the condition {CONDITION}")
+            removed.append(f"lost the condition {CONDITION}")
         after = writer.changed(seen, without_ours)
-        return "; ".join(filter(None, [*words, difference(seen, after)]))
+        return "; ".join(filter(None, [*removed, difference(seen, after)]))
 
     done: dict[str, list[str]] = defaultdict(list)
-    for name, words in writer.each(clean, [name for name, seen in nodes.items() if has_ours(seen)]).items():
-        done[words].append(name)
-    lines = [of_nodes(names, words) for words, names in done.items()]
+    for name, removed in writer.each(clean, [name for name, seen in nodes.items() if has_ours(seen)]).items():
+        done[removed].append(name)
+    lines = [of_nodes(names, removed) for removed, names in done.items()]
     if every is not None and not (lines or writer.problems):
         lines.append(f"none of {len(nodes)} nodes has the condition {CONDITION} or a taint of clusterproof")
     return Written(tuple(lines), tuple(writer.lines()))

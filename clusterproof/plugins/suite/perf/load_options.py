@@ -66,19 +66,19 @@ def load_options(option: Options) -> LoadOptions:
 
 def seconds(text: str) -> dict[str, float]:
     """The deadlines of `--load-timeout` by collector, "" for all. Raises pytest.UsageError."""
-    data: dict[str, float] = {}
+    seconds_by_collector: dict[str, float] = {}
     for word in filter(None, text.split(",")):
         collector, _, number = word.rpartition("=")
         try:
-            data[collector] = float(number)
+            seconds_by_collector[collector] = float(number)
         except ValueError:
-            data[collector] = 0.0
-        if (collector and collector not in LOADING) or not 1 <= data[collector] < float("inf"):
+            seconds_by_collector[collector] = 0.0
+        if (collector and collector not in LOADING) or not 1 <= seconds_by_collector[collector] < float("inf"):
             from clusterproof.plugins.benchmarks.load.options import SECONDS
 
             names = ", ".join(SECONDS)
             raise pytest.UsageError(f"--load-timeout has {word!r:.60}; expected S or NAME=S, NAME one of {names}")
-    return data
+    return seconds_by_collector
 
 
 def collectors_to_load(items: Iterable[pytest.Item], option: Options) -> frozenset[str]:

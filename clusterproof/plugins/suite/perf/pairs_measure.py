@@ -16,14 +16,14 @@ from clusterproof.plugins.benchmarks.launchers.srun import srun
 from clusterproof.plugins.benchmarks.launchers.two_ends import ssh
 from clusterproof.plugins.benchmarks.meters import Meter
 from clusterproof.plugins.benchmarks.meters import baseline as site
-from clusterproof.plugins.benchmarks.meters.baseline import BaselineError, Figure
+from clusterproof.plugins.benchmarks.meters.baseline import BaselineError, BaselineFigure
 from clusterproof.plugins.benchmarks.pairwise.analysis import Campaign
 from clusterproof.plugins.benchmarks.pairwise.drive import Progress, drive
 from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
 from clusterproof.plugins.benchmarks.pairwise.journal import (
     Journal,
     JournalError,
-    Writer,
+    JournalWriter,
     file_name,
     read,
     write,
@@ -44,7 +44,7 @@ MARGIN_S = 120.0  # of what is reserved, beyond the budget
 
 
 @dataclass(frozen=True)
-class Setup:
+class MeasuringSetup:
     """How nodes are reached, and where measurements are kept. `real` has a node's own name by the one that is shown.
 
     `unavailable` are nodes that cannot be loaded now, and why.
@@ -61,7 +61,7 @@ class Setup:
     again: str  # the command that goes on with what was broken off
 
 
-def measure(options: PairOptions, cluster: ClusterFacts, setup: Setup) -> PairwiseRun:
+def measure(options: PairOptions, cluster: ClusterFacts, setup: MeasuringSetup) -> PairwiseRun:
     """Measure the pairs of a cluster, and keep everything in `setup.folder`. Raises pytest.UsageError."""
     figures = _figures(options.baseline)
     begun = [read_or_refuse(path) for path in _files(options.resume)] if options.resume else []
@@ -101,14 +101,16 @@ def write_journals(run: PairwiseRun, folder: Path) -> None:
         write(folder / file_name(number), campaign.journal)
 
 
-def _driven(journal: Journal, path: Path, options: PairOptions, setup: Setup, nodes: Sequence[Node]) -> Journal:
+def _driven(
+    journal: Journal, path: Path, options: PairOptions, setup: MeasuringSetup, nodes: Sequence[Node]
+) -> Journal:
     """Drive one campaign. Raises Unusable, OSError."""
     meter, settings = meter_of(nodes, options)
     if not any(journal.plan.first):
         return replace(journal, ended="fewer than two of its nodes could be reached")
     own = {setup.real[name] for name in journal.plan.nodes if name not in journal.plan.absent}
     targets = tuple(target for target in setup.cluster.targets if target.name in own)
-    campaign = launching.Campaign(
+    campaign = launching.MeterCampaign(
         meter,
         settings,
         replace(setup.cluster, targets=targets),
@@ -121,7 +123,7 @@ def _driven(journal: Journal, path: Path, options: PairOptions, setup: Setup, no
     if journal.measurements and not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         write(path, journal)  # what was measured before belongs to this recording too
-    writer = Writer(path, journal)
+    writer = JournalWriter(path, journal)
     try:
         setup.say(_in_words(journal, meter, options, path))
         with _shown(setup) as shown, launcher_for(campaign, options.launcher) as launcher:
@@ -147,7 +149,7 @@ def _in_words(journal: Journal, meter: Meter, options: PairOptions, path: Path) 
 
 
 @contextmanager
-def _shown(setup: Setup) -> Iterator[Callable[[Progress], None]]:
+def _shown(setup: MeasuringSetup) -> Iterator[Callable[[Progress], None]]:
     """Say each round as it begins."""
     last = 0
 
@@ -168,7 +170,7 @@ class _Renamed:
     """A launcher that knows nodes by the names that are shown."""
 
     launcher: Launcher
-    setup: Setup
+    setup: MeasuringSetup
 
     def measure(self, pairs: Sequence[Pair], measured: Measured) -> None:
         """Measure under the real names, report under those that are shown."""
@@ -217,7 +219,7 @@ def _resumed(journal: Journal, begun: Sequence[Journal], path: Path) -> Journal:
     )
 
 
-def _figures(path: Path | None) -> tuple[Figure, ...]:
+def _figures(path: Path | None) -> tuple[BaselineFigure, ...]:
     try:
         return site.read(path) if path else ()
     except BaselineError as problem:
@@ -237,7 +239,7 @@ def _save(path: Path, run: PairwiseRun) -> None:
         raise pytest.UsageError(str(problem)) from None
 
 
-LAUNCHERS: Mapping[str, Callable[[launching.Campaign], Launcher]] = {
+LAUNCHERS: Mapping[str, Callable[[launching.MeterCampaign], Launcher]] = {
     "srun": srun,
     "mpirun": mpirun,
     "ssh": ssh,
@@ -245,14 +247,14 @@ LAUNCHERS: Mapping[str, Callable[[launching.Campaign], Launcher]] = {
 }
 
 
-def launcher_for(campaign: launching.Campaign, name: str = "") -> Launcher:
+def launcher_for(campaign: launching.MeterCampaign, name: str = "") -> Launcher:
     """That of the name; else srun for Slurm, pods for Kubernetes, mpirun for ranks, ssh for ends. Raises Unusable."""
     if name and name not in LAUNCHERS:
         raise Unusable(f"no launcher is called {name!r:.40}; expected {', '.join(LAUNCHERS)}")
     return LAUNCHERS[name or _chosen(campaign)](campaign)
 
 
-def _chosen(campaign: launching.Campaign) -> str:
+def _chosen(campaign: launching.MeterCampaign) -> str:
     if SETTING in campaign.cluster.settings:
         return "srun"
     if campaign.cluster.connection == "kubernetes":

@@ -100,11 +100,11 @@ def asked_pairs(asked: Iterable[tuple[str, str]], nodes: Collection[str]) -> tup
     """The pairs that a person named, of these nodes. Raises pytest.UsageError."""
     from clusterproof.plugins.evidence.pairs import pair
 
-    for data in asked:
-        for node in data:
+    for names in asked:
+        for node in names:
             if node not in nodes:
                 raise pytest.UsageError(f"--pairs names {node!r:.80}, which is not a node of this run; expected A~B,…")
-    return tuple(dict.fromkeys(pair(*data) for data in asked))
+    return tuple(dict.fromkeys(pair(*names) for names in asked))
 
 
 def _asked(text: str) -> tuple[tuple[str, str], ...]:
@@ -113,10 +113,10 @@ def _asked(text: str) -> tuple[tuple[str, str], ...]:
 
 def _named(text: str) -> Iterable[tuple[str, str]]:
     for word in text.split(","):
-        one, _, other = (part.strip() for part in word.partition("~"))
-        if not one or not other or one == other:
+        first, _, other = (part.strip() for part in word.partition("~"))
+        if not first or not other or first == other:
             raise pytest.UsageError(f"--pairs is {word!r:.80}; expected quick, full, or A~B,… with two nodes each")
-        yield one, other
+        yield first, other
 
 
 def seconds(text: str) -> float:

@@ -49,7 +49,7 @@ def planned(
         places_of(cluster, [node.target for node in nodes]),
         -log(1 - cluster.threshold("pairwise.slower")),
         is_full=options.which == FULL,
-        asked=asked_pairs(options.asked, cluster.nodes.keys()) if options.asked else (),
+        named_pairs=asked_pairs(options.asked, cluster.nodes.keys()) if options.asked else (),
         seed=options.seed if options.seed is not None else secrets.randbelow(10**6),
     )
     if made.asked:
@@ -114,16 +114,16 @@ def places_of(cluster: ClusterFacts, targets: Sequence[Target]) -> dict[str, str
     """The place of each node: its UltraServer, network node, switch or zone, else its group; the first that divides."""
     names = [target.name for target in targets]
     for read in READ:
-        data = _known(read, cluster)
-        found = {name: data.get(name) or "" for name in names}
-        if _divides(found):
-            return found
+        known = _known(read, cluster)
+        place_by_node = {name: known.get(name) or "" for name in names}
+        if _divides(place_by_node):
+            return place_by_node
     return {target.name: target.group for target in targets}
 
 
-def _divides(found: Mapping[str, str]) -> bool:
+def _divides(place_by_node: Mapping[str, str]) -> bool:
     """Whether there are several places, and at least one has several nodes."""
-    places = [place for place in found.values() if place]
+    places = [place for place in place_by_node.values() if place]
     return 1 < len(set(places)) < len(places)
 
 

@@ -20,7 +20,7 @@ from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.options.argv import command_of
 from clusterproof.plugins.suite.perf.load_options import load_options
-from clusterproof.plugins.suite.perf.pairs_measure import Setup, measure, replayed
+from clusterproof.plugins.suite.perf.pairs_measure import MeasuringSetup, measure, replayed
 from clusterproof.plugins.suite.perf.pairs_options import pair_options
 from clusterproof.plugins.suite.state import CLUSTER, CONTROL_PLANE, EVIDENCE, catalog_of, policy_of
 from clusterproof.plugins.suite.terminal import progress
@@ -93,7 +93,7 @@ def measured(
         unavailable = unavailable_under_load(connection, cluster.targets, limits)
     except Unusable as problem:
         return PairwiseRun(why_not=text(f"nothing could be measured between nodes: {problem}"))
-    setup = Setup(
+    setup = MeasuringSetup(
         cluster,
         connection,
         limits,
@@ -121,10 +121,10 @@ def read_again(config: pytest.Config, cluster: Cluster, redaction: Redaction | N
 def _facts(config: pytest.Config, shown: Cluster) -> ClusterFacts:
     """What is known of the cluster before anything is measured between its nodes."""
     evidence = config.stash[EVIDENCE]
-    data = {one.name: evidence.get(one.name) or NodeEvidence(one.name) for one in shown.targets}
+    evidence_by_node = {one.name: evidence.get(one.name) or NodeEvidence(one.name) for one in shown.targets}
     policy = policy_of(config)
     control_plane = config.stash.get(CONTROL_PLANE, None) or NodeEvidence(shown.name)
-    return ClusterFacts(shown, control_plane, nodes(shown, data, "perf", policy), policy)
+    return ClusterFacts(shown, control_plane, nodes(shown, evidence_by_node, "perf", policy), policy)
 
 
 def _folder(config: pytest.Config, cluster: str) -> Path:
@@ -149,9 +149,9 @@ def _again(config: pytest.Config, folder: Path) -> str:
 def _say(config: pytest.Config) -> Callable[[str], None]:
     reporter = config.pluginmanager.get_plugin("terminalreporter")
 
-    def say(words: str) -> None:
+    def say(message: str) -> None:
         if reporter and config.option.verbose >= 0:
             reporter.ensure_newline()
-            reporter.write_line(f"cluster: {words}")
+            reporter.write_line(f"cluster: {message}")
 
     return say

@@ -99,8 +99,8 @@ def _begun(config: pytest.Config, begin: Callable[..., Any]) -> Callable[..., An
         except OSError as problem:
             where = problem.filename or config.getoption("htmlpath")
             if problem.errno not in NO_ROOM:
-                words = f"--html: {where}: {problem.strerror or problem}; expected a file that may be written"
-                raise pytest.UsageError(words) from None
+                message = f"--html: {where}: {problem.strerror or problem}; expected a file that may be written"
+                raise pytest.UsageError(message) from None
             note_unwritten(config, "--html", problem)
             (Path(config.getoption("htmlpath")).parent / "assets" / "style.css").unlink(missing_ok=True)
             return None

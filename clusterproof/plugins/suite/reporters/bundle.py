@@ -122,10 +122,10 @@ class BundleReporter:
             yield from files_of(reporting.folder, self.began)
 
     def _policy(self) -> str:
-        text, data = policy_as_written(self.config.option.policy, self.config.invocation_params.dir)
+        text, record = policy_as_written(self.config.option.policy, self.config.invocation_params.dir)
         if self.redaction:
-            return file_without_names(data, self.redaction.text, self.redaction.type_word, self.redaction.version)
-        return text or as_toml(data)
+            return file_without_names(record, self.redaction.text, self.redaction.type_word, self.redaction.version)
+        return text or as_toml(record)
 
     def _about(self, exit_code: int) -> dict[str, Any]:
         option = self.config.option

@@ -85,9 +85,9 @@ class HtmlReporter:
         """What opens below a row: all that a person needs; behind it what the test printed."""
         result: Result | None = getattr(report, "clusterproof", None)
         if result is not None:
-            words = escape(in_words(result))
-            printed = [part for part in data[1:] if words not in part]
-            data[:] = [words, *printed]
+            escaped = escape(in_words(result))
+            printed = [part for part in data[1:] if escaped not in part]
+            data[:] = [escaped, *printed]
 
     @pytest.hookimpl(trylast=True)
     def pytest_html_results_summary(self, prefix: list[str]) -> None:

@@ -44,9 +44,9 @@ class JUnitReporter:
         case = self._xml.node_reporter(report)
         elements: list[Element] = getattr(case, "nodes", [])
         if result.verdict is Verdict.CONCERN:
-            words = Element("system-out")
-            words.text = legal(in_words(result))
-            elements.append(words)
+            system_out = Element("system-out")
+            system_out.text = legal(in_words(result))
+            elements.append(system_out)
         elif elements and elements[-1].tag == _TAGS[result.verdict]:
             if result.says_unreachable:
                 self._unreached.add(result.node)

@@ -41,7 +41,7 @@ from clusterproof.plugins.suite.ending import EXIT_UNWRITTEN
 from clusterproof.plugins.suite.state import EVIDENCE, nodes_of, occasion_of
 from clusterproof.plugins.transport.kubernetes.agents import CONNECTION as AGENTS
 from clusterproof.plugins.transport.kubernetes.agents import EVERY_S
-from clusterproof.plugins.transport.kubernetes.kept import Kept
+from clusterproof.plugins.transport.kubernetes.report_cache import ReportCache
 from clusterproof.reports import Cut, cut_of
 
 if TYPE_CHECKING:
@@ -139,21 +139,23 @@ class K8sGateReporter:
                 if self.found[name].status == FALSE:
                     keep_unfit(Path(folder), self.cluster, evidence[name], self.began)
         except OSError as problem:
-            words = f"--k8s-evidence {folder:.120}: {problem.strerror}; expected a folder with room that may be written"
-            self.written = replace(self.written, problems=(*self.written.problems, words))
+            message = (
+                f"--k8s-evidence {folder:.120}: {problem.strerror}; expected a folder with room that may be written"
+            )
+            self.written = replace(self.written, problems=(*self.written.problems, message))
 
     def _leave(self, folder: str | None) -> None:
         """Leave what there is to say of this round to the process of the gate that stays."""
         if not folder:
             return
-        kept = Kept(folder)
+        kept = ReportCache(folder)
         evaluated = {result.node for result in self.results if result.is_of_node}
         read = ((node, kept.read_at(node)) for node in evaluated | self.found.keys())
         reported = {node: at for node, at in read if at is not None}
         is_open = bool(evaluated - self.found.keys())
         try:
-            found = round_of(self.began, time.time(), self.found, reported, self.written, ASKED, is_open)
-            leave(Path(folder), found)
+            gate_round = round_of(self.began, time.time(), self.found, reported, self.written, ASKED, is_open)
+            leave(Path(folder), gate_round)
         except OSError as problem:
             unwritten = f"--k8s-keep {folder:.120}: {problem.strerror}; expected a folder that may be written"
             self.written = replace(self.written, problems=(*self.written.problems, unwritten))
@@ -198,8 +200,8 @@ class K8sGateReporter:
             if is_failed and result.node in verdicts and verdicts[result.node].status == FALSE:
                 failed[result.node].append(result.check)
         every = nodes_of(config)
-        beside = [name for name, checks in failed.items() if not fails_alone(every[name], checks)]
-        return Kept(config.option.k8s_keep).unconfirmed(beside, time.time(), every)
+        failing_with_peers = [name for name, checks in failed.items() if not fails_alone(every[name], checks)]
+        return ReportCache(config.option.k8s_keep).unconfirmed(failing_with_peers, time.time(), every)
 
     def _unvisited(self) -> Iterator[str]:
         """A line for each reason of the API server's for which no pod was sent to nodes."""
@@ -253,10 +255,10 @@ RECORDED = re.compile(r"\d{8}T\d{6}Z", re.ASCII)
 
 def keep_unfit(folder: Path, cluster: Cluster, evidence: NodeEvidence, at: float) -> None:
     """Record what one node of a cluster reported, as `FOLDER/NODE/TIME`; `at` in seconds since 1970. Raises OSError."""
-    of_node = folder / recording_file(evidence.node).removesuffix(".json")
-    recording = of_node / time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(at))
+    folder_of_node = folder / recording_file(evidence.node).removesuffix(".json")
+    recording = folder_of_node / time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(at))
     targets = tuple(target for target in cluster.targets if target.name == evidence.node)
-    for old in _recordings(of_node)[: 1 - MOST]:  # first: a full volume has room again
+    for old in _recordings(folder_of_node)[: 1 - MOST]:  # first: a full volume has room again
         shutil.rmtree(old)
     try:
         write_cluster(recording, replace(cluster, targets=targets, is_part=True))
@@ -266,7 +268,7 @@ def keep_unfit(folder: Path, cluster: Cluster, evidence: NodeEvidence, at: float
         raise
 
 
-def _recordings(of_node: Path) -> list[Path]:
+def _recordings(folder: Path) -> list[Path]:
     """Those of a node, the oldest first; what else lies there is somebody else's."""
-    named = (one for one in of_node.glob("*") if RECORDED.fullmatch(one.name))
+    named = (one for one in folder.glob("*") if RECORDED.fullmatch(one.name))
     return sorted(one for one in named if one.is_dir() and not one.is_symlink())

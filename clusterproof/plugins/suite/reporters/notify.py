@@ -16,7 +16,7 @@ from clusterproof.plugins.suite.state import catalog_of
 from clusterproof.plugins.watch.notify.receiver import NoReceiver
 from clusterproof.plugins.watch.notify.services import (
     MAX_TITLE,
-    Message,
+    ServiceMessage,
     apprise_services,
     bounded,
     one_line,
@@ -37,7 +37,7 @@ QUIET_EXITS = (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.USAGE_ERROR, pytest.
 
 def message_of(
     cluster: str, results: Sequence[Result], exit_code: int, changes: Changes, catalog: Catalog, report: str = ""
-) -> Message | None:
+) -> ServiceMessage | None:
     """The message of a run; none where it ended with 0 and nothing is new or gone, or before any check was chosen.
 
     `report` is where its page is.
@@ -45,11 +45,11 @@ def message_of(
     if (exit_code in QUIET_EXITS and not results) or (exit_code == 0 and not changes):
         return None
     broke_off = f"the run broke off (exit code {exit_code}); nothing is proven"
-    room = MAX_TITLE - len(f"{cluster}: ")
-    title = f"{cluster}: {(to_do_within(results, catalog, room) or headline(results)) if results else broke_off}"
+    most = MAX_TITLE - len(f"{cluster}: ")
+    title = f"{cluster}: {(to_do_within(results, catalog, most) or headline(results)) if results else broke_off}"
     at_end = [*([f"report: {report}"] if report else []), f"exit code {exit_code}"]
     lines = [*at_end[:-1], *_lines(results, changes, catalog), at_end[-1]]
-    return Message(one_line(title, MAX_TITLE), bounded(lines), "success" if exit_code == 0 else "failure")
+    return ServiceMessage(one_line(title, MAX_TITLE), bounded(lines), "success" if exit_code == 0 else "failure")
 
 
 def _lines(results: Sequence[Result], changes: Changes, catalog: Catalog) -> Iterator[str]:
@@ -57,9 +57,9 @@ def _lines(results: Sequence[Result], changes: Changes, catalog: Catalog) -> Ite
         yield headline(results)
     if changes:
         yield f"since the last run: {what_changed(changes)}"
-        for kind, found in changes.kinds:
+        for kind, changed in changes.kinds:
             if kind in (NEW, GONE):
-                yield from folded(kind, found)
+                yield from folded(kind, changed)
     for finding in findings(results, Verdict.FAIL, catalog):
         yield f"FAIL {finding.first.title}: {finding.where(nodeset.within(finding.nodes, MAX_NODES))}" + (
             f" → {finding.owner}" if finding.owner else ""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from clusterproof.plugins.training_run import Cut, RunError
-from clusterproof.plugins.training_run.collectives import Call
+from clusterproof.plugins.training_run.collectives import CollectiveCall
 from clusterproof.plugins.training_run.files import Format, Lines, RunFile, json_lines, name, seconds, whole
 
 US = 1e-6  # s
@@ -24,7 +24,7 @@ def is_inspector(head: bytes) -> bool:
     return isinstance(data, dict) and (OF_COLLECTIVE in data or OF_PAIR in data)
 
 
-def read_inspector(path: RunFile) -> Iterator[Call | Cut]:
+def read_inspector(path: RunFile) -> Iterator[CollectiveCall | Cut]:
     """The collectives; of sends and receives none. Raises RunError."""
     lines = Lines(path)
     for data in json_lines(lines, EXPECTED):
@@ -36,12 +36,12 @@ def read_inspector(path: RunFile) -> Iterator[Call | Cut]:
         yield Cut()
 
 
-def _call(data: Mapping[str, Any], where: str) -> Call:
+def _call(data: Mapping[str, Any], where: str) -> CollectiveCall:
     call, header = data.get(OF_COLLECTIVE), data.get("header", data)
     if not isinstance(call, dict) or not isinstance(header, dict):
         raise RunError(f"{where}: {str(dict(data))!r:.60} is no collective; {EXPECTED}")
     metadata = data.get("metadata", data)
-    return Call(
+    return CollectiveCall(
         name(header.get("id"), "id", where),
         whole(header.get("n_ranks"), "n_ranks", where),
         whole(header.get("rank"), "rank", where),

@@ -71,7 +71,7 @@ def is_trace(head: bytes) -> bool:
 
 
 @dataclass
-class _Seen:
+class _TraceContents:
     """What a trace has of interest, in µs."""
 
     events: Events
@@ -164,7 +164,7 @@ class _Seen:
 
 def read_trace(path: RunFile) -> Iterator[Step | Spent | Traced | Loader | Loop | Cut]:
     """Its steps; the whole trace as one step where nobody called `profiler.step()`. Raises RunError."""
-    seen = _Seen(Events(path))
+    seen = _TraceContents(Events(path))
     for event in seen.events:
         if isinstance(event, dict) and event.get("ph") == "X" and isinstance(event.get("name"), str):
             seen.note(event["name"], event)

@@ -16,7 +16,7 @@ from clusterproof.plugins.core.record import record
 from clusterproof.plugins.training_run.collectives import (
     ALL_TO_ALL,
     LEAST_STEPS,
-    Call,
+    CollectiveCall,
     Traced,
     ends_together,
     is_of_pair,
@@ -31,7 +31,7 @@ _UNSAID = ("", "undefined")
 
 
 @record
-class _Seen:
+class _CollectiveKernel:
     """A kernel that takes part in a collective."""
 
     start: float
@@ -46,7 +46,7 @@ class _Seen:
 class Collectives:
     """Those of one trace."""
 
-    kernels: list[_Seen] = field(default_factory=list)
+    kernels: list[_CollectiveKernel] = field(default_factory=list)
     starts_pairs: bool = False
     starts_all_to_all: bool = False
     has_unnamed_pairs: bool = False
@@ -77,7 +77,7 @@ class Collectives:
         group = " ".join(part for part in parts if part)
         if ends_together(kind) and len(self.kernels) <= MAX_CALLS:
             group = self.names.setdefault(group, group)
-            self.kernels.append(_Seen(start, lasted, group, ranks or 0, kind, _number(number)))
+            self.kernels.append(_CollectiveKernel(start, lasted, group, ranks or 0, kind, _number(number)))
 
     @property
     def has_pairs(self) -> bool:
@@ -105,7 +105,9 @@ class Collectives:
             group, count = f"{one.group or 'all'}, {span}", counts[key]
             if one.number is not None:
                 group, count, place = one.group, 0, one.number
-            yield Traced(Call(group, one.ranks or world, rank, "", place, one.seconds, one.kind, of=count, unfit=few))
+            yield Traced(
+                CollectiveCall(group, one.ranks or world, rank, "", place, one.seconds, one.kind, of=count, unfit=few)
+            )
 
 
 def _text(data: object) -> str:

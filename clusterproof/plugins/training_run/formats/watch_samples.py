@@ -52,7 +52,7 @@ OF_HOST: Mapping[str, tuple[str, ...]] = {  # by metric: the columns whose sum i
 
 
 @record
-class Place:
+class ColumnPlace:
     """Of one metric and device: where its values stand in a sample, whose sum it is, and what is made of that."""
 
     metric: str
@@ -90,19 +90,19 @@ def read_samples(path: RunFile) -> Iterator[Sample | RankSeen | Cut]:
         yield Cut()
 
 
-def _places(header: Header) -> Iterator[Place]:
+def _places(header: Header) -> Iterator[ColumnPlace]:
     at = {column: number for number, column in enumerate(header.columns, 1)}
     for index, gpu in enumerate(header.gpus):
         for column, (metric, made) in OF_GPU.items():
             if f"gpu{index}.{column}" in at:
-                yield Place(metric, f"gpu{index}", (at[f"gpu{index}.{column}"],), gpu, made)
+                yield ColumnPlace(metric, f"gpu{index}", (at[f"gpu{index}.{column}"],), gpu, made)
     for metric, columns in OF_HOST.items():
         found = tuple(at[column] for column in columns if column in at)
         if found:
-            yield Place(metric, "", found, SampledGpu(), _as_is)
+            yield ColumnPlace(metric, "", found, SampledGpu(), _as_is)
 
 
-def _samples(data: Sequence[Any], header: Header, places: Sequence[Place], where: str) -> Iterator[Sample]:
+def _samples(data: Sequence[Any], header: Header, places: Sequence[ColumnPlace], where: str) -> Iterator[Sample]:
     if len(data) != len(header.columns) + 1:
         raise RunError(f"{where}: {len(data)} values; expected {len(header.columns) + 1}, as the header names them")
     seconds = real(data[0], "time", where)

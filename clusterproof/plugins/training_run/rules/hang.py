@@ -234,7 +234,7 @@ LEAST_RANKS = 3  # of two that wait in different places nothing says which is at
 
 
 @record
-class Awaited:
+class AwaitedRanks:
     """Ranks that others wait for, what each does, and what the others wait in, for how long together."""
 
     activities: Mapping[int, str]
@@ -250,7 +250,7 @@ class Awaited:
         return f"{doing}, and others wait {others} for {self.seconds / 60:.1f} min ({rank_names(self.waiting)} waiting)"
 
 
-def awaited(processes: RankProcesses, least_s: float, *, gpus_wait_s: float = 0.0) -> Awaited | None:
+def awaited(processes: RankProcesses, least_s: float, *, gpus_wait_s: float = 0.0) -> AwaitedRanks | None:
     """Whom most ranks wait for, all of this for so long; None where they do not wait.
 
     `gpus_wait_s`: for how long all GPUs in use only wait, as ranks of NCCL do, which use a CPU meanwhile. Raises
@@ -279,7 +279,7 @@ def awaited(processes: RankProcesses, least_s: float, *, gpus_wait_s: float = 0.
     if len(odd) > 1 and odd.keys() & alive.keys() and not _are_one_node(odd, same):
         raise Incomplete(f"{seen}, and {rank_names(list(odd))} elsewhere: look at their stacks (py-spy dump)")
     activities = {rank: doing(one) if rank in alive else "has ended" for rank, one in odd.items()}
-    return Awaited(activities, tuple(same), most, seconds)
+    return AwaitedRanks(activities, tuple(same), most, seconds)
 
 
 def _are_one_node(odd: Mapping[int, Activity], others: Mapping[int, Activity]) -> bool:

@@ -66,7 +66,7 @@ def seconds_in(cells: Seconds | Mapping[int, tuple[float, int]]) -> float:
 
 
 @record
-class Share:
+class TimeShare:
     """The part of a rank's time that goes into something: seconds, of how many, in how many steps."""
 
     rank: int
@@ -84,7 +84,7 @@ class Share:
         return self.seconds / self.of if self.of else 0.0
 
 
-def shares(data: RunData, kind: str, *, is_steady: bool) -> list[Share]:
+def shares(data: RunData, kind: str, *, is_steady: bool) -> list[TimeShare]:
     """Of each rank that timed parts of this kind, the largest share first; `is_steady` leaves the warm-up out.
 
     Raises Incomplete where nothing timed any.
@@ -111,7 +111,7 @@ def shares(data: RunData, kind: str, *, is_steady: bool) -> list[Share]:
         )
         is_traced = any((rank, name) in data.parts for name in (EXPOSED_ALONE, KERNELS))
         has_warm_up = bool(chosen) and chosen[0] < WARM_UP and not is_traced
-        found.append(Share(rank, sum(of_line.values()), total, steps, times, longest, usual, has_warm_up))
+        found.append(TimeShare(rank, sum(of_line.values()), total, steps, times, longest, usual, has_warm_up))
     if not found:
         raise Incomplete(NO_PARTS[kind], cause=NO_PARTS[kind])
     return sorted(found, key=lambda share: -share.share)
@@ -123,7 +123,7 @@ def _one_behind_the_other(steps: Sequence[int]) -> list[Sequence[int]]:
     return [steps[len(steps) * at // count : len(steps) * (at + 1) // count] for at in range(count)]
 
 
-def waited_for(found: Sequence[Share], far_less: float) -> Share | None:
+def waited_for(found: Sequence[TimeShare], far_less: float) -> TimeShare | None:
     """The rank that the others wait for in collectives: it waits itself for far less of its time than they do.
 
     `found` has the largest share first. None where it takes less than three ranks, or where all wait alike.
@@ -134,12 +134,12 @@ def waited_for(found: Sequence[Share], far_less: float) -> Share | None:
     return least if least.share < far_less * median(one.share for one in others) else None
 
 
-def all_wait(found: Sequence[Share], alike: float) -> bool:
+def all_wait(found: Sequence[TimeShare], alike: float) -> bool:
     """Whether the middle one of three ranks and more waits for nearly as large a share as the first, the largest."""
     return len(found) >= LEAST_PEERS and median(one.share for one in found[1:]) > alike * found[0].share
 
 
-def kernels_run(data: RunData) -> list[Share]:
+def kernels_run(data: RunData) -> list[TimeShare]:
     """Of each rank whose kernels were traced the part of its steps in which any runs, the smallest share first."""
     found = []
     for (rank, name), exposed in data.parts.items():
@@ -149,7 +149,7 @@ def kernels_run(data: RunData) -> list[Share]:
         lasted = data.steps[rank]
         busy = {step: _seconds(computing, step) + _seconds(exposed, step) for step in lasted}
         whole = sum(max(_seconds(lasted, step), busy[step]) for step in lasted)
-        found.append(Share(rank, sum(busy.values()), whole, len(lasted), sum(one > 0 for one in busy.values())))
+        found.append(TimeShare(rank, sum(busy.values()), whole, len(lasted), sum(one > 0 for one in busy.values())))
     return sorted(found, key=lambda share: share.share)
 
 

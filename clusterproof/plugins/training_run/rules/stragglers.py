@@ -28,7 +28,7 @@ _OF_A_MEDIAN = 1.2533 / 1.05  # the standard error of a median on normal noise, 
 
 
 @record
-class Pace:
+class RankPace:
     """How long a rank computes, as a share of the median of its peers in the same step.
 
     `ratio` is in the middle of all steps and `error` the standard error of its logarithm; `low` is its tenth
@@ -92,7 +92,7 @@ def later_half(computed: Mapping[Place, Computed]) -> dict[Place, Computed]:
     }
 
 
-def paces(computed: Mapping[Place, Computed]) -> tuple[Pace, ...]:
+def paces(computed: Mapping[Place, Computed]) -> tuple[RankPace, ...]:
     """Each rank beside the others of its stage; none of a rank that is alone there, or that recorded no steady step."""
     stages: dict[int, dict[Place, Computed]] = {}
     for place, seconds in computed.items():
@@ -101,7 +101,7 @@ def paces(computed: Mapping[Place, Computed]) -> tuple[Pace, ...]:
     return tuple(replace(pace, mates=mates) for pace, mates in zip(found, _mates(found), strict=True))
 
 
-def _of_stage(stage: Mapping[Place, Computed]) -> list[Pace]:
+def _of_stage(stage: Mapping[Place, Computed]) -> list[RankPace]:
     effects: dict[Place, list[float]] = {place: [] for place in stage}
     data = [step for seconds in stage.values() for step in seconds]
     for step in steady(set(data)) if data else ():
@@ -119,7 +119,7 @@ def _of_stage(stage: Mapping[Place, Computed]) -> list[Pace]:
     swings = {place: exp(quantile(values, 1 - SLOW_STEPS) - median(values)) for place, values in compared.items()}
     usual = median(swings.values())
     return [
-        Pace(
+        RankPace(
             place=place,
             steps=len(values),
             peers=len(stage) - 1,
@@ -156,9 +156,9 @@ def _error(count: int, usual: float, own: float) -> float:
     return location_error(count, sigma) * (1.0 if count <= MAX_VALUES else _OF_A_MEDIAN)
 
 
-def _mates(found: Sequence[Pace]) -> list[float | None]:
+def _mates(found: Sequence[RankPace]) -> list[float | None]:
     """For each the ratio of its replica in the middle of all other stages."""
-    replicas: dict[int, list[Pace]] = {}
+    replicas: dict[int, list[RankPace]] = {}
     for pace in found:
         if pace.place.replica is not None:
             replicas.setdefault(pace.place.replica, []).append(pace)

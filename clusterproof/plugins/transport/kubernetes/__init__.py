@@ -34,7 +34,7 @@ PREFERRED = ("kube-proxy", "pause", "aws-node", "amazon-k8s-cni", "cilium", "cal
 
 
 @record
-class Run:
+class RunObjects:
     """The names of one run's objects. `uid` is the Job's, empty before there is one.
 
     The program is in so many `pieces`: Linux takes no variable that is longer than an argument.
@@ -46,7 +46,7 @@ class Run:
     uid: str = ""
     pieces: int = 1
 
-    def of(self, made: Mapping[str, Any], program: str) -> Run:
+    def of(self, made: Mapping[str, Any], program: str) -> RunObjects:
         """It, once there is its Job, with this program."""
         uid = str((made.get("metadata") or {}).get("uid") or "")
         return replace(self, uid=uid, pieces=len(pieces_of(program)))
@@ -102,7 +102,7 @@ class Run:
         return {"name": name, "labels": labels, **({"ownerReferences": [owner]} if self.uid else {})}
 
 
-def job(run: Run, ttl_s: int) -> Mapping[str, Any]:
+def job(run: RunObjects, ttl_s: int) -> Mapping[str, Any]:
     """The owner of it all; its own template is never used."""
     container = {"name": "none", "image": "none"}
     return {
@@ -121,13 +121,15 @@ def pieces_of(program: str) -> Sequence[str]:
     return [program[start : start + ARGUMENT] for start in range(0, len(program), ARGUMENT)] or [""]
 
 
-def config_map(run: Run, program: str) -> Mapping[str, Any]:
+def config_map(run: RunObjects, program: str) -> Mapping[str, Any]:
     """The program."""
-    data = dict(zip(run.keys, pieces_of(program), strict=True))
-    return {"metadata": run.metadata(run.name), "immutable": True, "data": data}
+    pieces = dict(zip(run.keys, pieces_of(program), strict=True))
+    return {"metadata": run.metadata(run.name), "immutable": True, "data": pieces}
 
 
-def pod(run: Run, name: str, node: KubernetesNode, image: str, deadline_s: int, script: str = "") -> Mapping[str, Any]:
+def pod(
+    run: RunObjects, name: str, node: KubernetesNode, image: str, deadline_s: int, script: str = ""
+) -> Mapping[str, Any]:
     """The pod for one node: pinned to it, whatever its taints; it requests nothing, as jobs may have requested all."""
     script = script or run.script
     return {

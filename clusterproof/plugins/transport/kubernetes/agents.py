@@ -25,8 +25,8 @@ from clusterproof.plugins.transport import Answer, Connection, Limits, Program, 
 from clusterproof.plugins.transport.fan_out import fan_out
 from clusterproof.plugins.transport.kubernetes import NAMESPACE
 from clusterproof.plugins.transport.kubernetes.connection import NO_NODE, PerfPods
-from clusterproof.plugins.transport.kubernetes.kept import KEEP, Kept, mark_of
 from clusterproof.plugins.transport.kubernetes.outcome import NO_IMAGE, not_ready
+from clusterproof.plugins.transport.kubernetes.report_cache import KEEP, ReportCache, mark_of
 
 CONNECTION = "agents"
 SELECTOR = "app.kubernetes.io/name=clusterproof,app.kubernetes.io/component=agent"
@@ -73,17 +73,17 @@ class Agents:
             agents = by_node(own)
             known = _doubtful(api, agents, targets)
         except (AwsError, KubernetesError) as problem:
-            words = f"{problem}; {RIGHTS}" if isinstance(problem, KubernetesDenied) else str(problem)
-            raise Unusable(words) from None
+            reason = f"{problem}; {RIGHTS}" if isinstance(problem, KubernetesDenied) else str(problem)
+            raise Unusable(reason) from None
         if not agents:
             raise Unusable(f"no agent is in the namespace {namespace}; expected pods of the DaemonSet of {RIGHTS}")
         since_s = int(float(settings.get(EVERY) or EVERY_S) + COLLECTED_S)
-        reading = Reading(api, namespace, limits.answer_bytes, since_s, Kept(settings.get(KEEP) or ""))
+        reading = ReadContext(api, namespace, limits.answer_bytes, since_s, ReportCache(settings.get(KEEP) or ""))
         to_read = []
         for target in targets:
             name, agent = target.name, agents.get(target.name)
             why = None if is_at_work(agent) else unreported(known.get(name), agent, others.get(name))
-            why = why or reading.kept_of(agents[name])
+            why = why or reading.cached(agents[name])
             if why:
                 answered(target, why)
             else:
@@ -101,28 +101,28 @@ class Agents:
 
 
 @dataclass(slots=True)
-class Reading:
+class ReadContext:
     """What the visits of a run have in common."""
 
     api: Api
     namespace: str
     most_bytes: int
     since_s: int
-    kept: Kept
+    cache: ReportCache
     refusal: str = ""  # why nobody's log may be read
 
-    def kept_of(self, pod: Pod) -> Answer | None:
+    def cached(self, pod: Pod) -> Answer | None:
         """What a node is known to say without that its log is read."""
         now = time.time()
-        found = self.kept.current(pod, now)
-        return Answer(found.output, age_s=self.since_s + COLLECTED_S + now - found.at) if found else None
+        report = self.cache.current(pod, now)
+        return Answer(report.output, age_s=self.since_s + COLLECTED_S + now - report.at) if report else None
 
 
 @dataclass(slots=True)
 class AgentVisit:
     """One agent's log."""
 
-    reading: Reading
+    context: ReadContext
     pod: Pod
     started: float = field(default_factory=time.monotonic)
     deadline: float = field(init=False)
@@ -132,7 +132,7 @@ class AgentVisit:
 
     def make(self) -> Answer:
         """Read what it has reported last."""
-        reading = self.reading
+        reading = self.context
         path = f"/api/v1/namespaces/{reading.namespace}/pods/{self.pod.name}/log"
         query = {"container": CONTAINER, "sinceSeconds": reading.since_s, "limitBytes": reading.most_bytes}
         try:
@@ -141,25 +141,25 @@ class AgentVisit:
             return self._unread(problem)
         report = last_whole(log, REPORT)
         if not report:
-            words = f"its agent reported nothing within {reading.since_s} s{_last_words(log)}"
-            return Answer(unreached=Unreached.NOT_STARTED, detail=words, seconds=self._seconds())
-        reading.kept.keep(self.pod, report, time.time())
+            detail = f"its agent reported nothing within {reading.since_s} s{_last_words(log)}"
+            return Answer(unreached=Unreached.NOT_STARTED, detail=detail, seconds=self._seconds())
+        reading.cache.keep(self.pod, report, time.time())
         return Answer(report, seconds=self._seconds(), age_s=reading.since_s + COLLECTED_S)
 
     def abandon(self) -> None:
         """Nothing to end."""
 
     def _unread(self, problem: KubernetesError) -> Answer:
-        why, words = Unreached.API, str(problem)
+        why, detail = Unreached.API, str(problem)
         if isinstance(problem, KubernetesDenied):
-            self.reading.refusal = words = f"{problem}; {RIGHTS}".replace(self.pod.name, "…")
+            self.context.refusal = detail = f"{problem}; {RIGHTS}".replace(self.pod.name, "…")
         elif problem.status == 429:
             why = Unreached.THROTTLED
         elif problem.status in (400, 404):
-            why, words = Unreached.REMOVED, f"its agent was replaced meanwhile: {problem}"
+            why, detail = Unreached.REMOVED, f"its agent was replaced meanwhile: {problem}"
         elif problem.status >= 500:
-            why, words = Unreached.NO_LOG, f"the control plane cannot read its agent's log: {problem}"
-        return Answer(unreached=why, detail=words, seconds=self._seconds())
+            why, detail = Unreached.NO_LOG, f"the control plane cannot read its agent's log: {problem}"
+        return Answer(unreached=why, detail=detail, seconds=self._seconds())
 
     def _seconds(self) -> float:
         return time.monotonic() - self.started
@@ -202,16 +202,16 @@ def unreported(node: KubernetesNode | None, agent: Pod | None, other: Pod | None
         return Answer(unreached=missed.unreached, detail=missed.detail)
     if agent is None:
         not_made = f", which has not made {other.name[:WORDS]}" if other else ""
-        words = f"no agent is on it; expected one of its DaemonSet{not_made}"
-        return Answer(unreached=Unreached.NOT_STARTED, detail=words)
+        detail = f"no agent is on it; expected one of its DaemonSet{not_made}"
+        return Answer(unreached=Unreached.NOT_STARTED, detail=detail)
     container = _container(agent)
     if container and container.is_running:
         return None
     said = (container.waiting_message or container.ended_message) if container else agent.message
     reason = (container.waiting or container.ended) if container else agent.reason
-    words = f"its agent does not run: {' '.join(filter(None, (reason or agent.phase, said)))[:WORDS]}"
+    detail = f"its agent does not run: {' '.join(filter(None, (reason or agent.phase, said)))[:WORDS]}"
     is_of_image = container is not None and container.waiting in NO_IMAGE
-    return Answer(unreached=Unreached.NO_IMAGE if is_of_image else Unreached.NOT_STARTED, detail=words)
+    return Answer(unreached=Unreached.NO_IMAGE if is_of_image else Unreached.NOT_STARTED, detail=detail)
 
 
 def _doubtful(api: Api, agents: Mapping[str, Pod], targets: Sequence[Target]) -> Mapping[str, KubernetesNode]:
@@ -226,7 +226,7 @@ def _of_daemon_set(api: Api, namespace: str) -> tuple[Sequence[Pod], Mapping[str
 
     Raises KubernetesError.
     """
-    found = pods(api, namespace, selector=SELECTOR)
+    labelled = pods(api, namespace, selector=SELECTOR)
     try:
         made = api.get(f"/apis/apps/v1/namespaces/{namespace}/daemonsets/{DAEMON_SET}")
     except KubernetesError as problem:
@@ -234,8 +234,8 @@ def _of_daemon_set(api: Api, namespace: str) -> tuple[Sequence[Pod], Mapping[str
             raise
         return (), {}
     uid = text(table(made.get("metadata")).get("uid"))
-    own = [pod for pod in found if uid and pod.controller == uid]
-    return own, {pod.node: pod for pod in found if pod.controller != uid}
+    own = [pod for pod in labelled if uid and pod.controller == uid]
+    return own, {pod.node: pod for pod in labelled if pod.controller != uid}
 
 
 def by_node(agents: Sequence[Pod]) -> Mapping[str, Pod]:

@@ -21,8 +21,8 @@ from clusterproof.plugins.kubernetes.nodes import KubernetesNode, nodes
 from clusterproof.plugins.kubernetes.workloads import Pod, pods
 from clusterproof.plugins.transport import Answer, Connection, Limits, Program, Unusable
 from clusterproof.plugins.transport.fan_out import fan_out
-from clusterproof.plugins.transport.kubernetes import LONGEST, NAMESPACE, TTL_S, Run, config_map, image_on, job
-from clusterproof.plugins.transport.kubernetes.outcome import Missed, not_ready, refused
+from clusterproof.plugins.transport.kubernetes import LONGEST, NAMESPACE, TTL_S, RunObjects, config_map, image_on, job
+from clusterproof.plugins.transport.kubernetes.outcome import PodFailure, not_ready, refused
 from clusterproof.plugins.transport.kubernetes.perf import (
     IMAGE_SETTING,
     NO_IMAGE_NAMED,
@@ -30,7 +30,7 @@ from clusterproof.plugins.transport.kubernetes.perf import (
     taken,
     why_not_whole,
 )
-from clusterproof.plugins.transport.kubernetes.visit import PodVisit, Shared
+from clusterproof.plugins.transport.kubernetes.visit import PodVisit, VisitContext
 
 NO_NODE = "Kubernetes has no node of this name; expected one of kubectl get nodes"
 FEW = 8  # nodes that are asked for one by one
@@ -49,7 +49,7 @@ class Kubernetes:
         return LONGEST
 
     def __init__(self) -> None:
-        self._runs: dict[str, tuple[Api, Run]] = {}  # that go on, by name
+        self._runs: dict[str, tuple[Api, RunObjects]] = {}  # that go on, by name
 
     def run(
         self,
@@ -76,11 +76,11 @@ class Kubernetes:
             return
         rounds = -(-len(reached) // max(1, limits.fanout))
         name = f"clusterproof-{secrets.token_hex(5)}"
-        run = Run(name, settings.get("k8s_namespace") or NAMESPACE, settings.get(self.image_setting, ""))
+        run = RunObjects(name, settings.get("k8s_namespace") or NAMESPACE, settings.get(self.image_setting, ""))
         self.begun(api, run, reached)
         try:
             run = _begun(api, run, program, limits, rounds * self.visit.whole_s(limits))
-            _visited(self.visit, Shared(api, run, limits, known, program.nonce), reached, answered)
+            _visited(self.visit, VisitContext(api, run, limits, known, program.nonce), reached, answered)
         finally:
             self.end(api, run)
 
@@ -96,15 +96,15 @@ class Kubernetes:
         """What Kubernetes has of these nodes, at least. Raises KubernetesError."""
         return {node.name: node for node in nodes(api)}
 
-    def unreachable(self, node: KubernetesNode | None, settings: Mapping[str, str]) -> Missed | None:
+    def unreachable(self, node: KubernetesNode | None, settings: Mapping[str, str]) -> PodFailure | None:
         """Why no pod is sent to a node."""
         return unreachable(node, settings)
 
-    def begun(self, api: Api, run: Run, targets: Sequence[Target]) -> None:  # noqa: ARG002 - who loads them asks for them
+    def begun(self, api: Api, run: RunObjects, targets: Sequence[Target]) -> None:  # noqa: ARG002 - who loads them asks for them
         """Take note of a run."""
         self._runs[run.name] = (api, run)
 
-    def end(self, api: Api, run: Run) -> None:
+    def end(self, api: Api, run: RunObjects) -> None:
         """Delete the run's objects."""
         end(api, run)
         self._runs.pop(run.name, None)
@@ -128,7 +128,7 @@ class PerfPods(Kubernetes):
         super().__init__()
         self._api: Api | None = None
         self._lock = threading.Lock()
-        self._running: dict[str, tuple[Api, Run, frozenset[str]]] = {}  # by name; with the names of the nodes
+        self._running: dict[str, tuple[Api, RunObjects, frozenset[str]]] = {}  # by name; with the names of the nodes
 
     def under_load(self) -> PerfPods:
         """Themselves."""
@@ -148,19 +148,19 @@ class PerfPods(Kubernetes):
             return super().nodes(api, targets)
         return {node.name: node for target in targets for node in nodes(api, name=target.name)}
 
-    def unreachable(self, node: KubernetesNode | None, _settings: Mapping[str, str]) -> Missed | None:
+    def unreachable(self, node: KubernetesNode | None, _settings: Mapping[str, str]) -> PodFailure | None:
         """Why no pod is sent to a node."""
         if node is None:
-            return Missed(Unreached.NOT_READY, NO_NODE)
-        words = why_not_whole(node)
-        return not_ready(node) or (Missed(Unreached.BUSY, words) if words else None)
+            return PodFailure(Unreached.NOT_READY, NO_NODE)
+        detail = why_not_whole(node)
+        return not_ready(node) or (PodFailure(Unreached.BUSY, detail) if detail else None)
 
-    def begun(self, api: Api, run: Run, targets: Sequence[Target]) -> None:
+    def begun(self, api: Api, run: RunObjects, targets: Sequence[Target]) -> None:
         """Take note of a run."""
         with self._lock:
             self._running[run.name] = (api, run, frozenset(target.name for target in targets))
 
-    def end(self, api: Api, run: Run) -> None:
+    def end(self, api: Api, run: RunObjects) -> None:
         """Delete the run's objects."""
         super().end(api, run)
         with self._lock:
@@ -191,22 +191,22 @@ class PerfPods(Kubernetes):
         for target in targets:
             node = known.get(target.name)
             missed = self.unreachable(node, settings)
-            words = missed.detail if missed else taken(node, by_node.get(target.name, ())) if node else ""
-            if words:
-                why[target.name] = words
+            reason = missed.detail if missed else taken(node, by_node.get(target.name, ())) if node else ""
+            if reason:
+                why[target.name] = reason
         return why
 
 
-def unreachable(node: KubernetesNode | None, settings: Mapping[str, str]) -> Missed | None:
+def unreachable(node: KubernetesNode | None, settings: Mapping[str, str]) -> PodFailure | None:
     """Why no pod is sent to a node; None where one is."""
     if node is None:
-        return Missed(Unreached.NOT_READY, NO_NODE)
+        return PodFailure(Unreached.NOT_READY, NO_NODE)
     if not (image_on(node) or settings.get("k8s_image")):
-        return not_ready(node) or Missed(Unreached.NO_IMAGE, UNKNOWN_IMAGE)
+        return not_ready(node) or PodFailure(Unreached.NO_IMAGE, UNKNOWN_IMAGE)
     return not_ready(node)
 
 
-def end(api: Api, run: Run) -> None:
+def end(api: Api, run: RunObjects) -> None:
     """Delete a run's objects; what may not be deleted here goes with the Job, at last by its time to live."""
     with suppress(KubernetesError):
         api.delete(run.pods, labelSelector=run.selector, gracePeriodSeconds=0)
@@ -216,7 +216,7 @@ def end(api: Api, run: Run) -> None:
         api.delete(f"{run.jobs}/{run.name}", propagationPolicy="Background")
 
 
-def _begun(api: Api, run: Run, program: Program, limits: Limits, whole_s: float) -> Run:
+def _begun(api: Api, run: RunObjects, program: Program, limits: Limits, whole_s: float) -> RunObjects:
     """Put the Job and the program there. Raises Unusable."""
     ttl_s = int(limits.settings.get("k8s_ttl_s") or max(TTL_S, whole_s))
     try:
@@ -229,7 +229,7 @@ def _begun(api: Api, run: Run, program: Program, limits: Limits, whole_s: float)
 
 
 def _visited(
-    visit: type[PodVisit], shared: Shared, targets: Sequence[Target], answered: Callable[[Target, Answer], None]
+    visit: type[PodVisit], shared: VisitContext, targets: Sequence[Target], answered: Callable[[Target, Answer], None]
 ) -> None:
     """Visit all; the first one's pod before the others'. Raises Unusable where that is refused, or every log."""
     shared.watch.start()

@@ -12,7 +12,7 @@ from clusterproof.plugins.core.record import record
 from clusterproof.plugins.kubernetes.api import Api, KubernetesDenied, KubernetesError, KubernetesRefused
 from clusterproof.plugins.kubernetes.nodes import KubernetesNode
 from clusterproof.plugins.kubernetes.workloads import Container, Pod, pod_of
-from clusterproof.plugins.transport.kubernetes import Run
+from clusterproof.plugins.transport.kubernetes import RunObjects
 
 WATCH_S = 60.0  # of one watch: one that has gone silent, as behind a load balancer that forgot it, costs no more
 AGAIN_S = 1.0  # after one that broke
@@ -21,7 +21,7 @@ AGAIN_S = 1.0  # after one that broke
 class PodWatch:
     """The run's pods by name, as they are now. Safe to use from several threads."""
 
-    def __init__(self, api: Api, run: Run) -> None:
+    def __init__(self, api: Api, run: RunObjects) -> None:
         self._api = api
         self._run = run
         self._pods: dict[str, Pod] = {}
@@ -107,8 +107,8 @@ class PodWatch:
             self._tell(list(self._pods))
         version = str((page.get("metadata") or {}).get("resourceVersion") or "")
         query = {"labelSelector": self._run.selector, "resourceVersion": version}
-        for kind, data in self._api.watch(self._run.pods, WATCH_S, **query):
-            pod = pod_of(data)
+        for kind, event in self._api.watch(self._run.pods, WATCH_S, **query):
+            pod = pod_of(event)
             with self._lock:
                 self._pods[pod.name] = pod
                 if kind == "DELETED":
@@ -148,7 +148,7 @@ RBAC = "integrations/kubernetes/rbac.yaml grants what is needed (docs/kubernetes
 
 
 @record
-class Missed:
+class PodFailure:
     """Why a node was not reached."""
 
     unreached: Unreached
@@ -171,14 +171,14 @@ def is_settled(pod: Pod) -> bool:
     )
 
 
-def missed(
+def pod_failure(
     pod: Pod | None,
     is_gone: bool,
     node: KubernetesNode,
     waited_s: float,
     is_own_image: bool = False,
     image_option: str = "--k8s-image",
-) -> Missed | None:
+) -> PodFailure | None:
     """Why there is no log to read of a pod that is settled, gone, or did not become so in time; None where there is."""
     container = _probe(pod) if pod else None
     if container and container.exit_code is not None and not (pod and pod.reason == "DeadlineExceeded"):
@@ -187,36 +187,40 @@ def missed(
         )
     if is_gone or (pod and pod.deleted):
         why = f": {pod.disruption:.{LONGEST}}" if pod and pod.disruption else ", by whom is not known"
-        return Missed(Unreached.REMOVED, f"its pod was deleted meanwhile{why}")
+        return PodFailure(Unreached.REMOVED, f"its pod was deleted meanwhile{why}")
     if pod is None:
-        return Missed(Unreached.API, f"the API server reported nothing about its pod within {waited_s:.0f} s")
+        return PodFailure(Unreached.API, f"the API server reported nothing about its pod within {waited_s:.0f} s")
     if pod.reason == "DeadlineExceeded":
-        return Missed(Unreached.TIMED_OUT, f"the pod was ended by its deadline: {pod.message:.{LONGEST}}")
+        return PodFailure(Unreached.TIMED_OUT, f"the pod was ended by its deadline: {pod.message:.{LONGEST}}")
     if pod.phase == "Failed":
-        return Missed(
+        return PodFailure(
             Unreached.BUSY, f"the kubelet refused the pod: {pod.reason or 'Failed'}: {pod.message:.{LONGEST}}"
         )
     if container and container.waiting in NO_IMAGE:
-        words = container.waiting_message or "the image is not on the node"
-        return Missed(
+        message = container.waiting_message or "the image is not on the node"
+        return PodFailure(
             Unreached.NO_IMAGE,
-            f"{container.waiting}: {container.image:.120}: {words:.{LONGEST}}; expected {image_option}",
+            f"{container.waiting}: {container.image:.120}: {message:.{LONGEST}}; expected {image_option}",
         )
     if container and container.is_running:
-        return Missed(Unreached.TIMED_OUT, f"the probe did not end within {waited_s:.0f} s")
+        return PodFailure(Unreached.TIMED_OUT, f"the probe did not end within {waited_s:.0f} s")
     last = f"{container.waiting} {container.waiting_message:.{LONGEST}}".strip() if container else pod.phase
-    return Missed(Unreached.NOT_STARTED, f"its pod did not start within {waited_s:.0f} s; the last word was: {last}")
+    return PodFailure(
+        Unreached.NOT_STARTED, f"its pod did not start within {waited_s:.0f} s; the last word was: {last}"
+    )
 
 
-def not_ready(node: KubernetesNode) -> Missed | None:
+def not_ready(node: KubernetesNode) -> PodFailure | None:
     """Why no pod is sent to a node whose kubelet is not ready; None where it is."""
     if node.is_ready:
         return None
     ready = node.condition("Ready")
     if not ready:
-        return Missed(Unreached.NOT_READY, "Kubernetes has no condition Ready of it; expected a kubelet that sets it")
-    words = f"{ready.reason}: {ready.message:.{LONGEST}}".strip(": ")
-    return Missed(Unreached.NOT_READY, f"Ready is {ready.status} since {ready.since}: {words}")
+        return PodFailure(
+            Unreached.NOT_READY, "Kubernetes has no condition Ready of it; expected a kubelet that sets it"
+        )
+    message = f"{ready.reason}: {ready.message:.{LONGEST}}".strip(": ")
+    return PodFailure(Unreached.NOT_READY, f"Ready is {ready.status} since {ready.since}: {message}")
 
 
 def after_the_end(pod: Pod) -> str:
@@ -230,7 +234,7 @@ def after_the_end(pod: Pod) -> str:
     return ""
 
 
-def refused(problem: KubernetesError, run: Run) -> str:
+def refused(problem: KubernetesError, run: RunObjects) -> str:
     """One line for a request that was refused: the server's message, and what to do."""
     if isinstance(problem, KubernetesDenied):
         return f"{problem}; {RBAC}"
@@ -247,15 +251,15 @@ def is_of_quota(problem: KubernetesError) -> bool:
     return any(words in str(problem) for words in OF_QUOTA)
 
 
-def _not_started_there(container: Container, node: KubernetesNode, is_own_image: bool, image_option: str) -> Missed:
+def _not_started_there(container: Container, node: KubernetesNode, is_own_image: bool, image_option: str) -> PodFailure:
     if is_own_image:
-        return Missed(
+        return PodFailure(
             Unreached.NO_PYTHON,
             f"nothing starts in {container.image:.120}: {container.ended_message:.{LONGEST}}; "
             f"expected {image_option} with an image that has /bin/sh and Python 3.8 or newer",
         )
     system = node.info.get("osImage") or "an unknown system"
-    return Missed(
+    return PodFailure(
         Unreached.NO_PYTHON,
         f"nothing of the host's starts there ({system}): {container.ended_message:.{LONGEST}}; expected glibc and "
         "chroot where its distribution has them, else --k8s-image with an image that has Python",

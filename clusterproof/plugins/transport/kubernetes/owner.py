@@ -19,7 +19,7 @@ from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.api import Api, KubernetesError
 from clusterproof.plugins.kubernetes.nodes import KubernetesNode, nodes
 from clusterproof.plugins.transport import Unusable
-from clusterproof.plugins.transport.kubernetes import NAMESPACE, TTL_S, Run, config_map, job
+from clusterproof.plugins.transport.kubernetes import NAMESPACE, TTL_S, RunObjects, config_map, job
 from clusterproof.plugins.transport.kubernetes.connection import end
 from clusterproof.plugins.transport.kubernetes.outcome import PodWatch, refused
 
@@ -31,14 +31,14 @@ GONE = 404
 
 
 @record
-class Owned:
+class CurrentJob:
     """A Job that there is, and its pods."""
 
-    run: Run
+    run: RunObjects
     pods: PodWatch
 
 
-class Owner:
+class JobOwner:
     """The Job of a watch, kept; another is made where it was deleted. Safe to use from several threads."""
 
     def __init__(self, settings: Mapping[str, str]) -> None:
@@ -52,7 +52,7 @@ class Owner:
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._keep, name="watch-owner", daemon=True)
         self.api: Api
-        self._owned: Owned
+        self._owned: CurrentJob
 
     def open(self, program: str) -> None:
         """Create the Job, with what its pods are to run. Raises Unusable."""
@@ -62,9 +62,9 @@ class Owner:
             self._begin()
             self._put_off()  # without permission it fails here, before any pod is there
         except (AwsError, KubernetesError) as problem:
-            words = refused(problem, self._run()) if isinstance(problem, KubernetesError) else str(problem)
+            reason = refused(problem, self._run()) if isinstance(problem, KubernetesError) else str(problem)
             self.close()
-            raise Unusable(words) from None
+            raise Unusable(reason) from None
         self._thread.start()
 
     def close(self) -> None:
@@ -75,7 +75,7 @@ class Owner:
             end(self.api, self._owned.run)
 
     @property
-    def owned(self) -> Owned:
+    def current_job(self) -> CurrentJob:
         """The Job that there is now."""
         return self._owned
 
@@ -92,19 +92,19 @@ class Owner:
                 self._known = (time.monotonic(), known)
             return known.get(name)
 
-    def remove(self, owned: Owned, pod: str) -> None:
+    def remove(self, job: CurrentJob, pod: str) -> None:
         """Delete one of its pods, now or later."""
         try:
-            self.api.delete(owned.run.pods, fieldSelector=f"metadata.name={pod}", gracePeriodSeconds=0)
+            self.api.delete(job.run.pods, fieldSelector=f"metadata.name={pod}", gracePeriodSeconds=0)
             self._left.discard(pod)
         except KubernetesError:
             self._left.add(pod)
-        owned.pods.forget(pod)
+        job.pods.forget(pod)
 
-    def _run(self) -> Run:
+    def _run(self) -> RunObjects:
         settings = self.settings
         namespace = settings.get("k8s_namespace") or NAMESPACE
-        return Run(f"clusterproof-{secrets.token_hex(5)}", namespace, settings.get("k8s_image", ""))
+        return RunObjects(f"clusterproof-{secrets.token_hex(5)}", namespace, settings.get("k8s_image", ""))
 
     def _begin(self) -> None:
         """Create a Job, and the program. Raises KubernetesError."""
@@ -116,7 +116,7 @@ class Owner:
         except KubernetesError:
             end(self.api, run)
             raise
-        self._owned, self._began = Owned(run, PodWatch(self.api, run)), began
+        self._owned, self._began = CurrentJob(run, PodWatch(self.api, run)), began
         self._owned.pods.start()
 
     def _put_off(self) -> None:

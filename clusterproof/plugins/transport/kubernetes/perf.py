@@ -17,7 +17,7 @@ from clusterproof.plugins.kubernetes.api import KubernetesDenied, KubernetesErro
 from clusterproof.plugins.kubernetes.nodes import KubernetesNode, quantity
 from clusterproof.plugins.kubernetes.workloads import Pod, pods
 from clusterproof.plugins.transport import Answer, Limits
-from clusterproof.plugins.transport.kubernetes import CONTAINER, Run
+from clusterproof.plugins.transport.kubernetes import CONTAINER, RunObjects
 from clusterproof.plugins.transport.kubernetes.outcome import LONGEST, is_settled
 from clusterproof.plugins.transport.kubernetes.visit import PodVisit
 
@@ -66,17 +66,17 @@ def taken(node: KubernetesNode, pods: Iterable[Pod]) -> str:
             )
             if held:
                 holders[name][f"{pod.namespace}/{pod.name}"] = held
-    words = [
+    taken_devices = [
         f"{sum(held.values())} of {devices[name]} {name} by {listed(held)}" for name, held in holders.items() if held
     ]
-    return f"taken: {'; '.join(words)}; expected all free" if words else ""
+    return f"taken: {'; '.join(taken_devices)}; expected all free" if taken_devices else ""
 
 
-def perf_pod(run: Run, name: str, node: KubernetesNode, deadline_s: int) -> Mapping[str, Any]:
+def perf_pod(run: RunObjects, name: str, node: KubernetesNode, deadline_s: int) -> Mapping[str, Any]:
     """The pod for one node: the scheduler may place it there alone, whatever the node's taints."""
     devices = {resource: str(count) for resource, count in devices_of(node).items()}
     pages = _huge_pages(node)
-    of_node = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node.name]}]}
+    node_selector_term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node.name]}]}
     return {
         "metadata": {
             **run.metadata(name),
@@ -84,7 +84,9 @@ def perf_pod(run: Run, name: str, node: KubernetesNode, deadline_s: int) -> Mapp
         },
         "spec": {
             "affinity": {
-                "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [of_node]}}
+                "nodeAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [node_selector_term]}
+                }
             },
             "restartPolicy": "Never",
             "activeDeadlineSeconds": deadline_s,
@@ -119,12 +121,12 @@ def _huge_pages(node: KubernetesNode) -> Mapping[str, str]:
     return {HUGE_PAGES: min(there, wanted, key=lambda amount: _count({HUGE_PAGES: amount}, HUGE_PAGES))}
 
 
-def _count(data: Mapping[str, str], name: str) -> int:
-    value = quantity(data.get(name, ""))
+def _count(resources: Mapping[str, str], name: str) -> int:
+    value = quantity(resources.get(name, ""))
     return value if isinstance(value, int) else 0
 
 
-def has_place(pod: Pod) -> bool:
+def is_scheduled(pod: Pod) -> bool:
     """Whether the scheduler has placed it, or it never will run."""
     return bool(pod.node) or is_settled(pod)
 
@@ -141,11 +143,11 @@ class PerfVisit(PodVisit):
 
     def pod(self) -> Mapping[str, Any]:
         """What is created for it."""
-        return perf_pod(self.shared.run, self.name, self.shared.known[self.target.name], self.pod_s)
+        return perf_pod(self.context.run, self.name, self.context.known[self.target.name], self.pod_s)
 
     def create(self) -> Answer | None:
         """Create the pod where nobody holds a device of the node; why not, where somebody does."""
-        api, node = self.shared.api, self.shared.known[self.target.name]
+        api, node = self.context.api, self.context.known[self.target.name]
         try:
             held = taken(node, pods(api, node=node.name))
         except KubernetesDenied as denied:
@@ -158,10 +160,10 @@ class PerfVisit(PodVisit):
 
     def followed(self) -> Answer:
         """The answer of an existing pod; or the scheduler's message on why it is not placed."""
-        wait_s = self.shared.limits.connect_s
-        found, is_gone = self.shared.watch.wait(self.name, time.monotonic() + wait_s, has_place)
-        if found and not is_gone and not has_place(found):
-            said = found.scheduled or "it has not looked at it; expected one that runs (kube-scheduler)"
-            words = f"the scheduler has not placed its pod within {wait_s:g} s: {said:.{LONGEST}}"
-            return Answer(unreached=Unreached.BUSY, detail=words, seconds=self.seconds())
+        wait_s = self.context.limits.connect_s
+        pod, is_gone = self.context.watch.wait(self.name, time.monotonic() + wait_s, is_scheduled)
+        if pod and not is_gone and not is_scheduled(pod):
+            said = pod.scheduled or "it has not looked at it; expected one that runs (kube-scheduler)"
+            detail = f"the scheduler has not placed its pod within {wait_s:g} s: {said:.{LONGEST}}"
+            return Answer(unreached=Unreached.BUSY, detail=detail, seconds=self.seconds())
         return PodVisit.followed(self)

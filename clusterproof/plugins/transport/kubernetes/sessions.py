@@ -17,8 +17,8 @@ from clusterproof.plugins.kubernetes.nodes import KubernetesNode
 from clusterproof.plugins.transport import Limits, NodeSession, Program, Received
 from clusterproof.plugins.transport.kubernetes import CONTAINER, image_on, pod
 from clusterproof.plugins.transport.kubernetes.connection import unreachable
-from clusterproof.plugins.transport.kubernetes.outcome import after_the_end, has_begun, is_settled, missed, refused
-from clusterproof.plugins.transport.kubernetes.owner import GONE, Owned, Owner
+from clusterproof.plugins.transport.kubernetes.outcome import after_the_end, has_begun, is_settled, pod_failure, refused
+from clusterproof.plugins.transport.kubernetes.owner import GONE, CurrentJob, JobOwner
 from clusterproof.plugins.transport.kubernetes.visit import LEAST_START_S
 
 POD_S = 6 * 3600  # the kubelet ends a pod after so long, whatever has become of all others; then another begins
@@ -29,7 +29,7 @@ MAX_LINE_BYTES = 1 << 20
 DELETED = "its pod was deleted meanwhile"
 
 
-class NotThere(Exception):  # noqa: N818 - what is so
+class NoPod(Exception):  # noqa: N818 - what is so
     """No pod runs on the node; the message says why."""
 
 
@@ -40,7 +40,7 @@ class PodSessions:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._owner = Owner(limits.settings)
+        self._owner = JobOwner(limits.settings)
         self._slots = threading.Semaphore(limits.fanout)
 
     def open(self, text: str) -> None:
@@ -62,7 +62,7 @@ class PodSession:
     has_input = False
 
     def __init__(
-        self, owner: Owner, limits: Limits, slots: threading.Semaphore, interrupted: Callable[[str], object]
+        self, owner: JobOwner, limits: Limits, slots: threading.Semaphore, interrupted: Callable[[str], object]
     ) -> None:
         self._owner, self._limits, self._slots, self._interrupted = owner, limits, slots, interrupted
         self._is_over = threading.Event()
@@ -70,7 +70,7 @@ class PodSession:
 
     def run(self, target: Target, program: Program, received: Received, dead_s: float) -> str:
         """As NodeSession has it."""
-        owned = self._owner.owned
+        owned = self._owner.current_job
         try:
             node = self._node(target)
             name = self._owner.name()
@@ -79,11 +79,11 @@ class PodSession:
                     if self._is_over.is_set():
                         return ""
                     self._start(owned, name, node, program)
-                return self._followed(owned, name, Lines(received), dead_s)
+                return self._followed(owned, name, LineSplitter(received), dead_s)
             finally:
                 if not self._is_over.is_set():  # else all go at once
                     self._owner.remove(owned, name)
-        except NotThere as why:
+        except NoPod as why:
             return "" if self._is_over.is_set() else str(why)
         except KubernetesError as problem:
             return "" if self._is_over.is_set() else refused(problem, owned.run)
@@ -99,34 +99,34 @@ class PodSession:
         node = self._owner.node(target.name)
         why = unreachable(node, self._owner.settings)
         if why or node is None:
-            raise NotThere(why.detail if why else "")
+            raise NoPod(why.detail if why else "")
         return node
 
-    def _start(self, owned: Owned, name: str, node: KubernetesNode, program: Program) -> None:
+    def _start(self, job: CurrentJob, name: str, node: KubernetesNode, program: Program) -> None:
         """Create the pod, and wait until it runs. Raises NotThere, KubernetesError."""
-        run, deadline_s = owned.run, int(POD_S * random.uniform(0.8, 1.0))  # noqa: S311 - not all end at once
+        run, deadline_s = job.run, int(POD_S * random.uniform(0.8, 1.0))  # noqa: S311 - not all end at once
         image = run.image or image_on(node)
         self._owner.api.create(run.pods, pod(run, name, node, image, deadline_s, run.on_stdin(program.command)))
         wait_s = LEAST_START_S + self._limits.connect_s
-        found, is_gone = owned.pods.wait(name, time.monotonic() + wait_s, has_begun)
-        if not found or is_gone or is_settled(found) or not has_begun(found):
-            why = missed(found, is_gone, node, wait_s, bool(run.image))
+        started, is_gone = job.pods.wait(name, time.monotonic() + wait_s, has_begun)
+        if not started or is_gone or is_settled(started) or not has_begun(started):
+            why = pod_failure(started, is_gone, node, wait_s, bool(run.image))
             if why:
-                raise NotThere(why.detail)
+                raise NoPod(why.detail)
 
-    def _followed(self, owned: Owned, name: str, lines: Lines, dead_s: float) -> str:
+    def _followed(self, job: CurrentJob, name: str, lines: LineSplitter, dead_s: float) -> str:
         """Why the pod sends no more. Raises KubernetesError, and what its listener raises."""
-        last, pause_s, quiet = 0.0, FIRST_PAUSE_S, 0
+        last, pause_s, empty_reads = 0.0, FIRST_PAUSE_S, 0
         began = time.monotonic()
         while not self._is_over.is_set():
             status, opened = 0, 0.0
             query = {"sinceSeconds": int(time.monotonic() - last) + BEFORE_S} if last else {}
             try:
-                path = f"{owned.run.pods}/{name}/log"
+                path = f"{job.run.pods}/{name}/log"
                 with self._owner.api.stream(path, dead_s, container=CONTAINER, follow="true", **query) as stream:
                     self._stream, opened = stream, time.monotonic()
                     for piece in () if self._is_over.is_set() else stream.pieces():
-                        last, pause_s, quiet = time.monotonic(), FIRST_PAUSE_S, 0
+                        last, pause_s, empty_reads = time.monotonic(), FIRST_PAUSE_S, 0
                         lines.take(piece)
                 why = "its log broke off"
             except KubernetesError as problem:
@@ -135,29 +135,29 @@ class PodSession:
             self._interrupted(why)
             now = time.monotonic()
             if opened and now - max(last, opened) >= dead_s:
-                quiet += 1
-            ended = self._ended(owned, name, status)
+                empty_reads += 1
+            ended = self._ended(job, name, status)
             if ended or self._is_over.is_set():
                 return ended
-            if quiet > 1 or now - (last or began) > self._owner.ttl_s:
+            if empty_reads > 1 or now - (last or began) > self._owner.ttl_s:
                 return f"nothing came for {now - (last or began):.0f} s; {why}"
             self._is_over.wait(pause_s * random.uniform(0.7, 1.0))  # noqa: S311 - not all at once again
             pause_s = min(LONGEST_PAUSE_S, 2 * pause_s)
         return ""
 
-    def _ended(self, owned: Owned, name: str, status: int) -> str:
+    def _ended(self, job: CurrentJob, name: str, status: int) -> str:
         """In words that the pod has ended; empty where it goes on. Raises KubernetesDenied."""
-        found, is_gone = owned.pods.wait(name, time.monotonic() + SETTLED_S, is_settled)
-        if found and (is_gone or is_settled(found)):
-            node = self._owner.node(found.node)
-            why = missed(found, is_gone, node, 0.0, bool(owned.run.image)) if node else None
-            return why.detail if why else after_the_end(found) or "the program ended"
-        is_of_another_job = owned is not self._owner.owned  # its own was deleted, and nothing reports its pods
+        pod, is_gone = job.pods.wait(name, time.monotonic() + SETTLED_S, is_settled)
+        if pod and (is_gone or is_settled(pod)):
+            node = self._owner.node(pod.node)
+            why = pod_failure(pod, is_gone, node, 0.0, bool(job.run.image)) if node else None
+            return why.detail if why else after_the_end(pod) or "the program ended"
+        is_of_another_job = job is not self._owner.current_job  # its own was deleted, and nothing reports its pods
         is_missing = status == GONE and is_of_another_job  # a kubelet that begins says this of all pods
         return DELETED if is_gone or is_missing else ""
 
 
-class Lines:
+class LineSplitter:
     """Passes on complete lines: one in which a log broke off comes again from its beginning."""
 
     def __init__(self, received: Received) -> None:

@@ -16,7 +16,7 @@ from clusterproof.plugins.kubernetes.gate import NOT_REACHED, Health
 from clusterproof.plugins.kubernetes.gate.write import REFRESH_S
 from clusterproof.plugins.kubernetes.workloads import Pod
 from clusterproof.plugins.transport.kubernetes.agents import is_at_work, is_changing, state_of
-from clusterproof.plugins.transport.kubernetes.kept import REST_S
+from clusterproof.plugins.transport.kubernetes.report_cache import REST_S
 
 MOST = 250  # nodes of one share: what a process has in memory
 NODE_S = 0.7  # between two evaluations of a node in rest, for each node of the cluster: so they take a twentieth of it
@@ -25,7 +25,7 @@ MOST_PAUSE_S = 0.8 * REFRESH_S  # of what never comes to rest
 
 
 @dataclass
-class Share:
+class NodeShare:
     """Nodes that are evaluated together; all of them where `names` is None. Times in seconds since 1970."""
 
     names: frozenset[str] | None = None
@@ -47,10 +47,10 @@ class Share:
         """Whether there is something new to evaluate."""
         return self.is_open or self.of(agents) != self.states
 
-    def is_restless(self, agents: Mapping[str, Pod], found: Mapping[str, Health]) -> bool:
+    def is_restless(self, agents: Mapping[str, Pod], health: Mapping[str, Health]) -> bool:
         """Whether an agent may report another thing without that its state says so."""
         return any(
-            is_changing(pod) or (is_at_work(pod) and node in found and found[node].reason == NOT_REACHED)
+            is_changing(pod) or (is_at_work(pod) and node in health and health[node].reason == NOT_REACHED)
             for node, pod in agents.items()
             if self.has(node)
         )
@@ -66,7 +66,7 @@ class Shares:
 
     def __init__(self, every_s: float) -> None:
         self._every_s = every_s
-        self._all: list[Share] = []
+        self._all: list[NodeShare] = []
         self._bounds: list[str] = []  # the first names of all shares but the first
         self._known: frozenset[str] = frozenset()  # the nodes with agents when they were divided
         self._count = 0
@@ -94,7 +94,7 @@ class Shares:
         if not self._bounds or not count <= len(self._all) <= 2 * count:
             count = math.ceil(1.2 * len(names) / MOST)  # room for nodes that join
             self._bounds = [names[len(names) * number // count] for number in range(1, count)]
-            self._all = [Share() for _ in range(count)]
+            self._all = [NodeShare() for _ in range(count)]
         of_share: list[set[str]] = [set() for _ in self._all]
         for name in names:
             of_share[bisect_right(self._bounds, name)].add(name)
@@ -109,14 +109,14 @@ class Shares:
 
     def _undivided(self) -> None:
         if [share.names for share in self._all] != [None]:
-            self._all, self._bounds = [Share()], []
+            self._all, self._bounds = [NodeShare()], []
 
     def stands(self, node: str, agents: Mapping[str, Pod]) -> bool:
         """Whether what was found of a node still holds: it is of a share, and its agent is in the same state."""
         state = state_of(agents[node]) if node in agents else None
         return any(share.has(node) and share.states.get(node) == state for share in self._all)
 
-    def due(self, agents: Mapping[str, Pod], found: Mapping[str, Health], now: float) -> list[Share]:
+    def due(self, agents: Mapping[str, Pod], health: Mapping[str, Health], now: float) -> list[NodeShare]:
         """Those to be evaluated now; of those for which only the time has come a part, so that it is never all."""
         rest_s = min(max(REST_S, NODE_S * self._count), MOST_REST_S)
         at_once = math.ceil(len(self._all) * self._every_s / rest_s)
@@ -125,7 +125,7 @@ class Shares:
             if share.names is not None and not share.names:
                 continue
             pause_s = min(self._every_s * 2.0 ** min(share.alike, 10), max(MOST_PAUSE_S, self._every_s))
-            is_restless = now >= share.at + pause_s and share.is_restless(agents, found)
+            is_restless = now >= share.at + pause_s and share.is_restless(agents, health)
             if share.is_new(agents) or is_restless:
                 share.rested_at = max(share.rested_at, now) if share.at == -math.inf else share.rested_at
                 new.append(share)

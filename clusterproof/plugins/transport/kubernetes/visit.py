@@ -15,14 +15,14 @@ from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.kubernetes.api import Api, KubernetesDenied, KubernetesError, KubernetesRefused
 from clusterproof.plugins.kubernetes.nodes import KubernetesNode
 from clusterproof.plugins.transport import Answer, Limits
-from clusterproof.plugins.transport.kubernetes import CONTAINER, Run, image_on, pod
+from clusterproof.plugins.transport.kubernetes import CONTAINER, RunObjects, image_on, pod
 from clusterproof.plugins.transport.kubernetes.outcome import (
     PodWatch,
     after_the_end,
     has_begun,
     is_of_quota,
     is_settled,
-    missed,
+    pod_failure,
     refused,
 )
 
@@ -30,10 +30,10 @@ FREE_AGAIN_S = 2.0  # between tries of one node: Kubernetes counts a moment afte
 COUNTED_S = 15.0  # after the run's last pod has ended, that one is no longer counted
 
 
-class Places:
+class PodSlots:
     """The pods of a run that there are at once. Safe to use from several threads."""
 
-    def __init__(self, api: Api, run: Run) -> None:
+    def __init__(self, api: Api, run: RunObjects) -> None:
         self._api = api
         self._run = run
         self._count = 0
@@ -85,21 +85,21 @@ SLACK_S = 30.0  # for requests of a node that the API server lets wait
 
 
 @dataclass(slots=True)
-class Shared:
+class VisitContext:
     """What the visits of a run have in common; `nonce` marks the end of each answer, empty where nothing does."""
 
     api: Api
-    run: Run
+    run: RunObjects
     limits: Limits
     known: Mapping[str, KubernetesNode]
     nonce: str = ""
     refusal: str = ""  # why the API server lets nobody be asked
     watch: PodWatch = field(init=False)
-    places: Places = field(init=False)
+    slots: PodSlots = field(init=False)
 
     def __post_init__(self) -> None:
         self.watch = PodWatch(self.api, self.run)
-        self.places = Places(self.api, self.run)
+        self.slots = PodSlots(self.api, self.run)
 
     def is_refusal(self, answer: Answer) -> bool:
         """Whether a node was answered for by what the API server refuses to all."""
@@ -110,7 +110,7 @@ class Shared:
 class PodVisit:
     """One node's turn: its pod, and its log."""
 
-    shared: Shared
+    context: VisitContext
     target: Target
     name: str
     deadline: float = field(init=False)
@@ -123,7 +123,7 @@ class PodVisit:
 
     def _begin(self) -> None:
         self.started = time.monotonic()
-        self.deadline = self.started + self.whole_s(self.shared.limits) + SLACK_S + SLACK_S
+        self.deadline = self.started + self.whole_s(self.context.limits) + SLACK_S + SLACK_S
 
     @classmethod
     def start_s(cls, limits: Limits) -> float:
@@ -137,18 +137,18 @@ class PodVisit:
 
     def pod(self) -> Mapping[str, Any]:
         """What is created for it."""
-        node, run = self.shared.known[self.target.name], self.shared.run
+        node, run = self.context.known[self.target.name], self.context.run
         return pod(run, self.name, node, run.image or image_on(node), self.pod_s)
 
     @property
     def pod_s(self) -> int:
         """After so many seconds the kubelet ends its pod."""
-        return int(self.whole_s(self.shared.limits) + SLACK_S)
+        return int(self.whole_s(self.context.limits) + SLACK_S)
 
     def make(self) -> Answer:
         """Visit the node."""
-        if self.shared.refusal:
-            return Answer(unreached=Unreached.API, detail=self.shared.refusal)
+        if self.context.refusal:
+            return Answer(unreached=Unreached.API, detail=self.context.refusal)
         problem = None if self.is_created else self.create()
         if problem:
             return problem
@@ -157,44 +157,44 @@ class PodVisit:
         except KubernetesDenied as denied:
             return self.refused(denied)
         finally:
-            self.shared.places.left(self.name)
+            self.context.slots.left(self.name)
 
     def abandon(self) -> None:
         """Nothing to end from outside: the run deletes its pods."""
 
     def create(self) -> Answer | None:
         """Create the pod, once there is a place for it; why that failed, where it did."""
-        while not self.shared.refusal:
+        while not self.context.refusal:
             try:
-                self.shared.api.create(self.shared.run.pods, self.pod())
+                self.context.api.create(self.context.run.pods, self.pod())
             except (KubernetesDenied, KubernetesRefused) as problem:
-                if is_of_quota(problem) and self.shared.places.wait():
+                if is_of_quota(problem) and self.context.slots.wait():
                     self._begin()
                     continue
                 return self.refused(problem)
             except KubernetesError as problem:
-                if is_of_quota(problem) and self.shared.places.wait():  # others were counted at the same moment
+                if is_of_quota(problem) and self.context.slots.wait():  # others were counted at the same moment
                     continue
                 if problem.reason != "AlreadyExists":  # else it was created by a request whose answer was lost
                     return self._failed(problem)
             self.is_created = True
-            self.shared.places.taken()
+            self.context.slots.taken()
             return None
-        return Answer(unreached=Unreached.API, detail=self.shared.refusal)
+        return Answer(unreached=Unreached.API, detail=self.context.refusal)
 
     def followed(self) -> Answer:
         """The answer of a pod that there is. Raises KubernetesDenied."""
-        limits, node = self.shared.limits, self.shared.known[self.target.name]
+        limits, node = self.context.limits, self.context.known[self.target.name]
         wait_s = self.start_s(limits)
-        found, is_gone = self.shared.watch.wait(self.name, time.monotonic() + wait_s, has_begun)
-        if found and has_begun(found) and not is_gone:
+        pod, is_gone = self.context.watch.wait(self.name, time.monotonic() + wait_s, has_begun)
+        if pod and has_begun(pod) and not is_gone:
             wait_s = limits.answer_s
-            found, is_gone = self.shared.watch.wait(self.name, time.monotonic() + wait_s, is_settled)
-        why = missed(found, is_gone, node, wait_s, bool(self.shared.run.image), self.image_option)
-        if why or found is None:
+            pod, is_gone = self.context.watch.wait(self.name, time.monotonic() + wait_s, is_settled)
+        why = pod_failure(pod, is_gone, node, wait_s, bool(self.context.run.image), self.image_option)
+        if why or pod is None:
             assert why
             return Answer(unreached=why.unreached, detail=why.detail, seconds=self.seconds())
-        detail = after_the_end(found)
+        detail = after_the_end(pod)
         output = self._log() if detail else self._whole_log()
         if isinstance(output, Answer):
             return output
@@ -214,15 +214,15 @@ class PodVisit:
         return output
 
     def _is_whole(self, output: bytes) -> bool:
-        nonce = self.shared.nonce
-        return not nonce or has_end(output, nonce) or len(output) >= self.shared.limits.answer_bytes
+        nonce = self.context.nonce
+        return not nonce or has_end(output, nonce) or len(output) >= self.context.limits.answer_bytes
 
     def _log(self) -> bytes | Answer:
         """What of it there is now. Raises KubernetesDenied."""
-        path = f"{self.shared.run.pods}/{self.name}/log"
-        most = self.shared.limits.answer_bytes
+        path = f"{self.context.run.pods}/{self.name}/log"
+        most = self.context.limits.answer_bytes
         try:
-            return self.shared.api.text(path, most, LOG_S, container=CONTAINER, limitBytes=most)
+            return self.context.api.text(path, most, LOG_S, container=CONTAINER, limitBytes=most)
         except KubernetesDenied:
             raise
         except KubernetesError as problem:
@@ -231,21 +231,21 @@ class PodVisit:
                     unreached=Unreached.REMOVED, detail=f"its pod was deleted before its log was read: {problem}"
                 )
             if problem.status >= 500:
-                words = f"it ran; the control plane cannot read its log: {problem}; expected a way to port 10250 there"
-                return Answer(unreached=Unreached.NO_LOG, detail=words, seconds=self.seconds())
+                detail = f"it ran; the control plane cannot read its log: {problem}; expected a way to port 10250 there"
+                return Answer(unreached=Unreached.NO_LOG, detail=detail, seconds=self.seconds())
             return self._failed(problem)
 
     def refused(self, problem: KubernetesError) -> Answer:
         """The answer where permission is missing; no other node is visited then."""
-        self.shared.refusal = refused(problem, self.shared.run)
-        return Answer(unreached=Unreached.API, detail=self.shared.refusal, seconds=self.seconds())
+        self.context.refusal = refused(problem, self.context.run)
+        return Answer(unreached=Unreached.API, detail=self.context.refusal, seconds=self.seconds())
 
     def _failed(self, problem: KubernetesError) -> Answer:
         why = Unreached.THROTTLED if problem.status == 429 else Unreached.API
-        words = (
-            f"{problem}; expected a smaller --fanout" if problem.status == 429 else refused(problem, self.shared.run)
+        detail = (
+            f"{problem}; expected a smaller --fanout" if problem.status == 429 else refused(problem, self.context.run)
         )
-        return Answer(unreached=why, detail=words, seconds=self.seconds())
+        return Answer(unreached=why, detail=detail, seconds=self.seconds())
 
     def seconds(self) -> float:
         """Since it began."""

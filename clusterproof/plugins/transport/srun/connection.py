@@ -21,7 +21,7 @@ from clusterproof.plugins.transport import (
     NodeSession,
     Program,
     Received,
-    SessionOfEach,
+    SessionPerNode,
     connection_for,
     longest_program,
     sessions_for,
@@ -65,10 +65,10 @@ class Srun:
 
     def longest_program(self, limits: Limits) -> int:
         """What srun takes, and the ways to the submit host and to nodes on which Slurm starts nothing."""
-        beside = limits.settings.get("beside", "local")
+        other_connection = limits.settings.get("beside", "local")
         there = _longest_there(submit_host(limits.settings), limits)
         launched = None if there is None else there + SPARE_CHARACTERS - LAUNCH_CHARACTERS
-        taken = [LONGEST_PROGRAM, launched, longest_program(connection_for(beside), limits)]
+        taken = [LONGEST_PROGRAM, launched, longest_program(connection_for(other_connection), limits)]
         return min(longest for longest in taken if longest is not None)
 
     def run(
@@ -88,8 +88,10 @@ class Srun:
             else:
                 answered(target, answer)
         if elsewhere:
-            beside = connection_for(limits.settings["beside"])
-            beside.run(elsewhere, _on_stdin(program) if takes_stdin(beside) else program, limits, answered)
+            other_connection = connection_for(limits.settings["beside"])
+            other_connection.run(
+                elsewhere, _on_stdin(program) if takes_stdin(other_connection) else program, limits, answered
+            )
 
 
 def _launched(names: Sequence[str], program: Program, limits: Limits) -> Mapping[str, Any]:
@@ -132,8 +134,8 @@ def launch_program(request: Mapping[str, object], nonce: str, on_stdin: bool, lo
     """
     most = longest + SPARE_CHARACTERS if longest else None
     parts = unpacked(str(request["command"]))
-    for asked in ({**request, "command": parts}, {**request, "command": parts, "names": []}):
-        text = packed(joined(TRAVELS) + f"\nmain({asked!r}, *sys.argv[1:3])\n")
+    for candidate in ({**request, "command": parts}, {**request, "command": parts, "names": []}):
+        text = packed(joined(TRAVELS) + f"\nmain({candidate!r}, *sys.argv[1:3])\n")
         made = started_by_shell(text, nonce, sudo=False, on_stdin=on_stdin)
         size = len(made.command) + len(made.stdin)
         if most is None or size <= most:
@@ -170,10 +172,10 @@ _STEP = (
 )
 
 
-def sessions(limits: Limits) -> SessionOfEach:
+def sessions(limits: Limits) -> SessionPerNode:
     """Those of a job: each is one to the submit host, which has to be reached by a connection that has some."""
     to_host = sessions_for(submit_host(limits.settings).connection, limits)
-    return SessionOfEach(lambda: SrunSession(to_host.on_node(lambda _: None), limits.settings))
+    return SessionPerNode(lambda: SrunSession(to_host.on_node(lambda _: None), limits.settings))
 
 
 class SrunSession:

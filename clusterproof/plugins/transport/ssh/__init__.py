@@ -32,7 +32,7 @@ class NoRoute(ClusterproofError):  # noqa: N818 - what it is
 class Route(Protocol):
     """One route to one host. `interrupt` may be called from any thread, and returns at once."""
 
-    def dial(self, timeout_s: float) -> socket.socket | Tunnel:
+    def connect(self, timeout_s: float) -> socket.socket | Tunnel:
         """Connect. Raises OSError or NoRoute."""
 
     def close(self) -> None:
@@ -52,7 +52,7 @@ class Direct:
         self._address = (host, port)
         self._socket: socket.socket | None = None
 
-    def dial(self, timeout_s: float) -> socket.socket:
+    def connect(self, timeout_s: float) -> socket.socket:
         """Connect to the first of the host's addresses that answers. Raises OSError."""
         self._socket = socket.create_connection(self._address, timeout_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else 40 ms for each command
@@ -85,7 +85,7 @@ class Proxied:
         self._process: subprocess.Popen[bytes] | None = None
         self._errors: IO[bytes] | None = None
 
-    def dial(self, timeout_s: float) -> socket.socket:  # noqa: ARG002 - a program starts at once
+    def connect(self, timeout_s: float) -> socket.socket:  # noqa: ARG002 - a program starts at once
         """Start the program, in a shell as OpenSSH does. Raises OSError."""
         ours, theirs = socket.socketpair()
         self._socket = ours
@@ -184,7 +184,7 @@ class Jumped:
         self._jump = jump
         self._address = (host, port)
 
-    def dial(self, timeout_s: float) -> Tunnel:
+    def connect(self, timeout_s: float) -> Tunnel:
         """Log in to the jump host and ask it to connect. Raises NoRoute."""
         transport = self._jump.open()
         host, port = self._address

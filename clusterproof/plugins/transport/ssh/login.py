@@ -122,7 +122,7 @@ class Login:
             raise LoginFailed(ConnectionFailure(Unreached.LOST, "abandoned", may_pass=True))
         started = time.monotonic()
         try:
-            sock = self._route.dial(self._connect_s)
+            sock = self._route.connect(self._connect_s)
             started = time.monotonic()
             self._connection.connect_kwargs = {
                 "sock": sock,

@@ -16,7 +16,7 @@ from concurrent.futures import Future
 from paramiko import Message, SSHException, Transport
 
 from clusterproof.plugins.core.cluster import Target
-from clusterproof.plugins.transport import BEAT, BEAT_S, Limits, Program, Received, SessionOfEach
+from clusterproof.plugins.transport import BEAT, BEAT_S, Limits, Program, Received, SessionPerNode
 from clusterproof.plugins.transport.ssh import NoRoute
 from clusterproof.plugins.transport.ssh.login import Login, LoginFailed
 from clusterproof.plugins.transport.ssh.logins import Logins
@@ -26,12 +26,12 @@ FRESH_S = 5.0  # for which keys and configuration that were read are used for ot
 _WINDOW_BYTES = (1 << 32) - 1  # that a program may write: it is never told that there is more room, and begins anew
 
 
-def sessions(limits: Limits) -> SessionOfEach:
+def sessions(limits: Limits) -> SessionPerNode:
     """Those of a cluster, of which as many may log in at once as the limits say."""
     _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))  # each holds some open; often 1,024 may be
     slots, logins = threading.Semaphore(limits.fanout), _LatestLogins(limits)
-    return SessionOfEach(lambda: SshSession(limits, slots, logins))
+    return SessionPerNode(lambda: SshSession(limits, slots, logins))
 
 
 class _LatestLogins:
@@ -84,7 +84,7 @@ class SshSession:
             login.close()
             raise
         self._wake = transport.close
-        running = _Running(transport, login.closing(), received, dead_s)
+        running = _RunningProgram(transport, login.closing(), received, dead_s)
         running.start(program, self._limits.connect_s)
         return running.ended
 
@@ -94,7 +94,7 @@ class SshSession:
         self._wake()
 
 
-class _Running:
+class _RunningProgram:
     """A program, in place of the buffer of its channel: what it writes is handed on as it comes."""
 
     def __init__(
@@ -124,13 +124,13 @@ class _Running:
         except Exception as problem:  # of ours, or of a library
             self._end(problem)
 
-    def feed(self, data: bytes) -> None:
+    def feed(self, output: bytes) -> None:
         """It writes this."""
         self._heard_at = time.monotonic()
         if self._ends.locked():
             return
         try:
-            self._received(data)
+            self._received(output)
         except Exception as problem:  # for whoever listens
             self._end(problem)
 

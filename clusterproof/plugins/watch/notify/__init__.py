@@ -14,13 +14,13 @@ from typing import Any
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.watch import Change, Key, Kind
+from clusterproof.plugins.watch import Change, ChangeKind, Key
 
 VERSION = 1
 MAX_DEVICES = 64  # that `devices` names
 MAX_MESSAGE = 1_000  # characters
 REMINDER = "reminder"  # of what is still open
-KINDS = frozenset({*(kind.value for kind in Kind), REMINDER})
+KINDS = frozenset({*(kind.value for kind in ChangeKind), REMINDER})
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +37,8 @@ class Alert:
     @classmethod
     def of(cls, number: int, change: Change, wall_s: float) -> Alert:
         """A change of now."""
-        words = printable(change.message, MAX_MESSAGE)
-        return cls(number, change.kind.value, change.key, change.verdict, words, round(wall_s, 3))
+        message = printable(change.message, MAX_MESSAGE)
+        return cls(number, change.kind.value, change.key, change.verdict, message, round(wall_s, 3))
 
     @property
     def cause(self) -> tuple[str, str, Verdict]:
@@ -59,16 +59,16 @@ class Alert:
         }
 
     @classmethod
-    def from_data(cls, data: Any) -> Alert:
+    def from_data(cls, record: Any) -> Alert:
         """Raises ArithmeticError, ValueError, TypeError, LookupError where it is none."""
-        names = [data[key] for key in ("node", "device", "rule", "message", "kind")]
-        if not all(isinstance(name, str) for name in names) or type(data["number"]) is not int:
+        names = [record[key] for key in ("node", "device", "rule", "message", "kind")]
+        if not all(isinstance(name, str) for name in names) or type(record["number"]) is not int:
             raise TypeError("no alert")
         node, device, rule, message, kind = (printable(name, 2 * MAX_MESSAGE) for name in names)
         if kind not in KINDS:
             raise ValueError("no kind")
-        verdict = Verdict(data["verdict"])
-        return cls(data["number"], kind, Key(node, device, rule), verdict, message, float(data["time"]))
+        verdict = Verdict(record["verdict"])
+        return cls(record["number"], kind, Key(node, device, rule), verdict, message, float(record["time"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class Notification:
         """One object, on a line."""
         first = self.alerts[0]
         keys = dict.fromkeys(one.key for one in self.alerts)
-        data = {
+        record = {
             "version": VERSION,
             "id": self.id,
             "incident": self.incident,
@@ -115,7 +115,7 @@ class Notification:
             "message": first.message,
             "findings": [{"id": finding_id(self.cluster, key), "node": key.node, "device": key.device} for key in keys],
         }
-        return json.dumps(data) + "\n"
+        return json.dumps(record) + "\n"
 
 
 def finding_id(cluster: str, key: Key) -> str:
@@ -133,5 +133,5 @@ def only_first(alerts: Sequence[Alert], taken: set[Key]) -> list[Alert]:
     return free
 
 
-def _digest(*words: str) -> str:
-    return hashlib.sha256(json.dumps(words).encode()).hexdigest()[:20]
+def _digest(*parts: str) -> str:
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:20]

@@ -40,7 +40,7 @@ class Heartbeat:
             "the heartbeat is taken again",
         )
         self._has_ticked, self._is_over = threading.Event(), threading.Event()
-        self._thread = threading.Thread(target=self._keep, name="watch-heartbeat", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="watch-heartbeat", daemon=True)
         self._thread.start()
 
     def ticked(self) -> None:
@@ -53,7 +53,7 @@ class Heartbeat:
         self._has_ticked.set()
         self._thread.join(END_S)
 
-    def _keep(self) -> None:
+    def _run(self) -> None:
         while self._is_next_tick():
             (why,) = within(TIMEOUT_S, [partial(send, self._url)])
             if why:

@@ -7,10 +7,10 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from clusterproof.plugins.watch import Change, Key, Seen
+from clusterproof.plugins.watch import Change, Key, RuleResult
 from clusterproof.plugins.watch.notify import Alert, Notification
 from clusterproof.plugins.watch.notify.outbox import OutboxFile
-from clusterproof.plugins.watch.notify.receiver import Outcome, Receiver
+from clusterproof.plugins.watch.notify.receiver import Delivery, Receiver
 from clusterproof.plugins.watch.own_health import Outage
 
 FIRST_S = 1.0  # doubled with each failure
@@ -81,7 +81,7 @@ class Notifier:
         )
         if self._outbox.count:
             say(f"waiting since before, to be sent by {receiver.name}: {_changes(self._outbox.count)}")
-        self._thread = threading.Thread(target=self._keep, name="watch-notify", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="watch-notify", daemon=True)
         self._thread.start()
 
     @property
@@ -101,7 +101,7 @@ class Notifier:
                 self._file.write(self._outbox.taking(changes, time.time()))
                 self._change.notify()
 
-    def catch_up(self, nodes: Collection[str], now: Mapping[Key, Seen]) -> None:
+    def catch_up(self, nodes: Collection[str], now: Mapping[Key, RuleResult]) -> None:
         """Notify of what is open of these nodes now and was not delivered, and of what was delivered and is over."""
         with self._change:
             self._file.write(self._outbox.catching_up(nodes, now, time.time()))
@@ -126,20 +126,20 @@ class Notifier:
                 f"not delivered when the watch ended: {_changes(left)} by {self._receiver.name}; {self._file.words}"
             )
 
-    def _keep(self) -> None:
+    def _run(self) -> None:
         while True:
             with self._change:
-                one = self._next()
-                while one is None:
+                notification = self._next()
+                while notification is None:
                     if self._is_over:
                         return
                     self._file.settle()
                     self._remind()
                     self._change.wait(max(0.0, min(self._due_s() - time.monotonic(), LOOK_S)))
-                    one = self._next()
-            outcome = self._sent(one)
+                    notification = self._next()
+            outcome = self._deliver(notification)
             with self._change:
-                self._count(one, outcome)
+                self._count(notification, outcome)
 
     def _remind(self) -> None:
         if self._remind_s is not None:
@@ -150,7 +150,7 @@ class Notifier:
         if self._is_cancelled:
             return None
         if self._is_over:
-            return self._next_of_the_end()
+            return self._next_at_close()
         if time.monotonic() < self._due_s():
             return None
         name, group = self._retries.next(self._outbox.frozen), self._oldest()
@@ -158,8 +158,8 @@ class Notifier:
             return self._frozen(group)
         return self._outbox.notification(name) if name else None
 
-    def _next_of_the_end(self) -> Notification | None:
-        name = next((one for one in self._outbox.frozen if one not in self._last_try), None)
+    def _next_at_close(self) -> Notification | None:
+        name = next((notification for notification in self._outbox.frozen if notification not in self._last_try), None)
         group = None if name else self._oldest()
         one = self._frozen(group) if group else self._outbox.notification(name) if name else None
         if one:
@@ -187,20 +187,20 @@ class Notifier:
         due += [self._gathered_s(group)] if group else []
         return self._retries.not_before(min(due, default=float("inf")))
 
-    def _sent(self, one: Notification) -> Outcome:
+    def _deliver(self, notification: Notification) -> Delivery:
         try:
-            return self._receiver.send(one)
+            return self._receiver.send(notification)
         except OSError as problem:  # such as no room for what the program says
-            return Outcome(f"{self._receiver.name}: {problem.strerror or problem}")
+            return Delivery(f"{self._receiver.name}: {problem.strerror or problem}")
 
-    def _count(self, one: Notification, outcome: Outcome) -> None:
+    def _count(self, notification: Notification, outcome: Delivery) -> None:
         self.counts["failed" if outcome.why else "delivered"] += 1
         if outcome.why:
-            self._retries.failed(one.id, time.monotonic(), outcome.after_s)
-            self.outage.failed(f"{outcome.why} (of {one.alerts[0].key.rule}, {one.nodes:.100})")
+            self._retries.failed(notification.id, time.monotonic(), outcome.after_s)
+            self.outage.failed(f"{outcome.why} (of {notification.alerts[0].key.rule}, {notification.nodes:.100})")
         else:
-            self._retries.taken(one.id)
-            self._file.write([{"sent": one.id}])
+            self._retries.taken(notification.id)
+            self._file.write([{"sent": notification.id}])
             self.outage.worked()
         if self._outbox.dropped > self.counts["dropped"]:
             self.counts["dropped"] = self._outbox.dropped

@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from clusterproof.plugins.core.opened import append, appendable, created
-from clusterproof.plugins.watch import Change, Key, Kind, Seen
+from clusterproof.plugins.watch import Change, ChangeKind, Key, RuleResult
 from clusterproof.plugins.watch.notify import REMINDER, Alert, Notification, only_first
 from clusterproof.plugins.watch.own_health import Outage
 
 MAX_WAITING = 20_000  # alerts; of more the oldest that were never tried are dropped, which is said
 Entry: TypeAlias = dict[str, Any]
 WRONG = (ArithmeticError, ValueError, TypeError, LookupError, AttributeError, RecursionError)
-_STAYS_OPEN = frozenset({Kind.OPENED.value, Kind.WORSE.value, REMINDER})
+_STAYS_OPEN = frozenset({ChangeKind.OPENED.value, ChangeKind.WORSE.value, REMINDER})
 
 
 class Outbox:
@@ -55,26 +55,28 @@ class Outbox:
         for change in changes:
             last = delivered.get(change.key)
             is_known = last is not None and last.kind in _STAYS_OPEN and last.message == Alert.of(0, change, 0).message
-            if (change.kind is Kind.CLOSED and not last) or (change.kind is Kind.OPENED and is_known):
+            if (change.kind is ChangeKind.CLOSED and not last) or (change.kind is ChangeKind.OPENED and is_known):
                 continue
             alert = Alert.of(number, change, wall_s)
             _keep(delivered, alert)
             yield {"add": alert.to_data()}
             number += 1
 
-    def catching_up(self, nodes: Collection[str], now: Mapping[Key, Seen], wall_s: float) -> Iterator[Entry]:
+    def catching_up(self, nodes: Collection[str], now: Mapping[Key, RuleResult], wall_s: float) -> Iterator[Entry]:
         """The entries by which the receiver learns what is open of nodes now, where a watch goes on."""
         delivered = {key: one for key, one in self._delivered.items() if key.node in nodes}
         over = [
-            Change(Kind.CLOSED, key, one.verdict, one.message, 0.0) for key, one in delivered.items() if key not in now
+            Change(ChangeKind.CLOSED, key, one.verdict, one.message, 0.0)
+            for key, one in delivered.items()
+            if key not in now
         ]
         new = [
-            Change(Kind.OPENED, key, seen.verdict, seen.message, 0.0)
+            Change(ChangeKind.OPENED, key, seen.verdict, seen.message, 0.0)
             for key, seen in now.items()
             if key not in delivered
         ]
         worse = [
-            Change(Kind.WORSE, key, seen.verdict, seen.message, 0.0)
+            Change(ChangeKind.WORSE, key, seen.verdict, seen.message, 0.0)
             for key, seen in now.items()
             if key in delivered and delivered[key].verdict is not seen.verdict
         ]
@@ -153,9 +155,9 @@ class Outbox:
 
 def _keep(delivered: dict[Key, Alert], alert: Alert) -> None:
     """What is open once an alert was taken."""
-    if alert.kind == Kind.CLOSED.value:
+    if alert.kind == ChangeKind.CLOSED.value:
         delivered.pop(alert.key, None)
-    elif alert.kind != Kind.HAPPENED.value:
+    elif alert.kind != ChangeKind.HAPPENED.value:
         delivered[alert.key] = alert
 
 
@@ -205,7 +207,7 @@ class OutboxFile:
         if (self._path and not self._file and time.monotonic() >= self._paused_until) or (
             self._file and self._size > 2 * self._least + SPARE_BYTES
         ):
-            self._guard(self._begin_anew)
+            self._guard(self._rewrite)
 
     def close(self) -> None:
         """Write what is not there yet, if that can be."""
@@ -231,21 +233,21 @@ class OutboxFile:
         os.fsync(self._file.fileno())
         self._size += len(data)
 
-    def _begin_anew(self) -> None:
+    def _rewrite(self) -> None:
         """Beside the file, and then in its place: whenever that ends, one of both is there whole."""
         assert self._path
-        beside = self._path.with_suffix(".new")
+        new_file = self._path.with_suffix(".new")
         data = b"".join(map(_line, self.outbox.entries()))
-        file = created(beside)
+        file = created(new_file)
         try:
             append(file, 0, data)
             os.fsync(file.fileno())
-            beside.replace(self._path)
+            new_file.replace(self._path)
             _sync_folder(self._path.parent)
         except OSError:
             file.close()
             with contextlib.suppress(OSError):
-                beside.unlink()
+                new_file.unlink()
             raise
         self._forget()
         self._file, self._size, self._least = file, len(data), len(data)

@@ -27,7 +27,7 @@ _AFTER = re.compile(r"^retry-after:(.*)$", re.IGNORECASE | re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class Delivery:
     """Of one notification: why it was not taken, if so, and after how many seconds the receiver wants to be asked."""
 
     why: str = ""
@@ -41,7 +41,7 @@ class Receiver(Protocol):
     def name(self) -> str:
         """What may be shown of it."""
 
-    def send(self, one: Notification) -> Outcome:
+    def send(self, notification: Notification) -> Delivery:
         """Send a notification, and wait until it is taken or not. Raises OSError."""
 
     def cancel(self) -> None:
@@ -52,41 +52,41 @@ class NoReceiver(ClusterproofError, ValueError):  # noqa: N818 - an outcome of t
     """What nothing can be sent to; the message says why."""
 
 
-def words_of(command: str) -> list[str]:
+def arguments_of(command: str) -> list[str]:
     """The program and its arguments; no shell sees them. Raises NoReceiver."""
     try:
-        words = shlex.split(command)
+        arguments = shlex.split(command)
     except ValueError as wrong:
         raise NoReceiver(f"--notify is {command[:80]!r}: {wrong}; expected a program and its arguments") from None
-    if not words:
+    if not arguments:
         raise NoReceiver("--notify is empty; expected a program and its arguments")
-    if not shutil.which(words[0]):
+    if not shutil.which(arguments[0]):
         raise NoReceiver(
-            f"--notify: no program {words[0]!r:.80} that may be run; expected its path, or a name on PATH, or a URL"
+            f"--notify: no program {arguments[0]!r:.80} that may be run; expected its path, or a name on PATH, or a URL"
         )
-    return words
+    return arguments
 
 
-def after_s(words: str, now: float) -> float:
+def after_s(header: str, now: float) -> float:
     """The seconds of a Retry-After, which is a number or a date; 0 where it is neither."""
     try:
-        found = (
-            float(words) if words.strip().isdecimal() else email.utils.parsedate_to_datetime(words).timestamp() - now
+        seconds = (
+            float(header) if header.strip().isdecimal() else email.utils.parsedate_to_datetime(header).timestamp() - now
         )
     except (ValueError, TypeError, OverflowError, OSError):
         return 0.0
-    return min(max(0.0, found), MAX_AFTER_S)
+    return min(max(0.0, seconds), MAX_AFTER_S)
 
 
-class Program:
+class ReceiverProgram:
     """A program and its arguments. A line `Retry-After: SECONDS` of its own asks for a pause."""
 
-    def __init__(self, words: Sequence[str]) -> None:
-        self._words = words
+    def __init__(self, arguments: Sequence[str]) -> None:
+        self._words = arguments
         self._running: subprocess.Popen[bytes] | None = None
-        self.name = words[0].rpartition("/")[2]
+        self.name = arguments[0].rpartition("/")[2]
 
-    def send(self, one: Notification) -> Outcome:
+    def send(self, notification: Notification) -> Delivery:
         """Run it. What it has started ends with its time. Raises OSError."""
         with tempfile.TemporaryFile() as errors:
             process = self._running = subprocess.Popen(
@@ -97,15 +97,15 @@ class Program:
                 start_new_session=True,
             )
             try:
-                process.communicate(one.to_json().encode(), TIMEOUT_S)
+                process.communicate(notification.to_json().encode(), TIMEOUT_S)
             except subprocess.TimeoutExpired:
                 _kill(process)
                 process.communicate()
-                return Outcome(f"{self.name} did not end within {TIMEOUT_S:.0f} s")
+                return Delivery(f"{self.name} did not end within {TIMEOUT_S:.0f} s")
             finally:
                 self._running = None
             if process.returncode == 0:
-                return Outcome()
+                return Delivery()
             errors.seek(max(0, errors.seek(0, os.SEEK_END) - MAX_WORDS))
             return _failed(self.name, process.returncode, errors.read().decode("utf-8", "replace"))
 
@@ -115,12 +115,12 @@ class Program:
             _kill(running)
 
 
-def _failed(name: str, code: int, words: str) -> Outcome:
+def _failed(name: str, code: int, output: str) -> Delivery:
     how = f"exit code {code}" if code > 0 else f"signal {-code}"
-    later = _AFTER.search(words)
-    lines = [line.strip() for line in printable(_AFTER.sub("", words)).splitlines() if line.strip()]
+    later = _AFTER.search(output)
+    lines = [line.strip() for line in printable(_AFTER.sub("", output)).splitlines() if line.strip()]
     said = f": {lines[-1]}" if lines else ""
-    return Outcome(f"{name} ended with {how}{said}", after_s(later[1], time.time()) if later else 0.0)
+    return Delivery(f"{name} ended with {how}{said}", after_s(later[1], time.time()) if later else 0.0)
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

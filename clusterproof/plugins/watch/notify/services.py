@@ -18,21 +18,26 @@ from typing import Any
 from clusterproof.plugins.core import nodeset
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.watch import Kind
+from clusterproof.plugins.watch import ChangeKind
 from clusterproof.plugins.watch.notify import REMINDER, Notification
 from clusterproof.plugins.watch.notify.receiver import (
     TIMEOUT_S,
+    Delivery,
     NoReceiver,
-    Outcome,
-    Program,
     Receiver,
+    ReceiverProgram,
     after_s,
-    words_of,
+    arguments_of,
 )
 
 MAX_IDS = 8  # of findings, that a message names
 _URL = re.compile(r"\s*[A-Za-z][A-Za-z0-9]*://")
-_WORDS = {Kind.CLOSED.value: "over", Kind.WORSE.value: "worse", Kind.FLAPPING.value: "flapping", REMINDER: "still open"}
+_WORDS = {
+    ChangeKind.CLOSED.value: "over",
+    ChangeKind.WORSE.value: "worse",
+    ChangeKind.FLAPPING.value: "flapping",
+    REMINDER: "still open",
+}
 _retry_after: ContextVar[list[float] | None] = ContextVar("asked", default=None)  # seconds, by Retry-After
 
 
@@ -45,7 +50,7 @@ _SCHEME = re.compile(r"([a-z][a-z0-9]{1,20})://")
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class ServiceMessage:
     """What is sent; `kind` is Apprise's word for it, `incident` the key of services that have one for each."""
 
     title: str
@@ -54,7 +59,7 @@ class Message:
     incident: str = ""
 
 
-def apprise_services(urls: Sequence[str], first: int = 1) -> list[tuple[str, Callable[[Message], str]]]:
+def apprise_services(urls: Sequence[str], first: int = 1) -> list[tuple[str, Callable[[ServiceMessage], str]]]:
     """What sends to each URL, beside its scheme, which is all that may be shown of it. Raises NoReceiver."""
     try:
         with silenced():
@@ -65,7 +70,7 @@ def apprise_services(urls: Sequence[str], first: int = 1) -> list[tuple[str, Cal
     asset = apprise.AppriseAsset(
         app_id="clusterproof", app_desc="clusterproof", app_url="", image_url_mask="", http_redirects=False
     )
-    found: list[tuple[str, Callable[[Message], str]]] = []
+    senders: list[tuple[str, Callable[[ServiceMessage], str]]] = []
     for number, url in enumerate(urls, start=first):
         with silenced():
             try:
@@ -78,11 +83,11 @@ def apprise_services(urls: Sequence[str], first: int = 1) -> list[tuple[str, Cal
                 f"--notify number {number} is not a URL that Apprise takes (not shown: it may hold a password); "
                 "expected scheme://… as Apprise's documentation has it for the service"
             )
-        found.append((scheme[1], partial(_send, service)))
-    return found
+        senders.append((scheme[1], partial(_send, service)))
+    return senders
 
 
-def _send(service: Any, message: Message) -> str:
+def _send(service: Any, message: ServiceMessage) -> str:
     """What went wrong, in words that hold nothing of the URL."""
     for name in INCIDENT_KEYS if message.incident else ():
         if getattr(service, name, "") is None:  # it has one, and the URL names none
@@ -117,10 +122,10 @@ def silenced() -> Iterator[None]:
 def bounded(lines: Sequence[str]) -> str:
     """The lines as one text, whole lines as far as there is room, and how many are missing."""
     kept: list[str] = []
-    room = MAX_BODY - 40
+    left = MAX_BODY - 40
     for line in (one_line(line, 400) for line in lines):
-        room -= len(line) + 1
-        if room < 0:
+        left -= len(line) + 1
+        if left < 0:
             break
         kept.append(line)
     if len(kept) < len(lines):
@@ -138,7 +143,7 @@ def one_line(text: str, most: int) -> str:
 def receiver_of(text: str, number: int) -> Receiver:
     """Who a `--notify` names, by its place among them. Raises NoReceiver."""
     if not _URL.match(text):
-        return Program(words_of(text))
+        return ReceiverProgram(arguments_of(text))
     ((scheme, send),) = apprise_services([text.strip()], number)
     return Service(scheme, send)
 
@@ -146,38 +151,40 @@ def receiver_of(text: str, number: int) -> Receiver:
 class Service:
     """One that Apprise knows."""
 
-    def __init__(self, scheme: str, send: Callable[[Message], str]) -> None:
+    def __init__(self, scheme: str, send: Callable[[ServiceMessage], str]) -> None:
         self.name = scheme
         self._send = send
 
-    def send(self, one: Notification) -> Outcome:
+    def send(self, notification: Notification) -> Delivery:
         """Send it; one that does not answer in time is left behind."""
         pauses: list[float] = []
         with silenced():
-            (why,) = within(TIMEOUT_S, [partial(_sent_noting_pauses, pauses, partial(self._send, message_of(one)))])
-        return Outcome(f"{self.name}: {why}" if why else "", max(pauses, default=0.0))
+            (why,) = within(
+                TIMEOUT_S, [partial(_sent_noting_pauses, pauses, partial(self._send, message_of(notification)))]
+            )
+        return Delivery(f"{self.name}: {why}" if why else "", max(pauses, default=0.0))
 
     def cancel(self) -> None:
         """Nothing: what is sent is left behind when the watch ends."""
 
 
-def message_of(one: Notification) -> Message:
+def message_of(notification: Notification) -> ServiceMessage:
     """As a person reads it; its last lines have the ids by which a receiver knows a repetition."""
-    first, devices = one.alerts[0], one.devices
-    is_closed = first.kind == Kind.CLOSED.value
-    words = _WORDS.get(first.kind)
-    what = f"{words}: {first.verdict.value}" if words else first.verdict.value.upper()
+    first, devices = notification.alerts[0], notification.devices
+    is_closed = first.kind == ChangeKind.CLOSED.value
+    label = _WORDS.get(first.kind)
+    what = f"{label}: {first.verdict.value}" if label else first.verdict.value.upper()
     lines = [
-        f"{one.nodes}: {first.message} [{first.key.rule}]",
+        f"{notification.nodes}: {first.message} [{first.key.rule}]",
         *([f"devices: {', '.join(devices[:MAX_IDS])}{_more(len(devices))}"] if devices else []),
-        *([f"changes: {len(one.alerts)}, of which this is the first"] if len(one.alerts) > 1 else []),
+        *([f"changes: {len(notification.alerts)}, of which this is the first"] if len(notification.alerts) > 1 else []),
         time.strftime("since %Y-%m-%d %H:%M:%S UTC", time.gmtime(first.time_s)),
     ]
-    ids = f"notification {one.id}, incident {one.incident}"
+    ids = f"notification {notification.id}, incident {notification.incident}"
     kind = "success" if is_closed else "failure" if first.verdict is Verdict.FAIL else "warning"
-    begin = f"{one.cluster}: {what} {first.key.rule} on "
-    title = one_line(begin + nodeset.within(one.nodes, MAX_TITLE - len(begin)), MAX_TITLE)
-    return Message(title, bounded([*lines, ids]), kind, one.incident)
+    begin = f"{notification.cluster}: {what} {first.key.rule} on "
+    title = one_line(begin + nodeset.within(notification.nodes, MAX_TITLE - len(begin)), MAX_TITLE)
+    return ServiceMessage(title, bounded([*lines, ids]), kind, notification.incident)
 
 
 def _more(count: int) -> str:
@@ -200,9 +207,9 @@ def _read_retry_after() -> None:
 
     def noted(session: Session, request: Any, **more: Any) -> Any:
         answer = send(session, request, **more)
-        pauses, words = _retry_after.get(), answer.headers.get("Retry-After", "")
-        if pauses is not None and words and answer.status_code in (429, 503):
-            pauses.append(after_s(words, time.time()))
+        pauses, header = _retry_after.get(), answer.headers.get("Retry-After", "")
+        if pauses is not None and header and answer.status_code in (429, 503):
+            pauses.append(after_s(header, time.time()))
         return answer
 
     Session.send = noted  # type: ignore[method-assign, assignment]
@@ -226,7 +233,7 @@ def within(seconds: float, work: Sequence[Callable[[], str]]) -> list[str]:
     threads = [threading.Thread(target=do, args=pair, daemon=True) for pair in enumerate(work)]
     for thread in threads:
         thread.start()
-    ends = time.monotonic() + seconds
+    deadline = time.monotonic() + seconds
     for thread in threads:
-        thread.join(max(0.0, ends - time.monotonic()))
+        thread.join(max(0.0, deadline - time.monotonic()))
     return [problems.get(number, f"no answer within {seconds:g} s") for number in range(len(work))]

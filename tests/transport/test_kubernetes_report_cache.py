@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.kubernetes.workloads import Pod, pod_of
-from clusterproof.plugins.transport.kubernetes.kept import REST_S, Kept
+from clusterproof.plugins.transport.kubernetes.report_cache import REST_S, ReportCache
 
 NOW = 1_800_000_000.0
 SINCE = "2026-01-02T03:04:05Z"
@@ -23,7 +23,7 @@ def pod(node: str = "gpu001", name: str = "agent-a", ready: str = "True", since:
 
 
 def test_a_report_is_kept_as_it_was_read_while_its_pod_is_as_it_was(tmp_path: Path) -> None:
-    kept = Kept(str(tmp_path))
+    kept = ReportCache(str(tmp_path))
     kept.keep(pod(), b"cpreport01:begin.\n\xff\n", NOW)
     found = kept.current(pod(), NOW + 60)
     assert found
@@ -43,13 +43,13 @@ def test_a_report_is_kept_as_it_was_read_while_its_pod_is_as_it_was(tmp_path: Pa
     ids=["another pod", "started again", "was unready", "is unready", "of another node"],
 )
 def test_it_is_read_again_where_anything_changed(tmp_path: Path, now: Pod) -> None:
-    kept = Kept(str(tmp_path))
+    kept = ReportCache(str(tmp_path))
     kept.keep(pod(), b"x", NOW)
     assert kept.current(now, NOW + 60) is None
 
 
 def test_a_pod_that_stays_unready_is_read_each_time(tmp_path: Path) -> None:
-    kept = Kept(str(tmp_path))
+    kept = ReportCache(str(tmp_path))
     kept.keep(pod(ready="False"), b"x", NOW)
     assert kept.current(pod(ready="False"), NOW + 60) is None
 
@@ -58,13 +58,13 @@ def test_a_pod_that_stays_unready_is_read_each_time(tmp_path: Path) -> None:
 def test_it_is_read_again_after_a_while_and_where_clocks_go_back(
     tmp_path: Path, later_s: float, is_current: bool
 ) -> None:
-    kept = Kept(str(tmp_path))
+    kept = ReportCache(str(tmp_path))
     kept.keep(pod(), b"x", NOW)
     assert bool(kept.current(pod(), NOW + later_s)) is is_current
 
 
 def test_reports_that_were_read_in_one_round_are_not_all_read_in_one_again(tmp_path: Path) -> None:
-    kept = Kept(str(tmp_path))
+    kept = ReportCache(str(tmp_path))
     nodes = [f"gpu{number:03d}" for number in range(200)]
     for node in nodes:
         kept.keep(pod(node), b"x", NOW)
@@ -75,7 +75,7 @@ def test_reports_that_were_read_in_one_round_are_not_all_read_in_one_again(tmp_p
 def test_a_node_that_fails_beside_others_for_the_first_time_has_all_logs_read_anew_and_then_no_more(
     tmp_path: Path,
 ) -> None:
-    kept = Kept(str(tmp_path))
+    kept = ReportCache(str(tmp_path))
     kept.keep(pod(), b"x", NOW)
     assert kept.unconfirmed(["gpu002"], NOW + 1, ["gpu001", "gpu002"]) == {"gpu002"}
     assert kept.current(pod(), NOW + 60) is None
@@ -85,14 +85,14 @@ def test_a_node_that_fails_beside_others_for_the_first_time_has_all_logs_read_an
 
 
 def test_while_no_node_fails_beside_others_no_log_is_read_for_that(tmp_path: Path) -> None:
-    kept = Kept(str(tmp_path))
+    kept = ReportCache(str(tmp_path))
     kept.keep(pod(), b"x", NOW)
     assert kept.unconfirmed([], NOW + 1, ["gpu001"]) == frozenset()
     assert kept.current(pod(), NOW + 60)
 
 
 def test_one_that_passed_in_between_fails_for_the_first_time_again(tmp_path: Path) -> None:
-    kept = Kept(str(tmp_path))
+    kept = ReportCache(str(tmp_path))
     waited = [
         kept.unconfirmed(names, NOW + 60 * at, ["a", "b"]) for at, names in enumerate((["a"], [], ["a"], ["a", "b"]))
     ]
@@ -102,13 +102,15 @@ def test_one_that_passed_in_between_fails_for_the_first_time_again(tmp_path: Pat
 @pytest.mark.parametrize("folder", ["", "gone"])
 def test_where_nothing_can_be_kept_no_fault_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str) -> None:
     monkeypatch.chdir(tmp_path)
-    assert Kept(folder and str(tmp_path / folder)).unconfirmed(["gpu002"], NOW, ["gpu001", "gpu002"]) == frozenset()
+    assert (
+        ReportCache(folder and str(tmp_path / folder)).unconfirmed(["gpu002"], NOW, ["gpu001", "gpu002"]) == frozenset()
+    )
 
 
 def test_without_a_folder_nothing_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # whose files are not its own
-    Kept(str(tmp_path)).keep(pod(), b"x", NOW)
-    kept = Kept("")
+    ReportCache(str(tmp_path)).keep(pod(), b"x", NOW)
+    kept = ReportCache("")
     kept.keep(pod("gpu002"), b"x", NOW)
     assert [one.name for one in tmp_path.rglob("gpu*")] == ["gpu001"]
     assert kept.current(pod(), NOW) is None
@@ -117,14 +119,14 @@ def test_without_a_folder_nothing_is_kept(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_a_folder_that_cannot_be_written_keeps_nothing_and_says_nothing(tmp_path: Path) -> None:
     (tmp_path / "reports").write_text("in the way")
-    kept = Kept(str(tmp_path))
+    kept = ReportCache(str(tmp_path))
     kept.keep(pod(), b"x", NOW)
     assert kept.current(pod(), NOW) is None
 
 
 @pytest.mark.parametrize("left", [b"", b"\xff\n", b"yesterday mark\n", b"[]", b'{"since": null, "nodes": 3}'])
 def test_what_a_host_that_lost_its_power_left_is_read_anew(tmp_path: Path, left: bytes) -> None:
-    kept = Kept(str(tmp_path))
+    kept = ReportCache(str(tmp_path))
     kept.keep(pod(), b"x", NOW)
     kept.unconfirmed(["gpu002"], NOW, ["gpu001", "gpu002"])
     for path in tmp_path.rglob("*"):

@@ -22,14 +22,14 @@ from clusterproof.plugins.kubernetes.workloads import Pod
 
 KEEP = "k8s_keep"  # the setting: a folder
 REPORTS = "reports"
-BESIDE_OTHERS = "beside_others.json"
+PEER_FAILURES = "beside_others.json"
 NOT_KEPT = (OSError, ValueError, TypeError, KeyError)  # a host that lost its power may leave a file without its words
 MAX_HEAD = 4096  # bytes of the line before a report
 REST_S = 900.0  # a log is read again after so long at most; of some nodes sooner, so that not all are in one round
 
 
 @record
-class KeptReport:
+class CachedReport:
     """A report, and when it was read, in seconds since 1970."""
 
     output: bytes
@@ -37,7 +37,7 @@ class KeptReport:
 
 
 @record
-class BesideOthers:
+class PeerFailures:
     """The nodes that failed only beside others in the last round; what was read before `since` is to be read anew."""
 
     since: float = 0.0
@@ -45,17 +45,17 @@ class BesideOthers:
 
 
 @record
-class Kept:
+class ReportCache:
     """The reports in a folder; none is kept where that is empty."""
 
     folder: str
 
-    def current(self, pod: Pod, now: float) -> KeptReport | None:
+    def current(self, pod: Pod, now: float) -> CachedReport | None:
         """The report of a pod's node, where its log need not be read again."""
-        mark, found = self._of(pod.node)
-        if not found or not pod.is_ready or mark != mark_of(pod) or found.at < self._beside_others().since:
+        mark, report = self._of(pod.node)
+        if not report or not pod.is_ready or mark != mark_of(pod) or report.at < self._peer_failures().since:
             return None
-        return found if 0 <= now - found.at < _rest_s(pod.node) else None
+        return report if 0 <= now - report.at < _rest_s(pod.node) else None
 
     def keep(self, pod: Pod, output: bytes, now: float) -> None:
         """Keep what was read. A disk that is full costs another request later, and nothing else."""
@@ -75,12 +75,12 @@ class Kept:
         """
         if not self.folder:
             return frozenset()
-        before = self._beside_others()
+        before = self._peer_failures()
         new = frozenset(failing) - before.nodes
         others = before.nodes.difference(evaluated)
         now_so = {"since": now if new else before.since, "nodes": sorted(others.union(failing))}
         try:
-            _write(Path(self.folder) / BESIDE_OTHERS, json.dumps(now_so).encode())
+            _write(Path(self.folder) / PEER_FAILURES, json.dumps(now_so).encode())
         except OSError:
             return frozenset()
         return new
@@ -95,20 +95,20 @@ class Kept:
         except NOT_KEPT:
             return None
 
-    def _beside_others(self) -> BesideOthers:
+    def _peer_failures(self) -> PeerFailures:
         try:
-            found = json.loads((Path(self.folder) / BESIDE_OTHERS).read_bytes())
-            return BesideOthers(float(found["since"]), frozenset(found["nodes"]))
+            record = json.loads((Path(self.folder) / PEER_FAILURES).read_bytes())
+            return PeerFailures(float(record["since"]), frozenset(record["nodes"]))
         except NOT_KEPT:
-            return BesideOthers()
+            return PeerFailures()
 
-    def _of(self, node: str) -> tuple[str, KeptReport | None]:
+    def _of(self, node: str) -> tuple[str, CachedReport | None]:
         if not self.folder:
             return "", None
         try:
             head, _, output = self._path(node).read_bytes().partition(b"\n")
             at, _, mark = head.decode().partition(" ")
-            return mark, KeptReport(output, float(at))
+            return mark, CachedReport(output, float(at))
         except NOT_KEPT:
             return "", None
 
