@@ -15,7 +15,7 @@ from clusterproof.plugins.evidence.perf.collective import Blame
 from clusterproof.plugins.evidence.perf.exact import OfType
 from clusterproof.plugins.evidence.perf.step import Ballot, Opinion, Steps, votes_of
 
-pytestmark = [mark.perf, mark.hyperpod_performance_debugger("G")]
+pytestmark = [mark.perf, mark.hyperpod_node_debugger("G")]
 
 
 Why = TypeVar("Why")
