@@ -123,7 +123,9 @@ def test_the_policy_of_init_is_understood_as_it_is_and_whole(form: Callable[[str
 
 def test_doctor_says_of_each_kind_of_cluster_whether_it_can_be_reached(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor"]) == 0
-    lines = capsys.readouterr().out.splitlines()[2:]
+    printed = capsys.readouterr().out.splitlines()
+    assert max(map(len, printed)) <= 80
+    lines = [line for line in printed[2:] if not line.startswith(" ")]  # what is longer goes on under its own column
     assert {line[5:17].strip() for line in lines} == {"local", "ssh:", "slurm:", "k8s:", "ec2:, asg:", "HyperPod"}
     assert {line[:4].strip() for line in lines} <= {"ok", "--"}
 
@@ -136,7 +138,17 @@ def test_keys_and_known_hosts_are_counted(tmp_path: Path) -> None:
     (ssh / "known_hosts").write_text("# none\n\ngpu001 ssh-ed25519 AAAA\n")
     keys, hosts = of_ssh({}, tmp_path)
     assert (keys.is_there, keys.words) == (True, "keys: ~/.ssh/id_ed25519")
-    assert (hosts.is_there, hosts.words) == (True, "1 host keys in ~/.ssh/known_hosts")
+    assert (hosts.is_there, hosts.words) == (True, "1 host key in ~/.ssh/known_hosts")
+
+
+def test_a_key_that_the_configuration_names_is_counted(tmp_path: Path) -> None:
+    ssh = tmp_path / ".ssh"
+    ssh.mkdir()
+    (ssh / "cluster.pem").touch()
+    (ssh / "config").write_text(
+        'Host gpu*\n  IdentityFile ~/.ssh/cluster.pem\n  identityfile = "/gone/key"\n  IdentityFile ~/.ssh/%h\n'
+    )
+    assert next(of_ssh({}, tmp_path)).words == "keys: ~/.ssh/cluster.pem"
 
 
 @pytest.mark.parametrize(
