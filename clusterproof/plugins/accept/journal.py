@@ -91,7 +91,7 @@ def read(folder: Path, cluster: str, digest: str) -> list[Line]:
 def _line(data: Any) -> Line:
     """Raises ValueError, KeyError, TypeError."""
     if not isinstance(data, dict):
-        raise TypeError("a line is no JSON object")
+        raise TypeError("a line is not a JSON object")
     if "again" in data:
         return Again(_texts(data, "again"), _number(data, "at"))
     if set(data) != set(names_of(Ended)):
@@ -115,13 +115,13 @@ def _line(data: Any) -> Line:
 def _texts(data: dict[str, Any], name: str) -> tuple[str, ...]:
     values = data[name]
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-        raise ValueError(f"{name} is no list of texts")
+        raise ValueError(f"{name} is not a list of texts")
     return tuple(values)
 
 
 def _whole(data: dict[str, Any], name: str) -> int:
     if type(data[name]) is not int:
-        raise ValueError(f"{name} is no whole number")
+        raise ValueError(f"{name} is not a whole number")
     return int(data[name])
 
 

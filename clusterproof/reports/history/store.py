@@ -232,14 +232,14 @@ def _identity(row: Sequence[str]) -> Identity:
 def _word(data: object) -> str:
     """A text. Raises TypeError."""
     if not isinstance(data, str):
-        raise TypeError(f"{data!r:.40} is no text")
+        raise TypeError(f"{data!r:.40} is not text")
     return data
 
 
 def _number(data: object) -> float:
     """A number that is finite. Raises TypeError."""
     if not isinstance(data, (int, float)) or not math.isfinite(data):
-        raise TypeError(f"{data!r:.40} is no number")
+        raise TypeError(f"{data!r:.40} is not a number")
     return data
 
 
@@ -247,7 +247,7 @@ def _moment(data: object) -> float:
     """Seconds since 1970 of a time that there is. Raises TypeError, ValueError."""
     moment = _number(data)
     if not 0 <= moment < LATEST_S:
-        raise ValueError(f"{data!r:.40} is no time")
+        raise ValueError(f"{data!r:.40} is not a time")
     return moment
 
 

@@ -139,7 +139,7 @@ def read(path: Path) -> Journal:
     try:
         journal = _of_header(json.loads(lines[0]))
     except Exception as problem:  # what others have written may be anything
-        raise JournalError(f"{path}: its first line is no plan ({problem!s:.80}); expected {EXPECTED}") from None
+        raise JournalError(f"{path}: its first line is not a plan ({problem!s:.80}); expected {EXPECTED}") from None
     measurements: list[Measurement] = []
     ended: str | None = None
     plan = journal.plan
@@ -183,7 +183,7 @@ def _measurement(data: Mapping[str, Any], plan: Plan) -> Measurement:
         raise ValueError(f"{one} is no pair of its nodes")
     number, at_once = data["round"], data["at_once"]
     if not (isinstance(number, int) and number >= 0):
-        raise ValueError(f"{number!r:.40} is no round")
+        raise ValueError(f"{number!r:.40} is not a round")
     if not (isinstance(at_once, int) and at_once >= 1):
         raise ValueError(f"{at_once!r:.40} pairs at once cannot be")
     return Measurement(one, number, at_once, _reading(data["reading"]))
@@ -196,10 +196,10 @@ def _reading(data: Mapping[str, Any]) -> Reading:
     for name, value in data.items():
         is_rightly_bool = isinstance(value, bool) == (name == "is_correct")
         if name != "hosts" and value is not None and not (is_rightly_bool and isinstance(value, _KINDS[name])):
-            raise ValueError(f"{value!r:.40} is no {name}")
+            raise ValueError(f"{value!r:.40} is not a value of {name}")
     busbw = data.get("busbw_gb_per_s")
     if busbw is not None and not is_believable(busbw):
-        raise ValueError(f"{busbw!r:.40} is no bandwidth")
+        raise ValueError(f"{busbw!r:.40} is not a bandwidth")
     return Reading(**{**data, "hosts": tuple(_texts(data.get("hosts", ())))})
 
 
