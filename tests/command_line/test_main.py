@@ -19,9 +19,17 @@ from clusterproof.plugins.policy import read_policy
 
 
 def test_the_help_fits_on_a_screen() -> None:
-    lines = short_help().splitlines()
+    lines = short_help(120).splitlines()
     assert len(lines) <= 60
     assert max(map(len, lines)) <= 120
+
+
+def test_the_help_goes_on_under_its_own_column_where_the_terminal_is_narrow() -> None:
+    wide, narrow = short_help(120), short_help(80)
+    assert max(map(len, narrow.splitlines())) <= 80
+    assert narrow.split() == wide.split()
+    assert "\n  asg:NAME                             the instances of an Auto Scaling group\n" in narrow
+    assert f"\n  clusterproof --run PATH              evaluate a training run by its traces,\n{' ' * 39}logs" in narrow
 
 
 def test_the_command_alone_says_in_24_lines_of_80_columns_how_to_begin(capsys: pytest.CaptureFixture[str]) -> None:
