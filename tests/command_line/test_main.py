@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -93,12 +94,21 @@ def test_init_writes_both_files_and_says_what_comes_next(tmp_path: Path, capsys:
 
 
 def test_init_makes_the_folder_that_it_is_given_and_says_how_to_go_on_there(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
     folder = tmp_path / "my cluster"
     assert main(["init", str(folder)]) == 0
     assert sorted(path.name for path in folder.iterdir()) == sorted(TEMPLATES)
     assert f"then: cd '{folder}' && clusterproof check ./cluster.toml" in capsys.readouterr().out
+
+
+def test_init_says_where_the_program_is_that_no_path_leads_to(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert main(["init", str(tmp_path)]) == 0
+    assert f"&& {Path(sys.executable).with_name('clusterproof')} check ./cluster.toml" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("there", sorted(TEMPLATES))
