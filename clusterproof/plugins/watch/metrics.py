@@ -207,7 +207,7 @@ def _of_nodes(seen: Snapshot) -> Iterator[Metric]:
     connections = {(name,): one.connections for name, one in seen.nodes.items()}
     yield _counter("node_connections", "Times that the sampler has begun on a node.", connections, seen, node)
     incomplete = {(name,): count for name, count in seen.incomplete.items()}
-    words = "Checks that could not be evaluated at the last visit."
+    words = "Checks that could not be evaluated at the last full check."
     yield _gauge("node_unjudged_checks", words, incomplete, seen, node)
     late = {
         (name, source): s
