@@ -225,6 +225,6 @@ def refuse_unknown(policy: Policy, checks: frozenset[str]) -> None:
             if name not in known:
                 what = "check" if table == "disabled" else "check or owner"
                 raise InventoryError(
-                    f"{policy.source} [{table}]: {name!r:.60} is no {what}{nearest(name, known)}; "
+                    f"{policy.source} [{table}]: {name!r:.60} is not a {what}{nearest(name, known)}; "
                     "docs/checks.md lists them all"
                 )

@@ -183,7 +183,7 @@ def tiles(results: Iterable[Result], catalog: Catalog = PACKAGED, cluster: Clust
 def _commands(tasks: Iterable[Task], cluster: Cluster | None) -> str:
     lines = [(task.action, line) for task in tasks for line in commands(task, cluster)]
     rows = "".join(f"<dt>{escape(action)}</dt><dd><pre>{escape(line)}</pre></dd>" for action, line in lines)
-    summary = "commands to copy; they are printed, never run"
+    summary = "commands to copy; clusterproof runs none of them"
     return f'<details class="commands"><summary>{summary}</summary><dl>{rows}</dl></details>' if lines else ""
 
 

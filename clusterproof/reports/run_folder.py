@@ -68,7 +68,7 @@ def point_latest(where: Path, folder: Path) -> None:
     """Let `runs/latest` lead to a run's folder. Raises OSError where something else has that name."""
     latest = where / RUNS / LATEST
     if latest.exists() and not latest.is_symlink():
-        raise FileExistsError(f"{latest} is no link")
+        raise FileExistsError(f"{latest} is not a link")
     new = latest.with_name(f".{LATEST}-{os.getpid()}")
     new.unlink(missing_ok=True)
     new.symlink_to(folder.relative_to(latest.parent), target_is_directory=True)

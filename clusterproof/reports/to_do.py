@@ -88,14 +88,14 @@ class Task:
 
     @property
     def in_words(self) -> str:
-        """`reset or reboot gpu003: Uncorrected GPU memory errors, Active NVLinks, +3`."""
+        """`reset or reboot gpu003: Uncorrected GPU memory errors, Active NVLinks and 3 more`."""
         before, after = _AROUND.get(self.action, (f"{self.action}:", ""))
         return " ".join(filter(None, (before, self.where, after))) + f": {self.why_in_words}"
 
     @property
     def why_in_words(self) -> str:
-        """`Locked memory limit, MTU, +3`."""
-        return _some(self.titles)
+        """`Locked memory limit, MTU and 3 more`."""
+        return _some(self.titles, " and {} more")
 
 
 def to_do(results: Iterable[Result], catalog: Catalog = PACKAGED) -> list[Task]:
@@ -177,11 +177,10 @@ def _by_frequency(values: Iterable[str]) -> tuple[str, ...]:
     return tuple(word for word, _ in Counter(values).most_common())
 
 
-def _some(reasons: Iterable[str]) -> str:
+def _some(reasons: Iterable[str], more: str = ", +{}") -> str:
     observed = list(dict.fromkeys(" ".join(reason.partition("; ")[0].split()) for reason in reasons))
     shown = [shortened(words, MAX_REASON) for words in observed[:MAX_REASONS]]
-    more = [f"+{len(observed) - MAX_REASONS}"] if len(observed) > MAX_REASONS else []
-    return ", ".join([*shown, *more])
+    return ", ".join(shown) + (more.format(len(observed) - MAX_REASONS) if len(observed) > MAX_REASONS else "")
 
 
 MAX_IDS = 25  # nodes in one call of BatchRebootClusterNodes or BatchReplaceClusterNodes

@@ -81,7 +81,9 @@ def main(words: Sequence[str]) -> None:
     chosen: list[str] = parser.parse_args(words).check
     for name in chosen:
         if name not in all_checks():
-            parser.error(f"{name!r:.80} is no check{near(name, list(all_checks()))}; expected an id such as host.swap")
+            parser.error(
+                f"{name!r:.80} is not a check{near(name, list(all_checks()))}; expected an id such as host.swap"
+            )
     rows = (f"{json.dumps(name)}: {json.dumps(collectors)}" for name, collectors in recorded(chosen).items())
     needs.FILE.write_text("{\n" + ",\n".join(rows) + "\n}\n", encoding="utf-8")
 

@@ -79,7 +79,7 @@ def test_a_dry_run_counts_no_stage_that_is_not_run_and_says_what_cannot_be_kept(
     ("words", "said"),
     [
         (("demo",), "'demo' is of another time; expected nodes that can be measured now"),
-        (("ssh:n[1-8]", "--again", "n9"), "--again names 'n9', which is no node"),
+        (("ssh:n[1-8]", "--again", "n9"), "--again names 'n9', which is not a node"),
         (("ssh:n[1-8]", "--plan", "/nowhere/plan.toml"), "No such file or directory; expected a plan"),
     ],
 )

@@ -188,9 +188,9 @@ def test_a_history_that_others_may_have_written_is_not_believed_unasked(here: Pa
     ("words", "said"),
     [
         (["demo", "gpu001"], "'demo' is of another time"),
-        ([CLUSTER, "gpu9"], "NODES: 'gpu9' is no node of "),
+        ([CLUSTER, "gpu9"], "NODES: 'gpu9' is not a node of "),
         ([CLUSTER, ""], "NODES names no node"),
-        ([CLUSTER, "gpu001", "--beside", "gpu007"], "--beside: 'gpu007' is no node of "),
+        ([CLUSTER, "gpu001", "--beside", "gpu007"], "--beside: 'gpu007' is not a node of "),
         ([CLUSTER, "gpu001", "-k", "gpu"], "'-k': return chooses nodes and checks itself"),
         ([CLUSTER, "gpu001", "-kmemlock"], "'-kmemlock': return chooses nodes"),
         ([CLUSTER, "gpu001", "-mhost"], "'-mhost': return chooses nodes"),

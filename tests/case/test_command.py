@@ -63,7 +63,7 @@ def test_redacted_nothing_names_a_node_a_file_or_a_job(form: list[str], tmp_path
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["/no/such/folder"], "is no folder; expected"),
+        (["/no/such/folder"], "is not a folder; expected"),
         (["."], "no file in it"),
         ([".", "--utc-offset", "2"], "expected a zone such as +02:00"),
         ([".", "--utc-offset", "+14:01"], "expected a zone such as +02:00, of at most 14 hours"),

@@ -200,9 +200,9 @@ def test_published_shares_are_of_our_causes_and_of_no_more_than_all() -> None:
         ([], "expected the number of a job"),
         (["--since", "9999-01-01"], "--since is '9999-01-01'; expected a time between 1970 and now"),
         (["--since", "999999999d"], "--since is '999999999d'; expected a time between 1970 and now"),
-        (["--since", "7d", "--logs", "/no/such/folder"], "is no folder"),
+        (["--since", "7d", "--logs", "/no/such/folder"], "is not a folder"),
         (["--since", "7d", "--redact"], "--redact is for one case"),
-        (["/no/such/folder", "--since", "7d"], "is no folder"),
+        (["/no/such/folder", "--since", "7d"], "is not a folder"),
     ],
 )
 def test_mistakes_are_one_line(words: list[str], expected: str) -> None:

@@ -21,6 +21,7 @@ from clusterproof.plugins.catalog import (
     xids,
 )
 from clusterproof.plugins.catalog.rows import FOLDER, document
+from clusterproof.plugins.evaluation.all_checks import all_checks
 
 FILES = sorted(file.name for file in Path(FOLDER).glob("*.toml"))
 FAIL = {46, 48, 54, 62, 64, 74, 79, 110, 119, 120, 136, 140, 143, 151, 155, 156, 158, 167, 168, 169, 173, 175}
@@ -219,3 +220,32 @@ def test_every_owner_skill_has_a_row() -> None:
     assert debugger is not None
     assert {"A", "G", "I", "I.2", "K"} <= set(debugger.sections)
     assert owner("hyperpod") is None
+
+
+def test_a_check_is_routed_to_a_section_that_its_skill_has() -> None:
+    routes = [check.route for check in all_checks().values() if check.route.section]
+    rows = {row.name: row for row in owners().values()}
+    assert {one.check: one.section for one in routes if one.section not in rows[one.owner].sections} == {}
+
+
+@pytest.mark.parametrize(
+    ("check", "team"),
+    [
+        ("gpu.no_xid", "hardware"),
+        ("gpu.persistence_mode", "image"),  # a setting is no fault of the hardware
+        ("gpu.gpu_exact", "hardware"),
+        ("host.memory_size", "hardware"),
+        ("host.memory_uniform", "hardware"),
+        ("host.clock_sync", "image"),
+        ("host.cpu_governor", "image"),
+        ("host.job_leftovers", "job"),
+        ("run.data_wait", "job"),
+        ("storage.mounts_writable", "storage"),
+    ],
+)
+def test_a_finding_is_of_whoever_can_mend_it(check: str, team: str) -> None:
+    assert all_checks()[check].route.team == team
+
+
+def test_only_checks_have_a_team_of_their_own() -> None:
+    assert document("owners.toml")["teams"]["by_check"].keys() <= all_checks().keys()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,9 +20,17 @@ from clusterproof.plugins.policy import read_policy
 
 
 def test_the_help_fits_on_a_screen() -> None:
-    lines = short_help().splitlines()
+    lines = short_help(120).splitlines()
     assert len(lines) <= 60
     assert max(map(len, lines)) <= 120
+
+
+def test_the_help_goes_on_under_its_own_column_where_the_terminal_is_narrow() -> None:
+    wide, narrow = short_help(120), short_help(80)
+    assert max(map(len, narrow.splitlines())) <= 80
+    assert narrow.split() == wide.split()
+    assert "\n  asg:NAME                             the instances of an Auto Scaling group\n" in narrow
+    assert f"\n  clusterproof --run PATH              evaluate a training run by its traces,\n{' ' * 39}logs" in narrow
 
 
 def test_the_command_alone_says_in_24_lines_of_80_columns_how_to_begin(capsys: pytest.CaptureFixture[str]) -> None:
@@ -85,12 +94,21 @@ def test_init_writes_both_files_and_says_what_comes_next(tmp_path: Path, capsys:
 
 
 def test_init_makes_the_folder_that_it_is_given_and_says_how_to_go_on_there(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
     folder = tmp_path / "my cluster"
     assert main(["init", str(folder)]) == 0
     assert sorted(path.name for path in folder.iterdir()) == sorted(TEMPLATES)
     assert f"then: cd '{folder}' && clusterproof check ./cluster.toml" in capsys.readouterr().out
+
+
+def test_init_says_where_the_program_is_that_no_path_leads_to(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert main(["init", str(tmp_path)]) == 0
+    assert f"&& {Path(sys.executable).with_name('clusterproof')} check ./cluster.toml" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("there", sorted(TEMPLATES))
@@ -123,7 +141,9 @@ def test_the_policy_of_init_is_understood_as_it_is_and_whole(form: Callable[[str
 
 def test_doctor_says_of_each_kind_of_cluster_whether_it_can_be_reached(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor"]) == 0
-    lines = capsys.readouterr().out.splitlines()[2:]
+    printed = capsys.readouterr().out.splitlines()
+    assert max(map(len, printed)) <= 80
+    lines = [line for line in printed[2:] if not line.startswith(" ")]  # what is longer goes on under its own column
     assert {line[5:17].strip() for line in lines} == {"local", "ssh:", "slurm:", "k8s:", "ec2:, asg:", "HyperPod"}
     assert {line[:4].strip() for line in lines} <= {"ok", "--"}
 
@@ -136,7 +156,17 @@ def test_keys_and_known_hosts_are_counted(tmp_path: Path) -> None:
     (ssh / "known_hosts").write_text("# none\n\ngpu001 ssh-ed25519 AAAA\n")
     keys, hosts = of_ssh({}, tmp_path)
     assert (keys.is_there, keys.words) == (True, "keys: ~/.ssh/id_ed25519")
-    assert (hosts.is_there, hosts.words) == (True, "1 host keys in ~/.ssh/known_hosts")
+    assert (hosts.is_there, hosts.words) == (True, "1 host key in ~/.ssh/known_hosts")
+
+
+def test_a_key_that_the_configuration_names_is_counted(tmp_path: Path) -> None:
+    ssh = tmp_path / ".ssh"
+    ssh.mkdir()
+    (ssh / "cluster.pem").touch()
+    (ssh / "config").write_text(
+        'Host gpu*\n  IdentityFile ~/.ssh/cluster.pem\n  identityfile = "/gone/key"\n  IdentityFile ~/.ssh/%h\n'
+    )
+    assert next(of_ssh({}, tmp_path)).words == "keys: ~/.ssh/cluster.pem"
 
 
 @pytest.mark.parametrize(

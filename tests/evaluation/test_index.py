@@ -104,7 +104,7 @@ def test_a_check_that_was_changed_by_hand_is_noticed_by_its_size_or_its_date(
 def test_a_rule_for_a_check_that_there_is_not_is_refused(tmp_path: Path) -> None:
     policy = tmp_path / "policy.toml"
     policy.write_text('[disabled."gpu.gpu_cuont"]\nreason = "none"\nuntil = 9999-12-31\n')
-    with pytest.raises(NoVerdict, match=r"ERROR: policy\.toml \[disabled\]: 'gpu.gpu_cuont' is no check"):
+    with pytest.raises(NoVerdict, match=r"ERROR: policy\.toml \[disabled\]: 'gpu.gpu_cuont' is not a check"):
         policy_of(Settings(policy=str(policy)), frozenset(INDEX))
 
 

@@ -63,5 +63,5 @@ def _checks(word: str) -> tuple[str, ...]:
     found = tuple(name for name in node_checks() if word in (name, name.split(".")[0]))
     if not found:
         known = [*node_checks(), *{name.split(".")[0] for name in node_checks()}]
-        raise argparse.ArgumentTypeError(f"{word!r} is no check{nearest(word, known)}")
+        raise argparse.ArgumentTypeError(f"{word!r} is not a check{nearest(word, known)}")
     return found

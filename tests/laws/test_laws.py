@@ -170,7 +170,7 @@ def test_a_fault_takes_away_anothers_subject_only_where_a_row_says_so() -> None:
     ("arguments", "words"),
     [
         (["--law", "removl"], "'removl' is no law (did you mean removal?)"),
-        (["--check", "gpu.no_xit"], "'gpu.no_xit' is no check (did you mean gpu.no_xid?)"),
+        (["--check", "gpu.no_xit"], "'gpu.no_xit' is not a check (did you mean gpu.no_xid?)"),
         (["--fault", "an Xid of the hardwear"], "no fault's name has 'an Xid of the hardwear' (did you mean an Xid of"),
     ],
 )

@@ -75,7 +75,7 @@ WRONG: list[tuple[list[str], str]] = [
     (["check", "ssh:gpu001", "ssh:gpu002", "--sudo"], "expected one X, such as ssh:gpu001,gpu002"),
     (["check", "ssh://gpu001"], "is a URL (did you mean ssh:gpu001?)"),
     (["check", "ubuntu@gpu[001-002]"], "did you mean ssh:ubuntu@gpu[001-002]?"),
-    (["check", "cluster.yaml"], "is no inventory; expected FILE.toml (clusterproof init writes one to begin with)"),
+    (["check", "cluster.yaml"], "is not an inventory; expected FILE.toml (clusterproof init writes one to begin with)"),
     (["check", "hosts.txt"], "clusterproof init writes an inventory to begin with"),
     (
         ["check", "arn:aws:sagemaker:us-west-2:123456789012:cluster/x"],
@@ -157,7 +157,7 @@ WRONG: list[tuple[list[str], str]] = [
     ([*DEMO, "--policy", "nowhere.toml"], "No such file or directory; expected a policy"),
     ([*DEMO, "--policy", "key.toml"], "'treshold' is not a known key (did you mean thresholds?)"),
     ([*DEMO, "--policy", "number.toml"], "there is no 'shm.minimun_gib' (did you mean shm.minimum_gib?)"),
-    ([*DEMO, "--policy", "check.toml"], "'gpu.no_xidd' is no check (did you mean gpu.no_xid?)"),
+    ([*DEMO, "--policy", "check.toml"], "'gpu.no_xidd' is not a check (did you mean gpu.no_xid?)"),
     ([*DEMO, "--policy", "forever.toml"], "there is no until; expected a day, such as 2026-12-31"),
     ([*DEMO, "--policy", "pass.toml"], "fail is read as 'pass'; expected concern"),
     ([*DEMO, "-m", "no_such_mark"], "no_such_mark"),

@@ -242,7 +242,7 @@ def test_a_rule_about_no_check_is_refused_with_the_nearest_name(runs: Runs) -> N
     runs.pytester.makefile(".toml", clusterproof=DISABLED.format(day=FAR).replace("host.word", "gpu.row_remaps"))
     data = runs.over([saying("gpu001", "pass")])
     assert data.ret == 4
-    data.stderr.fnmatch_lines(["*[[]disabled]: 'gpu.row_remaps' is no check (did you mean gpu.row_remap?)*"])
+    data.stderr.fnmatch_lines(["*[[]disabled]: 'gpu.row_remaps' is not a check (did you mean gpu.row_remap?)*"])
 
 
 def test_a_rule_for_a_packaged_check_that_this_run_leaves_out_is_fine(runs: Runs) -> None:

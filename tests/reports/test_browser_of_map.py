@@ -67,6 +67,23 @@ def test_what_the_map_of_many_nodes_shows_stands_below_it_in_words(chromium: Bro
     WebDriverWait(chromium.driver, LONGEST_S).until(lambda _: chromium.find("#shown").text.endswith("2 of 10000 nodes"))
 
 
+BROKEN = """return [...document.querySelectorAll('.sick dd')].flatMap((dd) => [...dd.childNodes])
+    .filter((node) => node.nodeType === 3 && node.data.includes('gpu['))
+    .flatMap((node) => { const range = document.createRange(); range.selectNode(node);
+        return range.getClientRects().length > 1 ? [node.data] : []; })"""
+
+
+def test_a_nodeset_below_the_map_goes_on_below_itself_between_two_names(
+    chromium: Browser, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    names = [f"gpu{number:04d}" for number in range(1, 1001)]
+    results = [result("gpu.ecc", name, Verdict.FAIL if at % 20 == 0 else Verdict.PASS) for at, name in enumerate(names)]
+    chromium.look(width=390)
+    chromium.open(written(tmp_path_factory, document(run_of(results, [node(name) for name in names]))))
+    assert chromium.awaited(".sick dd").text.startswith("50 nodes gpu[0001,0021,")
+    assert chromium.run(BROKEN) == []
+
+
 def test_pointing_at_a_small_cell_says_which_node_it_is(chromium: Browser, many: Path) -> None:
     chromium.open(many)
     chromium.run(

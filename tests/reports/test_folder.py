@@ -160,7 +160,7 @@ def test_a_latest_that_is_somebody_elses_is_left_alone(runs: Runs) -> None:
     ran = over(runs)
     assert (runs.folder / "runs" / "latest").is_dir()
     assert not (runs.folder / "runs" / "latest").is_symlink()
-    ran.stdout.fnmatch_lines(["no report, *latest is no link *"])
+    ran.stdout.fnmatch_lines(["no report, *latest is not a link *"])
 
 
 def test_a_run_that_is_stopped_reports_what_it_had_evaluated(runs: Runs) -> None:

@@ -29,4 +29,4 @@ def test_what_a_named_check_reads_is_seen_on_its_own_faults_and_tests() -> None:
 def test_a_check_that_is_not_there_is_one_line() -> None:
     ran = generate("needs", "gpu.no_xids")
     assert (ran.returncode, ran.stderr.count("\n")) == (4, 1)
-    assert "'gpu.no_xids' is no check (did you mean gpu.no_xid?)" in ran.stderr
+    assert "'gpu.no_xids' is not a check (did you mean gpu.no_xid?)" in ran.stderr

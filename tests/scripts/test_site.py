@@ -70,7 +70,7 @@ def test_a_link_that_leads_nowhere_fails_the_build(tmp_path: Path) -> None:
 def test_the_tutorial_shows_what_the_demo_prints(tmp_path: Path) -> None:
     shown = SHOWN.findall((ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8"))
     command = [sys.executable, "-m", "pytest", "--cluster", "demo", "--no-report", "-p", "no:cacheprovider"]
-    env = {"PATH": "/usr/bin:/bin", "COLUMNS": "100", "HOME": str(tmp_path), "PYTHONUTF8": "1"}
+    env = {"PATH": "/usr/bin:/bin", "COLUMNS": "80", "HOME": str(tmp_path), "PYTHONUTF8": "1"}
     ran = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, encoding="utf-8")
     assert ran.returncode == 1, ran.stderr
     assert len(shown) == 2

@@ -50,7 +50,7 @@ def test_a_check_that_breaks_is_incomplete_and_says_where(runs: Runs, checks: st
 @pytest.mark.parametrize(
     ("does", "words"),
     [
-        ("return node.boot.kernel == 'pass'", "what it returns is no verdict; expected an assert"),
+        ("return node.boot.kernel == 'pass'", "what it returns is not a verdict; expected an assert"),
         ("assert node.boot.kernl == 'pass'", "no attribute 'kernl' (did you mean kernel?) (test_it.py:"),
     ],
     ids=["return", "misspelt"],

@@ -120,10 +120,9 @@ def _without_frozen() -> str:
 
 
 def _without_kubernetes() -> str:
-    missing = not (installed.folder("kubernetes") / "installed").exists()
     return (
         _without_root()
-        or ("kubernetes is not installed: scripts/counterparts kubernetes" if missing else "")
+        or installed.without("kubernetes")
         or _without("etcd", "etcd-server")
         or _without("containerd", "containerd")
         or _without("runc", "runc")
@@ -141,8 +140,7 @@ def _without_runc() -> str:
 
 
 def _without_kubectl() -> str:
-    missing = not (installed.folder("kubectl") / "installed").exists()
-    return _without_kubernetes() or ("kubectl is not installed: scripts/counterparts kubectl" if missing else "")
+    return _without_kubernetes() or installed.without("kubectl")
 
 
 def _mark(reason: str) -> pytest.MarkDecorator:

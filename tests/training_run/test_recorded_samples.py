@@ -175,7 +175,7 @@ def test_a_wrong_line_is_one_error_with_file_and_line(tmp_path: Path, row: str, 
 @pytest.mark.parametrize(
     ("key", "value", "words"),
     [
-        ("columns", [["gpu0.util"]], "is no column"),
+        ("columns", [["gpu0.util"]], "is not a column"),
         ("columns", [["a", "%"], ["a", "%"]], "a column is there twice"),
         ("columns", [["a", "%"]] * 5_000, "expected a list of 4,096 at most"),
         ("gpus", "many", "gpus is 'many'"),

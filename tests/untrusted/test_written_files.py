@@ -66,9 +66,9 @@ def test_nothing_is_written_behind_what_another_has_put_there(
     planted: Callable[[Path, Path], None], tmp_path: Path, victim: Path
 ) -> None:
     planted(tmp_path / "changes.jsonl", victim)
-    with pytest.raises(OSError, match=r"is a link|is no regular file"):
+    with pytest.raises(OSError, match=r"is a link|is not a regular file"):
         append_changes(tmp_path / "changes.jsonl", [], 0)
-    with pytest.raises(OSError, match=r"is a link|is no regular file"):
+    with pytest.raises(OSError, match=r"is a link|is not a regular file"):
         appendable(tmp_path / "changes.jsonl")
     assert victim.read_text() == "precious"
 

@@ -67,7 +67,7 @@ def _of_others(listed: KubernetesNode, stale_s: float) -> Iterator[str]:
 def test_k8s_node_takes_pods(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
     """Kubernetes node accepting pods.
 
-    A node that is cordoned, or has a taint that the others of its group do not have, gets no pods: a job that wants all
+    A node that is cordoned, or has a taint that the others of its group do not have, gets no pods: a job that needs all
     nodes waits. A taint set by this suite's own gate is a concern, since its condition says which check failed.
 
     Remedy (restore service): Fix what it was cordoned or tainted for, then kubectl uncordon NODE, or kubectl taint node

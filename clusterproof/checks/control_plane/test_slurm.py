@@ -52,7 +52,7 @@ NO_LIMIT = ("", "65534", "INFINITE", "UNLIMITED")
 def test_slurm_nodes_take_jobs(cluster: ClusterFacts) -> None:
     """Slurm nodes accepting jobs.
 
-    A job that wants all of them waits. A node drained by this suite's own health check is a concern: its reason says
+    A job that needs all of them waits. A node drained by this suite's own health check is a concern: its reason says
     which check failed.
 
     Remedy (restore service): Fix what the reason names, then resume the node (scontrol update nodename=NODE

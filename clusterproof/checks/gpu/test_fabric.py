@@ -138,10 +138,10 @@ def test_fabric_manager(node: Node) -> None:
 def test_rack_trays(node: Node) -> None:
     """Trays of the NVLink domain.
 
-    The trays of a rack are in one cluster of the NVLink fabric. How many that should be is what --expect trays=N says:
-    more are a fault, fewer a concern, as one may be away for repair, and incomplete in a run of some nodes only.
-    Without it a domain that is larger than the largest of its type is a concern, and one that is not whole where most
-    domains here are.
+    The trays of a rack are in one cluster of the NVLink fabric. --expect trays=N says how many that should be: more are
+    a fault, fewer a concern, as one may be away for repair, and incomplete in a run of some nodes only. Without it a
+    domain that is larger than the largest of its type is a concern, and one that is not whole where most domains here
+    are.
 
     Remedy (investigate): Look for trays that did not answer or are not among the nodes, and compare the partitions of
     the rack's fabric manager; a tray in a cluster of its own has to be reset.

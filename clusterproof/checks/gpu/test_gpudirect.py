@@ -80,9 +80,9 @@ DATA_DIRECT = "15b3:2100"  # the function by which a ConnectX-8 reaches the memo
 def test_pcie_acs(node: Node) -> None:
     """PCIe access control between GPUs and network devices.
 
-    Where a GPU and a network device are below one switch, they reach each other by it, unless access control services
-    on its ports send all of that to the CPU first (ReqRedir, CmpltRedir, UpstreamFwd, SrcValid). In a virtual machine
-    the bridges are emulated; on Grace other settings are right.
+    Where a GPU and a network device are below one switch, they reach each other through it, unless access control
+    services on its ports send all of that to the CPU first (ReqRedir, CmpltRedir, UpstreamFwd, SrcValid). In a virtual
+    machine the bridges are emulated; on Grace other settings are right.
 
     Remedy (fix configuration): Disable ACS in the firmware, or give the kernel pci=config_acs for these ports; hosts of
     virtual machines need it on.

@@ -58,8 +58,8 @@ def test_imex_domain(node: Node) -> None:
 
     A tray that has no IMEX connection to another cannot map the memory of its GPUs. Each tray is judged by its own
     connections alone, as what it says of others' may only come from its configuration. One that lacks most of those to
-    trays that are READY and have its list is at fault; else it names the others. Nodes that a compute domain of
-    Kubernetes keeps a place for are not missed, nor is a domain that is not UP for them.
+    trays that are READY and have its list is at fault; else it names the others. A compute domain of Kubernetes may
+    keep places for nodes, which are not missed, nor is a domain that is not UP for them.
 
     Remedy (restore service): Compare nodes_config.cfg and the versions of driver and nvidia-imex on the trays, look at
     journalctl -u nvidia-imex and whether ports 50000 and 50005 are open between them; restart nvidia-imex on all of

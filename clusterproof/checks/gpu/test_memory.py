@@ -59,10 +59,11 @@ def ecc_is_off(gpu: Gpu) -> bool:
 def test_inforom(node: Node) -> None:
     """InfoROM of each GPU.
 
-    A GPU keeps in it which rows of its memory are remapped, and its ECC counts. Where it is corrupted these are lost,
-    and NVIDIA's driver container refuses the node.
+    It records which rows of the GPU's memory are remapped, and its ECC counts. If it is corrupted they are lost, and
+    NVIDIA's driver container refuses the node.
 
-    Remedy (investigate): Reset the GPU and look again. If it stays, ask for a replacement; only the vendor can mend it.
+    Remedy (investigate): Reset the GPU and look again. If it is still corrupted, ask for a replacement: only the vendor
+    can repair it.
     """
     try:
         intact = node.inforoms

@@ -68,8 +68,8 @@ def test_pcie_switches(node: Node) -> None:
     """PCIe links of the switches above GPUs and network devices.
 
     All devices below a switch share its link to the CPU: one that lost lanes or speed slows down whatever they move to
-    and from memory, and their own links do not show it. Power saving may lower its speed: that is held against switches
-    whose GPUs are as idle, and against what both ends can do only where a GPU below is busy.
+    and from memory, and their own links do not show it. Power saving may lower its speed: it is compared with that of
+    switches whose GPUs are as idle, and with what both ends can do only while a GPU below is busy.
 
     Remedy (reset or reboot): Reboot the node. If the link stays as it is, compare the slots and the limits of link
     speed in the firmware with a neighbouring node; reseat the riser, or replace the node.

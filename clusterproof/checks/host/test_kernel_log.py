@@ -41,7 +41,7 @@ def test_no_oom_kill(node: Node) -> None:
 
     The kernel killed a process because the node was out of memory, or had no memory to give. A process that reaches the
     memory or process limit of its own control group, or exhausts the NUMA nodes that it is bound to, is its job's own
-    affair, and a concern; so is a failed allocation of many contiguous pages, which the kernel never guarantees.
+    fault, and a concern; so is a failed allocation of many contiguous pages, which the kernel never guarantees.
 
     Remedy (clean up): Find what used up the memory: processes of ended jobs, files in /dev/shm. Limit jobs by control
     groups. Reboot the node if the kernel killed a service.
@@ -178,7 +178,7 @@ def test_unknown_errors(node: Node) -> None:
     What the kernel logged as an error, or as worse, about a GPU, a network adapter, a disk or a Neuron device, and for
     which the catalogue has no form. It is listed here and not evaluated.
 
-    Remedy (investigate): Look for the words in the driver's source and at other nodes.
+    Remedy (investigate): Search for the message in the driver's source, and see whether other nodes log it too.
     """
     unknown = dict.fromkeys(event.kind for event in node.kernel_events if isinstance(event, NotKnown))
     if unknown:

@@ -96,8 +96,8 @@ def test_kernel_taint(node: Node) -> None:
 def test_shared_folders(node: Node) -> None:
     """Folders of all users.
 
-    Compilers, launchers and data loaders write to /tmp, NCCL to /dev/shm. Where others than root may not, jobs fail;
-    without the sticky bit any user may remove what another has written.
+    Compilers, launchers and data loaders write to /tmp, NCCL to /dev/shm. Where users other than root may not, jobs
+    fail; without the sticky bit any user may remove what another has written.
 
     Remedy (fix configuration): chmod 1777, and find out who changed it.
     """

@@ -96,14 +96,17 @@ def test_memory_uniform(node: Node) -> None:
     reporting, least = sum(data.values()) if data else 0, int(node.threshold("group.compared_nodes"))
     if not data or reporting < least:
         not_applicable(f"{reporting or 'none'} of its kind; {least} are needed to compare")
-    usual, alike = max(data.items(), key=lambda one: (one[1], int(one[0])))  # of two nodes the one that has more
-    if total_gib < int(usual) * (1 - node.threshold("memory.differs_concern_percent") / 100):
-        others = alike - (_memory_gib(node)["memory"] == usual)  # in whole GiB it may be one of them
-        concern(f"{apart(total_gib, int(usual))[0]} GiB; expected {usual} GiB as on {others} of {reporting} nodes")
+    usual, alike = max(data.items(), key=lambda one: (one[1], float(one[0])))  # of two nodes the one that has more
+    is_usual = _memory_gib(node)["memory"] == usual
+    if not is_usual and total_gib < float(usual) * (1 - node.threshold("memory.differs_concern_percent") / 100):
+        has, most = apart(total_gib, float(usual))
+        concern(f"{has} GiB; expected {most} GiB as on {alike} of {reporting} nodes")
 
 
 def _memory_gib(node: Node) -> dict[str, str]:
-    return {"memory": str(round(node.main_memory.total_gib))}
+    """In whole GiB, and to a part in two hundred where that is finer."""
+    total_gib = node.main_memory.total_gib
+    return {"memory": str(round(total_gib, max(0, 3 - len(str(int(total_gib))))))}
 
 
 @evidence("free -g; ps -eo rss,pid,comm --sort=-rss | head")

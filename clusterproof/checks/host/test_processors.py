@@ -162,7 +162,7 @@ def test_iowait(node: Node) -> None:
 def test_cpu_steal(node: Node) -> None:
     """CPU steal.
 
-    Remedy (replace): GPU types own their CPUs and lose none: replace the node.
+    Remedy (replace): Instances with GPUs do not share their CPUs: replace the node.
     """
     stolen, limit = node.processors.time_percent["steal"], node.threshold("cpu.steal_concern_percent")
     if stolen > limit:

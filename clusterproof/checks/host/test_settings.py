@@ -58,7 +58,7 @@ def test_numa_balancing(node: Node) -> None:
     """Automatic NUMA balancing.
 
     The kernel unmaps pages of processes to see who uses them; each access is then a page fault. Where processes are
-    bound to their NUMA node, as on the superchips, it is nothing but cost.
+    bound to their NUMA node, as on the superchips, it only costs time.
 
     Remedy (fix configuration): Set kernel.numa_balancing in /etc/sysctl.d as on the other nodes; to 0 on types that
     want it off.

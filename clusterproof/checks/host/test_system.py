@@ -98,8 +98,8 @@ def test_device_drivers(pci_device: PciDevice) -> None:
     waits for the machine or container that it is meant for, and needs none. An unused port on the board may have none:
     only the devices that a cluster is made of, EC2's and NVIDIA's, fail.
 
-    Remedy (fix configuration): Search the kernel log for its address. Load or install its driver; replace the node if
-    it does not start.
+    Remedy (fix configuration): Search the kernel log for the device's address. Load or install its driver; replace the
+    node if it does not start.
     """
     if not pci_device.kind:
         not_applicable("neither a GPU nor a network adapter nor an NVMe controller")

@@ -47,7 +47,7 @@ def test_ena_driver_errors(node: Node) -> None:
     Its driver received nothing from the device for seconds, or lost packets that it had sent, and reset it. Connections
     stall meanwhile, and NCCL's bootstrap or a file system may time out.
 
-    Remedy (investigate): A single reset is seldom the node's fault. Replace the node if it returns; check the driver's
+    Remedy (investigate): A single reset is rarely the node's fault. Replace the node if it returns; check the driver's
     version.
     """
     say(node, "network.ena_driver_errors", "no reset")

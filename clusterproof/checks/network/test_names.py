@@ -66,9 +66,9 @@ def test_address_unique(node: Node) -> None:
     """Node address.
 
     Compared with the MAC and IPv4 addresses of the other nodes of the group, on interfaces with a device of their own
-    and on bonds; the kernel itself reports an IPv6 address that another host has. Connections then reach now one node,
-    now the other. Addresses that most nodes of the group have are ignored: a network private to each machine, as
-    between its cards and its board's controller.
+    and on bonds; the kernel itself reports an IPv6 address that another host has. Connections then reach sometimes one
+    node, sometimes the other. Addresses that most nodes of the group have are ignored: a network private to each
+    machine, as between its cards and its board's controller.
 
     Remedy (fix configuration): Give each node an address of its own; look for a cloned disk with a fixed address, or a
     virtual machine that was started twice.

@@ -15,7 +15,7 @@ from clusterproof.plugins.evidence.perf.collective import Blame
 from clusterproof.plugins.evidence.perf.exact import OfType
 from clusterproof.plugins.evidence.perf.step import Ballot, Opinion, Steps, votes_of
 
-pytestmark = [mark.perf, mark.hyperpod_performance_debugger("G")]
+pytestmark = [mark.perf, mark.hyperpod_node_debugger("G")]
 
 
 Why = TypeVar("Why")
@@ -27,10 +27,10 @@ Thing = TypeVar("Thing")
 def test_gpu_exact(node: Node) -> None:
     """Exact products of the GPU.
 
-    All GPUs multiply at once, in every data type that they have, integers chosen so that each partial sum is exact:
-    the result depends on no order, library or GPU, and is compared bit by bit. It is held against checksums of the
-    operands, no stored copy. A product that is wrong is repeated: a stuck bit shows again, one that flipped does
-    not. Of silent faults like these, NaN values and jumps of the loss reveal about one in a hundred.
+    All GPUs multiply at once, in every data type that they have, integers chosen so that each partial sum is exact: the
+    result depends on no order, library or GPU, and every bit of it is compared with checksums of the
+    operands, not with a stored copy. A product that is wrong is repeated: a stuck bit shows again, one that flipped
+    does not. Of silent faults like these, NaN values and jumps of the loss reveal about one in a hundred.
 
     Remedy (replace): Take the GPU out of use: it computes wrong results without an error. Run the check again on it
     alone (--exact-s 600), and have it replaced even if the fault does not show again.
@@ -114,8 +114,8 @@ def test_exact_collective(node: Node) -> None:
     """Exact collectives of the GPUs.
 
     All-reduce, reduce-scatter, all-gather and all-to-all over NCCL, of integers whose sums are exact in every data
-    type: each GPU knows beforehand every bit that it must have, whatever ring, tree or switch added it up. Which GPUs
-    have wrong elements of which others tells a GPU from a link.
+    type: each GPU knows in advance, bit for bit, what it must end up with, whatever ring, tree or switch added it up.
+    Which GPUs have wrong elements of which others tells a GPU from a link.
 
     Remedy (replace): Take the node out of use: gradients that GPUs exchange on it are wrong without an error. Run the
     check again to see whether the same GPU or link is named, and have it replaced.

@@ -28,8 +28,8 @@ def test_stragglers(run: TrainingRun) -> None:
     is left without the loss; of steps whose duration nobody logged only the compute counts.
 
     Remedy (investigate): Pauses at another time on each rank add up: collect garbage on all ranks in the same step
-    (gc.disable, gc.collect), and give programs on the same CPUs other ones. If the work is uneven (run.work_uneven),
-    give each rank as many tokens.
+    (gc.disable, gc.collect), and move other programs to other CPUs. If the work is uneven (run.work_uneven), give each
+    rank as many tokens.
     """
     found, most = lost(run), run.threshold("run.straggler_slowdown")
     if found.slowdown >= most and 2 * max(found.by_rank.values()) <= found.seconds:

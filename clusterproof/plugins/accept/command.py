@@ -181,7 +181,7 @@ def _again(nodeset: str, cluster: Cluster) -> list[str]:
     stranger = next((node for node in named if node not in known), "")
     if stranger:
         raise InventoryError(
-            f"--again names {stranger!r:.80}, which is no node of {cluster.name}; expected one of them"
+            f"--again names {stranger!r:.80}, which is not a node of {cluster.name}; expected one of them"
         )
     return list(named)
 

@@ -91,7 +91,7 @@ def read(folder: Path, cluster: str, digest: str) -> list[Line]:
 def _line(record: Any) -> Line:
     """Raises ValueError, KeyError, TypeError."""
     if not isinstance(record, dict):
-        raise TypeError("a line is no JSON object")
+        raise TypeError("a line is not a JSON object")
     if "again" in record:
         return RepairedNodes(_texts(record, "again"), _number(record, "at"))
     if set(record) != set(names_of(EndedRun)):
@@ -115,13 +115,13 @@ def _line(record: Any) -> Line:
 def _texts(record: dict[str, Any], name: str) -> tuple[str, ...]:
     values = record[name]
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-        raise ValueError(f"{name} is no list of texts")
+        raise ValueError(f"{name} is not a list of texts")
     return tuple(values)
 
 
 def _whole(record: dict[str, Any], name: str) -> int:
     if type(record[name]) is not int:
-        raise ValueError(f"{name} is no whole number")
+        raise ValueError(f"{name} is not a whole number")
     return int(record[name])
 
 

@@ -270,7 +270,7 @@ def _named(words: str | None, cluster: Cluster, of: str) -> list[str]:
     known = {target.name for target in cluster.targets}
     stranger = next((node for node in named if node not in known), "")
     if stranger:
-        raise InventoryError(f"{of}: {stranger!r:.80} is no node of {cluster.name}; expected one of them")
+        raise InventoryError(f"{of}: {stranger!r:.80} is not a node of {cluster.name}; expected one of them")
     return list(dict.fromkeys(named))
 
 

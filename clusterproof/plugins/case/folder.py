@@ -58,7 +58,9 @@ def read_folder(folder: Path, builder: CaseBuilder, offset_s: float, number: str
 def files_of(folder: Path, most: int = MAX_FILES) -> tuple[list[Path], list[str]]:
     """The files of a folder, and what in it is not read. Raises CaseError where there are none, or more than `most`."""
     if not folder.is_dir():
-        raise CaseError(f"{str(folder)!r:.120} is no folder; expected the folder of what a job left, or a job's number")
+        raise CaseError(
+            f"{str(folder)!r:.120} is not a folder; expected the folder of what a job left, or a job's number"
+        )
     not_read = NotRead()
     files = list(files_below(folder, not_read, most))
     if not files:

@@ -40,7 +40,9 @@ def access_of(job: str) -> tuple[str, Mapping[str, str], str]:
     where, is_named, name = job.rpartition(f"/{OF_JOB}")
     namespace, _, rest = name.partition("/")
     if not (NAME.fullmatch(namespace) and NAME.fullmatch(rest)):
-        raise CaseError(f"{job!r:.120} is no job of Kubernetes; expected {FORM}, or k8s:CONTEXT/{OF_JOB}NAMESPACE/NAME")
+        raise CaseError(
+            f"{job!r:.120} is not a job of Kubernetes; expected {FORM}, or k8s:CONTEXT/{OF_JOB}NAMESPACE/NAME"
+        )
     return (where, access_to(where, {}), name) if is_named else ("k8s:", {SETTING: "context:"}, name)
 
 

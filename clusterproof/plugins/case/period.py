@@ -140,7 +140,7 @@ def of_slurm(
 def of_folder(folder: Path, begins: float, ends: float, offset_s: float, done: Done = nobody) -> Period:
     """Each folder in a folder is what one job left. Raises CaseError."""
     if not folder.is_dir():
-        raise CaseError(f"{str(folder)!r:.120} is no folder; expected one of folders, each of what one job left")
+        raise CaseError(f"{str(folder)!r:.120} is not a folder; expected one of folders, each of what one job left")
     cases, missing = [], []
     for path in told(sorted(one for one in folder.iterdir() if one.is_dir() and not one.is_symlink()), done):
         try:

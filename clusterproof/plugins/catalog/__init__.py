@@ -161,7 +161,7 @@ def exact_kinds_setting() -> str:
 
 @record
 class Owner:
-    """One owner skill. `team` is whose its findings are, in a word; `teams` the same by section, where it differs."""
+    """One owner skill. `team` is whose most of its findings are, in a word; `teams` the same by section."""
 
     mark: str  # the pytest mark's name: hyperpod_node_debugger
     words: str
@@ -170,9 +170,10 @@ class Owner:
     teams: Mapping[str, str] = field(default_factory=dict)
     sections: Mapping[str, str] = field(default_factory=dict)  # "G": what the section is about
 
-    def team_for(self, section: str) -> str:
-        """Whose a finding of this section is: `hardware`."""
-        return self.teams.get(section, self.team)
+    def team_for(self, section: str, action: str, check: str) -> str:
+        """Whose a finding is, by its section, what is to be done, and the check's name: `hardware`."""
+        team, exceptions = self.teams.get(section, self.team), document("owners.toml")["teams"]
+        return str(exceptions["by_check"].get(check) or exceptions["by_action"].get(action, {}).get(team, team))
 
     @property
     def name(self) -> str:

@@ -13,7 +13,7 @@ FILE = "busbw.toml"
 FLOOR = "busbw.floor_share"
 SMALLEST_BYTES = 2**30  # below it latency is measured: no row, no floor
 RDMA_BYTES, OTHER_BYTES = 8 * 2**30, 2**30  # where the curve of busbw is flat, and where the wire is the limit sooner
-TWO_NODES = "with 2 nodes NCCL's tree and NVLS reckon more than the wire carries: it says nothing of more nodes"
+TWO_NODES = "with 2 nodes NCCL's tree and NVLS report more than the wire carries: this says nothing about larger jobs"
 ABOVE = "no flat ring does that: in-network reduction, NVLink between the nodes, or a wrong number"
 
 

@@ -5,19 +5,23 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import re
 import shutil
 import subprocess
+import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from clusterproof.plugins.core import __version__
 from clusterproof.plugins.core.errors import ClusterproofError
+from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.one_line import OneLineParser
 
 ANSWER_S = 10.0  # for a command of Slurm's
 MAX_ANSWER = 100  # characters of what it says
 _KEYS = ("id_ed25519", "id_ecdsa", "id_rsa")  # OpenSSH's own, as it tries them
+_IDENTITY = re.compile(r'^\s*identityfile[\s=]+"?([^"\n]+?)"?\s*$', re.IGNORECASE | re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +34,16 @@ class Means:
 
     @property
     def line(self) -> str:
-        """`ok   ssh:     2 keys in the agent`."""
-        return f"{'ok' if self.is_there else '--':<4} {self.serves:<12} {self.words}"
+        """`ok   ssh:     2 keys in the agent`, folded under its own column where the terminal is narrow."""
+        begin = f"{'ok' if self.is_there else '--':<4} {self.serves:<12} "
+        return textwrap.fill(
+            self.words,
+            shutil.get_terminal_size().columns,
+            initial_indent=begin,
+            subsequent_indent=" " * len(begin),
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
 
 
 def parser() -> argparse.ArgumentParser:
@@ -65,17 +77,22 @@ def every_means(environment: Mapping[str, str], home: Path) -> Iterator[Means]:
 def of_ssh(environment: Mapping[str, str], home: Path) -> Iterator[Means]:
     """Keys to offer, and host keys to believe."""
     loaded = _keys_of_agent() if environment.get("SSH_AUTH_SOCK") else 0
-    files = [f"~/.ssh/{name}" for name in _KEYS if (home / ".ssh" / name).is_file()]
+    named = [f"~/.ssh/{name}" for name in _KEYS] + _IDENTITY.findall(_text(home / ".ssh" / "config"))
+    files = [name for name in dict.fromkeys(named) if Path(name.replace("~", str(home), 1)).is_file()]
     keys = [*([f"{loaded} in the agent"] if loaded else []), *files]
-    lacking = "no key in an agent nor in ~/.ssh; ssh-add one, or name it: identity_file in an inventory"
+    lacking = "no key in an agent, in ~/.ssh or its config; ssh-add one, or name it: identity_file in an inventory"
     yield Means("ssh:", bool(keys), f"keys: {', '.join(keys)}" if keys else lacking)
-    try:
-        lines = (home / ".ssh" / "known_hosts").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        lines = []
+    lines = _text(home / ".ssh" / "known_hosts").splitlines()
     hosts = sum(bool(line.strip()) and not line.startswith("#") for line in lines)
     unknown = "~/.ssh/known_hosts is empty; log in once by hand, or --accept-new-host-keys"
-    yield Means("ssh:", hosts > 0, f"{hosts} host keys in ~/.ssh/known_hosts" if hosts else unknown)
+    yield Means("ssh:", hosts > 0, f"{number_of(hosts, 'host key')} in ~/.ssh/known_hosts" if hosts else unknown)
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
 
 
 def of_slurm(ping: Callable[[], str | None]) -> Means:

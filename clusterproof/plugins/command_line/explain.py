@@ -121,11 +121,11 @@ def page(check: Check) -> Iterator[str]:
     yield from _rows("owner", "; ".join(filter(None, (about.team, f"on HyperPod the skill {skill}" if skill else ""))))
     yield from _rows("runs", when(check).replace("`", ""))
     yield from _rows("reads", read_by(check).replace("`", ""))
-    for rule in worst_first(rules(check.function)):
-        yield from _rows(rule.verdict, rule.sentence)
     seen, healthy = split_message(example_of(about.check))
     yield from _rows("for example", seen)
     yield from _rows("healthy", healthy)
+    for rule in worst_first(rules(check.function)):
+        yield from _rows(rule.verdict, rule.sentence)
     for threshold in compared_with(check):
         yield from _rows("threshold", threshold)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import shutil
+import sys
 from pathlib import Path
 from shlex import quote
 
@@ -77,7 +79,9 @@ def begin_in(folder: Path, policy: str = "") -> tuple[int, str]:
         return BAD_COMMAND_LINE, f"clusterproof init: {what}\n"
     lines = [f"wrote {folder / name}: {words}\n" for name, words in TEMPLATES.items()]
     cd = "" if folder == Path() else f"cd {quote(str(folder))} && "
-    return 0, "".join([*lines, f"Put your nodes into cluster.toml, then: {cd}clusterproof check ./cluster.toml\n"])
+    installed = Path(sys.executable).with_name("clusterproof")  # in a checkout no PATH leads to it
+    program = "clusterproof" if shutil.which("clusterproof") else quote(str(installed))
+    return 0, "".join([*lines, f"Put your nodes into cluster.toml, then: {cd}{program} check ./cluster.toml\n"])
 
 
 def template(name: str) -> str:

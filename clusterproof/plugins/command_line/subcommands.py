@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import re
+import shutil
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -243,10 +246,18 @@ def shortest_help() -> str:
     return _SHORTEST
 
 
-def short_help() -> str:
-    """The text, of at most 60 lines."""
+def short_help(columns: int = 0) -> str:
+    """The text, of at most 60 lines of 120 columns; what is too long for the terminal goes on under its own column."""
     rows = [(kind.form, _WHAT[kind.word or kind.form]) for kind in (*KINDS, HYPERPOD, FILE)]
-    return _HEAD + "".join(f"  {form:<36} {words}\n" for form, words in rows) + _TAIL
+    text = _HEAD + "".join(f"  {form:<36} {words}\n" for form, words in rows) + _TAIL
+    width = columns or shutil.get_terminal_size().columns
+    return "".join(f"{_folded(line, width)}\n" for line in text.splitlines())
+
+
+def _folded(line: str, width: int) -> str:
+    column = re.match(r" *(?:exit codes: |\S.*?\S {2,})?", line)
+    further = " " * (len(column[0]) if column else 0)
+    return textwrap.fill(line, width, subsequent_indent=further, break_long_words=False, break_on_hyphens=False)
 
 
 FILES = {"bash": "clusterproof.bash", "zsh": "_clusterproof", "fish": "clusterproof.fish"}

@@ -78,7 +78,7 @@ CONNECTIONS: Mapping[str, ConnectionKind] = {
     ),
     "agents": ConnectionKind(
         "transport.kubernetes.agents:Agents",
-        why_no_sessions="what the agents of a gate report comes at an interval, and is no stream",
+        why_no_sessions="what the agents of a gate report comes at an interval, and is not a stream",
     ),
     "replay": ConnectionKind(why_no_sessions="a recording does not change"),
     "capture": ConnectionKind(why_no_sessions="what was collected by hand does not change"),

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
 IS_LINK = "is a link, which is not followed"
-IS_NO_FILE = "is no regular file"
+IS_NO_FILE = "is not a regular file"
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe that has just become it is not waited for
 
 
@@ -172,7 +172,7 @@ def appendable(path: Path) -> FileIO:
     if stat.S_ISREG(status.st_mode) and status.st_uid in (0, os.geteuid()) and status.st_nlink == 1:
         return _binary(file, "ab+")
     os.close(file)
-    raise OSError(errno.EPERM, "is no regular file of this user's with one name", str(path))
+    raise OSError(errno.EPERM, "is not a regular file of this user's with one name", str(path))
 
 
 def _binary(file: int, mode: str) -> FileIO:

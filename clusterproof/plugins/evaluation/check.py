@@ -178,7 +178,7 @@ def subjects_of(check: Check, owner: Any) -> Iterable[Any]:
     return ALL_SUBJECTS[check.subject](owner)
 
 
-NO_VERDICT = "what it returns is no verdict; expected an assert"
+NO_VERDICT = "what it returns is not a verdict; expected an assert"
 
 
 def call(check: Check, subject: Any, owner: Any) -> None:

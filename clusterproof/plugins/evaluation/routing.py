@@ -106,8 +106,9 @@ def route(function: Callable[..., Any], marks: Iterable[Mark | pytest.Mark]) -> 
     subsystem = next((mark.name for mark in marks if mark.name in SUBSYSTEMS), "")
     title, meaning, action, remedy = words(function)
     name = function.__name__.removeprefix("test_")
+    check = f"{subsystem}.{name}" if subsystem else name
     return Route(
-        check=f"{subsystem}.{name}" if subsystem else name,
+        check=check,
         title=title or name.replace("_", " "),
         meaning=meaning,
         action=action,
@@ -116,7 +117,7 @@ def route(function: Callable[..., Any], marks: Iterable[Mark | pytest.Mark]) -> 
         owner=owner.name.replace("_", "-") if owner else "",
         section=section,
         subsystem=subsystem,
-        team=owner_row.team_for(section) if owner_row else "",
+        team=owner_row.team_for(section, action, check) if owner_row else "",
         by_hand=getattr(function, "__by_hand__", None),
         remedied_by=getattr(function, "__remedied_by__", None),
         over_ssm=getattr(function, "__over_ssm__", None),

@@ -127,7 +127,7 @@ def _hint(text: str) -> str:
         expected = "arn:aws:sagemaker:REGION:ACCOUNT:cluster/ID, as describe-cluster shows it"
         return f" is no HyperPod cluster's ARN; expected {expected}"
     if text.endswith(NOT_INVENTORIES):
-        return " is no inventory; expected FILE.toml (clusterproof init writes one to begin with)"
+        return " is not an inventory; expected FILE.toml (clusterproof init writes one to begin with)"
     word, colon, _ = text.partition(":")
     guess = OTHER_WORDS.get(word.lower(), "") or nearest((word + colon).lower(), [kind.word for kind in KINDS])
     if guess or colon:

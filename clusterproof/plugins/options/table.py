@@ -107,7 +107,7 @@ GROUPS: dict[str, tuple[Option, ...]] = {
         ),
         Option(
             "--include-drained",
-            "also the nodes that Slurm starts nothing on: they are visited over ssh",
+            "also the nodes that Slurm starts nothing on: they are reached over ssh",
             {"action": "store_true"},
         ),
     ),

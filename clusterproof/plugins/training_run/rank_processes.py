@@ -43,11 +43,11 @@ def look_of(row: object) -> RankLook:
         raise ValueError(f"{str(row)!r:.60} is no look at a rank")
     rank, size, job, state, wait, cpu_s = row
     if not all(type(number) is int and 0 <= number <= MAX_RANK for number in (rank, size)):
-        raise ValueError(f"{rank!r:.20} of {size!r:.20} is no rank")
+        raise ValueError(f"{rank!r:.20} of {size!r:.20} is not a rank")
     if not all(isinstance(word, str) for word in (job, state, wait)):
         raise TypeError(f"{str(row)!r:.60} has no words")
     if type(cpu_s) not in (int, float) or not isfinite(cpu_s) or cpu_s < 0:
-        raise ValueError(f"{cpu_s!r:.20} is no time")
+        raise ValueError(f"{cpu_s!r:.20} is not a time")
     job, state, wait = (printable(word[:MAX_WORD], MAX_WORD) for word in (job, state[:1], wait))
     return RankLook(rank, size, job, state, wait, float(cpu_s))
 

@@ -136,7 +136,7 @@ def _columns(data: object, where: str) -> Iterable[tuple[str, str]]:
         raise RunError(f"{where}: columns is {str(data)!r:.60}; expected a list of {MAX_COLUMNS:,} at most")
     for column in data:
         if not isinstance(column, list) or len(column) != 2:
-            raise RunError(f"{where}: {str(column)!r:.60} is no column; expected its name and its unit")
+            raise RunError(f"{where}: {str(column)!r:.60} is not a column; expected its name and its unit")
         yield name(column[0], "a column", where), name(column[1], "a unit", where)
 
 

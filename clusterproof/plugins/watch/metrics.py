@@ -209,7 +209,7 @@ def _of_nodes(snapshot: Snapshot) -> Iterator[Metric]:
     connections = {(name,): one.connections for name, one in snapshot.nodes.items()}
     yield _counter("node_connections", "Times that the sampler has begun on a node.", connections, snapshot, node)
     incomplete = {(name,): count for name, count in snapshot.incomplete.items()}
-    help_text = "Checks that could not be evaluated at the last visit."
+    help_text = "Checks that could not be evaluated at the last full check."
     yield _gauge("node_unjudged_checks", help_text, incomplete, snapshot, node)
     late = {
         (name, source): s

@@ -187,35 +187,35 @@ def _values(values: Any, count: int) -> tuple[float | None, ...]:
 def _number(value: Any) -> float | None:
     if value is None or (type(value) in (int, float) and math.isfinite(value) and abs(value) < MAX_SECONDS):
         return value  # type: ignore[no-any-return]
-    raise ValueError(f"{value!r:.30} is no number")
+    raise ValueError(f"{value!r:.30} is not a number")
 
 
 def _seconds(value: Any) -> float:
     number = _number(value)
     if number is None or number < 0:
-        raise ValueError(f"{value!r:.30} is no time")
+        raise ValueError(f"{value!r:.30} is not a time")
     return float(number)
 
 
 def _text(value: Any, most: int) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{value!r:.30} is no text")
+        raise TypeError(f"{value!r:.30} is not text")
     return printable(value[:most], most)
 
 
 def _index(value: str) -> int:
     if not (value.isascii() and value.isdecimal() and int(value) < MAX_GPUS):
-        raise ValueError(f"{value!r:.30} is no GPU")
+        raise ValueError(f"{value!r:.30} is not a GPU")
     return int(value)
 
 
 def _object(value: Any) -> Mapping[str, Any]:
     if not isinstance(value, dict) or len(value) > MAX_WORDS:
-        raise TypeError(f"{str(value)!r:.30} is no object of facts")
+        raise TypeError(f"{str(value)!r:.30} is not an object of facts")
     return value
 
 
 def _list(value: Any, most: int) -> list[Any]:
     if not isinstance(value, list) or len(value) > most:
-        raise ValueError(f"{str(value)!r:.30} is no list of {most} at most")
+        raise ValueError(f"{str(value)!r:.30} is not a list of {most} at most")
     return value

@@ -108,7 +108,7 @@ function several(group) {
       else grid.open.add(group.key);
       render();
     },
-  }, el("b", {}, group.nodes.length + " nodes"), " " + names);
+  }, el("b", {}, group.nodes.length + " nodes"), " ", breakable(names));
 }
 
 // What stands in one cell, said where a screen reader announces it.
@@ -119,7 +119,7 @@ function describeCell(cell) {
   const letter = group.letters[cell.cellIndex - 1];
   const messages = new Set(group.nodes.slice(0, 50).map((node) => wordsOf(check, node)));
   fill(document.getElementById("grid-detail"),
-    el("b", {}, WORDS[letter] || "not run"), " " + foldWithin(group.nodes.map(nameOf), 200) + " · " + check.id + ": " + check.title,
+    el("b", {}, WORDS[letter] || "not run"), " ", breakable(foldWithin(group.nodes.map(nameOf), 200)), " · " + check.id + ": " + check.title,
     [...messages].filter(Boolean).slice(0, 3).map((words) => el("span", { class: "message" }, words)),
   );
   reachByKeys();

@@ -79,7 +79,7 @@ function sickNodes(boxes, chosen) {
   const link = (nodes, words) => el("a", { href: "#q=" + encodeURIComponent(fold(nodes.map(nameOf))) }, words);
   return el("dl", { class: "sick" }, rows.map(([letter, nodes]) => [
     el("dt", {}, el("span", { class: "key " + letter }), " ", WORDS[letter]),
-    el("dd", {}, link(nodes, counted(undefined, nodes.length, "node")), " ", foldWithin(nodes.map(nameOf), 160)),
+    el("dd", {}, link(nodes, counted(undefined, nodes.length, "node")), " ", breakable(foldWithin(nodes.map(nameOf), 160))),
   ]), worst.length > 1 && [el("dt", {}, "most in"), el("dd", {}, worst.slice(0, MAX_SICK_PLACES).flatMap(([name, nodes], at) =>
     [at ? ", " : "", link(nodes, within(name, 40)), " " + nodes.length]), worst.length > MAX_SICK_PLACES ? ", … and " + counted(undefined, worst.length - MAX_SICK_PLACES, "more place") : "")]);
 }

@@ -112,6 +112,11 @@ function foldWithin(names, most) {
   return within(fold(names.slice(0, least)), most) + " and " + (names.length - least) + " more";
 }
 
+// A nodeset that is broken between names, not within one.
+function breakable(nodes) {
+  return nodes.split(/(?<=,)/).flatMap((part) => [part, el("wbr")]);
+}
+
 // The nodes that `gpu[001-016,020]` or `gpu001,gpu007` names, by their numbers; null where it is no nodeset, or names none of them.
 const MAX_BRACKETS = 4;
 const numbered = new Map(data.nodes.map((name, node) => [name.toLowerCase(), node]));

@@ -56,7 +56,7 @@ def _commands(run: Run) -> Iterator[str]:
     tasks = to_do(run.results, run.facts.catalog)
     lines = [f"- {task.action}: {_code(line)}" for task in tasks for line in short_commands(task, run.acted_on)]
     if lines:
-        yield "\n".join(["Commands to copy; they are printed, never run:", "", *lines])
+        yield "\n".join(["Commands to copy; clusterproof runs none of them:", "", *lines])
 
 
 def _since(run: Run) -> Iterator[str]:

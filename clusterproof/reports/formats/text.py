@@ -51,7 +51,7 @@ def _commands(run: Run) -> Iterator[list[str]]:
     tasks = to_do(run.results, run.facts.catalog)
     lines = [f"{task.action}: {line}" for task in tasks for line in short_commands(task, run.acted_on)]
     if lines:
-        yield ["Commands to copy; they are printed, never run:", *lines]
+        yield ["Commands to copy; clusterproof runs none of them:", *lines]
 
 
 def _findings(run: Run, verdict: Verdict) -> Iterator[list[str]]:

@@ -239,14 +239,14 @@ def _identity(row: Sequence[str]) -> NodeIdentity:
 def _word(value: object) -> str:
     """A text. Raises TypeError."""
     if not isinstance(value, str):
-        raise TypeError(f"{value!r:.40} is no text")
+        raise TypeError(f"{value!r:.40} is not text")
     return value
 
 
 def _number(value: object) -> float:
     """A number that is finite. Raises TypeError."""
     if not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise TypeError(f"{value!r:.40} is no number")
+        raise TypeError(f"{value!r:.40} is not a number")
     return value
 
 
@@ -254,7 +254,7 @@ def _moment(value: object) -> float:
     """Seconds since 1970 of a time that there is. Raises TypeError, ValueError."""
     moment = _number(value)
     if not 0 <= moment < LATEST_S:
-        raise ValueError(f"{value!r:.40} is no time")
+        raise ValueError(f"{value!r:.40} is not a time")
     return moment
 
 

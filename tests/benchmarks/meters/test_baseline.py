@@ -93,10 +93,10 @@ def test_a_whole_file_is_read() -> None:
     [
         ("", "b: its JSON cannot be read"),
         ("[" * 100_000, "b: its JSON cannot be read"),
-        ("[]", r"b: \[\] is no object; expected a file of --save-baseline"),
+        ("[]", r"b: \[\] is not an object; expected a file of --save-baseline"),
         ('{"schema": "clusterproof baseline 1"}', "b: 'figures' is missing"),
         ('{"schema": 2, "figures": []}', "b: schema is 2; expected 'clusterproof baseline 1'"),
-        ('{"schema": "clusterproof baseline 1", "figures": []}', "b: figures is no list of 1 to 10000"),
+        ('{"schema": "clusterproof baseline 1", "figures": []}', "b: figures is not a list of 1 to 10000"),
         (output_of(efa=...), "b: figure 1: 'efa' is missing"),
         (output_of(colour=1), "b: figure 1: 'colour' is unknown"),
         (output_of(efa=-1), "b: figure 1: efa is -1; expected a whole number from 0"),
@@ -109,7 +109,7 @@ def test_a_whole_file_is_read() -> None:
         (output_of(busbw_gb_per_s=10**400), "b: figure 1: busbw_gb_per_s is 1000"),
         (output_of(collective="all\nreduce"), "b: figure 1: collective is 'all.nreduce'; expected text"),
         (output_of(instance_type="x" * 300), "b: figure 1: instance_type is 'xxx"),
-        (output_of(stack="580"), "b: figure 1: stack: '580' is no object"),
+        (output_of(stack="580"), "b: figure 1: stack: '580' is not an object"),
         (
             output_of(stack={"driver": 580, "nccl": "", "efa_installer": "", "libfabric": ""}),
             "stack: driver is 580; expected text",

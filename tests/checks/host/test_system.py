@@ -66,8 +66,8 @@ def test_the_root_volume_has_room(data: dict[str, Any], verdict: Verdict, words:
     expect(evaluated("root_volume", mounts=mounts("/", **data)), verdict, words)
 
 
-def total(gib: int) -> dict[str, Any]:
-    return {"memory": {"total_kib": gib * GIB}}
+def total(gib: float) -> dict[str, Any]:
+    return {"memory": {"total_kib": int(gib * GIB)}}
 
 
 @pytest.mark.parametrize(
@@ -77,6 +77,8 @@ def total(gib: int) -> dict[str, Any]:
         (total(1900), [total(2000)] * 3, CONCERN, "1900 GiB; expected 2000 GiB as on 3 of 4 nodes"),
         (total(1900), [total(2000)], CONCERN, "1900 GiB; expected 2000 GiB as on 1 of 2 nodes"),
         (total(2000), [total(1900)], PASS, ""),
+        (total(23.5), [total(23.5)], PASS, ""),  # 24 in whole GiB
+        (total(3.4), [total(3.4)] * 3, PASS, ""),
         (total(2000), [], NA, "1 of its kind; 2 are needed to compare"),
         (total(2000), [{}, {}], NA, "1 of its kind; 2 are needed to compare"),
     ],

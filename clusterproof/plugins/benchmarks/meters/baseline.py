@@ -132,7 +132,7 @@ def parse(text: str, where: str) -> tuple[BaselineFigure, ...]:
         raise BaselineError(f"{where}: schema is {whole['schema']!r:.60}; expected {SCHEMA!r}")
     rows = whole["figures"]
     if not isinstance(rows, list) or not 0 < len(rows) <= MAX_FIGURES:
-        raise BaselineError(f"{where}: figures is no list of 1 to {MAX_FIGURES}; expected {EXPECTED}")
+        raise BaselineError(f"{where}: figures is not a list of 1 to {MAX_FIGURES}; expected {EXPECTED}")
     figures = tuple(_figure(row, f"{where}: figure {number}") for number, row in enumerate(rows, 1))
     if len({(figure.key, figure.stack) for figure in figures}) < len(figures):
         raise BaselineError(f"{where}: two figures have the same key and stack; expected each once")
@@ -163,7 +163,7 @@ def _figure(value: object, where: str) -> BaselineFigure:
 
 def _table(value: object, where: str, names: set[str]) -> Mapping[str, Any]:
     if not isinstance(value, dict):
-        raise BaselineError(f"{where}: {value!r:.40} is no object; expected {EXPECTED}")
+        raise BaselineError(f"{where}: {value!r:.40} is not an object; expected {EXPECTED}")
     if odd := sorted(names ^ set(value)):
         raise BaselineError(
             f"{where}: {odd[0]!r:.60} is {'missing' if odd[0] in names else 'unknown'}; expected {EXPECTED}"

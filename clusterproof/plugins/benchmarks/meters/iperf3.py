@@ -139,7 +139,7 @@ def _documents(text: str, most: int) -> list[Mapping[str, Any]]:
 
 
 def _refused(constant: str) -> float:
-    raise ValueError(f"{constant} is no number")
+    raise ValueError(f"{constant} is not a number")
 
 
 def _direction(name: str, report: Mapping[str, Any]) -> Direction:

@@ -148,7 +148,7 @@ def read(path: Path) -> Journal:
     try:
         journal = _of_header(json.loads(lines[0]))
     except Exception as problem:  # what others have written may be anything
-        raise JournalError(f"{path}: its first line is no plan ({problem!s:.80}); expected {EXPECTED}") from None
+        raise JournalError(f"{path}: its first line is not a plan ({problem!s:.80}); expected {EXPECTED}") from None
     measurements: list[Measurement] = []
     ended: str | None = None
     plan = journal.plan
@@ -189,10 +189,10 @@ def _of_header(record: Mapping[str, Any]) -> Journal:
 def _measurement(record: Mapping[str, Any], plan: PairPlan) -> Measurement:
     both = pair(*_two(record["pair"]))
     if not set(both) <= set(plan.nodes):
-        raise ValueError(f"{both} is no pair of its nodes")
+        raise ValueError(f"{both} is not a pair of its nodes")
     number, at_once = record["round"], record["at_once"]
     if not (isinstance(number, int) and number >= 0):
-        raise ValueError(f"{number!r:.40} is no round")
+        raise ValueError(f"{number!r:.40} is not a round")
     if not (isinstance(at_once, int) and at_once >= 1):
         raise ValueError(f"{at_once!r:.40} pairs at once cannot be")
     return Measurement(both, number, at_once, _reading(record["reading"]))
@@ -205,10 +205,10 @@ def _reading(record: Mapping[str, Any]) -> Reading:
     for name, value in record.items():
         is_rightly_bool = isinstance(value, bool) == (name == "is_correct")
         if name != "hosts" and value is not None and not (is_rightly_bool and isinstance(value, _KINDS[name])):
-            raise ValueError(f"{value!r:.40} is no {name}")
+            raise ValueError(f"{value!r:.40} is not a value of {name}")
     busbw = record.get("busbw_gb_per_s")
     if busbw is not None and not is_believable(busbw):
-        raise ValueError(f"{busbw!r:.40} is no bandwidth")
+        raise ValueError(f"{busbw!r:.40} is not a bandwidth")
     return Reading(**{**record, "hosts": tuple(_texts(record.get("hosts", ())))})
 
 

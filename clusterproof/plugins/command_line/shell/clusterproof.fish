@@ -83,7 +83,7 @@ complete -c clusterproof -n '_shtab_clusterproof_using check' -l accept-new-host
 complete -c clusterproof -n '_shtab_clusterproof_using check' -l via -x -d 'how to start the probe: controller (one srun there), nodes (a log-in or session for each), auto (the default; HyperPod: controller above 32 nodes), ssh:[user@]HOST[:port] (one srun on that log-in node), kubernetes (pods; HyperPod on EKS), or agents (of Kubernetes: what a gate'"'"'s agents report)'
 complete -c clusterproof -n '_shtab_clusterproof_using check' -l slurm-wait -x -d 'seconds that srun may wait for a place on nodes that others use (default 15)'
 complete -c clusterproof -n '_shtab_clusterproof_using check' -l srun-options -x -d 'further options of srun, e.g. '"'"'--account=ops --reservation=maintenance'"'"''
-complete -c clusterproof -n '_shtab_clusterproof_using check' -l include-drained -d 'also the nodes that Slurm starts nothing on: they are visited over ssh'
+complete -c clusterproof -n '_shtab_clusterproof_using check' -l include-drained -d 'also the nodes that Slurm starts nothing on: they are reached over ssh'
 complete -c clusterproof -n '_shtab_clusterproof_using check' -l k8s-namespace -x -d 'the namespace for the pods of the probe (default clusterproof)'
 complete -c clusterproof -n '_shtab_clusterproof_using check' -l k8s-image -x -d 'an image with Python, where nodes have none (default: any that lies on the node; nothing of it is used)'
 complete -c clusterproof -n '_shtab_clusterproof_using check' -l k8s-gate -xka "observe taint" -d 'write each node'"'"'s verdict to Kubernetes, as its condition ClusterproofHealthy: observe, or taint also nodes that failed and have no pods with GPUs (docs/kubernetes-gate.md)'

@@ -36,7 +36,7 @@ class Identity:
             return None, str(problem.strerror)
         except (ValueError, TypeError, SSHException) as problem:  # TypeError: encrypted, in the older form
             encrypted = "password" in str(problem).lower() or "passphrase" in str(problem).lower()
-            return None, "is encrypted: add it to the agent" if encrypted else "is no private key"
+            return None, "is encrypted: add it to the agent" if encrypted else "is not a private key"
 
     @property
     def key(self) -> PKey | None:
