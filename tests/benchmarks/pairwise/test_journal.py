@@ -170,7 +170,7 @@ def test_a_file_that_is_no_campaign_is_reported_in_one_line(path: Path, header: 
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ({**MEASURED, "pair": ["a", "z"]}, "a~z is no pair of its nodes"),
+        ({**MEASURED, "pair": ["a", "z"]}, "a~z is not a pair of its nodes"),
         ({**MEASURED, "pair": ["a", "b", "a"]}, "too many values"),
         ({**MEASURED, "pair": [1, 2]}, "expected texts"),
         ({**MEASURED, "reading": {"busbw_gb_per_s": -1.0}}, "-1.0 is not a bandwidth"),
