@@ -9,7 +9,7 @@ from pathlib import Path
 
 from clusterproof.plugins.accept import RECORDING, RESULTS
 from clusterproof.plugins.accept.plan import AcceptancePlan, plan_of
-from clusterproof.plugins.accept.run import EXIT, Acceptance
+from clusterproof.plugins.accept.runner import EXIT, Acceptance
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.nodeset import expand

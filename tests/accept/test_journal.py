@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.accept import RECORDING, journal, run
+from clusterproof.plugins.accept import RECORDING, journal, runner
 from clusterproof.plugins.accept.command import accept
 from clusterproof.plugins.accept.journal import FILE, EndedRun, JournalError, JournalWriter, RepairedNodes
 from clusterproof.plugins.core.record import names_of
@@ -125,7 +125,7 @@ def test_a_full_disk_leaves_no_part_of_a_line(tmp_path: Path, monkeypatch: pytes
 
 def typed(folder: Path, nodes: Nodes, monkeypatch: pytest.MonkeyPatch, *more: str) -> tuple[int, str]:
     """`clusterproof accept` of simulated nodes as a person types it."""
-    monkeypatch.setattr(run, "launched", nodes.launch)
+    monkeypatch.setattr(runner, "launched", nodes.launch)
     (folder / "plan.toml").write_text(STAGES)
     words = ("ssh:n[1-8]", "--plan", str(folder / "plan.toml"), "--into", str(folder / "into"), *more)
     return accept(words)

@@ -17,7 +17,7 @@ from clusterproof.plugins.benchmarks.pairwise.analysis import Campaign
 from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
 from clusterproof.plugins.evidence.pairs import Measurement, Reading, pair
 from clusterproof.reports.document.heat import MAX_LINES
-from clusterproof.reports.document.places import blocks, in_order
+from clusterproof.reports.document.node_map import blocks, in_order
 from clusterproof.reports.formats import write_report
 from clusterproof.reports.formats.pairs_csv import HEAD, measurements_csv
 from clusterproof.reports.pairs import lines_of_pairs

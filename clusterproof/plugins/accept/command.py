@@ -18,7 +18,7 @@ from clusterproof.plugins.accept.journal import JournalError
 from clusterproof.plugins.accept.page import page
 from clusterproof.plugins.accept.plan import AcceptancePlan, plan_of
 from clusterproof.plugins.accept.report import Report, report, text
-from clusterproof.plugins.accept.run import Acceptance
+from clusterproof.plugins.accept.runner import Acceptance
 from clusterproof.plugins.accept.state import NO_PLACES, AcceptanceState
 from clusterproof.plugins.accept.verdicts import ClusterVerdict
 from clusterproof.plugins.catalog import acceptance

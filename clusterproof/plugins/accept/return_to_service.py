@@ -20,7 +20,7 @@ from clusterproof.plugins.accept import RESULTS
 from clusterproof.plugins.accept.command import INTERRUPTED, OPEN, UNREADABLE
 from clusterproof.plugins.accept.journal import JournalError
 from clusterproof.plugins.accept.plan import kind_of
-from clusterproof.plugins.accept.run import ENDED, OUTPUT, last_words, launched
+from clusterproof.plugins.accept.runner import ENDED, OUTPUT, last_words, launched
 from clusterproof.plugins.catalog import acceptance
 from clusterproof.plugins.core.cluster import Cluster, InventoryError, is_of_kubernetes, is_of_slurm
 from clusterproof.plugins.core.kinds import CONNECTIONS, forms

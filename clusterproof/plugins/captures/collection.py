@@ -238,5 +238,5 @@ def _shown(file: Path, root: Path) -> str:
 def how_to_collect(collector: str) -> str:
     """What to say of evidence that is in no file of a capture."""
     command = COMMANDS.get(collector)
-    words = "no file of this capture has it"
-    return f"{words}; collect: {command}" if command else f"{words}, and no known form of output could"
+    missing = "no file of this capture has it"
+    return f"{missing}; collect: {command}" if command else f"{missing}, and no known form of output could"

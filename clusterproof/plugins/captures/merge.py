@@ -69,9 +69,9 @@ def _lists(first: list[Any], second: list[Any], same_rank: bool, key: str, depth
         same = [other for other in together if _is_same(other, entry)]
         for other in same:  # more than one where this entry has the names of both
             entry = both(other, entry, same_rank=same_rank, depth=depth + 1)
-        place = together.index(same[0]) if same else len(together)
+        index = together.index(same[0]) if same else len(together)
         together = [other for other in together if not any(other is one for one in same)]
-        together.insert(place, entry)
+        together.insert(index, entry)
     return together
 
 

@@ -161,5 +161,5 @@ def _heading(line: str) -> str | None:
 
 def _columns(typed: str) -> list[str]:
     """The line of column names that a query without a header leaves out."""
-    asked = _COLUMNS.search(typed) if "noheader" in typed else None
-    return [", ".join(asked[1].split(","))] if asked else []
+    query = _COLUMNS.search(typed) if "noheader" in typed else None
+    return [", ".join(query[1].split(","))] if query else []

@@ -224,9 +224,9 @@ def _one_job(named: str, jobs: Sequence[Job], there: Sequence[Mapping[str, Any]]
     if not whole.state and not failed and not any(text(state.get("finishedAt")) for state in states):
         raise CaseError(f"job {named} runs, and no container of it has ended; expected a job that has")
     begins = [clock.of(text(state.get("startedAt"))).begins for state in states]
-    ends = [clock.of(text(state.get("finishedAt"))).ends for state in states]
+    ended_at = [clock.of(text(state.get("finishedAt"))).ends for state in states]
     first = whole.ran.begins or min((time for time in begins if time), default=None)
-    last = whole.ran.ends or max((time for time in ends if time), default=None)
+    last = whole.ran.ends or max((time for time in ended_at if time), default=None)
     return Job(named, whole.state, "", (), Span(first, last))
 
 

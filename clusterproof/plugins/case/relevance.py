@@ -84,8 +84,8 @@ def of_another_time(case: Collected) -> Iterator[str]:
     of = shown(case)
     far = [fact for fact in case.facts if not is_shown(fact, of)]
     if far:
-        whose = listed(f"{fact.node} {in_words(fact.when.begins)}" for fact in far)
-        yield f"evidence of another time than the job's, which is not shown: {number_of(len(far), 'line')}, {whose}"
+        listing = listed(f"{fact.node} {in_words(fact.when.begins)}" for fact in far)
+        yield f"evidence of another time than the job's, which is not shown: {number_of(len(far), 'line')}, {listing}"
 
 
 def dated(case: Collected) -> tuple[Fact, ...]:

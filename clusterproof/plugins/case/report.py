@@ -124,9 +124,9 @@ def _mark(event: Event) -> str:
 
 
 def _of_event(event: Event, mark: str) -> Row:
-    place = " ".join(filter(None, (event.node, f"rank {event.rank}" if event.rank is not None else "")))
+    location = " ".join(filter(None, (event.node, f"rank {event.rank}" if event.rank is not None else "")))
     more = f" (and {event.count - 1} more lines)" if event.count > 1 else ""
-    return Row(mark, event.when, place or "job", f"{event.words}{more}", event.source)
+    return Row(mark, event.when, location or "job", f"{event.words}{more}", event.source)
 
 
 def _of_fact(fact: Fact, is_first: bool) -> Row:
@@ -217,13 +217,13 @@ def markdown(case: Case) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _plain(words: str) -> str:
+def _plain(text: str) -> str:
     """Words in which Markdown finds no mark of its own."""
-    return _OF_MARKDOWN.sub(r"\\\g<0>", words)
+    return _OF_MARKDOWN.sub(r"\\\g<0>", text)
 
 
-def _code(words: str) -> str:
-    return f"`{words.replace('`', chr(39)).replace('|', chr(92) + '|')}`" if words else ""
+def _code(text: str) -> str:
+    return f"`{text.replace('`', chr(39)).replace('|', chr(92) + '|')}`" if text else ""
 
 
 def as_record(case: Case) -> dict[str, Any]:

@@ -52,5 +52,5 @@ def _fact(record: Mapping[str, Any], node: str, source: str) -> Fact | None:
         return None
     if not isinstance(check, str) or not isinstance(message, str) or not _CHECK.fullmatch(check):
         return None
-    words = one_line(message.replace("\n", " "))
-    return Fact(node, HARDWARE, True, words, source, check, Span(), "", str(action), is_of_run=True)
+    text = one_line(message.replace("\n", " "))
+    return Fact(node, HARDWARE, True, text, source, check, Span(), "", str(action), is_of_run=True)

@@ -153,8 +153,8 @@ def _job(fields: Mapping[str, str], source: str, clock: Clock) -> Record:
     sign = sign_of("scheduler", f"JobState={state}") if state else None
     if not sign:
         return job, ()
-    words = f"Slurm: {job.state}, exit code {job.exit_code or 'not known'}"
-    return job, (Event(sign.name, words, source, ended, job.nodes[0] if _is_one_failed(job, state) else ""),)
+    state_in_words = f"Slurm: {job.state}, exit code {job.exit_code or 'not known'}"
+    return job, (Event(sign.name, state_in_words, source, ended, job.nodes[0] if _is_one_failed(job, state) else ""),)
 
 
 def _is_one_failed(job: Job, state: str) -> bool:

@@ -118,8 +118,8 @@ def _read_nodes(nodes: Sequence[str], builder: CaseBuilder, clock: Clock, asked:
         went = clock.of(since).begins
         is_later = None not in (went, ended) and (went or 0.0) > (ended or 0.0) + limits().before_s
         if is_down(state) and _SILENT.search(why) and not is_later:
-            words = one_line(f"{state} since {since}: {why}")
-            builder.events.append(Event("node_failed", words, "sinfo", clock.of(since), label(name)))
+            state_in_words = one_line(f"{state} since {since}: {why}")
+            builder.events.append(Event("node_failed", state_in_words, "sinfo", clock.of(since), label(name)))
 
 
 def is_down(state: str) -> bool:
@@ -253,8 +253,8 @@ def _joined(whole: EndedJob, part: EndedJob) -> EndedJob:
     job, other = whole.job, part.job
     first = other if scheduler.has_completed(job) else job
     nodes = tuple(dict.fromkeys((*job.nodes, *other.nodes)))
-    ends = [time for time in (job.ran.ends, other.ran.ends) if time is not None]
-    ran = Span(job.ran.begins, max(ends) if len(ends) == 2 else None)
+    ended_at = [time for time in (job.ran.ends, other.ran.ends) if time is not None]
+    ran = Span(job.ran.begins, max(ended_at) if len(ended_at) == 2 else None)
     gpus = [count for count in (whole.gpus, part.gpus) if count is not None]
     rows = f"{whole.rows}{part.rows.partition(chr(10))[2]}"
     return EndedJob(replace(first, number=job.number, nodes=nodes, ran=ran), sum(gpus) if gpus else None, rows)

@@ -69,15 +69,15 @@ def _of_completed(case: Collected) -> CaseVerdict:
     ]
     against = (*(f"{fact.node}: {fact.words}" for fact in facts), *signs)
     code = f", exit code {case.job.exit_code}" if case.job.exit_code else ""
-    words = f"it completed, as {'Slurm' if code else 'Kubernetes'} says: {case.job.state}{code}"
+    reason = f"it completed, as {'Slurm' if code else 'Kubernetes'} says: {case.job.state}{code}"
     suspects = tuple(dict.fromkeys(fact.node for fact in facts if fact.cause == HARDWARE))
-    return CaseVerdict(UNKNOWN, 0.0, COMPLETED, words, None, (), suspects, None, tuple(dict.fromkeys(against)))
+    return CaseVerdict(UNKNOWN, 0.0, COMPLETED, reason, None, (), suspects, None, tuple(dict.fromkeys(against)))
 
 
 def _outlived(case: Collected) -> Iterator[str]:
     for event in case.outlived:
-        whose = f"rank {event.rank}: " if event.rank is not None else ""
-        yield f"{whose}{event.row.meaning}, after which the job made further steps"
+        of_rank = f"rank {event.rank}: " if event.rank is not None else ""
+        yield f"{of_rank}{event.row.meaning}, after which the job made further steps"
 
 
 def _by_evidence(case: Collected) -> CaseVerdict | None:
@@ -102,8 +102,8 @@ def _by_evidence(case: Collected) -> CaseVerdict | None:
 
 
 def _of_contest(event: Event, fact: Fact) -> CaseVerdict:
-    words = f"{event.row.meaning}, and {fact.node}: {fact.words}; no time tells which came first"
-    return CaseVerdict(UNKNOWN, 0.0, UNKNOWN, words, None, (), (fact.node,), event.rank)
+    reason = f"{event.row.meaning}, and {fact.node}: {fact.words}; no time tells which came first"
+    return CaseVerdict(UNKNOWN, 0.0, UNKNOWN, reason, None, (), (fact.node,), event.rank)
 
 
 def _of_fact(case: Collected, first: Fact, nodes: Sequence[str]) -> CaseVerdict:
@@ -112,8 +112,8 @@ def _of_fact(case: Collected, first: Fact, nodes: Sequence[str]) -> CaseVerdict:
     if first.cause == UNKNOWN:
         return CaseVerdict(UNKNOWN, 0.0, UNKNOWN, f"{first.node}: {first.words}", first, (), (first.node,), rank)
     if len(nodes) > 1:
-        words = f"{listed(nodes)} at once, first {first.node}: {first.words}; look for what they share"
-        return CaseVerdict(first.cause, SHARED, SUPPORTED, words, first, (), tuple(nodes), rank)
+        reason = f"{listed(nodes)} at once, first {first.node}: {first.words}; look for what they share"
+        return CaseVerdict(first.cause, SHARED, SUPPORTED, reason, first, (), tuple(nodes), rank)
     worth = probability()
     is_sure = bool(said) and first.is_strong
     weight = OF_CRASH if first.cause == CODE else worth.established if is_sure else worth.supported
@@ -139,9 +139,9 @@ def _by_undated(case: Collected) -> CaseVerdict | None:
     if not facts or possible[0].event.node != facts[0].node or len({fact.node for fact in facts}) > 1:
         return None
     first = facts[0]
-    words = f"{first.node}: {first.words}; its time is not known, but a rank of this node says the same"
+    reason = f"{first.node}: {first.words}; its time is not known, but a rank of this node says the same"
     return CaseVerdict(
-        HARDWARE, probability().undated, SUPPORTED, words, first, (first.node,), (), said[first.node].rank
+        HARDWARE, probability().undated, SUPPORTED, reason, first, (first.node,), (), said[first.node].rank
     )
 
 
@@ -180,8 +180,8 @@ def _by_words(case: Collected) -> CaseVerdict:
         return _of_stop(case, stops, doubts)
     doubt = doubts[0].event if doubts else None
     if doubt and doubt.sign == OF_KERNEL and (fact := borne_out(doubt, case)):
-        words = f"{doubt.row.meaning}; {_says_so(fact)}, and nothing of the GPU"
-        return CaseVerdict(CODE, OF_CRASH, SUPPORTED, words, doubt, (), (), doubt.rank)
+        reason = f"{doubt.row.meaning}; {_says_so(fact)}, and nothing of the GPU"
+        return CaseVerdict(CODE, OF_CRASH, SUPPORTED, reason, doubt, (), (), doubt.rank)
     told = told_from_outside(case) if not doubts else None
     if told:
         if silent := silent_before(told, case.progress):
@@ -203,8 +203,8 @@ def _of_words(case: Collected, own: Sequence[Candidate], doubts: Sequence[Candid
     if len(causes) > 1:
         sure = [one for one in rivals if one.event.rank is None and one.event.row.cause == RESOURCES]
         if not sure:
-            words = "; ".join(dict.fromkeys(one.event.row.meaning for one in rivals))
-            return _unknown(case, [one.event for one in rivals], f"several at once: {words}")
+            reason = "; ".join(dict.fromkeys(one.event.row.meaning for one in rivals))
+            return _unknown(case, [one.event for one in rivals], f"several at once: {reason}")
         first = sure[0]
     first = next((one for one in rivals if one.event.sign == DESYNC and first.event.row.cause == CODE), first)
     event = first.event
@@ -222,10 +222,10 @@ def _of_words(case: Collected, own: Sequence[Candidate], doubts: Sequence[Candid
         return _unknown(case, [event], "others had waited or ended before it: it is an echo")
     weight = event.row.probability * (1.0 if event.when.is_known else probability().unordered)
     fact = borne_out(event, case) if event.row.cause == CODE else None
-    words = _quoted(event) + (f"; {_says_so(fact)}" if fact else "")
+    reason = _quoted(event) + (f"; {_says_so(fact)}" if fact else "")
     weight, standing = (max(weight, probability().supported), SUPPORTED) if fact else (weight, CANDIDATE)
     rank = next((one.event.rank for one in own if one.event.sign == event.sign and one.event.rank is not None), None)
-    return CaseVerdict(event.row.cause, weight, standing, words, event, (), (), rank, said_against(case))
+    return CaseVerdict(event.row.cause, weight, standing, reason, event, (), (), rank, said_against(case))
 
 
 def _may_have_led_to(doubt: Event, event: Event, most_s: float) -> bool:
@@ -254,26 +254,26 @@ def _of_stop(case: Collected, stops: Sequence[Event], doubts: Sequence[Candidate
     return CaseVerdict(STOPPED, weight, CANDIDATE, stop.row.meaning, stop)
 
 
-def _unknown(case: Collected, events: Iterable[Event], words: str = "") -> CaseVerdict:
+def _unknown(case: Collected, events: Iterable[Event], reason: str = "") -> CaseVerdict:
     events = list(events)
     first = events[0] if events else None
-    if not words:
-        words = _in_words(case, first) if first else _nothing(case)
+    if not reason:
+        reason = _in_words(case, first) if first else _nothing(case)
     suspects = {event.node for event in events if event.row.cause in (HARDWARE, NETWORK) and event.node}
     suspects |= {lead.node for lead in case.leads if lead.node and lead.is_late}
     suspects = suspects.intersection(case.job.nodes or suspects)  # a job's words name any node
     rank = next((event.rank for event in events if event.rank is not None), None)
     leads: Sequence[Lead] = case.leads
     rank = leads[0].rank if rank is None and len(leads) == 1 else rank
-    return CaseVerdict(UNKNOWN, 0.0, UNKNOWN, words, first, (), tuple(sorted(suspects)), rank)
+    return CaseVerdict(UNKNOWN, 0.0, UNKNOWN, reason, first, (), tuple(sorted(suspects)), rank)
 
 
 def _in_words(case: Collected, first: Event) -> str:
     """What an event means; and what is said beside it where it does not tell what failed."""
-    words = _quoted(first)
+    text = _quoted(first)
     if first.rank in {lead.rank for lead in case.leads if not lead.is_late}:
-        return words  # others waited for it, as it had ended
-    return f"{_nothing(case)}; {words}" if first.row.unexplained and _has_hung(case) else words
+        return text  # others waited for it, as it had ended
+    return f"{_nothing(case)}; {text}" if first.row.unexplained and _has_hung(case) else text
 
 
 def _quoted(event: Event) -> str:

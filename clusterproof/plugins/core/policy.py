@@ -114,8 +114,8 @@ def _read(finding: Finding, rules: Iterable[tuple[str, Mapping[Verdict, Verdict]
     for key, verdicts in rules:
         verdict = verdicts.get(finding.verdict)
         if verdict:
-            words = f"{finding.message} (by policy: {finding.verdict.value} of {key} is {verdict.value})".strip()
-            read = replace(finding, verdict=verdict, message=words)
+            message = f"{finding.message} (by policy: {finding.verdict.value} of {key} is {verdict.value})".strip()
+            read = replace(finding, verdict=verdict, message=message)
     return read
 
 

@@ -183,10 +183,10 @@ NO_VERDICT = "what it returns is not a verdict; expected an assert"
 
 def call(check: Check, subject: Any, owner: Any) -> None:
     """Call the test function for one subject; its verdict is how it ends."""
-    asked = {check.subject: subject}
+    arguments = {check.subject: subject}
     if check.wants_owner:
-        asked[_OWNERS.get(check.subject, "node")] = owner.cluster if check.subject == OF_A_MEMBER else owner
-    if check.function(**asked) is not None:
+        arguments[_OWNERS.get(check.subject, "node")] = owner.cluster if check.subject == OF_A_MEMBER else owner
+    if check.function(**arguments) is not None:
         raise TypeError(NO_VERDICT)
 
 

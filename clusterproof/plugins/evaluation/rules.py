@@ -71,8 +71,8 @@ class _Scope:
         parameters = list(inspect.signature(self.function).parameters)
         if name not in parameters:
             return []
-        place = parameters.index(name)
-        return [call.args[place] for call in self.given.get(self.function.__name__, ()) if len(call.args) > place]
+        index = parameters.index(name)
+        return [call.args[index] for call in self.given.get(self.function.__name__, ()) if len(call.args) > index]
 
     def sentences(self, words: ast.expr, depth: int = DEPTH) -> Iterator[str]:
         """What a message can be, each way in which it is put together."""
@@ -136,8 +136,8 @@ def _said(tree: ast.AST, scope: _Scope) -> Iterator[Rule]:
         elif isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and _is_failure(node.exc.func):
             verdict, message = "fail", node.exc.args[0]
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in SAID_BY:
-            verdict, place = SAID_BY[node.func.id]
-            message = node.args[place]
+            verdict, index = SAID_BY[node.func.id]
+            message = node.args[index]
         else:
             continue
         for words in scope.sentences(message):
@@ -165,12 +165,12 @@ def _is_failure(raised: ast.expr) -> bool:
     return isinstance(raised, ast.Name) and raised.id == "AssertionError"
 
 
-def sentence(words: ast.expr) -> str:
+def sentence(message: ast.expr) -> str:
     """The words of a message; whatever is put into it is an ellipsis."""
-    if isinstance(words, ast.Constant):
-        return str(words.value)
-    if isinstance(words, ast.JoinedStr):
-        return "".join(str(part.value) if isinstance(part, ast.Constant) else ELLIPSIS for part in words.values)
-    if isinstance(words, ast.BinOp):
-        return sentence(words.left) + sentence(words.right)
+    if isinstance(message, ast.Constant):
+        return str(message.value)
+    if isinstance(message, ast.JoinedStr):
+        return "".join(str(part.value) if isinstance(part, ast.Constant) else ELLIPSIS for part in message.values)
+    if isinstance(message, ast.BinOp):
+        return sentence(message.left) + sentence(message.right)
     return ELLIPSIS

@@ -139,8 +139,8 @@ MAX_PORT = 65535
 
 def local(_rest: str, _options: Mapping[str, str]) -> Cluster:
     """One target, named as this machine names itself; of how many, nobody says."""
-    here = Target(name=socket.gethostname() or "localhost")
-    return Cluster(name="local", connection="local", targets=(here,), is_part=True)
+    this_machine = Target(name=socket.gethostname() or "localhost")
+    return Cluster(name="local", connection="local", targets=(this_machine,), is_part=True)
 
 
 def ssh(rest: str, _options: Mapping[str, str]) -> Cluster:

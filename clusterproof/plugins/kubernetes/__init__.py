@@ -59,8 +59,8 @@ def error_of(response: Any, body: bytes, path: str) -> KubernetesError:
         resource = {"message": body.decode("utf-8", "replace")}
     schema = response.headers.get(FLOW_SCHEMA)
     if response.status == TOO_MANY and schema:
-        words = str(resource.get("message")).strip().rstrip(".")
-        resource = {**resource, "message": f"{words}, by its flow schema {schema}"}
+        message = str(resource.get("message")).strip().rstrip(".")
+        resource = {**resource, "message": f"{message}, by its flow schema {schema}"}
     return error_of_status(response.status, resource, path)
 
 

@@ -32,10 +32,10 @@ ASKED_S = 5.0  # between looks whether credentials are still those: the client r
 
 def open_api(settings: Mapping[str, str]) -> Api:
     """The API of the cluster that these settings name. Raises KubernetesError, AwsError."""
-    way, _, name = settings.get(SETTING, "context:").partition(":")
-    if way == "in-cluster":
+    access, _, name = settings.get(SETTING, "context:").partition(":")
+    if access == "in-cluster":
         return _in_cluster()
-    if way == "eks":
+    if access == "eks":
         return _opened(_eks(name, Account(settings.get("region", ""), settings.get("profile", ""))))
     return _opened(_context(name))
 

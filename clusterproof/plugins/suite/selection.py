@@ -183,11 +183,11 @@ def _names_in(expression: str) -> Iterator[str]:
 
 def refuse_wrong_words(config: pytest.Config) -> None:
     """Refuse, before a node is asked, what `-m` and `-k` cannot mean. Raises pytest.UsageError."""
-    for flag, words in (("-m", config.option.markexpr), ("-k", config.option.keyword)):
+    for flag, expression in (("-m", config.option.markexpr), ("-k", config.option.keyword)):
         try:
-            _compiled(words or "True")
+            _compiled(expression or "True")
         except SyntaxError as wrong:
-            raise pytest.UsageError(f"{flag} {words!r}: {wrong.msg}") from None
+            raise pytest.UsageError(f"{flag} {expression!r}: {wrong.msg}") from None
     start_folder = config.invocation_params.dir
     if all((start_folder / str(word)).resolve().is_relative_to(PACKAGE) for word in config.args):
         refuse_misspelt_mark(config, ())  # no test of another author, which may have marks of its own

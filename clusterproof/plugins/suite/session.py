@@ -212,12 +212,12 @@ class ClusterSession:
         def needed(evidence: NodeEvidence) -> NodeEvidence:
             """A node without what a recording has of it and no check asks for; what was not reported stays."""
             collected = evidence.collectors.items()
-            asked = {
+            wanted = {
                 name: collector
                 for name, collector in collected
                 if name not in left_out or collector.status is not Status.READ
             }
-            return interning.once(replace(evidence, collectors=asked))
+            return interning.once(replace(evidence, collectors=wanted))
 
         def keep(evidence: NodeEvidence) -> None:
             kept[evidence.node] = needed(evidence) if is_replaced else evidence

@@ -147,8 +147,8 @@ def kind_of(name: str) -> str:
     """Whether it is compute, communication, data loading, a checkpoint, another known thing, or unknown."""
     for pattern, word in _TOGETHER:
         name = pattern.sub(word, name)
-    words = _PARTS.findall(name)
-    kinds = {_KINDS[word.lower()] for word in words if word.lower() in _KINDS}
+    parts = _PARTS.findall(name)
+    kinds = {_KINDS[word.lower()] for word in parts if word.lower() in _KINDS}
     return next((kind for kind in _ORDER if kind in kinds), UNKNOWN)
 
 

@@ -42,8 +42,8 @@ def kind_of_kernel(kernel: str, collective: str = "") -> str:
     """
     if rooted := _ROOTED.search(kernel):
         return rooted[1]
-    found = _KIND.search(kernel)
-    return collective or (found[1] if found else "")
+    match = _KIND.search(kernel)
+    return collective or (match[1] if match else "")
 
 
 def is_of_pair(kernel: str) -> bool:
@@ -130,7 +130,7 @@ class Arrivals:
     def complete(self) -> dict[str, list[CollectiveRecord]]:
         """Of each communicator the collectives that every rank recorded, and none twice."""
         calls: dict[str, list[CollectiveRecord]] = {}
-        for (communicator, _, _, _), one in self.seen.items():
-            if one.count == one.ranks == len(self.hosts[communicator]):
-                calls.setdefault(communicator, []).append(one)
+        for (communicator, _, _, _), collective in self.seen.items():
+            if collective.count == collective.ranks == len(self.hosts[communicator]):
+                calls.setdefault(communicator, []).append(collective)
         return calls

@@ -162,11 +162,11 @@ def json_lines(lines: Lines, expected: str) -> Iterator[Any]:
         if broken:
             raise RunError(broken)
         try:
-            data = json.loads(line)
+            document = json.loads(line)
         except (ValueError, RecursionError):
             broken = f"{lines.where}: {line!r:.60} is not JSON; {expected}"
             continue
-        yield data
+        yield document
     lines.is_cut = bool(broken)
 
 

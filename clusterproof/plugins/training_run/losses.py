@@ -122,17 +122,17 @@ class Losses:
             series.unclear_at_end = series.unclear_at_end + 1 if one.is_unclear else 0
             series.add(one.at, value)
 
-    def _attempt(self, one: Loss) -> int | None:
+    def _attempt(self, loss: Loss) -> int | None:
         """Which attempt an entry of a checkpoint is of; None where another checkpoint keeps the same.
 
         Checkpoints that say something else of a step are of two attempts.
         """
-        said, step = f"{one.loss} {one.norm}", one.step or 0
-        file, attempt = self._at.get(one.rank, ("", 1))
-        attempt = attempt if file == one.kept_in else 1
+        said, step = f"{loss.loss} {loss.norm}", loss.step or 0
+        file, attempt = self._at.get(loss.rank, ("", 1))
+        attempt = attempt if file == loss.kept_in else 1
         while True:
-            kept = self._kept.setdefault((one.rank, attempt), {})
-            self._at[one.rank] = one.kept_in, attempt
+            kept = self._kept.setdefault((loss.rank, attempt), {})
+            self._at[loss.rank] = loss.kept_in, attempt
             if kept.get(step) == said:
                 return None
             if step not in kept and step > next(reversed(kept), -1):

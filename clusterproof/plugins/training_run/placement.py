@@ -75,9 +75,9 @@ def on_nodes(known: Mapping[int, Placement], pods: Mapping[str, str]) -> Mapping
 
 def _in_order(slots: Iterable[Slots], by: str) -> Iterable[Placement]:
     rank = 0
-    for one in slots:
-        for gpu in range(one.count):
-            yield Placement(rank, one.node, gpu, by)
+    for slots_of_host in slots:
+        for gpu in range(slots_of_host.count):
+            yield Placement(rank, slots_of_host.node, gpu, by)
             rank += 1
 
 

@@ -62,8 +62,10 @@ def read_run(paths: Sequence[str]) -> TrainingRun:
     if not is_known:
         if not_read:
             raise RunError(f"{', '.join(paths):.200}: {not_read[0]}")
-        found = f"none of its files ({_named(unknown)}) has a form that is known" if unknown else "no file in it"
-        raise RunError(f"{', '.join(paths):.200}: {found}; expected {_NAMES}")
+        what_is_there = (
+            f"none of its files ({_named(unknown)}) has a form that is known" if unknown else "no file in it"
+        )
+        raise RunError(f"{', '.join(paths):.200}: {what_is_there}; expected {_NAMES}")
     data.notes += [
         f"{what}: {_named(names)}"
         for what, names in (
@@ -119,10 +121,10 @@ def _is_of(known: Format, head: bytes) -> bool:
 
 def _files(folder: Path, links: list[str]) -> Iterator[Path]:
     """The files under a folder, in the order of their names, without links, which are noted. Raises RunError."""
-    found = [Path(where, name) for where, _, names in os.walk(folder) for name in names if not name.startswith(".")]
-    if len(found) > MAX_FILES:
+    files = [Path(where, name) for where, _, names in os.walk(folder) for name in names if not name.startswith(".")]
+    if len(files) > MAX_FILES:
         raise RunError(f"{folder}: more than {MAX_FILES:,} files; expected the folder of one run")
-    for path in sorted(found):
+    for path in sorted(files):
         if path.is_symlink():
             links.append(path.name)
         elif path.is_file():

@@ -82,25 +82,26 @@ class TrainingRun:
 
     def where(self, rank: int) -> str:
         """`; it is gpu002, GPU 4: …` with the command that measures its pairs; empty where it is unknown."""
-        found = self.placements.get(rank)
-        if not found:
+        placement = self.placements.get(rank)
+        if not placement:
             return ""
-        pairs = pairs_of(found.node, [one.node for one in self.nodes]) if self.cluster else ""
-        words = ["pytest", "--cluster", self.cluster, "-m", "perf", "-k", "pairwise", "--pairs", pairs]
-        return f"; rank {rank} is on {found.words}" + (f": {shlex.join(words)} measures that node" if pairs else "")
+        pairs = pairs_of(placement.node, [one.node for one in self.nodes]) if self.cluster else ""
+        command = ["pytest", "--cluster", self.cluster, "-m", "perf", "-k", "pairwise", "--pairs", pairs]
+        measured_by = f": {shlex.join(command)} measures that node" if pairs else ""
+        return f"; rank {rank} is on {placement.words}{measured_by}"
 
     @cached_property
     def computed(self) -> Mapping[Place, Computed]:
         """The seconds that each rank computes in each step. Raises Incomplete."""
-        found = computed(self.data)
-        if not found:
+        computed_by_place = computed(self.data)
+        if not computed_by_place:
             has_kernels = any(name == KERNELS for _, name in self.data.parts)
             raise Incomplete(NO_STAGES if has_kernels else NO_COMPUTE, cause=NO_STAGES if has_kernels else NO_COMPUTE)
-        steps = max(len(seconds) for seconds in found.values())
+        steps = max(len(seconds) for seconds in computed_by_place.values())
         if steps < LEAST_STEPS:
             few = f"{steps} steps; expected at least {LEAST_STEPS}: trace more of them"
             raise Incomplete(few, cause=few)
-        return found
+        return computed_by_place
 
     @cached_property
     def paces(self) -> Mapping[int, RankPace]:
@@ -110,8 +111,8 @@ class TrainingRun:
     @cached_property
     def later_paces(self) -> Mapping[int, RankPace]:
         """The same of the later half of the run, as far as enough steps are in it. Raises Incomplete."""
-        found = paces(later_half(self.computed))
-        return {pace.place.rank: pace for pace in found if pace.steps >= LEAST_STEPS and pace.peers + 1 >= LEAST_PEERS}
+        ranks = paces(later_half(self.computed))
+        return {pace.place.rank: pace for pace in ranks if pace.steps >= LEAST_STEPS and pace.peers + 1 >= LEAST_PEERS}
 
     @cached_property
     def straggler_costs(self) -> list[StragglerCost]:
@@ -120,12 +121,12 @@ class TrainingRun:
             raise Incomplete(NO_STEPS, cause=NO_STEPS)
         _ = self.ranks
         lasted = {one.step: one.seconds for one in self.every_step if one.times == 1}
-        found = straggler_costs(self.computed, lasted)
-        if not found:
+        costs = straggler_costs(self.computed, lasted)
+        if not costs:
             steps = len(common_steps(self.computed, lasted))
             few = f"{steps} steps whose duration and compute are known; expected at least {LEAST_COMPARED}: log more"
             raise Incomplete(few, cause=few)
-        return found
+        return costs
 
     @cached_property
     def stages(self) -> Mapping[int, float]:
@@ -245,8 +246,8 @@ class TrainingRun:
         for pace in self.paces.values():
             if pace.place.replica is not None and pace.ratio >= least and pace.is_work(least):
                 ratios.setdefault(pace.place.replica, []).append(pace.ratio)
-        data = {replica: median(values) for replica, values in ratios.items()}
-        return sorted(data.items(), key=lambda entry: -entry[1])[:MAX_REPLICAS]
+        busy_by_replica = {replica: median(values) for replica, values in ratios.items()}
+        return sorted(busy_by_replica.items(), key=lambda entry: -entry[1])[:MAX_REPLICAS]
 
     @property
     def ranks(self) -> tuple[RankOfRun, ...]:

@@ -94,7 +94,7 @@ class RunData:
             Step: self._step,
             Sample: lambda sample, _: self.samples.add(sample),
             CollectiveCall: lambda call, _: self.arrivals.add(call),
-            Traced: lambda one, _: self.traced.add(one.call),
+            Traced: lambda fact, _: self.traced.add(fact.call),
             Loss: lambda loss, _: self.losses.add(loss),
             Spent: self._spent,
             Placement: self._placement,
@@ -103,25 +103,25 @@ class RunData:
             Dump: self._dump,
             Loader: lambda loader, _: self.loaders.update({loader.rank: loader}),
             Loop: self._loop,
-            Cores: lambda one, _: self.cores.update({one.node: max(one.count, self.cores.get(one.node, 0))}),
+            Cores: lambda fact, _: self.cores.update({fact.node: max(fact.count, self.cores.get(fact.node, 0))}),
             RankSeen: lambda seen, _: self.processes.add(seen),
             Cut: lambda _, where: self.cut.append(where),
         }
         has_facts = False
-        for one in data:
-            take[type(one)](one, where)
+        for fact in data:
+            take[type(fact)](fact, where)
             has_facts = True
         if not has_facts:
             self.empty.append(where)
 
-    def _operation(self, one: Operation, where: str) -> None:
-        self._place(one.place, where)
-        self._count(one.place.rank, one.name, one.seconds)
-        self._compute(one.place.rank, one.name, one.step, one.seconds, where)
+    def _operation(self, operation: Operation, where: str) -> None:
+        self._place(operation.place, where)
+        self._count(operation.place.rank, operation.name, operation.seconds)
+        self._compute(operation.place.rank, operation.name, operation.step, operation.seconds, where)
 
-    def _loop(self, one: Loop, _where: str) -> None:
-        known = self.loop or one
-        self.loop = Loop(min(known.began, one.began), max(known.ended, one.ended))
+    def _loop(self, loop: Loop, _where: str) -> None:
+        known = self.loop or loop
+        self.loop = Loop(min(known.began, loop.began), max(known.ended, loop.ended))
 
     def _dump(self, dump: Dump, where: str) -> None:
         if dump.rank in self.dumps:
@@ -138,12 +138,12 @@ class RunData:
             seen = f"rank {placement.rank} is on {placement.words}, and on {known.words} before"
             raise RunError(f"{where}: {seen}; expected files of one run")
 
-    def _spent(self, one: Spent, _where: str) -> None:
-        key = one.kind, one.name
+    def _spent(self, spent: Spent, _where: str) -> None:
+        key = spent.kind, spent.name
         if key not in self.spent and len(self.spent) >= MAX_NAMES:
-            key = one.kind, REST
+            key = spent.kind, REST
         seconds, times = self.spent.get(key, (0.0, 0))
-        self.spent[key] = seconds + one.seconds, times + one.times
+        self.spent[key] = seconds + spent.seconds, times + spent.times
 
     def _place(self, place: Place, where: str) -> None:
         known = self.places.setdefault(place.rank, place)
@@ -164,23 +164,23 @@ class RunData:
         if kind_of(name) in (COMPUTE, UNKNOWN):
             self._keep(self.compute.setdefault((rank, name), {}), step, seconds, where, times)
 
-    def _step(self, one: Step, where: str) -> None:
-        self._place(one.place, where)
-        rank = one.place.rank
-        self._keep(self.steps.setdefault(rank, {}), one.step, one.seconds, where, one.times)
-        if one.saves:
-            self.saves[rank] = self.saves.get(rank, 0) + one.saves
-        start = one.times * sum(seconds for name, seconds in one.parts.items() if kind_of(name) == INIT)
+    def _step(self, step: Step, where: str) -> None:
+        self._place(step.place, where)
+        rank = step.place.rank
+        self._keep(self.steps.setdefault(rank, {}), step.step, step.seconds, where, step.times)
+        if step.saves:
+            self.saves[rank] = self.saves.get(rank, 0) + step.saves
+        start = step.times * sum(seconds for name, seconds in step.parts.items() if kind_of(name) == INIT)
         if start:
             starts, longest = self.starts.get(rank, (0, 0.0))
             self.starts[rank] = starts + 1, max(longest, start)
-        for name, seconds in one.parts.items():
-            self._count(rank, name, seconds * one.times)
-            self._compute(rank, name, one.step, seconds, where, one.times)
+        for name, seconds in step.parts.items():
+            self._count(rank, name, seconds * step.times)
+            self._compute(rank, name, step.step, seconds, where, step.times)
             if kind_of(name) not in (COMPUTE, UNKNOWN, OTHER):
                 cells = self.parts.setdefault((rank, name), {})
-                if seconds or not cells or one.step in cells:  # a part that a step has not takes no room
-                    self._keep(cells, one.step, seconds, where, one.times)
+                if seconds or not cells or step.step in cells:  # a part that a step has not takes no room
+                    self._keep(cells, step.step, seconds, where, step.times)
 
     def _keep(self, cells: Seconds, step: int, seconds: float, where: str, times: int = 1) -> None:
         before = cells.get(step)

@@ -107,43 +107,43 @@ def columns_for(gpus: int) -> dict[str, str]:
     return {**of_gpus, **HOST_COLUMNS}
 
 
-def header_of(data: Mapping[str, Any], where: str) -> Header:
+def header_of(record: Mapping[str, Any], where: str) -> Header:
     """The header that such an object is. Raises RunError."""
-    if data.get(HEADER) != SCHEMA:
-        seen = f"{HEADER} is {data.get(HEADER)!r:.20}"
+    if record.get(HEADER) != SCHEMA:
+        seen = f"{HEADER} is {record.get(HEADER)!r:.20}"
         raise RunError(f"{where}: {seen}; expected {SCHEMA}: read it with a newer version")
-    columns = dict(_columns(data.get("columns"), where))
-    if len(columns) != len(data["columns"]):
+    columns = dict(_columns(record.get("columns"), where))
+    if len(columns) != len(record["columns"]):
         raise RunError(f"{where}: a column is there twice; expected each once")
-    gpus = data.get("gpus", [])
+    gpus = record.get("gpus", [])
     if not isinstance(gpus, list) or len(gpus) > MAX_GPUS or not all(isinstance(gpu, dict) for gpu in gpus):
         raise RunError(f"{where}: gpus is {str(gpus)!r:.60}; expected a list of {MAX_GPUS} at most")
-    every_s = real(data.get("every_s"), "every_s", where)
+    every_s = real(record.get("every_s"), "every_s", where)
     if every_s <= 0:
         raise RunError(f"{where}: every_s is {every_s:g}; expected seconds between samples")
     return Header(
-        name(data.get("node"), "node", where),
-        str(data.get("boot_id") or "")[:64],
-        real(data.get("began"), "began", where),
+        name(record.get("node"), "node", where),
+        str(record.get("boot_id") or "")[:64],
+        real(record.get("began"), "began", where),
         every_s,
         tuple(_gpu(gpu, where) for gpu in gpus),
         columns,
     )
 
 
-def _columns(data: object, where: str) -> Iterable[tuple[str, str]]:
-    if not isinstance(data, list) or len(data) > MAX_COLUMNS:
-        raise RunError(f"{where}: columns is {str(data)!r:.60}; expected a list of {MAX_COLUMNS:,} at most")
-    for column in data:
+def _columns(value: object, where: str) -> Iterable[tuple[str, str]]:
+    if not isinstance(value, list) or len(value) > MAX_COLUMNS:
+        raise RunError(f"{where}: columns is {str(value)!r:.60}; expected a list of {MAX_COLUMNS:,} at most")
+    for column in value:
         if not isinstance(column, list) or len(column) != 2:
             raise RunError(f"{where}: {str(column)!r:.60} is not a column; expected its name and its unit")
         yield name(column[0], "a column", where), name(column[1], "a unit", where)
 
 
-def _gpu(data: Mapping[str, Any], where: str) -> SampledGpu:
-    memory, limit = data.get("memory_mib"), data.get("power_limit_w")
+def _gpu(record: Mapping[str, Any], where: str) -> SampledGpu:
+    memory, limit = record.get("memory_mib"), record.get("power_limit_w")
     return SampledGpu(
-        str(data.get("uuid") or "")[:80],
+        str(record.get("uuid") or "")[:80],
         None if memory is None else float(whole(memory, "memory_mib", where)),
         None if limit is None else real(limit, "power_limit_w", where),
     )
@@ -233,5 +233,5 @@ def whole_frames(path: Path) -> int:
     return whole
 
 
-def _line(data: Any) -> str:
-    return json.dumps(data, separators=(",", ":"), allow_nan=False) + "\n"
+def _line(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), allow_nan=False) + "\n"

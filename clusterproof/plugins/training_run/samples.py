@@ -123,11 +123,11 @@ def gpus(samples: Samples) -> list[Gpu]:
     """The GPUs from the time on at which the run has begun."""
     every = samples.of(GPU)
     start = begun(samples)
-    found = []
+    sampled = []
     for (node, device), series in sorted(every.items()):
         chosen = {at: cell for at, cell in series.items() if at >= start}
         if chosen:
-            found.append(
+            sampled.append(
                 Gpu(
                     f"{node} {device}",
                     fmean(cell.mean for cell in chosen.values()),
@@ -136,7 +136,7 @@ def gpus(samples: Samples) -> list[Gpu]:
                     (max(chosen) - min(chosen) + 1) * samples.bin_s,
                 )
             )
-    return found
+    return sampled
 
 
 def begun(samples: Samples) -> float:
@@ -157,9 +157,9 @@ def mean_of(samples: Samples, metric: str) -> float | None:
 def apart_from_most(found: Iterable[Gpu], points: float) -> list[Gpu]:
     """The GPUs that are busier or idler than the middle one by more than so many points, the farthest first."""
     found = list(found)
-    usual = median(gpu.percent for gpu in found)
-    far = (gpu for gpu in found if abs(gpu.percent - usual) > points)
-    return sorted(far, key=lambda gpu: -abs(gpu.percent - usual))
+    middle = median(gpu.percent for gpu in found)
+    far = (gpu for gpu in found if abs(gpu.percent - middle) > points)
+    return sorted(far, key=lambda gpu: -abs(gpu.percent - middle))
 
 
 def share_bound(samples: Samples, waits: Mapping[str, float], gpu_below: float) -> float | None:

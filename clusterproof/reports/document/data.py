@@ -15,7 +15,7 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports import owner_of, skill_beside
 from clusterproof.reports.document.hardware import measured
 from clusterproof.reports.document.node import hardware, marks, tables, xids
-from clusterproof.reports.document.places import places
+from clusterproof.reports.document.node_map import places
 from clusterproof.reports.findings import shortened
 from clusterproof.reports.run import Run
 from clusterproof.reports.to_do import to_do

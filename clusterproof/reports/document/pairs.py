@@ -12,10 +12,10 @@ from clusterproof.plugins.benchmarks.pairwise.analysis import TOO_FEW, Campaign
 from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun, estimate_in_words, finding_in_words
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.evidence.pairs import Finding, Kind, Measurement
-from clusterproof.reports.document import Section, heat, of_nodes, places
+from clusterproof.reports.document import Section, heat, node_map, of_nodes
 from clusterproof.reports.document.data import MAX_NAME
 from clusterproof.reports.document.heat import Cell, HeatMap, HeatMapLine
-from clusterproof.reports.document.places import Block, blocks, groups, in_order
+from clusterproof.reports.document.node_map import Block, blocks, groups, in_order
 from clusterproof.reports.findings import shortened
 from clusterproof.reports.pairs import facts, measured
 
@@ -75,7 +75,7 @@ def _campaign(campaign: Campaign, known: Container[str], is_one: bool) -> str:
 
 def _circle(campaign: Campaign, nodes: Sequence[str], marks: Mapping[str, Finding]) -> str:
     """The slow pairs by place; empty where none is, or where they would be too many to be told apart."""
-    if len(nodes) > places.MAX_NODES:
+    if len(nodes) > node_map.MAX_NODES:
         return ""
     slow = []
     for pair, measurements in campaign.of_pair.items():
@@ -83,8 +83,8 @@ def _circle(campaign: Campaign, nodes: Sequence[str], marks: Mapping[str, Findin
         share = _middle(shares)
         if share is None or share < SLOW:
             title = f"{_short(pair.a)} ~ {_short(pair.b)}: {_in_words(shares)}"
-            slow.append(places.SlowPair((pair.a, pair.b), share, title))
-    return places.drawn(groups(nodes, campaign.journal.plan.places), slow, [*marks]) if slow else ""
+            slow.append(node_map.SlowPair((pair.a, pair.b), share, title))
+    return node_map.drawn(groups(nodes, campaign.journal.plan.places), slow, [*marks]) if slow else ""
 
 
 def _findings(campaign: Campaign) -> str:

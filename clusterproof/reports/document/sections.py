@@ -15,7 +15,7 @@ from clusterproof.reports import counted, topology
 from clusterproof.reports.document import Section, of_nodes, table
 from clusterproof.reports.document.charts import file_systems_section
 from clusterproof.reports.document.hardware import gpus_section, versions_section
-from clusterproof.reports.document.places import map_section
+from clusterproof.reports.document.node_map import map_section
 from clusterproof.reports.document.trend import trend_section
 from clusterproof.reports.findings import gaps_in_short, shortened, with_verdict
 from clusterproof.reports.history.changes import GONE, NEW, STILL, headline

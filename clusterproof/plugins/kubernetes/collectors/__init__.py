@@ -31,12 +31,12 @@ Read = Callable[[Api, frozenset[str]], object]
 
 def ask(cluster: Cluster, collectors: Iterable[str], timeout_s: float = COLLECTOR_S) -> Mapping[str, Collected]:
     """What Kubernetes reports of a cluster; where it is not reached, every answer broke."""
-    asked = sorted(collectors)
+    wanted = sorted(collectors)
     try:
         api = open_api(cluster.settings)
     except (AwsError, KubernetesError) as problem:
-        return dict.fromkeys(asked, Collected(Status.BROKE, detail=str(problem)))
-    return ask_by(api, cluster, asked, timeout_s)
+        return dict.fromkeys(wanted, Collected(Status.BROKE, detail=str(problem)))
+    return ask_by(api, cluster, wanted, timeout_s)
 
 
 def ask_by(
@@ -46,8 +46,8 @@ def ask_by(
     names, until = names_of(cluster), time.monotonic() + timeout_s
     pool = ThreadPoolExecutor(max_workers=2, thread_name_prefix="kubernetes")
     try:
-        asked = {name: pool.submit(_collected, name, api, names) for name in collectors}
-        return {name: _answer(answer.result, until, timeout_s) for name, answer in asked.items()}
+        results = {name: pool.submit(_collected, name, api, names) for name in collectors}
+        return {name: _answer(answer.result, until, timeout_s) for name, answer in results.items()}
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 
@@ -72,11 +72,11 @@ def _collected(name: str, api: Api, names: frozenset[str]) -> Collected:
         value = read(api, names)
     except KubernetesDenied as denied:
         needed = f"expected a ClusterRole that may list {RIGHTS[name]}"
-        words = str(denied) if denied.status == 401 else f"{denied}; {needed}"
-        return Collected(Status.DENIED, detail=words, seconds=time.monotonic() - began)
+        reason = str(denied) if denied.status == 401 else f"{denied}; {needed}"
+        return Collected(Status.DENIED, detail=reason, seconds=time.monotonic() - began)
     except KubernetesError as problem:
         return Collected(Status.BROKE, detail=str(problem), seconds=time.monotonic() - began)
     except Exception as crash:  # whatever it is, it is this collector's evidence and nobody else's
-        words = f"{type(crash).__name__}: {crash}"[:300]
-        return Collected(Status.BROKE, detail=words, seconds=time.monotonic() - began)
+        reason = f"{type(crash).__name__}: {crash}"[:300]
+        return Collected(Status.BROKE, detail=reason, seconds=time.monotonic() - began)
     return Collected(Status.READ, value, seconds=time.monotonic() - began)

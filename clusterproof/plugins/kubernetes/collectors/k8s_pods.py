@@ -100,8 +100,8 @@ def _asked(pod: Pod) -> dict[str, int]:
 
 def _amount(container: Container, resources: tuple[str, ...]) -> int:
     """Of such resources requests and limits are the same; one of them may be left out."""
-    asked = {**container.limits, **container.requests}
-    return sum(int(amount) for name, amount in asked.items() if name.startswith(resources) and amount.isdecimal())
+    amounts = {**container.limits, **container.requests}
+    return sum(int(amount) for name, amount in amounts.items() if name.startswith(resources) and amount.isdecimal())
 
 
 def _shm(pod: Pod, resource: Mapping[str, Any]) -> str:

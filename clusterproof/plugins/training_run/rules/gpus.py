@@ -65,8 +65,8 @@ def observed_s(samples: Samples) -> float | None:
 
 def growing(samples: Samples) -> list[Growth]:
     """The GPUs whose memory grows by more than its scatter, the soonest full first."""
-    found = (_growth(name, points) for name, points in _settled(samples))
-    return sorted((one for one in found if one), key=lambda one: one.hours_left)
+    growths = (_growth(name, points) for name, points in _settled(samples))
+    return sorted((one for one in growths if one), key=lambda one: one.hours_left)
 
 
 def _settled(samples: Samples) -> Iterator[tuple[str, Points]]:
@@ -155,9 +155,9 @@ def slow_clocks(samples: Samples, below: float) -> list[SlowClock]:
     """GPUs below that share of their peers' clock while something holds them down, the longest first."""
     shares: dict[Key, dict[int, float]] = {}
     for at, clocks in sorted(_clocks(samples).items()):
-        usual = median(clocks.values())
+        middle = median(clocks.values())
         for key, clock in clocks.items() if len(clocks) > LEAST_CLOCKS else ():
-            shares.setdefault(key, {})[at] = clock / usual
+            shares.setdefault(key, {})[at] = clock / middle
     capped, slowed = samples.of(CAPPED), samples.of(SLOWED)
     found = []
     for key, of_gpu in shares.items():
@@ -177,14 +177,14 @@ def _mean(series: Series, times: list[int]) -> float:
 
 def _clocks(samples: Samples) -> dict[int, dict[Key, float]]:
     """By time the clocks of the GPUs that are busy then."""
-    found: dict[int, dict[Key, float]] = {}
+    clocks: dict[int, dict[Key, float]] = {}
     busy = samples.of(GPU)
     for key, series in samples.of(CLOCK).items():
         for at, clock in series.items():
             use = busy.get(key, {}).get(at)
             if use and use.mean > BUSY_PERCENT:
-                found.setdefault(at, {})[key] = clock.mean
-    return found
+                clocks.setdefault(at, {})[key] = clock.mean
+    return clocks
 
 
 SPINNING_PERCENT = 98.0  # what the driver calls utilisation, of a kernel that waits

@@ -70,8 +70,8 @@ def _mismatches(dumps: Mapping[int, Dump]) -> Iterator[Mismatch]:
     for (group, _), members in groups.items():
         waits = min((dump.pending[group].number for dump in members if group in dump.pending), default=math.inf)
         numbers = sorted({number for dump in members for number in dump.called[group] if number >= waits})
-        found = (_at(group, number, members) for number in numbers)
-        yield from (one for one in (next(filter(None, found), None),) if one)
+        mismatches = (_at(group, number, members) for number in numbers)
+        yield from (one for one in (next(filter(None, mismatches), None),) if one)
 
 
 def _at(group: str, number: int, members: list[Dump]) -> Mismatch | None:
@@ -162,11 +162,11 @@ def missing(dumps: Mapping[int, Dump]) -> Missing:
 def _waits_of_pairs(dumps: Mapping[int, Dump]) -> Iterator[Wait]:
     """A rank that waits for another, which waits for nobody."""
     for rank, dump in sorted(dumps.items()):
-        for one in dump.exchanges:
-            peer = dumps.get(one.peer)
+        for exchange in dump.exchanges:
+            peer = dumps.get(exchange.peer)
             if not peer or not (peer.pending or peer.exchanges):
-                word = dump.words.get(one.group, one.group)
-                yield Wait(word, Pending(one.number, one.name), (rank,), (one.peer,))
+                word = dump.words.get(exchange.group, exchange.group)
+                yield Wait(word, Pending(exchange.number, exchange.name), (rank,), (exchange.peer,))
 
 
 def _waits(dumps: Mapping[int, Dump]) -> Iterator[Wait]:
@@ -215,10 +215,10 @@ def _reached(dump: Dump | None, group: str) -> Status | None:
     """
     if dump is None:
         return NOWHERE
-    data = dump.status.get(dump.local.get(group, ""))
-    if data is None and group not in dump.enqueued:
+    status = dump.status.get(dump.local.get(group, ""))
+    if status is None and group not in dump.enqueued:
         return None if dump.pending else NOWHERE  # who waits nowhere is waited for
-    enqueued = max(dump.enqueued.get(group, -1), data.enqueued if data else -1)
+    enqueued = max(dump.enqueued.get(group, -1), status.enqueued if status else -1)
     waits = dump.pending.get(group)
     if waits is None or ends_apart(waits.name):  # the others may have ended what it waits for rightly
         return Status(enqueued, enqueued)
@@ -287,7 +287,7 @@ def _are_one_node(odd: Mapping[int, Activity], others: Mapping[int, Activity]) -
     return len(nodes) == 1 and nodes.isdisjoint(one.node for one in others.values())
 
 
-def doing(one: Activity) -> str:
+def doing(activity: Activity) -> str:
     """`is in hrtimer_nanosleep`."""
-    is_word = one.name in (COMPUTING, ASLEEP, *STATES.values())
-    return f"is {one.name}" if is_word else f"is in {one.name}"
+    is_word = activity.name in (COMPUTING, ASLEEP, *STATES.values())
+    return f"is {activity.name}" if is_word else f"is in {activity.name}"

@@ -49,9 +49,9 @@ def last_of_each(arrivals: Arrivals, least: int) -> Iterator[Last]:
         if len(every) < least:
             continue
         late: dict[int, list[float]] = {}
-        for one in every:
-            if one.first < (1 - LATE) * one.second:
-                late.setdefault(one.rank, []).append(one.second - one.first)
+        for collective in every:
+            if collective.first < (1 - LATE) * collective.second:
+                late.setdefault(collective.rank, []).append(collective.second - collective.first)
         if late:
             rank = max(late, key=lambda rank: len(late[rank]))
             host = arrivals.hosts[communicator][rank]
@@ -77,8 +77,8 @@ def last_to_come(recorded: Sequence[tuple[Arrivals, int]], errors: float) -> Las
         calls, least = max(counts)
         few = f"{calls} collectives that every rank recorded; expected at least {least}: give more, of all ranks"
         raise Incomplete(few, cause=few)
-    found = [one for arrivals, least in seen for one in last_of_each(arrivals, least)]
-    return max(found, key=lambda one: (one.is_certain(errors), one.percent, one.calls), default=None)
+    last_ranks = [one for arrivals, least in seen for one in last_of_each(arrivals, least)]
+    return max(last_ranks, key=lambda one: (one.is_certain(errors), one.percent, one.calls), default=None)
 
 
 def _of_few(last: Last) -> str:

@@ -93,7 +93,7 @@ def shares(data: RunData, kind: str, *, is_steady: bool) -> list[TimeShare]:
     for rank, name in data.parts:
         if kind_of(name) == kind:
             parts.setdefault(rank, []).append(name)
-    found = []
+    time_shares = []
     for rank, names in parts.items():
         lasted = data.steps[rank]
         chosen = steady_lines(lasted) if is_steady else list(lasted)
@@ -105,16 +105,16 @@ def shares(data: RunData, kind: str, *, is_steady: bool) -> list[TimeShare]:
         elif kind == INIT:
             times, longest = data.starts.get(rank, (times, longest))
         steps = sum(lasted[step][1] for step in chosen)
-        usual = median(
+        middle = median(
             sum(of_line[step] for step in part) / (sum(_whole(kind, lasted, step, of_line[step]) for step in part) or 1)
             for part in _one_behind_the_other(chosen)
         )
         is_traced = any((rank, name) in data.parts for name in (EXPOSED_ALONE, KERNELS))
         has_warm_up = bool(chosen) and chosen[0] < WARM_UP and not is_traced
-        found.append(TimeShare(rank, sum(of_line.values()), total, steps, times, longest, usual, has_warm_up))
-    if not found:
+        time_shares.append(TimeShare(rank, sum(of_line.values()), total, steps, times, longest, middle, has_warm_up))
+    if not time_shares:
         raise Incomplete(NO_PARTS[kind], cause=NO_PARTS[kind])
-    return sorted(found, key=lambda share: -share.share)
+    return sorted(time_shares, key=lambda share: -share.share)
 
 
 def _one_behind_the_other(steps: Sequence[int]) -> list[Sequence[int]]:
@@ -123,25 +123,25 @@ def _one_behind_the_other(steps: Sequence[int]) -> list[Sequence[int]]:
     return [steps[len(steps) * at // count : len(steps) * (at + 1) // count] for at in range(count)]
 
 
-def waited_for(found: Sequence[TimeShare], far_less: float) -> TimeShare | None:
+def waited_for(shares: Sequence[TimeShare], far_less: float) -> TimeShare | None:
     """The rank that the others wait for in collectives: it waits itself for far less of its time than they do.
 
     `found` has the largest share first. None where it takes less than three ranks, or where all wait alike.
     """
-    if len(found) < LEAST_PEERS:
+    if len(shares) < LEAST_PEERS:
         return None
-    *others, least = found
+    *others, least = shares
     return least if least.share < far_less * median(one.share for one in others) else None
 
 
-def all_wait(found: Sequence[TimeShare], alike: float) -> bool:
+def all_wait(shares: Sequence[TimeShare], alike: float) -> bool:
     """Whether the middle one of three ranks and more waits for nearly as large a share as the first, the largest."""
-    return len(found) >= LEAST_PEERS and median(one.share for one in found[1:]) > alike * found[0].share
+    return len(shares) >= LEAST_PEERS and median(one.share for one in shares[1:]) > alike * shares[0].share
 
 
 def kernels_run(data: RunData) -> list[TimeShare]:
     """Of each rank whose kernels were traced the part of its steps in which any runs, the smallest share first."""
-    found = []
+    time_shares = []
     for (rank, name), exposed in data.parts.items():
         computing = data.compute.get((rank, COMPUTE)) or data.parts.get((rank, KERNELS))
         if name != EXPOSED_ALONE or not computing:
@@ -149,8 +149,10 @@ def kernels_run(data: RunData) -> list[TimeShare]:
         lasted = data.steps[rank]
         busy = {step: _seconds(computing, step) + _seconds(exposed, step) for step in lasted}
         whole = sum(max(_seconds(lasted, step), busy[step]) for step in lasted)
-        found.append(TimeShare(rank, sum(busy.values()), whole, len(lasted), sum(one > 0 for one in busy.values())))
-    return sorted(found, key=lambda share: share.share)
+        time_shares.append(
+            TimeShare(rank, sum(busy.values()), whole, len(lasted), sum(one > 0 for one in busy.values()))
+        )
+    return sorted(time_shares, key=lambda share: share.share)
 
 
 def steady_lines(cells: Seconds) -> list[int]:

@@ -85,10 +85,12 @@ def step_times(data: RunData) -> list[StepTime]:
             own = max(0.0, seconds - saved.get((rank, step), 0.0) / count)
             ranks.setdefault(step, []).append((own, count))
     series: list[StepTime] = []
-    for step, found in sorted(ranks.items()):
-        stands_for = min(count for _, count in found)  # what was done twice is one step
+    for step, seconds_of_ranks in sorted(ranks.items()):
+        stands_for = min(count for _, count in seconds_of_ranks)  # what was done twice is one step
         apart = step - series[-1].step if series else stands_for
-        series.append(StepTime(step, median(seconds for seconds, _ in found), max(1, min(stands_for, apart))))
+        series.append(
+            StepTime(step, median(seconds for seconds, _ in seconds_of_ranks), max(1, min(stands_for, apart)))
+        )
     return series
 
 
@@ -104,14 +106,14 @@ def outliers(series: Sequence[StepTime], *, within: bool = False) -> Outliers:
     """
     seconds, weights = [one.seconds for one in series], [one.times for one in series]
     usual, sigma = weighed_median(seconds, weights), weighed_spread(seconds, weights)
-    found = [
+    outlying = [
         one
         for one in series
         if one.seconds - usual > max(OUTLIER_SIGMAS * sigma, (OUTLIER_TIMES - 1) * usual / (one.times if within else 1))
     ]
-    lost = sum((one.seconds - usual) * one.times for one in found)
+    lost = sum((one.seconds - usual) * one.times for one in outlying)
     whole = sum(one.seconds * one.times for one in series)
-    longest = tuple(sorted(found, key=lambda one: -one.seconds))
+    longest = tuple(sorted(outlying, key=lambda one: -one.seconds))
     return Outliers(longest, sum(weights), usual, lost, lost / whole if whole else 0.0)
 
 
@@ -136,13 +138,13 @@ def _spread_of(series: Sequence[StepTime]) -> float:
 
 def _change(series: Sequence[StepTime]) -> int:
     """Where the sum of what is above the mean turns: the first of the later part."""
-    seconds, weights = [one.seconds for one in series], [one.times for one in series]
+    seconds, weights = [level.seconds for level in series], [level.times for level in series]
     middle, room = _middle_of(series), CLIP * _spread_of(series)
-    clipped = [min(max(one, middle - room), middle + room) for one in seconds] if room else seconds
-    mean = sum(one * weight for one, weight in zip(clipped, weights, strict=True)) / sum(weights)
+    clipped = [min(max(level, middle - room), middle + room) for level in seconds] if room else seconds
+    mean = sum(level * weight for level, weight in zip(clipped, weights, strict=True)) / sum(weights)
     total, best, at = 0.0, -1.0, SEGMENT
-    for number, (one, weight) in enumerate(zip(clipped[:-SEGMENT], weights, strict=False), 1):
-        total += (one - mean) * weight
+    for number, (level, weight) in enumerate(zip(clipped[:-SEGMENT], weights, strict=False), 1):
+        total += (level - mean) * weight
         if number >= SEGMENT and abs(total) > best:
             best, at = abs(total), number
     return at
@@ -163,7 +165,7 @@ class Part:
 
 def causes(data: RunData, steps: Sequence[StepTime], usual: float) -> list[tuple[Part, ...]]:
     """For each step the parts that explain a tenth or more of what it is too long, the most first."""
-    found: list[list[Part]] = [[] for _ in steps]
+    parts_by_step: list[list[Part]] = [[] for _ in steps]
     for (rank, name), cells in (*data.parts.items(), *data.compute.items()):
         if rank not in data.steps or not cells:
             continue
@@ -171,8 +173,8 @@ def causes(data: RunData, steps: Sequence[StepTime], usual: float) -> list[tuple
         for number, step in enumerate(steps):
             more = cells.get(step.step, (middle, 1))[0] - middle
             if more > LEAST * (step.seconds - usual) > 0:
-                found[number].append(Part(name, more, rank))
-    return [_worst_of_each(parts) for parts in found]
+                parts_by_step[number].append(Part(name, more, rank))
+    return [_worst_of_each(parts) for parts in parts_by_step]
 
 
 def _middle(cells: Seconds) -> float:

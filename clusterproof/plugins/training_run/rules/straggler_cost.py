@@ -48,14 +48,14 @@ def straggler_costs(computed: Mapping[Place, Computed], lasted: Mapping[int, flo
     stages: dict[int, dict[Place, Computed]] = {}
     for place, seconds in computed.items():
         stages.setdefault(place.stage, {})[place] = seconds
-    found = (_of_stage(stage, lasted) for stage in stages.values() if len(stage) >= LEAST_PEERS)
-    return sorted((one for one in found if one), key=lambda one: -one.percent)
+    costs = (_of_stage(stage, lasted) for stage in stages.values() if len(stage) >= LEAST_PEERS)
+    return sorted((one for one in costs if one), key=lambda one: -one.percent)
 
 
 def common_steps(computed: Mapping[Place, Computed], lasted: Mapping[int, float]) -> list[int]:
     """The steady steps whose duration is known, and of which some rank recorded its compute."""
-    data = {step for seconds in computed.values() for step in seconds if step in lasted}
-    return steady(data) if data else []
+    steps = {step for seconds in computed.values() for step in seconds if step in lasted}
+    return steady(steps) if steps else []
 
 
 def _of_stage(stage: Mapping[Place, Computed], lasted: Mapping[int, float]) -> StragglerCost | None:
@@ -89,8 +89,8 @@ def _cost(stage: Mapping[Place, Computed], step: int) -> tuple[Place, float] | N
     return place, most - second
 
 
-def _longest(one: tuple[float, Place]) -> tuple[float, int]:
-    return -one[0], one[1].rank
+def _longest(cost: tuple[float, Place]) -> tuple[float, int]:
+    return -cost[0], cost[1].rank
 
 
 def _segments(steps: Sequence[int]) -> list[Sequence[int]]:

@@ -84,8 +84,8 @@ def steady(steps: Iterable[int]) -> list[int]:
 
 def later_half(computed: Mapping[Place, Computed]) -> dict[Place, Computed]:
     """The later half of their steady steps: a rank that becomes slow is slow there."""
-    data = {step for seconds in computed.values() for step in seconds}
-    behind = steady(data)[len(steady(data)) // 2 :] if data else []
+    steps = {step for seconds in computed.values() for step in seconds}
+    behind = steady(steps)[len(steady(steps)) // 2 :] if steps else []
     kept = set(behind)
     return {
         place: {step: lasted for step, lasted in seconds.items() if step in kept} for place, seconds in computed.items()
@@ -97,14 +97,14 @@ def paces(computed: Mapping[Place, Computed]) -> tuple[RankPace, ...]:
     stages: dict[int, dict[Place, Computed]] = {}
     for place, seconds in computed.items():
         stages.setdefault(place.stage, {})[place] = seconds
-    found = [pace for stage in stages.values() for pace in _of_stage(stage)]
-    return tuple(replace(pace, mates=mates) for pace, mates in zip(found, _mates(found), strict=True))
+    rank_paces = [pace for stage in stages.values() for pace in _of_stage(stage)]
+    return tuple(replace(pace, mates=mates) for pace, mates in zip(rank_paces, _mates(rank_paces), strict=True))
 
 
 def _of_stage(stage: Mapping[Place, Computed]) -> list[RankPace]:
     effects: dict[Place, list[float]] = {place: [] for place in stage}
-    data = [step for seconds in stage.values() for step in seconds]
-    for step in steady(set(data)) if data else ():
+    steps = [step for seconds in stage.values() for step in seconds]
+    for step in steady(set(steps)) if steps else ():
         present = [place for place, seconds in stage.items() if seconds.get(step, 0.0) > 0.0]
         if len(present) < min(LEAST_PEERS, len(stage)) or len(present) < 2:
             continue
@@ -117,7 +117,7 @@ def _of_stage(stage: Mapping[Place, Computed]) -> list[RankPace]:
     _leave_out_a_fast_one(compared)
     noise = median(spread(values) for values in compared.values())
     swings = {place: exp(quantile(values, 1 - SLOW_STEPS) - median(values)) for place, values in compared.items()}
-    usual = median(swings.values())
+    middle = median(swings.values())
     return [
         RankPace(
             place=place,
@@ -128,7 +128,7 @@ def _of_stage(stage: Mapping[Place, Computed]) -> list[RankPace]:
             low=exp(quantile(values, SLOW_STEPS)),
             low_of_parts=exp(min(_middles_of_parts(values))),
             swing=swings[place],
-            usual_swing=usual,
+            usual_swing=middle,
         )
         for place, values in compared.items()
     ]
@@ -156,14 +156,14 @@ def _error(count: int, usual: float, own: float) -> float:
     return location_error(count, sigma) * (1.0 if count <= MAX_VALUES else _OF_A_MEDIAN)
 
 
-def _mates(found: Sequence[RankPace]) -> list[float | None]:
+def _mates(rank_paces: Sequence[RankPace]) -> list[float | None]:
     """For each the ratio of its replica in the middle of all other stages."""
     replicas: dict[int, list[RankPace]] = {}
-    for pace in found:
+    for pace in rank_paces:
         if pace.place.replica is not None:
             replicas.setdefault(pace.place.replica, []).append(pace)
     mates: list[float | None] = []
-    for pace in found:
+    for pace in rank_paces:
         others = replicas.get(pace.place.replica, ()) if pace.place.replica is not None else ()
         ratios = [other.ratio for other in others if other.place.stage != pace.place.stage]
         mates.append(median(ratios) if ratios else None)
@@ -193,10 +193,10 @@ def medians_of_others(values: Sequence[float]) -> list[float]:
 def quantile(values: Sequence[float], share: float) -> float:
     """The value below which that share of the values lies, between two neighbours in proportion."""
     ordered = sorted(values)
-    place = share * (len(ordered) - 1)
-    below = int(place)
+    position = share * (len(ordered) - 1)
+    below = int(position)
     above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
+    return ordered[below] + (ordered[above] - ordered[below]) * (position - below)
 
 
 def computed(data: RunData) -> dict[Place, Computed]:
@@ -210,13 +210,13 @@ def computed(data: RunData) -> dict[Place, Computed]:
         ranks_of[name].append(rank)
     named = {name for name in ranks_of if kind_of(name) == COMPUTE} or set(ranks_of)
     names = _names_of_stages(data, {name: ranks_of[name] for name in named})
-    found: dict[Place, Computed] = {}
+    computed_by_place: dict[Place, Computed] = {}
     for rank, place in data.places.items():
         cells = [data.compute.get((rank, name), {}) for name in names.get(place.stage, ())]
         common = set.intersection(*(set(cell) for cell in cells)) if cells else set()
         if common:
-            found[place] = {step: sum(cell[step][0] for cell in cells) for step in common}
-    return found
+            computed_by_place[place] = {step: sum(cell[step][0] for cell in cells) for step in common}
+    return computed_by_place
 
 
 def _names_of_stages(data: RunData, ranks_of: Mapping[str, list[int]]) -> dict[int, list[str]]:
@@ -234,10 +234,10 @@ def _names_of_stages(data: RunData, ranks_of: Mapping[str, list[int]]) -> dict[i
     }
 
 
-def sizes_of_stages(found: Iterable[Place]) -> dict[int, int]:
+def sizes_of_stages(places: Iterable[Place]) -> dict[int, int]:
     """How many ranks each stage has."""
     sizes: dict[int, int] = {}
-    for place in found:
+    for place in places:
         sizes[place.stage] = sizes.get(place.stage, 0) + 1
     return sizes
 
@@ -276,7 +276,7 @@ def _about_their_means(
 
 def _effects(replicas: Mapping[int, list[Computed]]) -> Effects:
     """Of each data-parallel rank of a stage, which may be several ranks, how it is beside the others."""
-    found: dict[int, dict[int, float]] = {replica: {} for replica in replicas}
+    effects: dict[int, dict[int, float]] = {replica: {} for replica in replicas}
     steps = {step for ranks in replicas.values() for seconds in ranks for step in seconds}
     for step in steady(steps) if steps else ():
         own = {
@@ -285,10 +285,10 @@ def _effects(replicas: Mapping[int, list[Computed]]) -> Effects:
             if (data := [seconds[step] for seconds in ranks if seconds.get(step, 0.0) > 0])
         }
         if len(own) >= LEAST_PEERS:
-            usual = median(own.values())
+            middle = median(own.values())
             for replica, seconds in own.items():
-                found[replica][step] = log(seconds / usual)
-    return found
+                effects[replica][step] = log(seconds / middle)
+    return effects
 
 
 def cpu_pressure(samples: Samples) -> float | None:

@@ -9,7 +9,7 @@ import pytest
 
 from clusterproof.plugins.accept import RESULTS, NodeRun
 from clusterproof.plugins.accept.journal import FILE, JournalError
-from clusterproof.plugins.accept.run import EXIT
+from clusterproof.plugins.accept.runner import EXIT
 from clusterproof.plugins.accept.verdicts import NodeOutcome, NodeVerdict, of_nodes
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.history import Gpu, NodeIdentity
