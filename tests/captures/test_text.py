@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterproof.plugins.captures import text
-from clusterproof.plugins.captures.text import text_of, unpacked
+from clusterproof.plugins.captures.text import MOST_INDENTED, text_of, undecorated, unpacked
 
 LINES = "GPU 0: ok\nGPU 1: ö\n"
 
@@ -27,11 +27,28 @@ LINES = "GPU 0: ok\nGPU 1: ö\n"
         LINES.replace("GPU 1", "\x1b[1;31mGPU\x1b[0m 1").encode(),
         ("\x1b]0;gpu001: top\x07" + LINES).encode(),
         LINES.replace(" ", "\0 ").encode(),
+        LINES.replace("GPU ", "> GPU ").encode(),
     ],
-    ids=["utf-8", "bom", "utf-16", "utf-16-be", "crlf", "gzip", "two gzips", "colours", "window title", "nul"],
+    ids=["utf-8", "bom", "utf-16", "utf-16-be", "crlf", "gzip", "gzips", "colours", "title", "nul", "quoted"],
 )
 def test_however_it_was_saved_the_text_is_the_same(saved: bytes) -> None:
     assert text_of(saved) == LINES
+
+
+@pytest.mark.parametrize("before", ["    ", " " * MOST_INDENTED, "gpu-17: ", "10.1.2.3: ", "  gpu-17: "])
+def test_what_stands_before_every_line_alike_is_no_part_of_the_output(before: str) -> None:
+    assert undecorated(f"{before}a: 1\n\n{before}  b: 2\n") == "a: 1\n\n  b: 2\n"
+
+
+@pytest.mark.parametrize(
+    "text", [" " * (MOST_INDENTED + 1) + "further words of a record", "gpu-17: a\ngpu-18: b", "a: 1\nb: 2", "| a |"]
+)
+def test_what_stands_before_some_lines_only_is_part_of_it(text: str) -> None:
+    assert undecorated(text) == text
+
+
+def test_a_shell_whose_prompt_is_a_quotations_sign_quotes_nothing() -> None:
+    assert text_of(b"> nvidia-smi -L\nGPU 0: ok\nGPU 1: ok\n").startswith("> nvidia-smi -L")
 
 
 def test_bytes_that_are_no_text_do_no_harm_to_the_rest() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from clusterproof.plugins.captures import NoCaptureError, NodeFiles, layout
 from clusterproof.plugins.captures.merge import completed, merged
-from clusterproof.plugins.captures.text import MAX_BYTES, decoded, most_bytes, pieces, plain, unpacked
+from clusterproof.plugins.captures.text import MAX_BYTES, decoded, most_bytes, pieces, plain, undecorated, unpacked
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.errors import place_of
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, Unreached
@@ -185,6 +185,11 @@ def _instead(file: Path, root: Path) -> str:
 
 
 def _of_text(text: str, forms: Sequence[Form]) -> tuple[list[_Part], list[str]]:
+    data, problems = _of_outputs(text, forms)
+    return (data, problems) if data or problems else _of_outputs(undecorated(text), forms)
+
+
+def _of_outputs(text: str, forms: Sequence[Form]) -> tuple[list[_Part], list[str]]:
     data: list[_Part] = []
     problems: list[str] = []
     for piece in pieces(text, forms):

@@ -39,6 +39,9 @@ _PROMPT = re.compile(
     r"(?:\([\w.+-]{1,40}\) ?)?"  # a Python environment's name
     r"(?:\[?[\w.-]{1,64}@[\w.-]{1,64}[ :][^#$]{0,200}[#$] ?|\$ )(?P<typed>.*)"  # user@host:~$
 )
+_QUOTED = re.compile(r"> ?")
+_NODE = re.compile(r"[A-Za-z0-9][\w.-]{0,63}: ")  # as pdsh, clush and talosctl put it before each line
+MOST_INDENTED = 12  # columns of a text that was pasted; dmesg and journalctl begin the further lines of a record later
 _RULE = re.compile(r"_{20,}\s*")  # between the parts of an nvidia-bug-report.log
 _PROMPT_SIGNS = "#+%>"  # which other things begin with too
 # What the kernel logged before this boot says nothing about the node as it is.
@@ -76,9 +79,26 @@ def unpacked(content: bytes) -> bytes:
 
 
 def plain(text: str) -> str:
-    """The text with \\n at the end of lines, and without ANSI escapes and NUL characters."""
+    """The text with \\n at the end of lines, and without ANSI escapes, NUL characters and the signs of a quotation."""
     text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "")
-    return _ESCAPE.sub("", text) if "\x1b" in text else text
+    return _unquoted(_ESCAPE.sub("", text) if "\x1b" in text else text)
+
+
+def _unquoted(text: str) -> str:
+    """The text without the `>` of a quotation, where most of its lines are quoted."""
+    lines = text.split("\n")
+    quoted = sum(line.startswith(">") for line in lines)
+    return "\n".join(_QUOTED.sub("", line, 1) for line in lines) if 2 * quoted > sum(map(bool, lines)) else text
+
+
+def undecorated(text: str) -> str:
+    """The text without what stands before all of its lines alike: an indentation, then the name of its node."""
+    lines = [line.rstrip() for line in text.split("\n")]
+    indent = min((len(line) - len(line.lstrip(" ")) for line in lines if line), default=0)
+    lines = [line[indent:] for line in lines] if indent <= MOST_INDENTED else lines
+    node = _NODE.match(next(filter(None, lines), ""))
+    before = node[0] if node and all(line.startswith(node[0]) for line in lines if line) else ""
+    return "\n".join(line.removeprefix(before) for line in lines)
 
 
 def _inflated(stream: zlib._Decompress, packed: bytes, room: int) -> tuple[bytes, bytes]:

@@ -30,7 +30,12 @@ def log(text: str) -> dict[str, Any]:
         (f"[   12.500000] {XID}\n", 12.5),
         (f"4,1227,12500000,-;{XID}\n", 12.5),
         (f"[Fri Oct 14 14:56:49 2022] {XID}\n", 1665759409.0),
+        (f"[Mi Okt 14 14:56:49 2022] {XID}\n", None),
+        (f"[日 10月  4 14:56:49 2022] {XID}\n", None),
+        (f"kern: warning: [2022-10-14T14:56:49.500000000Z]: {XID}\n", 1665759409.5),
         (f"Oct 14 14:56:49 gpu001 kernel: {XID}\n", None),
+        (f"févr. 04 14:56:49 gpu001 kernel: {XID}\n", None),
+        (f"11月 14 14:56:49 gpu001 kernel: {XID}\n", None),
         (f"{XID}\n", None),
     ],
 )

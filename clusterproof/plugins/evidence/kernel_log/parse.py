@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from clusterproof.plugins.evidence.kernel_log.collect_lines import BOOT_S, UNKNOWN, Kept
-from clusterproof.plugins.evidence.kernel_log.line import BOOTED, unwrap
+from clusterproof.plugins.evidence.kernel_log.line import BOOTED, SYSLOG_TIME, WORD, unwrap
 from clusterproof.plugins.evidence.kernel_log.window import CALENDAR_S
 from clusterproof.plugins.evidence.parsing import CaptureError, Form
 
@@ -22,14 +22,14 @@ LEVELS = ("emerg", "alert", "crit", "err", "warn", "notice", "info", "debug")
 _STAMPED = re.compile(
     r"(?:<\d{1,3}>)?\[\s{0,12}\d{1,12}\.\d{3,9}\]"  # dmesg
     r"|\d{1,3},\d{1,12},\d{1,18},[^;\s]{1,80};"  # /dev/kmsg
-    r"|\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\] "  # dmesg -T
-    r"|kern\s{0,4}:\w{1,8}\s{0,4}:"  # dmesg -x
+    rf"|\[{WORD} {SYSLOG_TIME} \d{{4}}\] "  # dmesg -T
+    r"|kern\s{0,4}:\s?\w{1,8}\s{0,4}:"  # dmesg -x, talosctl dmesg
     r"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[.,]\d{6}[+-]\d\d:\d\d "  # dmesg --time-format iso
     r"|\[ {0,12}[+<] {0,12}\d{1,12}\.\d{6}>?\]|\[[A-Z][a-z]{2}[ \d]\d \d\d:\d\d\] "  # dmesg -H, -e, delta
     r"|\[ {0,12}\d{1,12}\.\d{6} < {0,12}\d{1,12}\.\d{6}>\]"  # dmesg -d
     r"|\S.{0,300}? kernel: "  # syslog, journalctl; the kernel has no pid
 )
-_OF_SYSLOG = re.compile(r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \S|\d{4}-\d\d-\d\dT")  # a program's, if no head
+_OF_SYSLOG = re.compile(rf"{SYSLOG_TIME} \S|\d{{4}}-\d\d-\d\dT")  # a program's, if no head
 _BOOT_LINE = re.compile(r"-- (?:Re)?boot\b", re.IGNORECASE)  # journalctl's own
 # A stamp of the kernel's clock with the message behind it. Where dmesg, klogd or busybox has it from syslog(2), each
 # line of one record has the same.
@@ -40,7 +40,7 @@ _BOOTED = re.compile(BOOTED, re.IGNORECASE)
 _DMI = re.compile(r"DMI: (Amazon EC2) ([a-z0-9-]{1,30}\.[a-z0-9-]{1,30})/")
 _VERSION = re.compile(r"Linux version (\S{1,80})")
 _WRITTEN_BY_PROGRAMS = 8  # priorities of /dev/kmsg from here on
-_LEVEL = re.compile(rf"<?(?=\d[>,])([0-7])|kern\s{{0,4}}:({'|'.join(LEVELS)})\s{{0,4}}:", re.IGNORECASE)
+_LEVEL = re.compile(rf"<?(?=\d[>,])([0-7])|kern\s{{0,4}}:\s?({'|'.join(LEVELS)})\s{{0,4}}:", re.IGNORECASE)
 _PRIORITY = re.compile(r"(\d{1,3}),\d{1,12},\d{1,18},")
 
 
