@@ -35,6 +35,13 @@ def results(text: str) -> dict[str, list[tuple[str, str]]]:
     return {test["name"]: [(result["gpu"], result["status"]) for result in test["results"]] for test in tests}
 
 
+def test_a_note_is_wrapped_in_the_middle_of_a_word_or_at_a_blank() -> None:
+    rows = ("| PCIe      | Fail - All       |", "| Warning   | The links are    |", "|           | down. Run the f  |")
+    rows = (*rows, "|           | ield diagnostic  |", "|           | .                |")
+    (test,) = only_log(dcgmi.read_table("\n".join(rows)))["tests"]
+    assert test["results"][0]["messages"][0]["text"] == "The links are down. Run the field diagnostic."
+
+
 def test_a_table_has_the_results_of_single_gpus() -> None:
     data = results(dcgm_table(memory=("Pass - GPUs: 0, 1, 2, 4, 5, 6, 7", "Fail - GPU: 3")))
     assert data["GPU Memory"] == [("0, 1, 2, 4, 5, 6, 7", "pass"), ("3", "fail")]
