@@ -185,8 +185,12 @@ def _instead(file: Path, root: Path) -> str:
 
 
 def _of_text(text: str, forms: Sequence[Form]) -> tuple[list[_Part], list[str]]:
-    data, problems = _of_outputs(text, forms)
-    return (data, problems) if data or problems else _of_outputs(undecorated(text), forms)
+    problems: list[str] = []
+    for one in undecorated(text):
+        data, problems = _of_outputs(one, forms)
+        if data:
+            return data, problems
+    return [], problems
 
 
 def _of_outputs(text: str, forms: Sequence[Form]) -> tuple[list[_Part], list[str]]:
