@@ -37,8 +37,8 @@ def results(text: str) -> dict[str, list[tuple[str, str]]]:
 
 def test_a_note_is_wrapped_in_the_middle_of_a_word_or_at_a_blank() -> None:
     rows = ("| PCIe      | Fail - All       |", "| Warning   | The links are    |", "|           | down. Run the f  |")
-    rows = (*rows, "|           | ield diagnostic  |", "|           | .                |")
-    (test,) = only_log(dcgmi.read_table("\n".join(rows)))["tests"]
+    more = ("|           | ield diagnostic  |", "|           | .                |")
+    (test,) = only_log(dcgmi.read_table("\n".join((*rows, *more))))["tests"]
     assert test["results"][0]["messages"][0]["text"] == "The links are down. Run the field diagnostic."
 
 
