@@ -33,6 +33,10 @@ def cut(text: str) -> list[tuple[str, str]]:
         ("*** /proc/meminfo", "cat /proc/meminfo"),
         ("/usr/bin/lspci -nnDvvv", "/usr/bin/lspci -nnDvvv"),
         ("____________________________________________", ""),
+        ("```", ""),
+        ("```bash", ""),
+        ("<details><summary>dmesg</summary>", ""),
+        ("</pre>", ""),
     ],
 )
 def test_a_prompt_or_a_heading_begins_another_output(line: str, typed: str) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterproof.plugins.captures import text
-from clusterproof.plugins.captures.text import text_of, unpacked
+from clusterproof.plugins.captures.text import text_of, undecorated, unpacked
 
 LINES = "GPU 0: ok\nGPU 1: ö\n"
 
@@ -27,11 +27,53 @@ LINES = "GPU 0: ok\nGPU 1: ö\n"
         LINES.replace("GPU 1", "\x1b[1;31mGPU\x1b[0m 1").encode(),
         ("\x1b]0;gpu001: top\x07" + LINES).encode(),
         LINES.replace(" ", "\0 ").encode(),
+        LINES.replace("GPU ", "> GPU ").encode(),
+        LINES.replace(" ", "\N{NO-BREAK SPACE}").encode(),
+        LINES.replace("\n", " \t\n").encode(),
     ],
-    ids=["utf-8", "bom", "utf-16", "utf-16-be", "crlf", "gzip", "two gzips", "colours", "window title", "nul"],
+    ids=[
+        "utf-8",
+        "bom",
+        "utf-16",
+        "utf-16-be",
+        "crlf",
+        "gzip",
+        "gzips",
+        "colours",
+        "title",
+        "nul",
+        "quoted",
+        "nbsp",
+        "blanks",
+    ],
 )
 def test_however_it_was_saved_the_text_is_the_same(saved: bytes) -> None:
     assert text_of(saved) == LINES
+
+
+@pytest.mark.parametrize("before", ["    ", " " * 12, "\t", "gpu-17: ", "10.1.2.3: ", "  gpu-17: "])
+def test_what_stands_before_every_line_alike_is_no_part_of_the_output(before: str) -> None:
+    lines = ("", "a: 1", "", "  b: 2")
+    assert undecorated("\n".join(f"{before}{line}".rstrip() for line in lines))[0] == "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    "text", [" " * 13 + "further words of a record", "gpu-17: a\ngpu-18: b", "a: 1\nb: 2", "| a |"]
+)
+def test_what_stands_before_some_lines_only_is_part_of_it(text: str) -> None:
+    assert undecorated(text) == [text]
+
+
+def test_what_may_be_a_nodes_name_is_left_where_it_may_be_none() -> None:
+    assert undecorated("  NVRM: a\n  NVRM: b") == ["a\nb", "NVRM: a\nNVRM: b", "  NVRM: a\n  NVRM: b"]
+
+
+def test_what_html_writes_for_signs_is_a_sign() -> None:
+    assert undecorated("&lt;gpu id=&quot;1&quot;&gt;")[0] == '<gpu id="1">'
+
+
+def test_a_shell_whose_prompt_is_a_quotations_sign_quotes_nothing() -> None:
+    assert text_of(b"> nvidia-smi -L\nGPU 0: ok\nGPU 1: ok\n").startswith("> nvidia-smi -L")
 
 
 def test_bytes_that_are_no_text_do_no_harm_to_the_rest() -> None:

@@ -78,6 +78,20 @@ def test_a_port_of_ibstat_is_read_in_the_words_of_sysfs() -> None:
     assert data["ports"] == [port | {"link_layer": "InfiniBand"}]
 
 
+@pytest.mark.parametrize(
+    ("name", "layer", "whose"),
+    [
+        ("efa_0", "Unknown", {"vendor": "1d0f", "device": "efa"}),
+        ("rdmap79s0", "Unspecified", {"vendor": "1d0f", "device": "efa"}),
+        ("rdmap79s0", "Ethernet", {}),  # what rdma-core calls an adapter for iWARP
+    ],
+)
+def test_ibstat_names_no_type_of_an_efa_device(name: str, layer: str, whose: dict[str, str]) -> None:
+    text = f"CA '{name}'\n\tCA type: \n\tNumber of ports: 1\n\tPort 1:\n\t\tState: Active\n\t\tLink layer: {layer}\n"
+    found = device(rdma.read_ibstat(text))
+    assert {key: found[key] for key in ("vendor", "device") if key in found} == whose
+
+
 def test_a_device_at_which_ibstat_stopped_has_ports_that_could_not_be_read() -> None:
     data: Any = rdma.read_ibstat(f"{IBSTAT}ibpanic: [7] main: stat of IB device 'mlx5_8' failed: No such file\n")
     assert data["rdma"]["devices"][-1]["ports"] == {"error": "EIO", "text": "ibstat failed: No such file"}

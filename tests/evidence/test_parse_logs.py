@@ -8,18 +8,16 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.core.verdict import Incomplete, Verdict
+from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.parsing import exit_status
 from clusterproof.plugins.evidence.perf import parse_dcgm as dcgmi
 from clusterproof.plugins.evidence.perf import parse_nccl as nccl_tests
 from clusterproof.plugins.evidence.perf import parse_nccom as nccom
-from clusterproof.plugins.evidence.slurm import parse as slurm
-from clusterproof.plugins.evidence.slurm.facts import SlurmNode, SlurmNodes
 from tests.builders.evaluated import expect
 from tests.builders.samples import sample
 from tests.captures.captured import evaluated as of_type
 from tests.faults.captured_fault import evaluated
-from tests.testbed.outputs import NCCL_ROWS, SCONTROL, dcgm_json, dcgm_table, nccl_log, nccom_log
+from tests.testbed.outputs import NCCL_ROWS, dcgm_json, dcgm_table, nccl_log, nccom_log
 
 
 def only_log(data: Any) -> dict[str, Any]:
@@ -35,6 +33,13 @@ def only_log(data: Any) -> dict[str, Any]:
 def results(text: str) -> dict[str, list[tuple[str, str]]]:
     tests = only_log(dcgmi.read_table(text))["tests"]
     return {test["name"]: [(result["gpu"], result["status"]) for result in test["results"]] for test in tests}
+
+
+def test_a_note_is_wrapped_in_the_middle_of_a_word_or_at_a_blank() -> None:
+    rows = ("| PCIe      | Fail - All       |", "| Warning   | The links are    |", "|           | down. Run the f  |")
+    more = ("|           | ield diagnostic  |", "|           | .                |")
+    (test,) = only_log(dcgmi.read_table("\n".join((*rows, *more))))["tests"]
+    assert test["results"][0]["messages"][0]["text"] == "The links are down. Run the field diagnostic."
 
 
 def test_a_table_has_the_results_of_single_gpus() -> None:
@@ -232,58 +237,3 @@ def test_the_json_report_has_the_same_rows() -> None:
 def test_an_error_of_the_runtime_is_a_problem() -> None:
     text = f"{nccom_log()}2026-Jan-01 ERROR NRT_TIMEOUT on nd 3\n"
     assert only_log(nccom.read_table(text))["problems"] == ["2026-Jan-01 ERROR NRT_TIMEOUT on nd 3"]
-
-
-# Slurm
-
-
-def nodes(text: str) -> list[dict[str, str]]:
-    (form,) = [form for form in slurm.FORMS if form.recognises(text)]
-    data: Any = form.read(text)
-    return list(data["slurm_node"]["nodes"])
-
-
-def test_scontrol_shows_a_node_in_lines_and_in_one() -> None:
-    in_one = " ".join(SCONTROL.split("\n   "))
-    assert nodes(SCONTROL) == nodes(in_one)
-    assert nodes(SCONTROL)[0]["gres"] == "gpu:h100:8(S:0-1)"
-
-
-def test_a_reason_has_its_user_and_its_time() -> None:
-    (node,) = nodes(f"{SCONTROL.rstrip()}\n   Reason=bad [GPU] cable [root@2026-07-22T23:31:17]\n")
-    assert (node["reason"], node["reason_user"]) == ("bad [GPU] cable", "root")
-    assert node["reason_time"] == "2026-07-22T23:31:17"
-
-
-def test_sinfo_nodes_are_listed_once_with_their_state() -> None:
-    text = (
-        "PARTITION AVAIL  TIMELIMIT  NODES  STATE NODELIST\n"
-        "gpu*  up  infinite  2  drain* gpu[001-002]\nall  up  infinite  3  idle~ gpu[001-003]\n"
-    )
-    assert {node["name"]: node["state"] for node in nodes(text)} == {
-        "gpu001": "DRAIN*",
-        "gpu002": "DRAIN*",
-        "gpu003": "IDLE",
-    }
-
-
-@pytest.mark.parametrize(
-    ("gres", "gpus"),
-    [
-        ("gpu:h100:8(S:0-1)", 8),
-        ("gpu:8", 8),
-        ("gpu:model_a:2,gpu:model_b:2", 4),
-        ("mig:3g.40gb:7,gpu:a100:4", 4),
-        ("tmpdisk:100", 0),
-        ("", 0),
-    ],
-)
-def test_the_gpus_in_a_gres_of_any_form(gres: str, gpus: int) -> None:
-    assert SlurmNode({"gres": gres}).gpus == gpus
-
-
-def test_an_answer_about_one_other_node_is_not_this_nodes() -> None:
-    data = SlurmNodes({"nodes": [{"name": "gpu007", "host": "gpu007", "state": "DOWN"}]})
-    assert data.named("node").state == "DOWN"  # a capture of one file, which has no name of its own
-    with pytest.raises(Incomplete, match="is not among them"):
-        data.named("gpu001", "gpu001")

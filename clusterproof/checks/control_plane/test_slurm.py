@@ -11,13 +11,14 @@ from clusterproof.plugins.core.verdict import Incomplete, concern, concern_if, f
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.evidence.slurm.facts import SlurmCluster, SlurmNode
+from clusterproof.plugins.evidence.slurm.facts import LISTED_WITH_REASON, SlurmCluster, SlurmNode
 
 pytestmark = [mark.control_plane, mark.preflight, mark.hyperpod_slurm_debugger]
 
 
 OUT_OF_USE = frozenset(
     {"DOWN", "DRAIN", "DRAINED", "DRAINING", "DRNG", "FAIL", "FAILING", "FAILG", "ERROR", "INVALID_REG", "INVAL"}
+    | {LISTED_WITH_REASON}
 )
 UNKNOWN = frozenset({"UNKNOWN", "UNK"})
 

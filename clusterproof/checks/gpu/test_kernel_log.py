@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.verdict import Incomplete, concern_if, fail_if
+from clusterproof.plugins.core.verdict import Incomplete, concern_if
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.evidence.kernel_log.wording import gpus_by_address, require_whole_log, say, when
+from clusterproof.plugins.evidence.kernel_log.wording import fail_by_log, gpus_by_address, require_whole_log, say, when
 from clusterproof.plugins.evidence.kernel_log.xid_findings import Finding, evaluate, evaluate_switches
 from clusterproof.plugins.evidence.node import Node
 
@@ -59,7 +59,7 @@ def test_no_sxid(node: Node) -> None:
 def say_findings(findings: Sequence[Finding], node: Node, expected: str) -> None:
     """Say which fail the node, and which are worth a look."""
     failing = [finding for finding in findings if finding.severity == "fail"]
-    fail_if(failing, f"{in_words(failing, node)}; expected {expected}")
+    fail_by_log(node, failing, f"{in_words(failing, node)}; expected {expected}")
     worrying = [finding for finding in findings if finding.severity == "concern"]
     concern_if(worrying, f"{in_words(worrying, node)}; expected none")
 

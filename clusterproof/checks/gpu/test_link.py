@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 
@@ -50,10 +51,15 @@ def test_nvlink_active(gpu: Gpu, node: Node) -> None:
     raise AssertionError(f"{len(states)} NVLinks; expected {due} active links")
 
 
+FEWEST_JOINED = 4  # GPUs that may be joined all with all; of three a bridge joins two
+BASEBOARD = re.compile(r"SXM|HBM3$|NVIDIA (?:H20|H200|H800|G?B[23]00)$")  # names of GPUs whose board wires all NVLinks
+
+
 def evaluate_links_by_peers(gpu: Gpu, node: Node) -> None:
     """The verdict on a GPU's links where it is unknown how many are due; none where they show no fault."""
     states, of_peers = gpu.nvlink_states, links_of_peers(gpu, node)
-    is_dead = bool(states) and not of_peers and set(states) == {False}
+    is_wired = not of_peers or bool(BASEBOARD.search(readings(gpu, "name")[0].get("name", "")))
+    is_dead = is_wired and set(states).union(*of_peers) == {False}
     concern_if(is_dead, f"all {len(states)} NVLinks inactive; expected active ones, unless the machine wires none")
     active, most = states.count(True), max((peer.count(True) for peer in of_peers), default=0)
     assert active + states.count(None) >= most, f"{active} active NVLinks; expected {most}, as on another GPU"
@@ -70,7 +76,8 @@ def evaluate_links_by_peers(gpu: Gpu, node: Node) -> None:
 def evaluate_ways(gpu: Gpu, node: Node) -> None:
     """Fail where nvidia-smi topo shows fewer NVLinks from this GPU to others than between most GPUs of the node."""
     ways = {one.label: data["nvlinks_to"] for one in node.gpus if (data := readings(one, "nvlinks_to")[0])}
-    counts = Counter(links for to in ways.values() for links in to.values())
+    others = [(label, other) for label, to in ways.items() for other in to if gpu.label not in (label, other)]
+    counts = Counter(ways[label][other] for label, other in others if len(ways) >= FEWEST_JOINED)
     usual, alike = counts.most_common(1)[0] if counts else (0, 0)
     fewer = {label: [other for other, links in to.items() if links < usual] for label, to in ways.items()}
     own = fewer.get(gpu.label, [])
@@ -81,8 +88,9 @@ def evaluate_ways(gpu: Gpu, node: Node) -> None:
         return
     to = ways[gpu.label]
     may_have_none = not (any(to.values()) or node.nvlinks_due or is_of_most(gpu, node))  # as one for a display
-    seen = f"{min(to[other] for other in own)} NVLinks to {', '.join(own)}"
-    fail_if(not may_have_none, f"{seen}; expected {usual}, as between most GPUs here")
+    seen = f"{min(to[other] for other in own)} NVLinks to {', '.join(own)}; expected {usual}, as between most GPUs here"
+    fail_if(not may_have_none, seen)
+    concern_if(may_have_none and not readings(gpu, "name")[0], f"{seen}, unless it is of another model")
 
 
 def is_of_most(gpu: Gpu, node: Node) -> bool:
@@ -204,7 +212,9 @@ def test_nvlink_errors(gpu: Gpu, node: Node) -> None:
 
 
 def fatal_xids(gpu: Gpu, node: Node) -> list[int]:
-    """The Xids of this boot that fail the GPU."""
+    """The Xids of this boot that fail the GPU; none where users may have written them."""
+    if node.users_write_the_log:
+        return []
     at = pci_address(gpu.pci)
     uuids = {address: one.uuid for address, one in gpus_by_address(node).items()}
     found = evaluate(node.kernel_events, node.catalog, uuids=uuids)

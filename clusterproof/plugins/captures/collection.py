@@ -9,7 +9,7 @@ from pathlib import Path
 
 from clusterproof.plugins.captures import NoCaptureError, NodeFiles, layout
 from clusterproof.plugins.captures.merge import completed, merged
-from clusterproof.plugins.captures.text import MAX_BYTES, decoded, most_bytes, pieces, plain, unpacked
+from clusterproof.plugins.captures.text import MAX_BYTES, decoded, most_bytes, pieces, plain, undecorated, unpacked
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.errors import place_of
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, Unreached
@@ -188,6 +188,15 @@ def _instead(file: Path, root: Path) -> str:
 
 
 def _of_text(text: str, forms: Sequence[Form]) -> tuple[list[_Part], list[str]]:
+    problems: list[str] = []
+    for output in undecorated(text):
+        parts, problems = _of_outputs(output, forms)
+        if parts:
+            return parts, problems
+    return [], problems
+
+
+def _of_outputs(text: str, forms: Sequence[Form]) -> tuple[list[_Part], list[str]]:
     parts: list[_Part] = []
     problems: list[str] = []
     for piece in pieces(text, forms):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import html
 import re
 import zlib
 from collections.abc import Iterable, Iterator
@@ -39,7 +40,14 @@ _PROMPT = re.compile(
     r"(?:\([\w.+-]{1,40}\) ?)?"  # a Python environment's name
     r"(?:\[?[\w.-]{1,64}@[\w.-]{1,64}[ :][^#$]{0,200}[#$] ?|\$ )(?P<typed>.*)"  # user@host:~$
 )
-_RULE = re.compile(r"_{20,}\s*")  # between the parts of an nvidia-bug-report.log
+_QUOTED = re.compile(r"> ?")
+# Of a text that was pasted. Where dmesg and journalctl indent the further lines of a record, in which words of users
+# stand, they do so by more than this.
+_INDENT = re.compile(r"\t| {0,12}(?! )")
+_NODE = re.compile(r"[A-Za-z0-9][\w.-]{0,63}: ")  # as pdsh, clush and talosctl put it before each line
+_TRAILING = re.compile(r"[ \t]+$", re.MULTILINE)
+# What divides outputs: parts of an nvidia-bug-report.log, and blocks of Markdown and HTML in which people paste them.
+_RULE = re.compile(r"(?:_{20,}|(?:```|~~~)\w{0,20}|</?(?:pre|code|details|summary)\b.{0,200}>)\s*")
 _PROMPT_SIGNS = "#+%>"  # which other things begin with too
 # What the kernel logged before this boot says nothing about the node as it is.
 _EARLIER_BOOT = re.compile(r"journalctl (?:(?!journalctl ).)*(?:-b|--boot)[ =]?-[1-9]")
@@ -76,9 +84,40 @@ def unpacked(content: bytes) -> bytes:
 
 
 def plain(text: str) -> str:
-    """The text with \\n at the end of lines, and without ANSI escapes and NUL characters."""
-    text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "")
-    return _ESCAPE.sub("", text) if "\x1b" in text else text
+    """The text with \\n at the end of lines, and without ANSI escapes, NUL characters and the signs of a quotation.
+
+    Blanks that do not break a line become others; those at its end are left out.
+    """
+    text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "").replace("\N{NO-BREAK SPACE}", " ")
+    return _unquoted(_TRAILING.sub("", _ESCAPE.sub("", text) if "\x1b" in text else text))
+
+
+def _unquoted(text: str) -> str:
+    """The text without the `>` of a quotation, where most of its lines are quoted."""
+    lines = text.split("\n")
+    quoted = sum(line.startswith(">") for line in lines)
+    return "\n".join(_QUOTED.sub("", line, 1) for line in lines) if 2 * quoted > sum(map(bool, lines)) else text
+
+
+def undecorated(text: str) -> list[str]:
+    """The text without what stands before all of its lines alike, without their indentation alone, and as it is.
+
+    The first of these that is of a known form is what was printed: `NVRM: ` before each line is no node's name.
+    """
+    whole = html.unescape(text) if "&lt;" in text else text
+    lines = whole.split("\n")
+    flush = _without(lines, _INDENT)
+    return list(dict.fromkeys("\n".join(one) for one in (_without(flush, _NODE), flush, lines)))
+
+
+def _without(lines: list[str], form: re.Pattern[str]) -> list[str]:
+    """The lines without what all of them begin with; of an indentation as much as all have."""
+    before = next((found[0] for found in map(form.match, filter(None, lines)) if found), "")
+    blank = before.rstrip()
+    shown = [line for line in lines if line not in ("", blank)]
+    while not all(line.startswith(before) for line in shown):
+        before = before[:-1] if before.isspace() else ""
+    return ["" if line == blank else line.removeprefix(before) for line in lines] if before else lines
 
 
 def _inflated(stream: zlib._Decompress, packed: bytes, most: int) -> tuple[bytes, bytes]:

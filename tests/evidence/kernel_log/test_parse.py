@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
+from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.kernel_log import facts
 from clusterproof.plugins.evidence.kernel_log import parse as kernel_log
 from clusterproof.plugins.evidence.kernel_log.facts import XidEvent
 from clusterproof.plugins.evidence.parsing import CaptureError
 from tests.builders.samples import sample
+from tests.faults.captured_fault import evaluated
 from tests.testbed.needs import needs_root
 from tests.testbed.outputs import dmesg
 
@@ -30,7 +32,18 @@ def log(text: str) -> dict[str, Any]:
         (f"[   12.500000] {XID}\n", 12.5),
         (f"4,1227,12500000,-;{XID}\n", 12.5),
         (f"[Fri Oct 14 14:56:49 2022] {XID}\n", 1665759409.0),
+        (f"[Mi Okt 14 14:56:49 2022] {XID}\n", None),
+        (f"[日 10月  4 14:56:49 2022] {XID}\n", None),
+        (f"kern: warning: [2022-10-14T14:56:49.500000000Z]: {XID}\n", 1665759409.5),
         (f"Oct 14 14:56:49 gpu001 kernel: {XID}\n", None),
+        (f"Oct 14 14:56:49.500000 gpu001 kernel: {XID}\n", None),
+        (f"Fri 2022-10-14 14:56:49 UTC gpu001 kernel: {XID}\n", 1665759409.0),
+        (f"2022-10-14T14:56:49.500000+0000 gpu001 kernel: {XID}\n", 1665759409.5),
+        (f"2022-10-14 14:56:49 node kernel: {XID}\n", 1665759409.0),
+        (f"1665759409.500000 gpu001 kernel: {XID}\n", 1665759409.5),
+        (f"-- Logs begin at Fri 2022-10-14. --\nOct 14 14:56:49 gpu001 kernel: {XID}\n", None),
+        (f"févr. 04 14:56:49 gpu001 kernel: {XID}\n", None),
+        (f"11月 14 14:56:49 gpu001 kernel: {XID}\n", None),
         (f"{XID}\n", None),
     ],
 )
@@ -60,6 +73,7 @@ def test_a_log_from_the_boot_on_is_whole_and_another_is_not() -> None:
     later = log(f"[  900.000000] {XID}\n")
     assert (later["truncated"], later["whole_from"]) == (True, 900.0)
     assert log(f"{XID}\n")["whole_from"] is None
+    assert log(f"[    0.043437] {XID}\n")["truncated"]  # an excerpt, which does not begin with the kernel's name
 
 
 def test_what_was_before_the_last_boot_is_left_out() -> None:
@@ -100,6 +114,8 @@ FORMS = {
     "dmesg -e, a new minute": ("[Oct14 14:56] ", 14),
     "dmesg --time-format delta": ("[<    0.000001>] ", 17),
     "journalctl -k": ("Oct 14 14:56:49 gpu001 kernel: ", 31),
+    "journalctl -k -o short-precise": ("Oct 14 14:56:49.500000 gpu001 kernel: ", 38),
+    "journalctl -k -o short-unix": ("1665759409.500000 gpu001 kernel: ", 33),
     "journalctl -k -o short-monotonic": ("[   12.500000] gpu001 kernel: ", 30),
 }
 ON_EACH_LINE = {
@@ -141,6 +157,49 @@ def test_a_kernel_with_a_number_is_a_user_who_calls_himself_so() -> None:
     assert codes(f"{kernels * 9}Oct 14 14:56:50 gpu001 kernel[4321]: {SHORT}\n") == []
     assert not kernel_log.is_kernel_log(f"Oct 14 14:56:50 gpu001 kernel[4321]: {SHORT}\n")
     assert codes(f"{kernels}Oct 14 14:56:50 gpu001 kernel: {SHORT}\n") == [79]
+
+
+PROGRAMS = "Oct 14 14:56:48 gpu001 systemd[1]: Started Session 7 of user me.\nOct 14 14:56:48 gpu001 sudo: a\n"
+KERNELS = f"Oct 14 14:56:49 gpu001 kernel: {SHORT}\n"
+
+
+def test_of_a_log_of_all_programs_only_the_kernels_lines_are_read() -> None:
+    further = "Oct 14 14:56:50 gpu001 python[7]: words\n" + " " * 30 + f"{SHORT.replace('79', '48')}\n"
+    text = f"{PROGRAMS}{KERNELS}{further}{PROGRAMS}"
+    assert kernel_log.is_of_all_programs(text)
+    assert not kernel_log.is_kernel_log(text)
+    assert not kernel_log.is_of_all_programs(PROGRAMS)
+    data: Any = kernel_log.read_of_all_programs(text)
+    assert [line[1] for line in data["kernel_log"]["lines"]] == [SHORT]
+
+
+@pytest.mark.parametrize(
+    ("files", "check", "words"),
+    [
+        ({"syslog": f"{PROGRAMS}{KERNELS}{PROGRAMS}"}, "gpu.no_xid", "concern: Xid 79 (GPU has fallen off the bus)"),
+        (
+            {"syslog": PROGRAMS + KERNELS.replace(SHORT, "Linux version 6.8.0-1021-aws (x)")},
+            "gpu.no_xid",
+            "part of the kernel log was overwritten",
+        ),
+        (
+            {"syslog": PROGRAMS + KERNELS.replace(SHORT, "Kernel panic - not syncing: x")},
+            "host.kernel_oops",
+            "concern: the kernel stopped: x",
+        ),
+    ],
+)
+def test_a_log_into_which_all_programs_write_fails_no_node_and_proves_nothing(
+    files: dict[str, str], check: str, words: str
+) -> None:
+    result = evaluated(files)[check]
+    assert result.verdict is Verdict.INCOMPLETE
+    assert words in result.message
+
+
+def test_the_kernels_own_log_outranks_that_of_all_programs() -> None:
+    files = {"dmesg.txt": dmesg(), "syslog": f"{PROGRAMS}{KERNELS}{PROGRAMS}"}
+    assert evaluated(files)["gpu.no_xid"].verdict is Verdict.PASS
 
 
 def test_a_programs_line_is_no_part_of_the_drivers_record_before_it() -> None:

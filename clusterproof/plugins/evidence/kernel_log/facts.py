@@ -72,6 +72,7 @@ __all__ = [
 
 LONGEST_LINE = 2048
 OF_GPUS = ("gpu", "nvswitch")  # scopes
+OF_ALL_PROGRAMS = "all programs"  # the source of a log that a journal or a syslog has among others
 
 Event: TypeAlias = GpuEvent | HostEvent
 Events: TypeAlias = tuple[Event, ...]
@@ -179,14 +180,21 @@ OF_NEURON = Pattern(r"neuron", IGNORING_CASE)  # so begin the lines of its drive
 def kernel_events(node: Node, log: CollectorData) -> Events:
     """What the kernel log says of GPUs and of the host: of this boot, and within the window that counts."""
     events = of_this_boot(parse(log.get("lines", lines)))
-    if node.users_write_the_log:
+    if _may_be_neurons(node, log):
         events = of_no_gpu(events)
     return events if node.since.is_boot else within(events, node.window_begins, node.boot.booted)
 
 
 @collected_by("kernel_log")
 def users_write_the_log(node: Node, log: CollectorData) -> bool:
-    """Whether users can have whole records written: those of Neuron devices can (NEURON_IOCTL_PRINTK)."""
+    """Whether users can have whole records written: those of Neuron devices can (NEURON_IOCTL_PRINTK), and all can
+    write into what was saved as the log of all programs.
+    """
+    return log.get("source", optional(text)) == OF_ALL_PROGRAMS or _may_be_neurons(node, log)
+
+
+def _may_be_neurons(node: Node, log: CollectorData) -> bool:
+    """Whether it is, as far as is known, the log of a node with Neuron devices."""
     try:
         return bool(node.neuron.on_bus or node.neuron.devices)
     except Absent:

@@ -17,21 +17,28 @@ ADDRESSES = 4_096  # that are cached, of those that nodes report: most are the s
 MESSAGES = 2_048  # likewise of the kernel's words, which most nodes' logs have in common: those of the start
 ADDRESS = r"(?:[0-9a-f]{1,8}:)?[0-9a-f]{1,2}:[0-9a-f]{1,2}(?:\.[0-7])?"
 
+# Of a day or a month, as the language of whoever printed the log has it: `Mär`, `févr.`, `11月`.
+WORD = r"[^\s\[\]:]{1,8}"
+SYSLOG_TIME = rf"{WORD} {{1,2}}\d{{1,2}} \d\d:\d\d:\d\d(?:\.\d{{1,9}})?"
+ISO_DAY = r"\d{4}-\d\d-\d\d"
+ZONE = r"Z|[+-]\d\d:?\d\d|(?-i:[A-Z]{2,5})"
+
 # A line of another program has its name there (`python[77]: NVRM: Xid …`, in /dev/kmsg a priority of 8
 # and up): it is not unwrapped, and so never begins with the kernel's words.
 _PREFIX = Pattern(
     r"\s+"
     r"|<[0-7]>"
     r"|[0-7],\d{1,12},(?P<usec>\d{1,18}),[^;\s]{1,80};"
-    r"|kern\s{0,4}:\w{1,8}\s{0,4}:(?=\s)"
+    r"|kern\s{0,4}:\s?\w{1,8}\s{0,4}:(?=\s)"
     r"|\[\s{0,12}(?P<seconds>\d{1,12}\.\d{1,9})(?: <\s{0,12}\d{1,12}\.\d{6}>)?\]"
     r"|\[\s{0,12}[+<]\s{0,12}\d{1,12}\.\d{6}>?\]"
     r"|\[[A-Z][a-z]{2}[ \d]\d \d\d:\d\d\](?=\s)"
     r"|\[\s{0,12}[TC]\d{1,10}\]"
     r"|\[\.\.\.\]"
-    r"|\[(?P<date>[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4})\]"
-    r"|(?P<iso>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)(?P<zone>Z|[+-]\d\d:?\d\d)?(?=\s)"
-    r"|(?P<syslog>[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d)(?=\s)",
+    rf"|\[(?P<date>{WORD} {SYSLOG_TIME} \d{{4}})\]"
+    rf"|\[?(?:{WORD} )?(?P<iso>{ISO_DAY}[T ]\d\d:\d\d:\d\d(?:[.,]\d{{1,9}})?)(?: ?(?P<zone>{ZONE}))?\]?:?(?=\s)"
+    rf"|(?P<syslog>{SYSLOG_TIME})(?=\s)"
+    r"|(?P<unix>\d{9,11}\.\d{6})(?=\s)",
     IGNORING_CASE,
 )
 _ADDRESS = Pattern(ADDRESS, IGNORING_CASE)
@@ -101,8 +108,10 @@ def _time(found: re.Match[str], before: float | None) -> float | None:
         return int(found["usec"]) / 1e6
     if found["seconds"]:
         return float(found["seconds"])
-    data = found["date"] or found["iso"]
-    return _epoch(data, found["zone"] or "Z") if data else before
+    if found["unix"]:
+        return float(found["unix"])
+    data, zone = found["date"] or found["iso"], found["zone"] or "Z"
+    return _epoch(data.replace("T", " ") if found["iso"] else data, "Z" if zone == "UTC" else zone) if data else before
 
 
 def _epoch(data: str, zone: str) -> float | None:
@@ -110,7 +119,7 @@ def _epoch(data: str, zone: str) -> float | None:
     from datetime import datetime
 
     words, _, fraction = data.replace(",", ".").partition(".")
-    form = "%Y-%m-%dT%H:%M:%S" if words[0].isdecimal() else "%a %b %d %H:%M:%S %Y"
+    form = "%Y-%m-%d %H:%M:%S" if words[0].isdecimal() else "%a %b %d %H:%M:%S %Y"
     try:
         seconds = datetime.strptime(f"{words} {zone}", f"{form} %z").timestamp()
     except ValueError:

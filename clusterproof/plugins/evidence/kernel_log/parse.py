@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from clusterproof.plugins.evidence.kernel_log.collect_lines import BOOT_S, UNKNOWN, Kept
-from clusterproof.plugins.evidence.kernel_log.line import BOOTED, unwrap
+from clusterproof.plugins.evidence.kernel_log.facts import OF_ALL_PROGRAMS
+from clusterproof.plugins.evidence.kernel_log.line import BOOTED, ISO_DAY, SYSLOG_TIME, WORD, ZONE, unwrap
 from clusterproof.plugins.evidence.kernel_log.window import CALENDAR_S
 from clusterproof.plugins.evidence.parsing import CaptureError, Form
 
@@ -22,14 +23,18 @@ LEVELS = ("emerg", "alert", "crit", "err", "warn", "notice", "info", "debug")
 _STAMPED = re.compile(
     r"(?:<\d{1,3}>)?\[\s{0,12}\d{1,12}\.\d{3,9}\]"  # dmesg
     r"|\d{1,3},\d{1,12},\d{1,18},[^;\s]{1,80};"  # /dev/kmsg
-    r"|\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\] "  # dmesg -T
-    r"|kern\s{0,4}:\w{1,8}\s{0,4}:"  # dmesg -x
-    r"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[.,]\d{6}[+-]\d\d:\d\d "  # dmesg --time-format iso
+    rf"|\[{WORD} {SYSLOG_TIME} \d{{4}}\] "  # dmesg -T
+    r"|kern\s{0,4}:\s?\w{1,8}\s{0,4}:"  # dmesg -x, talosctl dmesg
+    rf"|{ISO_DAY}T\d\d:\d\d:\d\d[.,]\d{{6}}[+-]\d\d:\d\d "  # dmesg --time-format iso
     r"|\[ {0,12}[+<] {0,12}\d{1,12}\.\d{6}>?\]|\[[A-Z][a-z]{2}[ \d]\d \d\d:\d\d\] "  # dmesg -H, -e, delta
     r"|\[ {0,12}\d{1,12}\.\d{6} < {0,12}\d{1,12}\.\d{6}>\]"  # dmesg -d
     r"|\S.{0,300}? kernel: "  # syslog, journalctl; the kernel has no pid
 )
-_OF_SYSLOG = re.compile(r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \S|\d{4}-\d\d-\d\dT")  # a program's, if no head
+# When a line of a journal or a syslog was logged: journalctl's -o short, short-iso, short-full and short-unix.
+_TIME = rf"(?:{SYSLOG_TIME}|(?:{WORD} )?{ISO_DAY}[T ]\d\d:\d\d:\d\d\S{{0,20}}(?: (?:{ZONE}))?|\d{{9,11}}\.\d{{6}})"
+_OF_SYSLOG = re.compile(rf"{_TIME} \S")  # a program's, if no head
+_OF_KERNEL = re.compile(rf"^{_TIME} (?:\S{{1,255}} )?kernel: ", re.MULTILINE)
+_JOURNALS = re.compile(r"-- (?:Logs begin|Journal begins|No entries)\b")  # what journalctl says of itself
 _BOOT_LINE = re.compile(r"-- (?:Re)?boot\b", re.IGNORECASE)  # journalctl's own
 # A stamp of the kernel's clock with the message behind it. Where dmesg, klogd or busybox has it from syslog(2), each
 # line of one record has the same.
@@ -40,17 +45,27 @@ _BOOTED = re.compile(BOOTED, re.IGNORECASE)
 _DMI = re.compile(r"DMI: (Amazon EC2) ([a-z0-9-]{1,30}\.[a-z0-9-]{1,30})/")
 _VERSION = re.compile(r"Linux version (\S{1,80})")
 _WRITTEN_BY_PROGRAMS = 8  # priorities of /dev/kmsg from here on
-_LEVEL = re.compile(rf"<?(?=\d[>,])([0-7])|kern\s{{0,4}}:({'|'.join(LEVELS)})\s{{0,4}}:", re.IGNORECASE)
+_LEVEL = re.compile(rf"<?(?=\d[>,])([0-7])|kern\s{{0,4}}:\s?({'|'.join(LEVELS)})\s{{0,4}}:", re.IGNORECASE)
 _PRIORITY = re.compile(r"(\d{1,3}),\d{1,12},\d{1,18},")
 
 
 def is_kernel_log(text: str) -> bool:
     """Whether most lines begin as the kernel's do, or all that matter are the NVIDIA driver's."""
-    lines = [line for line in text[:200_000].split("\n")[:LOOKED_AT] if line.strip()]
-    if not lines:
-        return False
+    lines = _first_lines(text)
     stamped = sum(1 for line in lines if _STAMPED.match(line))
-    return stamped > len(lines) * SHARE or any(_DRIVERS.match(line) for line in lines)
+    return (stamped and stamped >= len(lines) * SHARE) or any(_DRIVERS.match(line) for line in lines)
+
+
+def is_of_all_programs(text: str) -> bool:
+    """Whether it is a journal or a syslog in which the kernel's lines are some of many."""
+    lines = _first_lines(text)
+    dated = sum(1 for line in lines if _OF_SYSLOG.match(line))
+    return bool(dated > len(lines) * SHARE and not is_kernel_log(text) and _OF_KERNEL.search(text))
+
+
+def _first_lines(text: str) -> list[str]:
+    lines = text[:200_000].split("\n")[:LOOKED_AT]
+    return [line for line in lines if line.strip() and not _JOURNALS.match(line)]
 
 
 def read(text: str) -> Mapping[str, object]:
@@ -60,11 +75,30 @@ def read(text: str) -> Mapping[str, object]:
         raise CaptureError("the kernel log has no line")
     data: dict[str, Any] = Kept().of((time, line.encode("utf-8", "replace"), level) for time, line, level in lines)
     kept = [[None if math.isnan(seconds) else seconds, *rest] for seconds, *rest in data["lines"]]
-    begins, first, _ = lines[0]
-    is_whole = begins < BOOT_S or bool(_BOOTED.match(first))
+    begins = lines[0][0]
+    is_whole = any(_BOOTED.match(words) for seconds, words, _ in lines[:MAX_BOOT_LINES] if not seconds >= BOOT_S)
     whole_from = 0.0 if is_whole else begins if begins < CALENDAR_S else None
     log = {**data, "source": "capture", "lines": kept, "truncated": not is_whole, "whole_from": whole_from}
     return {"kernel_log": log, **_machine(lines)}
+
+
+def read_of_all_programs(text: str) -> Mapping[str, object]:
+    """The same of the kernel's lines among those of programs, whose tag any user may write: it fails no node.
+
+    Nor does finding nothing prove anything, as whoever writes the kernel's name there may write of a boot.
+    """
+    log: Any = read("\n".join(_of_kernel(text)))["kernel_log"]
+    return {"kernel_log": {**log, "source": OF_ALL_PROGRAMS, "truncated": True, "whole_from": None}}
+
+
+def _of_kernel(text: str) -> Iterator[str]:
+    """The kernel's lines, each with the further lines of its record."""
+    is_kernels = False
+    for line in text.split("\n"):
+        if _OF_SYSLOG.match(line):
+            is_kernels = bool(_OF_KERNEL.match(line))
+        if is_kernels:
+            yield line
 
 
 def _machine(lines: list[tuple[float, str, int]]) -> dict[str, object]:
@@ -93,7 +127,8 @@ def _records(text: str) -> Iterator[tuple[float | None, str, int]]:
     Without stamps it is unknown where one begins: only what is the driver's from the first line to the last is read.
     Raises CaptureError.
     """
-    lines = [line[:LONGEST_LINE] for line in text.split("\n") if line.strip() and not _is_of_program(line)]
+    every = (line[:LONGEST_LINE] for line in text.split("\n") if line.strip())
+    lines = [line for line in every if not _is_of_program(line) and not _JOURNALS.match(line)]
     if not _is_stamped(lines):
         if not all(_is_head(line) or _DRIVERS.match(line) or line.startswith("[...]") for line in lines):
             raise CaptureError(
@@ -144,4 +179,7 @@ def _is_of_program(line: str) -> bool:
     return bool(found and int(found[1]) >= _WRITTEN_BY_PROGRAMS)
 
 
-FORMS = (Form("dmesg", is_kernel_log, read),)
+FORMS = (
+    Form("dmesg", is_kernel_log, read),
+    Form("journalctl, syslog", is_of_all_programs, read_of_all_programs, 30),
+)

@@ -29,6 +29,8 @@ _NAME = r"([\w.-]{1,64})"
 _OF_MELLANOX = re.compile(r"mlx\d_\d{1,4}")
 _OF_EFA = re.compile(r"rdmap\d{1,5}s\d{1,5}|efa_\d{1,4}")  # rdma-core calls what is no InfiniBand, RoCE or iWARP rdma
 
+_OF_OTHERS = re.compile(r"netdev|Link layer: (?!Un)")
+
 
 def _named(name: str) -> dict[str, Any]:
     """A device of which the vendor is not printed: Mellanox's are known by their name."""
@@ -36,8 +38,8 @@ def _named(name: str) -> dict[str, Any]:
 
 
 def _linked(name: str, rest: str) -> dict[str, Any]:
-    """The same where its link is printed: EFA's have no network interface."""
-    is_efa = _OF_EFA.fullmatch(name) and "netdev" not in rest
+    """The same where its link is printed: EFA's have no network interface, and are neither InfiniBand nor Ethernet."""
+    is_efa = _OF_EFA.fullmatch(name) and not _OF_OTHERS.search(rest)
     return {"name": name, "vendor": AMAZON, "device": "efa"} if is_efa else _named(name)
 
 
@@ -69,7 +71,7 @@ def read_ibstat(text: str) -> Mapping[str, object]:
 
 
 def _ca(name: str, text: str) -> dict[str, object]:
-    device: dict[str, Any] = {"name": name, "ports": []}
+    device: dict[str, Any] = {**_linked(name, text), "ports": []}
     for line in text.split("\n"):
         port, row = _PORT.match(line), _ROW.match(line)
         if port:

@@ -29,13 +29,15 @@ _RESULT = re.compile(
 _NOTE = re.compile(r"(Warning|Error|Info)\b")
 _GPUS = re.compile(r"\s*(?:All\s*|GPUs?:?[\s\d,]+)\Z", re.IGNORECASE)
 BAD = ("fail", "warn")
+MARGIN = 2  # blanks behind the text of a cell that is full
 
 
 @dataclass
 class Table:
     """What the rows so far contain. A row is a test, a further result of the last test, or a note on it.
 
-    Results read `Pass - All`, `Fail - GPU: 3` or, since DCGM 4, `GPU3: Fail`. Notes are wrapped in the middle of words.
+    Results read `Pass - All`, `Fail - GPU: 3` or, since DCGM 4, `GPU3: Fail`. Notes are wrapped in the middle of words:
+    a line of one that does not fill its cell ended with a blank.
     """
 
     version: str = ""
@@ -44,6 +46,7 @@ class Table:
     has_ended: bool = False  # the line that closes the table was the last
     _category: str = ""
     _note: dict[str, Any] | None = None
+    _between: str = ""  # the last row of a note and the next
 
     def take(self, line: str) -> None:
         """Read one line."""
@@ -53,11 +56,11 @@ class Table:
         if section:
             self._category, self._note = section[1], None
         elif row:
-            self._row(row[1].strip(), row[2][1:].rstrip())
+            self._row(row[1].strip(), row[2][1:].rstrip(), is_full=len(row[2].rstrip()) >= len(row[2]) - MARGIN)
         elif _END.match(line):
             self.has_ended = bool(self.tests)
 
-    def _row(self, name: str, cell: str) -> None:
+    def _row(self, name: str, cell: str, *, is_full: bool) -> None:
         if name == "DCGM Version":
             self.version = short(cell.strip())
         elif name == "GPU Device IDs Detected":
@@ -69,7 +72,8 @@ class Table:
         elif found := _RESULT.match(cell.strip()):
             self._result(name, found)
         elif not name and self._note is not None:
-            self._note["text"] = short(self._note["text"] + cell)
+            self._note["text"] = short(self._note["text"] + self._between + cell)
+        self._between = "" if is_full else " "
 
     def _result(self, name: str, found: re.Match[str]) -> None:
         if name:

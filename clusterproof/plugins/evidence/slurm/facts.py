@@ -27,8 +27,10 @@ from clusterproof.plugins.evidence.field import (
 NO_STEPS = frozenset({"SUSPENDED", "CONFIGURING", "COMPLETING"})  # states of a job that has nodes and takes no step
 COMPLETING = "completing"  # over, but for what ends on its nodes
 MAX_STATE = 20  # characters
+LISTED_WITH_REASON = "DOWN OR DRAINED"  # what sinfo -R says of a node's state: it lists no others
 OUT_OF_USE = frozenset(
     {"DOWN", "DRAIN", "DRAINED", "DRAINING", "DRNG", "FAIL", "FAILING", "FAILG", "ERROR", "INVAL", "INVALID_REG"}
+    | {LISTED_WITH_REASON}
     | {"FUTURE", "UNKNOWN", "POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN", "PLANNED_DOWN"}
 )
 _GPUS = re.compile(r"(?:^|,)gpu(?::[^:,(]{1,100})?:(\d{1,4})(?=[,(]|$)")

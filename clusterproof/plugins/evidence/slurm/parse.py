@@ -1,12 +1,14 @@
-"""What Slurm says of its nodes: `scontrol show node`, with and without -o, and `sinfo`."""
+"""What Slurm says of its nodes: `scontrol show node`, with and without -o, and the tables of `sinfo`."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 
 from clusterproof.plugins.core.nodeset import NodesetError, expand
 from clusterproof.plugins.evidence.parsing import CaptureError, Form, sections, short
+from clusterproof.plugins.evidence.slurm.facts import LISTED_WITH_REASON
 
 MAX_NODES = 16_384
 LONGEST_RECORD = 8_000
@@ -22,7 +24,8 @@ _VALUES = {
 _REASON = re.compile(
     r"\sReason=(.{0,600}?)(?:\s\[([^\[\]@]{1,64})@([^\[\]]{1,40})\])?\s*(?:$|\n|\s[A-Z][A-Za-z]{2,30}=)"
 )
-_SINFO = re.compile(r"^PARTITION\s{1,40}AVAIL\s{1,40}TIMELIMIT\s{1,40}NODES\s{1,40}STATE\s{1,40}NODELIST", re.MULTILINE)
+_TITLES = re.compile(r"^(?=.*\bNODELIST\b)(?=.*\b(?:STATE|REASON)\b)[A-Z][A-Z_: ]{10,300}$", re.MULTILINE)
+_USER = re.compile(r"\(\d{1,10}\)\Z")  # its number, behind its name
 _SUFFIXES = "*~#!%$@^-"  # of a state in sinfo; only * is kept: the node does not answer
 
 
@@ -53,35 +56,45 @@ def _node(record: str) -> dict[str, object]:
 
 
 def is_sinfo(text: str) -> bool:
-    """Whether it is the table of plain `sinfo`."""
-    return bool(_SINFO.search(text))
+    """Whether it is a table of `sinfo`, as it comes or with -N, -l, -R or columns of one's own."""
+    return bool(_TITLES.search(text))
 
 
 def read_sinfo(text: str) -> Mapping[str, object]:
-    """The states of the collector `slurm_node`; sinfo shows neither reason nor GRES. Raises CaptureError."""
-    found = _SINFO.search(text)
-    nodes = list(_of_sinfo(text[found.end() :])) if found else []
+    """The states and reasons of the collector `slurm_node`, as far as the table has them. Raises CaptureError."""
+    found = _TITLES.search(text)
+    nodes = list(_of_sinfo(found[0].split(), text[found.end() :])) if found else []
     if not nodes:
         raise CaptureError("sinfo lists no node")
     return {"slurm_node": {"nodes": nodes[:MAX_NODES]}}
 
 
-def _of_sinfo(table: str) -> Iterator[dict[str, object]]:
+def _of_sinfo(titles: list[str], table: str) -> Iterator[dict[str, object]]:
     """Each node once, though it is in several partitions."""
     seen: set[str] = set()
     for line in table.split("\n")[1:4096]:
-        words = line.split()
-        if len(words) != 6:
+        # A reason is of several words: it is what the other columns leave of a line.
+        others = len(titles) - 1
+        words = line.rsplit(maxsplit=others) if titles[0] == "REASON" else line.split(maxsplit=others)
+        if len(words) != len(titles):
             continue
-        try:
-            names = expand(words[5])
-        except NodesetError:
-            continue
-        state = words[4].rstrip(_SUFFIXES.replace("*", "")).upper()
-        for name in names:
-            if name not in seen and len(seen) < MAX_NODES:
-                seen.add(name)
-                yield {"name": name, "state": state}
+        row = dict(zip(titles, (word.strip() for word in words), strict=True))
+        with suppress(NodesetError):
+            for name in expand(row["NODELIST"]):
+                if name not in seen and len(seen) < MAX_NODES:
+                    seen.add(name)
+                    yield {"name": name, **_of_row(row)}
+
+
+def _of_row(row: Mapping[str, str]) -> dict[str, object]:
+    """What a line says of each of its nodes; of those with a reason alone, only that Slurm gives them no jobs."""
+    state = row.get("STATE", LISTED_WITH_REASON)
+    data: dict[str, object] = {"state": state.rstrip(_SUFFIXES.replace("*", "")).upper()}
+    if row.get("REASON", "none") != "none":
+        data["reason"] = short(row["REASON"])
+        data["reason_user"] = _USER.sub("", short(row.get("USER", "")))
+        data["reason_time"] = short(row.get("TIMESTAMP", ""))
+    return data
 
 
 FORMS = (
