@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import platform
-import re
 import shutil
 import subprocess
 import textwrap
@@ -21,7 +20,6 @@ from clusterproof.plugins.core.one_line import OneLineParser
 ANSWER_S = 10.0  # for a command of Slurm's
 MAX_ANSWER = 100  # characters of what it says
 _KEYS = ("id_ed25519", "id_ecdsa", "id_rsa")  # OpenSSH's own, as it tries them
-_IDENTITY = re.compile(r'^\s*identityfile[\s=]+"?([^"\n]+?)"?\s*$', re.IGNORECASE | re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +75,7 @@ def every_means(environment: Mapping[str, str], home: Path) -> Iterator[Means]:
 def of_ssh(environment: Mapping[str, str], home: Path) -> Iterator[Means]:
     """Keys to offer, and host keys to believe."""
     loaded = _keys_of_agent() if environment.get("SSH_AUTH_SOCK") else 0
-    named = [f"~/.ssh/{name}" for name in _KEYS] + _IDENTITY.findall(_text(home / ".ssh" / "config"))
+    named = [f"~/.ssh/{name}" for name in _KEYS] + _identity_files(_text(home / ".ssh" / "config"))
     files = [name for name in dict.fromkeys(named) if Path(name.replace("~", str(home), 1)).is_file()]
     keys = [*([f"{loaded} in the agent"] if loaded else []), *files]
     lacking = "no key in an agent, in ~/.ssh or its config; ssh-add one, or name it: identity_file in an inventory"
@@ -86,6 +84,12 @@ def of_ssh(environment: Mapping[str, str], home: Path) -> Iterator[Means]:
     hosts = sum(bool(line.strip()) and not line.startswith("#") for line in lines)
     unknown = "~/.ssh/known_hosts is empty; log in once by hand, or --accept-new-host-keys"
     yield Means("ssh:", hosts > 0, f"{number_of(hosts, 'host key')} in ~/.ssh/known_hosts" if hosts else unknown)
+
+
+def _identity_files(config: str) -> list[str]:
+    """The keys that an ssh_config names, for whichever host."""
+    options = [line.replace("=", " ", 1).split(None, 1) for line in config.splitlines()]
+    return [option[1].strip(' \t"') for option in options if len(option) > 1 and option[0].lower() == "identityfile"]
 
 
 def _text(file: Path) -> str:
