@@ -45,7 +45,6 @@ _QUOTED = re.compile(r"> ?")
 # stand, they do so by more than this.
 _INDENT = re.compile(r"\t| {0,12}(?! )")
 _NODE = re.compile(r"[A-Za-z0-9][\w.-]{0,63}: ")  # as pdsh, clush and talosctl put it before each line
-_TRAILING = re.compile(r"[ \t]+$", re.MULTILINE)
 # What divides outputs: parts of an nvidia-bug-report.log, and blocks of Markdown and HTML in which people paste them.
 _RULE = re.compile(r"(?:_{20,}|(?:```|~~~)\w{0,20}|</?(?:pre|code|details|summary)\b.{0,200}>)\s*")
 _PROMPT_SIGNS = "#+%>"  # which other things begin with too
@@ -89,14 +88,14 @@ def plain(text: str) -> str:
     Blanks that do not break a line become others; those at its end are left out.
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "").replace("\N{NO-BREAK SPACE}", " ")
-    return _unquoted(_TRAILING.sub("", _ESCAPE.sub("", text) if "\x1b" in text else text))
+    text = _ESCAPE.sub("", text) if "\x1b" in text else text
+    return "\n".join(_unquoted([line.rstrip(" \t") for line in text.split("\n")]))
 
 
-def _unquoted(text: str) -> str:
-    """The text without the `>` of a quotation, where most of its lines are quoted."""
-    lines = text.split("\n")
+def _unquoted(lines: list[str]) -> list[str]:
+    """The lines without the `>` of a quotation, where most of them are quoted."""
     quoted = sum(line.startswith(">") for line in lines)
-    return "\n".join(_QUOTED.sub("", line, 1) for line in lines) if 2 * quoted > sum(map(bool, lines)) else text
+    return [_QUOTED.sub("", line, 1) for line in lines] if 2 * quoted > sum(map(bool, lines)) else lines
 
 
 def undecorated(text: str) -> list[str]:
