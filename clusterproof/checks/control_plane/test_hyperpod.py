@@ -1,4 +1,4 @@
-"""The account, its quotas and the cluster's network in it; and HyperPod: in service, its nodes running and alike."""
+"""HyperPod: in service, its nodes running and alike; and the account it stands in: quotas, and its network there."""
 
 from __future__ import annotations
 
