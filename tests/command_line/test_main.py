@@ -169,6 +169,12 @@ def test_a_key_that_the_configuration_names_is_counted(tmp_path: Path) -> None:
     assert next(of_ssh({}, tmp_path)).words == "keys: ~/.ssh/cluster.pem"
 
 
+def test_a_key_whose_name_no_file_can_have_is_none(tmp_path: Path) -> None:
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / ".ssh" / "config").write_text(f"IdentityFile /{'x' * 5000}\nIdentityFile=\n")
+    assert not next(of_ssh({}, tmp_path)).is_there
+
+
 @pytest.mark.parametrize(
     ("answer", "is_there", "words"),
     [

@@ -16,6 +16,7 @@ from clusterproof.plugins.core import __version__
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.one_line import OneLineParser
+from clusterproof.plugins.core.opened import is_file
 
 ANSWER_S = 10.0  # for a command of Slurm's
 MAX_ANSWER = 100  # characters of what it says
@@ -76,7 +77,7 @@ def of_ssh(environment: Mapping[str, str], home: Path) -> Iterator[Means]:
     """Keys to offer, and host keys to believe."""
     loaded = _keys_of_agent() if environment.get("SSH_AUTH_SOCK") else 0
     named = [f"~/.ssh/{name}" for name in _KEYS] + _identity_files(_text(home / ".ssh" / "config"))
-    files = [name for name in dict.fromkeys(named) if Path(name.replace("~", str(home), 1)).is_file()]
+    files = [name for name in dict.fromkeys(named) if is_file(name.replace("~", str(home), 1))]
     keys = [*([f"{loaded} in the agent"] if loaded else []), *files]
     lacking = "no key in an agent, in ~/.ssh or its config; ssh-add one, or name it: identity_file in an inventory"
     yield Means("ssh:", bool(keys), f"keys: {', '.join(keys)}" if keys else lacking)

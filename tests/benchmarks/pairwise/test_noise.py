@@ -220,7 +220,7 @@ def test_a_node_that_is_undecided_meets_further_partners_until_it_is_decided(see
     assert 1 < len(further) <= FURTHER_ROUNDS
     for number in further:
         before = [one for one in raw if one.round < number]
-        assert undecided(screen(before, made.settings), made.settings) == {"n0004"}
+        assert undecided(screen(before, made.settings), 16, made.settings) == {"n0004"}
         (new,) = [one.pair for one in raw if one.round == number and "n0004" in one.pair]
         assert new not in {one.pair for one in before}
     (finding,) = analyse(raw, made.settings).findings

@@ -12,14 +12,14 @@ from functools import cached_property, partial
 from random import Random
 
 from clusterproof.plugins.benchmarks.pairwise import RETEST_ROUNDS, Round, full, is_inside, quick
-from clusterproof.plugins.benchmarks.pairwise.findings import too_noisy, undecided_links
+from clusterproof.plugins.benchmarks.pairwise.findings import too_noisy
 from clusterproof.plugins.benchmarks.pairwise.normal import AnalysisSettings, by_pair, slow_together
 from clusterproof.plugins.benchmarks.pairwise.screen import Screened, SlowPlace, screen
 from clusterproof.plugins.benchmarks.pairwise.suspects import decided, undecided
 from clusterproof.plugins.evidence.pairs import Measurement, Pair, pair
 
 FIRST_ROUNDS = 4
-FURTHER_ROUNDS = 8  # of nodes and pairs that are neither surely slow nor surely well by then
+FURTHER_ROUNDS = 8  # of nodes that are neither surely slow nor surely well by then
 LINK_RETESTS = 3  # of a suspect pair, which has its nodes to itself meanwhile
 MAX_CONTROLS = 16  # pairs of good nodes in a retest round: they show what fewer at once bring
 FEWEST_PAIRS = 8  # in a retest round after the first, however small the cluster: what is normal is to be well known
@@ -112,22 +112,21 @@ def next_round(plan: PairPlan, measurements: Sequence[Measurement]) -> tuple[int
 def retests(plan: PairPlan, measurements: Sequence[Measurement], number: int) -> Round:
     """A round of suspects with good partners, suspect pairs, and pairs of good nodes; at most half as many at once.
 
-    A node that is surely slow is measured no more. In the further rounds only undecided nodes and pairs are, unless the
-    noise would hide any node.
+    A node that is surely slow is measured no more. In the further rounds only undecided nodes are, unless the noise
+    would hide any node.
     """
     settings = plan.settings
     screened = screen(measurements, settings)
-    places: Sequence[SlowPlace]
-    slow = decided(screened, settings)
+    nodes = len({node for one in measurements for node in one.pair.nodes})
+    links: Sequence[Pair] = ()
+    places: Sequence[SlowPlace] = ()
     if number < settings.first_rounds + RETEST_ROUNDS:
-        wanted = {*screened.failing, *(screened.slow.keys() - slow)}
-        links, places, most_retests = screened.links, screened.places, LINK_RETESTS
+        wanted = {*screened.failing, *(screened.slow.keys() - decided(screened, nodes, settings))}
+        links, places = screened.links, screened.places
     elif screened.reference is None or too_noisy(screened, settings):
         return ()
     else:
-        wanted = undecided(screened, settings)
-        links = undecided_links(screened, measurements, {*screened.failing, *slow}, settings)
-        places, most_retests = (), LINK_RETESTS + FURTHER_ROUNDS
+        wanted = undecided(screened, nodes, settings)
     suspects = [node for node in _suspects(screened) if node in wanted]
     is_first_of_them = number == settings.first_rounds
     if not (suspects or links or places or is_first_of_them):
@@ -136,7 +135,7 @@ def retests(plan: PairPlan, measurements: Sequence[Measurement], number: int) ->
     if most < 2 and not (suspects or links):
         return ()
     draw = _Draw(plan, measurements, screened, number)
-    draw.again(links, len(suspects), most_retests)
+    draw.again(links, len(suspects))
     draw.retest(suspects)
     draw.sample(places)
     half = max(1, most // 2)
@@ -181,13 +180,13 @@ class _Draw:
             new = partial(self._is_new, node)
             self._add(node, (partial(self._is_new_there, node), new, _anybody))
 
-    def again(self, links: Sequence[Pair], suspects: int, most_retests: int) -> None:
+    def again(self, links: Sequence[Pair], suspects: int) -> None:
         """Suspect pairs as they are, so many that a good partner is left for every suspect."""
         left_pairs = (len(self.good) - suspects) // 2
         left = [
             one
             for one in links
-            if self.retested[one] < most_retests and (self.is_even or not self.bad & set(one.nodes))
+            if self.retested[one] < LINK_RETESTS and (self.is_even or not self.bad & set(one.nodes))
         ]
         for one in self._by_turns(left):
             if not self.busy & set(one.nodes) and len(self.pairs) < left_pairs:

@@ -55,14 +55,6 @@ def link_findings(
     return findings
 
 
-def undecided_links(
-    screened: Screened, measurements: Sequence[Measurement], found_nodes: Collection[str], settings: AnalysisSettings
-) -> tuple[Pair, ...]:
-    """The pairs of which more measurements may tell whether they are slow."""
-    found = link_findings(screened, measurements, found_nodes, settings, len(screened.of_node))
-    return tuple(one.pairs[0] for one in found if one.kind is Kind.INCONCLUSIVE)
-
-
 def _is_well_with_others(node: str, pair: Pair, screened: Screened, settings: AnalysisSettings) -> bool:
     """Whether a node of this pair was measured with other good partners, and was not slow with any."""
     others = [value for value in screened.own_values(node) if value.pair != pair]

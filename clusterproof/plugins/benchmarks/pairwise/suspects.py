@@ -76,21 +76,18 @@ def _estimate(node: str, screened: Screened, nodes: int) -> Estimate:
     return estimated(middle, location_error(len(xs), sigma), len(xs), partners, chance)
 
 
-def decided(screened: Screened, settings: AnalysisSettings) -> set[str]:
-    """The suspects that are surely slow: nothing more is to be measured of them."""
-    found = {
-        node: suspected(node, screened, _estimate(node, screened, len(screened.of_node)), settings)
-        for node in screened.slow
-    }
-    return {node for node, finding in found.items() if finding and finding.kind is Kind.SLOW_NODE}
+def decided(screened: Screened, nodes: int, settings: AnalysisSettings) -> set[str]:
+    """The suspects that are surely slow, among so many nodes: nothing more is to be measured of them."""
+    findings = (suspected(node, screened, _estimate(node, screened, nodes), settings) for node in screened.slow)
+    return {finding.nodes[0] for finding in findings if finding and finding.kind is Kind.SLOW_NODE}
 
 
-def undecided(screened: Screened, settings: AnalysisSettings) -> set[str]:
+def undecided(screened: Screened, nodes: int, settings: AnalysisSettings) -> set[str]:
     """The suspects that are not surely slow, and not surely well."""
     assert screened.reference is not None
-    found = set()
-    for node in screened.slow.keys() - decided(screened, settings):
+    left = set()
+    for node in screened.slow.keys() - decided(screened, nodes, settings):
         xs = [value.x for value in screened.own_values(node)]
         if at_least(settings.min_effect, xs, screened.reference) > UNLIKELY:
-            found.add(node)
-    return found
+            left.add(node)
+    return left

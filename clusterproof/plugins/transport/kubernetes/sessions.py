@@ -95,7 +95,7 @@ class PodSession:
             self._stream.close()
 
     def _node(self, target: Target) -> KubernetesNode:
-        """What Kubernetes has of it. Raises NotThere, KubernetesError."""
+        """What Kubernetes has of it. Raises NoPod, KubernetesError."""
         node = self._owner.node(target.name)
         why = unreachable(node, self._owner.settings)
         if why or node is None:
@@ -103,7 +103,7 @@ class PodSession:
         return node
 
     def _start(self, job: CurrentJob, name: str, node: KubernetesNode, program: Program) -> None:
-        """Create the pod, and wait until it runs. Raises NotThere, KubernetesError."""
+        """Create the pod, and wait until it runs. Raises NoPod, KubernetesError."""
         run, deadline_s = job.run, int(POD_S * random.uniform(0.8, 1.0))  # noqa: S311 - not all end at once
         image = run.image or image_on(node)
         self._owner.api.create(run.pods, pod(run, name, node, image, deadline_s, run.on_stdin(program.command)))
