@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.core.verdict import Incomplete
+from clusterproof.plugins.evidence.parsing import CaptureError
 from clusterproof.plugins.evidence.slurm import parse as slurm
 from clusterproof.plugins.evidence.slurm.facts import OUT_OF_USE, SlurmNode, SlurmNodes
 from tests.testbed.outputs import SCONTROL
@@ -63,8 +64,89 @@ def test_a_node_without_a_reason_has_none_in_sinfos_table() -> None:
     assert (node["state"], SlurmNode(node).why) == ("IDLE", "")
 
 
-def test_a_table_of_jobs_is_none_of_nodes() -> None:
-    assert not slurm.is_sinfo("JOBID PARTITION NAME USER ST TIME NODES NODELIST(REASON)\n")
+@pytest.mark.parametrize(
+    "titles",
+    [
+        "JOBID PARTITION NAME USER ST TIME NODES NODELIST(REASON)",
+        "JOBID               STATE               NODELIST",
+        "NODELIST STATE EXITCODE",
+        "USER ST REASON TIMESTAMP NODELIST",
+        "USER STATE NODELIST",
+        "NODELIST REASON",  # of sinfo, which lists there also nodes without a reason
+    ],
+)
+def test_a_table_of_jobs_is_none_of_nodes(titles: str) -> None:
+    assert not slurm.is_sinfo(f"{titles}\n")
+
+
+WITH_REASONS = (
+    "REASON               USER      TIMESTAMP           NODELIST\n"
+    "Not responding       slurm     2026-01-26T15:12:23 gpu003\n"
+)
+WITH_STATES = "PARTITION AVAIL  TIMELIMIT  NODES  STATE NODELIST\ngpu*  up  infinite  2  idle gpu[001-002]\n"
+OF_JOBS = "    JOBID PARTITION NAME USER ST TIME NODES NODELIST(REASON)\n       12 gpu 7 bob R 1:00 1 gpu009\n"
+OF_PAST_JOBS = "JobID  JobName Partition  State\n------ ------- ---------- --------\n12  train gpu  FAILED\n"
+LONG = (
+    "Fri Jan 26 10:00:00 2026\n"
+    "PARTITION AVAIL  TIMELIMIT   JOB_SIZE ROOT OVERSUBS     GROUPS  NODES       STATE RESERVATION NODELIST\n"
+    "gpu*         up   infinite 1-infinite   no       NO        all      1    drained             gpu003\n"
+    "gpu*         up   infinite 1-infinite   no       NO        all      1   reserved  of_may     gpu004\n"
+    "all          up   infinite 1-infinite   no       NO        all      0         n/a\n"
+)
+
+
+@pytest.mark.parametrize("between", ["", "\n"])
+@pytest.mark.parametrize(
+    ("tables", "expected"),
+    [
+        ((WITH_REASONS, WITH_STATES), {"gpu003": "DOWN OR DRAINED", "gpu001": "IDLE", "gpu002": "IDLE"}),
+        ((WITH_STATES, WITH_REASONS), {"gpu001": "IDLE", "gpu002": "IDLE", "gpu003": "DOWN OR DRAINED"}),
+        ((WITH_REASONS.split("\n")[0] + "\n", WITH_STATES), {"gpu001": "IDLE", "gpu002": "IDLE"}),
+        ((WITH_REASONS, OF_JOBS), {"gpu003": "DOWN OR DRAINED"}),
+        ((WITH_REASONS, "all good on gpu001\n"), {"gpu003": "DOWN OR DRAINED"}),
+        (("NODELIST STATE\ngpu001 idle\n", OF_JOBS), {"gpu001": "IDLE"}),
+        (("NODELIST NODES PARTITION STATE\ngpu001 1 gpu* idle\n", OF_PAST_JOBS), {"gpu001": "IDLE"}),
+        (("NODELIST NODES PARTITION STATE\ngpu001 1 gpu* idle\n", LONG),
+         {"gpu001": "IDLE", "gpu003": "DRAINED", "gpu004": "RESERVED"}),
+    ],
+)  # fmt: skip
+def test_a_table_of_sinfo_ends_where_another_begins(
+    tables: tuple[str, str], expected: dict[str, str], between: str
+) -> None:
+    assert {node["name"]: node["state"] for node in nodes(between.join(tables))} == expected
+
+
+def test_text_behind_a_blank_line_is_no_table() -> None:
+    assert [node["name"] for node in nodes("NODELIST STATE\ngpu001 idle\n\ngpu002 drained\n")] == ["gpu001"]
+
+
+def test_nodes_without_a_reason_are_out_of_use_only_in_the_list_of_reasons() -> None:
+    table = WITH_REASONS + "none                 Unknown   Unknown             gpu001\n"
+    assert [node["name"] for node in nodes(table)] == ["gpu003", "gpu001"]
+    in_columns_of_ones_own = table.replace("  ", " ")  # which any node may have
+    assert [node["name"] for node in nodes(in_columns_of_ones_own)] == ["gpu003"]
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        ("NODELIST REASON STATE\ngpu001 none idle\ngpu002 bad GPU drained\n", "REASON between other columns"),
+        ("REASON STATE RESERVATION NODELIST\nit was idle drained gpu002\n", "REASON beside RESERVATION"),
+        ("PARTITION STATE NODELIST\ngpu RUNNING gpu001\n", "RUNNING, which is no state of a node"),
+        ("NODELIST STATE REASON\ngpu001 idle none\nall good on gpu001\n", "GOOD, which is no state of a node"),
+    ],
+)
+def test_a_table_whose_columns_are_not_clear_is_refused(table: str, words: str) -> None:
+    with pytest.raises(CaptureError, match=words):
+        nodes(table)
+
+
+@pytest.mark.parametrize(
+    "state", ["mix-", "alloc+", "idle~", "boot^", "drng@", "plnd", "comp", "pow_dn", "idle+planned"]
+)
+def test_states_of_nodes_are_known_with_each_of_slurms_signs(state: str) -> None:
+    (node,) = nodes(f"NODELIST STATE\ngpu001 {state}\n")
+    assert node["state"] == state.rstrip("-+~^@").upper()
 
 
 def test_sinfo_nodes_are_listed_once_with_their_state() -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 
 from clusterproof.plugins.core.nodeset import NodesetError, expand
@@ -12,6 +13,7 @@ from clusterproof.plugins.evidence.slurm.facts import LISTED_WITH_REASON
 
 MAX_NODES = 16_384
 LONGEST_RECORD = 8_000
+MAX_TABLES, LONGEST_TABLE = 64, 4_096  # of sinfo in one text; lines
 
 _RECORD = re.compile(r"^NodeName=", re.MULTILINE)
 _VALUES = {
@@ -24,9 +26,31 @@ _VALUES = {
 _REASON = re.compile(
     r"\sReason=(.{0,600}?)(?:\s\[([^\[\]@]{1,64})@([^\[\]]{1,40})\])?\s*(?:$|\n|\s[A-Z][A-Za-z]{2,30}=)"
 )
-_TITLES = re.compile(r"^(?=.*\bNODELIST\b)(?=.*\b(?:STATE|REASON)\b)[A-Z][A-Z_: ]{10,300}$", re.MULTILINE)
+# Of a table of sinfo: those of jobs have NODELIST and STATE too. Where there is no STATE, TIMESTAMP is that of -R.
+_TITLES = re.compile(
+    r"^(?=[A-Z][A-Z_: ]{10,300}$)(?=.*\bNODELIST\b)(?=.*\b(?:STATE|TIMESTAMP)\b)"
+    r"(?!.*\b(?:JOBID|ST|EXITCODE)\b)(?=(?!.*\bUSER\b)|.*\b(?:REASON|TIMESTAMP)\b).*$",
+    re.MULTILINE,
+)
+_LIST_OF_REASONS = "REASON               USER      TIMESTAMP           NODELIST"  # of -R: no node in it gets jobs
+# The line behind a table: an empty one, the date above `sinfo -l`, titles of sacct, or other titles.
+_END = re.compile(
+    r"|[A-Z][a-z]{2} [A-Z][a-z]{2} [\d ]\d \d\d:\d\d:\d\d(?: [A-Z]{2,5})? \d{4}"
+    r"|JobID(?:[ |]{1,80}[A-Z][A-Za-z]{1,40}){1,40}\|?"
+    r"|[A-Z_:()/]{1,40}(?: {1,80}[A-Z_:()/]{1,40}){1,40}"
+)
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\S{1,40}|Unknown")
 _USER = re.compile(r"\(\d{1,10}\)\Z")  # its number, behind its name
-_SUFFIXES = "*~#!%$@^-"  # of a state in sinfo; only * is kept: the node does not answer
+_SUFFIXES = "*~#!%$@^-+"  # of a state in sinfo; only * is kept: the node does not answer
+_WORDS = """
+ALLOCATED BLOCKED CANCEL_REBOOT CLOUD COMPLETING DOWN DRAIN DRAINED DRAINING DYNAMIC_FUTURE DYNAMIC_NORM ERROR
+EXTERNAL FAIL FAILING FUTURE IDLE INVAL INVALID INVALID_REG MAINT MAINTENANCE MIXED NOT_RESPONDING NO_RESPOND
+PERFCTRS PLANNED POWERED_DOWN POWERING_DOWN POWERING_UP POWER_DOWN POWER_UP REBOOT REBOOT_CANCELED REBOOT_ISSUED
+REBOOT_REQUESTED RESERVED RESUME UNDRAIN UNKNOWN
+ALLOC BLOCK BOOT CANC_R COMP DRNG EXT FAILG FUTR MIX NPC PLND POWERED_DN POWERING_DN POWRING_DN POW_DN POW_UP RESM
+RESV UNK
+"""
+_STATES = frozenset(_WORDS.split())  # of a node, in full and as sinfo shortens them
 
 
 def is_scontrol(text: str) -> bool:
@@ -61,35 +85,45 @@ def is_sinfo(text: str) -> bool:
 
 
 def read_sinfo(text: str) -> Mapping[str, object]:
-    """The states and reasons of the collector `slurm_node`, as far as the table has them. Raises CaptureError."""
-    found = _TITLES.search(text)
-    nodes = list(_of_sinfo(found[0].split(), text[found.end() :])) if found else []
+    """The states and reasons of the collector `slurm_node`, as far as its tables have them. Raises CaptureError."""
+    nodes: dict[str, dict[str, object]] = {}
+    for found, rest in sections(_TITLES, text, MAX_TABLES):
+        for row in _rows(found[0], rest.split("\n")[1:LONGEST_TABLE]):
+            with suppress(NodesetError):
+                names = expand(row["NODELIST"])
+                data = _of_row(row)
+                for name in names[: MAX_NODES - len(nodes)]:
+                    nodes.setdefault(name, {"name": name, **data})  # once, though it is in several partitions
     if not nodes:
         raise CaptureError("sinfo lists no node")
-    return {"slurm_node": {"nodes": nodes[:MAX_NODES]}}
+    return {"slurm_node": {"nodes": list(nodes.values())}}
 
 
-def _of_sinfo(titles: list[str], table: str) -> Iterator[dict[str, object]]:
-    """Each node once, though it is in several partitions."""
-    seen: set[str] = set()
-    for line in table.split("\n")[1:4096]:
-        # A reason is of several words: it is what the other columns leave of a line.
-        others = len(titles) - 1
-        words = line.rsplit(maxsplit=others) if titles[0] == "REASON" else line.split(maxsplit=others)
-        if len(words) != len(titles):
-            continue
-        row = dict(zip(titles, (word.strip() for word in words), strict=True))
-        with suppress(NodesetError):
-            for name in expand(row["NODELIST"]):
-                if name not in seen and len(seen) < MAX_NODES:
-                    seen.add(name)
-                    yield {"name": name, **_of_row(row)}
+def _rows(header: str, lines: Iterable[str]) -> Iterator[dict[str, str]]:
+    """What each line of a table has below its titles. Raises CaptureError where that is not clear."""
+    titles = header.split()
+    # A reason is of several words: it is what the other columns leave of a line. A reservation is often blank.
+    most = len(titles) - 1
+    if "REASON" in titles and "RESERVATION" in titles:
+        raise CaptureError("sinfo's table has REASON beside RESERVATION, which may be blank: leave one of them out")
+    for line in itertools.takewhile(lambda line: not _END.fullmatch(line.strip()), lines):
+        words = line.rsplit(maxsplit=most) if titles[0] == "REASON" else line.split(maxsplit=most)
+        if "REASON" in titles[1:-1] and len(line.split()) > len(titles):
+            raise CaptureError("sinfo's table has REASON between other columns: print it as the last")
+        columns = [title for title in titles if title != "RESERVATION"] if len(words) == most else titles
+        row = dict(zip(columns, (word.strip() for word in words), strict=False))
+        is_listed = header.rstrip() == _LIST_OF_REASONS or row.get("REASON", "none") != "none"
+        gets_no_jobs = is_listed and _TIME.fullmatch(row.get("TIMESTAMP", ""))
+        if len(words) == len(columns) and ("STATE" in row or gets_no_jobs):
+            yield row
 
 
 def _of_row(row: Mapping[str, str]) -> dict[str, object]:
-    """What a line says of each of its nodes; of those with a reason alone, only that Slurm gives them no jobs."""
-    state = row.get("STATE", LISTED_WITH_REASON)
-    data: dict[str, object] = {"state": state.rstrip(_SUFFIXES.replace("*", "")).upper()}
+    """What a line says of its nodes; of those with a reason alone, that they get no jobs. Raises CaptureError."""
+    state = row.get("STATE", "").upper()
+    if state and not _STATES.issuperset(state.rstrip(_SUFFIXES).split("+")):
+        raise CaptureError(f"sinfo's table has the state {short(state)}, which is no state of a node")
+    data: dict[str, object] = {"state": state.rstrip(_SUFFIXES.replace("*", "")) or LISTED_WITH_REASON}
     if row.get("REASON", "none") != "none":
         data["reason"] = short(row["REASON"])
         data["reason_user"] = _USER.sub("", short(row.get("USER", "")))
