@@ -97,6 +97,8 @@ def test_gpus_of_a_type_that_nobody_knows_are_incomplete() -> None:
         ("FUTURE", False),
         ("UNKNOWN", False),
         ("", False),
+        ("POW_DN", False),
+        ("FUTR", False),
     ],
 )
 def test_the_states_of_a_node_that_takes_jobs(state: str, takes_jobs: bool) -> None:

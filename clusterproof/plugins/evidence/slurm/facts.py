@@ -32,6 +32,7 @@ OUT_OF_USE = frozenset(
     {"DOWN", "DRAIN", "DRAINED", "DRAINING", "DRNG", "FAIL", "FAILING", "FAILG", "ERROR", "INVAL", "INVALID_REG"}
     | {LISTED_WITH_REASON}
     | {"FUTURE", "UNKNOWN", "POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN", "PLANNED_DOWN"}
+    | {"FUTR", "UNK", "POW_DN", "POWERED_DN", "POWRING_DN"}  # as sinfo shortens them
 )
 _GPUS = re.compile(r"(?:^|,)gpu(?::[^:,(]{1,100})?:(\d{1,4})(?=[,(]|$)")
 
