@@ -37,6 +37,7 @@ def cut(text: str) -> list[tuple[str, str]]:
         ("```bash", ""),
         ("<details><summary>dmesg</summary>", ""),
         ("</pre>", ""),
+        ('<pre class="x"><code>', ""),
     ],
 )
 def test_a_prompt_or_a_heading_begins_another_output(line: str, typed: str) -> None:
@@ -65,6 +66,22 @@ def test_what_only_looks_like_a_prompt_is_part_of_the_output(line: str) -> None:
 
 def test_a_known_beginning_begins_another_output() -> None:
     assert cut("hello 1\na\nhello 2\nb") == [("", "hello 1\na"), ("", "hello 2\nb")]
+
+
+@pytest.mark.parametrize(
+    "text", ["<pre>hello\na", '<pre lang="x"><code>hello\na</code></pre>', "x\n<pre>hello\na\n</pre>"]
+)
+def test_tags_beside_a_line_take_nothing_of_it_away(text: str) -> None:
+    assert cut(text)[-1] == ("", "hello\na")
+
+
+def test_a_prompt_behind_a_tag_is_one() -> None:
+    assert cut("<pre>$ dmesg\nx</pre>") == [("dmesg", "x")]
+
+
+@pytest.mark.any_user
+def test_a_tag_at_the_end_of_a_line_divides_nothing() -> None:
+    assert cut("a</pre>\nb") == [("", "a\nb")]
 
 
 def test_blank_lines_are_no_output() -> None:

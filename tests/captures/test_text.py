@@ -68,8 +68,25 @@ def test_what_may_be_a_nodes_name_is_left_where_it_may_be_none() -> None:
     assert undecorated("  NVRM: a\n  NVRM: b") == ["a\nb", "NVRM: a\nNVRM: b", "  NVRM: a\n  NVRM: b"]
 
 
-def test_what_html_writes_for_signs_is_a_sign() -> None:
-    assert undecorated("&lt;gpu id=&quot;1&quot;&gt;")[0] == '<gpu id="1">'
+@pytest.mark.any_user
+def test_what_html_writes_for_signs_and_newlines_begins_no_line_and_no_field() -> None:
+    text = "[    1.5] a[1]: segfault in &lt;&#10;[    2.5] NVRM: Xid&lt;/process_name&gt;&#x0a;"
+    assert undecorated(text) == [text]
+
+
+@pytest.mark.any_user
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "me: NVRM: Xid 79",
+        "me: kernel: NVRM: Xid 79",
+        "me: [...]\nme: NVRM: Xid 79",
+        "me: NVRM: Xid 79\nme: [    5.000000] a",
+        "me: nvidia-nvswitch0: SXid 79",
+    ],
+)
+def test_whoever_speaks_in_the_drivers_words_is_no_node(lines: str) -> None:
+    assert undecorated(lines) == [lines]
 
 
 def test_a_shell_whose_prompt_is_a_quotations_sign_quotes_nothing() -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import codecs
-import html
 import re
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from clusterproof.plugins.evidence.kernel_log.parse import DRIVERS
 from clusterproof.plugins.evidence.parsing import Form, no_line
 
 MAX_BYTES = 64 * 1024 * 1024  # of one file, unpacked; what lies behind is not read
@@ -46,7 +46,14 @@ _QUOTED = re.compile(r"> ?")
 _INDENT = re.compile(r"\t| {0,12}(?! )")
 _NODE = re.compile(r"[A-Za-z0-9][\w.-]{0,63}: ")  # as pdsh, clush and talosctl put it before each line
 # What divides outputs: parts of an nvidia-bug-report.log, and blocks of Markdown and HTML in which people paste them.
-_RULE = re.compile(r"(?:_{20,}|(?:```|~~~)\w{0,20}|</?(?:pre|code|details|summary)\b.{0,200}>)\s*")
+_RULE = re.compile(r"(?:_{20,}|(?:```|~~~)\w{0,20})\s*")
+_TAGS = re.compile(
+    r"^(?:(?:<summary>[^<>\n]{0,200}</summary>|</?(?:pre|code|details|summary)\b[^<>\n]{0,200}>) ?){1,8}\n?",
+    re.MULTILINE,
+)
+_LAST_TAGS = re.compile(
+    r"(?:</(?:pre|code|details)>){1,3}$", re.MULTILINE
+)  # of a line: users' words end lines, so they divide nothing
 _PROMPT_SIGNS = "#+%>"  # which other things begin with too
 # What the kernel logged before this boot says nothing about the node as it is.
 _EARLIER_BOOT = re.compile(r"journalctl (?:(?!journalctl ).)*(?:-b|--boot)[ =]?-[1-9]")
@@ -101,12 +108,14 @@ def _unquoted(lines: list[str]) -> list[str]:
 def undecorated(text: str) -> list[str]:
     """The text without what stands before all of its lines alike, without their indentation alone, and as it is.
 
-    The first of these that is of a known form is what was printed: `NVRM: ` before each line is no node's name.
+    The first of these that is of a known form is what was printed: `NVRM: ` before each line is no node's name. Nor is
+    what stands before the driver's words without a time: there anyone may be quoting them.
     """
-    whole = html.unescape(text) if "&lt;" in text else text
-    lines = whole.split("\n")
+    lines = text.split("\n")
     flush = _without(lines, _INDENT)
-    return list(dict.fromkeys("\n".join(one) for one in (_without(flush, _NODE), flush, lines)))
+    named = _without(flush, _NODE)
+    ways = (flush, lines) if any(map(DRIVERS.match, named)) else (named, flush, lines)
+    return list(dict.fromkeys(map("\n".join, ways)))
 
 
 def _without(lines: list[str], form: re.Pattern[str]) -> list[str]:
@@ -157,7 +166,7 @@ def pieces(text: str, forms: Iterable[Form]) -> Iterator[Piece]:
     begins = {form.begins for form in forms}.difference({no_line})
     lines: list[str] = []
     typed = ""
-    for line in text.split("\n"):
+    for line in _LAST_TAGS.sub("", _TAGS.sub("```\n", text)).split("\n"):
         command = _command(line) if line else None
         if command is not None or (lines and len(line) >= _SHORTEST and any(is_first(line) for is_first in begins)):
             yield from _piece(lines, typed)

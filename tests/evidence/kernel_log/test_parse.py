@@ -73,6 +73,8 @@ def test_a_log_from_the_boot_on_is_whole_and_another_is_not() -> None:
     later = log(f"[  900.000000] {XID}\n")
     assert (later["truncated"], later["whole_from"]) == (True, 900.0)
     assert log(f"{XID}\n")["whole_from"] is None
+    for begins in ("[Fri Oct 14 14:56:49 2022] ", "2022-10-14T14:56:49+0000 gpu001 kernel: "):
+        assert not log(f"{begins}Linux version 6.8.0-1021-aws (x)\n{begins}a\n")["truncated"]
     assert log(f"[    0.043437] {XID}\n")["truncated"]  # an excerpt, which does not begin with the kernel's name
 
 
@@ -195,6 +197,46 @@ def test_a_log_into_which_all_programs_write_fails_no_node_and_proves_nothing(
     result = evaluated(files)[check]
     assert result.verdict is Verdict.INCOMPLETE
     assert words in result.message
+
+
+BOOT = "Linux version 6.8.0-1021-aws (x)"
+DATES = ("Oct 14 14:56:48 ", "2022-10-14T14:56:48.123456+00:00 ", "2022-10-14T14:56:48+0000 ", "[   12.500000] ")
+
+
+def of_kernel(text: str) -> list[str]:
+    return [form.name for form in kernel_log.FORMS if form.recognises(text)]
+
+
+@pytest.mark.any_user
+@pytest.mark.parametrize("date", DATES)
+@pytest.mark.parametrize("kernels", [1, 30, 600])
+@pytest.mark.parametrize("others", ["sshd[77]: hello", "systemd[1]: Started a.", "kernel[7]: a"])
+def test_one_program_among_the_kernels_lines_makes_it_a_log_of_all(date: str, kernels: int, others: str) -> None:
+    own = f"{date}gpu001 kernel: usb 1-1: new device\n" * kernels
+    text = f"{own}{date}gpu001 {others}\n{date}gpu001 kernel: {SHORT}\n{date}gpu001 kernel: {BOOT}\n"
+    assert of_kernel(text) == ["journalctl, syslog"]
+    with pytest.raises(CaptureError, match="programs have lines far down in it"):
+        kernel_log.read_of_kernel_alone(text)
+    for read in (kernel_log.read, kernel_log.read_of_all_programs):
+        data: Any = read(text)
+        assert SHORT in [line[1] for line in data["kernel_log"]["lines"]]
+        assert (data["kernel_log"]["source"], set(data)) == (facts.OF_ALL_PROGRAMS, {"kernel_log"})
+
+
+@pytest.mark.parametrize("date", DATES)
+def test_what_systemd_says_before_there_is_a_journal_is_in_the_kernels(date: str) -> None:
+    own = f"{date}gpu001 kernel: {BOOT}\n{date}gpu001 systemd[1]: Inserted module 'a'\n"
+    text = f"{own}{date}gpu001 systemd-journald[500]: Received a request\n{date}gpu001 kernel: {SHORT}\n" * 2
+    assert of_kernel(text) == ["dmesg"]
+    data: Any = kernel_log.read(text)
+    assert (data["kernel_log"]["source"], data["kernel_log"]["truncated"]) == ("capture", date == DATES[3])
+
+
+@pytest.mark.any_user
+def test_a_process_that_is_called_like_a_host_makes_dmesg_no_log_of_all() -> None:
+    names = ("a kernel: x[77]: segfault", "a sshd: x[77]: segfault", "a sshd[1]: x[77]: segfault")
+    lines = ("a: b", "c: d", "e: f", "g: h", *names, SHORT)
+    assert of_kernel("".join(f"[   12.500000] {line}\n" for line in lines)) == ["dmesg"]
 
 
 def test_the_kernels_own_log_outranks_that_of_all_programs() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from clusterproof.plugins.evidence.kernel_log.collect_lines import BOOT_S, UNKNOWN, Kept
@@ -25,22 +25,32 @@ _STAMPED = re.compile(
     r"|\d{1,3},\d{1,12},\d{1,18},[^;\s]{1,80};"  # /dev/kmsg
     rf"|\[{WORD} {SYSLOG_TIME} \d{{4}}\] "  # dmesg -T
     r"|kern\s{0,4}:\s?\w{1,8}\s{0,4}:"  # dmesg -x, talosctl dmesg
-    rf"|{ISO_DAY}T\d\d:\d\d:\d\d[.,]\d{{6}}[+-]\d\d:\d\d "  # dmesg --time-format iso
+    rf"|{ISO_DAY}T\d\d:\d\d:\d\d,\d{{6}}[+-]\d\d:\d\d "  # dmesg --time-format iso; rsyslog's has a dot
     r"|\[ {0,12}[+<] {0,12}\d{1,12}\.\d{6}>?\]|\[[A-Z][a-z]{2}[ \d]\d \d\d:\d\d\] "  # dmesg -H, -e, delta
     r"|\[ {0,12}\d{1,12}\.\d{6} < {0,12}\d{1,12}\.\d{6}>\]"  # dmesg -d
     r"|\S.{0,300}? kernel: "  # syslog, journalctl; the kernel has no pid
 )
 # When a line of a journal or a syslog was logged: journalctl's -o short, short-iso, short-full and short-unix.
-_TIME = rf"(?:{SYSLOG_TIME}|(?:{WORD} )?{ISO_DAY}[T ]\d\d:\d\d:\d\d\S{{0,20}}(?: (?:{ZONE}))?|\d{{9,11}}\.\d{{6}})"
+_TIME = rf"(?:{SYSLOG_TIME}|(?:{WORD} )?{ISO_DAY}[T ]\d\d:\d\d:\d\d[^\s,]{{0,20}}(?: (?:{ZONE}))?|\d{{9,11}}\.\d{{6}})"
 _OF_SYSLOG = re.compile(rf"{_TIME} \S")  # a program's, if no head
-_OF_KERNEL = re.compile(rf"^{_TIME} (?:\S{{1,255}} )?kernel: ", re.MULTILINE)
+_BY = rf"{_TIME} (?:\S{{0,254}}[^\s:] )?"  # and on which host
+_OF_KERNEL = re.compile(rf"^{_BY}kernel: ", re.MULTILINE)
+# What else is in journalctl -k: what systemd logs before the journal is there, and the journal into the kernel's log.
+_KERNELS = r"kernel|systemd-(?:journald|shutdown)\[\d{1,10}\]"
+_AT_BOOT = r"(?:systemd|(?:systemd|dracut)-[a-z-]{1,40})\[\d{1,10}\]"
+_OF_PROGRAM = re.compile(rf"^(?!{_BY}(?:{_KERNELS}): ){_TIME} \S", re.MULTILINE)
+_OF_PROGRAM_LATER = re.compile(rf"^(?!{_BY}(?:{_KERNELS}|{_AT_BOOT}): ){_TIME} \S", re.MULTILINE)
+_FROM_BOOT = re.compile(rf"(?:-- .{{0,200}}\n)?{_BY}kernel: (?:\[\s{{0,12}}\d{{1,12}}\.\d{{3,9}}\] )?Linux version \d")
+_SINCE_BOOT = re.compile(r"^\[ {0,12}\d{1,12}\.\d{6}\] (?=(\S{1,255}) )", re.MULTILINE)  # -o short-monotonic
+_KERNEL_SINCE_BOOT = re.compile(r"^\[ {0,12}\d{1,12}\.\d{6}\] (\S{1,255}) kernel: ", re.MULTILINE)
+_ANY_DATE = "Jan  1 00:00:00 "
 _JOURNALS = re.compile(r"-- (?:Logs begin|Journal begins|No entries)\b")  # what journalctl says of itself
 _BOOT_LINE = re.compile(r"-- (?:Re)?boot\b", re.IGNORECASE)  # journalctl's own
 # A stamp of the kernel's clock with the message behind it. Where dmesg, klogd or busybox has it from syslog(2), each
 # line of one record has the same.
 _KERNELS_STAMP = re.compile(r"[^\[]{0,300}\[\s{0,12}\d{1,12}\.\d{3,9}\] (?!\S{1,255} kernel: )")
 _OF_DRIVER = "NVRM:"  # whose records of several lines are the driver's to their end
-_DRIVERS = re.compile(r"(?:kernel: )?(?:NVRM: |nvidia-nvswitch\d{0,3}: |nvidia-peermem )")
+DRIVERS = re.compile(r"(?:kernel: )?(?:NVRM: |nvidia-nvswitch\d{0,3}: |nvidia-peermem )")
 _BOOTED = re.compile(BOOTED, re.IGNORECASE)
 _DMI = re.compile(r"DMI: (Amazon EC2) ([a-z0-9-]{1,30}\.[a-z0-9-]{1,30})/")
 _VERSION = re.compile(r"Linux version (\S{1,80})")
@@ -53,14 +63,34 @@ def is_kernel_log(text: str) -> bool:
     """Whether most lines begin as the kernel's do, or all that matter are the NVIDIA driver's."""
     lines = _first_lines(text)
     stamped = sum(1 for line in lines if _STAMPED.match(line))
-    return (stamped and stamped >= len(lines) * SHARE) or any(_DRIVERS.match(line) for line in lines)
+    return (stamped and stamped >= len(lines) * SHARE) or any(DRIVERS.match(line) for line in lines)
+
+
+def is_of_kernel_alone(text: str) -> bool:
+    """Whether it is a kernel log into which no program writes by itself."""
+    return is_kernel_log(text) and not _has_programs(text)
 
 
 def is_of_all_programs(text: str) -> bool:
     """Whether it is a journal or a syslog in which the kernel's lines are some of many."""
+    text = _dated(text)
     lines = _first_lines(text)
-    dated = sum(1 for line in lines if _OF_SYSLOG.match(line))
-    return bool(dated > len(lines) * SHARE and not is_kernel_log(text) and _OF_KERNEL.search(text))
+    is_dated = sum(1 for line in lines if _OF_SYSLOG.match(line)) > len(lines) * SHARE
+    return bool((is_dated or is_kernel_log(text)) and _has_programs(text) and _OF_KERNEL.search(text))
+
+
+def _has_programs(text: str) -> bool:
+    """Whether any line is a program's: then any user may have written those that have the kernel's name."""
+    text = _dated(text)
+    return bool((_OF_PROGRAM_LATER if _FROM_BOOT.match(text) else _OF_PROGRAM).search(text))
+
+
+def _dated(text: str) -> str:
+    """The text; a journal that shows seconds since boot with dates, by which it is told from the kernel's own log."""
+    found = _KERNEL_SINCE_BOOT.search(text)
+    first = "\n".join(_first_lines(text)) if found else ""
+    is_journal = found and set(_SINCE_BOOT.findall(first)) == {found[1]}
+    return _SINCE_BOOT.sub(_ANY_DATE, text) if is_journal else text
 
 
 def _first_lines(text: str) -> list[str]:
@@ -70,35 +100,54 @@ def _first_lines(text: str) -> list[str]:
 
 def read(text: str) -> Mapping[str, object]:
     """The collector `kernel_log`: of the last boot in it, the lines that matter. Raises CaptureError."""
-    lines = list(_of_last_boot(text))
-    if not lines:
-        raise CaptureError("the kernel log has no line")
-    data: dict[str, Any] = Kept().of((time, line.encode("utf-8", "replace"), level) for time, line, level in lines)
-    kept = [[None if math.isnan(seconds) else seconds, *rest] for seconds, *rest in data["lines"]]
-    begins = lines[0][0]
-    is_whole = any(_BOOTED.match(words) for seconds, words, _ in lines[:MAX_BOOT_LINES] if not seconds >= BOOT_S)
+    if _has_programs(text):
+        return read_of_all_programs(text)
+    lines = _of_last_boot(text)
+    begins = lines[0][0] if lines else NO_TIME
+    first = (words for seconds, words, _ in lines[:MAX_BOOT_LINES] if not BOOT_S <= seconds < CALENDAR_S)
+    is_whole = any(map(_BOOTED.match, first))
     whole_from = 0.0 if is_whole else begins if begins < CALENDAR_S else None
-    log = {**data, "source": "capture", "lines": kept, "truncated": not is_whole, "whole_from": whole_from}
+    log = {**_kept(lines), "source": "capture", "truncated": not is_whole, "whole_from": whole_from}
     return {"kernel_log": log, **_machine(lines)}
+
+
+def read_of_kernel_alone(text: str) -> Mapping[str, object]:
+    """The same where programs do not turn up behind what the form is recognised by. Raises CaptureError."""
+    if _has_programs(text):
+        raise CaptureError("programs have lines far down in it; expected dmesg or journalctl -k")
+    return read(text)
 
 
 def read_of_all_programs(text: str) -> Mapping[str, object]:
     """The same of the kernel's lines among those of programs, whose tag any user may write: it fails no node.
 
-    Nor does finding nothing prove anything, as whoever writes the kernel's name there may write of a boot.
+    Nor does finding nothing prove anything; and whoever writes there of a boot hides nothing that was before it.
     """
-    log: Any = read("\n".join(_of_kernel(text)))["kernel_log"]
-    return {"kernel_log": {**log, "source": OF_ALL_PROGRAMS, "truncated": True, "whole_from": None}}
+    lines = _timed(_records("\n".join(_of_kernel(_dated(text)))))
+    return {"kernel_log": {**_kept(lines), "source": OF_ALL_PROGRAMS, "truncated": True, "whole_from": None}}
 
 
-def _of_kernel(text: str) -> Iterator[str]:
-    """The kernel's lines, each with the further lines of its record."""
+def _kept(lines: list[tuple[float, str, int]]) -> dict[str, Any]:
+    """Of the lines those that matter, as the probe's collector keeps them. Raises CaptureError."""
+    if not lines:
+        raise CaptureError("the kernel log has no line")
+    data: dict[str, Any] = Kept().of((time, line.encode("utf-8", "replace"), level) for time, line, level in lines)
+    return {**data, "lines": [[None if math.isnan(seconds) else seconds, *rest] for seconds, *rest in data["lines"]]}
+
+
+def _of_kernel(text: str) -> list[str]:
+    """The kernel's lines, each with the further lines of its record, since the last boot of which journalctl tells."""
+    kernels: list[str] = []
     is_kernels = False
     for line in text.split("\n"):
-        if _OF_SYSLOG.match(line):
+        if _BOOT_LINE.match(line):
+            kernels.clear()
+            is_kernels = False
+        elif _OF_SYSLOG.match(line):
             is_kernels = bool(_OF_KERNEL.match(line))
         if is_kernels:
-            yield line
+            kernels.append(line)
+    return kernels
 
 
 def _machine(lines: list[tuple[float, str, int]]) -> dict[str, object]:
@@ -114,10 +163,13 @@ def _machine(lines: list[tuple[float, str, int]]) -> dict[str, object]:
 
 def _of_last_boot(text: str) -> list[tuple[float, str, int]]:
     """The lines since the last boot that the log shows, each with its own time, of whatever clock, and its level."""
-    lines = list(_records(text))
+    lines = _timed(_records(text))
     boots = [number for number, (_, message, _) in enumerate(lines) if _BOOTED.match(message)]
-    last = lines[boots[-1] if boots else 0 :]
-    return [(NO_TIME if time is None else time, message, level) for time, message, level in last]
+    return lines[boots[-1] if boots else 0 :]
+
+
+def _timed(records: Iterable[tuple[float | None, str, int]]) -> list[tuple[float, str, int]]:
+    return [(NO_TIME if time is None else time, message, level) for time, message, level in records]
 
 
 def _records(text: str) -> Iterator[tuple[float | None, str, int]]:
@@ -130,7 +182,7 @@ def _records(text: str) -> Iterator[tuple[float | None, str, int]]:
     every = (line[:LONGEST_LINE] for line in text.split("\n") if line.strip())
     lines = [line for line in every if not _is_of_program(line) and not _JOURNALS.match(line)]
     if not _is_stamped(lines):
-        if not all(_is_head(line) or _DRIVERS.match(line) or line.startswith("[...]") for line in lines):
+        if not all(_is_head(line) or DRIVERS.match(line) or line.startswith("[...]") for line in lines):
             raise CaptureError(
                 "its lines do not show where a record begins; expected dmesg or journalctl -k with times"
             )
@@ -180,6 +232,6 @@ def _is_of_program(line: str) -> bool:
 
 
 FORMS = (
-    Form("dmesg", is_kernel_log, read),
+    Form("dmesg", is_of_kernel_alone, read_of_kernel_alone),
     Form("journalctl, syslog", is_of_all_programs, read_of_all_programs, 30),
 )
