@@ -30,7 +30,7 @@ BY_FINDING = ("fail", "concern")  # what the forms for people list by check, wit
 LISTED = (*BY_FINDING, "incomplete")
 HEADLINES = {
     "demo": "16 nodes: 2 fit, 14 failed",
-    "pairs": "16 nodes: 1 failed, 15 not proven (evidence is missing); 48 pairs of nodes: 1 failed",
+    "pairs": "16 nodes: 1 failed, 15 not proven (evidence is missing); 47 pairs of nodes: 1 failed",
 }
 NODES = [f"gpu{number:03d}" for number in range(1, 17)]
 LINK = run_of(PairFault("nothing", nodes=len(NODES))).pairs[0].pair
