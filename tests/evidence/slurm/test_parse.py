@@ -133,12 +133,19 @@ def test_nodes_without_a_reason_are_out_of_use_only_in_the_list_of_reasons() -> 
         ("NODELIST REASON STATE\ngpu001 none idle\ngpu002 bad GPU drained\n", "REASON between other columns"),
         ("REASON STATE RESERVATION NODELIST\nit was idle drained gpu002\n", "REASON beside RESERVATION"),
         ("PARTITION STATE NODELIST\ngpu RUNNING gpu001\n", "RUNNING, which is no state of a node"),
-        ("NODELIST STATE REASON\ngpu001 idle none\nall good on gpu001\n", "GOOD, which is no state of a node"),
+        ("PARTITION STATE NODELIST\ngpu COMPLETING gpu001\ngpu FAILED gpu002\n", "FAILED, which is no state of a node"),
+        ("NODELIST STATE REASON\nall good on gpu001\n", "GOOD, which is no state of a node"),
     ],
 )
 def test_a_table_whose_columns_are_not_clear_is_refused(table: str, words: str) -> None:
     with pytest.raises(CaptureError, match=words):
         nodes(table)
+
+
+def test_a_state_that_nobody_knows_hides_no_other_node_and_says_nothing_of_its_own() -> None:
+    table = "PARTITION AVAIL TIMELIMIT NODES STATE NODELIST\n"
+    table += "gpu* up infinite 1 down* gpu002\ngpu* up infinite 1 frobbed gpu001\nall good as of now, gpu002\n"
+    assert [(node["name"], node["state"]) for node in nodes(table)] == [("gpu002", "DOWN*")]
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,20 @@ ALLOC BLOCK BOOT CANC_R COMP DRNG EXT FAILG FUTR MIX NPC PLND POWERED_DN POWERIN
 RESV UNK
 """
 _STATES = frozenset(_WORDS.split())  # of a node, in full and as sinfo shortens them
+_OF_JOBS = frozenset(
+    [
+        "RUNNING",
+        "PENDING",
+        "SUSPENDED",
+        "COMPLETED",
+        "CANCELLED",
+        "FAILED",
+        "TIMEOUT",
+        "PREEMPTED",
+        "NODE_FAIL",
+        "OUT_OF_MEMORY",
+    ]
+)
 
 
 def is_scontrol(text: str) -> bool:
@@ -87,13 +101,20 @@ def is_sinfo(text: str) -> bool:
 def read_sinfo(text: str) -> Mapping[str, object]:
     """The states and reasons of the collector `slurm_node`, as far as its tables have them. Raises CaptureError."""
     nodes: dict[str, dict[str, object]] = {}
+    odd = ""
     for found, rest in sections(_TITLES, text, MAX_TABLES):
         for row in _rows(found[0], rest.split("\n")[1:LONGEST_TABLE]):
+            state = row.get("STATE", "").upper().rstrip(_SUFFIXES)
+            if state and not _STATES.issuperset(state.split("+")):
+                odd = odd if odd in _OF_JOBS else state
+                continue
             with suppress(NodesetError):
                 names = expand(row["NODELIST"])
                 data = _of_row(row)
                 for name in names[: MAX_NODES - len(nodes)]:
                     nodes.setdefault(name, {"name": name, **data})  # once, though it is in several partitions
+    if odd and (not nodes or odd in _OF_JOBS):
+        raise CaptureError(f"sinfo's table has the state {short(odd)}, which is no state of a node")
     if not nodes:
         raise CaptureError("sinfo lists no node")
     return {"slurm_node": {"nodes": list(nodes.values())}}
@@ -119,10 +140,8 @@ def _rows(header: str, lines: Iterable[str]) -> Iterator[dict[str, str]]:
 
 
 def _of_row(row: Mapping[str, str]) -> dict[str, object]:
-    """What a line says of its nodes; of those with a reason alone, that they get no jobs. Raises CaptureError."""
+    """What a line says of its nodes; of those with a reason alone, that they get no jobs."""
     state = row.get("STATE", "").upper()
-    if state and not _STATES.issuperset(state.rstrip(_SUFFIXES).split("+")):
-        raise CaptureError(f"sinfo's table has the state {short(state)}, which is no state of a node")
     data: dict[str, object] = {"state": state.rstrip(_SUFFIXES.replace("*", "")) or LISTED_WITH_REASON}
     if row.get("REASON", "none") != "none":
         data["reason"] = short(row["REASON"])
