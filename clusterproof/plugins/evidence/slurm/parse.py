@@ -51,20 +51,7 @@ ALLOC BLOCK BOOT CANC_R COMP DRNG EXT FAILG FUTR MIX NPC PLND POWERED_DN POWERIN
 RESV UNK
 """
 _STATES = frozenset(_WORDS.split())  # of a node, in full and as sinfo shortens them
-_OF_JOBS = frozenset(
-    [
-        "RUNNING",
-        "PENDING",
-        "SUSPENDED",
-        "COMPLETED",
-        "CANCELLED",
-        "FAILED",
-        "TIMEOUT",
-        "PREEMPTED",
-        "NODE_FAIL",
-        "OUT_OF_MEMORY",
-    ]
-)
+_OF_JOBS = frozenset(("RUNNING", "PENDING", "SUSPENDED", "COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "PREEMPTED"))
 
 
 def is_scontrol(text: str) -> bool:
