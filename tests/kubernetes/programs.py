@@ -12,12 +12,14 @@ from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.transport import MAX_ANSWER_BYTES, Answer, Limits, Program
 from clusterproof.plugins.transport.kubernetes.connection import Kubernetes
 from tests.testbed.kubernetes.bed import NAMESPACE, Bed
+from tests.testbed.kubernetes.control_plane import ControlPlane
 from tests.testbed.kubernetes.processes import wait_until
 
 NODE = "gpu001"
 NONCE = "cp0123456789"
 END = f"{NONCE}:end:0:0:00000000."
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+JOBS = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"
 
 
 def shell(script: str) -> Program:
@@ -45,6 +47,12 @@ def run(
 def answer_of(script: str, **limits: Any) -> Answer:
     """What the node answers to a script."""
     return run(shell(script), **limits)[NODE]
+
+
+def expire_jobs(plane: ControlPlane) -> None:
+    """Let the time to live of all runs' Jobs be over: Kubernetes deletes them, and what they own."""
+    for name in [one["metadata"]["name"] for one in plane.items(JOBS)]:
+        plane.patch(f"{JOBS}/{name}", {"spec": {"ttlSecondsAfterFinished": 1}})
 
 
 @dataclass

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import sys
@@ -17,7 +16,7 @@ from clusterproof.plugins.transport import Answer, Unusable
 from clusterproof.plugins.transport.kubernetes.connection import PerfPods
 from tests.builders.runs import ROOT
 from tests.kubernetes.perf import GPU, GPUS, NAMES, RANKS, job, run, said
-from tests.kubernetes.programs import PODS
+from tests.kubernetes.programs import PODS, expire_jobs
 from tests.testbed.kubernetes.bed import Bed
 from tests.testbed.kubernetes.nodes import Nodes
 from tests.testbed.kubernetes.processes import wait_until
@@ -142,10 +141,11 @@ def test_a_pod_that_somebody_deletes_is_reported(perf: Nodes) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_nothing_is_left_of_a_run_that_is_ended(perf: Nodes, number: signal.Signals) -> None:
-    pods = in_a_process("sleep 300", k8s_ttl_s="3")
+    pods = in_a_process("sleep 300")
     running(perf)
     pods.send_signal(number)
     assert pods.wait(60) != 0
+    expire_jobs(perf.plane)
     wait_until(lambda: not perf.left(), "cleared away")
 
 
@@ -160,9 +160,9 @@ def running(bed: Nodes) -> dict[str, Any]:
     return bed.plane.items(PODS)[0]
 
 
-def in_a_process(script: str, **settings: str) -> subprocess.Popen[bytes]:
+def in_a_process(script: str) -> subprocess.Popen[bytes]:
     """A run of its own."""
-    code = f"from tests.kubernetes.perf import *; run({script!r}, answer_s=300, **{json.dumps(settings)})"
+    code = f"from tests.kubernetes.perf import *; run({script!r}, answer_s=300, connect_s=600)"
     return subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stderr=subprocess.DEVNULL)
 
 

@@ -18,7 +18,7 @@ from clusterproof.plugins.kubernetes.api import Api, KubernetesError
 from clusterproof.reports.results import read_results
 from tests.builders.probed import padded, reported
 from tests.builders.runs import ROOT
-from tests.kubernetes.programs import NODE, PODS, Meanwhile, answer_of, run, shell
+from tests.kubernetes.programs import NODE, PODS, Meanwhile, answer_of, expire_jobs, run, shell
 from tests.testbed.kubernetes.bed import Bed
 from tests.testbed.kubernetes.processes import wait_until
 from tests.testbed.needs import needs_kubernetes
@@ -136,7 +136,7 @@ def test_a_cut_watch_is_begun_anew(kubernetes: Bed, monkeypatch: pytest.MonkeyPa
 
 
 def test_nothing_is_left_after_a_run_that_is_interrupted(kubernetes: Bed) -> None:
-    client = in_a_process("sleep 300", 900)
+    client = in_a_process("sleep 300")
     wait_until(lambda: any(name.startswith("pods/") for name in kubernetes.left()), "a pod")
     client.send_signal(signal.SIGINT)
     assert client.wait(60) != 0
@@ -144,17 +144,18 @@ def test_nothing_is_left_after_a_run_that_is_interrupted(kubernetes: Bed) -> Non
 
 
 def test_after_sigkill_kubernetes_itself_clears_all_away(kubernetes: Bed) -> None:
-    client = in_a_process("sleep 300", 5)
+    client = in_a_process("sleep 300")
     wait_until(lambda: any(one["status"].get("phase") == "Running" for one in kubernetes.plane.items(PODS)), "running")
     client.kill()
     client.wait()
     assert {name.partition("/")[0] for name in kubernetes.left()} == {"pods", "jobs", "configmaps"}
+    expire_jobs(kubernetes.plane)
     wait_until(lambda: not kubernetes.left(), "cleared away")
 
 
-def in_a_process(script: str, ttl_s: int) -> subprocess.Popen[bytes]:
-    """A client of its own, with a short time to live for what it leaves."""
-    code = f"from tests.kubernetes.programs import *; run(shell({script!r}), answer_s=300, k8s_ttl_s='{ttl_s}')"
+def in_a_process(script: str) -> subprocess.Popen[bytes]:
+    """A client of its own."""
+    code = f"from tests.kubernetes.programs import *; run(shell({script!r}), answer_s=300, connect_s=600)"
     return subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stderr=subprocess.DEVNULL)
 
 

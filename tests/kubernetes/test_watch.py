@@ -21,15 +21,14 @@ from clusterproof.plugins.transport import Limits, Program, Unusable
 from clusterproof.plugins.transport.kubernetes.sessions import PodSessions
 from clusterproof.plugins.watch import ChangeKind
 from tests.builders.runs import ROOT
-from tests.kubernetes.programs import NODE, PODS
+from tests.kubernetes.programs import JOBS, NODE, PODS
 from tests.kubernetes.watched import OOM, command, log, samplers, watched, with_log
-from tests.testbed.kubernetes.bed import NAMESPACE, Bed
+from tests.testbed.kubernetes.bed import Bed
 from tests.testbed.kubernetes.nodes import Nodes
 from tests.testbed.kubernetes.processes import wait_until
 from tests.testbed.needs import needs_cluster, needs_kubernetes, needs_openmpi
 
 pytestmark = needs_kubernetes
-JOBS = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"
 OOM_KILL = "host.no_oom_kill"
 SHORT_S = 6  # to live for what nobody keeps
 LINES = 16_000
