@@ -193,7 +193,20 @@ def test_where_the_noise_is_too_large_to_name_anybody_nobody_is_said_to_be_well(
     noise = next(noise for noise in NOISES if noise.name == "three times the noise")
     findings = concluded(disturbed(noise, 64, Random(1)), 1).findings
     (finding,) = [one for one in findings if one.kind is Kind.INCONCLUSIVE and len(one.nodes) == 64]
-    assert "a node 10 % slower might not be named: measure with a larger size" in finding.words
+    assert "a node 10 % slower might not be named: measure with a larger size, or all pairs" in finding.words
+
+
+def test_nobody_who_has_measured_all_pairs_is_told_to_do_that() -> None:
+    random = Random(1)
+    rounds = circle(names(16))
+    data = [
+        Measurement(one, number, len(pairs), Reading(NOMINAL_GB_PER_S * random.lognormvariate(0.0, 0.1)))
+        for number, pairs in enumerate(rounds)
+        for one in pairs
+    ]
+    told = [one.words for one in analyse(data, AnalysisSettings(MIN_EFFECT, {}, len(rounds))).findings]
+    assert any("measure with a larger size" in words for words in told)
+    assert not any("--pairs full" in words for words in told)
 
 
 def test_noise_that_can_be_borne_leaves_nothing_open() -> None:

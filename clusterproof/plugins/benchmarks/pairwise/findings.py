@@ -185,13 +185,21 @@ def left_open(
         if not _may_be_slow([value.x for value in values], screened.reference, settings):
             continue
         slowest, fastest = (pick(exp(value.x) for value in values) * 100 for pick in (min, max))
+        more = (
+            "again with a larger size" if _is_full(screened, settings) else "with more partners, or with --pairs full"
+        )
         message = (
             f"its measurements lie between {slowest:.0f} and {fastest:.0f} % of normal, and it may be "
-            f"{TO_BE_NAMED * 100:.0f} % slower: measure it with more partners, or with --pairs full"
+            f"{TO_BE_NAMED * 100:.0f} % slower: measure it {more}"
         )
         pairs = tuple({value.pair: None for value in values})
         findings.append(Finding(Kind.INCONCLUSIVE, (node,), estimate=estimates.get(node), words=message, pairs=pairs))
     return findings
+
+
+def _is_full(screened: Screened, settings: AnalysisSettings) -> bool:
+    """Whether each node has been measured with every other."""
+    return settings.first_rounds >= len(screened.of_node) - 1
 
 
 def _may_be_slow(xs: Sequence[float], reference: Normal | None, settings: AnalysisSettings) -> bool:
@@ -211,9 +219,10 @@ def too_noisy(screened: Screened, settings: AnalysisSettings) -> tuple[Finding, 
     values = [unlucky + reference.sigma * _NORMAL.inv_cdf((number + 0.5) / count) for number in range(count)]
     if confidence(values, reference, len(nodes)) >= SURE:
         return ()
+    more = "" if _is_full(screened, settings) else ", or all pairs with --pairs full"
     message = (
         f"with noise of {reference.sigma * 100:.2g} % a node {TO_BE_NAMED * 100:.0f} % slower might not be named: "
-        "measure with a larger size, or all pairs with --pairs full"
+        f"measure with a larger size{more}"
     )
     return (Finding(Kind.INCONCLUSIVE, nodes, attempts=len(screened.values), words=message),)
 
