@@ -11,6 +11,7 @@ from tests.testbed.node import (
     with_file,
     with_hung_mount,
     with_line,
+    with_slow_mount,
     with_tmpfs,
     without_file,
 )
@@ -54,6 +55,13 @@ MOUNTED = (
         {"storage.mounts_alive": INCOMPLETE},
         "/data: fuse.sshfs from testbed did not answer at once",
         occasion="prolog",
+        marks=(needs_hung_mount,),
+    ),
+    Fault(
+        "a file server that takes a second to answer",
+        lambda image: with_slow_mount(image, "/data"),
+        {"storage.mounts_alive": CONCERN},
+        "/data: fuse.sshfs from testbed took 1",
         marks=(needs_hung_mount,),
     ),
     Fault(

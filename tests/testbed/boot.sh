@@ -26,7 +26,7 @@ sed -i "s|@|$built|g" table
 mount -a -T table
 fd=4
 for hung in $4; do
-    eval "exec $fd<>/dev/fuse" # kept open and never answered
+    eval "exec $fd<>/dev/fuse" # kept open and never answered, but by slow_mount
     mount -i -t "${hung#*=}" -o fd=$fd,rootmode=40000,user_id=0,group_id=0 testbed "root${hung%%=*}"
     fd=$((fd + 1))
 done
@@ -40,6 +40,7 @@ cd /
 export pid FROZEN="$3" DAEMONS="$5" PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 exec chroot $built/root /bin/sh -e -c '
     [ -e /etc/ld.so.cache ] || { ldconfig -X 2>/dev/null && rm -r /var/cache/ldconfig; } # as who installed libraries did
+    [ ! -x /usr/lib/testbed/slow_mount ] || /usr/lib/testbed/slow_mount <&4 >/dev/null 2>&1 3<&- &
     [ ! -x /usr/lib/testbed/ticks ] || /usr/lib/testbed/ticks </dev/null >/dev/null 2>&1 3<&- &
     for daemon in $DAEMONS; do
         "/usr/sbin/$daemon" </dev/null 3<&- &

@@ -7,8 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.testbed import sysfs
+from tests.testbed.compiled import program
 from tests.testbed.image import ABSENT, Content, File, Link, NodeImage, Service
 
+SLOW_MOUNT = "/usr/lib/testbed/slow_mount"
 FI_INFO_HIDES = "/usr/lib/testbed/fi_info_hides"
 
 
@@ -121,6 +123,12 @@ def with_full_root(image: NodeImage, percent: int) -> NodeImage:
 def with_hung_mount(image: NodeImage, path: str, kind: str = "fuse.sshfs") -> NodeImage:
     """A mount that answers nothing: whoever touches it hangs, but can be killed."""
     return replace(image, hung=image.hung | {path: kind})
+
+
+def with_slow_mount(image: NodeImage, path: str, kind: str = "fuse.sshfs") -> NodeImage:
+    """A mount that takes a second to answer; the only one of FUSE."""
+    answering = program(Path(__file__).with_name("tools") / "slow_mount.c")
+    return with_file(replace(image, hung={path: kind}), SLOW_MOUNT, File(answering, 0o755))
 
 
 def with_memlock(image: NodeImage, limit: str, daemon: str = "") -> NodeImage:

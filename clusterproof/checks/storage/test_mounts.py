@@ -41,15 +41,21 @@ def test_mounts_alive(mount: Mount, node: Node) -> None:
 
     Each mount is probed by a process of its own. One that hangs waits for a file server that is gone; a stale handle
     means that the server's side was replaced, ENODEV that the disk is gone, whatever the kernel still remembers of it.
-    What autofs mounts on access is a concern, unless fstab, a systemd unit or the policy asks for it. A prolog does not
-    have the time to conclude that a file system hangs.
+    A file server that takes its time is a concern: all nodes then wait for their data. So is what autofs mounts on
+    access, unless fstab, a systemd unit or the policy asks for it. A prolog does not have the time to conclude that a
+    file system hangs.
 
     Remedy (restore service): Check whether the file server can be reached. Unmount it (umount -l) and mount it again;
     reboot if it hangs.
     """
-    if mount.alive == "yes":
+    took_s, soon_s = mount.read_s or 0.0, node.threshold("mounts.answer_concern_s")
+    if mount.alive == "yes" and took_s < soon_s:
         return
     what = f"{known(lambda: mount.type, 'a file system')} from {known(lambda: mount.source, 'a source not read')}"
+    if mount.alive == "yes":
+        is_slow = is_network(mount.type)
+        concern_if(is_slow, f"{what} took {took_s:.2g} s to answer; expected less than {soon_s:g} s")
+        return
     if mount.alive == "hidden":
         incomplete(f"--host-root does not show it: {what}")
     if mount.alive == "slow":

@@ -30,8 +30,14 @@ def is_starved(pid: int, elapsed_s: float) -> bool:
     data, fields = _read(f"/proc/{pid}/schedstat").split(), stat_fields(_read(f"/proc/{pid}/stat"))
     if len(data) < 2 or len(fields) < 3:
         return False  # the kernel does not report it, or it has ended
-    ran_s, waited_s = (int(number) / 1e9 for number in data[:2])  # without the time since it last waited
-    return waited_s > elapsed_s / 2 or (fields[2] == "R" and ran_s < elapsed_s / 2)
+    ran_s, queued_s = (int(number) / 1e9 for number in data[:2])  # without the time since it last waited
+    return queued_s > elapsed_s / 2 or (fields[2] == "R" and ran_s < elapsed_s / 2)
+
+
+def waited_s(pid: str) -> float:
+    """How long a process has waited for a processor; 0.0 where the kernel does not report it."""
+    data = _read(f"/proc/{pid}/schedstat").split()
+    return int(data[1]) / 1e9 if len(data) > 1 else 0.0
 
 
 def functions(wait: str, stack: str) -> list[str]:

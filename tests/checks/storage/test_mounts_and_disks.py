@@ -79,6 +79,22 @@ def test_a_mount_answers(alive: str, verdict: Verdict, words: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("kind", "read_s", "verdict", "words"),
+    [
+        ("lustre", 0.49, PASS, ""),
+        ("lustre", 0.5, CONCERN, "/data: lustre from /dev/sdb took 0.5 s to answer; expected less than 0.5 s"),
+        ("nfs4", 1.82, CONCERN, "took 1.8 s to answer"),
+        ("ext4", 1.82, PASS, ""),
+        ("lustre", None, PASS, ""),
+    ],
+)
+def test_a_file_system_that_others_serve_answers_soon(
+    kind: str, read_s: float | None, verdict: Verdict, words: str
+) -> None:
+    expect(evaluated("mounts_alive", {**mount(kind=kind), "read_s": read_s}), verdict, words)
+
+
+@pytest.mark.parametrize(
     ("mounts", "fstab", "policy", "verdict", "words"),
     [
         ([mount()], (line("/data"),), NO_POLICY, PASS, ""),

@@ -133,6 +133,7 @@ class Mount(Reported):
     free_kib = Field(optional(whole))
     inodes = Field(optional(whole))
     inodes_free = Field(optional(whole))
+    read_s = Field(optional(number))  # until its sizes and its folder were read
     due = Field(optional(flag), "is_due")  # by fstab, a unit of systemd's or the policy; None in older recordings
     automatic = Field(optional(flag), "is_automatic")
 
