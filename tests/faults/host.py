@@ -136,6 +136,18 @@ FAULTS = (
         "fwupd-refresh.service failed, exporter.service failed; expected no failed unit",
     ),
     Fault(
+        "a service that runs on the other nodes",
+        lambda image: with_service(image, "docker", active="inactive", sub="dead", enabled="disabled"),
+        {"host.services": CONCERN},
+        "docker does not run; expected runs from each boot on as on 3 of 4 nodes",
+    ),
+    Fault(
+        "a service that runs, and will not after a reboot",
+        lambda image: with_service(image, "nvidia-fabricmanager", enabled="disabled"),
+        {"host.services": CONCERN},
+        "nvidia-fabricmanager runs until the next boot; expected runs from each boot on as on 3 of 4 nodes",
+    ),
+    Fault(
         "a BIOS that an update has missed",
         lambda image: with_file(image, "/sys/devices/virtual/dmi/id/bios_version", "0.9\n"),
         {"host.firmware_uniform": CONCERN},

@@ -92,7 +92,7 @@ FAULTS = (
     Fault(
         "a service that the manifest wants enabled",
         lambda image: with_service(image, "chrony", enabled="disabled"),
-        {SERVICES: FAIL},
+        {SERVICES: FAIL, "host.services": CONCERN},
         "service chrony is active, disabled; expected active, enabled",
         policy=Policy(services={"chrony": "active, enabled"}),
     ),

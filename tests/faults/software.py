@@ -9,6 +9,7 @@ from tests.faults.fault import CONCERN, FAIL, INCOMPLETE, NA, Fault
 from tests.testbed import software
 from tests.testbed.gpus import healthy_gpu_node
 from tests.testbed.image import Folder, Link, NodeImage
+from tests.testbed.imds import IDENTITY
 from tests.testbed.node import with_file, with_nvml, without_file
 from tests.testbed.software import DPKG, EFA_RECORD, LIBRARIES
 
@@ -51,6 +52,20 @@ FAULTS = (
         lambda image: with_package(image, "containerd.io", "1.7.20-1"),
         {DRIFT: CONCERN},
         "containerd 1.7.20-1; expected 1.7.27-1 as on 3 of 4 nodes",
+    ),
+    Fault(
+        "an instance of another AMI",
+        lambda image: with_file(
+            image, IDENTITY, str(image.files[IDENTITY]).replace("ami-0abcdef1234567890", "ami-0fedcba9876543210")
+        ),
+        {DRIFT: CONCERN},
+        "AMI ami-0fedcba9876543210; expected ami-0abcdef1234567890 as on 3 of 4 nodes",
+    ),
+    Fault(
+        "another release of the distribution",
+        lambda image: with_file(image, "/etc/os-release", 'PRETTY_NAME="Ubuntu 24.04.3 LTS"\n'),
+        {DRIFT: CONCERN},
+        "OS Ubuntu 24.04.3 LTS; expected Ubuntu 22.04.5 LTS as on 3 of 4 nodes",
     ),
     Fault(
         "an NCCL that the group has and this node does not",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 
 from clusterproof.plugins.catalog.node import is_ignored, needed_services
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete, not_applicable
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern_if, fail_if, incomplete, not_applicable
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import each, known
+from clusterproof.plugins.evidence.group import Difference, Values, differences, in_words
 from clusterproof.plugins.evidence.host.facts import Service
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.manifest import unattached
@@ -16,6 +18,7 @@ from clusterproof.plugins.manifest import unattached
 pytestmark = [mark.host, mark.preflight, mark.prolog, mark.ami]
 
 DCGM = ("nvidia-dcgm", "dcgm")
+RUNNING = ("does not run", "runs until the next boot", "runs from each boot on")
 
 
 @mark.hyperpod_node_debugger("D")
@@ -24,9 +27,10 @@ def test_services(node: Node) -> None:
     """Services.
 
     A service that jobs, launchers or operators need has failed, keeps restarting, or is enabled and does not run. One
-    that is not installed or not enabled is not reported, except munge beside a slurmd that needs it, and DCGM: without
-    it nothing watches the GPUs while jobs run. Other failed units are a concern, and ignored before a job; a user's own
-    units never count. A machine that only builds an image need not run the services of a device that it does not have.
+    that is not installed or not enabled is not reported, except munge beside a slurmd that needs it, DCGM, without
+    which nothing watches the GPUs while jobs run, and what most nodes of the group have running, or starting at boot.
+    Other failed units are a concern, and ignored before a job; a user's own units never count. A machine that only
+    builds an image need not run the services of a device that it does not have.
 
     Remedy (restore service): Read its log (journalctl -u NAME), fix what it names and start it.
     """
@@ -50,6 +54,8 @@ def test_services(node: Node) -> None:
     others = [f"{unit} failed" for unit in failed if _name(unit) not in needed_services() and not is_ignored(unit)]
     wanting = [*_in_words(amiss, "concern"), *others]
     concern_if(wanting and node.occasion != "prolog", f"{', '.join(wanting)}; expected no failed unit")
+    fewer = [one for one in _differences(node) if one.name not in {*amiss, *idle}]
+    concern_if(fewer, in_words(fewer))
     left_out = known(lambda: node.units_left_out, 0)
     if left_out:
         incomplete(f"{left_out} more units failed or are being restarted, and are not named; expected none")
@@ -70,6 +76,30 @@ def _amiss(node: Node, services: Mapping[str, Service], name: str) -> str:
     if service.keeps_ending(restarts, timeout_s):
         return f"was restarted {service.restarts} times, the last {service.active_s:.0f} s ago"
     return ""
+
+
+def _differences(node: Node) -> list[Difference]:
+    """The services that most nodes of the group have running, or starting at boot, where this one has not."""
+    with suppress(NotApplicable):  # there is nobody to compare with
+        different = differences(node, "services", _states, absent=None)
+        return [one for one in different if RUNNING.index(one.own) < RUNNING.index(one.usual or RUNNING[0])]
+    return []
+
+
+def _states(node: Node) -> Values:
+    rows, services = needed_services(), known(lambda: node.services, {})
+    return {
+        name: _state(unit) for name, unit in services.items() if name in rows and rows[name].instead_of not in services
+    }
+
+
+def _state(service: Service) -> str | None:
+    """How a service runs, one of RUNNING; None where it is not installed, or not known well enough to compare."""
+    with suppress(Incomplete):
+        if service.is_installed:
+            running = RUNNING[1] if service.enabled == "disabled" else RUNNING[2]
+            return running if service.is_running else RUNNING[0]
+    return None
 
 
 def _is_installed(service: Service) -> bool:

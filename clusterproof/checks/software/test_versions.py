@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
+
 from clusterproof.plugins.catalog import compatibility
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.verdict import Incomplete, concern, concern_if, incomplete, not_applicable, part
+from clusterproof.plugins.core.verdict import (
+    Incomplete,
+    NotApplicable,
+    concern,
+    concern_if,
+    incomplete,
+    not_applicable,
+    part,
+)
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import known, readings
 from clusterproof.plugins.evidence.group import Values, differences, in_words
@@ -23,7 +34,8 @@ def test_version_drift(node: Node) -> None:
     """Versions compared with the group.
 
     Kernel, driver, CUDA, cuDNN, NCCL, EFA, libfabric, aws-ofi-nccl, gdrcopy, Lustre, Slurm, container runtime and
-    Neuron are compared among nodes of one group and type: hosts with hosts, containers with containers.
+    Neuron are compared among nodes of one group and type: hosts with hosts, containers with containers. So are the
+    distribution, and the AMI that an instance was made from.
 
     Remedy (fix configuration): Find out which of the two is intended; replace the node, or rebuild it from the group's
     image.
@@ -49,8 +61,15 @@ def versions(node: Node, place: str) -> Values:
             data[words(name)] = software.version(name)
         except Incomplete:
             data[words(name)] = None
+    data |= {"OS": _known(lambda: node.boot.os), "AMI": _known(lambda: node.metadata.identity.image_id)}
     toolkits, _ = readings(software, "toolkits")
     return {**data, "CUDA toolkits": ", ".join(toolkits["toolkits"])} if toolkits.get("toolkits") else data
+
+
+def _known(value: Callable[[], str]) -> str | None:
+    with suppress(Incomplete, NotApplicable):
+        return value() or None
+    return None
 
 
 def words(component: str) -> str:

@@ -136,6 +136,39 @@ def test_a_machine_that_builds_images_need_not_run_what_waits_for_a_device(
     assert result.verdict is verdict, result.message
 
 
+GONE = {**DEAD, "enabled": "disabled"}
+
+
+@pytest.mark.parametrize(
+    ("own", "others", "verdict", "words"),
+    [
+        (GONE, [{}, {}, {}], CONCERN, "slurmd does not run; expected runs from each boot on as on 3 of 4 nodes"),
+        (
+            {"enabled": "disabled"},
+            [{}, {}, {}],
+            CONCERN,
+            "slurmd runs until the next boot; expected runs",
+        ),
+        ({}, [GONE, GONE, GONE], PASS, ""),  # as a controller beside the nodes that it controls
+        (GONE, [{}], PASS, ""),
+        (NOT_FOUND, [{}, {}, {}], PASS, ""),
+        ({"enabled": "static"}, [{}, {}, {}], PASS, ""),
+        ({"enabled": None}, [{}, {}, {}], PASS, ""),  # a list of units does not say it
+        ({**FAILED, "enabled": "disabled"}, [{}, {}, {}], FAIL, "slurmd is failed"),
+    ],
+)
+def test_what_most_nodes_have_running_is_expected_of_each(
+    own: dict[str, Any], others: list[dict[str, Any]], verdict: Verdict, words: str
+) -> None:
+    first, *rest = (
+        node(f"n{number}", services={"services": {"slurmd": {**RUNS, **service}}, "failed": []})
+        for number, service in enumerate([own, *others])
+    )
+    result = said("host.services", first, *rest)
+    assert result.verdict is verdict, result.message
+    assert words in result.message
+
+
 def test_everything_that_is_amiss_is_reported_at_once() -> None:
     services = {"chrony": {**RUNS, **DEAD}, "nvidia-dcgm": {**RUNS, **DEAD, "enabled": "disabled"}}
     result = verdict_of(services=services, failed=["exporter.service"], restarting={"error": "EIO", "text": ""})

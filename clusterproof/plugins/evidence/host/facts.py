@@ -37,6 +37,7 @@ class Boot(Reported):
     now = Field(number)
     hostname = Field(text)
     kernel = Field(text)
+    os = Field(text)  # the distribution and its release, as /etc/os-release words them
     memory_kib = Field(whole)
     cpus = Field(whole)
 
@@ -90,6 +91,11 @@ class Service(Reported):
         return self.load != "not-found"
 
     @property
+    def is_running(self) -> bool:
+        """Whether it runs or is being started."""
+        return self.active in ("active", "activating", "reloading")
+
+    @property
     def is_being_restarted(self) -> bool:
         """Whether it ended, and systemd waits to start it once more."""
         return self.active == "activating" and self.sub.startswith("auto-restart")
@@ -99,7 +105,7 @@ class Service(Reported):
         """Whether it failed, or is enabled and neither runs nor is being started. Raises Incomplete."""
         if self.active == "failed" or self.is_being_restarted:
             return True
-        return self.active not in ("active", "activating", "reloading") and self.enabled.startswith("enabled")
+        return not self.is_running and self.enabled.startswith("enabled")
 
     def keeps_ending(self, restarts: float, timeout_s: float) -> bool:
         """Whether systemd has started it so often, the last time no longer ago than that."""
