@@ -26,6 +26,7 @@ ROOT = Path(__file__).parents[3]
 DISKS = 3
 BOOT_S = 1200  # on a machine that is busy with other things; 40 s on one that is not
 ANSWER_S = 900
+ATTEMPTS, TOO_BUSY = 5, "the node is too busy"
 KERNEL = "root=/dev/vda rw console=ttyS0 pcie_ports=native mitigations=off panic=-1 log_buf_len=4M quiet"
 CONFIG = """Host *
   User root
@@ -63,7 +64,14 @@ class Machine:
                 assert "rror" not in said.replace(event, ""), said
 
     def evaluated(self) -> dict[str, Result]:
-        """The verdict of every check of `pytest --cluster ssh:…`, as a person types it."""
+        """The verdict of every check of `pytest --cluster ssh:…`, as a person types it; again where it was too busy."""
+        for _ in range(ATTEMPTS):
+            results = self._evaluated()
+            if not any(TOO_BUSY in result.message for result in results.values()):
+                break
+        return results
+
+    def _evaluated(self) -> dict[str, Result]:
         results = self.home / f"results-{time.monotonic_ns()}.jsonl"
         recording = results.with_suffix("")
         words = ["--cluster", f"ssh:{NODE}", "--expect", "gpus=0", "--probe-timeout", "90", "--connect-timeout", "60"]
