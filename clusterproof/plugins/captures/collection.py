@@ -25,6 +25,7 @@ from clusterproof.plugins.evidence.host import parse as host
 from clusterproof.plugins.evidence.host import parse_hardware as hardware
 from clusterproof.plugins.evidence.host import parse_system as system
 from clusterproof.plugins.evidence.kernel_log import parse as kernel_log
+from clusterproof.plugins.evidence.kernel_log import parse_journal as journal
 from clusterproof.plugins.evidence.network import parse as network
 from clusterproof.plugins.evidence.network import parse_rdma as rdma
 from clusterproof.plugins.evidence.neuron import parse as neuron
@@ -47,6 +48,7 @@ FORMS: tuple[Form, ...] = (
     *host.FORMS,
     *imex.FORMS,
     *kernel_log.FORMS,
+    *journal.FORMS,
     *network.FORMS,
     *mounts.FORMS,
     *nccl_tests.FORMS,

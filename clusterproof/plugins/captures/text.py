@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from clusterproof.plugins.evidence.kernel_log.parse import DRIVERS
+from clusterproof.plugins.evidence.kernel_log.parse_journal import EXPORTED
 from clusterproof.plugins.evidence.parsing import Form, no_line
 
 MAX_BYTES = 64 * 1024 * 1024  # of one file, unpacked; what lies behind is not read
@@ -162,13 +163,19 @@ class Piece:
 
 
 def pieces(text: str, forms: Iterable[Form]) -> Iterator[Piece]:
-    """The outputs that a text holds, in its order."""
+    """The outputs that a text holds, in its order.
+
+    In the journal's entries as `-o export` has them, further lines of users' messages stand as they are: what looks
+    like another output there may be theirs.
+    """
     begins = {form.begins for form in forms}.difference({no_line})
     lines: list[str] = []
     typed = ""
     for line in _LAST_TAGS.sub("", _TAGS.sub("```\n", text)).split("\n"):
-        command = _command(line) if line else None
-        if command is not None or (lines and len(line) >= _SHORTEST and any(is_first(line) for is_first in begins)):
+        is_of_entry = bool(lines) and lines[0].startswith(EXPORTED)
+        command = _command(line) if line and not is_of_entry else None
+        is_another = lines and not is_of_entry and len(line) >= _SHORTEST
+        if command is not None or (is_another and any(is_first(line) for is_first in begins)):
             yield from _piece(lines, typed)
             lines, typed = [], command or ""
         if command is None:
