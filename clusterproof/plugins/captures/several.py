@@ -65,7 +65,8 @@ class Reader:
         """The text of a file, and whether it goes on; empty where it cannot be read."""
         with suppress(OSError), opened(file, self.root) as stream:
             content = stream.read(most + 1)
-            return plain(decoded(unpacked(content[:most]))), len(content) > most
+            whole = unpacked(content[:most])
+            return plain(decoded(whole[:most])), max(len(content), len(whole)) > most
         return "", False
 
 
