@@ -189,6 +189,23 @@ def test_several_nodes_in_one_text_are_several_nodes(tmp_path: Path) -> None:
     assert {name: result.verdict for name, result in found.items()} == {NAME: Verdict.PASS, OTHER: Verdict.FAIL}
 
 
+def test_what_else_a_text_has_is_lost_with_no_node(tmp_path: Path) -> None:
+    dmesg = "[    0.000000] Linux version 6.8.0-1021-aws (x)\n"
+    for text, names in (
+        (f"$ dmesg\n{dmesg}$ kubectl describe node\n{NODE}", {NAME: True}),
+        (f"$ kubectl describe node\n{NODE}$ dmesg\n{dmesg}", {NAME: True}),
+        (f"{NODE}\n\n{changed((NAME, OTHER))}$ dmesg\n{dmesg}", {"case": True, NAME: False, OTHER: False}),
+        (
+            f"$ dmesg\n{dmesg}$ kubectl describe node\n{NODE}\n{changed((NAME, OTHER))}",
+            {"case": True, NAME: False, OTHER: False},
+        ),
+    ):
+        path = written(tmp_path, case=text) / "case"
+        captured = read_capture(path, resolve(f"capture:{path}"), ())
+        assert {one.evidence.node: "kernel_log" in one.evidence.collectors for one in captured} == names
+        assert {one.evidence.node for one in captured if one.in_kubernetes} == {*names} - {"case"}
+
+
 def test_a_node_that_lies_in_a_folder_of_another_name_is_that_folders(tmp_path: Path) -> None:
     cordoned = changed(("Unschedulable:      false", "Unschedulable:      true"))
     found = results(written(tmp_path, **{"gpu001/describe": cordoned, "gpu002/describe": NODE}))[TAKES]

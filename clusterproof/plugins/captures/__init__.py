@@ -61,7 +61,7 @@ def layout(path: Path, shows: Shows = lambda _file: ()) -> Layout:
     try:
         if path.is_file():
             of_file = {name: [path] for name in shows(path)}
-            alone = {} if of_file else {_stem(path.name): [path]}
+            alone = {} if of_file else {stem(path.name): [path]}
             return Layout(path.parent, _named(alone, of_file))
         if not path.is_dir():
             raise NoCaptureError("no such file or folder")
@@ -154,11 +154,11 @@ def prefix(name: str) -> str:
     output = next((start for start in starts if _OUTPUTS.match(name, start)), None)
     if output is not None:
         return name[:output].rstrip(_SEPARATORS)
-    stem = re.split(r"[._]", name, maxsplit=1)[0]
-    return stem if any(char.isdecimal() for char in stem) else ""
+    first = re.split(r"[._]", name, maxsplit=1)[0]
+    return first if any(char.isdecimal() for char in first) else ""
 
 
-def _stem(name: str) -> str:
+def stem(name: str) -> str:
     """A single file's node: its prefix, or its name without what says its kind."""
     owner = prefix(name)
     while not owner and (shorter := _KIND.sub("", name)) != name:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from clusterproof.plugins.captures import Layout, node_name
+from clusterproof.plugins.captures import Layout, node_name, stem
 from clusterproof.plugins.captures.text import MAX_BYTES, command_in, decoded, flush, plain, undecorated, unpacked
 from clusterproof.plugins.captures.to_collect import how_to_collect
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
@@ -16,7 +16,6 @@ from clusterproof.plugins.core.nodeset import NodesetError, expand
 from clusterproof.plugins.core.opened import opened
 from clusterproof.plugins.evidence.kernel_log.parse import DRIVERS
 from clusterproof.plugins.evidence.kubernetes.facts import COLLECTORS, NODES
-from clusterproof.plugins.evidence.parsing import sections
 from clusterproof.plugins.kubernetes.parse import DESCRIBED
 
 HEAD_BYTES = 256 * 1024  # in which a file shows whether it is of several nodes
@@ -41,9 +40,9 @@ class Reader:
         """The nodes that a file says it is of; none where it is one node's output like others."""
         head, is_cut = self._text(file, HEAD_BYTES)
         head = head.rpartition("\n")[0] if is_cut else head
-        if not self._by_node(head):
+        if not self._by_node(head, file.name):
             return ()
-        by_node = self._by_node(self._text(file, MAX_BYTES)[0])
+        by_node = self._by_node(self._text(file, MAX_BYTES)[0], file.name)
         self.texts[file] = {node_name(name, "node"): text for name, text in by_node.items()}
         return tuple(self.texts[file])
 
@@ -51,11 +50,12 @@ class Reader:
         """Whether a file has a node as kubectl describes it."""
         return bool(DESCRIBED.search("\n".join(flush(self._text(file, HEAD_BYTES)[0]))))
 
-    def _by_node(self, text: str) -> dict[str, str]:
+    def _by_node(self, text: str, file_name: str) -> dict[str, str]:
         lines = flush(text)
-        described = {found[1]: found[0] + rest for found, rest in sections(DESCRIBED, "\n".join(lines), MAX_NODES)}
+        described, rest = _described(lines)
         if described:
-            return described
+            own = {stem(file_name): rest} if self.is_known(rest) else {}
+            return {**own, **described} if len(described) > 1 else dict.fromkeys(described, text)
         by_node = _under_headings(lines)
         if not by_node and (by_node := _behind_names(lines)) and any(map(self.is_known, undecorated(text))):
             return {}
@@ -90,6 +90,21 @@ def control_plane(name: str, described: Mapping[str, object]) -> NodeEvidence:
     rest = {other: Collected(Status.UNCOLLECTED, detail=how_to_collect(other)) for other in COLLECTORS}
     nodes = {"asked_at": max(entry["asked_at"] for entry in found), "nodes": found}
     return NodeEvidence(name, {**rest, NODES: Collected(Status.READ, nodes)})
+
+
+def _described(lines: list[str]) -> tuple[dict[str, str], str]:
+    """What kubectl says of each node, up to a command that was typed behind it; and the rest."""
+    by_node: dict[str, list[str]] = {"": []}
+    name = ""
+    for line, below in zip(lines, [*lines[1:], ""], strict=True):
+        if line.startswith("Name:") and (found := DESCRIBED.match(f"{line}\n{below}")) and len(by_node) <= MAX_NODES:
+            name = found[1]
+            by_node[name] = []
+        elif name and command_in(line) is not None:
+            name = ""
+        by_node[name].append(line)
+    rest, *described = ("\n".join(some) for some in by_node.values())
+    return dict(zip([*by_node][1:], described, strict=True)), rest
 
 
 def _under_headings(lines: list[str]) -> dict[str, str]:
