@@ -24,6 +24,7 @@ from clusterproof.plugins.evidence.host import parse_hardware as hardware
 from clusterproof.plugins.evidence.host import parse_system as system
 from clusterproof.plugins.evidence.kernel_log import facts
 from clusterproof.plugins.evidence.kernel_log import parse as kernel_log
+from clusterproof.plugins.evidence.kernel_log import parse_journal as journal
 from clusterproof.plugins.evidence.network import parse as network
 from clusterproof.plugins.evidence.network import parse_rdma as rdma
 from clusterproof.plugins.evidence.neuron import parse as neuron
@@ -37,6 +38,7 @@ from clusterproof.plugins.evidence.slurm import parse as slurm
 from clusterproof.plugins.evidence.software import parse as versions
 from clusterproof.plugins.evidence.storage import parse as storage
 from clusterproof.plugins.evidence.storage import parse_mounts as mounts
+from clusterproof.plugins.kubernetes import parse as kubernetes
 from tests.builders.examples import examples
 from tests.builders.samples import Sample, manifest, of_topic
 
@@ -46,7 +48,7 @@ FAMILIES = {
     "host": (*hardware.FORMS, *host.FORMS, *storage.FORMS, *mounts.FORMS, *system.FORMS),
     "ibstat": rdma.FORMS,
     "ibv": rdma.FORMS,
-    "kernel-log": kernel_log.FORMS,
+    "kernel-log": (*kernel_log.FORMS, *journal.FORMS),
     "lscpu": hardware.FORMS,
     "lspci": pci.FORMS,
     "lustre": storage.FORMS,
@@ -55,11 +57,8 @@ FAMILIES = {
     "rdma": rdma.FORMS,
     "slurm": slurm.FORMS,
 }
-FORMS = tuple(
-    dict.fromkeys(
-        form for forms in (*FAMILIES.values(), storage.FORMS, ec2.FORMS, neuron.FORMS, versions.FORMS) for form in forms
-    )
-)
+OTHERS = (storage.FORMS, ec2.FORMS, neuron.FORMS, versions.FORMS, kubernetes.FORMS)
+FORMS = tuple(dict.fromkeys(form for forms in (*FAMILIES.values(), *OTHERS) for form in forms))
 # No collector holds what these say, by a part of their names.
 OF_NO_COLLECTOR = {
     "hyperpod-efa-loopback": "fi_info -p efa was not run: the bandwidth of a loopback",
@@ -233,8 +232,9 @@ PIECES = """
 | + # : = [ ] ( ) { } , / * 0 1 32 -1 1.5 N/A (null) unlimited Filesystem Mounted on Use% Size UUID bytes Used
 NodeName= State= Gres=gpu:8 CPUTot= CA 'mlx5_0' Port 1: size count type time algbw busbw #wrong size(B) count(elems)
 NVRM: Xid PASS Fail GPU Diagnostic Result hca_id: link provider: domain: efa-rdm MemTotal: kB Mem: total used free
+"MESSAGE" "_TRANSPORT" : "kernel" __CURSOR= Conditions: Taints: Capacity: Ready True
 """
-WORDS = st.sampled_from((*PIECES.split(), "\n", "\t", "  "))
+WORDS = st.sampled_from((*PIECES.split(), "\n", "\t", "  ", "\nName: gpu001\nRoles: <none>\n"))
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,10 +34,11 @@ class NoCaptureError(ClusterproofError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class NodeFiles:
-    """The files of one node, in the order of their names."""
+    """The files of one node, in the order of their names, and those of which only a part is of it."""
 
     name: str
     files: tuple[Path, ...]
+    shared: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,22 +50,27 @@ class Layout:
     strays: tuple[str, ...] = ()  # each with why
 
 
-def layout(path: Path) -> Layout:
+Shows = Callable[[Path], tuple[str, ...]]  # the nodes that a file says it is of, where it says so itself
+
+
+def layout(path: Path, shows: Shows = lambda _file: ()) -> Layout:
     """The nodes whose outputs lie at a path: a file, a folder of files, or a folder with a folder for each node.
 
     Raises NoCaptureError.
     """
     try:
         if path.is_file():
-            return Layout(path.parent, (NodeFiles(node_name(_stem(path.name), "node"), (path,)),))
+            of_file = {name: [path] for name in shows(path)}
+            alone = {} if of_file else {stem(path.name): [path]}
+            return Layout(path.parent, _named(alone, of_file))
         if not path.is_dir():
             raise NoCaptureError("no such file or folder")
-        return _of_folder(path)
+        return _of_folder(path, shows)
     except (OSError, ValueError) as problem:
         raise NoCaptureError(getattr(problem, "strerror", None) or str(problem)) from None
 
 
-def _of_folder(root: Path) -> Layout:
+def _of_folder(root: Path, shows: Shows) -> Layout:
     inside = sorted(os.scandir(root), key=lambda entry: entry.name)
     strays = [f"{entry.name} is a link, which is not followed" for entry in inside if entry.is_symlink()]
     shown = [entry for entry in inside if not entry.name.startswith(".") and not entry.is_symlink()]
@@ -78,13 +84,20 @@ def _of_folder(root: Path) -> Layout:
         if left < 0:
             raise NoCaptureError(f"more than {MAX_FILES:,} files")
     groups = {name: found for name, found in groups.items() if found}
+    shared: dict[str, list[Path]] = {}
+    for file in list(files):
+        names = shows(file)
+        if len(names) > 1 or (names and groups and prefix(file.name) not in groups):
+            files.remove(file)
+            for name in names:
+                shared.setdefault(name, []).append(file)
     if not groups:
         groups = _by_prefix(files, root)
     else:
         strays += _join(groups, files)
-    if not groups:
+    if not groups and not shared:
         raise NoCaptureError("no file in it")
-    return Layout(root, _named(groups), tuple(strays))
+    return Layout(root, _named(groups, shared), tuple(strays))
 
 
 def _files_under(folder: Path, most: int, strays: list[str], root: Path) -> list[Path]:
@@ -141,11 +154,11 @@ def prefix(name: str) -> str:
     output = next((start for start in starts if _OUTPUTS.match(name, start)), None)
     if output is not None:
         return name[:output].rstrip(_SEPARATORS)
-    stem = re.split(r"[._]", name, maxsplit=1)[0]
-    return stem if any(char.isdecimal() for char in stem) else ""
+    first = re.split(r"[._]", name, maxsplit=1)[0]
+    return first if any(char.isdecimal() for char in first) else ""
 
 
-def _stem(name: str) -> str:
+def stem(name: str) -> str:
     """A single file's node: its prefix, or its name without what says its kind."""
     owner = prefix(name)
     while not owner and (shorter := _KIND.sub("", name)) != name:
@@ -153,15 +166,15 @@ def _stem(name: str) -> str:
     return owner or name
 
 
-def _named(groups: dict[str, list[Path]]) -> tuple[NodeFiles, ...]:
-    """The groups with names that nodes may have, each once."""
+def _named(groups: Mapping[str, list[Path]], shared: Mapping[str, list[Path]]) -> tuple[NodeFiles, ...]:
+    """The groups with names that nodes may have, each once; files of several nodes say their names themselves."""
     taken: dict[str, NodeFiles] = {}
-    for raw, files in groups.items():
+    for raw in {**groups, **shared}:
         name = node_name(raw, "node")
         number = 2
         while name in taken:
             name, number = f"{node_name(raw, 'node')}-{number}", number + 1
-        taken[name] = NodeFiles(name, tuple(files))
+        taken[name] = NodeFiles(name, tuple(groups.get(raw, ())), tuple(shared.get(raw, ())))
     return tuple(taken.values())
 
 

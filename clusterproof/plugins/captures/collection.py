@@ -7,9 +7,11 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from clusterproof.plugins.captures import NoCaptureError, NodeFiles, layout
+from clusterproof.plugins.captures import Layout, NoCaptureError, NodeFiles, layout
 from clusterproof.plugins.captures.merge import completed, merged
+from clusterproof.plugins.captures.several import Reader
 from clusterproof.plugins.captures.text import MAX_BYTES, decoded, most_bytes, pieces, plain, undecorated, unpacked
+from clusterproof.plugins.captures.to_collect import how_to_collect
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.errors import place_of
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, Unreached
@@ -25,6 +27,8 @@ from clusterproof.plugins.evidence.host import parse as host
 from clusterproof.plugins.evidence.host import parse_hardware as hardware
 from clusterproof.plugins.evidence.host import parse_system as system
 from clusterproof.plugins.evidence.kernel_log import parse as kernel_log
+from clusterproof.plugins.evidence.kernel_log import parse_journal as journal
+from clusterproof.plugins.evidence.kubernetes.facts import NODES
 from clusterproof.plugins.evidence.network import parse as network
 from clusterproof.plugins.evidence.network import parse_rdma as rdma
 from clusterproof.plugins.evidence.neuron import parse as neuron
@@ -37,6 +41,7 @@ from clusterproof.plugins.evidence.slurm import parse as slurm
 from clusterproof.plugins.evidence.software import parse as versions
 from clusterproof.plugins.evidence.storage import parse as storage
 from clusterproof.plugins.evidence.storage import parse_mounts as mounts
+from clusterproof.plugins.kubernetes import parse as kubernetes
 
 FORMS: tuple[Form, ...] = (
     *hardware.FORMS,
@@ -47,6 +52,7 @@ FORMS: tuple[Form, ...] = (
     *host.FORMS,
     *imex.FORMS,
     *kernel_log.FORMS,
+    *journal.FORMS,
     *network.FORMS,
     *mounts.FORMS,
     *nccl_tests.FORMS,
@@ -54,6 +60,7 @@ FORMS: tuple[Form, ...] = (
     *neuron.FORMS,
     *pci.FORMS,
     *rdma.FORMS,
+    *kubernetes.FORMS,
     *slurm.FORMS,
     *system.FORMS,
     *nvidia_smi_csv.FORMS,
@@ -70,30 +77,6 @@ MAX_HEAD = 1024 * 1024  # characters of an output by which its form is known; on
 FEW, MAX_SAID = 3, 200  # lines and characters of a file that holds no output
 SHOWN = 20  # lines about files that were not understood
 PROBE = {"source": "capture"}  # in the place of what the probe says of itself
-COMMANDS = {
-    "cpus": "lscpu",
-    "edac": "grep . /sys/devices/system/edac/mc/mc*/*_count",
-    "kernel": "uname -a; chronyc tracking",
-    "lustre": "sudo lctl get_param health_check '*.*.import'",
-    "lustre_space": "lfs df; lfs df -i",
-    "memory": "cat /proc/meminfo /sys/kernel/mm/transparent_hugepage/enabled; lscpu",
-    "neuron": "lspci; neuron-ls",
-    "neuron_ls": "neuron-ls --json-output",
-    "nvme": "sudo nvme list",
-    "versions": "dpkg -l; cat /proc/driver/nvidia/version; head -1 /opt/amazon/efa_installed_packages",
-    "boot": "cat /proc/uptime; uname -a; date",
-    "fabric_manager": "nv-fabricmanager --version",
-    "kernel_log": "sudo dmesg",
-    "libfabric": "fi_info -p efa -t FI_EP_RDM",
-    "limits": "cat /proc/self/limits",
-    "mounts": "cat /proc/self/mountinfo; df -PT; cat /etc/fstab",
-    "nvml": "nvidia-smi -q",
-    "pci": "lspci -Dnnvv",
-    "platform": "sudo dmidecode -t system",
-    "processes": "ps -eo pid,stat,etimes,wchan:32,comm",
-    "rdma": "rdma link; ibv_devinfo -v",
-    "services": "systemctl list-units --all --type=service --plain",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +85,7 @@ class Understood:
 
     evidence: NodeEvidence
     unknown: tuple[str, ...] = ()
+    in_kubernetes: object = None  # the node as Kubernetes has it
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +98,12 @@ class _Part:
 
 
 def understood(
-    node: NodeFiles, root: Path, collectors: Iterable[str], forms: Sequence[Form] = FORMS, budget: Budget | None = None
+    node: NodeFiles,
+    root: Path,
+    collectors: Iterable[str],
+    forms: Sequence[Form] = FORMS,
+    budget: Budget | None = None,
+    reader: Reader | None = None,
 ) -> Understood:
     """All evidence in one node's files; every other collector says what to collect."""
     budget = budget or Budget(MAX_WHOLE_BYTES)
@@ -127,20 +116,38 @@ def understood(
         unknown += [f"{name}: {problem}" for problem in problems]
         if not parts_of_file and not problems:
             unknown.append(f"{name} is none of the known forms{_instead(file, root)}")
-    return Understood(_evidence(node.name, _values(parts, unknown), collectors), tuple(unknown))
+    for file in node.shared:
+        text = reader.texts[file].get(node.name, "") if reader else ""
+        parts_of_file, problems = _of_part(text, forms, budget)
+        parts += parts_of_file
+        unknown += [f"{_shown(file, root)}, of {node.name}: {problem}" for problem in problems]
+    values = _values(parts, unknown)
+    in_kubernetes = values.pop(NODES, None)
+    return Understood(_evidence(node.name, values, collectors), tuple(unknown), in_kubernetes)
+
+
+def read_layout(path: Path) -> tuple[Layout, Reader]:
+    """The nodes of a capture, and who has read which files are of several. Raises NoCaptureError."""
+    reader = Reader(path if path.is_dir() else path.parent, _is_known)
+    return layout(path, reader.shows), reader
+
+
+def _is_known(text: str) -> bool:
+    """Whether a text has an output of a known form."""
+    return any(form.recognises(piece.text[:MAX_HEAD]) for piece in pieces(text, FORMS) for form in FORMS)
 
 
 def read_capture(path: Path, cluster: Cluster, collectors: Iterable[str]) -> tuple[Understood, ...]:
     """The evidence of each node of a cluster; a file that is of no node is named with the first."""
     try:
-        capture = layout(path)
+        capture, reader = read_layout(path)
     except NoCaptureError as problem:
         gone = NodeEvidence("", unreached=Unreached.LOST, detail=f"{path}: {problem}")
         return tuple(Understood(replace(gone, node=target.name)) for target in cluster.targets)
     files = {node.name: node for node in capture.nodes}
     collectors, budget = tuple(collectors), Budget(MAX_WHOLE_BYTES)
     understood_nodes = [
-        understood(files.get(one.name, NodeFiles(one.name, ())), capture.root, collectors, budget=budget)
+        understood(files.get(one.name, NodeFiles(one.name, ())), capture.root, collectors, budget=budget, reader=reader)
         for one in cluster.targets
     ]
     return (
@@ -179,12 +186,26 @@ def _of_file(file: Path, root: Path, forms: Sequence[Form], budget: Budget) -> t
     return parts, problems
 
 
+def _of_part(text: str, forms: Sequence[Form], budget: Budget) -> tuple[list[_Part], list[str]]:
+    """What a node's part of a file of several holds, and what is wrong with it."""
+    try:
+        budget.take(len(text))
+    except OSError as problem:
+        return [], [str(problem)]
+    parts, problems = _of_text(text, forms)
+    return parts, problems or ([] if parts else [f"it is none of the known forms{_first_line(text)}"])
+
+
 def _instead(file: Path, root: Path) -> str:
     """What a file of few lines says in place of an output: that the command is not there, or may not be run."""
     with suppress(OSError), opened(file, root) as stream:
-        lines = plain(decoded(stream.read(MAX_SAID + 1))).strip().splitlines()
-        return "" if len(lines) > FEW else f": {lines[0]:.{MAX_SAID}}" if lines else ": it is empty"
+        return _first_line(plain(decoded(stream.read(MAX_SAID + 1))))
     return ""
+
+
+def _first_line(text: str) -> str:
+    lines = text.strip().splitlines()
+    return "" if len(lines) > FEW else f": {lines[0]:.{MAX_SAID}}" if lines else ": it is empty"
 
 
 def _of_text(text: str, forms: Sequence[Form]) -> tuple[list[_Part], list[str]]:
@@ -242,10 +263,3 @@ def _itself(value: object) -> object:
 def _shown(file: Path, root: Path) -> str:
     """A file as people call it: from the capture's folder on."""
     return str(file.relative_to(root)) if file.is_relative_to(root) else file.name
-
-
-def how_to_collect(collector: str) -> str:
-    """What to say of evidence that is in no file of a capture."""
-    command = COMMANDS.get(collector)
-    missing = "no file of this capture has it"
-    return f"{missing}; collect: {command}" if command else f"{missing}, and no known form of output could"

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from clusterproof.plugins.evidence.kernel_log.parse import DRIVERS
+from clusterproof.plugins.evidence.kernel_log.parse_journal import EXPORTED
 from clusterproof.plugins.evidence.parsing import Form, no_line
 
 MAX_BYTES = 64 * 1024 * 1024  # of one file, unpacked; what lies behind is not read
@@ -111,11 +112,15 @@ def undecorated(text: str) -> list[str]:
     The first of these that is of a known form is what was printed: `NVRM: ` before each line is no node's name. Nor is
     what stands before the driver's words without a time: there anyone may be quoting them.
     """
-    lines = text.split("\n")
-    flush = _without(lines, _INDENT)
-    named = _without(flush, _NODE)
-    ways = (flush, lines) if any(map(DRIVERS.match, named)) else (named, flush, lines)
+    lines, at_margin = text.split("\n"), flush(text)
+    named = _without(at_margin, _NODE)
+    ways = (at_margin, lines) if any(map(DRIVERS.match, named)) else (named, at_margin, lines)
     return list(dict.fromkeys(map("\n".join, ways)))
+
+
+def flush(text: str) -> list[str]:
+    """The lines of a text without an indentation that all have."""
+    return _without(text.split("\n"), _INDENT)
 
 
 def _without(lines: list[str], form: re.Pattern[str]) -> list[str]:
@@ -162,13 +167,19 @@ class Piece:
 
 
 def pieces(text: str, forms: Iterable[Form]) -> Iterator[Piece]:
-    """The outputs that a text holds, in its order."""
+    """The outputs that a text holds, in its order.
+
+    In the journal's entries as `-o export` has them, further lines of users' messages stand as they are: what looks
+    like another output there may be theirs.
+    """
     begins = {form.begins for form in forms}.difference({no_line})
     lines: list[str] = []
     typed = ""
     for line in _LAST_TAGS.sub("", _TAGS.sub("```\n", text)).split("\n"):
-        command = _command(line) if line else None
-        if command is not None or (lines and len(line) >= _SHORTEST and any(is_first(line) for is_first in begins)):
+        is_of_entry = bool(lines) and lines[0].startswith(EXPORTED)
+        command = command_in(line) if line and not is_of_entry else None
+        is_another = lines and not is_of_entry and len(line) >= _SHORTEST
+        if command is not None or (is_another and any(is_first(line) for is_first in begins)):
             yield from _piece(lines, typed)
             lines, typed = [], command or ""
         if command is None:
@@ -183,7 +194,7 @@ def _piece(lines: list[str], typed: str) -> Iterator[Piece]:
     yield Piece("\n".join([*_columns(typed), *lines]) + "\n", typed)
 
 
-def _command(line: str) -> str | None:
+def command_in(line: str) -> str | None:
     """The command that a line shows as typed, empty for a line that only divides; None for a line of an output."""
     if len(line) > _LONGEST_COMMAND or not line or (line[0].isalnum() and "@" not in line[:70]):
         return None

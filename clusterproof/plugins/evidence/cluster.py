@@ -186,7 +186,11 @@ class ClusterFacts:
     def kubernetes_nodes(self, data: CollectorData) -> tuple[KubernetesNode, ...]:
         """Those of its nodes that Kubernetes lists. Raises Incomplete."""
         now = asked_at(data.value, NODES)
-        return tuple(KubernetesNode(entry, now) for entry in data.get("nodes", objects))
+        # Of nodes that a person described one by one, each has its own time.
+        return tuple(
+            KubernetesNode(entry, asked_at(entry, NODES) if "asked_at" in entry else now)
+            for entry in data.get("nodes", objects)
+        )
 
     @collected_by(PODS)
     def kubernetes_pods(self, data: CollectorData) -> tuple[KubernetesPod, ...]:

@@ -11,12 +11,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from clusterproof.plugins.captures import NoCaptureError, layout, node_name
+from clusterproof.plugins.captures import NoCaptureError, node_name
 from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target
 from clusterproof.plugins.core.nodeset import NodesetError, expand, fold, is_address, is_user
 from clusterproof.plugins.core.opened import opened
 from clusterproof.plugins.core.strict import Table, nearest, parse_toml, read_text
 from clusterproof.plugins.evidence.recording import read_cluster
+from clusterproof.plugins.kubernetes.access import SETTING as OF_KUBERNETES
 
 _CONNECTIONS = ("ssh", "local")
 _SSH_FILES = ("identity_file", "config", "known_hosts")
@@ -194,13 +195,16 @@ def capture(rest: str, _options: Mapping[str, str]) -> Cluster:
     if not rest:
         raise InventoryError(f"--cluster 'capture:' names no folder; expected capture:PATH, {FORM}")
     path = Path(rest).expanduser()
+    from clusterproof.plugins.captures.collection import read_layout  # many forms: only captures need them
+    from clusterproof.plugins.captures.several import is_of_kubernetes
+
     try:
-        captured = layout(path)
+        captured, _ = read_layout(path)
     except NoCaptureError as problem:
         raise InventoryError(f"{rest!r:.200}: {problem}; expected {FORM}") from None
     return Cluster(
         name=node_name(path.resolve().name, "capture"),
         connection="capture",
         targets=tuple(Target(name=node.name) for node in captured.nodes),
-        settings={"capture": str(path)},
+        settings={"capture": str(path), **({OF_KUBERNETES: "context:"} if is_of_kubernetes(captured) else {})},
     )

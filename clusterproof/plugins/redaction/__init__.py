@@ -86,7 +86,8 @@ _HEXADECIMAL = re.compile(  # of at most 32 bits, and what is an address of the 
     re.IGNORECASE,
 )
 _BUS = r"(?:(?:[0-9a-f]{4}|0000[0-9a-f]{4}):)"
-_PLACE = re.compile(  # PCI addresses as sysfs, NVML and the driver write them
+_PLACE = re.compile(  # PCI addresses as sysfs, NVML and the driver write them, and hidden ones
+    r"(?:PCI:)?(?:x{4}:)?x{2}:[0-9a-fx]{2}(?:\.[0-7x])?|PCI:x{2,12}|"
     rf"(?:PCI:)?{_BUS}?[0-9a-f]{{2}}:[0-9a-f]{{2}}\.[0-7]|(?:PCI:)?{_BUS}[0-9a-f]{{2}}:[0-9a-f]{{2}}|pci[0-9a-f]{{4}}:[0-9a-f]{{2}}",
     re.IGNORECASE,
 )

@@ -122,6 +122,10 @@ class Gatherer:
         """What AWS, Slurm and Kubernetes report about the cluster, and AWS about the file systems its nodes mount."""
         if self.cluster.connection == "replay":
             return read_control_plane(Path(self.cluster.settings["recording"]), self.cluster.name)
+        if self.cluster.connection == "capture":
+            from clusterproof.plugins.captures.several import control_plane  # as above
+
+            return control_plane(self.cluster.name, {one.evidence.node: one.in_kubernetes for one in self.captured})
         of_aws, of_kubernetes = collectors - NOT_OF_AWS, collectors & OF_KUBERNETES
         evidence = self._aws(of_aws, discovered) if of_aws else NodeEvidence(self.cluster.name)
         answers = dict(evidence.collectors)

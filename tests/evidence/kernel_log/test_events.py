@@ -66,6 +66,8 @@ def parsed(line: str) -> XidEvent:
         ("(PCI:0000:3f:00): 46", XidEvent(46, "0000:3f:00.0", None, "")),
         (" ( pci:0000:00:1E.0 ) : 43, channel 0x1", XidEvent(43, "0000:00:1e.0", None, "channel 0x1")),
         ("(PCI:0000:01:00): 31, pid=XXX", XidEvent(31, "0000:01:00.0", None, "")),
+        ("(PCI:xxxx:**:00): 48, DBE", XidEvent(48, "", None, "DBE")),  # whoever shared it hid the address
+        ("(PCI:[redacted]): 48", XidEvent(48, "", None, "")),
     ],
 )
 def test_the_forms_of_an_xid_line(data: str, event: XidEvent) -> None:

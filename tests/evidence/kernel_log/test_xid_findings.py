@@ -228,6 +228,28 @@ def test_a_switch_that_has_cooled_down_is_no_finding_and_one_that_is_hot_again_i
     assert {found.severity for found in evaluate_switches(parse(hot, cool))} == {"none"}
     assert {found.severity for found in evaluate_switches(parse(hot, cool, hot))} == {"none", "concern"}
     assert {found.severity for found in evaluate_switches(parse(hot, cool_elsewhere))} == {"none", "concern"}
+    hidden = [line.replace("0000:a9", "xxxx:xx") for line in (hot, cool)]
+    assert {found.severity for found in evaluate_switches(parse(*hidden))} == {"none", "concern"}
+
+
+HIDDEN = "xxxx:xx:00"
+
+
+@pytest.mark.parametrize(
+    ("lines", "severities"),
+    [
+        ([(1.0, line_of(48, gpu=HIDDEN))], {48: "fail"}),
+        ([(1.0, line_of(109, gpu=HIDDEN)), (2 * HOUR, line_of(109, gpu=HIDDEN))], {109: "concern"}),  # of two, perhaps
+        ([(1.0, line_of(163, gpu=HIDDEN)), (2.0, line_of(162, gpu=HIDDEN))], {163: "concern", 162: "none"}),
+        ([(1.0, line_of(48, gpu=HIDDEN)), (2.0, "NVRM: loading NVIDIA UNIX x86_64")], {48: "none"}),
+    ],
+)
+def test_lines_that_name_no_gpu_are_evaluated_and_prove_nothing_of_one_another(
+    lines: list[tuple[float, str]], severities: dict[int, str]
+) -> None:
+    findings = log(*lines)
+    assert {found.pci for found in findings} == {""}
+    assert {found.code: found.severity for found in findings} == severities
 
 
 def test_findings_come_worst_first() -> None:

@@ -25,8 +25,9 @@ class XidEvent:
     """One Xid line.
 
     `pci` is the GPU as sysfs writes it (`0000:c5:00.0`): lines leave out the function, which is 0 on every
-    NVIDIA GPU. `time` is in seconds on the log's own clock: since boot where the probe read it. `severity` is
-    the line's own word: `fatal`, `nonfatal` or empty. `lines` is how many lines of the log it stands for.
+    NVIDIA GPU; it is empty where the line hides it. `time` is in seconds on the log's own clock: since boot where the
+    probe read it. `severity` is the line's own word: `fatal`, `nonfatal` or empty. `lines` is how many lines of the log
+    it stands for.
     """
 
     code: int
@@ -218,7 +219,7 @@ def _xid(time: float | None, found: re.Match[str]) -> XidEvent | None:
         return None
     return XidEvent(
         code=code,
-        pci=pci_address(found["pci"]),
+        pci=pci_address(found["pci"] or ""),
         time=time,
         text=text.strip()[:LONGEST_TEXT],
         pid=int(pid) if pid.isdecimal() and len(pid) <= 10 else None,
@@ -233,7 +234,7 @@ def _sxid(time: float | None, found: re.Match[str]) -> SXidEvent | None:
     if not code:
         return None
     words = text.strip()[:LONGEST_TEXT]
-    return SXidEvent(code, pci_address(found["pci"]), time, words, _severity(text), _link(text))
+    return SXidEvent(code, pci_address(found["pci"] or ""), time, words, _severity(text), _link(text))
 
 
 def _severity(text: str) -> str:

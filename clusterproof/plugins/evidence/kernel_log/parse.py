@@ -100,13 +100,17 @@ def _first_lines(text: str) -> list[str]:
 
 def read(text: str) -> Mapping[str, object]:
     """The collector `kernel_log`: of the last boot in it, the lines that matter. Raises CaptureError."""
-    if _has_programs(text):
-        return read_of_all_programs(text)
-    lines = _of_last_boot(text)
+    return read_of_all_programs(text) if _has_programs(text) else since_last_boot(_timed(_records(text)))
+
+
+def since_last_boot(lines: list[tuple[float, str, int]], *, is_cut: bool = False) -> Mapping[str, object]:
+    """The same of lines, each with its own time, of whatever clock, and its level. Raises CaptureError."""
+    boots = [number for number, (_, message, _) in enumerate(lines) if _BOOTED.match(message)]
+    lines = lines[boots[-1] if boots else 0 :]
     begins = lines[0][0] if lines else NO_TIME
     first = (words for seconds, words, _ in lines[:MAX_BOOT_LINES] if not BOOT_S <= seconds < CALENDAR_S)
-    is_whole = any(map(_BOOTED.match, first))
-    whole_from = 0.0 if is_whole else begins if begins < CALENDAR_S else None
+    is_whole = not is_cut and any(map(_BOOTED.match, first))
+    whole_from = 0.0 if is_whole else begins if begins < CALENDAR_S and not is_cut else None
     log = {**_kept(lines), "source": "capture", "truncated": not is_whole, "whole_from": whole_from}
     return {"kernel_log": log, **_machine(lines)}
 
@@ -123,7 +127,11 @@ def read_of_all_programs(text: str) -> Mapping[str, object]:
 
     Nor does finding nothing prove anything; and whoever writes there of a boot hides nothing that was before it.
     """
-    lines = _timed(_records("\n".join(_of_kernel(_dated(text)))))
+    return of_all_programs(_timed(_records("\n".join(_of_kernel(_dated(text))))))
+
+
+def of_all_programs(lines: list[tuple[float, str, int]]) -> Mapping[str, object]:
+    """The collector `kernel_log` of lines that any user may have written. Raises CaptureError."""
     return {"kernel_log": {**_kept(lines), "source": OF_ALL_PROGRAMS, "truncated": True, "whole_from": None}}
 
 
@@ -159,13 +167,6 @@ def _machine(lines: list[tuple[float, str, int]]) -> dict[str, object]:
         elif found := _VERSION.match(message):
             data["boot"] = {"kernel": found[1]}
     return data
-
-
-def _of_last_boot(text: str) -> list[tuple[float, str, int]]:
-    """The lines since the last boot that the log shows, each with its own time, of whatever clock, and its level."""
-    lines = _timed(_records(text))
-    boots = [number for number, (_, message, _) in enumerate(lines) if _BOOTED.match(message)]
-    return lines[boots[-1] if boots else 0 :]
 
 
 def _timed(records: Iterable[tuple[float | None, str, int]]) -> list[tuple[float, str, int]]:

@@ -142,10 +142,11 @@ def _clears(event: Event, answering: frozenset[str]) -> dict[tuple[str, int | No
         return over if event.is_partial else {**over, (EVERY_GPU, BUT_LOST): event.by}
     if isinstance(event, Cleared):
         return {(event.pci, None): event.by}
-    if isinstance(event, SXidEvent) and event.code == sxids().thermal_end:
-        return {(event.pci, sxids().thermal_start): f"SXid {event.code}"}
-    if not isinstance(event, XidEvent) or not event.pci:
+    if not isinstance(event, XidEvent | SXidEvent) or not event.pci:
         return {}
+    if isinstance(event, SXidEvent):
+        is_cool = event.code == sxids().thermal_end
+        return {(event.pci, sxids().thermal_start): f"SXid {event.code}"} if is_cool else {}
     if event.code == RECOVERY_ACTION_CHANGED and event.recovery_action.lower() == "none":
         return {(event.pci, None): "the driver: no recovery action is due"}
     return {(event.pci, code): f"Xid {event.code}" for code in xid(event.code).clears}
@@ -157,7 +158,8 @@ def _of_gpu(
     data, cleared_by = _standing(lines)
     begun = _begun(data, catalog)
     last = data[-1]
-    severity: Severity = "none" if cleared_by else RULES[row.verdict](data, remap_due, is_repeated(begun, catalog))
+    is_repeated_on_it = bool(pci) and is_repeated(begun, catalog)  # lines that name no GPU may be of several
+    severity: Severity = "none" if cleared_by else RULES[row.verdict](data, remap_due, is_repeated_on_it)
     recovery = DUE[row.verdict](data) if row.verdict in DUE else None
     with_process = next((line for line in reversed(data) if line.process or line.pid is not None), last)
     return Finding(

@@ -47,11 +47,12 @@ ULTRASERVERS = ("topology.k8s.aws/ultraserver-id", "nvidia.com/gpu.clique", "net
 
 def read(api: Api, names: frozenset[str]) -> object:
     """The nodes of these names. Raises KubernetesError."""
-    entries = [_entry(node) for node in nodes(api, with_images=False) if node.name in names]
+    entries = [entry(node) for node in nodes(api, with_images=False) if node.name in names]
     return {"asked_at": time.time(), "nodes": entries}
 
 
-def _entry(node: KubernetesNode) -> dict[str, Any]:
+def entry(node: KubernetesNode) -> dict[str, Any]:
+    """One node, as checks read it."""
     return {
         "name": node.name,
         "instance_id": node.instance_id,

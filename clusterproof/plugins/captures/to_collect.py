@@ -1,0 +1,35 @@
+"""How to collect what no file of a capture has."""
+
+from __future__ import annotations
+
+COMMANDS = {
+    "cpus": "lscpu",
+    "edac": "grep . /sys/devices/system/edac/mc/mc*/*_count",
+    "kernel": "uname -a; chronyc tracking",
+    "lustre": "sudo lctl get_param health_check '*.*.import'",
+    "lustre_space": "lfs df; lfs df -i",
+    "memory": "cat /proc/meminfo /sys/kernel/mm/transparent_hugepage/enabled; lscpu",
+    "neuron": "lspci; neuron-ls",
+    "neuron_ls": "neuron-ls --json-output",
+    "nvme": "sudo nvme list",
+    "versions": "dpkg -l; cat /proc/driver/nvidia/version; head -1 /opt/amazon/efa_installed_packages",
+    "boot": "cat /proc/uptime; uname -a; date",
+    "fabric_manager": "nv-fabricmanager --version",
+    "kernel_log": "sudo dmesg",
+    "libfabric": "fi_info -p efa -t FI_EP_RDM",
+    "limits": "cat /proc/self/limits",
+    "mounts": "cat /proc/self/mountinfo; df -PT; cat /etc/fstab",
+    "nvml": "nvidia-smi -q",
+    "pci": "lspci -Dnnvv",
+    "platform": "sudo dmidecode -t system",
+    "processes": "ps -eo pid,stat,etimes,wchan:32,comm",
+    "rdma": "rdma link; ibv_devinfo -v",
+    "services": "systemctl list-units --all --type=service --plain",
+}
+
+
+def how_to_collect(collector: str) -> str:
+    """What to say of evidence that is in no file of a capture."""
+    command = COMMANDS.get(collector)
+    missing = "no file of this capture has it"
+    return f"{missing}; collect: {command}" if command else f"{missing}, and no known form of output could"

@@ -1,0 +1,128 @@
+"""The journal with its fields: `journalctl -o json`, `-o json-pretty` and `-o export`.
+
+Fields that begin with `_` are journald's own words: `_TRANSPORT=kernel` is of /dev/kmsg, into which no user writes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from clusterproof.plugins.evidence.kernel_log.collect_lines import UNKNOWN
+from clusterproof.plugins.evidence.kernel_log.parse import NO_TIME, of_all_programs, since_last_boot
+from clusterproof.plugins.evidence.parsing import CaptureError, Form
+
+EXPORTED = "__CURSOR="  # how each entry of -o export begins
+LOOKED_AT = 20_000  # characters in which the form is recognised
+MAX_FIELDS = 400  # lines of one entry
+KERNEL = "kernel"
+_OF_JOURNALD = ('"__REALTIME_TIMESTAMP"', '"_TRANSPORT"')
+_DIGITS = re.compile(r"\d{1,18}", re.ASCII)
+_LEVEL = re.compile(r"[0-7]", re.ASCII)
+
+Entry = Mapping[str, object]
+Line = tuple[float, str, int]
+
+
+def is_json(text: str) -> bool:
+    """Whether it is what `journalctl -o json` or `-o json-pretty` prints."""
+    head = "\n" + text[:LOOKED_AT]
+    return "\n{" in head and '"MESSAGE"' in head and any(field in head for field in _OF_JOURNALD)
+
+
+def is_exported(text: str) -> bool:
+    """Whether it is what `journalctl -o export` prints."""
+    return text.lstrip("\n").startswith(EXPORTED)
+
+
+def read_json(text: str) -> Mapping[str, object]:
+    """The collector `kernel_log`. Raises CaptureError."""
+    entries = list(_objects(text))
+    return _read([one for one in entries if one], is_cut=not all(entries))
+
+
+def read_exported(text: str) -> Mapping[str, object]:
+    """The same. What is of several lines stands there as it is, and anyone may write what looks like another entry.
+
+    Raises CaptureError.
+    """
+    lines = text.split("\n")
+    if any(line and "=" not in line for line in lines):
+        raise CaptureError("an entry has a field of several lines, or is cut; expected journalctl -k -o json")
+    entries = [dict(line.split("=", 1) for line in some) for is_one, some in itertools.groupby(lines, bool) if is_one]
+    return _read(entries, is_cut=False)
+
+
+def _read(entries: Sequence[Entry], *, is_cut: bool) -> Mapping[str, object]:
+    """What the kernel logged; without journald's word for it, what calls itself so. Raises CaptureError."""
+    kernels = [one for one in entries if _is_kernels(one)]
+    if kernels:
+        if len({one.get("_MACHINE_ID") for one in kernels}) > 1:
+            raise CaptureError("it has entries of several machines; expected one")
+        newest = max(kernels, key=lambda one: _number(one, "__REALTIME_TIMESTAMP")).get("_BOOT_ID")
+        return since_last_boot(_lines([one for one in kernels if one.get("_BOOT_ID") == newest]), is_cut=is_cut)
+    others = [one for one in entries if "_TRANSPORT" not in one and one.get("SYSLOG_IDENTIFIER") == KERNEL]
+    if not others:
+        raise CaptureError("it has no entry of the kernel; expected journalctl -k -o json")
+    return of_all_programs(_lines(others))
+
+
+def _is_kernels(entry: Entry) -> bool:
+    """Whether the kernel itself wrote it, and no program that may write into the kernel's log."""
+    return (entry.get("_TRANSPORT"), entry.get("SYSLOG_IDENTIFIER", KERNEL)) == (KERNEL, KERNEL) and (
+        entry.get("SYSLOG_FACILITY", "0") == "0"
+    )
+
+
+def _lines(entries: list[Entry]) -> list[Line]:
+    """Each entry's time, words and level, in the order of their times: seconds since boot where all have them."""
+    since_boot = "_SOURCE_MONOTONIC_TIMESTAMP"
+    clock = since_boot if all(since_boot in one for one in entries) else "__REALTIME_TIMESTAMP"
+    lines = [(_number(one, clock) / 1e6 if clock in one else NO_TIME, _words(one), _level(one)) for one in entries]
+    return sorted(lines, key=lambda line: line[0]) if all(clock in one for one in entries) else lines
+
+
+def _words(entry: Entry) -> str:
+    """Its message; one that is no UTF-8 is printed as the numbers of its bytes."""
+    data = entry.get("MESSAGE")
+    if isinstance(data, list) and all(isinstance(byte, int) and 0 <= byte <= 255 for byte in data):
+        return bytes(data).decode("utf-8", "replace")
+    return data if isinstance(data, str) else ""
+
+
+def _number(entry: Entry, name: str) -> int:
+    data = entry.get(name)
+    return int(data) if isinstance(data, str) and _DIGITS.fullmatch(data) else 0
+
+
+def _level(entry: Entry) -> int:
+    data = entry.get("PRIORITY")
+    return int(data) if isinstance(data, str) and _LEVEL.fullmatch(data) else UNKNOWN
+
+
+def _objects(text: str) -> Iterator[Entry]:
+    """Each entry; an empty one in the place of what is cut or damaged."""
+    begun: list[str] = []
+    for line in text.split("\n"):
+        if line == "{" or begun:
+            begun.append(line)
+        elif line.strip():
+            yield _object(line)
+        if begun and (line == "}" or len(begun) > MAX_FIELDS):
+            yield _object("\n".join(begun))
+            begun = []
+    if begun:
+        yield {}
+
+
+def _object(text: str) -> Entry:
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+FORMS = (Form("journalctl -o json", is_json, read_json), Form("journalctl -o export", is_exported, read_exported))

@@ -1,0 +1,149 @@
+"""Nodes as `kubectl describe node` prints them, in the form of the collector `k8s_nodes`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timezone
+from typing import Any
+
+from clusterproof.plugins.catalog.kubernetes import bad_status
+from clusterproof.plugins.evidence.kubernetes.facts import NODES
+from clusterproof.plugins.evidence.parsing import CaptureError, Form, sections
+from clusterproof.plugins.kubernetes.collectors.k8s_nodes import entry
+from clusterproof.plugins.kubernetes.nodes import node_of
+
+MAX_NODES = 4_096
+FIRST_YEAR = 1970  # a time that nobody has set is of the year 1
+MAX_LINES = 5_000  # of one node; its pods and events are hundreds
+DESCRIBED = re.compile(r"^Name:[ \t]{1,60}([A-Za-z0-9][\w.-]{0,252})\nRoles?:", re.MULTILINE | re.ASCII)
+KUBELETS = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
+
+_KEY = re.compile(r"([A-Z][A-Za-z ()-]{1,40}):(.*)")
+_VALUE = re.compile(r"\s{1,60}([\w ./-]{1,300}?):\s{0,200}(.{0,1000})")
+_TIME = r"(?:[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d [+-]\d{4}|<[a-z]{1,20}>)"
+_TIMES = re.compile(_TIME)
+_CONDITION = re.compile(
+    rf"\s{{1,60}}(\S{{1,253}})\s{{1,80}}(True|False|Unknown)\s{{1,80}}({_TIME})\s{{1,80}}({_TIME})"
+    r"(?:\s{1,80}(\S{1,300}))?(?:\s{1,200}(\S.{0,1000}))?"
+)
+_TITLES = re.compile(r"\s{1,60}(?:Type|----)\s")
+_TAINT = re.compile(r"([^\s=:]{1,317})(?:=([^\s=:]{0,63}))?:(NoSchedule|PreferNoSchedule|NoExecute)")
+_INFO = {
+    "Kernel Version": "kernelVersion",
+    "OS Image": "osImage",
+    "Operating System": "operatingSystem",
+    "Architecture": "architecture",
+    "Container Runtime Version": "containerRuntimeVersion",
+    "Kubelet Version": "kubeletVersion",
+}
+
+
+def is_described(text: str) -> bool:
+    """Whether it is what `kubectl describe node` prints."""
+    return bool(DESCRIBED.search(text))
+
+
+def read(text: str) -> Mapping[str, object]:
+    """The collector `k8s_nodes`, of each node as far as it goes. Raises CaptureError."""
+    nodes = [_node(found[1], rest) for found, rest in sections(DESCRIBED, text, MAX_NODES)]
+    if not nodes:
+        raise CaptureError("kubectl describe names no node")
+    return {NODES: {"asked_at": max(one["asked_at"] for one in nodes), "nodes": nodes}}
+
+
+def _node(name: str, text: str) -> dict[str, Any]:
+    """One node. What may be cut is left out: the last of it, and of conditions of which some could not be read those
+    that say that all is well.
+    """
+    lines = text.split("\n")[1:MAX_LINES]
+    shown = _by_key(lines)
+    last = next(reversed(shown), "")
+    times = [time for time in (_utc(found) for line in lines for found in _TIMES.findall(line)) if time]
+    rows = [line for line in shown.get("Conditions", ()) if line and not _TITLES.match(line)]
+    conditions = [one for one in map(_condition, rows) if one]
+    if last in ("", "Conditions") or len(conditions) < len(rows):
+        conditions = [one for one in conditions if _is_bad(one)]
+    described: dict[str, Any] = {
+        "metadata": {
+            "name": name,
+            "labels": dict(word.split("=", 1) for word in _words(shown, "Labels") if "=" in word),
+            "creationTimestamp": next((_utc(word) for word in shown.get("CreationTimestamp", ())), ""),
+        },
+        "spec": {
+            "taints": [
+                {"key": found[1], "value": found[2] or "", "effect": found[3]}
+                for found in map(_TAINT.fullmatch, _words(shown, "Taints"))
+                if found
+            ],
+            "unschedulable": _words(shown, "Unschedulable") == ["true"],
+            "providerID": "".join(_words(shown, "ProviderID")),
+        },
+        "status": {
+            "conditions": conditions,
+            "capacity": _values(shown, "Capacity"),
+            "allocatable": _values(shown, "Allocatable"),
+            "nodeInfo": {_INFO[key]: value for key, value in _values(shown, "System Info").items() if key in _INFO},
+        },
+    }
+    whole = shown.keys() - {last}
+    data = {**entry(node_of(described)), "asked_at": _seconds(max(times, default=""))}
+    needed = {"capacity": "Capacity", "allocatable": "Allocatable", "cordoned": "Unschedulable", "taints": "Taints"}
+    return {key: value for key, value in data.items() if needed.get(key, "") in ("", *whole)}
+
+
+def _by_key(lines: Iterable[str]) -> dict[str, list[str]]:
+    """The lines below each key that stands at the margin, what is beside it first."""
+    shown: dict[str, list[str]] = {}
+    below: list[str] = []
+    for line in lines:
+        if found := _KEY.fullmatch(line):
+            below = shown.setdefault(found[1], [])
+            below.append(found[2].strip())
+        elif line[:1].isspace():
+            below.append(line)
+    return shown
+
+
+def _words(shown: Mapping[str, list[str]], key: str) -> list[str]:
+    """What stands beside a key and below it, a word a line; nothing where it says `<none>`."""
+    return [word for line in shown.get(key, ()) if (word := line.strip()) and not word.startswith("<")]
+
+
+def _values(shown: Mapping[str, list[str]], key: str) -> dict[str, str]:
+    found = map(_VALUE.fullmatch, shown.get(key, ()))
+    return {one[1].strip(): one[2].strip() for one in found if one}
+
+
+def _condition(line: str) -> dict[str, str] | None:
+    found = _CONDITION.fullmatch(line)
+    if not found:
+        return None
+    kind, status, heard, since, reason, message = found.groups(default="")
+    times = {"lastHeartbeatTime": _utc(heard), "lastTransitionTime": _utc(since)}
+    return {"type": kind, "status": status, "reason": reason, "message": message, **times}
+
+
+def _is_bad(condition: Mapping[str, str]) -> bool:
+    """Whether a condition says that something is wrong."""
+    kind, status = condition["type"], condition["status"]
+    if kind == "Ready":
+        return status != "True"
+    return status == ("True" if kind in KUBELETS else bad_status(kind))
+
+
+def _utc(time: str) -> str:
+    """A time as the API writes it; empty where it is none, or was never set."""
+    try:
+        moment = datetime.strptime(time, "%a, %d %b %Y %H:%M:%S %z").astimezone(timezone.utc)
+    except (ValueError, OverflowError):
+        return ""
+    return f"{moment:%Y-%m-%dT%H:%M:%SZ}" if moment.year >= FIRST_YEAR else ""
+
+
+def _seconds(time: str) -> float:
+    """Seconds since 1970; 0 where it is none."""
+    return datetime.strptime(time, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc).timestamp() if time else 0.0
+
+
+FORMS = (Form("kubectl describe node", is_described, read),)

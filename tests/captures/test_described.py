@@ -1,0 +1,212 @@
+"""Nodes as `kubectl describe node` prints them: the checks of Kubernetes say what they say of a live cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.agent.program import collector_names
+from clusterproof.plugins.captures.collection import read_capture
+from clusterproof.plugins.captures.several import control_plane
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evaluation.all_checks import all_checks
+from clusterproof.plugins.evidence.cluster import ClusterFacts
+from clusterproof.plugins.evidence.nodes import nodes
+from clusterproof.plugins.inventory import resolve
+from tests.builders.members import of_each
+from tests.captures.captured import written
+
+NAME = "ip-10-1-2-3.us-west-2.compute.internal"
+OTHER = NAME.replace("-3", "-4")
+READY, TAKES, GPUS, EFA = (
+    f"k8s_{name}" for name in ("node_ready", "node_takes_pods", "gpu_allocatable", "efa_allocatable")
+)
+TIMES = "Fri, 27 Nov 2026 10:05:28 +0100   Fri, 27 Nov 2026 08:05:28 +0100"
+NODE = f"""\
+Name:               {NAME}
+Roles:              <none>
+Labels:             beta.kubernetes.io/arch=amd64
+                    node.kubernetes.io/instance-type=p5.48xlarge
+Annotations:        node.alpha.kubernetes.io/ttl: 0
+CreationTimestamp:  Tue, 03 Nov 2026 08:00:00 +0100
+Taints:             nvidia.com/gpu=true:NoSchedule
+Unschedulable:      false
+Lease:
+  HolderIdentity:  {NAME}
+  AcquireTime:     <unset>
+  RenewTime:       Fri, 27 Nov 2026 10:05:49 +0100
+Conditions:
+  Type                       Status  LastHeartbeatTime   LastTransitionTime   Reason   Message
+  ----                       ------  -----------------   ------------------   ------   -------
+  AcceleratedHardwareReady   True    {TIMES}   NvidiaAcceleratedHardwareIsReady   Monitoring is active
+  KernelDeadlock             False   {TIMES}   KernelHasNoDeadlock                kernel has no deadlock
+  MemoryPressure             False   {TIMES}   KubeletHasSufficientMemory         kubelet has sufficient memory
+  DiskPressure               False   {TIMES}   KubeletHasNoDiskPressure           kubelet has no disk pressure
+  PIDPressure                False   {TIMES}   KubeletHasSufficientPID            kubelet has sufficient PID
+  Ready                      True    {TIMES}   KubeletReady                       kubelet is posting ready status
+Addresses:
+  InternalIP:  10.1.2.3
+Capacity:
+  cpu:                     192
+  memory:                  2097152Ki
+  nvidia.com/gpu:          8
+  vpc.amazonaws.com/efa:   32
+Allocatable:
+  cpu:                     191450m
+  memory:                  2000000Ki
+  nvidia.com/gpu:          8
+  vpc.amazonaws.com/efa:   32
+System Info:
+  Kernel Version:             6.1.112-124.190.amzn2023.x86_64
+  OS Image:                   Amazon Linux 2023.6.20241010
+  Operating System:           linux
+  Architecture:               amd64
+  Container Runtime Version:  containerd://1.7.22
+  Kubelet Version:            v1.31.2-eks-94953ac
+ProviderID:                   aws:///us-west-2a/i-0123456789abcdef0
+Non-terminated Pods:          (1 in total)
+  Namespace                   Name             CPU Requests  CPU Limits  Memory Requests  Memory Limits  Age
+  ---------                   ----             ------------  ----------  ---------------  -------------  ---
+  kube-system                 aws-node-abcde   50m (0%)      0 (0%)      0 (0%)           0 (0%)         24d
+Events:              <none>
+"""
+
+
+def changed(*changes: tuple[str, str]) -> str:
+    text = NODE
+    for before, after in changes:
+        assert before in text
+        text = text.replace(before, after)
+    return text
+
+
+def results(path: Path) -> Mapping[str, Mapping[str, Result]]:
+    """Of each check of Kubernetes its result on each node of a capture."""
+    cluster = resolve(f"capture:{path}")
+    captured = read_capture(path, cluster, collector_names())
+    known = nodes(cluster, {one.evidence.node: one.evidence for one in captured})
+    evidence = control_plane(cluster.name, {one.evidence.node: one.in_kubernetes for one in captured})
+    facts = ClusterFacts(cluster, evidence, known)
+    return {name: of_each(all_checks()[f"control_plane.{name}"], facts) for name in (READY, TAKES, GPUS, EFA)}
+
+
+def of_text(folder: Path, text: str) -> dict[str, Result]:
+    """The same of one node."""
+    found = results(written(folder, describe=text) / "describe")
+    return {name: of_nodes[NAME] for name, of_nodes in found.items()}
+
+
+FOUND = (Verdict.FAIL, Verdict.CONCERN)
+
+
+def test_a_healthy_node_is_ready_and_takes_pods(tmp_path: Path) -> None:
+    found = of_text(tmp_path, NODE)
+    assert (found[READY].verdict, found[TAKES].verdict) == (Verdict.PASS, Verdict.PASS)
+    assert not [one for result in found.values() for one in result.by_verdict if one.verdict in FOUND]
+
+
+@pytest.mark.parametrize(
+    ("changes", "check", "verdict", "words"),
+    [
+        (
+            [("DiskPressure               False", "DiskPressure               True ")],
+            READY,
+            Verdict.FAIL,
+            "DiskPressure is True for 2 h (KubeletHasNoDiskPressure: kubelet has no disk pressure)",
+        ),
+        (
+            [("Ready                      True ", "Ready                      Unknown")],
+            READY,
+            Verdict.FAIL,
+            "Ready is Unknown for 2 h",
+        ),
+        (
+            [("AcceleratedHardwareReady   True ", "AcceleratedHardwareReady   False")],
+            READY,
+            Verdict.CONCERN,
+            "AcceleratedHardwareReady is False for 2 h",
+        ),
+        ([("KernelDeadlock             False", "KernelDeadlock  True ")], READY, Verdict.CONCERN, "KernelDeadlock is"),
+        (
+            [("RenewTime:       Fri, 27 Nov 2026 10:05", "RenewTime:       Fri, 27 Nov 2026 11:05")],
+            READY,
+            Verdict.CONCERN,
+            "Ready was last confirmed 60 min ago",
+        ),
+        ([("Unschedulable:      false", "Unschedulable:      true")], TAKES, Verdict.FAIL, "it is cordoned"),
+        (
+            [("nvidia.com/gpu:          8\n  vpc.amazonaws.com/efa:   32\nSys", "nvidia.com/gpu: 7\nSys")],
+            GPUS,
+            Verdict.FAIL,
+            "7 of 8 nvidia.com/gpu allocatable",
+        ),
+        (
+            [("nvidia.com/gpu:          8\n  vpc.amazonaws.com/efa:   32\nSys", "nvidia.com/gpu: 8\nSys")],
+            EFA,
+            Verdict.FAIL,
+            "0 of 32 vpc.amazonaws.com/efa allocatable",
+        ),
+    ],
+)
+@pytest.mark.parametrize("pasted", [str, lambda text: text.replace("\n", "\r\n"), lambda text: f"```\n{text}```\n"])
+def test_what_is_wrong_with_a_node_is_said(
+    changes: list[tuple[str, str]], check: str, verdict: Verdict, words: str, pasted: object, tmp_path: Path
+) -> None:
+    assert callable(pasted)
+    result = of_text(tmp_path, pasted(changed(*changes)))[check]
+    assert verdict in [one.verdict for one in result.by_verdict]
+    assert words in result.message
+
+
+@pytest.mark.parametrize("place", range(0, len(NODE), 97))
+def test_a_text_that_is_cut_calls_no_node_fit_and_finds_nothing_wrong(place: int, tmp_path: Path) -> None:
+    if "Roles:" not in NODE[:place]:
+        return
+    found = of_text(tmp_path, NODE[:place])
+    assert not [one for result in found.values() for one in result.by_verdict if one.verdict in FOUND], found
+    if "Addresses:" not in NODE[:place]:
+        assert found[READY].verdict is Verdict.INCOMPLETE
+
+
+def test_what_a_text_says_before_it_is_cut_is_said(tmp_path: Path) -> None:
+    text = changed(("DiskPressure               False", "DiskPressure               True ")).partition("  PIDPressure")[
+        0
+    ]
+    assert "DiskPressure is True" in of_text(tmp_path, text)[READY].message
+
+
+def test_a_condition_that_a_terminal_has_broken_leaves_the_node_unproven(tmp_path: Path) -> None:
+    text = changed(("DiskPressure               False   Fri", "DiskPressure               True \n  Fri"))
+    assert of_text(tmp_path, text)[READY].verdict is Verdict.INCOMPLETE
+
+
+def test_several_nodes_in_one_text_are_several_nodes(tmp_path: Path) -> None:
+    ill = changed((NAME, OTHER), ("Ready                      True ", "Ready                      False"))
+    found = results(written(tmp_path, describe=f"$ kubectl describe nodes\n{NODE}\n\n{ill}") / "describe")[READY]
+    assert {name: result.verdict for name, result in found.items()} == {NAME: Verdict.PASS, OTHER: Verdict.FAIL}
+
+
+def test_what_else_a_text_has_is_lost_with_no_node(tmp_path: Path) -> None:
+    dmesg = "[    0.000000] Linux version 6.8.0-1021-aws (x)\n"
+    for text, names in (
+        (f"$ dmesg\n{dmesg}$ kubectl describe node\n{NODE}", {NAME: True}),
+        (f"$ kubectl describe node\n{NODE}$ dmesg\n{dmesg}", {NAME: True}),
+        (f"{NODE}\n\n{changed((NAME, OTHER))}$ dmesg\n{dmesg}", {"case": True, NAME: False, OTHER: False}),
+        (
+            f"$ dmesg\n{dmesg}$ kubectl describe node\n{NODE}\n{changed((NAME, OTHER))}",
+            {"case": True, NAME: False, OTHER: False},
+        ),
+    ):
+        path = written(tmp_path, case=text) / "case"
+        captured = read_capture(path, resolve(f"capture:{path}"), ())
+        assert {one.evidence.node: "kernel_log" in one.evidence.collectors for one in captured} == names
+        assert {one.evidence.node for one in captured if one.in_kubernetes} == {*names} - {"case"}
+
+
+def test_a_node_that_lies_in_a_folder_of_another_name_is_that_folders(tmp_path: Path) -> None:
+    cordoned = changed(("Unschedulable:      false", "Unschedulable:      true"))
+    found = results(written(tmp_path, **{"gpu001/describe": cordoned, "gpu002/describe": NODE}))[TAKES]
+    assert {name: result.verdict for name, result in found.items()} == {"gpu001": Verdict.FAIL, "gpu002": Verdict.PASS}

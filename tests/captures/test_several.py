@@ -1,0 +1,114 @@
+"""Files in which several nodes are shown: each is a node of its own, and nobody's words are another's."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.agent.program import collector_names
+from clusterproof.plugins.captures.collection import read_capture
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evaluation.all_checks import node_checks
+from clusterproof.plugins.evaluation.evaluate import evaluate
+from clusterproof.plugins.evidence.nodes import nodes
+from clusterproof.plugins.inventory import resolve
+from tests.captures.captured import written
+
+XID = "NVRM: Xid (PCI:0000:53:00): 48, pid=1, name=a, DBE"
+WELL = "[    0.000000] Linux version 6.8.0-1021-aws (x)\n[   12.500000] usb 1-1: new device\n"
+ILL = f"{WELL}[   13.500000] {XID}\n"
+OF_TOOLS = "pdsh@head: gpu3: ssh exited with exit code 255\nclush: gpu4: exited with exit code 1\n"
+PASS, FAIL = Verdict.PASS, Verdict.FAIL
+
+
+def grouped(*groups: tuple[str, str], rule: str = "-" * 15) -> str:
+    """As `clush -b` writes it; dshbak's rule has a hyphen more."""
+    return "".join(f"{rule}\n{names}\n{rule}\n{output}" for names, output in groups)
+
+
+def beside(*outputs: tuple[str, str]) -> str:
+    """As pdsh and clush write lines of nodes that answer at once."""
+    lines = [[f"{name}: {line}\n" for line in output.splitlines()] for name, output in outputs]
+    return "".join(line for at_once in itertools.zip_longest(*lines, fillvalue="") for line in at_once)
+
+
+def xids(path: Path) -> dict[str, Verdict]:
+    """What the check of Xids says of each node of a capture."""
+    cluster = resolve(f"capture:{path}")
+    captured = read_capture(path, cluster, collector_names())
+    known = nodes(cluster, {one.evidence.node: one.evidence for one in captured})
+    return {name: evaluate(node_checks()["gpu.no_xid"], node).verdict for name, node in known.items()}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (grouped(("gpu[1-3] (3)", WELL), ("gpu4", ILL)), {"gpu1": PASS, "gpu2": PASS, "gpu3": PASS, "gpu4": FAIL}),
+        (
+            grouped(("gpu[001-002],gpu004", WELL), ("gpu003", ILL), rule="-" * 16),
+            {"gpu001": PASS, "gpu002": PASS, "gpu004": PASS, "gpu003": FAIL},
+        ),
+        (grouped(("gpu4", ILL)), {"gpu4": FAIL}),
+        (grouped(("gpu4", WELL), ("gpu4", ILL.replace("    0", "    1"))), {"gpu4": FAIL}),
+        (beside(("gpu1", WELL), ("gpu2", ILL)), {"gpu1": PASS, "gpu2": FAIL}),
+        (beside(("10.0.0.1", WELL), ("10.0.0.2", ILL)), {"10.0.0.1": PASS, "10.0.0.2": FAIL}),
+        (
+            f"[root@head ~]# pdsh -w gpu[1-3] dmesg\n{beside(('gpu1', WELL), ('gpu2', ILL))}{OF_TOOLS}",
+            {"gpu1": PASS, "gpu2": FAIL},
+        ),
+    ],
+)
+@pytest.mark.parametrize("before", ["", "> ", "    "])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_file_of_several_nodes_is_of_each(
+    text: str, expected: Mapping[str, Verdict], before: str, end: str, tmp_path: Path
+) -> None:
+    (tmp_path / "all.txt").write_bytes("".join(f"{before}{line}{end}" for line in text.splitlines()).encode())
+    assert xids(tmp_path / "all.txt") == expected
+
+
+def test_words_before_the_first_names_are_of_no_node(tmp_path: Path) -> None:
+    text = f"what clush says:\n\n$ clush -b -w gpu[1-2] dmesg\n{grouped(('gpu1', WELL), ('gpu2', ILL))}"
+    assert xids(written(tmp_path, all=text) / "all") == {"gpu1": PASS, "gpu2": FAIL}
+
+
+@pytest.mark.any_user
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"me1: {XID}\nyou2: {XID}\n",
+        f"me1: {XID}\nyou2: [   12.500000] usb 1-1: new device\n",
+        f"NVRM: {XID}\nnvidia-nvswitch0: SXid (PCI:0000:c8:00.0): 20034, Fatal\n",
+        f"{WELL}{WELL}{WELL}{grouped(('gpu9', ILL))}",  # what a job prints at its end
+        f"{WELL}[   14.000000] tmpfs: Unknown parameter 'x\n"
+        + " " * 15
+        + grouped(("gpu9", ILL)).replace("\n", "\n" + " " * 15),
+        "eth0: up\nmlx5_1: down\n",
+        "MemTotal: 5 kB\nDirectMap4k: 5 kB\n",
+        grouped(("Summary", "x"), ("gpu[1-99999999]", "x")),
+        grouped(("gpu1", "no such command\n"), ("gpu2", "no such command\n")),
+    ],
+)
+def test_what_only_looks_like_names_of_nodes_makes_none(text: str, tmp_path: Path) -> None:
+    assert list(xids(written(tmp_path, all=text) / "all")) == ["all"]
+
+
+def test_a_file_of_several_nodes_joins_the_folders_of_these(tmp_path: Path) -> None:
+    written(tmp_path, **{"gpu1/lscpu": "x", "dmesg.txt": grouped(("gpu1", ILL), ("gpu2", WELL))})
+    assert xids(tmp_path) == {"gpu1": FAIL, "gpu2": PASS}
+
+
+def test_beside_files_of_one_node_a_file_of_several_is_of_those(tmp_path: Path) -> None:
+    written(tmp_path / "cap", dmesg=WELL, lscpu="x", all=beside(("gpu1", ILL), ("gpu2", WELL)))
+    assert xids(tmp_path / "cap") == {"cap": PASS, "gpu1": FAIL, "gpu2": PASS}
+
+
+def test_what_a_nodes_part_does_not_say_is_named_with_the_node(tmp_path: Path) -> None:
+    path = written(tmp_path, all=grouped(("gpu1", ILL), ("gpu2", "dmesg: not permitted\n"))) / "all"
+    first, *_ = read_capture(path, resolve(f"capture:{path}"), collector_names())
+    assert first.unknown == ()
+    _, second = read_capture(path, resolve(f"capture:{path}"), collector_names())
+    assert second.unknown == ("all, of gpu2: it is none of the known forms: dmesg: not permitted",)
