@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from clusterproof.plugins.catalog.node import is_ignored, needed_services
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern_if, fail_if, incomplete, not_applicable
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.evidence.field import each, known
+from clusterproof.plugins.evidence.field import each, known, readings
 from clusterproof.plugins.evidence.group import Difference, Values, differences, in_words
 from clusterproof.plugins.evidence.host.facts import Service
 from clusterproof.plugins.evidence.node import Node
@@ -18,7 +18,8 @@ from clusterproof.plugins.manifest import unattached
 pytestmark = [mark.host, mark.preflight, mark.prolog, mark.ami]
 
 DCGM = ("nvidia-dcgm", "dcgm")
-RUNNING = ("does not run", "runs until the next boot", "runs from each boot on")
+RUNS, STARTS = "runs", "starts at boot"
+GONE = "not-found"  # to systemd
 
 
 @mark.hyperpod_node_debugger("D")
@@ -54,7 +55,8 @@ def test_services(node: Node) -> None:
     others = [f"{unit} failed" for unit in failed if _name(unit) not in needed_services() and not is_ignored(unit)]
     wanting = [*_in_words(amiss, "concern"), *others]
     concern_if(wanting and node.occasion != "prolog", f"{', '.join(wanting)}; expected no failed unit")
-    fewer = [one for one in _differences(node) if one.name not in {*amiss, *idle}]
+    said = {*amiss, *idle, *(watching if is_unwatched else ())}
+    fewer = [one for one in _behind_most(node) if one.name not in said]
     concern_if(fewer, in_words(fewer))
     left_out = known(lambda: node.units_left_out, 0)
     if left_out:
@@ -78,28 +80,35 @@ def _amiss(node: Node, services: Mapping[str, Service], name: str) -> str:
     return ""
 
 
-def _differences(node: Node) -> list[Difference]:
-    """The services that most nodes of the group have running, or starting at boot, where this one has not."""
+def _behind_most(node: Node) -> list[Difference]:
+    """The services that run on most nodes of the group, or start at boot there, and here do not."""
     with suppress(NotApplicable):  # there is nobody to compare with
-        different = differences(node, "services", _states, absent=None)
-        return [one for one in different if RUNNING.index(one.own) < RUNNING.index(one.usual or RUNNING[0])]
+        running, at_boot = (
+            differences(node, RUNS, _running, absent=None),
+            differences(node, STARTS, _at_boot, absent=None),
+        )
+        return [one for one in (*running, *at_boot) if one.usual in (RUNS, STARTS)]
     return []
 
 
-def _states(node: Node) -> Values:
+def _running(node: Node) -> Values:
+    return _of_each(node, lambda service: RUNS if service.is_running else "does not run")
+
+
+def _at_boot(node: Node) -> Values:
+    return _of_each(node, lambda service: "does not start at boot" if service.enabled == "disabled" else STARTS)
+
+
+def _of_each(node: Node, state: Callable[[Service], str]) -> Values:
+    """The state of each service that is installed, under one of its names; None where it was not reported."""
     rows, services = needed_services(), known(lambda: node.services, {})
-    return {
-        name: _state(unit) for name, unit in services.items() if name in rows and rows[name].instead_of not in services
-    }
-
-
-def _state(service: Service) -> str | None:
-    """How a service runs, one of RUNNING; None where it is not installed, or not known well enough to compare."""
-    with suppress(Incomplete):
-        if service.is_installed:
-            running = RUNNING[1] if service.enabled == "disabled" else RUNNING[2]
-            return running if service.is_running else RUNNING[0]
-    return None
+    states: dict[str, str | None] = {}
+    for name, service in services.items():
+        if name in rows and rows[name].instead_of not in services and readings(service, "load")[0].get("load") != GONE:
+            states[name] = None
+            with suppress(Incomplete):
+                states[name] = state(service)
+    return states
 
 
 def _is_installed(service: Service) -> bool:
