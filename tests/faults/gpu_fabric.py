@@ -62,7 +62,7 @@ FAULTS = (
     Fault(
         "fabric manager stopped",
         lambda image: with_service(image, "nvidia-fabricmanager", active="inactive", sub="dead", enabled="disabled"),
-        {"gpu.fabric_manager": FAIL},
+        {"gpu.fabric_manager": FAIL, "host.services": CONCERN},
         "nvidia-fabricmanager is inactive",
     ),
     Fault(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 
 from clusterproof.plugins.catalog import compatibility
@@ -40,6 +39,9 @@ def test_version_drift(node: Node) -> None:
     Remedy (fix configuration): Find out which of the two is intended; replace the node, or rebuild it from the group's
     image.
     """
+    with part:
+        made_from = differences(node, "what nodes are made from", _made_from, absent=None)
+        concern_if(made_from, in_words(made_from))
     place = node.software.container
     with part:
         node.software.packages  # noqa: B018 - what it did not report is not compared
@@ -61,14 +63,20 @@ def versions(node: Node, place: str) -> Values:
             data[words(name)] = software.version(name)
         except Incomplete:
             data[words(name)] = None
-    data |= {"OS": _known(lambda: node.boot.os), "AMI": _known(lambda: node.metadata.identity.image_id)}
     toolkits, _ = readings(software, "toolkits")
     return {**data, "CUDA toolkits": ", ".join(toolkits["toolkits"])} if toolkits.get("toolkits") else data
 
 
-def _known(value: Callable[[], str]) -> str | None:
+def _made_from(node: Node) -> Values:
+    """The distribution, of containers apart from hosts, and the AMI; None where it is unknown."""
+    place = readings(node.software, "container")[0].get("container")
+    os = readings(node.boot, "os")[0].get("os")
+    return {f"OS of {place}" if place else "OS": os or None, "AMI": _ami(node)}
+
+
+def _ami(node: Node) -> str | None:
     with suppress(Incomplete, NotApplicable):
-        return value() or None
+        return node.metadata.identity.image_id or None
     return None
 
 
