@@ -18,6 +18,7 @@ from clusterproof.plugins.manifest import unattached
 pytestmark = [mark.host, mark.preflight, mark.prolog, mark.ami]
 
 DCGM = ("nvidia-dcgm", "dcgm")
+CONTROLLER, CONTROLLED = "slurmctld", "slurmd"
 RUNNING = ("does not run", "runs until the next boot", "runs from each boot on")
 
 
@@ -28,9 +29,10 @@ def test_services(node: Node) -> None:
 
     A service that jobs, launchers or operators need has failed, keeps restarting, or is enabled and does not run. One
     that is not installed or not enabled is not reported, except munge beside a slurmd that needs it, DCGM, without
-    which nothing watches the GPUs while jobs run, and what most nodes of the group have running, or starting at boot.
-    Other failed units are a concern, and ignored before a job; a user's own units never count. A machine that only
-    builds an image need not run the services of a device that it does not have.
+    which nothing watches the GPUs while jobs run, and what most nodes of the group have running, or starting at boot,
+    unless it is masked, only controllers of Slurm differ in it, or a socket has yet to start it. Other failed units are
+    a concern, and ignored before a job; a user's own units never count. A machine that only builds an image need not
+    run the services of a device that it does not have.
 
     Remedy (restore service): Read its log (journalctl -u NAME), fix what it names and start it.
     """
@@ -82,21 +84,26 @@ def _differences(node: Node) -> list[Difference]:
     """The services that most nodes of the group have running, or starting at boot, where this one has not."""
     with suppress(NotApplicable):  # there is nobody to compare with
         different = differences(node, "services", _states, absent=None)
-        return [one for one in different if RUNNING.index(one.own) < RUNNING.index(one.usual or RUNNING[0])]
+        fewer = [one for one in different if RUNNING.index(one.own) < RUNNING.index(one.usual or RUNNING[0])]
+        return [one for one in fewer if one.usual == RUNNING[2] or not needed_services()[one.name].on_demand]
     return []
 
 
 def _states(node: Node) -> Values:
-    rows, services = needed_services(), known(lambda: node.services, {})
+    """How each service runs, but those that the controllers of a cluster alone have, or have not."""
+    rows = needed_services()
+    services = {name: unit for name, unit in known(lambda: node.services, {}).items() if _is_installed(unit)}
+    is_controller = CONTROLLER in services and known(lambda: services[CONTROLLER].is_running, False)
+    names = rows.keys() - {CONTROLLER, CONTROLLED if is_controller else CONTROLLER}
     return {
-        name: _state(unit) for name, unit in services.items() if name in rows and rows[name].instead_of not in services
+        name: _state(unit) for name, unit in services.items() if name in names and rows[name].instead_of not in services
     }
 
 
 def _state(service: Service) -> str | None:
-    """How a service runs, one of RUNNING; None where it is not installed, or not known well enough to compare."""
+    """How a service runs, one of RUNNING; None where it is kept from running, or not known well enough to compare."""
     with suppress(Incomplete):
-        if service.is_installed:
+        if service.is_installed and not service.enabled.startswith("masked"):
             running = RUNNING[1] if service.enabled == "disabled" else RUNNING[2]
             return running if service.is_running else RUNNING[0]
     return None
