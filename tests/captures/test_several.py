@@ -83,6 +83,19 @@ def test_words_before_the_first_names_are_of_no_node(tmp_path: Path) -> None:
     assert xids(written(tmp_path, all=text) / "all") == {"gpu1": PASS, "gpu2": FAIL}
 
 
+def test_an_output_that_is_known_behind_names_too_is_of_each(tmp_path: Path) -> None:
+    smi = "==============NVSMI LOG==============\n\nAttached GPUs                             : 1\n"
+    smi += "GPU 00000000:53:00.0\n    Product Name                          : NVIDIA H100 80GB HBM3\n"
+    text = beside(("gpu1", smi), ("gpu2", smi.replace(":53:", ":64:")), ("gpu3", "no such host"))
+    path = written(tmp_path, all=text) / "all"
+    captured = read_capture(path, resolve(f"capture:{path}"), ())
+    assert {one.evidence.node: "nvml" in one.evidence.collectors for one in captured} == {
+        "gpu1": True,
+        "gpu2": True,
+        "gpu3": False,
+    }
+
+
 def test_a_heading_of_many_nodes_is_of_all_of_them(tmp_path: Path) -> None:
     many = ",".join(map(str, range(1, 1_000, 2)))
     found = xids(written(tmp_path, all=grouped(("gpu2", WELL), (f"gpu[{many}]", ILL))) / "all")

@@ -85,15 +85,17 @@ class Reader:
             own = stem(file_name)
             return described | ({own: [rest, DIVIDER, *described.get(own, ())]} if self.is_known(rest) else {})
         by_node = _under_headings(lines)
-        if not by_node:
+        is_behind = not by_node
+        if is_behind:
             by_node = _behind_names(lines)
-            if len(by_node) < 2:
-                return by_node if is_cut else {}
-            if any(map(self.is_known, undecorated(text))):
-                return {}
-        texts = dict.fromkeys(text for texts in by_node.values() for text in texts)
-        is_of_devices = all(map(_OF_DEVICE.fullmatch, by_node))
-        return by_node if not is_of_devices and any(map(self.is_known, texts)) else {}
+            if is_cut and len(by_node) == 1:
+                return by_node
+        known_texts = set(filter(self.is_known, {text for texts in by_node.values() for text in texts}))
+        known = sum(not known_texts.isdisjoint(texts) for texts in by_node.values())
+        is_one_nodes = len(by_node) == 1 or (known == 1 and any(map(self.is_known, undecorated(text))))
+        if not known or all(map(_OF_DEVICE.fullmatch, by_node)) or (is_behind and is_one_nodes):
+            return {}
+        return by_node
 
     def _text(self, file: Path, most: int) -> tuple[str, bool]:
         """The text of a file, and whether it goes on; empty where it cannot be read."""
