@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
 from clusterproof.plugins.agent.program import collector_names
-from clusterproof.plugins.captures import NoCaptureError
+from clusterproof.plugins.captures import NoCaptureError, several, text
 from clusterproof.plugins.captures.collection import read_capture
 from clusterproof.plugins.captures.several import HEAD_BYTES, MAX_PARTS, Reader
 from clusterproof.plugins.core.opened import Budget
@@ -123,6 +124,18 @@ def test_files_of_several_nodes_have_a_bound_in_all(tmp_path: Path) -> None:
     assert reader.shows(written(tmp_path, one=text, two=text) / "one") == ("gpu1", "gpu2")
     with pytest.raises(OSError, match="were read in all"):
         reader.shows(tmp_path / "two")
+
+
+@pytest.mark.parametrize("packed", [bytes, gzip.compress])
+def test_a_file_of_several_nodes_that_is_too_long_is_refused_and_not_cut(
+    packed: Callable[[bytes], bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(text, "MAX_BYTES", HEAD_BYTES + 1)
+    monkeypatch.setattr(several, "MAX_BYTES", HEAD_BYTES + 1)
+    long = WELL * (HEAD_BYTES // len(WELL))
+    written(tmp_path, all=packed(grouped(("gpu1", long), ("gpu2", WELL)).encode()))
+    with pytest.raises(NoCaptureError, match="all shows several nodes, and is longer than 262,145 bytes"):
+        Reader(tmp_path, bool).shows(tmp_path / "all")
 
 
 @pytest.mark.any_user

@@ -16,6 +16,7 @@ from clusterproof.plugins.captures.text import (
     decoded,
     flush,
     is_raw,
+    most_bytes,
     pieces,
     plain,
     undecorated,
@@ -58,8 +59,10 @@ class Reader:
         head = head.rpartition("\n")[0] if is_cut else head
         if not self._by_node(head, file.name, is_cut=is_cut):
             return ()
-        text, _ = self._text(file, MAX_BYTES)
+        text, is_cut = self._text(file, MAX_BYTES)
         by_node = self._by_node(text, file.name)
+        if by_node and is_cut:
+            raise NoCaptureError(f"{file.name} shows several nodes, and is longer than {MAX_BYTES:,} bytes")
         if by_node:
             self.budget.take(len(text))
         self._texts[file] = {node_name(name, "node"): texts for name, texts in by_node.items()}
@@ -102,7 +105,8 @@ class Reader:
         with suppress(OSError), opened(file, self.root) as stream:
             content = stream.read(most + 1)
             whole = unpacked(content[:most])
-            return plain(decoded(whole[:most])), max(len(content), len(whole)) > most
+            is_cut = max(len(content), len(whole)) > most or (whole != content and len(whole) >= most_bytes(content))
+            return plain(decoded(whole[:most])), is_cut
         return "", False
 
 
