@@ -31,7 +31,6 @@ from tests.testbed.node import (
     with_line,
     with_memlock,
     with_service,
-    with_slow_mount,
     with_tool,
     without_efa,
     without_file,
@@ -196,15 +195,6 @@ def test_a_hung_mount_never_answers_but_who_waits_can_be_killed() -> None:
             node.run(["stat", "-f", "/fsx"], timeout=0.5)
         assert node.run(["pgrep", "-x", "stat"]).stdout == b""
         assert b" /fsx " in node.run(["cat", "/proc/self/mountinfo"]).stdout
-
-
-@needs_hung_mount
-def test_a_slow_mount_answers_after_a_second() -> None:
-    with entered(with_slow_mount(healthy_cpu(), "/fsx")) as node:
-        began = time.monotonic()
-        assert node.run(["stat", "-f", "-c", "%b", "/fsx"]).stdout == b"1048576\n"
-        assert time.monotonic() - began > 0.9
-        assert node.run(["ls", "-A", "/fsx"]).stdout == b""
 
 
 @needs_frozen

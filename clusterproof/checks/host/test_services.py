@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from clusterproof.plugins.catalog.node import is_ignored, needed_services
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern_if, fail_if, incomplete, not_applicable
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.evidence.field import each, known
+from clusterproof.plugins.evidence.field import each, known, readings
 from clusterproof.plugins.evidence.group import Difference, Values, differences, in_words
 from clusterproof.plugins.evidence.host.facts import Service
 from clusterproof.plugins.evidence.node import Node
@@ -19,7 +19,8 @@ pytestmark = [mark.host, mark.preflight, mark.prolog, mark.ami]
 
 DCGM = ("nvidia-dcgm", "dcgm")
 CONTROLLER, CONTROLLED = "slurmctld", "slurmd"
-RUNNING = ("does not run", "runs until the next boot", "runs from each boot on")
+RUNS, STARTS = "runs", "starts at boot"
+NOWHERE = ("not-found", "masked")  # of what systemd loads
 
 
 @mark.hyperpod_node_debugger("D")
@@ -56,7 +57,8 @@ def test_services(node: Node) -> None:
     others = [f"{unit} failed" for unit in failed if _name(unit) not in needed_services() and not is_ignored(unit)]
     wanting = [*_in_words(amiss, "concern"), *others]
     concern_if(wanting and node.occasion != "prolog", f"{', '.join(wanting)}; expected no failed unit")
-    fewer = [one for one in _differences(node) if one.name not in {*amiss, *idle}]
+    said = {*amiss, *idle, *(watching if is_unwatched else ())}
+    fewer = [one for one in _behind_most(node) if one.name not in said]
     concern_if(fewer, in_words(fewer))
     left_out = known(lambda: node.units_left_out, 0)
     if left_out:
@@ -80,33 +82,43 @@ def _amiss(node: Node, services: Mapping[str, Service], name: str) -> str:
     return ""
 
 
-def _differences(node: Node) -> list[Difference]:
-    """The services that most nodes of the group have running, or starting at boot, where this one has not."""
+def _behind_most(node: Node) -> list[Difference]:
+    """The services that run on most nodes of the group, or start at boot there, and here do not."""
     with suppress(NotApplicable):  # there is nobody to compare with
-        different = differences(node, "services", _states, absent=None)
-        fewer = [one for one in different if RUNNING.index(one.own) < RUNNING.index(one.usual or RUNNING[0])]
-        return [one for one in fewer if one.usual == RUNNING[2] or not needed_services()[one.name].on_demand]
+        running, at_boot = (
+            differences(node, RUNS, _running, absent=None),
+            differences(node, STARTS, _at_boot, absent=None),
+        )
+        fewer = {one.name for one in at_boot if one.usual == STARTS}
+        running = tuple(one for one in running if one.name in fewer or not needed_services()[one.name].on_demand)
+        return [one for one in (*running, *at_boot) if one.usual in (RUNS, STARTS)]
     return []
 
 
-def _states(node: Node) -> Values:
-    """How each service runs, but those that the controllers of a cluster alone have, or have not."""
-    rows = needed_services()
-    services = {name: unit for name, unit in known(lambda: node.services, {}).items() if _is_installed(unit)}
+def _running(node: Node) -> Values:
+    return _of_each(node, lambda service: RUNS if service.is_running else "does not run")
+
+
+def _at_boot(node: Node) -> Values:
+    return _of_each(node, lambda service: "does not start at boot" if service.enabled == "disabled" else STARTS)
+
+
+def _of_each(node: Node, state: Callable[[Service], str]) -> Values:
+    """The state of each service that is installed, under one of its names; None where it was not reported.
+
+    Left out are those that are kept from running, and that the controllers of a cluster alone have, or have not.
+    """
+    rows, every = needed_services(), known(lambda: node.services, {})
+    services = {name: one for name, one in every.items() if readings(one, "load")[0].get("load") not in NOWHERE}
     is_controller = CONTROLLER in services and known(lambda: services[CONTROLLER].is_running, False)
     names = rows.keys() - {CONTROLLER, CONTROLLED if is_controller else CONTROLLER}
-    return {
-        name: _state(unit) for name, unit in services.items() if name in names and rows[name].instead_of not in services
-    }
-
-
-def _state(service: Service) -> str | None:
-    """How a service runs, one of RUNNING; None where it is kept from running, or not known well enough to compare."""
-    with suppress(Incomplete):
-        if service.is_installed and not service.enabled.startswith("masked"):
-            running = RUNNING[1] if service.enabled == "disabled" else RUNNING[2]
-            return running if service.is_running else RUNNING[0]
-    return None
+    states: dict[str, str | None] = {}
+    for name, service in services.items():
+        if name in names and rows[name].instead_of not in services:
+            states[name] = None
+            with suppress(Incomplete):
+                states[name] = state(service)
+    return states
 
 
 def _is_installed(service: Service) -> bool:

@@ -48,14 +48,13 @@ def test_mounts_alive(mount: Mount, node: Node) -> None:
     Remedy (restore service): Check whether the file server can be reached. Unmount it (umount -l) and mount it again;
     reboot if it hangs.
     """
-    took_s, soon_s = mount.read_s or 0.0, node.threshold("mounts.answer_concern_s")
-    if mount.alive == "yes" and took_s < soon_s:
-        return
-    what = f"{known(lambda: mount.type, 'a file system')} from {known(lambda: mount.source, 'a source not read')}"
+    took_s, soon_s = known(lambda: mount.read_s, None) or 0.0, node.threshold("mounts.answer_concern_s")
+    is_of_a_walk = known(lambda: mount.is_of_a_walk, False)
+    if took_s >= soon_s and not is_of_a_walk and known(lambda: is_network(mount.type), True):
+        concern_if(took_s, f"{_of(mount)} took {took_s:.2g} s to answer; expected less than {soon_s:g} s")
     if mount.alive == "yes":
-        is_slow = is_network(mount.type) and not known(lambda: mount.is_of_a_walk, False)
-        concern_if(is_slow, f"{what} took {took_s:.2g} s to answer; expected less than {soon_s:g} s")
         return
+    what = _of(mount)
     if mount.alive == "hidden":
         incomplete(f"--host-root does not show it: {what}")
     if mount.alive == "slow":
@@ -65,9 +64,13 @@ def test_mounts_alive(mount: Mount, node: Node) -> None:
     if mount.alive == "hung" and node.occasion == "prolog":
         incomplete(f"{what} did not answer at once; expected an answer")
     says = "hangs" if mount.alive == "hung" else f"says {mount.alive}"
-    if known(lambda: mount.is_of_a_walk, False):
+    if is_of_a_walk:
         concern(f"{what}, mounted by autofs, {says}; expected an answer")
     fail(f"{what} {says}; expected an answer")
+
+
+def _of(mount: Mount) -> str:
+    return f"{known(lambda: mount.type, 'a file system')} from {known(lambda: mount.source, 'a source not read')}"
 
 
 @mark.prolog

@@ -142,17 +142,19 @@ GONE = {**DEAD, "enabled": "disabled"}
 @pytest.mark.parametrize(
     ("own", "others", "verdict", "words"),
     [
-        (GONE, [{}, {}, {}], CONCERN, "slurmd does not run; expected runs from each boot on as on 3 of 4 nodes"),
+        (GONE, [{}, {}, {}], CONCERN, "slurmd does not run, slurmd does not start at boot; expected runs as on 3 of 4"),
         (
             {"enabled": "disabled"},
             [{}, {}, {}],
             CONCERN,
-            "slurmd runs until the next boot; expected runs",
+            "slurmd does not start at boot; expected starts at boot as on",
         ),
         ({}, [GONE, GONE, GONE], PASS, ""),  # as a controller beside the nodes that it controls
         (GONE, [{}], PASS, ""),
         (NOT_FOUND, [{}, {}, {}], PASS, ""),
         ({"enabled": "static"}, [{}, {}, {}], PASS, ""),
+        ({**GONE, "enabled": None}, [{}, {}, {}], INCOMPLETE, "slurmd does not run; expected runs as on 3 of 4 nodes"),
+        ({**GONE, "load": None}, [{}, {}, {}], INCOMPLETE, "slurmd does not run, slurmd does not start at boot"),
         ({"enabled": None}, [{}, {}, {}], PASS, ""),  # a list of units does not say it
         ({**FAILED, "enabled": "disabled"}, [{}, {}, {}], FAIL, "slurmd is failed"),
     ],

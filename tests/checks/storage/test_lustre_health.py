@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
@@ -31,3 +33,10 @@ def test_a_mount_without_a_client_that_reports_it_is_incomplete() -> None:
     result = health(mount("/fsx", "lustre"))
     assert result.verdict is Verdict.INCOMPLETE
     assert result.message == "/fsx is Lustre; lustre: not on this node (no Lustre client: no module lustre is loaded)"
+
+
+@pytest.mark.parametrize("check", ["lustre_health", "lustre_clients", "lustre_ost_fill", "lustre_mdt_inodes"])
+def test_nothing_is_called_lustre_of_a_node_that_reports_neither_mounts_nor_a_client(check: str) -> None:
+    result = said(f"storage.{check}", NodeEvidence("gpu001", {}))
+    assert result.verdict is Verdict.INCOMPLETE
+    assert "is Lustre" not in result.message

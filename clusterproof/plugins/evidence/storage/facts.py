@@ -184,6 +184,7 @@ def mount_at(node: Node, path: str) -> Mount | None:
     return None
 
 
+SOME = "a file system"  # whose path is unknown
 lustre = collected_as("lustre", Lustre)
 
 
@@ -204,19 +205,20 @@ def lustre_clients(node: Node) -> tuple[LustreClient, ...]:
     path = _lustre_path(node)
     clients = known(lambda: node.lustre.clients, ())
     with part:
-        if not {"mdc", "osc"} <= {client.kind for client in clients} or node.lustre.left_out:
-            raise Incomplete(f"{path} is Lustre, and its client does not report all its servers")
+        is_partial = not {"mdc", "osc"} <= {client.kind for client in clients} or node.lustre.left_out
+        if is_partial and (path or clients):
+            raise Incomplete(f"{path or SOME} is Lustre, and its client does not report all its servers")
     return clients
 
 
 def _lustre_path(node: Node) -> str:
-    """Where Lustre is mounted. Raises NotApplicable where it is nowhere; where that is unknown, a check goes on."""
+    """Where Lustre is mounted. Raises NotApplicable where it is nowhere; empty where unknown: a check goes on."""
     try:
         return node.lustre_mounts[0].path
     except Incomplete:
         with part:
             raise
-    return "a file system"
+    return ""
 
 
 lustre_targets = list_collected_as("lustre_space", "targets", LustreTarget)
@@ -243,8 +245,8 @@ def _targets(node: Node, kind: str) -> tuple[LustreTarget, ...]:
     of_kind = each(known(lambda: node.lustre_targets, ()), lambda target: (target.kind, target))
     targets = tuple(target for of, target in of_kind if of == kind)
     with part:
-        if not targets or node.lustre_targets_left_out:
-            raise Incomplete(f"{path} is Lustre, and its client does not report every {kind.upper()}")
+        if (path and not targets) or node.lustre_targets_left_out:
+            raise Incomplete(f"{path or SOME} is Lustre, and its client does not report every {kind.upper()}")
     return targets
 
 
