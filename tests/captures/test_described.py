@@ -239,6 +239,15 @@ def test_the_words_of_events_are_no_evidence(words: str, tmp_path: Path) -> None
         assert "what stands behind events may be anybody's words" in "".join(only.unknown)
 
 
+def test_what_is_not_read_behind_the_events_of_a_pod_is_said(tmp_path: Path) -> None:
+    events = "Events:\n  Type    Reason  Age  From  Message\n  ----    ------\n  Normal  A       5m   me    x\n"
+    text = f"$ kubectl describe pod\nName:  a\nNamespace:  b\n{events}$ dmesg\n[    0.000000] Linux version 6.8.0 (x)\n"
+    path = written(tmp_path, case=text) / "case"
+    (only,) = read_capture(path, resolve(f"capture:{path}"), ())
+    assert ([*only.evidence.collectors], len(only.unknown)) == ([], 1)
+    assert "what stands behind events may be anybody's words" in only.unknown[0]
+
+
 @pytest.mark.any_user
 @pytest.mark.parametrize("begin", ["__CURSOR=1\nMESSAGE\nx\n", "[   12.500000] usb 1-1: new device\n" * 6])
 def test_a_node_that_stands_far_down_in_a_log_is_no_node(begin: str, tmp_path: Path) -> None:

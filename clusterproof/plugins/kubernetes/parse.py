@@ -85,8 +85,8 @@ def read(text: str) -> Mapping[str, object]:
 
 
 def has_more(text: str) -> bool:
-    """Whether anything but events stands behind the events of a node."""
-    lines = text.split("\n") if is_described(text) else []
+    """Whether anything but events stands behind the events of a node, or of something else that kubectl describes."""
+    lines = text.split("\n") if f"\n{_EVENTS}\n" in text else []
     below = itertools.dropwhile(lambda place: not begins_events(*lines[place : place + 2]), range(len(lines) - 1))
     return any(lines[place][:1].strip() for place in itertools.islice(below, 1, None))
 
