@@ -10,12 +10,14 @@ import pytest
 from clusterproof.plugins.agent.program import collector_names
 from clusterproof.plugins.captures.collection import read_capture
 from clusterproof.plugins.captures.several import control_plane
+from clusterproof.plugins.core.cluster import InventoryError
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evaluation.all_checks import all_checks
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.inventory import resolve
+from clusterproof.plugins.kubernetes.parse import MAX_NODES
 from tests.builders.members import of_each
 from tests.captures.captured import written
 
@@ -204,6 +206,70 @@ def test_what_else_a_text_has_is_lost_with_no_node(tmp_path: Path) -> None:
         captured = read_capture(path, resolve(f"capture:{path}"), ())
         assert {one.evidence.node: "kernel_log" in one.evidence.collectors for one in captured} == names
         assert {one.evidence.node for one in captured if one.in_kubernetes} == {*names} - {"case"}
+
+
+@pytest.mark.any_user
+@pytest.mark.parametrize(
+    "words",
+    [
+        f"Conditions:\n  Type  Status\n  DiskPressure  True  {TIMES}  A  b",
+        "Unschedulable:      true\nTaints:             a=b:NoExecute",
+        "Capacity:\n  nvidia.com/gpu:  9\n  vpc.amazonaws.com/efa:  40",
+        "until Fri, 27 Nov 2099 10:05:49 +0100",
+        NODE.replace("Ready                      True ", "Ready                      False"),
+        "\n\n"
+        + NODE.replace(NAME, OTHER).replace("Ready                      True ", "Ready                      False"),
+        "\nroot@head:~# kubectl describe node\n"
+        + NODE.replace("Unschedulable:      false", "Unschedulable:      true"),
+        f"\n---------------\n{OTHER}\n---------------\n[   12.500000] NVRM: Xid (PCI:0000:53:00): 79, GPU lost",
+        "\nroot@head:~# dmesg\n[   12.500000] NVRM: Xid (PCI:0000:53:00): 79, GPU lost",
+    ],
+)
+def test_the_words_of_events_are_no_evidence(words: str, tmp_path: Path) -> None:
+    events = (
+        f"Events:\n  Type    Reason  Age  From  Message\n  ----    ------\n  Normal  A       5m   me    x\n{words}\n"
+    )
+    for before in ("", "$ kubectl describe node\n"):
+        path = written(tmp_path, case=before + changed(("Events:              <none>\n", events))) / "case"
+        found = results(path).values()
+        assert [[*of_nodes] for of_nodes in found] == [[NAME]] * len(found)
+        assert not {*FOUND} & {one.verdict for of_nodes in found for one in of_nodes[NAME].by_verdict}
+        (only,) = read_capture(path, resolve(f"capture:{path}"), ())
+        assert [*only.evidence.collectors] == []
+        assert "what stands behind events may be anybody's words" in "".join(only.unknown)
+
+
+def test_what_is_not_read_behind_the_events_of_a_pod_is_said(tmp_path: Path) -> None:
+    events = "Events:\n  Type    Reason  Age  From  Message\n  ----    ------\n  Normal  A       5m   me    x\n"
+    text = f"$ kubectl describe pod\nName:  a\nNamespace:  b\n{events}$ dmesg\n[    0.000000] Linux version 6.8.0 (x)\n"
+    path = written(tmp_path, case=text) / "case"
+    (only,) = read_capture(path, resolve(f"capture:{path}"), ())
+    assert ([*only.evidence.collectors], len(only.unknown)) == ([], 1)
+    assert "what stands behind events may be anybody's words" in only.unknown[0]
+
+
+@pytest.mark.any_user
+@pytest.mark.parametrize("begin", ["__CURSOR=1\nMESSAGE\nx\n", "[   12.500000] usb 1-1: new device\n" * 6])
+def test_a_node_that_stands_far_down_in_a_log_is_no_node(begin: str, tmp_path: Path) -> None:
+    path = written(tmp_path, case=begin + NODE) / "case"
+    (only,) = read_capture(path, resolve(f"capture:{path}"), ())
+    assert (only.evidence.node, only.in_kubernetes) == ("case", None)
+    assert not resolve(f"capture:{path}").settings.get("kubernetes")
+
+
+def test_other_outputs_of_the_file_of_a_node_that_it_describes_are_the_nodes(tmp_path: Path) -> None:
+    text = f"$ dmesg\n[    0.000000] Linux version 6.8.0-1021-aws (x)\n$ kubectl describe nodes\n{NODE}\n"
+    text = (text + NODE.replace(NAME, OTHER)).replace(NAME, "gpu1")
+    path = written(tmp_path, **{"gpu1.txt": text}) / "gpu1.txt"
+    first, _ = sorted(read_capture(path, resolve(f"capture:{path}"), ()), key=lambda one: one.evidence.node)
+    assert (first.evidence.node, [*first.evidence.collectors]) == ("gpu1", ["boot", "kernel_log"])
+    assert first.in_kubernetes
+
+
+def test_more_nodes_than_anybody_describes_are_refused(tmp_path: Path) -> None:
+    text = "".join(f"Name:  gpu{number}\nRoles:  <none>\n" for number in range(MAX_NODES + 1))
+    with pytest.raises(InventoryError, match="describes more than 4,096 nodes"):
+        resolve(f"capture:{written(tmp_path, case=text) / 'case'}")
 
 
 def test_a_node_that_lies_in_a_folder_of_another_name_is_that_folders(tmp_path: Path) -> None:

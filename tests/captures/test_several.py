@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
 from clusterproof.plugins.agent.program import collector_names
+from clusterproof.plugins.captures import NoCaptureError, several, text
 from clusterproof.plugins.captures.collection import read_capture
+from clusterproof.plugins.captures.several import HEAD_BYTES, MAX_PARTS, Reader
+from clusterproof.plugins.core.opened import Budget
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evaluation.all_checks import node_checks
 from clusterproof.plugins.evaluation.evaluate import evaluate
@@ -53,6 +58,10 @@ def xids(path: Path) -> dict[str, Verdict]:
         ),
         (grouped(("gpu4", ILL)), {"gpu4": FAIL}),
         (grouped(("gpu4", WELL), ("gpu4", ILL.replace("    0", "    1"))), {"gpu4": FAIL}),
+        (grouped(("gpu1", WELL), ("login", ILL)), {"gpu1": PASS, "login": FAIL}),
+        (grouped(("login", ILL), ("gpu1", WELL)), {"gpu1": PASS, "login": FAIL}),
+        (grouped(("gpu1", WELL), ("@rack2 (2)", ILL)), {"gpu1": PASS, "rack2": FAIL}),
+        (grouped(("gpu1", "gpu7\n"), ("gpu2", "gpu8\n"), ("gpu1", WELL), ("gpu2", ILL)), {"gpu1": PASS, "gpu2": FAIL}),
         (beside(("gpu1", WELL), ("gpu2", ILL)), {"gpu1": PASS, "gpu2": FAIL}),
         (beside(("10.0.0.1", WELL), ("10.0.0.2", ILL)), {"10.0.0.1": PASS, "10.0.0.2": FAIL}),
         (
@@ -75,6 +84,60 @@ def test_words_before_the_first_names_are_of_no_node(tmp_path: Path) -> None:
     assert xids(written(tmp_path, all=text) / "all") == {"gpu1": PASS, "gpu2": FAIL}
 
 
+def test_an_output_that_is_known_behind_names_too_is_of_each(tmp_path: Path) -> None:
+    smi = "==============NVSMI LOG==============\n\nAttached GPUs                             : 1\n"
+    smi += "GPU 00000000:53:00.0\n    Product Name                          : NVIDIA H100 80GB HBM3\n"
+    text = beside(("gpu1", smi), ("gpu2", smi.replace(":53:", ":64:")), ("gpu3", "no such host"))
+    path = written(tmp_path, all=text) / "all"
+    captured = read_capture(path, resolve(f"capture:{path}"), ())
+    assert {one.evidence.node: "nvml" in one.evidence.collectors for one in captured} == {
+        "gpu1": True,
+        "gpu2": True,
+        "gpu3": False,
+    }
+
+
+def test_a_heading_of_many_nodes_is_of_all_of_them(tmp_path: Path) -> None:
+    many = ",".join(map(str, range(1, 1_000, 2)))
+    found = xids(written(tmp_path, all=grouped(("gpu2", WELL), (f"gpu[{many}]", ILL))) / "all")
+    assert Counter(found.values()) == {PASS: 1, FAIL: 500}
+
+
+def test_a_node_whose_output_alone_is_long_is_followed_by_others(tmp_path: Path) -> None:
+    long = WELL + "".join(f"[   13.{number:06}] usb 1-1: new device\n" for number in range(HEAD_BYTES // 30))
+    text = beside(("gpu1", long)) + beside(("gpu2", ILL))
+    assert xids(written(tmp_path, all=text) / "all") == {"gpu1": PASS, "gpu2": FAIL}
+
+
+def test_outputs_that_many_nodes_have_in_common_are_kept_once(tmp_path: Path) -> None:
+    nodes = f"gpu[1-{MAX_PARTS // 2}]"
+    text = grouped((nodes, WELL), (nodes, WELL))
+    reader = Reader(tmp_path, bool)
+    assert len(reader.shows(written(tmp_path, all=text) / "all")) == MAX_PARTS // 2
+    with pytest.raises(NoCaptureError, match="more than 100,000 outputs of nodes"):
+        reader.shows(written(tmp_path, all=text + grouped(("gpu1", WELL))) / "all")
+
+
+def test_files_of_several_nodes_have_a_bound_in_all(tmp_path: Path) -> None:
+    text = grouped(("gpu1", WELL), ("gpu2", ILL))
+    reader = Reader(tmp_path, bool, Budget(len(text)))
+    assert reader.shows(written(tmp_path, one=text, two=text) / "one") == ("gpu1", "gpu2")
+    with pytest.raises(OSError, match="were read in all"):
+        reader.shows(tmp_path / "two")
+
+
+@pytest.mark.parametrize("packed", [bytes, gzip.compress])
+def test_a_file_of_several_nodes_that_is_too_long_is_refused_and_not_cut(
+    packed: Callable[[bytes], bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(text, "MAX_BYTES", HEAD_BYTES + 1)
+    monkeypatch.setattr(several, "MAX_BYTES", HEAD_BYTES + 1)
+    long = WELL * (HEAD_BYTES // len(WELL))
+    written(tmp_path, all=packed(grouped(("gpu1", long), ("gpu2", WELL)).encode()))
+    with pytest.raises(NoCaptureError, match="all shows several nodes, and is longer than 262,145 bytes"):
+        Reader(tmp_path, bool).shows(tmp_path / "all")
+
+
 @pytest.mark.any_user
 @pytest.mark.parametrize(
     "text",
@@ -87,6 +150,8 @@ def test_words_before_the_first_names_are_of_no_node(tmp_path: Path) -> None:
         + " " * 15
         + grouped(("gpu9", ILL)).replace("\n", "\n" + " " * 15),
         "eth0: up\nmlx5_1: down\n",
+        grouped(*((f"mlx5_{number}", f"hca_id: mlx5_{number}\n\tport:\t1\n") for number in range(2))),
+        f"__CURSOR=1\nMESSAGE\n{grouped(('gpu1', WELL), ('gpu9', ILL))}",
         "MemTotal: 5 kB\nDirectMap4k: 5 kB\n",
         grouped(("Summary", "x"), ("gpu[1-99999999]", "x")),
         grouped(("gpu1", "no such command\n"), ("gpu2", "no such command\n")),

@@ -18,8 +18,9 @@ from clusterproof.plugins.manifest import unattached
 pytestmark = [mark.host, mark.preflight, mark.prolog, mark.ami]
 
 DCGM = ("nvidia-dcgm", "dcgm")
+CONTROLLER, CONTROLLED = "slurmctld", "slurmd"
 RUNS, STARTS = "runs", "starts at boot"
-GONE = "not-found"  # to systemd
+NOWHERE = ("not-found", "masked")  # of what systemd loads
 
 
 @mark.hyperpod_node_debugger("D")
@@ -29,9 +30,10 @@ def test_services(node: Node) -> None:
 
     A service that jobs, launchers or operators need has failed, keeps restarting, or is enabled and does not run. One
     that is not installed or not enabled is not reported, except munge beside a slurmd that needs it, DCGM, without
-    which nothing watches the GPUs while jobs run, and what most nodes of the group have running, or starting at boot.
-    Other failed units are a concern, and ignored before a job; a user's own units never count. A machine that only
-    builds an image need not run the services of a device that it does not have.
+    which nothing watches the GPUs while jobs run, and what most nodes of the group have running, or starting at boot,
+    unless it is masked, only controllers of Slurm differ in it, or a socket has yet to start it. Other failed units are
+    a concern, and ignored before a job; a user's own units never count. A machine that only builds an image need not
+    run the services of a device that it does not have.
 
     Remedy (restore service): Read its log (journalctl -u NAME), fix what it names and start it.
     """
@@ -87,6 +89,8 @@ def _behind_most(node: Node) -> list[Difference]:
             differences(node, RUNS, _running, absent=None),
             differences(node, STARTS, _at_boot, absent=None),
         )
+        fewer = {one.name for one in at_boot if one.usual == STARTS}
+        running = tuple(one for one in running if one.name in fewer or not needed_services()[one.name].on_demand)
         return [one for one in (*running, *at_boot) if one.usual in (RUNS, STARTS)]
     return []
 
@@ -100,11 +104,17 @@ def _at_boot(node: Node) -> Values:
 
 
 def _of_each(node: Node, state: Callable[[Service], str]) -> Values:
-    """The state of each service that is installed, under one of its names; None where it was not reported."""
-    rows, services = needed_services(), known(lambda: node.services, {})
+    """The state of each service that is installed, under one of its names; None where it was not reported.
+
+    Left out are those that are kept from running, and that the controllers of a cluster alone have, or have not.
+    """
+    rows, every = needed_services(), known(lambda: node.services, {})
+    services = {name: one for name, one in every.items() if readings(one, "load")[0].get("load") not in NOWHERE}
+    is_controller = CONTROLLER in services and known(lambda: services[CONTROLLER].is_running, False)
+    names = rows.keys() - {CONTROLLER, CONTROLLED if is_controller else CONTROLLER}
     states: dict[str, str | None] = {}
     for name, service in services.items():
-        if name in rows and rows[name].instead_of not in services and readings(service, "load")[0].get("load") != GONE:
+        if name in names and rows[name].instead_of not in services:
             states[name] = None
             with suppress(Incomplete):
                 states[name] = state(service)

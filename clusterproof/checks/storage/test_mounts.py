@@ -42,14 +42,15 @@ def test_mounts_alive(mount: Mount, node: Node) -> None:
     Each mount is probed by a process of its own. One that hangs waits for a file server that is gone; a stale handle
     means that the server's side was replaced, ENODEV that the disk is gone, whatever the kernel still remembers of it.
     A file server that takes its time is a concern: all nodes then wait for their data. So is what autofs mounts on
-    access, unless fstab, a systemd unit or the policy asks for it. A prolog does not have the time to conclude that a
-    file system hangs.
+    access and does not answer, unless fstab, a systemd unit or the policy asks for it: users say which servers those
+    are, and how soon they answer does not count. A prolog does not have the time to conclude that a file system hangs.
 
     Remedy (restore service): Check whether the file server can be reached. Unmount it (umount -l) and mount it again;
     reboot if it hangs.
     """
     took_s, soon_s = known(lambda: mount.read_s, None) or 0.0, node.threshold("mounts.answer_concern_s")
-    if took_s >= soon_s and known(lambda: is_network(mount.type), True):
+    is_of_a_walk = known(lambda: mount.is_of_a_walk, False)
+    if took_s >= soon_s and not is_of_a_walk and known(lambda: is_network(mount.type), True):
         concern_if(took_s, f"{_of(mount)} took {took_s:.2g} s to answer; expected less than {soon_s:g} s")
     if mount.alive == "yes":
         return
@@ -63,7 +64,7 @@ def test_mounts_alive(mount: Mount, node: Node) -> None:
     if mount.alive == "hung" and node.occasion == "prolog":
         incomplete(f"{what} did not answer at once; expected an answer")
     says = "hangs" if mount.alive == "hung" else f"says {mount.alive}"
-    if known(lambda: mount.is_of_a_walk, False):
+    if is_of_a_walk:
         concern(f"{what}, mounted by autofs, {says}; expected an answer")
     fail(f"{what} {says}; expected an answer")
 

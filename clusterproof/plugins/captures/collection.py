@@ -117,7 +117,7 @@ def understood(
         if not parts_of_file and not problems:
             unknown.append(f"{name} is none of the known forms{_instead(file, root)}")
     for file in node.shared:
-        text = reader.texts[file].get(node.name, "") if reader else ""
+        text = reader.text_of(file, node.name) if reader else ""
         parts_of_file, problems = _of_part(text, forms, budget)
         parts += parts_of_file
         unknown += [f"{_shown(file, root)}, of {node.name}: {problem}" for problem in problems]

@@ -3,28 +3,41 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from clusterproof.plugins.captures import Layout, node_name, stem
-from clusterproof.plugins.captures.text import MAX_BYTES, command_in, decoded, flush, plain, undecorated, unpacked
+from clusterproof.plugins.captures import Layout, NoCaptureError, node_name, stem
+from clusterproof.plugins.captures.text import (
+    DIVIDER,
+    MAX_BYTES,
+    command_in,
+    decoded,
+    flush,
+    is_raw,
+    most_bytes,
+    pieces,
+    plain,
+    undecorated,
+    unpacked,
+)
 from clusterproof.plugins.captures.to_collect import how_to_collect
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.nodeset import NodesetError, expand
-from clusterproof.plugins.core.opened import opened
+from clusterproof.plugins.core.opened import Budget, opened
 from clusterproof.plugins.evidence.kernel_log.parse import DRIVERS
 from clusterproof.plugins.evidence.kubernetes.facts import COLLECTORS, NODES
-from clusterproof.plugins.kubernetes.parse import DESCRIBED
+from clusterproof.plugins.kubernetes.parse import DESCRIBED, MAX_BEFORE, MAX_NODES, nodes_in
 
 HEAD_BYTES = 256 * 1024  # in which a file shows whether it is of several nodes
-MAX_NODES = 4_096  # in one file
-MAX_BEFORE = 5  # lines above the first heading: in what goes on for longer it may be a user's who prints one
+MAX_BYTES_IN_ALL = 512 * 1024**2  # of all files of several nodes, unpacked: they are kept until their nodes are read
+MAX_PARTS = 100_000  # outputs in one file, each of one node
 
 _HEADING = re.compile(r"-{15,80}")  # above and below the names of nodes
-_NODES = re.compile(r"(?=\D{0,300}\d)([A-Za-z0-9][\w.,\[\]-]{0,2000})(?: \(\d{1,6}\))?", re.ASCII)
+_NODES = re.compile(r"([A-Za-z0-9@][\w.,@\[\]-]{0,200000})(?: \(\d{1,6}\))?", re.ASCII)
 _BEHIND_NAME = re.compile(r"(?=[\w.-]{0,63}\d)(?=[\w.-]{0,63}[A-Za-z.])([A-Za-z0-9][\w.-]{0,63}):(?: (.*)|)", re.ASCII)
+_OF_DEVICE = re.compile(r"GPU\d+|mlx\d_\d+|nvme\d+(?:n\d+)?|(?:eth|ib|bond)\d+|rdmap\d+s\d+")
 _OF_TOOL = re.compile(r"(?:clush|pdsh(?:@\S{1,253})?|dsh): ")  # what it says itself
 
 
@@ -34,39 +47,66 @@ class Reader:
 
     root: Path
     is_known: Callable[[str], bool] = bool
-    texts: dict[Path, dict[str, str]] = field(default_factory=dict)
+    budget: Budget = field(default_factory=lambda: Budget(MAX_BYTES_IN_ALL))
+    _texts: dict[Path, dict[str, list[str]]] = field(default_factory=dict)
 
     def shows(self, file: Path) -> tuple[str, ...]:
-        """The nodes that a file says it is of; none where it is one node's output like others."""
+        """The nodes that a file says it is of; none where it is one node's output like others.
+
+        Raises OSError and NoCaptureError where it is too much.
+        """
         head, is_cut = self._text(file, HEAD_BYTES)
         head = head.rpartition("\n")[0] if is_cut else head
-        if not self._by_node(head, file.name):
+        if not self._by_node(head, file.name, is_cut=is_cut):
             return ()
-        by_node = self._by_node(self._text(file, MAX_BYTES)[0], file.name)
-        self.texts[file] = {node_name(name, "node"): text for name, text in by_node.items()}
-        return tuple(self.texts[file])
+        text, is_cut = self._text(file, MAX_BYTES)
+        by_node = self._by_node(text, file.name)
+        if by_node and is_cut:
+            raise NoCaptureError(f"{file.name} shows several nodes, and is longer than {MAX_BYTES:,} bytes")
+        if by_node:
+            self.budget.take(len(text))
+        self._texts[file] = {node_name(name, "node"): texts for name, texts in by_node.items()}
+        return tuple(self._texts[file])
+
+    def text_of(self, file: Path, name: str) -> str:
+        """What a file of several nodes has of one."""
+        return "".join(self._texts.get(file, {}).get(name, ()))
 
     def describes(self, file: Path) -> bool:
         """Whether a file has a node as kubectl describes it."""
-        return bool(DESCRIBED.search("\n".join(flush(self._text(file, HEAD_BYTES)[0]))))
+        return bool(_described("\n".join(flush(self._text(file, HEAD_BYTES)[0])))[0])
 
-    def _by_node(self, text: str, file_name: str) -> dict[str, str]:
+    def _by_node(self, text: str, file_name: str, *, is_cut: bool = False) -> dict[str, list[str]]:
+        """The texts of each node. What is cut may be the beginning of the first one's."""
         lines = flush(text)
-        described, rest = _described(lines)
+        described, rest = _described("\n".join(lines))
+        if len(described) > MAX_NODES:
+            raise NoCaptureError(f"a file describes more than {MAX_NODES:,} nodes")
+        if len(described) == 1:
+            return {name: [text] for name in described}
         if described:
-            own = {stem(file_name): rest} if self.is_known(rest) else {}
-            return {**own, **described} if len(described) > 1 else dict.fromkeys(described, text)
+            own = stem(file_name)
+            return described | ({own: [rest, DIVIDER, *described.get(own, ())]} if self.is_known(rest) else {})
         by_node = _under_headings(lines)
-        if not by_node and (by_node := _behind_names(lines)) and any(map(self.is_known, undecorated(text))):
+        is_behind = not by_node
+        if is_behind:
+            by_node = _behind_names(lines)
+            if is_cut and len(by_node) == 1:
+                return by_node
+        known_texts = set(filter(self.is_known, {text for texts in by_node.values() for text in texts}))
+        known = sum(not known_texts.isdisjoint(texts) for texts in by_node.values())
+        is_one_nodes = len(by_node) == 1 or (known == 1 and any(map(self.is_known, undecorated(text))))
+        if not known or all(map(_OF_DEVICE.fullmatch, by_node)) or (is_behind and is_one_nodes):
             return {}
-        return by_node if any(map(self.is_known, by_node.values())) else {}
+        return by_node
 
     def _text(self, file: Path, most: int) -> tuple[str, bool]:
         """The text of a file, and whether it goes on; empty where it cannot be read."""
         with suppress(OSError), opened(file, self.root) as stream:
             content = stream.read(most + 1)
             whole = unpacked(content[:most])
-            return plain(decoded(whole[:most])), max(len(content), len(whole)) > most
+            is_cut = max(len(content), len(whole)) > most or (whole != content and len(whole) >= most_bytes(content))
+            return plain(decoded(whole[:most])), is_cut
         return "", False
 
 
@@ -92,52 +132,63 @@ def control_plane(name: str, described: Mapping[str, object]) -> NodeEvidence:
     return NodeEvidence(name, {**rest, NODES: Collected(Status.READ, nodes)})
 
 
-def _described(lines: list[str]) -> tuple[dict[str, str], str]:
+def _described(text: str) -> tuple[dict[str, list[str]], str]:
     """What kubectl says of each node, up to a command that was typed behind it; and the rest."""
-    by_node: dict[str, list[str]] = {"": []}
-    name = ""
-    for line, below in zip(lines, [*lines[1:], ""], strict=True):
-        if line.startswith("Name:") and (found := DESCRIBED.match(f"{line}\n{below}")) and len(by_node) <= MAX_NODES:
-            name = found[1]
-            by_node[name] = []
-        elif name and command_in(line) is not None:
-            name = ""
-        by_node[name].append(line)
-    rest, *described = ("\n".join(some) for some in by_node.values())
-    return dict(zip([*by_node][1:], described, strict=True)), rest
+    described: dict[str, list[str]] = {}
+    rest: list[str] = []
+    for piece in pieces(text, ()) if DESCRIBED.search(text) else ():
+        found = nodes_in(piece.text.split("\n"))
+        described |= {name: ["\n".join(lines)] for name, lines in found.items()}
+        if not found:
+            rest.append(piece.text)
+    return described, DIVIDER.join(rest)
 
 
-def _under_headings(lines: list[str]) -> dict[str, str]:
+def _under_headings(lines: Sequence[str]) -> dict[str, list[str]]:
     """What stands below the names of each node, as `clush -b` and dshbak write them between lines of hyphens."""
-    by_node: dict[str, str] = {}
+    by_node: dict[str, list[str]] = {}
+    parts = 0
     for names, output in _groups(lines):
-        for name in names[: MAX_NODES - len(by_node)]:
-            by_node[name] = by_node[name] + output if name in by_node else output
+        parts += len(names)
+        if parts > MAX_PARTS:
+            raise NoCaptureError(f"a file has more than {MAX_PARTS:,} outputs of nodes")
+        for name in names:
+            by_node.setdefault(name, []).append(output)
     return by_node
 
 
-def _groups(lines: list[str]) -> Iterator[tuple[tuple[str, ...], str]]:
+def _groups(lines: Sequence[str]) -> Iterator[tuple[tuple[str, ...], str]]:
+    """The names of each heading, and what is below. All have one rule, and some a number, as nodes' names do."""
+    headings = [place for place in range(len(lines) - 2) if _is_heading(lines, place)]
+    rule = next((lines[place] for place in headings if any(map(str.isdecimal, lines[place + 1]))), "")
+    headings = [place for place in headings if lines[place] == rule]
+    if not headings or sum(map(bool, lines[: headings[0]])) > MAX_BEFORE or any(map(is_raw, lines[: headings[0]])):
+        return
     names: tuple[str, ...] = ()
     begins = 0
-    for place, line in enumerate(lines):
-        is_heading = line.startswith("---") and place + 2 < len(lines) and line == lines[place + 2]
-        if is_heading and _HEADING.fullmatch(line) and (found := _named(lines[place + 1])):
-            if not names and sum(map(bool, lines[:place])) > MAX_BEFORE:
-                return
-            yield names, "\n".join(lines[begins:place]) + "\n"
-            names, begins = found, place + 3
+    for place in headings:
+        if place >= begins:  # what stands between the rules of two headings is an output of one line
+            yield names, "".join(f"{line}\n" for line in lines[begins:place])
+            names, begins = _named(lines[place + 1]), place + 3
     yield names, "\n".join(lines[begins:])
 
 
+def _is_heading(lines: Sequence[str], place: int) -> bool:
+    rule = lines[place]
+    is_rule = rule.startswith("---") and rule == lines[place + 2] and _HEADING.fullmatch(rule)
+    return bool(is_rule and _NODES.fullmatch(lines[place + 1]))
+
+
 def _named(line: str) -> tuple[str, ...]:
-    """The nodes of a heading: `gpu[001-003] (3)`."""
-    found = _NODES.fullmatch(line)
-    with suppress(NodesetError):
-        return expand(found[1]) if found else ()
-    return ()
+    """The nodes of a heading: `gpu[001-003] (3)`; as it stands where it names a group, or too many."""
+    names = line.partition(" ")[0]
+    try:
+        return expand(names)
+    except NodesetError:
+        return (names,)
 
 
-def _behind_names(lines: Iterable[str]) -> dict[str, str]:
+def _behind_names(lines: Iterable[str]) -> dict[str, list[str]]:
     """What stands behind the name of each node, where each line has one; the driver's words alone are nobody's."""
     by_node: dict[str, list[str]] = {}
     for line in filter(None, lines):
@@ -147,4 +198,4 @@ def _behind_names(lines: Iterable[str]) -> dict[str, str]:
         if not found or DRIVERS.match(line) or DRIVERS.match(found[2] or "") or len(by_node) > MAX_NODES:
             return {}
         by_node.setdefault(found[1], []).append(found[2] or "")
-    return {name: "\n".join(some) + "\n" for name, some in by_node.items()} if len(by_node) > 1 else {}
+    return {name: ["".join(f"{line}\n" for line in some)] for name, some in by_node.items()}

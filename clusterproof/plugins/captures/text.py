@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from clusterproof.plugins.evidence.kernel_log.parse import DRIVERS
 from clusterproof.plugins.evidence.kernel_log.parse_journal import EXPORTED
 from clusterproof.plugins.evidence.parsing import Form, no_line
+from clusterproof.plugins.kubernetes.parse import begins_events
 
 MAX_BYTES = 64 * 1024 * 1024  # of one file, unpacked; what lies behind is not read
 MAX_RATIO = 100  # unpacked bytes by packed ones; logs have 10 to 30
@@ -48,6 +49,7 @@ _INDENT = re.compile(r"\t| {0,12}(?! )")
 _NODE = re.compile(r"[A-Za-z0-9][\w.-]{0,63}: ")  # as pdsh, clush and talosctl put it before each line
 # What divides outputs: parts of an nvidia-bug-report.log, and blocks of Markdown and HTML in which people paste them.
 _RULE = re.compile(r"(?:_{20,}|(?:```|~~~)\w{0,20})\s*")
+DIVIDER = "```\n"
 _TAGS = re.compile(
     r"^(?:(?:<summary>[^<>\n]{0,200}</summary>|</?(?:pre|code|details|summary)\b[^<>\n]{0,200}>) ?){1,8}\n?",
     re.MULTILINE,
@@ -169,22 +171,28 @@ class Piece:
 def pieces(text: str, forms: Iterable[Form]) -> Iterator[Piece]:
     """The outputs that a text holds, in its order.
 
-    In the journal's entries as `-o export` has them, further lines of users' messages stand as they are: what looks
-    like another output there may be theirs.
+    In the journal's entries as `-o export` has them, and in events as kubectl describes them, further lines of users'
+    messages stand as they are: what looks like another output there may be theirs.
     """
     begins = {form.begins for form in forms}.difference({no_line})
     lines: list[str] = []
     typed = ""
-    for line in _LAST_TAGS.sub("", _TAGS.sub("```\n", text)).split("\n"):
-        is_of_entry = bool(lines) and lines[0].startswith(EXPORTED)
-        command = command_in(line) if line and not is_of_entry else None
-        is_another = lines and not is_of_entry and len(line) >= _SHORTEST
+    is_of_users = False
+    for line in _LAST_TAGS.sub("", _TAGS.sub(DIVIDER, text)).split("\n"):
+        is_of_users = is_of_users or is_raw(line) or (bool(lines) and begins_events(lines[-1], line))
+        command = command_in(line) if line and not is_of_users else None
+        is_another = lines and not is_of_users and len(line) >= _SHORTEST
         if command is not None or (is_another and any(is_first(line) for is_first in begins)):
             yield from _piece(lines, typed)
             lines, typed = [], command or ""
         if command is None:
             lines.append(line)
     yield from _piece(lines, typed)
+
+
+def is_raw(line: str) -> bool:
+    """Whether an entry of `journalctl -o export` begins with it."""
+    return line.startswith(EXPORTED)
 
 
 def _piece(lines: list[str], typed: str) -> Iterator[Piece]:

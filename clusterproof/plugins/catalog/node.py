@@ -25,6 +25,7 @@ class NeededService:
     verdict: str
     source: str
     instead_of: str = ""
+    on_demand: bool = False
 
 
 @record

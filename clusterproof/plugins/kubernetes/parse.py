@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
 from clusterproof.plugins.catalog.kubernetes import bad_status
+from clusterproof.plugins.evidence.kernel_log.parse_journal import EXPORTED
 from clusterproof.plugins.evidence.kubernetes.facts import NODES
-from clusterproof.plugins.evidence.parsing import CaptureError, Form, sections
+from clusterproof.plugins.evidence.parsing import CaptureError, Form
 from clusterproof.plugins.kubernetes.collectors.k8s_nodes import entry
 from clusterproof.plugins.kubernetes.nodes import node_of
 
 MAX_NODES = 4_096
 FIRST_YEAR = 1970  # a time that nobody has set is of the year 1
 MAX_LINES = 5_000  # of one node; its pods and events are hundreds
+MAX_BEFORE = 5  # lines above the first node: in what goes on for longer it may be a user's who prints one
 DESCRIBED = re.compile(r"^Name:[ \t]{1,60}([A-Za-z0-9][\w.-]{0,252})\nRoles?:", re.MULTILINE | re.ASCII)
 KUBELETS = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
 
@@ -27,6 +30,7 @@ _CONDITION = re.compile(
     rf"\s{{1,60}}(\S{{1,253}})\s{{1,80}}(True|False|Unknown)\s{{1,80}}({_TIME})\s{{1,80}}({_TIME})"
     r"(?:\s{1,80}(\S{1,300}))?(?:\s{1,200}(\S.{0,1000}))?"
 )
+_EVENTS, _OF_EVENTS = "Events:", re.compile(r"  (?:Type|FirstSeen)\b")
 _TITLES = re.compile(r"\s{1,60}(?:Type|----)\s")
 _TAINT = re.compile(r"([^\s=:]{1,317})(?:=([^\s=:]{0,63}))?:(NoSchedule|PreferNoSchedule|NoExecute)")
 _INFO = {
@@ -41,27 +45,69 @@ _INFO = {
 
 def is_described(text: str) -> bool:
     """Whether it is what `kubectl describe node` prints."""
-    return bool(DESCRIBED.search(text))
+    return bool(DESCRIBED.search(text) and nodes_in(text.split("\n")))
+
+
+def begins_events(line: str, below: str) -> bool:
+    """Whether events stand from here on. Whoever may write one may give it a text of several lines."""
+    return line == _EVENTS and bool(_OF_EVENTS.match(below))
+
+
+def nodes_in(lines: Sequence[str]) -> dict[str, list[str]]:
+    """The lines of each node in one output, of up to one more than MAX_NODES.
+
+    What looks like a node behind events, or in a journal as it is exported, may be a user's words.
+    """
+    by_node: dict[str, list[str]] = {}
+    name, before, is_of_users = "", 0, False
+    for line, below in zip(lines, [*lines[1:], ""], strict=True):
+        is_of_users = is_of_users or begins_events(line, below) or line.startswith(EXPORTED)
+        found = DESCRIBED.match(f"{line}\n{below}") if line.startswith("Name:") and not is_of_users else None
+        if found and len(by_node) > MAX_NODES:
+            break
+        if found:
+            name = found[1]
+            by_node[name] = []
+        if name:
+            by_node[name].append(line)
+        elif before >= MAX_BEFORE or is_of_users:
+            break
+        before += bool(line)
+    return by_node
 
 
 def read(text: str) -> Mapping[str, object]:
     """The collector `k8s_nodes`, of each node as far as it goes. Raises CaptureError."""
-    nodes = [_node(found[1], rest) for found, rest in sections(DESCRIBED, text, MAX_NODES)]
+    nodes = [_node(name, lines) for name, lines in nodes_in(text.split("\n")).items()]
     if not nodes:
         raise CaptureError("kubectl describe names no node")
     return {NODES: {"asked_at": max(one["asked_at"] for one in nodes), "nodes": nodes}}
 
 
-def _node(name: str, text: str) -> dict[str, Any]:
+def has_more(text: str) -> bool:
+    """Whether anything but events stands behind the events of a node, or of something else that kubectl describes."""
+    lines = text.split("\n") if f"\n{_EVENTS}\n" in text else []
+    below = itertools.dropwhile(lambda place: not begins_events(*lines[place : place + 2]), range(len(lines) - 1))
+    return any(lines[place][:1].strip() for place in itertools.islice(below, 1, None))
+
+
+def refuse(_text: str) -> Mapping[str, object]:
+    """Raises CaptureError."""
+    raise CaptureError("what stands behind events may be anybody's words; expected --show-events=false")
+
+
+def _node(name: str, lines: Sequence[str]) -> dict[str, Any]:
     """One node. What may be cut is left out: the last of it, and of conditions of which some could not be read those
     that say that all is well.
     """
-    lines = text.split("\n")[1:MAX_LINES]
-    shown = _by_key(lines)
+    shown = _by_key(lines[:MAX_LINES])
     last = next(reversed(shown), "")
-    times = [time for time in (_utc(found) for line in lines for found in _TIMES.findall(line)) if time]
     rows = [line for line in shown.get("Conditions", ()) if line and not _TITLES.match(line)]
     conditions = [one for one in map(_condition, rows) if one]
+    times = [
+        *(_utc(time) for line in shown.get("Lease", ()) for time in _TIMES.findall(line)),
+        *(one[time] for one in conditions for time in ("lastHeartbeatTime", "lastTransitionTime")),
+    ]
     if last in ("", "Conditions") or len(conditions) < len(rows):
         conditions = [one for one in conditions if _is_bad(one)]
     described: dict[str, Any] = {
@@ -97,6 +143,8 @@ def _by_key(lines: Iterable[str]) -> dict[str, list[str]]:
     shown: dict[str, list[str]] = {}
     below: list[str] = []
     for line in lines:
+        if line == _EVENTS:
+            break
         if found := _KEY.fullmatch(line):
             below = shown.setdefault(found[1], [])
             below.append(found[2].strip())
@@ -146,4 +194,4 @@ def _seconds(time: str) -> float:
     return datetime.strptime(time, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc).timestamp() if time else 0.0
 
 
-FORMS = (Form("kubectl describe node", is_described, read),)
+FORMS = (Form("kubectl describe node", is_described, read), Form("kubectl describe node", has_more, refuse))

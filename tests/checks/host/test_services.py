@@ -171,6 +171,32 @@ def test_what_most_nodes_have_running_is_expected_of_each(
     assert words in result.message
 
 
+@pytest.mark.parametrize(
+    ("own", "others", "verdict"),
+    [
+        ({"slurmctld": GONE}, {"slurmctld": {}}, PASS),  # the others are both its controllers
+        ({"slurmctld": {}, "slurmd": GONE}, {"slurmctld": GONE, "slurmd": {}}, PASS),
+        ({"slurmctld": GONE, "slurmd": GONE}, {"slurmctld": GONE, "slurmd": {}}, CONCERN),
+        ({"slurmd": {**DEAD, "load": "masked", "enabled": "masked"}}, {"slurmd": {}}, PASS),  # a login node
+        ({"ssh": GONE}, {"ssh": {"enabled": "disabled"}}, PASS),  # nobody has come yet
+        ({"docker": GONE}, {"docker": {"enabled": "disabled"}}, PASS),
+        ({"docker": GONE}, {"docker": {}}, CONCERN),
+        ({"kubelet": GONE}, {"kubelet": {"enabled": "disabled"}}, CONCERN),
+        ({"chrony": NOT_FOUND, "chronyd": GONE}, {"chrony": NOT_FOUND, "chronyd": {}}, CONCERN),
+        ({"chrony": {}, "chronyd": GONE}, {"chrony": {}, "chronyd": {}}, PASS),
+    ],
+)
+def test_like_nodes_may_differ_in_what_they_have_running(
+    own: dict[str, Any], others: dict[str, Any], verdict: Verdict
+) -> None:
+    nodes = [
+        node(f"n{number}", services={"services": {name: {**RUNS, **one} for name, one in data.items()}, "failed": []})
+        for number, data in enumerate([own, others, others])
+    ]
+    result = said("host.services", *nodes)
+    assert result.verdict is verdict, result.message
+
+
 def test_everything_that_is_amiss_is_reported_at_once() -> None:
     services = {"chrony": {**RUNS, **DEAD}, "nvidia-dcgm": {**RUNS, **DEAD, "enabled": "disabled"}}
     result = verdict_of(services=services, failed=["exporter.service"], restarting={"error": "EIO", "text": ""})

@@ -94,6 +94,13 @@ def test_a_file_system_that_others_serve_answers_soon(
     expect(evaluated("mounts_alive", {**mount(kind=kind), "read_s": read_s}), verdict, words)
 
 
+@pytest.mark.any_user
+@pytest.mark.parametrize(("is_due", "verdict"), [(True, CONCERN), (False, PASS), (None, PASS)])
+def test_a_slow_server_to_which_a_user_walked_is_no_concern(is_due: bool | None, verdict: Verdict) -> None:
+    walked = {**mount(kind="nfs4"), "read_s": 1.82, "is_automatic": True, "is_due": is_due}
+    expect(evaluated("mounts_alive", walked), verdict, "took 1.8 s to answer" if is_due else "")
+
+
 @pytest.mark.parametrize(
     ("mounts", "fstab", "policy", "verdict", "words"),
     [

@@ -107,9 +107,11 @@ def test_without_journalds_word_who_calls_himself_kernel_fails_no_node(tmp_path:
 
 @pytest.mark.parametrize("further", [f"__CURSOR=2\n_TRANSPORT=kernel\nMESSAGE={XID}", f"$ dmesg\n[   12.500000] {XID}"])
 def test_the_lines_of_a_users_message_are_no_entry_of_an_export(further: str, tmp_path: Path) -> None:
-    text = f"{exported(BOOT, USB)}\n__CURSOR=1\nMESSAGE\n.......hello\n\n{further}\n"
-    assert xids(tmp_path, text).verdict is Verdict.INCOMPLETE
-    assert "a field of several lines" in " ".join(of_file(tmp_path / "journal").unknown)
+    for begin in ("", "\n", "the journal:\n"):
+        text = f"{begin}{exported(BOOT, USB)}\n__CURSOR=1\nMESSAGE\n.......hello\n\n{further}\n"
+        assert xids(tmp_path, text).verdict is Verdict.INCOMPLETE
+        said = "none of the known forms" if begin.strip() else "a field of several lines"
+        assert said in " ".join(of_file(tmp_path / "journal").unknown)
 
 
 @pytest.mark.parametrize("text", [compact(BOOT, USB)[:-40], pretty(BOOT, USB)[:-40], pretty(BOOT, USB)[:-3]])
