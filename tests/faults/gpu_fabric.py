@@ -55,7 +55,7 @@ FAULTS = (
     Fault(
         "a tray of a rack without IMEX",
         lambda image: with_service(image, "nvidia-imex", active="inactive", sub="dead", enabled="disabled"),
-        {"gpu.imex": CONCERN, "gpu.imex_domain": NA},
+        {"gpu.imex": CONCERN, "gpu.imex_domain": NA, "host.services": CONCERN},
         "nvidia-imex is inactive; expected active, unless pods or a prolog bring their own",
         base=gb300,
     ),
