@@ -139,13 +139,13 @@ FAULTS = (
         "a service that runs on the other nodes",
         lambda image: with_service(image, "docker", active="inactive", sub="dead", enabled="disabled"),
         {"host.services": CONCERN},
-        "docker does not run, docker does not start at boot; expected runs as on 3 of 4 nodes, starts at boot as on 3",
+        "docker not running, docker not started at boot; expected running as on 3 of 4 nodes, started at boot as on 3",
     ),
     Fault(
         "a service that runs, and will not after a reboot",
         lambda image: with_service(image, "nvidia-fabricmanager", enabled="disabled"),
         {"host.services": CONCERN},
-        "nvidia-fabricmanager does not start at boot; expected starts at boot as on 3 of 4 nodes",
+        "nvidia-fabricmanager not started at boot; expected started at boot as on 3 of 4 nodes",
     ),
     Fault(
         "a BIOS that an update has missed",

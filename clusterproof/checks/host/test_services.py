@@ -19,7 +19,7 @@ pytestmark = [mark.host, mark.preflight, mark.prolog, mark.ami]
 
 DCGM = ("nvidia-dcgm", "dcgm")
 CONTROLLER, CONTROLLED = "slurmctld", "slurmd"
-RUNS, STARTS = "runs", "starts at boot"
+RUNS, STARTS = "running", "started at boot"
 NOWHERE = ("not-found", "masked")  # of what systemd loads
 
 
@@ -31,9 +31,9 @@ def test_services(node: Node) -> None:
     A service that jobs, launchers or operators need has failed, keeps restarting, or is enabled and does not run. One
     that is not installed or not enabled is not reported, except munge beside a slurmd that needs it, DCGM, without
     which nothing watches the GPUs while jobs run, and what most nodes of the group have running, or starting at boot,
-    unless it is masked, only controllers of Slurm differ in it, or a socket has yet to start it. Other failed units are
-    a concern, and ignored before a job; a user's own units never count. A machine that only builds an image need not
-    run the services of a device that it does not have.
+    unless it is masked, only controllers of Slurm differ in it, or a socket or a prolog has yet to start it. Other
+    failed units are a concern, and ignored before a job; a user's own units never count. A machine that only builds an
+    image need not run the services of a device that it does not have.
 
     Remedy (restore service): Read its log (journalctl -u NAME), fix what it names and start it.
     """
@@ -96,11 +96,11 @@ def _behind_most(node: Node) -> list[Difference]:
 
 
 def _running(node: Node) -> Values:
-    return _of_each(node, lambda service: RUNS if service.is_running else "does not run")
+    return _of_each(node, lambda service: RUNS if service.is_running else "not running")
 
 
 def _at_boot(node: Node) -> Values:
-    return _of_each(node, lambda service: "does not start at boot" if service.enabled == "disabled" else STARTS)
+    return _of_each(node, lambda service: "not started at boot" if service.enabled == "disabled" else STARTS)
 
 
 def _of_each(node: Node, state: Callable[[Service], str]) -> Values:

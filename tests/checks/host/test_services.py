@@ -142,19 +142,24 @@ GONE = {**DEAD, "enabled": "disabled"}
 @pytest.mark.parametrize(
     ("own", "others", "verdict", "words"),
     [
-        (GONE, [{}, {}, {}], CONCERN, "slurmd does not run, slurmd does not start at boot; expected runs as on 3 of 4"),
+        (GONE, [{}, {}, {}], CONCERN, "slurmd not running, slurmd not started at boot; expected running as on 3 of 4"),
         (
             {"enabled": "disabled"},
             [{}, {}, {}],
             CONCERN,
-            "slurmd does not start at boot; expected starts at boot as on",
+            "slurmd not started at boot; expected started at boot as on",
         ),
         ({}, [GONE, GONE, GONE], PASS, ""),  # as a controller beside the nodes that it controls
         (GONE, [{}], PASS, ""),
         (NOT_FOUND, [{}, {}, {}], PASS, ""),
         ({"enabled": "static"}, [{}, {}, {}], PASS, ""),
-        ({**GONE, "enabled": None}, [{}, {}, {}], INCOMPLETE, "slurmd does not run; expected runs as on 3 of 4 nodes"),
-        ({**GONE, "load": None}, [{}, {}, {}], INCOMPLETE, "slurmd does not run, slurmd does not start at boot"),
+        (
+            {**GONE, "enabled": None},
+            [{}, {}, {}],
+            INCOMPLETE,
+            "slurmd not running; expected running as on 3 of 4 nodes",
+        ),
+        ({**GONE, "load": None}, [{}, {}, {}], INCOMPLETE, "slurmd not running, slurmd not started at boot"),
         ({"enabled": None}, [{}, {}, {}], PASS, ""),  # a list of units does not say it
         ({**FAILED, "enabled": "disabled"}, [{}, {}, {}], FAIL, "slurmd is failed"),
     ],
