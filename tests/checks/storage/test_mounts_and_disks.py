@@ -78,6 +78,12 @@ def test_a_mount_answers(alive: str, verdict: Verdict, words: str) -> None:
     expect(evaluated("mounts_alive", mount(alive=alive)), verdict, words)
 
 
+def test_of_a_mount_that_answers_soon_nothing_else_is_needed() -> None:
+    unread = {"error": "EIO", "text": ""}
+    answered = {"path": "/data", "alive": "yes", "read_s": 0.01, "type": unread, "is_automatic": unread}
+    expect(evaluated("mounts_alive", answered), PASS, "")
+
+
 @pytest.mark.parametrize(
     ("kind", "read_s", "verdict", "words"),
     [
