@@ -15,7 +15,7 @@ ROUND = [Pair("gpu001", "gpu002"), Pair("gpu003", "gpu004")]
 
 
 def campaign(
-    bed: SlurmBed, meter: Meter, run_s: float = 40.0, name: str = "slurm:gpu", **settings: str
+    bed: SlurmBed, meter: Meter, run_s: float = 600.0, name: str = "slurm:gpu", **settings: str
 ) -> MeterCampaign:
     """With its submit host reached over ssh."""
     data = {"submit_host": f"ssh:{CONTROLLER}", "config": str(bed.bed.ssh_config), "slurm_wait": "5", **settings}

@@ -22,6 +22,10 @@ from tests.testbed.ranks import ALL_REDUCE
 
 SOON_S = 600.0
 PATIENT = Limits(connect_s=10.0, answer_s=30.0)
+SLOW_WIRE, SLOW_GB_PER_S = (
+    "8mbit",
+    0.002,
+)  # twice what such a wire carries: below what a busy machine sends by any other
 SENDS = (
     "import socket as s,sys;c=s.create_connection((sys.argv[1],int(sys.argv[2])));c.sendall(bytes({count}));"
     "c.shutdown(1);print('rate',c.recv(9).decode())"
@@ -33,7 +37,7 @@ TAKES = (
 )
 
 
-def over_ssh(bed: Testbed, meter: Meter, run_s: float = 40.0, settings: MeterSettings | None = None) -> MeterCampaign:
+def over_ssh(bed: Testbed, meter: Meter, run_s: float = 600.0, settings: MeterSettings | None = None) -> MeterCampaign:
     """A campaign by the names of ssh_config, which mean nothing to the nodes themselves."""
     cluster = cluster_of(dict.fromkeys(bed.addresses, ""), "ssh", config=str(bed.ssh_config))
     limits = replace(PATIENT, settings=dict(cluster.settings))

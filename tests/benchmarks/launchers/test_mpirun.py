@@ -24,6 +24,8 @@ from clusterproof.plugins.suite.gatherer import Gatherer
 from clusterproof.plugins.suite.perf.pairs_measure import launcher_for
 from clusterproof.plugins.transport import Limits, Unusable, connection_for
 from tests.benchmarks.launchers.launched import (
+    SLOW_GB_PER_S,
+    SLOW_WIRE,
     all_reduce,
     are_soon_quiet,
     cluster_of,
@@ -72,15 +74,15 @@ class TestByMpirun:
 
     def test_ranks_measure_what_goes_between_the_nodes_of_each_pair(self, joined: Testbed) -> None:
         with (
-            joined.slow_node("gpu-3", "40mbit"),
-            mpirun(over_ssh(joined, all_reduce("-b", "4M", "-e", "4M", "-n", "4", "-w", "1"))) as runs,
+            joined.slow_node("gpu-3", SLOW_WIRE),
+            mpirun(over_ssh(joined, all_reduce("-b", "1M", "-e", "1M", "-n", "2", "-w", "1"))) as runs,
         ):
             data = measured(runs, ROUND)
         assert {pair: one.problem for pair, one in data.items()} == {str(pair): "" for pair in ROUND}
         fast, slow = (data[str(pair)].busbw_gb_per_s for pair in ROUND)
         assert slow is not None
         assert fast is not None
-        assert slow < 0.006 < fast
+        assert slow < SLOW_GB_PER_S < fast
         assert {one.network for one in data.values()} == {"net:eth0"}
 
     def test_at_the_deadline_a_pair_fails_and_nothing_of_it_is_left(self, joined: Testbed) -> None:

@@ -20,7 +20,15 @@ from clusterproof.plugins.benchmarks.meters import MeterSettings, nccl_tests, nc
 from clusterproof.plugins.evidence.pairs import Pair, Reading
 from clusterproof.plugins.transport import Unusable
 from tests.benchmarks.launchers.by_srun import NAMES, ROUND, campaign, round_of
-from tests.benchmarks.launchers.launched import all_reduce, are_soon_quiet, measured, sending, wait_for
+from tests.benchmarks.launchers.launched import (
+    SLOW_GB_PER_S,
+    SLOW_WIRE,
+    all_reduce,
+    are_soon_quiet,
+    measured,
+    sending,
+    wait_for,
+)
 from tests.testbed.needs import needs_openmpi, needs_slurm
 from tests.testbed.node import healthy_cpu
 from tests.testbed.outputs import nccom_log
@@ -55,13 +63,13 @@ def queue(bed: SlurmBed) -> list[str]:
 
 
 def test_ranks_measure_what_goes_between_the_nodes_of_each_pair(bed: SlurmBed) -> None:
-    with bed.bed.slow_node("gpu004", "40mbit"):
-        data = round_of(bed, campaign(bed, all_reduce("-b", "4M", "-e", "4M", "-n", "2")))
+    with bed.bed.slow_node("gpu004", SLOW_WIRE):
+        data = round_of(bed, campaign(bed, all_reduce("-b", "1M", "-e", "1M", "-n", "2")))
     assert {pair: one.problem for pair, one in data.items()} == {str(pair): "" for pair in ROUND}
     fast, slow = (data[str(pair)].busbw_gb_per_s for pair in ROUND)
     assert slow is not None
     assert fast is not None
-    assert slow < 0.006 < fast
+    assert slow < SLOW_GB_PER_S < fast
     assert all("net:eth0" in one.network for one in data.values())
     assert all(one.is_correct for one in data.values())
 

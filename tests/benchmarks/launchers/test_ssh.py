@@ -19,6 +19,8 @@ from clusterproof.plugins.evidence.pairs import Pair, Reading
 from clusterproof.plugins.transport import Unusable
 from tests.benchmarks.launchers.launched import (
     PATIENT,
+    SLOW_GB_PER_S,
+    SLOW_WIRE,
     are_soon_quiet,
     cluster_of,
     measured,
@@ -48,7 +50,7 @@ def bed() -> Iterator[Testbed]:
         yield running
 
 
-def campaign(bed: Testbed, meter: Meter, run_s: float = 40.0) -> MeterCampaign:
+def campaign(bed: Testbed, meter: Meter, run_s: float = 600.0) -> MeterCampaign:
     return over_ssh(bed, meter, run_s, MeterSettings(environment={"WORD": "a word"}))
 
 
@@ -111,14 +113,14 @@ def test_iperf3_measures_a_slow_node(bed: Testbed) -> None:
         "iperf3",
         read,
         server=lambda _, port: f"iperf3 -s -1 -p {port}",
-        client=lambda _, address, port: f"iperf3 -c {address} -p {port} -n 4M -J",
+        client=lambda _, address, port: f"iperf3 -c {address} -p {port} -n 2M -J",
     )
-    with bed.slow_node("gpu-3", "40mbit"), bed.joined(), ssh(campaign(bed, meter)) as launcher:
+    with bed.slow_node("gpu-3", SLOW_WIRE), bed.joined(), ssh(campaign(bed, meter)) as launcher:
         data = measured(launcher, ROUND[:2])
     slow, fast = (data[pair].busbw_gb_per_s for pair in ("gpu-3~gpu-4", "gpu-1~gpu-2"))
     assert slow is not None
     assert fast is not None
-    assert slow < 0.006 < fast
+    assert slow < SLOW_GB_PER_S < fast
 
 
 @needs_cluster

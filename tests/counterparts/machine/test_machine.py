@@ -208,7 +208,7 @@ def test_crashes_of_a_user_hide_no_line_of_the_kernels(machine: Machine, sick: d
 
 
 def test_the_faults_invent_no_other(sick: dict[str, Result]) -> None:
-    assert findings(sick).keys() - SICK.keys() == set()
+    assert findings(sick).keys() - SICK.keys() <= OF_A_DEAD_SERVER
 
 
 def test_soft_roce_is_no_fabric_that_has_to_be_sound(sick: dict[str, Result]) -> None:
