@@ -41,6 +41,8 @@ def lines_of_pairs(run: PairwiseRun, width: int) -> Iterator[str]:
             parts.append(f" ({wire})")
         if left_out(campaign):
             parts.append(f"; left out: {left_out(campaign)}")
+        if campaign.journal.groups:
+            parts.append(f"; groups: {campaign.groups.in_words()}")
         line = printable("".join(parts)).replace("\n", " ")
         yield from textwrap.wrap(
             f"{_LABEL}{line}",
@@ -65,6 +67,7 @@ def facts(campaign: Campaign) -> Iterator[tuple[str, str]]:
     yield "normal", _normal_and_spread(campaign)
     yield "of the wire", of_wire(campaign)
     yield "floor", _floor(campaign)
+    yield "groups", campaign.groups.in_words()
     yield "seed", str(journal.plan.seed)
     yield "left out", left_out(campaign)
     yield "not measured", _absent(campaign)

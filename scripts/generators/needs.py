@@ -1,7 +1,7 @@
 """Records what each packaged check reads: `scripts/generate needs [CHECK …]`, after a check reads something new.
 
 Every check is watched on every node of the fault matrix, and on all that the tests of checks evaluate; a check that is
-named, on its own faults and the tests of its subsystem, which takes seconds. Where a fault cannot be put into a node,
+named, on its own faults and the tests of its folder, which takes seconds. Where a fault cannot be put into a node,
 as without root, and of checks that are not named, what is recorded already stays.
 """
 
@@ -49,7 +49,7 @@ def recorded(chosen: Collection[str] = ()) -> dict[str, list[str]]:
 def _tests(chosen: Collection[str]) -> list[list[str]]:
     """The tests that evaluate these checks, as words of command lines."""
     if chosen:
-        folders = {ROOT / "tests" / "checks" / name.partition(".")[0] for name in chosen}
+        folders = {ROOT / "tests" / "checks" / Path(all_checks()[name].path).parent.name for name in chosen}
         return [[str(folder) for folder in sorted(folders) if folder.is_dir()]]
     return [
         [str(ROOT / test) for test in evaluated.TESTS],

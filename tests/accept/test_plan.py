@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -43,7 +44,17 @@ def test_a_mistake_is_one_line(text: str, words: str, tmp_path: Path) -> None:
 
 def test_without_a_plan_the_default_of_the_type_holds() -> None:
     of_gpus = plan_of(None, cluster_of())
-    assert [stage.name for stage in of_gpus.stages] == ["inventory", "exact", "speed", "pairs", "groups", "whole"]
+    assert [stage.name for stage in of_gpus.stages] == [
+        "inventory",
+        "exact",
+        "speed",
+        "pairs",
+        "groups",
+        "collectives",
+        "whole",
+    ]
+    of_pods = plan_of(None, replace(cluster_of(), connection="kubernetes"))
+    assert [stage.name for stage in of_pods.stages] == ["inventory", "exact", "speed", "pairs", "groups", "whole"]
     assert (of_gpus.errors.least_runs, of_gpus.nodes_at_once, of_gpus.at_once(8)) == (3, 0, 8)
 
 

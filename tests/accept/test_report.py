@@ -40,7 +40,7 @@ def test_a_screen_says_who_is_not_accepted_and_why(data: Report) -> None:
     said = text(data)
     assert said.splitlines()[0] == (
         "ssh:n[1-8]: not accepted: 5 accepted, 1 rejected, 1 to be fixed, 1 open, "
-        "2 lines of what was bought not met, 3 stages left out"
+        "2 lines of what was bought not met, 4 stages left out"
     )
     assert "left out    Pairs of nodes: the plan leaves it out" in said
     assert "rejected    n3 (<script>x</script>): gpu.gpu_gemm: GPU compute speed" in said
@@ -82,7 +82,7 @@ FAILED, OPEN, CONCERN = Verdict.FAIL, Verdict.INCOMPLETE, Verdict.CONCERN
 OF_THE_WHOLE: tuple[
     tuple[dict[str, Verdict], str, int, str], ...
 ] = (  # what of a pair or the cluster, what was bought: the exit code, what the first line says
-    ({}, "nodes = 8\n", 0, "accepted: 8 accepted, 3 stages left out"),
+    ({}, "nodes = 8\n", 0, "accepted: 8 accepted, 4 stages left out"),
     ({"n1~n2": FAILED}, "", 1, "not accepted: 6 accepted, 2 open, 1 failed check of pairs or the cluster"),
     ({"c": FAILED}, "", 1, "not accepted: 8 accepted, 1 failed check of pairs or the cluster"),
     ({"c": OPEN}, "", 10, "undecided: 8 accepted, 1 incomplete check of pairs or the cluster"),

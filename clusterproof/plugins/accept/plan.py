@@ -83,7 +83,7 @@ def plan_of(path: Path | None, cluster: Cluster) -> AcceptancePlan:
         limits.number("nodes_at_once", 1, MOST_NODES),
         limits.number("pairs_at_once", 1, MOST_NODES),
         limits.number("fs_at_once", 1, MOST_NODES, 4),
-        _stages(head, defaults.stages),
+        _stages(head, [name for name in defaults.stages if name not in _impossible(cluster)]),
         _floors(head.table("floors")),
         tuple(_options(head.table("options"))),
     )
@@ -132,6 +132,11 @@ def _number(given: Table, key: str, above: float, below: float, default: float) 
             f"{given.where}: {key} is {value!r:.40}; expected a number between {above:g} and {below:g}"
         )
     return float(value)
+
+
+def _impossible(cluster: Cluster) -> tuple[str, ...]:
+    """The stages that this way to the nodes has no launcher for: pods are started in pairs."""
+    return ("collectives",) if cluster.connection == "kubernetes" else ()
 
 
 def _stages(head: Table, default: Sequence[str]) -> tuple[Stage, ...]:

@@ -1,4 +1,4 @@
-"""Pairs of nodes: what one measurement brought, what a campaign comes to, and what was measured of one node."""
+"""Nodes together: what one measurement of a pair or a group brought, what all come to, and what is one node's."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from enum import Enum
 from math import exp
 from typing import Protocol
 
+from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 
 APART = "the ranks did not find each other"
@@ -94,6 +95,29 @@ def pair(one: str, other: str) -> Pair:
 
 
 @dataclass(frozen=True, slots=True)
+class Group:
+    """Three nodes or more, in the order in which their ranks are numbered."""
+
+    nodes: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return fold(self.nodes)
+
+    def __iter__(self) -> Iterator[str]:
+        """One after the other."""
+        return iter(self.nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMeasurement:
+    """One measurement of one group; `at_once` groups were measured at the same time."""
+
+    group: Group
+    at_once: int
+    reading: Reading
+
+
+@dataclass(frozen=True, slots=True)
 class Measurement:
     """One measurement of one pair; `at_once` pairs were measured at the same time, in this round."""
 
@@ -101,6 +125,21 @@ class Measurement:
     round: int
     at_once: int
     reading: Reading
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredGroup:
+    """One group that was measured, and what its bandwidths (10^9 bytes a second) are compared with.
+
+    `others_gb_per_s` is usual for the other groups of its size, `smallest` are the smallest groups' size and what is
+    usual for them, `floor_gb_per_s` is known of so many nodes; None where there is nothing to compare with.
+    """
+
+    group: Group
+    readings: tuple[Reading, ...]
+    others_gb_per_s: float | None = None
+    smallest: tuple[int, float] | None = None
+    floor_gb_per_s: float | None = None
 
 
 class Kind(str, Enum):
@@ -172,6 +211,15 @@ class PairsOfNode:
     is_one_of_two: bool  # whether there is but one other node to measure it with
     meter: str  # the program that measured
     by_hand: str  # how a person measures it with a good one; empty where that is unknown
+    in_groups: tuple[MeasuredGroup, ...] = ()  # those that it was in
+    if_no_group: Incomplete | NotApplicable | None = None  # why it was in none
+
+    @property
+    def groups(self) -> tuple[MeasuredGroup, ...]:
+        """The groups that it was measured in, at least one. Raises Incomplete, NotApplicable."""
+        if self.if_no_group:
+            raise copy(self.if_no_group)
+        return self.in_groups
 
     @property
     def measurements(self) -> tuple[Measurement, ...]:

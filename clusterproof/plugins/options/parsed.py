@@ -98,6 +98,7 @@ class Options(Protocol):
 
     # pairs of nodes, where -m names perf
     pairs: str
+    groups: str
     pairs_at_once: int | None
     pairs_budget: str
     pairs_seed: int | None

@@ -5,6 +5,8 @@ from __future__ import annotations
 from clusterproof.plugins.options.table import Option
 
 QUICK, FULL = "quick", "full"
+DOUBLING, ALL = "doubling", "all"
+FEWEST_NODES = 3  # of a group: two are a pair
 # These have tables of their own elsewhere, which are not imported: every run of pytest would pay for that.
 LOADS = (
     "dcgm_diag",
@@ -73,6 +75,11 @@ GROUPS: dict[str, tuple[Option, ...]] = {
             "which to measure: quick (the default: a few rounds, then every suspect again with good partners), full "
             "(every pair), or A~B,…",
             {"default": QUICK, "metavar": "WHICH"},
+        ),
+        Option(
+            "--groups",
+            "then groups of the nodes that no pair names: doubling (4, 8, … and all of them), all, or sizes (4,16,all)",
+            {"default": "", "metavar": "WHICH"},
         ),
         Option(
             "--pairs-at-once", "how many to measure at once (default: all of a round)", {"type": int, "metavar": "N"}

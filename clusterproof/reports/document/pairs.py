@@ -9,7 +9,8 @@ from statistics import median
 from urllib.parse import quote
 
 from clusterproof.plugins.benchmarks.pairwise.analysis import TOO_FEW, Campaign
-from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun, estimate_in_words, finding_in_words
+from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
+from clusterproof.plugins.benchmarks.pairwise.in_words import estimate_in_words, finding_in_words
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.evidence.pairs import Finding, Kind, Measurement
 from clusterproof.reports.document import Section, heat, node_map, of_nodes

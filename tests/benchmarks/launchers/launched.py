@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from clusterproof.plugins.benchmarks.launchers import Launcher, MeterCampaign
+from clusterproof.plugins.benchmarks.launchers import Launcher, MeterCampaign, Together
 from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, Output
 from clusterproof.plugins.core.cluster import Cluster, Target
-from clusterproof.plugins.evidence.pairs import Pair, Reading
+from clusterproof.plugins.evidence.pairs import Reading
 from clusterproof.plugins.transport import Limits
 from tests.testbed.cluster import Testbed
 from tests.testbed.node import Node
@@ -93,18 +93,18 @@ def cluster_of(addresses: Mapping[str, str], connection: str, name: str = "testb
     return Cluster(name, connection, targets, settings)
 
 
-def measured(launcher: Launcher, pairs: Sequence[Pair]) -> dict[str, Reading]:
-    """One round: the measurement of every pair; none comes twice."""
+def measured(launcher: Launcher, together: Sequence[Together]) -> dict[str, Reading]:
+    """One round: the measurement of every pair or group; none comes twice."""
     data: dict[str, Reading] = {}
     lock = threading.Lock()
 
-    def keep(pair: Pair, reading: Reading) -> None:
+    def keep(each: Together, reading: Reading) -> None:
         with lock:
-            assert str(pair) not in data
-            data[str(pair)] = reading
+            assert str(each) not in data
+            data[str(each)] = reading
 
-    launcher.measure(pairs, keep)
-    assert set(data) == set(map(str, pairs))
+    launcher.measure(together, keep)
+    assert set(data) == set(map(str, together))
     return data
 
 

@@ -16,10 +16,10 @@ import pytest
 
 from clusterproof.plugins.benchmarks.launchers import MeterCampaign
 from clusterproof.plugins.benchmarks.launchers.mpirun import launch_by_hand, mpirun, start_shell
-from clusterproof.plugins.benchmarks.launchers.two_ends import PairVisit
+from clusterproof.plugins.benchmarks.launchers.two_ends import Visit
 from clusterproof.plugins.benchmarks.launchers.visit import NodeAnswer, Visitor
 from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, nccl_tests
-from clusterproof.plugins.evidence.pairs import Pair, Reading
+from clusterproof.plugins.evidence.pairs import Group, Pair, Reading
 from clusterproof.plugins.suite.gatherer import Gatherer
 from clusterproof.plugins.suite.perf.pairs_measure import launcher_for
 from clusterproof.plugins.transport import Limits, Unusable, connection_for
@@ -84,6 +84,21 @@ class TestByMpirun:
         assert fast is not None
         assert slow < SLOW_GB_PER_S < fast
         assert {one.network for one in data.values()} == {"net:eth0"}
+
+    def test_ranks_of_a_group_are_one_job_though_none_but_the_first_node_may_log_in(self, joined: Testbed) -> None:
+        for name in NAMES[1:]:
+            (joined.nodes[name].root / "root/.ssh/id_ed25519").unlink()
+        group = Group(NAMES)
+        with mpirun(over_ssh(joined, all_reduce())) as launcher:
+            data = measured(launcher, [group])[str(group)]
+        assert data.problem == ""
+        assert data.is_correct
+        assert data.busbw_gb_per_s
+
+    def test_of_a_group_the_nodes_that_are_not_reached_are_counted(self) -> None:
+        with cluster() as bed, bed.joined(), mpirun(over_ssh(bed, all_reduce())) as launcher:
+            data = measured(launcher, [Group(NAMES)])["gpu-[1-4]"]
+        assert data.problem.startswith("gpu-1 does not reach gpu-2, nor 2 more, over ssh: ")
 
     def test_at_the_deadline_a_pair_fails_and_nothing_of_it_is_left(self, joined: Testbed) -> None:
         stuck = all_reduce(before="[ $(uname -n) != gpu-2 ] || { setsid sleep 1000 & sleep 1000; }")
@@ -158,7 +173,7 @@ def test_a_person_starts_ranks_as_the_launcher_does() -> None:
     made = MeterCampaign(
         nccl_tests.METER, MeterSettings(ranks_per_node=8), cluster_of({"a": "", "b": ""}, "ssh"), options
     )
-    assert launch_by_hand(made, "a", "b") == "mpirun --host a:8,b:8 -np 16 --bind-to none --mca btl tcp,self"
+    assert launch_by_hand(made, ("a", "b")) == "mpirun --host a:8,b:8 -np 16 --bind-to none --mca btl tcp,self"
 
 
 def test_further_options_reach_mpirun_word_by_word(pytester: pytest.Pytester) -> None:
@@ -168,7 +183,7 @@ def test_further_options_reach_mpirun_word_by_word(pytester: pytest.Pytester) ->
         all_reduce(), MeterSettings(), nodes, Gatherer(pytester.parseconfig(*words), nodes).limits()
     )
     where = {name: NodeAnswer(name=name) for name in NAMES}
-    shell = start_shell(PairVisit(campaign, Visitor(connection_for("ssh"), campaign.limits), ROUND[0], "run1", where))
+    shell = start_shell(Visit(campaign, Visitor(connection_for("ssh"), campaign.limits), ROUND[0], "run1", where))
     (words,) = (shlex.split(line) for line in shell.splitlines() if line.startswith("set -- "))
     assert words[-3:] == ["--mca", "btl_tcp_if_include", "eth 0"]
 

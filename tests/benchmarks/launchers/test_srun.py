@@ -17,7 +17,7 @@ import pytest
 from clusterproof.plugins.benchmarks.launchers.on_submit_host import OTHERS_S
 from clusterproof.plugins.benchmarks.launchers.srun import srun
 from clusterproof.plugins.benchmarks.meters import MeterSettings, nccl_tests, nccom_test
-from clusterproof.plugins.evidence.pairs import Pair, Reading
+from clusterproof.plugins.evidence.pairs import Group, Pair, Reading
 from clusterproof.plugins.transport import Unusable
 from tests.benchmarks.launchers.by_srun import NAMES, ROUND, campaign, round_of
 from tests.benchmarks.launchers.launched import (
@@ -72,6 +72,13 @@ def test_ranks_measure_what_goes_between_the_nodes_of_each_pair(bed: SlurmBed) -
     assert slow < SLOW_GB_PER_S < fast
     assert all("net:eth0" in one.network for one in data.values())
     assert all(one.is_correct for one in data.values())
+
+
+def test_ranks_of_a_group_are_one_step(bed: SlurmBed) -> None:
+    group = Group(tuple(node for pair in ROUND for node in pair))
+    data = round_of(bed, campaign(bed, all_reduce()), [group])[str(group)]
+    assert (data.problem, data.is_correct) == ("", True)
+    assert data.busbw_gb_per_s
 
 
 @pytest.mark.parametrize("bed", VERSIONS[:1], indirect=True)  # this machine's own

@@ -58,7 +58,7 @@ def test_what_a_person_types_runs_the_program_of_a_rank_as_the_rank_does(tmp_pat
         program=str(found) if chosen else "",
         environment={"NCCL_PROTO": "Simple LL"},
     )
-    typed = sh(nccl_tests.command(settings, "env", "a", "b"), str(tmp_path)).stdout
+    typed = sh(nccl_tests.command(settings, "env", ("a", "b")), str(tmp_path)).stdout
     ran = sh(nccl_tests.ranks(settings), str(tmp_path)).stdout
     assert sorted(typed.splitlines()) == sorted(ran.splitlines())
 

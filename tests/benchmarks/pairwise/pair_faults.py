@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from math import log
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from bench.clusters import NOMINAL_GB_PER_S, Simulated, names, racks_of
 from clusterproof.plugins.benchmarks.pairwise.analysis import Campaign
 from clusterproof.plugins.benchmarks.pairwise.campaign import next_round, plan
 from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
+from clusterproof.plugins.benchmarks.pairwise.groups import GroupPlan, next_groups
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal, write
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.evidence.pairs import NOT_AT_FAULT, NOT_INSTALLED, Measurement, Pair, Reading, pair
+from clusterproof.plugins.evidence.pairs import (
+    NOT_AT_FAULT,
+    NOT_INSTALLED,
+    Group,
+    GroupMeasurement,
+    Measurement,
+    Pair,
+    Reading,
+    pair,
+)
 
 NODES = 32
 TYPE, EFA, SIZE_BYTES = "p5.48xlarge", 32, 8 * 2**30
@@ -31,6 +43,7 @@ WELL = "efa, 32 devices"
 
 Change = Callable[[Simulated], None]
 Touch = Callable[[Measurement], Measurement]
+GroupTouch = Callable[[Group, int], Reading]  # and how often it was measured before
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +58,7 @@ class PairFault:
     nodes: int = NODES
     first_rounds_only: bool = False
     key: Mapping[str, object] = field(default_factory=lambda: KEY)
+    touch_group: GroupTouch | None = None  # groups are measured where it says what of them
 
 
 @cache
@@ -63,8 +77,26 @@ def run_of(fault: PairFault) -> PairwiseRun:
         if not pairs or (fault.first_rounds_only and number >= len(made.first)):
             break
         data += [fault.touch(_as_nccl(one)) for one in cluster.measure(pairs, number)]
-    about = {"meter": "nccl-tests", "key": dict(fault.key)}
-    return PairwiseRun((Campaign(Journal(made, about, fault.absent, tuple(data), "")),))
+    about = {"meter": "nccl-tests", "key": dict(fault.key), "groups": "doubling" if fault.touch_group else ""}
+    campaign = Campaign(Journal(made, about, fault.absent, tuple(data), ""))
+    return PairwiseRun((replace(campaign, journal=replace(campaign.journal, groups=_of_groups(fault, campaign))),))
+
+
+def _of_groups(fault: PairFault, pairs: Campaign) -> tuple[GroupMeasurement, ...]:
+    """What is measured of the groups of nodes that no pair names."""
+    made, named = pairs.journal.plan, {node for finding in pairs.named for node in finding.nodes}
+    nodes = tuple(node for node in made.nodes if node not in named | made.absent)
+    plan = GroupPlan("doubling", nodes, made.places, 0.05, 0.7)
+    measured: list[GroupMeasurement] = []
+    while fault.touch_group and (groups := next_groups(plan, measured)):
+        times = Counter(one.group for one in measured)
+        measured += [GroupMeasurement(group, len(groups), fault.touch_group(group, times[group])) for group in groups]
+    return tuple(measured)
+
+
+def _well(group: Group, _times: int = 0) -> Reading:
+    busbw = NOMINAL_GB_PER_S * (0.9 + Random(str(group)).uniform(-0.01, 0.01))
+    return Reading(busbw, size_bytes=SIZE_BYTES, is_correct=True, seconds=20.0)
 
 
 def write_recording(fault: PairFault, folder: Path, names_there: Sequence[str]) -> None:
@@ -176,11 +208,24 @@ def measured_first(fault: PairFault) -> Pair:
     return run_of(fault).pairs[0].pair
 
 
-HEALTHY = PairFault("nothing")
+def _group(node: str, size: int, share: float = 1.0, only_once: bool = False, **reading: Any) -> GroupTouch:
+    """The group of so many nodes that the node is in, so slow, or with such a reading."""
+
+    def touch(group: Group, times: int) -> Reading:
+        well = _well(group)
+        if node not in group.nodes or len(group.nodes) != size or (only_once and times):
+            return well
+        return Reading(**reading) if reading else replace(well, busbw_gb_per_s=share * (well.busbw_gb_per_s or 0.0))
+
+    return touch
+
+
+HEALTHY = PairFault("nothing", touch_group=_well)
 LINK = measured_first(HEALTHY)
 FAIL, CONCERN, INCOMPLETE = Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE
 STRAGGLER, BUSBW = "network.not_a_straggler", "network.pairwise_busbw"
-TRANSPORT, CORRECT = "network.pairwise_transport", "network.pairwise_correct"
+TRANSPORT, CORRECT, GROUPS = "network.pairwise_transport", "network.pairwise_correct", "network.pairwise_groups"
+CUDA = "n0006: Test CUDA failure common.cu:1292 'uncorrectable ECC error encountered'"
 
 PAIR_FAULTS = (
     PairFault("a node that is 20 % slower", _slow("n0003", 0.8), expect={f"{STRAGGLER}@n0003": FAIL}),
@@ -225,6 +270,25 @@ PAIR_FAULTS = (
     PairFault("no word of the network", touch=_network(""), expect={TRANSPORT: INCOMPLETE}),
     PairFault("a node that reckons wrong", touch=_wrong("n0006"), expect={f"{CORRECT}@n0006": FAIL}),
     PairFault("two nodes that reckon wrong together", touch=_wrong(*LINK), expect={f"{CORRECT}@{LINK.a}": CONCERN}),
+    PairFault(
+        "a group that is slower than its like", expect={f"{GROUPS}@n0009": CONCERN}, touch_group=_group("n0009", 8, 0.9)
+    ),
+    PairFault("all nodes much slower than four", expect={GROUPS: CONCERN}, touch_group=_group("n0000", 32, 0.6)),
+    PairFault(
+        "a group that fails without a word of whom",
+        expect={f"{GROUPS}@n0006": CONCERN},
+        touch_group=_group("n0006", 16, problem="it did not end in its time"),
+    ),
+    PairFault(
+        "a node whose GPU fails in a group",
+        expect={f"{GROUPS}@n0006": FAIL, f"{GROUPS}@n0005": INCOMPLETE},
+        touch_group=_group("n0006", 16, problem=CUDA, culprit="n0006"),
+    ),
+    PairFault(
+        "a group that reckons wrong",
+        expect={f"{GROUPS}@n0006": CONCERN},
+        touch_group=_group("n0006", 4, busbw_gb_per_s=350.0, is_correct=False),
+    ),
 )
 
 __all__ = ["HEALTHY", "NOMINAL_GB_PER_S", "PAIR_FAULTS", "PairFault", "pair", "run_of", "write_recording"]

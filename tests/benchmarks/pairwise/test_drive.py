@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import pytest
 
@@ -39,7 +40,7 @@ class Made:
         """Seconds."""
         return self.now_s
 
-    def measure(self, pairs: Sequence[Pair], measured: Measured) -> None:
+    def measure(self, pairs: Sequence[Any], measured: Measured) -> None:
         """All of them, in the other order."""
         if self.ends_after is not None and len(self.batches) >= self.ends_after:
             raise Unusable("the partition is gone")
@@ -114,7 +115,7 @@ def test_every_measurement_is_on_the_disk_before_the_next_batch(driven: Driven) 
     class Looking(Made):
         """Looks into the file before each batch."""
 
-        def measure(self, pairs: Sequence[Pair], measured: Measured) -> None:
+        def measure(self, pairs: Sequence[Any], measured: Measured) -> None:
             seen.append(len(read(driven.path).measurements))
             super().measure(pairs, measured)
 
@@ -226,7 +227,7 @@ class Interrupted(Made):
 
     in_round: int = 1
 
-    def measure(self, pairs: Sequence[Pair], measured: Measured) -> None:
+    def measure(self, pairs: Sequence[Any], measured: Measured) -> None:
         if len(self.batches) < self.in_round:
             return super().measure(pairs, measured)
         measured(pairs[0], self.cluster.read(pairs[0], len(pairs), self.places))
@@ -255,7 +256,7 @@ def test_readings_are_kept_as_they_are(driven: Driven) -> None:
     class Same(Made):
         """Reads always the same."""
 
-        def measure(self, pairs: Sequence[Pair], measured: Measured) -> None:
+        def measure(self, pairs: Sequence[Any], measured: Measured) -> None:
             self.batches.append(tuple(pairs))
             for one in pairs:
                 measured(one, reading)

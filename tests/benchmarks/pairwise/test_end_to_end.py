@@ -160,6 +160,8 @@ class TestOverSsh:
 def test_options_that_make_no_sense_are_refused_in_one_line(runs: Runs) -> None:
     for options, said in (
         (("--pairs", "n1~"), "--pairs is 'n1~'; expected quick, full, or A~B"),
+        (("--groups", "2"), "--groups is '2'; expected doubling, all, or sizes of 3 nodes and more, as 4,16,all"),
+        (("--groups", "all,some"), "--groups is 'all,some'; expected doubling, all, or sizes of 3 nodes and more"),
         (("--pairs-budget", "soon"), "--pairs-budget is 'soon'; expected a time as 90s, 20m or 2h"),
         (("--meter-size", "big"), "--meter-size is 'big'; expected bytes, or a number with K, M or G"),
         (("--meter-env", "X"), "--meter-env has 'X'; expected K=V"),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from clusterproof.plugins.benchmarks.pairwise.campaign import PairPlan, next_round
 from clusterproof.plugins.benchmarks.pairwise.journal import SCHEMA, Journal, JournalError, JournalWriter, read, write
-from clusterproof.plugins.evidence.pairs import Measurement, Reading, pair
+from clusterproof.plugins.evidence.pairs import Group, GroupMeasurement, Measurement, Reading, pair
 from tests.benchmarks.pairwise.measured import Cluster, measured, names, racks
 from tests.builders.examples import examples
 
@@ -55,8 +55,9 @@ def path(tmp_path: Path) -> Path:
         replace(JOURNAL, ended=None),
         replace(JOURNAL, ended="", measurements=()),
         Journal(PairPlan(names(3), {}, 0.05, is_full=True)),
+        replace(JOURNAL, groups=tuple(GroupMeasurement(Group(names(4)), 2, reading) for reading in READINGS)),
     ],
-    ids=["whole", "broken off", "nothing measured", "all pairs"],
+    ids=["whole", "broken off", "nothing measured", "all pairs", "groups"],
 )
 def test_what_is_written_is_read_again(path: Path, journal: Journal) -> None:
     write(path, journal)
@@ -127,7 +128,7 @@ def test_a_campaign_that_was_broken_off_anywhere_repeats_nothing_and_comes_to_th
 
 HEADER: dict[str, object] = {
     "schema": SCHEMA,
-    "nodes": ["a", "b"],
+    "nodes": ["a", "b", "c"],
     "places": {},
     "min_effect": 0.05,
     "is_full": False,
@@ -137,6 +138,7 @@ HEADER: dict[str, object] = {
     "about": {},
 }
 MEASURED = {"pair": ["a", "b"], "round": 0, "at_once": 1, "reading": {"busbw_gb_per_s": 1.0}}
+OF_GROUP = {"group": ["a", "b", "c"], "at_once": 1, "reading": {"busbw_gb_per_s": 1.0}}
 
 
 def without(raw: dict[str, object], key: str) -> dict[str, object]:
@@ -183,7 +185,14 @@ def test_a_file_that_is_no_campaign_is_reported_in_one_line(path: Path, header: 
         ({**MEASURED, "reading": 3}, "expected a measurement"),
         ({**MEASURED, "round": "first"}, "'first'"),
         ({**MEASURED, "round": -1}, "-1 is not a round"),
-        ({**MEASURED, "at_once": 0}, "0 pairs at once"),
+        ({**MEASURED, "at_once": 0}, "0 at once cannot be"),
+        ({**OF_GROUP, "group": ["a", "b"]}, "its group is not one of its nodes"),
+        ({**OF_GROUP, "group": ["a", "b", "b"]}, "its group is not one of its nodes"),
+        ({**OF_GROUP, "group": ["a", "b", "z"]}, "its group is not one of its nodes"),
+        ({**OF_GROUP, "group": [1, 2, 3]}, "expected texts"),
+        ({**OF_GROUP, "group": None}, "expected a measurement"),
+        ({**OF_GROUP, "at_once": 0}, "0 at once cannot be"),
+        (without(OF_GROUP, "reading"), "'reading'"),
         ({"first_rounds": None}, "expected a measurement"),
         (without(MEASURED, "reading"), "'reading'"),
     ],
@@ -231,4 +240,4 @@ def test_whatever_the_file_holds_it_is_a_campaign_or_an_error(
             journal = read(path)
         except JournalError:
             continue
-        assert journal.plan.nodes == ("a", "b")
+        assert journal.plan.nodes == ("a", "b", "c")

@@ -10,7 +10,8 @@ import pytest
 
 from clusterproof.plugins.benchmarks.pairwise.analysis import Analysis, Campaign
 from clusterproof.plugins.benchmarks.pairwise.campaign import plan
-from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun, slower_in_words
+from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
+from clusterproof.plugins.benchmarks.pairwise.in_words import slower_in_words
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal
 from clusterproof.plugins.benchmarks.pairwise.normal import Normal
 from clusterproof.plugins.core.cluster import Target

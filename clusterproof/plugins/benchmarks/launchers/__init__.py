@@ -1,6 +1,6 @@
-"""How a meter is started on pairs of nodes: launchers, all with the same few functions (`suite.perf.pairs_measure`).
+"""How a meter is started on pairs and groups of nodes: launchers, all alike (`suite.perf.pairs_measure`).
 
-Here: what every launcher can do, and what it is made from; to which node of a pair a failure is attributed.
+Here: what every launcher can do, and what it is made from; to which node a failure is attributed.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol
+from typing import Any, Protocol
 
 from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings
 from clusterproof.plugins.core.cluster import Cluster, Target
-from clusterproof.plugins.evidence.pairs import NOT_AT_FAULT, Pair, Reading
+from clusterproof.plugins.evidence.pairs import NOT_AT_FAULT, Group, Pair, Reading
 from clusterproof.plugins.transport import Connection, Limits, Unusable, connection_for
 
 FOLDER = Path(__file__).parent
@@ -21,7 +21,8 @@ PLUGINS = FOLDER.parents[1]
 RUN_S = 120.0
 WHOLE_S = 3600.0
 
-Measured = Callable[[Pair, Reading], None]
+Together = Pair | Group
+Measured = Callable[[Any, Reading], None]  # with one of those that were to be measured
 NOT_STARTED = (126, 127)  # of a shell
 
 
@@ -50,10 +51,10 @@ class MeterCampaign:
         return next(target for target in self.cluster.targets if target.name == node)
 
 
-def typed(campaign: MeterCampaign, reading: Reading, launch: str, pair: Pair) -> Reading:
-    """The reading with the command that a person types for the same; `launch` is what starts ranks on both nodes."""
+def typed(campaign: MeterCampaign, reading: Reading, launch: str, nodes: Together) -> Reading:
+    """The reading with the command that a person types for the same; `launch` is what starts ranks on the nodes."""
     command = campaign.meter.command
-    return replace(reading, command=command(campaign.settings, launch, *pair)) if command else reading
+    return replace(reading, command=command(campaign.settings, launch, tuple(nodes))) if command else reading
 
 
 def check(campaign: MeterCampaign) -> None:
@@ -70,13 +71,18 @@ def check(campaign: MeterCampaign) -> None:
 
 
 class Launcher(Protocol):
-    """Runs the campaign's meter on pairs. What it has started or reserved is gone after `close`, also by `with`."""
+    """Runs the campaign's meter. What it has started or reserved is gone after `close`, also by `with`.
 
-    def measure(self, pairs: Sequence[Pair], measured: Measured) -> None:
-        """Measure all these pairs at the same time; no node may be in two of them.
+    Between rounds `campaign` may be replaced by one with other settings of the same meter on the same nodes.
+    """
 
-        `measured` is called once for each, from any thread. Never raises for what one pair does; raises Unusable where
-        nothing can be measured at all.
+    campaign: MeterCampaign
+
+    def measure(self, together: Sequence[Together], measured: Measured) -> None:
+        """Measure all these pairs, or groups, at the same time; no node may be in two of them.
+
+        `measured` is called once for each, from any thread. Never raises for what one of them does; raises Unusable
+        where nothing can be measured at all. Groups are for meters that are collective.
         """
 
     def close(self) -> None:

@@ -1,11 +1,11 @@
-"""Ranks on two nodes by `mpirun` (Open MPI): over ssh from the first node, or in pods by a daemon of our own."""
+"""Ranks on nodes by `mpirun` (Open MPI): over ssh from the first, or on two pods by a daemon of our own."""
 
 from __future__ import annotations
 
 import re
 import secrets
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from clusterproof.plugins.agent.frame import printable
@@ -15,8 +15,8 @@ from clusterproof.plugins.benchmarks.launchers.cleanup import ARGUMENT
 from clusterproof.plugins.benchmarks.launchers.on_node import PYTHON
 from clusterproof.plugins.benchmarks.launchers.peer import WHERE, WORD
 from clusterproof.plugins.benchmarks.launchers.ranks import merged, rank_shell, with_advice
-from clusterproof.plugins.benchmarks.launchers.two_ends import OverNodes, PairOutcome, PairVisit, two_ends
-from clusterproof.plugins.benchmarks.launchers.visit import ENDS_S, MAX_BYTES
+from clusterproof.plugins.benchmarks.launchers.two_ends import Outcome, OverNodes, Visit, two_ends
+from clusterproof.plugins.benchmarks.launchers.visit import ENDS_S, MAX_BYTES, NodeAnswer
 from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, Output
 from clusterproof.plugins.evidence.pairs import Reading
 from clusterproof.plugins.transport import Unusable
@@ -25,20 +25,31 @@ SETTING = "mpirun_options"  # further words for mpirun
 NOT_REACHED, NOT_THERE = "cp-not-reached:", "cp-no-mpirun:"
 LOGIN_S = 5
 
-# The other node is called by the first of its names that leads there: the names that this suite has for nodes need not
-# mean anything to them.
-START = """w="no name of it is known"; b=
-for h in {names}; do
+# Every other node is called by the first of its names that leads there: the names that this suite has for nodes need
+# not mean anything to them. mpirun starts its daemons from the first node alone: no other has to log in anywhere.
+START = """t() {{ i=$1;n=$2;w="no name of it is known";shift 2
+for h;do
 w=$(ssh -n -o BatchMode=yes -o ConnectTimeout={login_s} "$h" uname -n 2>&1)&&
-[ "$(printf %s "$w"|tail -n 1)" = {name} ]&&b=$h&&break
+[ "$(printf %s "$w"|tail -n 1)" = "$n" ]&&echo "$i $h"&&return
 done
-[ -n "$b" ]||{{ echo "{not_reached} $(printf %s "$w"|tail -n 1)";exit 255; }}
+echo "{not_reached} $i $(printf %s "$w"|tail -n 1)"
+}}
+o=$({others}wait)
+case $o in *{not_reached}*)printf '%s\n' "$o";exit 255;;esac
 m=$(command -v mpirun)||{{ echo "{not_there}";exit 127; }}
-set -- --host "$(uname -n):{ranks},$b:{ranks}" -np {both} --bind-to none --mca {argument} {run} {options}
+l=$(uname -n):{ranks}
+for h in $(printf '%s\n' "$o"|sort -n|cut -d' ' -f2);do l=$l,$h:{ranks};done
+set -- --host "$l" -np {all} --bind-to none --mca {argument} {run} {options}
 exec "$m" "$@" /bin/sh -c {rank}
 """
 OWN_MPIRUN = "expected the mpirun of the MPI that the program is built with on PATH: --meter-env PATH=…"
-AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+ENVIRONMENT = dict.fromkeys(  # Open MPI 4 reads the first of the two last, 5 the second
+    (
+        *("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"),
+        *("OMPI_MCA_plm_rsh_no_tree_spawn", "PRTE_MCA_plm_ssh_no_tree_spawn"),
+    ),
+    "1",
+)
 
 
 def mpirun(campaign: MeterCampaign) -> OverNodes:
@@ -49,45 +60,45 @@ def mpirun(campaign: MeterCampaign) -> OverNodes:
     return OverNodes(campaign, by_mpirun)
 
 
-def by_mpirun(turn: PairVisit) -> PairOutcome:
-    """Visit the first node, and start both nodes' ranks from there."""
+def by_mpirun(turn: Visit) -> Outcome:
+    """Visit the first node, and start all nodes' ranks from there."""
     campaign = turn.campaign
-    a, b = turn.pair
+    a, *others = turn.together
     request = {
-        "commands": [{"shell": start_shell(turn), "environment": AS_ROOT}],
+        "commands": [{"shell": start_shell(turn), "environment": ENVIRONMENT}],
         "deadline_s": campaign.run_s,
         "most_bytes": MAX_BYTES,
     }
     answer = turn.visit(a, request, campaign.run_s + ENDS_S)
     if answer.unreached:
-        return PairOutcome(Reading(problem=f"{a} did not answer: {answer.unreached}"), (a, b))
+        return Outcome(Reading(problem=f"{a} did not answer: {answer.unreached}"), tuple(turn.together))
     (output,) = answer.outputs
-    stopped = re.search(rf"^({NOT_REACHED}|{NOT_THERE})(.*)", output.text, re.MULTILINE)
-    if stopped and stopped[1] == NOT_REACHED:
-        return PairOutcome(Reading(problem=_not_reached(a, b, stopped[2])))
-    if stopped:
-        return PairOutcome(Reading(problem=f"{a}: no mpirun on PATH; expected Open MPI on every node", culprit=a))
+    unreached = re.findall(rf"^{NOT_REACHED} ([1-9]\d{{0,4}}) (.*)", output.text, re.MULTILINE)
+    by_number = {int(number): said for number, said in unreached}
+    why = {node: by_number[number] for number, node in enumerate(others, 1) if number in by_number}
+    if why:
+        return Outcome(Reading(problem=_not_reached(a, why)))
+    if re.search(rf"^{NOT_THERE}", output.text, re.MULTILINE):
+        return Outcome(Reading(problem=f"{a}: no mpirun on PATH; expected Open MPI on every node", culprit=a))
     reading = campaign.meter.read(campaign.settings, (merged(output, turn.run),))
     if reading.is_apart:
         reading = with_advice(reading, OWN_MPIRUN)
-    reading = typed(campaign, reading, launch_by_hand(campaign, a, b), turn.pair)
+    reading = typed(campaign, reading, launch_by_hand(campaign, tuple(turn.together)), turn.together)
     called = {node: [data.name, *data.addresses] for node, data in turn.where.items()}
-    return PairOutcome(attributed(reading, called, output.exit is None), () if output.exit == 0 else (b,))
+    return Outcome(attributed(reading, called, output.exit is None), () if output.exit == 0 else tuple(others))
 
 
-def start_shell(turn: PairVisit) -> str:
+def start_shell(turn: Visit) -> str:
     """What the first node runs."""
-    answer, name = turn.where[turn.pair.b], turn.pair.b
+    nodes = tuple(turn.together)
     ranks = turn.campaign.settings.ranks_per_node or 1
-    names = dict.fromkeys((answer.name, name, *(address for address in answer.addresses if ":" not in address)))
     return START.format(
-        names=" ".join(map(shlex.quote, names)),
-        name=shlex.quote(answer.name),
+        others="".join(_log_in(number, turn.where[node], node) for number, node in enumerate(nodes[1:], 1)),
         login_s=LOGIN_S,
         not_reached=NOT_REACHED,
         not_there=NOT_THERE,
         ranks=ranks,
-        both=2 * ranks,
+        all=len(nodes) * ranks,
         argument=ARGUMENT,
         run=turn.run,
         options=shlex.join(shlex.split(turn.campaign.limits.settings.get(SETTING, ""))),
@@ -95,17 +106,26 @@ def start_shell(turn: PairVisit) -> str:
     )
 
 
-def launch_by_hand(campaign: MeterCampaign, node: str, other: str) -> str:
-    """How a person starts ranks on both nodes, from the first."""
+def _log_in(number: int, answer: NodeAnswer, node: str) -> str:
+    """The line that looks for a name of the node that leads there, beside those of the others."""
+    names = dict.fromkeys((answer.name, node, *(address for address in answer.addresses if ":" not in address)))
+    return f"t {number} {shlex.quote(answer.name)} {' '.join(map(shlex.quote, names))}&\n"
+
+
+def launch_by_hand(campaign: MeterCampaign, nodes: Sequence[str]) -> str:
+    """How a person starts ranks on these nodes, from the first."""
     ranks = campaign.settings.ranks_per_node or 1
     options = shlex.join(shlex.split(campaign.limits.settings.get(SETTING, "")))
-    return f"mpirun --host {node}:{ranks},{other}:{ranks} -np {2 * ranks} --bind-to none {options}".strip()
+    hosts = ",".join(f"{node}:{ranks}" for node in nodes)
+    return f"mpirun --host {hosts} -np {len(nodes) * ranks} --bind-to none {options}".strip()
 
 
-def _not_reached(a: str, b: str, output: str) -> str:
+def _not_reached(a: str, why: Mapping[str, str]) -> str:
+    b, output = next(iter(why.items()))
+    more = f", nor {len(why) - 1} more," if len(why) > 1 else ""
     return (
-        f"{a} does not reach {b} over ssh: {printable(output)}; expected that one may log in from node to node without "
-        f"being asked: a key on {a} that {b} lets in, and {b}'s host key in a known_hosts of {a}"
+        f"{a} does not reach {b}{more} over ssh: {printable(output)}; expected that one may log in from node to node "
+        f"without being asked: a key on {a} that {b} lets in, and {b}'s host key in a known_hosts of {a}"
     )
 
 
@@ -132,7 +152,7 @@ def pods(campaign: MeterCampaign) -> OverNodes:
     return OverNodes(campaign, ranks_by_pods if campaign.meter.is_collective else two_ends)
 
 
-def ranks_by_pods(turn: PairVisit) -> PairOutcome:
+def ranks_by_pods(turn: Visit) -> Outcome:
     """As two ends: on one node what starts mpirun's daemon there, on the other mpirun."""
     campaign = turn.campaign
     environment = {SOURCE: peer_program(), WORD: secrets.token_hex(16)}
@@ -143,7 +163,7 @@ def ranks_by_pods(turn: PairVisit) -> PairOutcome:
     def read(_settings: MeterSettings, outputs: Sequence[Output]) -> Reading:
         reading = campaign.meter.read(campaign.settings, (merged(outputs[0], turn.run),))
         node, other = turn.pair
-        reading = typed(campaign, reading, launch_by_hand(campaign, other, node), turn.pair)
+        reading = typed(campaign, reading, launch_by_hand(campaign, (other, node)), turn.pair)
         return with_advice(reading, OWN_MPIRUN) if reading.is_apart else reading
 
     meter = Meter(campaign.meter.name, read, server=lambda _, port: SERVE.format(port=port), client=start)
@@ -157,7 +177,7 @@ def peer_program() -> str:
     return f"{joined(TRAVELS)}\nmain()\n"
 
 
-def shell_in_pod(turn: PairVisit, address: str, port: int) -> str:
+def shell_in_pod(turn: Visit, address: str, port: int) -> str:
     """What the node runs that comes; `address` and `port` are the other's."""
     ranks = turn.campaign.settings.ranks_per_node or 1
     return START_BY_PODS.format(

@@ -21,7 +21,7 @@ RANK = """PATH=${{PATH:+$PATH:}}{folders}
 HOME=${{HOME:-$(getent passwd "$(id -u)" 2>/dev/null|cut -d: -f6)}}
 HOME=${{HOME:-/}};export HOME PATH {variable}={run}{environment}
 cp_sent() {{
-[ "${{SLURM_LOCALID:-${{OMPI_COMM_WORLD_LOCAL_RANK:-${{MPI_LOCALRANKID:-0}}}}}}" = 0 ]||return 0
+{brief}[ "${{SLURM_LOCALID:-${{OMPI_COMM_WORLD_LOCAL_RANK:-${{MPI_LOCALRANKID:-0}}}}}}" = 0 ]||return 0
 cd /sys/class/infiniband 2>/dev/null&&for f in */ports/*/hw_counters/tx_bytes */ports/*/counters/port_xmit_data;do
 [ -r "$f" ]&&read -r v <"$f"&&echo "{run}:$1:$n:$f:$v."
 done
@@ -45,12 +45,17 @@ def rank_shell(campaign: MeterCampaign, run: str) -> str:
     settings = campaign.settings
     environment = "".join(f" {name}={shlex.quote(value)}" for name, value in settings.environment.items())
     return RANK.format(
-        folders=FOLDERS, variable=VARIABLE, run=run, environment=environment, command=campaign.meter.ranks(settings)
+        folders=FOLDERS,
+        variable=VARIABLE,
+        run=run,
+        environment=environment,
+        brief="return 0\n" if settings.is_brief else "",
+        command=campaign.meter.ranks(settings),
     )
 
 
 def merged(output: Output, run: str) -> Output:
-    """The ranks' own output, and what both nodes have sent together, by device."""
+    """The ranks' own output, and what all nodes have sent together, by device."""
     looks: dict[tuple[str, str], dict[str, int]] = {}
     for when, node, counter, value in re.findall(_COUNTED.format(run=re.escape(run)), output.text):
         looks.setdefault((node, counter), {}).setdefault(when, int(value))

@@ -17,6 +17,7 @@ from clusterproof.plugins.benchmarks.launchers import (
     PLUGINS,
     Measured,
     MeterCampaign,
+    Together,
     attributed,
     check,
     ranks,
@@ -69,16 +70,16 @@ class BySrun:
     _name: str = field(default_factory=lambda: f"clusterproof-{new_nonce()}")
     _reserved: Reserved | None = None
 
-    def measure(self, pairs: Sequence[Pair], measured: Measured) -> None:
-        """Measure all these pairs at the same time. Raises Unusable where Slurm gives no node at all."""
+    def measure(self, together: Sequence[Together], measured: Measured) -> None:
+        """Measure all these at the same time. Raises Unusable where Slurm gives no node at all."""
         reserved = self._reserved = self._reserved or self._reserve()
         turns = {}
-        for number, pair in enumerate(pairs):
-            refused = {node: reserved.refused[node] for node in pair if node in reserved.refused}
+        for number, each in enumerate(together):
+            refused = {node: reserved.refused[node] for node in each if node in reserved.refused}
             if refused:
-                measured(pair, not_reached(refused))
+                measured(each, not_reached(refused))
             else:
-                turns[str(number)] = (pair, new_nonce())
+                turns[str(number)] = (each, new_nonce())
         if not turns:
             return
         node_nonce = new_nonce()
@@ -87,15 +88,15 @@ class BySrun:
                 self._round(turns, reserved, node_nonce), self.campaign.run_s + ENDS_S + CLEANUP_S + ASK_S
             )
         except Unusable as problem:
-            for pair, _ in turns.values():
-                measured(pair, Reading(problem=str(problem)))
+            for each, _ in turns.values():
+                measured(each, Reading(problem=str(problem)))
             return
-        for key, (pair, run) in turns.items():
+        for key, (each, run) in turns.items():
             try:
-                reading = self._reading(key, pair, run, answered, node_nonce)
+                reading = self._reading(key, each, run, answered, node_nonce)
             except Exception as problem:  # a fault of ours, or of a meter's, costs one measurement
                 reading = Reading(problem=printable(f"{type(problem).__name__}: {problem}"))
-            measured(pair, typed(self.campaign, reading, self._launch_by_hand(pair, reserved), pair))
+            measured(each, typed(self.campaign, reading, self._launch_by_hand(each, reserved), each))
 
     def close(self) -> None:
         """Give the nodes back."""
@@ -151,7 +152,7 @@ class BySrun:
             )
         return Reserved(job, is_ours, refused, addresses, ranks.chosen(self._options, site, has_mpi), has_mpi)
 
-    def _round(self, turns: Mapping[str, tuple[Pair, str]], reserved: Reserved, nonce: str) -> dict[str, object]:
+    def _round(self, turns: Mapping[str, tuple[Together, str]], reserved: Reserved, nonce: str) -> dict[str, object]:
         steps = [step for key, turn in turns.items() for step in self._steps(key, *turn, reserved)]
         return {
             "do": "run",
@@ -167,60 +168,63 @@ class BySrun:
             },
         }
 
-    def _steps(self, key: str, pair: Pair, run: str, reserved: Reserved) -> list[dict[str, object]]:
-        """The steps of one pair, each with those that clean up where it has failed."""
+    def _steps(self, key: str, nodes: Together, run: str, reserved: Reserved) -> list[dict[str, object]]:
+        """The steps of one pair or group, each with those that clean up where it has failed."""
         campaign = self.campaign
         cleanups = {
-            node: _step(f"{key}.{node}", [node], visit={"clean_up": [run]}, deadline_s=CLEANUP_S) for node in pair
+            node: _step(f"{key}.{node}", [node], visit={"clean_up": [run]}, deadline_s=CLEANUP_S) for node in nodes
         }
         if campaign.meter.is_collective:
             shell, tasks = rank_shell(campaign, run), campaign.settings.ranks_per_node or 1
-            both = list(cleanups.values())
             ranks = ONLY_THE_FIRST if campaign.meter.starts_ranks else {"mpi": reserved.mpi}
-            return [_step(key, list(pair), tasks, shell=shell, deadline_s=campaign.run_s, cleanups=both, **ranks)]
-        ends = ends_of(campaign, run, tuple(map(str, reserved.addresses[pair.a])))
+            step = _step(key, list(nodes), tasks, shell=shell, deadline_s=campaign.run_s, **ranks)
+            return [{**step, "cleanups": list(cleanups.values())}]
+        a, b = nodes
+        ends = ends_of(campaign, run, tuple(map(str, reserved.addresses[a])))
         timeout_s = campaign.run_s + ENDS_S
         return [
             _step(f"{key}.{end}", [node], visit=dict(asked), deadline_s=timeout_s, cleanups=[cleanups[node]])
-            for end, node, asked in (("server", pair.a, ends.server), ("client", pair.b, ends.client))
+            for end, node, asked in (("server", a, ends.server), ("client", b, ends.client))
         ]
 
-    def _reading(self, key: str, pair: Pair, run: str, answered: Mapping[str, Any], nonce: str) -> Reading:
-        """What the steps of one pair brought; a node on which nothing can be started any more is at fault."""
-        cleaned = {node: _answer(answered["cleaned"].get(f"{key}.{node}"), nonce) for node in pair}
+    def _reading(self, key: str, nodes: Together, run: str, answered: Mapping[str, Any], nonce: str) -> Reading:
+        """What the steps of one pair or group brought; a node on which nothing can be started any more is at fault."""
+        cleaned = {node: _answer(answered["cleaned"].get(f"{key}.{node}"), nonce) for node in nodes}
         if self.campaign.meter.is_collective:
             output = output_of(answered["steps"][key])
             reading = self.campaign.meter.read(self.campaign.settings, (merged(output, run),))
-            reading = attributed(reading, self._called(pair), output.exit is None)
+            reading = attributed(reading, self._called(nodes), output.exit is None)
             reading = replace(reading, seconds=reading.seconds or output.seconds)
             if reading.is_apart and self._reserved:
                 reading = with_advice(reading, ranks.advice(self._reserved.mpi, self._reserved.has_mpi))
             own = "\n".join(map(str, answered["steps"][key]["own"]))  # a rank that says so is no evidence of it
-            if self._reserved and ranks.is_without_library(self._reserved.mpi, own, list(pair)):
+            if self._reserved and ranks.is_without_library(self._reserved.mpi, own, list(nodes)):
                 advice = ranks.advice_without_library(self._reserved.has_mpi)
                 return Reading(problem=f"srun started no rank: {advice}", seconds=output.seconds)
             launched = ranks.NOT_LAUNCHED.search(own)
-            if launched and launched[1] in pair and reading.busbw_gb_per_s is None:
+            if launched and launched[1] in set(nodes) and reading.busbw_gb_per_s is None:
                 return Reading(problem=f"srun: {printable(launched[0])}", culprit=launched[1], seconds=output.seconds)
         else:
+            a, b = nodes
             server, client = (answered["steps"][f"{key}.{end}"] for end in ("server", "client"))
             reading = reading_of(
-                self.campaign, pair, *(_answer(one, nonce) or NodeAnswer() for one in (server, client))
+                self.campaign, Pair(a, b), *(_answer(one, nonce) or NodeAnswer() for one in (server, client))
             )
             reading = replace(reading, seconds=reading.seconds or float(client["seconds"]))
         return silenced(reading, {node: one.unreached for node, one in cleaned.items() if one and one.unreached})
 
-    def _launch_by_hand(self, pair: Pair, reserved: Reserved) -> str:
-        """How a person starts the ranks of a pair: in the same job, where that is not given back."""
+    def _launch_by_hand(self, together: Together, reserved: Reserved) -> str:
+        """How a person starts the ranks of a pair or group: in the same job, where that is not given back."""
         ranks = self.campaign.settings.ranks_per_node or 1
         job = [] if reserved.is_ours else [f"--jobid={reserved.job}", "--overlap"]
-        nodes = [f"--nodelist={pair.a},{pair.b}", "--nodes=2"]
-        tasks = [f"--ntasks={2 * ranks}", f"--ntasks-per-node={ranks}", f"--mpi={reserved.mpi}"]
+        names = tuple(together)
+        nodes = [f"--nodelist={','.join(names)}", f"--nodes={len(names)}"]
+        tasks = [f"--ntasks={len(names) * ranks}", f"--ntasks-per-node={ranks}", f"--mpi={reserved.mpi}"]
         return shlex.join(["srun", *job, *nodes, *tasks, *self._options])
 
-    def _called(self, pair: Pair) -> dict[str, Sequence[str]]:
-        """By what other names the nodes of a pair go."""
-        return {node: self._reserved.addresses.get(node, ()) if self._reserved else () for node in pair}
+    def _called(self, nodes: Together) -> dict[str, Sequence[str]]:
+        """By what other names the nodes go."""
+        return {node: self._reserved.addresses.get(node, ()) if self._reserved else () for node in nodes}
 
     def _ask(self, request: Mapping[str, object], timeout_s: float) -> dict[str, Any]:
         """What the submit host answers to one request. Raises Unusable."""

@@ -1,4 +1,4 @@
-"""Visits the nodes of every pair by the cluster's own connection, all pairs side by side; meters of two ends."""
+"""Visits the nodes of every pair or group by the cluster's own connection, all side by side; meters of two ends."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from clusterproof.plugins.benchmarks.launchers import (
     NOT_STARTED,
     Measured,
     MeterCampaign,
+    Together,
     at_fault,
     attributed,
     check,
@@ -29,14 +30,20 @@ from clusterproof.plugins.transport import Unusable
 
 
 @dataclass(frozen=True, slots=True)
-class PairVisit:
-    """One pair's: `run` marks what is started for it, and `where` has both nodes' names and addresses."""
+class Visit:
+    """Of a pair or a group: `run` marks what is started for it, `where` has its nodes' names and addresses."""
 
     campaign: MeterCampaign
     visitor: Visitor
-    pair: Pair
+    together: Together
     run: str
     where: Mapping[str, NodeAnswer]
+
+    @property
+    def pair(self) -> Pair:
+        """The pair, where it is one: two ends are for no more."""
+        assert isinstance(self.together, Pair)
+        return self.together
 
     def visit(self, node: str, request: Mapping[str, object], timeout_s: float) -> NodeAnswer:
         """Send one request to one of its nodes. Never raises: a connection that fails has not reached the node."""
@@ -47,7 +54,7 @@ class PairVisit:
 
 
 @dataclass(frozen=True, slots=True)
-class PairOutcome:
+class Outcome:
     """What a turn brought, and the nodes that have not said that nothing is left on them."""
 
     reading: Reading
@@ -56,39 +63,39 @@ class PairOutcome:
 
 @dataclass(slots=True)
 class OverNodes:
-    """Measures by visiting nodes; `take` is how one pair is measured."""
+    """Measures by visiting nodes; `take` is how one pair or group is measured."""
 
     campaign: MeterCampaign
-    take: Callable[[PairVisit], PairOutcome]
+    take: Callable[[Visit], Outcome]
     visitor: Visitor = field(init=False)
     _where: NodeAddresses = field(init=False)
-    _running: dict[str, Pair] = field(default_factory=dict)
+    _running: dict[str, Together] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.visitor = Visitor(self.campaign.reach(), self.campaign.limits)
         self._where = NodeAddresses(self.visitor)
 
-    def measure(self, pairs: Sequence[Pair], measured: Measured) -> None:
-        """Measure all these pairs at the same time. Raises Unusable."""
-        nodes = [node for pair in pairs for node in pair]
+    def measure(self, together: Sequence[Together], measured: Measured) -> None:
+        """Measure all these at the same time. Raises Unusable."""
+        nodes = [node for each in together for node in each]
         try:
             not_reached_nodes = self._where.learn([self.campaign.target(node) for node in nodes])
         except InventoryError as problem:
             raise Unusable(str(problem)) from None
         turns = []
-        for pair in pairs:
-            missing = {node: not_reached_nodes[node] for node in pair if node in not_reached_nodes}
+        for each in together:
+            missing = {node: not_reached_nodes[node] for node in each if node in not_reached_nodes}
             if missing:
-                measured(pair, not_reached(missing))
+                measured(each, not_reached(missing))
             else:
-                where = {node: self._where.known[node] for node in pair}
-                turns.append(PairVisit(self.campaign, self.visitor, pair, new_nonce(), where))
-        side_by_side([lambda turn=turn: measured(turn.pair, self._one(turn)) for turn in turns])  # type: ignore[misc]
+                where = {node: self._where.known[node] for node in each}
+                turns.append(Visit(self.campaign, self.visitor, each, new_nonce(), where))
+        side_by_side([lambda turn=turn: measured(turn.together, self._one(turn)) for turn in turns])  # type: ignore[misc]
 
     def close(self) -> None:
         """End what still runs: after an interruption."""
         running, self._running = dict(self._running), {}
-        targets = {node: self.campaign.target(node) for pair in running.values() for node in pair}
+        targets = {node: self.campaign.target(node) for each in running.values() for node in each}
         if targets:
             with suppress(Unusable, InventoryError):
                 self.visitor.clean_up(list(targets.values()), list(running))
@@ -101,13 +108,13 @@ class OverNodes:
     ) -> None:
         self.close()
 
-    def _one(self, turn: PairVisit) -> Reading:
+    def _one(self, turn: Visit) -> Reading:
         started = time.monotonic()
-        self._running[turn.run] = turn.pair
+        self._running[turn.run] = turn.together
         try:
             outcome = self.take(turn)
         except Exception as problem:  # a fault of ours, or of a meter's, costs one measurement
-            outcome = PairOutcome(Reading(problem=f"{type(problem).__name__}: {problem}"), tuple(turn.pair))
+            outcome = Outcome(Reading(problem=f"{type(problem).__name__}: {problem}"), tuple(turn.together))
         seconds = round(time.monotonic() - started, 3)
         reading = replace(outcome.reading, seconds=outcome.reading.seconds or seconds)
         cleaned = self._clean_up([self.campaign.target(node) for node in outcome.to_clean_up], turn.run)
@@ -137,7 +144,7 @@ def _with(reading: Reading, cleaned: Mapping[str, NodeAnswer]) -> Reading:
 
 
 def not_reached(why: Mapping[str, str]) -> Reading:
-    """The measurement of a pair of which these nodes were not reached; one alone is at fault."""
+    """The measurement of a pair or group of which these nodes were not reached; one alone is at fault."""
     problem = ", ".join(f"{node} was not reached: {words}" for node, words in why.items())
     return Reading(problem=problem, culprit=at_fault(why))
 
@@ -223,7 +230,7 @@ def ssh(campaign: MeterCampaign) -> OverNodes:
     return OverNodes(campaign, two_ends)
 
 
-def two_ends(turn: PairVisit) -> PairOutcome:
+def two_ends(turn: Visit) -> Outcome:
     """Visit both nodes at the same time."""
     for _ in range(ATTEMPTS):
         answers = _visited(turn, ends_of(turn.campaign, turn.run, turn.where[turn.pair.a].addresses))
@@ -231,10 +238,10 @@ def two_ends(turn: PairVisit) -> PairOutcome:
             break
     server, client = (answers[node] for node in turn.pair)
     to_clean_up = tuple(node for node, one in answers.items() if one.unreached)
-    return PairOutcome(reading_of(turn.campaign, turn.pair, server, client), to_clean_up)
+    return Outcome(reading_of(turn.campaign, turn.pair, server, client), to_clean_up)
 
 
-def _visited(turn: PairVisit, ends: EndRequests) -> Mapping[str, NodeAnswer]:
+def _visited(turn: Visit, ends: EndRequests) -> Mapping[str, NodeAnswer]:
     """The answers of both nodes. An end that is silent after the other has reported a failure is not waited for."""
     answers: SimpleQueue[tuple[str, NodeAnswer]] = SimpleQueue()
     requests = {turn.pair.a: ends.server, turn.pair.b: ends.client}

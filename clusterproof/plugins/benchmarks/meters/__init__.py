@@ -25,6 +25,7 @@ class MeterSettings:
     program: str = ""  # a path on the nodes, where the meter does not find its program itself
     options: str = ""  # further words for its command line
     environment: Mapping[str, str] = field(default_factory=dict)  # for the program, on the nodes
+    is_brief: bool = False  # of many ranks: no log of the library's, which would fill what is kept of the output
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +46,11 @@ class Output:
 class Meter:
     """One program.
 
-    A collective one has `ranks`: the shell command of every rank, which a launcher starts on both nodes; where it
+    A collective one has `ranks`: the shell command of every rank, which a launcher starts on all nodes; where it
     `starts_ranks` itself, only the first of them does anything. One of two ends has `server` and `client` (shell
     commands, from the port, and from the server's address and the port); the server serves one client and ends. `read`
     takes the ranks' merged output, or the client's and then the server's. `command` is what a person types for it, from
-    the launcher's words for ranks and the names of both nodes; `by_hand` likewise where no settings are known. Some
+    the launcher's words for ranks and the names of the nodes; `by_hand` likewise where no settings are known. Some
     of two ends start a rank for each of their GPUs.
     """
 
@@ -59,7 +60,7 @@ class Meter:
     server: Callable[[MeterSettings, int], str] | None = None
     client: Callable[[MeterSettings, str, int], str] | None = None
     starts_ranks: bool = False
-    command: Callable[[MeterSettings, str, str, str], str] | None = None
+    command: Callable[[MeterSettings, str, Sequence[str]], str] | None = None
     by_hand: Callable[[str, str, str], str] | None = None
     has_a_rank_for_each_gpu: bool = False
 

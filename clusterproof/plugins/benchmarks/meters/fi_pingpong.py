@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -53,8 +54,9 @@ def read(settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
     )
 
 
-def command(settings: MeterSettings, _launch: str, node: str, other: str) -> str:
+def command(settings: MeterSettings, _launch: str, nodes: Sequence[str]) -> str:
     """What a person types on both nodes. Raises ValueError."""
+    node, other = nodes
     run = meters.typed("fi_pingpong", replace(settings, options=""), {}, _words(settings))
     return f"{run} on {node}, then on {other}: {run} {node}"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -87,8 +87,9 @@ def read(_settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
     )
 
 
-def command(settings: MeterSettings, _launch: str, node: str, other: str) -> str:
+def command(settings: MeterSettings, _launch: str, nodes: Sequence[str]) -> str:
     """What a person types on both nodes. Raises ValueError."""
+    node, other = nodes
     size = f" -l {settings.size_bytes}" if settings.size_bytes else ""
     client_options = f"-c {node} -t {SECONDS} -O {SKIPPED_SECONDS} -P {STREAMS}{size}"
     serves = meters.typed("iperf3", replace(settings, options=""), {}, "-s")

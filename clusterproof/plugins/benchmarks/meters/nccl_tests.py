@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 
 from clusterproof.plugins.benchmarks import meters
 from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, Output, efa_devices, proven_network
@@ -51,16 +52,22 @@ def ranks(settings: MeterSettings) -> str:
         raise ValueError(f"{settings.collective!r:.80} is not a collective; expected one of {', '.join(COLLECTIVES)}")
     return (
         "unset NCCL_DEBUG_FILE\n"
-        + meters.exports({**NETWORK_IN_LOG, **settings.environment})
+        + meters.exports({**_log_wanted(settings), **settings.environment})
         + meters.found(f"{settings.collective}_perf", settings.program, PLACES, REMEDY)
         + _MPI_LIBRARY
         + f'exec "$program" {_options(settings)} {meters.words(settings.options)}\n'
     )
 
 
-def command(settings: MeterSettings, launch: str, _one: str, _other: str) -> str:
+def command(settings: MeterSettings, launch: str, _nodes: Sequence[str]) -> str:
     """The same, as a person types it. Raises ValueError."""
-    return f"{launch} {meters.typed(f'{settings.collective}_perf', settings, NETWORK_IN_LOG, _options(settings))}"
+    return (
+        f"{launch} {meters.typed(f'{settings.collective}_perf', settings, _log_wanted(settings), _options(settings))}"
+    )
+
+
+def _log_wanted(settings: MeterSettings) -> Mapping[str, str]:
+    return {"NCCL_DEBUG": "WARN"} if settings.is_brief else NETWORK_IN_LOG
 
 
 def _options(settings: MeterSettings) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from clusterproof.plugins.benchmarks import meters
 from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, Output, proven_network
 from clusterproof.plugins.evidence.pairs import Reading
@@ -26,7 +28,7 @@ _FIRST_RANK_ONLY = """\
 case ${SLURM_PROCID:-${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-${PMI_RANK:-0}}}} in 0) ;; *) exit 0 ;; esac
 """
 # CLUSTERPROOF_HOSTS in the environment: the nodes with a space between, where Slurm does not list them
-_BOTH_NODES = """\
+_NODES = """\
 [ -n "$CLUSTERPROOF_HOSTS" ] || CLUSTERPROOF_HOSTS=$(scontrol show hostnames "$SLURM_STEP_NODELIST" 2>/dev/null)
 set -- $CLUSTERPROOF_HOSTS
 [ $# -gt 0 ] || { printf 'clusterproof: %s: nobody says on which nodes to run\\n' "$(uname -n)" >&2; exit 1; }
@@ -54,7 +56,7 @@ def ranks(settings: MeterSettings) -> str:
         _FIRST_RANK_ONLY
         + meters.exports(settings.environment)
         + meters.found("nccom-test", settings.program, PLACES, REMEDY)
-        + _BOTH_NODES
+        + _NODES
         + cores
         + _MPIRUN_AS_ROOT
         + _NOT_UNDER_SLURM  # its mpirun would wait for a step of the job that this one holds
@@ -66,11 +68,12 @@ def ranks(settings: MeterSettings) -> str:
     )
 
 
-def command(settings: MeterSettings, _launch: str, node: str, other: str) -> str:
+def command(settings: MeterSettings, _launch: str, nodes: Sequence[str]) -> str:
     """The same, as a person types it: it starts its ranks itself. Raises ValueError."""
-    ranks_of_both = 2 * settings.ranks_per_node or RANKS
-    run = meters.typed("nccom-test", settings, {}, f"-r {ranks_of_both} -N 2 {_options(settings)}")
-    return f"{run} {COLLECTIVES[settings.collective]} --hosts {node} {other}"
+    count = len(nodes)
+    ranks_of_all = count * (settings.ranks_per_node or RANKS // 2)
+    run = meters.typed("nccom-test", settings, {}, f"-r {ranks_of_all} -N {count} {_options(settings)}")
+    return f"{run} {COLLECTIVES[settings.collective]} --hosts {' '.join(nodes)}"
 
 
 def _options(settings: MeterSettings) -> str:

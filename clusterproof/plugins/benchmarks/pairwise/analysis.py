@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from math import exp
 from statistics import median
@@ -18,6 +18,7 @@ from clusterproof.plugins.benchmarks.pairwise.findings import (
     slow_now_and_then,
     too_noisy,
 )
+from clusterproof.plugins.benchmarks.pairwise.groups import MeasuredGroups
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal
 from clusterproof.plugins.benchmarks.pairwise.normal import AnalysisSettings, Normal, succeeded
 from clusterproof.plugins.benchmarks.pairwise.screen import Screened, SlowPlace, screen
@@ -26,7 +27,7 @@ from clusterproof.plugins.catalog import PACKAGED, Catalog
 from clusterproof.plugins.catalog.busbw import FLOOR, BusbwKey, OfWire, expected_busbw, of_wire
 from clusterproof.plugins.core.message import speed
 from clusterproof.plugins.core.robust import location_error
-from clusterproof.plugins.evidence.pairs import Estimate, Finding, Kind, Measurement, Pair, estimated
+from clusterproof.plugins.evidence.pairs import Estimate, Finding, Kind, MeasuredGroup, Measurement, Pair, estimated
 
 SHARE_UNDER_FLOOR = 0.5  # of all pairs, from which on no node is named
 TOO_FEW = 3  # nodes: of two, nobody can say which
@@ -167,6 +168,29 @@ class Campaign:
                 by_node.setdefault(node, []).append(measurement)
         return {node: tuple(data) for node, data in by_node.items()}
 
+    @cached_property
+    def named(self) -> tuple[Finding, ...]:
+        """What the pairs name of single nodes, which are in no group."""
+        kinds = (Kind.SLOW_NODE, Kind.FAILING_NODE)
+        return tuple(finding for finding in self.analysis.findings if finding.kind in kinds)
+
+    @cached_property
+    def groups(self) -> MeasuredGroups:
+        """What was measured of groups."""
+        return MeasuredGroups(self.journal.groups)
+
+    def groups_of(self, node: str) -> tuple[MeasuredGroup, ...]:
+        """The groups that a node was in, the smallest first, with what they are compared with."""
+        measured = self.groups
+        return tuple(
+            MeasuredGroup(
+                group, readings, measured.others_gb_per_s(group), measured.smallest(), self.floor_of(len(group.nodes))
+            )
+            for size in measured.sizes
+            for group, readings in measured.of_size(size).items()
+            if node in group.nodes
+        )
+
     @property
     def is_partial(self) -> bool:
         """Whether a person asked for some pairs only, or broke it off: it is not to be compared with other runs."""
@@ -199,7 +223,15 @@ class Campaign:
     @cached_property
     def floor_gb_per_s(self) -> float | None:
         """What every pair must reach: a share of the site's own figure, else of a published one for the same key."""
-        known = self.baseline.figure if self.baseline else expected_busbw(self.key) if self.key else None
+        return self.floor_of(self.key.nodes) if self.key else None
+
+    def floor_of(self, nodes: int) -> float | None:
+        """What so many nodes together must reach; None where nothing is known of as many."""
+        if self.key is None:
+            return None
+        key = replace(self.key, nodes=nodes)
+        own = expectation(self.figures, key, self.stack)
+        known = own.figure if own else expected_busbw(key)
         return known.busbw_gb_per_s * self.floor_share if known else None
 
     @property

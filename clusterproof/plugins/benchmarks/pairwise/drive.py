@@ -1,4 +1,4 @@
-"""Round after round through a launcher, within a budget of time; every measurement is on the disk before the next."""
+"""Pairs, then groups, through a launcher and within a budget; every measurement is on the disk before the next."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
-from clusterproof.plugins.benchmarks.launchers import Measured
+from clusterproof.plugins.benchmarks.launchers import Measured, Together
 from clusterproof.plugins.benchmarks.pairwise import RETEST_ROUNDS, Round
 from clusterproof.plugins.benchmarks.pairwise.campaign import PairPlan, next_round
+from clusterproof.plugins.benchmarks.pairwise.groups import GroupPlan, at_most, next_groups
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal, JournalWriter
-from clusterproof.plugins.evidence.pairs import Measurement, Pair, Reading
+from clusterproof.plugins.evidence.pairs import GroupMeasurement, Measurement, Reading
+
+M = TypeVar("M", Measurement, GroupMeasurement)
 
 LEAST_FIRST_ROUNDS = 2  # one alone names nobody
 
@@ -20,8 +24,8 @@ LEAST_FIRST_ROUNDS = 2  # one alone names nobody
 class Measuring(Protocol):
     """What a launcher does for a campaign."""
 
-    def measure(self, pairs: Sequence[Pair], measured: Measured) -> None:
-        """Measure all these pairs at the same time; `measured` is called once for each, from any thread."""
+    def measure(self, together: Sequence[Together], measured: Measured, /) -> None:
+        """Measure all these at the same time; `measured` is called once for each, from any thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +90,7 @@ def drive(
                 left_out = _words(batches[done:], number)
                 break
             started = clock()
-            measurements += _measure(launcher, writer, batch, number)
+            measurements += _measure(launcher, batch, partial(_of_pair, number, len(batch)), writer.measured)
             pace.took(clock() - started)
             rounds = max(number + 1, len(plan.first) + (0 if plan.asked else RETEST_ROUNDS))
             batches_left = (rounds - number - 1) * most_batches + len(batches) - done - 1
@@ -96,6 +100,41 @@ def drive(
     why_ended = "; ".join(filter(None, (_skipped(plan), left_out)))
     writer.ended(why_ended)
     return replace(journal, plan=plan, measurements=tuple(measurements), ended=why_ended)
+
+
+def _of_pair(number: int, at_once: int, pair: Any, reading: Reading) -> Measurement:
+    return Measurement(pair, number, at_once, reading)
+
+
+def drive_groups(
+    journal: Journal,
+    writer: JournalWriter,
+    launcher: Measuring,
+    plan: GroupPlan,
+    budget_s: float,
+    at_once: int,
+    on_batch: Callable[[Sequence[Together]], None],
+    clock: Callable[[], float] = time.monotonic,
+) -> Journal:
+    """Measure groups until none is left, or the budget is used up. Raises Unusable where nothing can be measured."""
+    pace = BatchTime(budget_s, clock)
+    measurements = list(journal.groups)
+    why_ended = journal.ended or ""
+    while groups := next_groups(plan, measurements):
+        batch = at_most(groups, at_once)
+        if pace.batches_left < 1 or budget_s <= 0:
+            why_ended = "; ".join(filter(None, (why_ended, f"groups of {len(groups[0].nodes)} nodes and more")))
+            break
+        on_batch(batch)
+        started = clock()
+        measurements += _measure(launcher, batch, partial(_of_group, len(batch)), writer.measured_group)
+        pace.took(clock() - started)
+    writer.ended(why_ended)
+    return replace(journal, groups=tuple(measurements), ended=why_ended)
+
+
+def _of_group(at_once: int, group: Any, reading: Reading) -> GroupMeasurement:
+    return GroupMeasurement(group, at_once, reading)
 
 
 def shortened(plan: PairPlan, rounds_left: float, writer: JournalWriter) -> PairPlan:
@@ -108,15 +147,20 @@ def shortened(plan: PairPlan, rounds_left: float, writer: JournalWriter) -> Pair
     return replace(plan, first_rounds=first_rounds)
 
 
-def _measure(launcher: Measuring, writer: JournalWriter, batch: Round, number: int) -> list[Measurement]:
-    """The pairs that run together. What succeeds is kept at once; what fails, once nobody has interrupted them."""
+def _measure(
+    launcher: Measuring,
+    batch: Sequence[Together],
+    measurement_of: Callable[[Any, Reading], M],
+    keep: Callable[[M], None],
+) -> list[M]:
+    """What runs together. What succeeds is kept at once; what fails, once nobody has interrupted them."""
     lock = threading.Lock()
-    well: list[Measurement] = []
-    failed: list[Measurement] = []
+    well: list[M] = []
+    failed: list[M] = []
     is_over = False
 
-    def measured(pair: Pair, reading: Reading) -> None:
-        measurement = Measurement(pair, number, len(batch), reading)
+    def measured(each: Together, reading: Reading) -> None:
+        measurement = measurement_of(each, reading)
         with lock:
             if is_over:
                 return
@@ -124,7 +168,7 @@ def _measure(launcher: Measuring, writer: JournalWriter, batch: Round, number: i
                 failed.append(measurement)
             else:
                 well.append(measurement)
-                writer.measured(measurement)
+                keep(measurement)
 
     try:
         launcher.measure(batch, measured)
@@ -135,9 +179,9 @@ def _measure(launcher: Measuring, writer: JournalWriter, batch: Round, number: i
     finally:
         with lock:
             is_over = True
-            for data in failed:
-                writer.measured(data)
-    return [*well, *failed]
+            for measurement in failed:
+                keep(measurement)
+    return well + failed
 
 
 def _words(batches: Sequence[Round], number: int) -> str:

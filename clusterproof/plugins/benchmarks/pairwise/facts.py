@@ -1,4 +1,4 @@
-"""What was measured between nodes: of the whole run, of one pair, and what of it is a node's; and as people read it."""
+"""What was measured between nodes: of the whole run, of one pair, and what of it is a node's."""
 
 from __future__ import annotations
 
@@ -7,11 +7,20 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from clusterproof.plugins.benchmarks.pairwise.analysis import Campaign
+from clusterproof.plugins.benchmarks.pairwise.in_words import attribution
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal
-from clusterproof.plugins.core.message import number_of, speed
-from clusterproof.plugins.core.nodeset import fold
+from clusterproof.plugins.core.message import speed
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
-from clusterproof.plugins.evidence.pairs import Estimate, Finding, Kind, Measurement, Pair, PairsOfNode, Reading, pair
+from clusterproof.plugins.evidence.pairs import (
+    Finding,
+    Group,
+    Kind,
+    Measurement,
+    Pair,
+    PairsOfNode,
+    Reading,
+    pair,
+)
 
 SLOW = 0.95  # of what is normal: below it a single measurement is worth mentioning
 OF_PLACES = (Kind.CONFIGURATION, Kind.SLOW_GROUP, Kind.CONTENTION)
@@ -152,7 +161,23 @@ def _of_node(node: str, campaign: Campaign) -> PairsOfNode:
         is_one_of_two=len(campaign.of_node) <= 2,
         meter=str(campaign.journal.about.get("meter", "")),
         by_hand=campaign.by_hand("NODE", "GOOD_NODE"),
+        in_groups=campaign.groups_of(node),
+        if_no_group=None if campaign.groups_of(node) else _why_in_no_group(node, campaign),
     )
+
+
+def _why_in_no_group(node: str, campaign: Campaign) -> Incomplete | NotApplicable:
+    about, journal = campaign.journal.about, campaign.journal
+    if not (about.get("groups") or journal.groups):
+        return NotApplicable("not asked: --groups measures groups of nodes too")
+    named = next((one for one in campaign.named if node in one.nodes), None)
+    if named:
+        return NotApplicable(f"left out of the groups: {attribution(named)}")
+    why = about.get("no_groups") or journal.absent.get(node) or journal.ended
+    if not why and journal.ended is None:
+        why = "the run ended before its turn"
+    why = str(why or f"too few nodes are left for groups of {about.get('groups')}")
+    return Incomplete(f"no group of it was measured: {why}", cause=f"no group was measured: {why}")
 
 
 def _why_unmeasured(node: str, campaign: Campaign) -> Incomplete | NotApplicable:
@@ -195,6 +220,14 @@ def _journal(journal: Journal, shown: Mapping[str, str], text: Callable[[str], s
             )
             for one in journal.measurements
         ),
+        groups=tuple(
+            replace(
+                one,
+                group=Group(tuple(shown_names[node] for node in one.group)),
+                reading=_reading(one.reading, shown_names, text),
+            )
+            for one in journal.groups
+        ),
         ended=None if journal.ended is None else text(journal.ended),
     )
 
@@ -208,59 +241,6 @@ def _reading(reading: Reading, shown_names: Mapping[str, str], text: Callable[[s
         hosts=tuple(map(text, reading.hosts)),
         command=text(reading.command),
     )
-
-
-SURE_AT_MOST = 0.9999  # nobody is surer than that of anything measured
-
-
-def slower_in_words(finding: Finding) -> str:
-    """`11 % slower than normal (9 to 13 %), 8 measurements with 8 partners, 99.99 % sure`.
-
-    How sure it is that no healthy node looks so is not said where it is not certain which node it is.
-    """
-    if finding.estimate is None:
-        return f"{finding.failures or 'none'} of {finding.attempts} measurements failed"
-    estimate = finding.estimate
-    is_sure = estimate.surely and finding.kind is not Kind.INCONCLUSIVE
-    sure = f", {min(estimate.surely, SURE_AT_MOST):.2%} sure".replace("%", " %") if is_sure else ""
-    measured = f"{number_of(estimate.measurements, 'measurement')} with {number_of(estimate.partners, 'partner')}"
-    return f"{estimate_in_words(estimate)}, {measured}{sure}"
-
-
-def estimate_in_words(estimate: Estimate) -> str:
-    """`11 % slower than normal (9 to 13 %)`."""
-    if estimate.slower <= 0:
-        return "as fast as normal"
-    low, high = sorted((estimate.low, estimate.high))
-    return f"{estimate.slower * 100:.3g} % slower than normal ({max(low, 0.0) * 100:.3g} to {high * 100:.3g} %)"
-
-
-def attribution(finding: Finding) -> str:
-    """A finding in a few words, as the reason of something else."""
-    if finding.kind is Kind.SLOW_NODE and finding.estimate:
-        return f"{finding.nodes[0]} is {finding.estimate.slower * 100:.3g} % slow"
-    if finding.kind is Kind.FAILING_NODE:
-        return f"measurements with {finding.nodes[0]} fail"
-    if finding.kind in (Kind.SLOW_GROUP, Kind.CONTENTION) and finding.place and finding.estimate:
-        slow = f"{finding.place} ({fold(finding.nodes)}) is {finding.estimate.slower * 100:.3g} % slow to other places"
-        return f"{slow}, {finding.words}"
-    if finding.kind is Kind.INTERMITTENT:
-        return f"{fold(finding.nodes)} is slow now and then"
-    if finding.kind is Kind.INCONCLUSIVE:
-        return f"{' or '.join(finding.nodes)} may be at fault"
-    return finding.words or finding.kind.value
-
-
-def finding_in_words(finding: Finding) -> str:
-    """A finding as a report lists it: `slow node n0003: 11 % slower than normal (9 to 13 %), …`."""
-    kind = finding.kind
-    if kind in (Kind.CONFIGURATION, Kind.CONTENTION, Kind.SLOW_GROUP):
-        return f"{kind.value}: {attribution(finding)}"
-    is_of_link = kind in (Kind.SLOW_LINK, Kind.FAILING_LINK)
-    who = "~".join(finding.nodes) if is_of_link else fold(finding.nodes)
-    has_numbers = bool(finding.estimate or finding.attempts)
-    parts = filter(None, (slower_in_words(finding) if has_numbers else "", finding.words))
-    return f"{kind.value} {who}: {'; '.join(parts)}"
 
 
 def measured_in_words(pair: MeasuredPair) -> str:

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import IO, Any
 
 from clusterproof.plugins.benchmarks.pairwise.campaign import PairPlan
+from clusterproof.plugins.benchmarks.pairwise.groups import FEWEST_NODES
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.opened import appendable, read_whole
-from clusterproof.plugins.evidence.pairs import Measurement, Reading, is_believable, pair
+from clusterproof.plugins.evidence.pairs import Group, GroupMeasurement, Measurement, Reading, is_believable, pair
 
 SCHEMA = "clusterproof pairs 1"
 MAX_BYTES = 2**30
@@ -49,6 +50,7 @@ class Journal:
     absent: Mapping[str, str] = field(default_factory=dict)  # nodes that were not measured, and why
     measurements: tuple[Measurement, ...] = ()
     ended: str | None = None  # None: it was broken off; else what was left out, or nothing
+    groups: tuple[GroupMeasurement, ...] = ()  # after the pairs, where a person asked for them
 
 
 class JournalWriter:
@@ -65,20 +67,20 @@ class JournalWriter:
             self._file.write("\n")  # behind a line that was cut: readers skip that
 
     def measured(self, measurement: Measurement) -> None:
-        """Keep a measurement."""
-        record = {
-            key: value for key, value in asdict(measurement.reading).items() if value not in (None, "", 0, (), 0.0)
-        }
-        if measurement.reading.is_correct is False:
-            record["is_correct"] = False
+        """Keep a measurement of a pair."""
         self._write(
             {
                 "pair": list(measurement.pair),
                 "round": measurement.round,
                 "at_once": measurement.at_once,
-                "reading": record,
+                "reading": _record(measurement.reading),
             }
         )
+
+    def measured_group(self, measurement: GroupMeasurement) -> None:
+        """Keep a measurement of a group."""
+        group, reading = list(measurement.group), _record(measurement.reading)
+        self._write({"group": group, "at_once": measurement.at_once, "reading": reading})
 
     def limited(self, first_rounds: int) -> None:
         """Keep that there is only time for so many of the first rounds."""
@@ -96,6 +98,11 @@ class JournalWriter:
         self._file.write(json.dumps(record) + "\n")
         self._file.flush()
         os.fsync(self._file.fileno())
+
+
+def _record(reading: Reading) -> dict[str, Any]:
+    record = {key: value for key, value in asdict(reading).items() if value not in (None, "", 0, (), 0.0)}
+    return {**record, "is_correct": False} if reading.is_correct is False else record
 
 
 def _ends_whole(path: Path) -> bool:
@@ -131,6 +138,8 @@ def write(path: Path, journal: Journal) -> None:
             writer.limited(journal.plan.first_rounds)
         for measurement in journal.measurements:
             writer.measured(measurement)
+        for of_group in journal.groups:
+            writer.measured_group(of_group)
         if journal.ended is not None:
             writer.ended(journal.ended)
     finally:
@@ -139,17 +148,13 @@ def write(path: Path, journal: Journal) -> None:
 
 def read(path: Path) -> Journal:
     """A journal, strictly but for lines that were cut when a run was. Raises JournalError."""
-    try:
-        lines = read_whole(path, MAX_BYTES, path.parent).decode().split("\n")
-    except OSError as problem:
-        raise JournalError(f"{path}: {problem.strerror or problem}; expected {EXPECTED}") from None
-    except UnicodeDecodeError as problem:
-        raise JournalError(f"{path}: byte {problem.start} is not UTF-8; expected {EXPECTED}") from None
+    lines = _lines(path)
     try:
         journal = _of_header(json.loads(lines[0]))
     except Exception as problem:  # what others have written may be anything
         raise JournalError(f"{path}: its first line is not a plan ({problem!s:.80}); expected {EXPECTED}") from None
     measurements: list[Measurement] = []
+    groups: list[GroupMeasurement] = []
     ended: str | None = None
     plan = journal.plan
     for number, line in enumerate(lines[1:MAX_LINES], 2):
@@ -161,13 +166,24 @@ def read(path: Path) -> Journal:
                 plan = replace(plan, first_rounds=int(document["first_rounds"]))
             elif "ended" in document:
                 ended = str(document["ended"])
+            elif "group" in document:
+                groups.append(_group_measurement(document, plan))
             else:
                 measurements.append(_measurement(document, plan))
         except Exception as problem:
             is_cut = isinstance(problem, json.JSONDecodeError) and line.startswith("{")
             if not is_cut:
                 raise JournalError(f"{path}:{number}: {problem!s:.80}; expected a measurement") from None
-    return replace(journal, plan=plan, measurements=tuple(measurements), ended=ended)
+    return replace(journal, plan=plan, measurements=tuple(measurements), groups=tuple(groups), ended=ended)
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return read_whole(path, MAX_BYTES, path.parent).decode().split("\n")
+    except OSError as problem:
+        raise JournalError(f"{path}: {problem.strerror or problem}; expected {EXPECTED}") from None
+    except UnicodeDecodeError as problem:
+        raise JournalError(f"{path}: byte {problem.start} is not UTF-8; expected {EXPECTED}") from None
 
 
 def _of_header(record: Mapping[str, Any]) -> Journal:
@@ -190,12 +206,24 @@ def _measurement(record: Mapping[str, Any], plan: PairPlan) -> Measurement:
     both = pair(*_two(record["pair"]))
     if not set(both) <= set(plan.nodes):
         raise ValueError(f"{both} is not a pair of its nodes")
-    number, at_once = record["round"], record["at_once"]
+    number = record["round"]
     if not (isinstance(number, int) and number >= 0):
         raise ValueError(f"{number!r:.40} is not a round")
+    return Measurement(both, number, _at_once(record), _reading(record["reading"]))
+
+
+def _group_measurement(record: Mapping[str, Any], plan: PairPlan) -> GroupMeasurement:
+    nodes = tuple(_texts(record["group"]))
+    if len(nodes) < FEWEST_NODES or len(set(nodes)) < len(nodes) or not set(nodes) <= set(plan.nodes):
+        raise ValueError("its group is not one of its nodes")
+    return GroupMeasurement(Group(nodes), _at_once(record), _reading(record["reading"]))
+
+
+def _at_once(record: Mapping[str, Any]) -> int:
+    at_once = record["at_once"]
     if not (isinstance(at_once, int) and at_once >= 1):
-        raise ValueError(f"{at_once!r:.40} pairs at once cannot be")
-    return Measurement(both, number, at_once, _reading(record["reading"]))
+        raise ValueError(f"{at_once!r:.40} at once cannot be")
+    return at_once
 
 
 def _reading(record: Mapping[str, Any]) -> Reading:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -18,8 +19,9 @@ from clusterproof.plugins.benchmarks.meters import Meter
 from clusterproof.plugins.benchmarks.meters import baseline as site
 from clusterproof.plugins.benchmarks.meters.baseline import BaselineError, BaselineFigure
 from clusterproof.plugins.benchmarks.pairwise.analysis import Campaign
-from clusterproof.plugins.benchmarks.pairwise.drive import Progress, drive
+from clusterproof.plugins.benchmarks.pairwise.drive import Progress, drive, drive_groups
 from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
+from clusterproof.plugins.benchmarks.pairwise.groups import GroupPlan
 from clusterproof.plugins.benchmarks.pairwise.journal import (
     Journal,
     JournalError,
@@ -33,7 +35,7 @@ from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.evidence.pairs import Pair, Reading, pair
+from clusterproof.plugins.evidence.pairs import Group, Reading, pair
 from clusterproof.plugins.evidence.recording import PAIRWISE_FILES
 from clusterproof.plugins.suite.perf.pairs_options import PairOptions
 from clusterproof.plugins.suite.perf.pairs_planning import meter_of, parts, planned
@@ -74,7 +76,8 @@ def measure(options: PairOptions, cluster: ClusterFacts, setup: MeasuringSetup) 
             journal = _resumed(journal, begun, options.resume)
         path = setup.folder / file_name(number)
         try:
-            campaigns.append(Campaign(_driven(journal, path, options, setup, nodes), figures, cluster.catalog))
+            begun_as = Campaign(journal, figures, cluster.catalog)
+            campaigns.append(replace(begun_as, journal=_driven(begun_as, path, options, setup, nodes)))
         except Unusable as problem:
             return PairwiseRun(tuple(campaigns), why_not=f"nothing could be measured between nodes: {problem}")
         except OSError as problem:
@@ -101,10 +104,9 @@ def write_journals(run: PairwiseRun, folder: Path) -> None:
         write(folder / file_name(number), campaign.journal)
 
 
-def _driven(
-    journal: Journal, path: Path, options: PairOptions, setup: MeasuringSetup, nodes: Sequence[Node]
-) -> Journal:
+def _driven(begun: Campaign, path: Path, options: PairOptions, setup: MeasuringSetup, nodes: Sequence[Node]) -> Journal:
     """Drive one campaign. Raises Unusable, OSError."""
+    journal = begun.journal
     meter, settings = meter_of(nodes, options)
     if not any(journal.plan.first):
         return replace(journal, ended="fewer than two of its nodes could be reached")
@@ -127,7 +129,12 @@ def _driven(
     try:
         setup.say(_in_words(journal, meter, options, path))
         with _shown(setup) as shown, launcher_for(campaign, options.launcher) as launcher:
+            started = time.monotonic()
             driven = drive(journal, writer, _Renamed(launcher, setup), options.budget_s, options.at_once, shown)
+            if options.groups and not journal.about.get("no_groups"):
+                launcher.campaign = replace(campaign, settings=replace(settings, is_brief=True))
+                left = replace(options, budget_s=options.budget_s - (time.monotonic() - started))
+                driven = _grouped(replace(begun, journal=driven), writer, _Renamed(launcher, setup), left)
     except KeyboardInterrupt:
         setup.say(f"pairs: interrupted; what was measured is kept; to go on: {setup.again}")
         raise
@@ -136,6 +143,21 @@ def _driven(
     if driven.ended:
         setup.say(f"pairs: no time for {driven.ended}; to go on: {setup.again}")
     return driven
+
+
+def _grouped(pairs: Campaign, writer: JournalWriter, launcher: _Renamed, options: PairOptions) -> Journal:
+    """Measure groups of the nodes that the pairs do not name. Raises Unusable."""
+    made, catalog = pairs.journal.plan, pairs.catalog
+    left_out = {*made.absent, *(node for finding in pairs.named for node in finding.nodes)}
+    shares = catalog.threshold("pairwise.slower"), catalog.threshold("pairwise.least_share")
+    nodes = tuple(node for node in made.nodes if node not in left_out)
+    plan = GroupPlan(options.groups, nodes, made.places, *shares)
+
+    def show(groups: Sequence[launching.Together]) -> None:
+        first = tuple(groups[0])
+        launcher.setup.say(f"groups: {len(groups)} of {len(first)} nodes at once, as {fold(first)}")
+
+    return drive_groups(pairs.journal, writer, launcher, plan, options.budget_s, options.at_once, show)
 
 
 def _in_words(journal: Journal, meter: Meter, options: PairOptions, path: Path) -> str:
@@ -172,21 +194,26 @@ class _Renamed:
     launcher: Launcher
     setup: MeasuringSetup
 
-    def measure(self, pairs: Sequence[Pair], measured: Measured) -> None:
+    def measure(self, together: Sequence[launching.Together], measured: Measured) -> None:
         """Measure under the real names, report under those that are shown."""
-        real = {pair(*(self.setup.real[node] for node in one)): one for one in pairs}
+        real = {_under(self.setup.real, each): each for each in together}
         shown_names = {name: shown for shown, name in self.setup.real.items()}
 
-        def hide(one: Pair, reading: Reading) -> None:
+        def hide(each: launching.Together, reading: Reading) -> None:
             hidden = replace(
                 reading,
                 problem=self.setup.text(reading.problem),
                 culprit=shown_names.get(reading.culprit, ""),
                 hosts=tuple(self.setup.text(host) for host in reading.hosts),
             )
-            measured(real[one], hidden)
+            measured(real[each], hidden)
 
         self.launcher.measure(list(real), hide)
+
+
+def _under(names: Mapping[str, str], nodes: launching.Together) -> launching.Together:
+    named = tuple(names[node] for node in nodes)
+    return Group(named) if isinstance(nodes, Group) else pair(*named)
 
 
 def _files(path: Path) -> list[Path]:
@@ -227,12 +254,12 @@ def _figures(path: Path | None) -> tuple[BaselineFigure, ...]:
 
 
 def _save(path: Path, run: PairwiseRun) -> None:
-    measured = [
-        (campaign.key, campaign.stack, one.reading)
-        for campaign in run.campaigns
-        for one in campaign.journal.measurements
-        if campaign.key
-    ]
+    measured = []
+    for campaign in run.campaigns:
+        if key := campaign.key:
+            measured += [(key, campaign.stack, one.reading) for one in campaign.journal.measurements]
+            of_groups = [(replace(key, nodes=len(one.group.nodes)), one.reading) for one in campaign.journal.groups]
+            measured += [(key_of_group, campaign.stack, reading) for key_of_group, reading in of_groups]
     try:
         site.write(path, site.figures_of(measured))
     except BaselineError as problem:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from clusterproof.plugins.options.perf_table import FULL, QUICK
+from clusterproof.plugins.options.perf_table import ALL, DOUBLING, FEWEST_NODES, FULL, QUICK
 
 if TYPE_CHECKING:
     from clusterproof.plugins.benchmarks.meters import MeterSettings
@@ -27,6 +27,7 @@ class PairOptions:
     """The options of a run, checked."""
 
     which: str  # quick, full, or "" where the pairs are named
+    groups: str  # doubling, all, or sizes with a comma between; "" for none
     asked: tuple[tuple[str, str], ...]
     at_once: int
     budget_s: float
@@ -51,6 +52,7 @@ def check_pair_options(option: Options) -> None:
             raise pytest.UsageError(f"{flag} is {value:g}; expected at least {least:g}")
     for flag, text in (("--mpirun-options", option.mpirun_options), ("--srun-options", option.srun_options or "")):
         _check_words(flag, text)
+    check_groups(option.groups)
     seconds(option.pairs_budget)
     size_bytes(option.meter_size)
     environment(option.meter_env)
@@ -67,6 +69,7 @@ def pair_options(option: Options) -> PairOptions:
     which = option.pairs if option.pairs in (QUICK, FULL) else ""
     return PairOptions(
         which=which,
+        groups=option.groups,
         asked=_asked(option.pairs),
         at_once=option.pairs_at_once or 1_000_000,
         budget_s=seconds(option.pairs_budget),
@@ -117,6 +120,15 @@ def _named(text: str) -> Iterable[tuple[str, str]]:
         if not first or not other or first == other:
             raise pytest.UsageError(f"--pairs is {word!r:.80}; expected quick, full, or A~B,… with two nodes each")
         yield first, other
+
+
+def check_groups(text: str) -> None:
+    """Refuse what `--groups` does not take. Raises pytest.UsageError."""
+    sizes = text.split(",") if text not in ("", DOUBLING, ALL) else []
+    if not all((re.fullmatch(r"\d{1,5}", size) and int(size) >= FEWEST_NODES) or size == ALL for size in sizes):
+        raise pytest.UsageError(
+            f"--groups is {text!r:.80}; expected doubling, all, or sizes of {FEWEST_NODES} nodes and more, as 4,16,all"
+        )
 
 
 def seconds(text: str) -> float:

@@ -56,7 +56,18 @@ def planned(
         made = replace(made, asked=tuple(one for one in made.asked if set(one) <= set(names)))
     key = key_of(meter, settings, settings.size_bytes, first.type_name, _efa(first), settings.ranks_per_node)
     about = {"meter": meter.name, "key": asdict(key), "stack": asdict(_stack(first))}
+    if options.groups:
+        about |= {"groups": options.groups, "no_groups": _why_no_groups(meter, options, cluster)}
     return Journal(replace(made, absent=frozenset(absent)), about, absent)
+
+
+def _why_no_groups(meter: Meter, options: PairOptions, cluster: ClusterFacts) -> str:
+    """Why no group can be measured; empty where one can."""
+    if not meter.is_collective:
+        return f"{meter.name} measures two nodes; expected --meter nccl-tests or nccom-test"
+    if (options.launcher or cluster.cluster.connection) in ("pods", "kubernetes"):
+        return "the launcher pods starts ranks on two nodes; expected srun or mpirun"
+    return ""
 
 
 def meter_of(nodes: Sequence[Node], options: PairOptions) -> tuple[Meter, MeterSettings]:

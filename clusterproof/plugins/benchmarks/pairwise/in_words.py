@@ -1,0 +1,59 @@
+"""What was found between nodes, as people read it."""
+
+from __future__ import annotations
+
+from clusterproof.plugins.core.message import number_of
+from clusterproof.plugins.core.nodeset import fold
+from clusterproof.plugins.evidence.pairs import Estimate, Finding, Kind
+
+SURE_AT_MOST = 0.9999  # nobody is surer than that of anything measured
+
+
+def slower_in_words(finding: Finding) -> str:
+    """`11 % slower than normal (9 to 13 %), 8 measurements with 8 partners, 99.99 % sure`.
+
+    How sure it is that no healthy node looks so is not said where it is not certain which node it is.
+    """
+    if finding.estimate is None:
+        return f"{finding.failures or 'none'} of {finding.attempts} measurements failed"
+    estimate = finding.estimate
+    is_sure = estimate.surely and finding.kind is not Kind.INCONCLUSIVE
+    sure = f", {min(estimate.surely, SURE_AT_MOST):.2%} sure".replace("%", " %") if is_sure else ""
+    measured = f"{number_of(estimate.measurements, 'measurement')} with {number_of(estimate.partners, 'partner')}"
+    return f"{estimate_in_words(estimate)}, {measured}{sure}"
+
+
+def estimate_in_words(estimate: Estimate) -> str:
+    """`11 % slower than normal (9 to 13 %)`."""
+    if estimate.slower <= 0:
+        return "as fast as normal"
+    low, high = sorted((estimate.low, estimate.high))
+    return f"{estimate.slower * 100:.3g} % slower than normal ({max(low, 0.0) * 100:.3g} to {high * 100:.3g} %)"
+
+
+def attribution(finding: Finding) -> str:
+    """A finding in a few words, as the reason of something else."""
+    if finding.kind is Kind.SLOW_NODE and finding.estimate:
+        return f"{finding.nodes[0]} is {finding.estimate.slower * 100:.3g} % slow"
+    if finding.kind is Kind.FAILING_NODE:
+        return f"measurements with {finding.nodes[0]} fail"
+    if finding.kind in (Kind.SLOW_GROUP, Kind.CONTENTION) and finding.place and finding.estimate:
+        slow = f"{finding.place} ({fold(finding.nodes)}) is {finding.estimate.slower * 100:.3g} % slow to other places"
+        return f"{slow}, {finding.words}"
+    if finding.kind is Kind.INTERMITTENT:
+        return f"{fold(finding.nodes)} is slow now and then"
+    if finding.kind is Kind.INCONCLUSIVE:
+        return f"{' or '.join(finding.nodes)} may be at fault"
+    return finding.words or finding.kind.value
+
+
+def finding_in_words(finding: Finding) -> str:
+    """A finding as a report lists it: `slow node n0003: 11 % slower than normal (9 to 13 %), …`."""
+    kind = finding.kind
+    if kind in (Kind.CONFIGURATION, Kind.CONTENTION, Kind.SLOW_GROUP):
+        return f"{kind.value}: {attribution(finding)}"
+    is_of_link = kind in (Kind.SLOW_LINK, Kind.FAILING_LINK)
+    who = "~".join(finding.nodes) if is_of_link else fold(finding.nodes)
+    has_numbers = bool(finding.estimate or finding.attempts)
+    parts = filter(None, (slower_in_words(finding) if has_numbers else "", finding.words))
+    return f"{kind.value} {who}: {'; '.join(parts)}"

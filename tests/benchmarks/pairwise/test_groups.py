@@ -1,0 +1,189 @@
+"""Groups of nodes: which are measured, in what order, how often, and what each is compared with."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clusterproof.plugins.benchmarks.launchers import Measured
+from clusterproof.plugins.benchmarks.pairwise import groups
+from clusterproof.plugins.benchmarks.pairwise.campaign import PairPlan
+from clusterproof.plugins.benchmarks.pairwise.drive import drive_groups
+from clusterproof.plugins.benchmarks.pairwise.groups import GroupPlan, MeasuredGroups, at_most, next_groups
+from clusterproof.plugins.benchmarks.pairwise.journal import Journal, JournalWriter, read
+from clusterproof.plugins.evidence.pairs import Group, GroupMeasurement, Reading
+from clusterproof.plugins.options import perf_table
+from tests.benchmarks.pairwise.measured import names, racks
+
+BUSBW_GB_PER_S = 360.0
+RUN_S = 10.0
+Read = Callable[[Group, int], Reading]
+
+
+def plan(count: int, which: str = "doubling", place: int = 0) -> GroupPlan:
+    nodes = names(count)
+    return GroupPlan(which, nodes, racks(nodes, place) if place else {}, 0.05, 0.7)
+
+
+def well(_group: Group, _times: int) -> Reading:
+    return Reading(BUSBW_GB_PER_S)
+
+
+def share(nodes: int, of: str, value: float) -> Read:
+    """The group of so many nodes that this node is in has this share of what is usual."""
+    return lambda group, _: Reading(
+        BUSBW_GB_PER_S * (value if len(group.nodes) == nodes and of in group.nodes else 1.0)
+    )
+
+
+@dataclass
+class Made:
+    """A launcher whose runs take ten seconds of a clock of its own."""
+
+    read: Read = well
+    now_s: float = 0.0
+    batches: list[tuple[Group, ...]] = field(default_factory=list)
+
+    def clock(self) -> float:
+        """Seconds."""
+        return self.now_s
+
+    def measure(self, together: Sequence[Any], measured: Measured) -> None:
+        """All of them."""
+        times = Counter(group for batch in self.batches for group in batch)
+        self.batches.append(tuple(together))
+        self.now_s += RUN_S
+        for group in together:
+            measured(group, self.read(group, times[group]))
+
+    @property
+    def sizes(self) -> list[int]:
+        """How many nodes the groups of each batch have."""
+        return [len(batch[0].nodes) for batch in self.batches]
+
+
+def driven(
+    path: Path,
+    made: GroupPlan,
+    launcher: Made,
+    budget_s: float = 1e6,
+    at_once: int = 1000,
+    before: Journal | None = None,
+) -> Journal:
+    """What comes of it, as the file has it."""
+    journal = before or Journal(PairPlan(made.nodes, {}, 0.05), ended="")
+    writer = JournalWriter(path, journal)
+    whole = drive_groups(journal, writer, launcher, made, budget_s, at_once, lambda _: None, launcher.clock)
+    writer.close()
+    assert read(path).groups == whole.groups
+    assert read(path).ended == whole.ended
+    return whole
+
+
+@pytest.mark.parametrize(
+    ("count", "which", "sizes"),
+    [
+        (64, "doubling", (4, 8, 16, 32, 64)),
+        (100, "doubling", (4, 8, 16, 32, 64, 100)),
+        (4, "doubling", (4,)),
+        (3, "doubling", (3,)),
+        (2, "doubling", ()),
+        (64, "all", (64,)),
+        (64, "4,16,all", (4, 16, 64)),
+        (64, "16,4,4", (4, 16)),
+        (8, "16", ()),
+    ],
+)
+def test_groups_have_the_sizes_that_were_asked_for_as_far_as_there_are_nodes(
+    count: int, which: str, sizes: tuple[int, ...]
+) -> None:
+    assert plan(count, which).sizes == sizes
+
+
+def test_the_options_words_are_the_plans() -> None:
+    options = (perf_table.DOUBLING, perf_table.ALL, perf_table.FEWEST_NODES)
+    assert options == (groups.DOUBLING, groups.ALL, groups.FEWEST_NODES)
+
+
+def test_groups_are_of_one_place_where_they_fit_into_it() -> None:
+    made = plan(16, place=8)
+    assert [{made.places[node] for node in group} for group in made.groups_of(8)] == [{"r0"}, {"r1"}]
+
+
+@given(st.integers(3, 40), st.sampled_from(["doubling", "all", "3,5", "4,all"]))
+def test_no_node_is_in_two_groups_of_a_size_and_fewer_are_left_over_than_a_group_has(count: int, which: str) -> None:
+    made = plan(count, which)
+    for size in made.sizes:
+        nodes = [node for group in made.groups_of(size) for node in group]
+        assert len(set(nodes)) == len(nodes) > count - size
+
+
+def test_where_all_is_well_each_size_is_measured_once_and_its_groups_at_the_same_time(tmp_path: Path) -> None:
+    launcher = Made()
+    journal = driven(tmp_path / "pairwise.jsonl", plan(16), launcher)
+    assert [(len(batch), len(batch[0].nodes)) for batch in launcher.batches] == [(4, 4), (2, 8), (1, 16)]
+    assert {one.at_once for one in journal.groups if len(one.group.nodes) == 4} == {4}
+    assert MeasuredGroups(journal.groups).in_words() == "4 nodes 360 GB/s, 8 nodes 360 GB/s, 16 nodes 360 GB/s"
+
+
+@pytest.mark.parametrize(
+    ("read_", "again"),
+    [
+        (share(4, "n005", 0.9), 4),
+        (share(4, "n005", 0.96), 0),
+        (share(16, "n000", 0.6), 16),
+        (share(16, "n000", 0.75), 0),
+        (lambda group, _: Reading(problem="no route" if len(group.nodes) == 8 else "", busbw_gb_per_s=None), 4),
+        (lambda group, _: Reading(BUSBW_GB_PER_S, is_correct=len(group.nodes) != 8), 8),
+    ],
+    ids=["slower than its like", "within what is usual", "all slower", "a little slower", "failed", "wrong"],
+)
+def test_a_size_of_which_anything_is_low_is_measured_once_more(tmp_path: Path, read_: Read, again: int) -> None:
+    launcher = Made(read_)
+    driven(tmp_path / "pairwise.jsonl", plan(16), launcher)
+    assert (launcher.sizes.count(again) == 2) if again else launcher.sizes == [4, 8, 16]
+    assert max(Counter(launcher.sizes).values()) <= 2
+
+
+def test_no_more_nodes_are_loaded_at_once_than_the_pairs_that_a_person_allows(tmp_path: Path) -> None:
+    launcher = Made()
+    driven(tmp_path / "pairwise.jsonl", plan(16), launcher, at_once=4)
+    assert [len(batch) * len(batch[0].nodes) for batch in launcher.batches] == [8, 8, 8, 8, 16]
+    assert at_most(plan(16).groups_of(16), 1) == plan(16).groups_of(16)
+
+
+def test_what_there_is_no_time_for_is_said(tmp_path: Path) -> None:
+    journal = driven(tmp_path / "pairwise.jsonl", plan(64), Made(), budget_s=25.0)
+    assert journal.ended == "groups of 16 nodes and more"
+    none = driven(tmp_path / "other.jsonl", plan(64), Made(), budget_s=-1.0)
+    assert (none.groups, none.ended) == ((), "groups of 4 nodes and more")
+
+
+def test_what_was_measured_before_an_interruption_is_not_measured_again(tmp_path: Path) -> None:
+    path = tmp_path / "pairwise.jsonl"
+    driven(path, plan(16), Made(), budget_s=15.0)
+    launcher = Made()
+    journal = driven(path, plan(16), launcher, before=read(path))
+    assert launcher.sizes == [8, 16]
+    assert [len(one.group.nodes) for one in journal.groups] == [4, 4, 4, 4, 8, 8, 16]
+
+
+def test_two_groups_of_a_size_have_no_third_to_say_which_is_slow() -> None:
+    measured = tuple(GroupMeasurement(group, 2, share(8, "n000", 0.5)(group, 0)) for group in plan(16).groups_of(8))
+    assert [MeasuredGroups(measured).others_gb_per_s(one.group) for one in measured] == [None, None]
+
+
+def test_groups_of_three_are_no_measure_for_larger_ones() -> None:
+    def measured(size: int, busbw: float) -> GroupMeasurement:
+        return GroupMeasurement(plan(16).groups_of(size)[0], 1, Reading(busbw))
+
+    both = MeasuredGroups((measured(3, 500.0), measured(8, 200.0)))
+    assert both.smallest() == (8, 200.0)
+    assert next_groups(plan(8, "all"), both.measurements) == ()

@@ -1,0 +1,177 @@
+"""What is said of groups: what each is compared with, whom a failure names, and why a node was in none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.benchmarks.pairwise.analysis import Analysis, Campaign
+from clusterproof.plugins.benchmarks.pairwise.campaign import plan
+from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun, without_names
+from clusterproof.plugins.benchmarks.pairwise.journal import Journal
+from clusterproof.plugins.core.cluster import Target
+from clusterproof.plugins.core.evidence import NodeEvidence
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evaluation.all_checks import all_checks
+from clusterproof.plugins.evaluation.evaluate import evaluate
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.pairs import (
+    NOT_AT_FAULT,
+    NOT_INSTALLED,
+    Estimate,
+    Finding,
+    Group,
+    GroupMeasurement,
+    Kind,
+    Measurement,
+    Reading,
+    pair,
+)
+from clusterproof.reports.pairs import facts, lines_of_pairs
+
+PASS, FAIL, CONCERN = Verdict.PASS, Verdict.FAIL, Verdict.CONCERN
+INCOMPLETE, NA = Verdict.INCOMPLETE, Verdict.NOT_APPLICABLE
+USUAL = 360.0
+NODES = [f"n{number:02}" for number in range(16)]
+KEY = {"instance_type": "p5.48xlarge", "efa": 32, "nodes": 2, "ranks_per_node": 8, "collective": "all_reduce"}
+Readings = float | Reading | Sequence[float | Reading]
+
+
+def group(first: int, size: int) -> Group:
+    return Group(tuple(NODES[first : first + size]))
+
+
+def campaign(
+    measured: Mapping[Group, Readings], finding: Finding | None = None, absent: Sequence[str] = (), **about: Any
+) -> Campaign:
+    """Sixteen nodes of which these groups were measured."""
+    groups = [
+        GroupMeasurement(each, 1, one if isinstance(one, Reading) else Reading(one, is_correct=True, command="typed"))
+        for each, readings in measured.items()
+        for one in (readings if isinstance(readings, Sequence) else [readings])
+    ]
+    pairs = (Measurement(pair("n00", "n01"), 0, 1, Reading(USUAL)),)
+    journal = Journal(
+        plan(NODES, {}, 0.05, seed=1),
+        {"meter": "nccl-tests", "groups": "doubling", **about},
+        dict.fromkeys(absent, "it was not reached (refused)"),
+        pairs,
+        about.pop("ended", ""),
+        tuple(groups),
+    )
+    made = Campaign(journal)
+    vars(made).update(analysis=Analysis((finding,) if finding else ()))
+    return made
+
+
+def of(made: Campaign, name: str = "n00") -> Result:
+    target = Target(name, instance_type="p5.48xlarge")
+    node = Node(target, NodeEvidence(name), between=PairwiseRun((made,)))
+    return evaluate(all_checks()["network.pairwise_groups"], node)
+
+
+FOURS = {group(first, 4): USUAL for first in (0, 4, 8, 12)}
+ALL = group(0, 16)
+MISSING = f"all_reduce_perf {NOT_INSTALLED} on PATH"
+
+
+@pytest.mark.parametrize(
+    ("measured", "verdict", "words"),
+    [
+        (FOURS, PASS, ""),
+        ({**FOURS, ALL: 0.71 * USUAL}, PASS, ""),
+        ({**FOURS, group(0, 4): 0.96 * USUAL}, PASS, ""),
+        (
+            {**FOURS, group(0, 4): 0.9 * USUAL},
+            CONCERN,
+            "4 nodes (n[00-03]): 324 GB/s; expected 360 GB/s as the other groups of 4 have",
+        ),
+        ({**FOURS, group(0, 4): [0.9 * USUAL, USUAL]}, PASS, ""),
+        ({**FOURS, group(4, 4): 0.9 * USUAL}, PASS, ""),
+        (
+            {**FOURS, ALL: 0.5 * USUAL},
+            CONCERN,
+            "16 nodes (n[00-15]): 180 GB/s, 50 % of the 360 GB/s of 4 nodes; expected at least 70 %",
+        ),
+        ({ALL: 0.1 * USUAL}, PASS, ""),
+        ({**FOURS, ALL: Reading(problem="broken")}, CONCERN, "failed on 16 nodes (n[00-15]): broken; expected it to"),
+        ({**FOURS, ALL: [Reading(problem="broken"), USUAL]}, CONCERN, "failed on 16 nodes (n[00-15]): broken"),
+        ({**FOURS, ALL: Reading(problem="died", culprit="n00")}, FAIL, "died; expected every measurement to succeed"),
+        ({**FOURS, ALL: Reading(problem="died", culprit="n01")}, INCOMPLETE, "died; expected one that succeeds"),
+        ({**FOURS, ALL: Reading(problem=MISSING)}, INCOMPLETE, "is not installed"),
+        ({**FOURS, ALL: Reading(problem=f"n09: {NOT_AT_FAULT}: busy")}, INCOMPLETE, "by no fault of its own"),
+        ({**FOURS, ALL: Reading(problem="", is_correct=False)}, CONCERN, "wrong results on 16 nodes (n[00-15]);"),
+    ],
+)
+def test_a_group_is_held_against_its_like_and_against_the_smallest(
+    measured: Mapping[Group, Readings], verdict: Verdict, words: str
+) -> None:
+    result = of(campaign(measured))
+    assert result.verdict is verdict, result.message
+    assert words in result.message
+
+
+def test_all_that_is_seen_of_a_node_s_groups_is_said() -> None:
+    wrong = Reading(0.5 * USUAL, is_correct=False)
+    said = of(campaign({**FOURS, group(0, 4): Reading(problem="broken"), ALL: [wrong, Reading(problem="died")]}))
+    for words in ("failed on 4 nodes", "wrong results on 16 nodes", "180 GB/s, 50 % of the 360 GB/s"):
+        assert words in " ".join(finding.message for finding in said.findings)
+
+
+def test_a_group_has_the_floor_of_so_many_nodes() -> None:
+    """16 p5en were published with 349.6 GB/s of 16 GiB; the floor is 80 % of that."""
+    key = {**KEY, "instance_type": "p5en.48xlarge", "efa": 16, "size_bytes": 2**34}
+    under, over = (of(campaign({ALL: busbw}, key=key)) for busbw in (270.0, 300.0))
+    assert under.verdict is CONCERN
+    assert "16 nodes (n[00-15]): 270 GB/s; expected at least " in under.message
+    assert over.verdict is PASS
+
+
+@pytest.mark.parametrize(
+    ("made", "verdict", "words"),
+    [
+        (campaign({}, groups=""), NA, "not asked: --groups measures groups of nodes too"),
+        (campaign({}), INCOMPLETE, "no group of it was measured: too few nodes are left for groups of doubling"),
+        (campaign({}, ended="groups of 4 nodes and more"), INCOMPLETE, "measured: groups of 4 nodes and more"),
+        (campaign({}, ended=None), INCOMPLETE, "no group of it was measured: the run ended before its turn"),
+        (campaign({}, no_groups="iperf3 measures two nodes"), INCOMPLETE, "measured: iperf3 measures two nodes"),
+        (campaign({}, absent=["n00"]), INCOMPLETE, "no group of it was measured: it was not reached (refused)"),
+        (
+            campaign(FOURS, Finding(Kind.SLOW_NODE, ("n15",), estimate=Estimate(0.2, 0.1, 0.3, 4))),
+            PASS,
+            "",
+        ),
+        (
+            campaign({}, Finding(Kind.SLOW_NODE, ("n00",), estimate=Estimate(0.2, 0.1, 0.3, 4))),
+            NA,
+            "left out of the groups: n00 is 20 % slow",
+        ),
+    ],
+)
+def test_a_node_that_was_in_no_group_says_why(made: Campaign, verdict: Verdict, words: str) -> None:
+    result = of(made)
+    assert result.verdict is verdict, result.message
+    assert words in result.message
+
+
+def test_the_curve_is_in_the_terminal_and_on_the_page() -> None:
+    made = campaign({**FOURS, group(0, 8): Reading(problem="broken"), ALL: 340.0})
+    curve = "4 nodes 360 GB/s, 8 nodes failed, 16 nodes 340 GB/s"
+    assert dict(facts(made))["groups"] == curve
+    assert f"groups: {curve}" in " ".join(line.strip() for line in lines_of_pairs(PairwiseRun((made,)), 200))
+
+
+def test_the_command_that_is_shown_is_that_of_the_largest_group() -> None:
+    assert of(campaign({**FOURS, ALL: Reading(USUAL, command="on all")})).evidence == "on all"
+
+
+def test_without_names_no_node_of_a_group_is_named() -> None:
+    broken = Reading(problem="n01 died", culprit="n01")
+    shown = {name: f"node-{number}" for number, name in enumerate(NODES)}
+    run = without_names(PairwiseRun((campaign({ALL: broken}),)), shown, lambda text: text.replace("n01", "node-1"))
+    ((measurement,),) = (made.journal.groups for made in run.campaigns)
+    assert set(measurement.group.nodes) == set(shown.values())
+    assert (measurement.reading.problem, measurement.reading.culprit) == ("node-1 died", "node-1")
