@@ -268,3 +268,13 @@ def test_readings_are_kept_as_they_are(driven: Driven) -> None:
         == {reading}
         == {one.reading for one in journal.measurements}
     )
+
+
+def test_a_file_is_not_over_before_the_groups_that_follow(tmp_path: Path) -> None:
+    path = tmp_path / "pairwise.jsonl"
+    launcher, journal = Made(), Journal(plan(names(4), {}, 0.0513))
+    writer = JournalWriter(path, journal)
+    drive(journal, writer, launcher, LONG_S, 100, lambda _: None, launcher.clock, groups_follow=True)
+    writer.close()
+    assert read(path).measurements
+    assert read(path).ended is None

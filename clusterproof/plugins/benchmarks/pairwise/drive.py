@@ -69,10 +69,12 @@ def drive(
     at_once: int,
     on_progress: Callable[[Progress], None],
     clock: Callable[[], float] = time.monotonic,
+    groups_follow: bool = False,
 ) -> Journal:
     """Measure until no pair is left, or the budget is used up. Raises Unusable where nothing can be measured.
 
-    With too little time for all, fewer of the first rounds are made, so that suspects can still be measured again.
+    With too little time for all, fewer of the first rounds are made, so that suspects can still be measured again. The
+    file says that it is over, unless `groups_follow`.
     """
     pace = BatchTime(budget_s, clock)
     measurements = list(journal.measurements)
@@ -98,7 +100,8 @@ def drive(
         if number == 0:
             plan = shortened(plan, pace.batches_left / len(batches), writer)
     why_ended = "; ".join(filter(None, (_skipped(plan), left_out)))
-    writer.ended(why_ended)
+    if not groups_follow:
+        writer.ended(why_ended)
     return replace(journal, plan=plan, measurements=tuple(measurements), ended=why_ended)
 
 

@@ -130,11 +130,14 @@ def _driven(begun: Campaign, path: Path, options: PairOptions, setup: MeasuringS
         setup.say(_in_words(journal, meter, options, path))
         with _shown(setup) as shown, launcher_for(campaign, options.launcher) as launcher:
             started = time.monotonic()
-            driven = drive(journal, writer, _Renamed(launcher, setup), options.budget_s, options.at_once, shown)
-            if options.groups and not journal.about.get("no_groups"):
+            renamed = _Renamed(launcher, setup)
+            groups_follow = bool(options.groups and not journal.about.get("no_groups"))
+            limits = options.budget_s, options.at_once
+            driven = drive(journal, writer, renamed, *limits, shown, groups_follow=groups_follow)
+            if groups_follow:
                 launcher.campaign = replace(campaign, settings=replace(settings, is_brief=True))
                 left = replace(options, budget_s=options.budget_s - (time.monotonic() - started))
-                driven = _grouped(replace(begun, journal=driven), writer, _Renamed(launcher, setup), left)
+                driven = _grouped(replace(begun, journal=driven), writer, renamed, left)
     except KeyboardInterrupt:
         setup.say(f"pairs: interrupted; what was measured is kept; to go on: {setup.again}")
         raise
@@ -155,7 +158,8 @@ def _grouped(pairs: Campaign, writer: JournalWriter, launcher: _Renamed, options
 
     def show(groups: Sequence[launching.Together]) -> None:
         first = tuple(groups[0])
-        launcher.setup.say(f"groups: {len(groups)} of {len(first)} nodes at once, as {fold(first)}")
+        more = f" and {len(groups) - 1} more groups at once" if len(groups) > 1 else ""
+        launcher.setup.say(f"groups: measuring {len(first)} nodes together, {fold(first)}{more}")
 
     return drive_groups(pairs.journal, writer, launcher, plan, options.budget_s, options.at_once, show)
 
