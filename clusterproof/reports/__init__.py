@@ -42,7 +42,7 @@ def in_words(result: Result) -> str:
         ("means", result.meaning),
         ("do", result.remedy),
     ]
-    return "\n".join(f"{word}: {words}" if word else words for word, words in rows if words)
+    return "\n".join(f"{word}: {text}" if word else text for word, text in rows if text)
 
 
 def owner_of(result: Result) -> str:
@@ -140,9 +140,9 @@ def headline(results: Iterable[Result]) -> str:
         (of[Verdict.NOT_APPLICABLE], "not checked: no check applies"),
     )
     nodes = f"{number_of(len(worst), 'node', 'nodes')}: " + ", ".join(
-        f"{number} {words}" for number, words in counts if number
+        f"{number} {state}" for number, state in counts if number
     )
-    whole, run = (next((words for verdict, words in _OF_ONE if verdict in of), "") for of in (of_cluster, of_run))
+    whole, run = (next((state for verdict, state in _OF_ONE if verdict in of), "") for of in (of_cluster, of_run))
     if of_cluster and not (whole or worst or pairs or of_run):
         whole = "none applies"
     return "; ".join(
@@ -181,7 +181,7 @@ def _of_pairs(results: Iterable[Result], is_all: bool) -> str:
     if results and not worst:
         return "no pair of nodes was measured"
     counts = ((worst[Verdict.FAIL], "failed"), (worst[Verdict.INCOMPLETE], "not proven"))
-    counts_in_words = [f"{number} {words}" for number, words in counts if number]
+    counts_in_words = [f"{number} {state}" for number, state in counts if number]
     if not counts_in_words and is_all:
         is_checked = worst[Verdict.PASS] or worst[Verdict.CONCERN]
         counts_in_words = ["fit" if is_checked else "not checked: no check applies"]

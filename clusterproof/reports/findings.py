@@ -80,13 +80,13 @@ class Finding:
     @property
     def lines(self) -> list[str]:
         """What was seen, one line for the nodes that say the same: `gpu[003-004]: GPU 2: 14 errors; expected 0`."""
-        return [f"{nodes}: {words}" for nodes, words in self._said()]
+        return [f"{nodes}: {message}" for nodes, message in self._said()]
 
     def lines_within(self, most: int) -> list[str]:
         """The same in about so many characters each: whole names of nodes and whole words."""
         return [
-            line if len(line) <= most else f"{within(nodes, most // 2)}: {shortened(words, most // 2)}"
-            for line, (nodes, words) in zip(self.lines, self._said(), strict=True)
+            line if len(line) <= most else f"{within(nodes, most // 2)}: {shortened(message, most // 2)}"
+            for line, (nodes, message) in zip(self.lines, self._said(), strict=True)
         ]
 
     def _said(self) -> list[tuple[str, str]]:

@@ -118,7 +118,7 @@ def _grounds(cells: Cells, checks: Sequence[str], nodes: Sequence[str], width: f
 def _runs(cells: Cells, check: str, nodes: Sequence[str], of: set[Verdict]) -> Iterator[tuple[int, int]]:
     """Neighbouring nodes whose verdict is one of these: the first's number, and how many."""
     at = 0
-    for is_one, run in groupby(nodes, key=lambda node: (found := cells.get((check, node))) and found.verdict in of):
+    for is_one, run in groupby(nodes, key=lambda node: (result := cells.get((check, node))) and result.verdict in of):
         count = len(list(run))
         if is_one:
             yield at, count

@@ -59,7 +59,7 @@ def finding_block(finding: Finding, verdict: Verdict, site: str = "") -> str:
         ("owner", _owner(finding.owner) + _skill(first)),
         ("check", _about(first.check, site)),
     )
-    facts = "".join(f"<dt>{word}</dt><dd>{words}</dd>" for word, words in rows if words)
+    facts = "".join(f"<dt>{word}</dt><dd>{text}</dd>" for word, text in rows if text)
     is_open = " open" if verdict is Verdict.FAIL else ""
     where = escape(finding.where(within(finding.nodes, MAX_TITLE_NODES)))
     seen = _listed(finding.lines_within(MAX_WORDS), MAX_LINES)
@@ -108,7 +108,7 @@ def gap_block(gap: Gap) -> str:
         ("do", escape(reached.remedy) if reached else ""),
         ("checks", _checks(gap)),
     )
-    facts = "".join(f"<dt>{word}</dt><dd>{words}</dd>" for word, words in rows if words)
+    facts = "".join(f"<dt>{word}</dt><dd>{text}</dd>" for word, text in rows if text)
     is_open = " open" if reached else ""
     action = CANNOT_REACH if reached else NOT_PROVEN
     seen = _listed([shortened(line, MAX_WORDS) for line in gap.messages], MAX_LINES)

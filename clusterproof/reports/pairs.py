@@ -126,7 +126,7 @@ def _normals(campaign: Campaign) -> tuple[tuple[str, float], ...]:
 
 def normal(campaign: Campaign) -> str:
     """`398.7 GB/s`; empty where all failed."""
-    return ", ".join(f"{words}{speed(busbw)}" for words, busbw in _normals(campaign))
+    return ", ".join(f"{label}{speed(busbw)}" for label, busbw in _normals(campaign))
 
 
 def _normal_and_spread(campaign: Campaign) -> str:
@@ -136,11 +136,11 @@ def _normal_and_spread(campaign: Campaign) -> str:
 
 def of_wire(campaign: Campaign) -> str:
     """`95 % of the wire; with 2 nodes …`, and how that is to be read; empty where the wire is unknown."""
-    shares_of_wire = [(text, found) for text, busbw in _normals(campaign) if (found := campaign.of_wire(busbw))]
+    shares_of_wire = [(text, wire) for text, busbw in _normals(campaign) if (wire := campaign.of_wire(busbw))]
     if not shares_of_wire:
         return ""
-    shares = ", ".join(f"{text}{found.share * 100:.3g} %" for text, found in shares_of_wire)
-    notes = "; ".join(dict.fromkeys(found.note for _, found in shares_of_wire if found.note))
+    shares = ", ".join(f"{text}{wire.share * 100:.3g} %" for text, wire in shares_of_wire)
+    notes = "; ".join(dict.fromkeys(wire.note for _, wire in shares_of_wire if wire.note))
     text = f"{shares} of the wire, {speed(shares_of_wire[0][1].wire_gb_per_s)}"
     return f"{text}; {notes}" if notes else text
 

@@ -41,7 +41,9 @@ class Since:
 
     def lines(self, *kinds: str) -> list[str]:
         """A line for each check of these kinds, its nodes folded: `new gpu003: fail: Active NVLinks (…)`."""
-        lines_of_kinds = [line for kind, found in self.changes.kinds if kind in kinds for line in folded(kind, found)]
+        lines_of_kinds = [
+            line for kind, changes in self.changes.kinds if kind in kinds for line in folded(kind, changes)
+        ]
         return [" ".join(line.split()) for line in lines_of_kinds]
 
 

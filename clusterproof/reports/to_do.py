@@ -116,8 +116,8 @@ def to_do(results: Iterable[Result], catalog: Catalog = PACKAGED) -> list[Task]:
             title = "" if action in (NOT_PROVEN, CANNOT_REACH) else result.title
             tasks_of[action, of_what(result)].append((result.node, reason, title or reason, result.check))
     tasks = []
-    for (action, what), data in tasks_of.items():
-        nodes, reasons, titles, checks = zip(*data, strict=True)
+    for (action, what), rows in tasks_of.items():
+        nodes, reasons, titles, checks = zip(*rows, strict=True)
         tasks.append(
             Task(
                 action,
@@ -179,7 +179,7 @@ def _by_frequency(values: Iterable[str]) -> tuple[str, ...]:
 
 def _some(reasons: Iterable[str], more: str = ", +{}") -> str:
     observed = list(dict.fromkeys(" ".join(reason.partition("; ")[0].split()) for reason in reasons))
-    shown = [shortened(words, MAX_REASON) for words in observed[:MAX_REASONS]]
+    shown = [shortened(reason, MAX_REASON) for reason in observed[:MAX_REASONS]]
     return ", ".join(shown) + (more.format(len(observed) - MAX_REASONS) if len(observed) > MAX_REASONS else "")
 
 

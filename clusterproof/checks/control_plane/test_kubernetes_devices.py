@@ -121,8 +121,8 @@ def test_k8s_gpu_labels(k8s_node: MemberNode) -> None:
     with part:
         names = sorted({gpu.name for gpu in gpus})
         is_other = product and _OF_SHARING.sub("", product) not in [name.replace("-", " ") for name in names]
-        words = f"label nvidia.com/gpu.product is {product}, NVML reports {', '.join(names)}; expected the same"
-        fail_if(is_other, words)
+        message = f"label nvidia.com/gpu.product is {product}, NVML reports {', '.join(names)}; expected the same"
+        fail_if(is_other, message)
     is_other = count and not listed.has_divided_gpus and count != str(len(gpus))
     fail_if(is_other, f"label nvidia.com/gpu.count is {count}, NVML counts {len(gpus)}; expected the same")
     seen = k8s_node.node.nvml.driver
@@ -141,7 +141,7 @@ def test_k8s_hugepages(k8s_node: MemberNode) -> None:
     Remedy (fix configuration): Reserve the pages before the kubelet starts (at boot), or restart the kubelet.
     """
     listed = k8s_node.listed
-    pages = [one.pages for one in k8s_node.node.main_memory.huge_pages if one.size_kib == PAGE_KIB]
+    pages = [pool.pages for pool in k8s_node.node.main_memory.huge_pages if pool.size_kib == PAGE_KIB]
     reserved, given = sum(pages) * PAGE_KIB // 1024, listed.allocatable.of("hugepages_2mi") // MIB
     assert given == reserved, (
         f"Kubernetes gives {given} MiB of huge pages, the kernel has reserved {reserved} MiB; expected the same"
@@ -168,7 +168,7 @@ def _gpus_given(listed: KubernetesNode, cluster: ClusterFacts) -> int:
 
 def _claimable(cluster: ClusterFacts, listed: KubernetesNode, word: str) -> int:
     """The devices that drivers of DRA of this name offer on a node."""
-    return sum(one.devices if one.gpus is None else one.gpus for one in slices_of(cluster, listed, word))
+    return sum(offer.devices if offer.gpus is None else offer.gpus for offer in slices_of(cluster, listed, word))
 
 
 def _neuron_devices(node: Node) -> int:

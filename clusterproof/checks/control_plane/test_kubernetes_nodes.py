@@ -45,9 +45,13 @@ def test_k8s_node_ready(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
         silent_min = cluster.threshold("kubernetes.heartbeat_minutes")
         silent_s = listed.age_s(ready.heard) if ready.heard else 0.0
         ago = f"{in_words(silent_s)} ago"
-        words = f"Ready was last confirmed {ago}; expected a kubelet that does so every {silent_min:g} min"
-        concern_if(silent_s > silent_min * 60, words)
-    short = [listed.in_words(one) for one in listed.conditions if one.kind in OF_KUBELET and one.status == "True"]
+        message = f"Ready was last confirmed {ago}; expected a kubelet that does so every {silent_min:g} min"
+        concern_if(silent_s > silent_min * 60, message)
+    short = [
+        listed.in_words(condition)
+        for condition in listed.conditions
+        if condition.kind in OF_KUBELET and condition.status == "True"
+    ]
     fail_if(short, f"{', '.join(short)}; expected a node that is short of nothing")
     others = list(_of_others(listed, cluster.threshold("kubernetes.stale_condition_minutes") * 60))
     concern_if(others, f"{', '.join(others)}; expected no condition that reports a fault")
@@ -55,11 +59,11 @@ def test_k8s_node_ready(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
 
 def _of_others(listed: KubernetesNode, stale_s: float) -> Iterator[str]:
     """What other agents say is wrong with the node, and when they last said so where that is long ago."""
-    for one in listed.conditions:
-        if one.kind not in ("Ready", *OF_KUBELET) and one.status == one.bad:
-            age_s = listed.age_s(one.heard or one.since) if one.heard or one.since else 0.0
+    for condition in listed.conditions:
+        if condition.kind not in ("Ready", *OF_KUBELET) and condition.status == condition.bad:
+            age_s = listed.age_s(condition.heard or condition.since) if condition.heard or condition.since else 0.0
             stale = f", last confirmed {in_words(age_s)} ago" if age_s > stale_s else ""
-            yield f"{listed.in_words(one)}{stale}"
+            yield f"{listed.in_words(condition)}{stale}"
 
 
 @mark.hyperpod_node_debugger("F")
@@ -139,13 +143,14 @@ def test_k8s_versions_uniform(cluster: ClusterFacts) -> None:
         info = member.listed.info if member.known else {}
         if not all(info.get(key) for key in VERSIONS):
             silent.append(member.label)
-        for key, words in VERSIONS.items():
+        for key, program in VERSIONS.items():
             if info.get(key):
-                listed.setdefault((member.node.target.group, words), Counter())[str(info[key])] += 1
+                listed.setdefault((member.node.target.group, program), Counter())[str(info[key])] += 1
     mixed = [
-        f"{group or 'the nodes'}: {words} {' and '.join(f'{one} on {count}' for one, count in found.most_common(4))}"
-        for (group, words), found in listed.items()
-        if len(found) > 1
+        f"{group or 'the nodes'}: {program} "
+        f"{' and '.join(f'{version} on {count}' for version, count in counts.most_common(4))}"
+        for (group, program), counts in listed.items()
+        if len(counts) > 1
     ]
     concern_if(mixed, f"{', '.join(mixed)}; expected one version of each in a group")
     if silent:
@@ -166,8 +171,8 @@ def test_k8s_kubelet_policy(k8s_node: MemberNode) -> None:
     kubelet = k8s_node.node.kubelet
     apart = [f"{key} is {kept} in force and {setting} in its files" for key, kept, setting in kubelet.overtaken]
     concern_if(apart, f"{', '.join(apart)}; expected a kubelet that runs as it is configured")
-    found = differences(k8s_node.node, "kubelet", _policies)
-    concern_if(found, compared(found))
+    deviations = differences(k8s_node.node, "kubelet", _policies)
+    concern_if(deviations, compared(deviations))
     for key in DEFAULTS:
         with part:
             kubelet.policy(key)  # what it did not report was not compared

@@ -42,10 +42,10 @@ def test_k8s_system_pods(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
             cause="the node is not Ready",
         )
     settle_s = cluster.threshold("kubernetes.settle_minutes") * 60
-    found = [*_ill(pods_on(cluster, listed), settle_s), *_missing(k8s_node, cluster, settle_s)]
-    bad = [words for row, words in found if row.verdict == "fail"]
+    faults = [*_ill(pods_on(cluster, listed), settle_s), *_missing(k8s_node, cluster, settle_s)]
+    bad = [fault for row, fault in faults if row.verdict == "fail"]
     fail_if(bad, f"{', '.join(bad)}; expected the system pods of a node ready")
-    others = [words for row, words in found if row.verdict != "fail"]
+    others = [fault for row, fault in faults if row.verdict != "fail"]
     concern_if(others, f"{', '.join(others)}; expected the system pods of a node ready")
 
 
@@ -55,8 +55,8 @@ def _ill(pods: list[KubernetesPod], settle_s: float) -> Iterator[tuple[NeededDae
         row = needed_daemon_set(pod.role)
         if row is None or pod.is_ready or pod.deleted:
             continue
-        if pod.age_s > settle_s or any(one.reason in STUCK for one in pod.unready):
-            why = ", ".join(one.in_words for one in pod.unready[:2]) or f"{pod.phase}, not ready"
+        if pod.age_s > settle_s or any(container.reason in STUCK for container in pod.unready):
+            why = ", ".join(container.in_words for container in pod.unready[:2]) or f"{pod.phase}, not ready"
             yield row, f"{pod.name}, which {row.purpose}: {why}"
 
 
@@ -114,13 +114,17 @@ def test_k8s_gpu_pods(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
     late = [pod for pod in pods if pod.accelerators and pod.deleted and pod.overdue_s > allowed_s]
     seen = [f"{pod.name} should have ended {in_words(pod.overdue_s)} ago and holds {pod.accelerators}" for pod in late]
     fail_if(seen, f"{', '.join(seen[:MOST])}; expected pods that terminate")
-    of_gpus = each(k8s_node.node.gpus, lambda gpu: [(gpu.label, one) for one in gpu.processes])
-    held = [one for found in of_gpus for one in found]
+    of_gpus = each(k8s_node.node.gpus, lambda gpu: [(gpu.label, process) for process in gpu.processes])
+    held = [holder for holders in of_gpus for holder in holders]
     nvml = k8s_node.node.nvml
-    outside = [f"{label}: {_shown(one)}" for label, one in held if not (_is_of_a_pod(one) or one.serves_jobs(nvml))]
+    outside = [
+        f"{label}: {_shown(process)}"
+        for label, process in held
+        if not (_is_of_a_pod(process) or process.serves_jobs(nvml))
+    ]
     fail_if(outside, f"{', '.join(outside[:MOST])} belongs to no pod; expected only pods to use GPUs")
     known = {pod.uid: pod for pod in pods}
-    odd = [words for label, one in held if _is_of_a_pod(one) for words in _odd(label, one, known)]
+    odd = [fault for label, process in held if _is_of_a_pod(process) for fault in _odd(label, process, known)]
     concern_if(odd, f"{', '.join(odd[:MOST])}; expected processes of pods that ask for GPUs")
 
 
@@ -190,8 +194,8 @@ def test_k8s_storage(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
             f"expected within {settle_minutes:g} min"
         )
     fail_if(missing, f"no CSI driver {', '.join(missing)}; expected the drivers of its group registered")
-    words = f"no CSI driver {', '.join(wanted[:MOST])}; expected the drivers of its pods' volumes registered"
-    concern_if(wanted, words)
+    message = f"no CSI driver {', '.join(wanted[:MOST])}; expected the drivers of its pods' volumes registered"
+    concern_if(wanted, message)
     if not own and not of_group:
         not_applicable("no CSI driver has registered with a node of its group")
 
@@ -241,8 +245,8 @@ def test_k8s_volume_claims(cluster: ClusterFacts) -> None:
 
 def _oldest(pods: list[KubernetesPod]) -> dict[str, KubernetesPod]:
     """Each claim with the oldest of the pods that have it and are to run, the oldest first."""
-    found: dict[str, KubernetesPod] = {}
+    oldest: dict[str, KubernetesPod] = {}
     for pod in sorted(pods, key=lambda pod: -pod.age_s):
         for name in () if pod.deleted or pod.gates else pod.volume_claims:
-            found.setdefault(f"{pod.namespace}/{name}", pod)
-    return found
+            oldest.setdefault(f"{pod.namespace}/{name}", pod)
+    return oldest

@@ -37,10 +37,10 @@ def test_single_az(cluster: ClusterFacts) -> None:
 
     Remedy (fix configuration): Give the instance group subnets of one zone only, and replace the nodes outside it.
     """
-    found = spreads(job_groups(cluster), zones(cluster))
-    wide = [spread for spread in found if len(spread.places) > cluster.threshold("placement.zones")]
+    groups = spreads(job_groups(cluster), zones(cluster))
+    wide = [spread for spread in groups if len(spread.places) > cluster.threshold("placement.zones")]
     fail_if(wide, f"{_in_words(wide)}; expected each job group in one availability zone")
-    require_all_known(found, "availability zone")
+    require_all_known(groups, "availability zone")
 
 
 @evidence("aws ec2 describe-instance-topology; on a HyperPod node: cat /opt/ml/config/resource_config.json")
@@ -52,12 +52,12 @@ def test_network_layers(cluster: ClusterFacts) -> None:
 
     Remedy (fix configuration): Let the scheduler place jobs by topology, or request capacity in one block.
     """
-    found = spreads(job_groups(cluster), lowest_layers(network_layers(cluster)))
+    groups = spreads(job_groups(cluster), lowest_layers(network_layers(cluster)))
     most = int(cluster.threshold("placement.network_nodes"))
-    wide = [spread for spread in found if len(spread.places) > most]
-    words = f"{_in_words(wide)}; expected each job group on at most {most} network node of the nearest layer"
-    concern_if(wide, words)
-    require_all_known(found, "network layer")
+    wide = [spread for spread in groups if len(spread.places) > most]
+    message = f"{_in_words(wide)}; expected each job group on at most {most} network node of the nearest layer"
+    concern_if(wide, message)
+    require_all_known(groups, "network layer")
 
 
 @evidence("aws sagemaker list-cluster-nodes --cluster-name NAME --query 'ClusterNodeSummaries[].UltraServerInfo'")
@@ -69,16 +69,16 @@ def test_ultraserver_block(cluster: ClusterFacts) -> None:
     Remedy (fix configuration): Configure UltraServers as the scheduler's blocks, and request nodes in whole
     UltraServers.
     """
-    found = {group: spreads([group], ultraservers(cluster))[0] for group in job_groups(cluster)}
+    by_group = {group: spreads([group], ultraservers(cluster))[0] for group in job_groups(cluster)}
     outside = [
         f"{spread.group or 'the nodes'}: {fold(spread.unknown)} of {len(group.nodes)} nodes in no UltraServer"
-        for group, spread in found.items()
+        for group, spread in by_group.items()
         if spread.places and spread.unknown
     ]
     concern_if(outside, f"{'; '.join(outside)}; expected every node of the group in one")
     wide = [
         spread
-        for group, spread in found.items()
+        for group, spread in by_group.items()
         if len(spread.places)
         > -(-len(group.nodes) // (instances_of_an_ultraserver(cluster, group) or len(group.nodes)))
     ]
@@ -110,9 +110,9 @@ def test_k8s_topology_labels(k8s_node: MemberNode, cluster: ClusterFacts) -> Non
     is_other = listed.zone and zone and listed.zone != zone
     fail_if(is_other, f"label {listed.zone}, and it is in {zone}; expected the same zone")
     is_elsewhere = listed.layers and in_ec2 and listed.layers != in_ec2
-    words = f"labels {'/'.join(listed.layers)}, EC2 reports {'/'.join(in_ec2)}; expected the same network nodes"
-    fail_if(is_elsewhere, words)
-    lacking = [f"{words}, as {whose} has" for words, whose in _lacking(k8s_node, bool(in_ec2), bool(zone))]
+    message = f"labels {'/'.join(listed.layers)}, EC2 reports {'/'.join(in_ec2)}; expected the same network nodes"
+    fail_if(is_elsewhere, message)
+    lacking = [f"{label}, as {whose} has" for label, whose in _lacking(k8s_node, bool(in_ec2), bool(zone))]
     concern_if(lacking, f"no label of {', no label of '.join(lacking)}; expected labels of where it stands")
     if not (listed.zone or listed.layers or listed.ultraserver):
         not_applicable("nothing says where this node is")
@@ -121,20 +121,20 @@ def test_k8s_topology_labels(k8s_node: MemberNode, cluster: ClusterFacts) -> Non
 def _lacking(node: MemberNode, in_ec2: bool, has_zone: bool) -> Iterator[tuple[str, str]]:
     """What it has no label for, and who has one."""
     listed, others = node.listed, node.others
-    for words, own, by_others, by_itself in (
-        ("its zone", bool(listed.zone), any(one.zone for one in others), has_zone and "the node itself"),
-        ("its network nodes", bool(listed.layers), any(one.layers for one in others), in_ec2 and "EC2"),
-        ("its UltraServer", bool(listed.ultraserver), any(one.ultraserver for one in others), False),
+    for label, own, by_others, by_itself in (
+        ("its zone", bool(listed.zone), any(other.zone for other in others), has_zone and "the node itself"),
+        ("its network nodes", bool(listed.layers), any(other.layers for other in others), in_ec2 and "EC2"),
+        ("its UltraServer", bool(listed.ultraserver), any(other.ultraserver for other in others), False),
     ):
         whose = "another of its group" if by_others else by_itself
         if not own and whose:
-            yield words, whose
+            yield label, whose
 
 
 def _layers_in_ec2(cluster: ClusterFacts, name: str) -> tuple[str, ...]:
     """The network nodes above a node as EC2 reports them; nothing where it was not asked, or does not know."""
     try:
-        return next((one.layers for one in cluster.instance_topologies if one.hostname == name), ())
+        return next((instance.layers for instance in cluster.instance_topologies if instance.hostname == name), ())
     except (Incomplete, NotApplicable):
         return ()
 
@@ -160,14 +160,16 @@ def test_k8s_queues(cluster: ClusterFacts) -> None:
     if not flavors:
         not_applicable("Kueue has no flavors")
     lost = [
-        f"{one.name} names the topology {one.topology}, which is not there" for one in flavors if not one.has_topology
+        f"{flavor.name} names the topology {flavor.topology}, which is not there"
+        for flavor in flavors
+        if not flavor.has_topology
     ]
     fail_if(lost, f"{', '.join(lost)}; expected topologies that exist")
-    empty = [f"{one.name} ({one.labels or 'any node'}) matches no node" for one in flavors if not one.nodes]
+    empty = [f"{flavor.name} ({flavor.labels or 'any node'}) matches no node" for flavor in flavors if not flavor.nodes]
     bare = [
-        f"{one.name}: {level.count} of {one.nodes} nodes without {level.level} ({fold(level.nodes)})"
-        for one in flavors
-        for level in one.unlabelled
+        f"{flavor.name}: {level.count} of {flavor.nodes} nodes without {level.level} ({fold(level.nodes)})"
+        for flavor in flavors
+        for level in flavor.unlabelled
     ]
     seen = ", ".join([*empty, *bare])
     concern_if(seen, f"{seen}; expected flavors whose nodes exist and have the labels of their topology")

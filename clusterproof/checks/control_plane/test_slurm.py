@@ -33,16 +33,18 @@ def test_slurm_nodes(node: Node) -> None:
     Remedy (fix configuration): Fix what the reason names, then resume the node (scontrol update nodename=NODE
     state=resume). Correct GRES in gres.conf and slurm.conf, and restart slurmd.
     """
-    data = node.slurm_node
+    in_slurm = node.slurm_node
     with part:
-        bad = data.states & OUT_OF_USE
-        fail_if(bad, f"Slurm reports it as {data.state}{data.why}; expected a node that takes jobs")
-        is_silent = not bad and not data.answers
-        concern_if(is_silent, f"slurmctld does not hear from it ({data.state}{data.why}); expected slurmd to answer")
-        if data.states & UNKNOWN or not data.states:
-            incomplete(f"Slurm reports it as {data.state or 'nothing'}; expected a state")
-    gpus, expected = data.gpus, node.expected("gpus")
-    concern_if(gpus != expected, f"GRES {data.gres or '(null)'}; expected {expected} GPUs")
+        bad = in_slurm.states & OUT_OF_USE
+        fail_if(bad, f"Slurm reports it as {in_slurm.state}{in_slurm.why}; expected a node that takes jobs")
+        is_silent = not bad and not in_slurm.answers
+        concern_if(
+            is_silent, f"slurmctld does not hear from it ({in_slurm.state}{in_slurm.why}); expected slurmd to answer"
+        )
+        if in_slurm.states & UNKNOWN or not in_slurm.states:
+            incomplete(f"Slurm reports it as {in_slurm.state or 'nothing'}; expected a state")
+    gpus, expected = in_slurm.gpus, node.expected("gpus")
+    concern_if(gpus != expected, f"GRES {in_slurm.gres or '(null)'}; expected {expected} GPUs")
 
 
 OUR_REASON = "clusterproof:"  # how the health check begins its reason for a drain
@@ -89,7 +91,7 @@ def test_slurm_gres(cluster: ClusterFacts) -> None:
             continue
         if slurm[name].gpus != expected:
             wrong[f"GRES {slurm[name].gres or '(null)'} and {expected} GPUs"].append(name)
-    seen = [f"{fold(names)} has {words}" for words, names in wrong.items()]
+    seen = [f"{fold(names)} has {counts}" for counts, names in wrong.items()]
     fail_if(seen, f"{', '.join(seen)}; expected the same number")
     if unknown:
         raise Incomplete(unknown[0], cause="the GPUs to expect are not known")
@@ -154,4 +156,4 @@ def _by_state(nodes: list[SlurmNode]) -> str:
     kinds: dict[str, list[str]] = defaultdict(list)
     for node in nodes:
         kinds[f"{node.state}{node.why}"].append(node.name)
-    return ", ".join(f"{fold(names)}: {words}" for words, names in kinds.items())
+    return ", ".join(f"{fold(names)}: {state}" for state, names in kinds.items())

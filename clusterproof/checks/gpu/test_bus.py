@@ -39,17 +39,17 @@ def test_nvswitch_count(node: Node) -> None:
 
     Remedy (reset or reboot): Reboot the node. If a switch is still missing, replace the node.
     """
-    found = sum(device.is_nvswitch for device in node.pci_devices)
+    nvswitches = sum(device.is_nvswitch for device in node.pci_devices)
     with suppress(Incomplete):  # GPUs that do not answer are GPUs
         node.gpus  # noqa: B018 - raises NotApplicable on a node without any
     if node.nvlinks_due is None and len(node.gpus_on_bus) == 8:
         expected = " or ".join(str(count) for count in OF_EIGHT_GPUS if count)
-        words = f"{found} NVSwitches on the PCI bus; expected {expected} with eight GPUs"
-        fail_if(found not in OF_EIGHT_GPUS, words)
+        message = f"{nvswitches} NVSwitches on the PCI bus; expected {expected} with eight GPUs"
+        fail_if(nvswitches not in OF_EIGHT_GPUS, message)
     due = node.of_type("nvswitches") if node.of_type("nvswitch") else 0
     if not due:
         not_applicable(f"{node.type_name or 'this node'} has no NVSwitch on its PCI bus")
-    assert found >= due, f"{found} NVSwitches on the PCI bus; expected {due}"
+    assert nvswitches >= due, f"{nvswitches} NVSwitches on the PCI bus; expected {due}"
 
 
 @evidence("lspci -d 10de: -nnk; lsmod | grep nouveau")
@@ -80,7 +80,7 @@ def test_gpu_numa(node: Node) -> None:
     """
     gpus = gpus_of(node)
     try:
-        found = differences(node, "NUMA nodes of the GPUs", numa_nodes, absent=None)
+        deviations = differences(node, "NUMA nodes of the GPUs", numa_nodes, absent=None)
     except NotApplicable:  # too few nodes to compare with
         counts = Counter(gpu.numa for gpu in gpus)
         usual = len(gpus) / len(counts)
@@ -88,7 +88,7 @@ def test_gpu_numa(node: Node) -> None:
             seen = ", ".join(f"{count} GPUs on NUMA node {numa}" for numa, count in sorted(counts.items()))
             concern(f"{seen}; expected {usual:.0f} on each")
         return
-    elsewhere = [one for one in found if one.usual]
+    elsewhere = [deviation for deviation in deviations if deviation.usual]
     concern_if(elsewhere, in_words(elsewhere))
 
 
@@ -124,14 +124,16 @@ def test_gpu_identity(node: Node) -> None:
     Remedy (reset or reboot): Reboot the node. If two GPUs still report the same, replace it.
     """
     for name in ("uuid", "serial"):
-        data = Counter(each(node.gpus, attrgetter(name)))  # some have no serial
-        shared = [f"{name} {value[:60]} of {data[value]} GPUs" for value in data if is_shared(name, data, data[value])]
+        counts = Counter(each(node.gpus, attrgetter(name)))  # some have no serial
+        shared = [
+            f"{name} {value[:60]} of {counts[value]} GPUs" for value in counts if is_shared(name, counts, counts[value])
+        ]
         concern_if(shared, f"{', '.join(shared)}; expected one each")
 
 
-def is_shared(name: str, data: Counter[str], count: int) -> bool:
+def is_shared(name: str, counts: Counter[str], count: int) -> bool:
     """Whether too many GPUs share a value: a serial is the board's, and all boards of a node carry the same number."""
-    if name == "serial" and set(data.values()) == {count} and len(data) > 1:
+    if name == "serial" and set(counts.values()) == {count} and len(counts) > 1:
         return count > ON_ONE_BOARD
     return count > 1
 
@@ -151,32 +153,32 @@ def test_gpu_uniform(node: Node) -> None:
         for name in KIND:
             with part:
                 getattr(gpu, name)
-    found = differences(node, "GPUs", kind_of_gpus)
-    concern_if(found, in_words(found))
+    deviations = differences(node, "GPUs", kind_of_gpus)
+    concern_if(deviations, in_words(deviations))
 
 
 def evaluate_among_gpus(node: Node) -> None:
     """A concern for each GPU that is less, or more, than most GPUs of its model on the node."""
-    data = [(gpu, readings(gpu, "name", *OF_ONE_MODEL)[0]) for gpu in node.gpus]
-    for name, words in OF_ONE_MODEL.items():
-        values = [(gpu.label, one.get("name"), one[name]) for gpu, one in data if one.get(name)]
+    by_gpu = [(gpu, readings(gpu, "name", *OF_ONE_MODEL)[0]) for gpu in node.gpus]
+    for name, reported in OF_ONE_MODEL.items():
+        values = [(gpu.label, reading.get("name"), reading[name]) for gpu, reading in by_gpu if reading.get(name)]
         for label, model, own in values:
             alike = [value for _, other, value in values if other == model or None in (other, model)]
             usual, count = Counter(alike).most_common(1)[0]
             is_odd = own != usual and len(values) > ON_ONE_BOARD
-            concern_if(is_odd, f"{label}: {words} {own:g}; expected {usual:g} as on {count} GPUs of the node")
+            concern_if(is_odd, f"{label}: {reported} {own:g}; expected {usual:g} as on {count} GPUs of the node")
 
 
 def kind_of_gpus(node: Node) -> Values:
     """What the node's GPUs are, in words: the distinct values of all its GPUs; None where none reports it."""
-    return {words: values_of(node, name) for name, words in KIND.items()}
+    return {reported: values_of(node, name) for name, reported in KIND.items()}
 
 
 def values_of(node: Node, name: str) -> str | None:
     """The distinct values that the node's GPUs report; `not reported` where the driver does not have it."""
     values = set()
     for gpu in node.gpus:
-        data, unread = readings(gpu, name)
-        values |= {str(value)[:40] for value in data.values()}
+        reading, unread = readings(gpu, name)
+        values |= {str(value)[:40] for value in reading.values()}
         values |= {"not reported" for why in unread if isinstance(why, NotApplicable)}
     return " and ".join(sorted(values)) or None

@@ -36,13 +36,13 @@ def test_no_throttle(gpu: Gpu, node: Node) -> None:
     """
     mask = gpu.clocks_event_reasons
     reasons = [reason for reason in clocks_event_reasons(mask) if reason.verdict != "none"]
-    lasting = [one.words for one in reasons if one.verdict == "fail" and goes_on(gpu, one.counters, node)]
-    others = [one.words for one in reasons if one.words not in lasting]
+    lasting = [reason.words for reason in reasons if reason.verdict == "fail" and goes_on(gpu, reason.counters, node)]
+    others = [reason.words for reason in reasons if reason.words not in lasting]
     fail_if(lasting, f"steadily slowed down by {', '.join(lasting)}; expected no hardware slowdown")
     concern_if(others, f"slowed down by {', '.join(others)}; expected none")
     unknown = unknown_clocks_event_reasons(mask)
-    words = f"{unknown:#x}, which the catalogue does not know; expected reasons that it knows"
-    concern_if(unknown, f"clocks event reasons {words}")
+    seen = f"{unknown:#x}, which the catalogue does not know; expected reasons that it knows"
+    concern_if(unknown, f"clocks event reasons {seen}")
 
 
 def goes_on(gpu: Gpu, counters: tuple[int, ...], node: Node) -> bool:
@@ -89,7 +89,9 @@ def evaluate_margin(gpu: Gpu, node: Node) -> None:
 def evaluate_among_idle(gpu: Gpu, node: Node) -> None:
     """A concern where nobody uses the GPU, and it is far hotter than others that nobody uses."""
     idle = node.idle_gpus
-    celsius = {one.index: data["temperature_c"] for one in idle if (data := readings(one, "temperature_c")[0])}
+    celsius = {
+        other.index: reading["temperature_c"] for other in idle if (reading := readings(other, "temperature_c")[0])
+    }
     if gpu.index not in celsius or len(celsius) < LEAST_TO_COMPARE:
         return
     usual_c = median(celsius.values())

@@ -94,6 +94,6 @@ def in_words(
 
 def _words(test: DiagTest, result: Result) -> str:
     where = f" on {'GPU ' * result.device[:1].isdecimal()}{result.device}" if result.device else ""
-    severity = next((f" ({data})" for one in result.said if (data := severity_in_words(one.severity))), "")
+    severity = next((f" ({degree})" for message in result.said if (degree := severity_in_words(message.severity))), "")
     why = " ".join(message.text.strip() for message in result.said).replace("; expected ", ", expected ")
     return f"{known(lambda: test.name, 'a test')}{where}: {result.status}{severity}" + (f": {why}" if why else "")

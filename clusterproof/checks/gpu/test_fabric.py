@@ -86,10 +86,10 @@ def test_fabric_uniform(node: Node) -> None:
     if is_of_a_rack(node):
         fail_if(usual.endswith(NO_CLUSTER), f"the GPUs are in {usual}; expected the cluster of their rack")
         with part:
-            found = differences(node, FABRIC, place_of)
-            is_alone = found and node.group.counts(FABRIC, place_of)[FABRIC][found[0].own] == 1
-            if is_alone and found[0].usual:
-                concern(in_words(found))
+            deviations = differences(node, FABRIC, place_of)
+            is_alone = deviations and node.group.counts(FABRIC, place_of)[FABRIC][deviations[0].own] == 1
+            if is_alone and deviations[0].usual:
+                concern(in_words(deviations))
 
 
 def fabric_of(gpu: Gpu, node: Node) -> Fabric:
@@ -123,14 +123,14 @@ def test_fabric_manager(node: Node) -> None:
         state = service_state(node, "nvidia-fabricmanager")
         assert state == "active", f"nvidia-fabricmanager is {state}; expected active"
     try:
-        data = node.fabric_manager_version.output
+        output = node.fabric_manager_version.output
     except Absent:
         incomplete("fabric manager has an unknown version: nv-fabricmanager is not found; expected the driver's")
-    found = re.search(r"\d+\.\d+(?:\.\d+)?", data)
-    if not found:
-        incomplete(f"nv-fabricmanager --version says {data.strip()[:60]!r}; expected a version")
-    assert found[0] == node.nvml.driver, (
-        f"fabric manager {found[0]} with driver {node.nvml.driver}; expected the same version"
+    version = re.search(r"\d+\.\d+(?:\.\d+)?", output)
+    if not version:
+        incomplete(f"nv-fabricmanager --version says {output.strip()[:60]!r}; expected a version")
+    assert version[0] == node.nvml.driver, (
+        f"fabric manager {version[0]} with driver {node.nvml.driver}; expected the same version"
     )
 
 
@@ -162,7 +162,9 @@ def test_rack_trays(node: Node) -> None:
         return
     sizes = sizes_of(node)
     concern_if(len(trays) > max(sizes), f"{seen}; expected at most {max(sizes)}")
-    domains = Counter(found for data in node.group.values(CLUSTER, cluster_of).values() if (found := data[CLUSTER]))
+    domains = Counter(
+        domain for values in node.group.values(CLUSTER, cluster_of).values() if (domain := values[CLUSTER])
+    )
     whole = [count for count in domains.values() if count in sizes]
     is_less = len(trays) not in sizes and len(trays) + unknown < max(sizes)
     usual = max(whole, default=0)
@@ -193,24 +195,24 @@ def test_rack_uniform(node: Node) -> None:
     require_rack(node)
     if cluster_of(node)[CLUSTER] is None:
         not_applicable("no GPU here is known to be in a cluster of the fabric")
-    found = differences(node, "trays of a domain", of_tray, absent=None)
-    concern_if(found, in_words(found))
+    deviations = differences(node, "trays of a domain", of_tray, absent=None)
+    concern_if(deviations, in_words(deviations))
 
 
 def of_tray(node: Node) -> Values:
     """What is alike on the trays of a domain, by its name with the domain's; None where it is unknown."""
     where = cluster_of(node)[CLUSTER]
     gpus = [readings(gpu, "vbios", "nvlinks")[0] for gpu in node.gpus]
-    links = [sum(link is True for link in data["nvlinks"]) for data in gpus if "nvlinks" in data]
+    links = [sum(link is True for link in reading["nvlinks"]) for reading in gpus if "nvlinks" in reading]
     nvml, imex = (readings(node, name)[0].get(name) for name in ("nvml", "imex"))
     own = readings(node, "imex_self")[0].get("imex_self")
     channels = readings(imex, "channels", "channel_count")[0] if imex else {}
-    data = {
+    values = {
         "driver": readings(nvml, "driver")[0].get("driver") if nvml else None,
-        "VBIOS": ", ".join(sorted({one["vbios"] for one in gpus if "vbios" in one})) or None,
+        "VBIOS": ", ".join(sorted({reading["vbios"] for reading in gpus if "vbios" in reading})) or None,
         "active NVLinks": str(sum(links)) if len(links) == len(gpus) else None,
         "nvidia-imex": (own.version or None) if own else None,
         "IMEX channel 0": ("there" if 0 in channels["channels"] else "missing") if "channels" in channels else None,
         "IMEX channels": str(count) if (count := channels.get("channel_count")) else None,
     }
-    return {f"{name} in {where}": value for name, value in data.items()} if where else {}
+    return {f"{name} in {where}": value for name, value in values.items()} if where else {}

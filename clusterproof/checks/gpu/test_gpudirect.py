@@ -50,8 +50,8 @@ def evaluate_dma_buf(node: Node) -> None:
     with part:
         can.append(is_open(node))
         module = "the open" if can[-1] else "a proprietary"
-    words = f"no DMA-BUF with {kernel} and {module} NVIDIA module; expected one of the two"
-    concern_if(not all(can), f"nvidia_peermem is not loaded, and {words}")
+    lack = f"no DMA-BUF with {kernel} and {module} NVIDIA module; expected one of the two"
+    concern_if(not all(can), f"nvidia_peermem is not loaded, and {lack}")
 
 
 def has_dma_buf(node: Node) -> bool:
@@ -149,8 +149,8 @@ def test_pcie_settings(node: Node) -> None:
         for values in settings_by_model(paths, read).values():
             odd_ones(node, what, values)
     with suppress(NotApplicable):
-        found = differences(node, "settings of PCIe", usual_settings, absent=None)
-        concern_if(found, in_words(found))
+        deviations = differences(node, "settings of PCIe", usual_settings, absent=None)
+        concern_if(deviations, in_words(deviations))
 
 
 def is_emulated(port: PciFunction | None, paths: PciPaths) -> bool:
@@ -167,13 +167,13 @@ SETTINGS: dict[str, Callable[[PciSettings], object]] = {
 
 def settings_by_model(paths: PciPaths, read: Callable[[PciSettings], object]) -> dict[str, dict[str, object]]:
     """What the settings of each device are, by its model and address, as far as they are known."""
-    found: dict[str, dict[str, object]] = {}
+    by_model: dict[str, dict[str, object]] = {}
     for row in paths.ends:
         with part:
             value = read(row.settings) if row.settings else None
             if value is not None:
-                found.setdefault(row.model, {})[row.address] = value
-    return found
+                by_model.setdefault(row.model, {})[row.address] = value
+    return by_model
 
 
 def odd_ones(node: Node, what: str, values: Mapping[str, object]) -> None:

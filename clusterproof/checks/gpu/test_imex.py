@@ -70,7 +70,7 @@ def test_imex_domain(node: Node) -> None:
     own = node.imex_self
     fail_if(own.status != READY, f"nvidia-imex is {own.status or 'in no known state'}; expected {READY}")
     with part:
-        due = {one.number: one for one in node.imex_domain.nodes if is_due(node, one, own)}
+        due = {peer.number: peer for peer in node.imex_domain.nodes if is_due(node, peer, own)}
         missing = {number: word for number in due if (word := own.links.get(number, "unknown")) != CONNECTED}
         named = ", ".join(
             f"{word} with {some(name_of(node, due[number]) for number in missing if missing[number] == word)}"
@@ -126,8 +126,8 @@ def is_most(node: Node, unlike: int, compared: int) -> bool:
 
 def name_of(node: Node, other: ImexNode) -> str:
     """What the inventory calls a node of the domain, else IMEX, with its address: `gpu007 (10.1.2.7)`."""
-    found = called(node, other.host)
-    name = found.name if found else other.host_name
+    tray = called(node, other.host)
+    name = tray.name if tray else other.host_name
     return f"{name} ({other.host})" if name else other.host
 
 
@@ -158,9 +158,9 @@ def test_imex_nodes(node: Node) -> None:
         if runs_imex(node):
             incomplete("nvidia-imex runs, and no list of its trays is found; expected one in nodes_config.cfg")
         not_applicable("no tray is listed in nodes_config.cfg: nvidia-imex is not configured on the node itself")
-    twice = [one for one, count in Counter(nodes).items() if count > 1]
+    twice = [address for address, count in Counter(nodes).items() if count > 1]
     concern_if(twice, f"nodes_config.cfg lists {some(twice)} more than once; expected each tray once")
-    others = [there for one in dict.fromkeys(nodes) if (there := called(node, one)) and there is not node]
+    others = [there for address in dict.fromkeys(nodes) if (there := called(node, address)) and there is not node]
     with part:
         own = place_of(node)[FABRIC]
         places = {other.name: place for other in others if (place := known_place(other))}
@@ -169,12 +169,13 @@ def test_imex_nodes(node: Node) -> None:
         is_own = is_most(node, len(unlike), len(places))
         fail_if(unlike and is_own, f"{seen}; expected all of them in one clique of one cluster")
         concern_if(unlike and not is_own, f"{seen}; expected all of them in one clique of one cluster")
-    lists = {other.name: data for other in others if (data := known_list(other))}
+    lists = {other.name: trays for other in others if (trays := known_list(other))}
     require_compared(node, nodes, lists)
-    unlike = [name for name, data in lists.items() if data != nodes]
-    against = Counter(data for data in lists.values() if data != nodes)
+    unlike = [name for name, trays in lists.items() if trays != nodes]
+    against = Counter(trays for trays in lists.values() if trays != nodes)
     is_own = known(
-        lambda: any(is_most(node, n, len(lists)) and names(node, data) for data, n in against.items()), False
+        lambda: any(is_most(node, n, len(lists)) and names(node, trays) for trays, n in against.items()),
+        False,
     )
     seen = f"nodes_config.cfg is not that of {some(unlike)}; expected one list on all {len(lists) + 1} trays in it"
     fail_if(unlike and is_own, seen)
@@ -187,14 +188,14 @@ def require_compared(node: Node, nodes: tuple[str, ...], lists: Mapping[str, tup
         return
     if len(node.group.nodes) == 1:
         not_applicable("no other tray is in this run, whose nodes_config.cfg would be compared")
-    if all(called(node, one) is node for one in nodes):
+    if all(called(node, address) is node for address in nodes):
         not_applicable("no other tray is in nodes_config.cfg")
     incomplete("nodes_config.cfg of no other tray in the list is known; expected that of all of them")
 
 
 def names(node: Node, nodes: tuple[str, ...]) -> bool:
     """Whether a list has this tray in it. Raises Incomplete where its addresses are unknown, and IMEX names none."""
-    if any(called(node, one) is node for one in nodes):
+    if any(called(node, address) is node for address in nodes):
         return True
     return not addresses(node) and node.imex_self.host in nodes
 
@@ -202,8 +203,8 @@ def names(node: Node, nodes: tuple[str, ...]) -> bool:
 def known_list(other: Node) -> tuple[str, ...]:
     """The nodes_config.cfg of another tray; empty where it is unknown, which is for its own check to say."""
     imex = readings(other, "imex")[0].get("imex")
-    found: tuple[str, ...] = readings(imex, "nodes")[0].get("nodes", ()) if imex else ()
-    return found
+    trays: tuple[str, ...] = readings(imex, "nodes")[0].get("nodes", ()) if imex else ()
+    return trays
 
 
 def known_place(other: Node) -> str | None:

@@ -79,15 +79,15 @@ def in_words(findings: Iterable[Finding], node: Node) -> str:
 
 
 def _words(finding: Finding, gpu: str, node: Node) -> str:
-    words = f"{finding.family} {finding.code} ({finding.name}) at {finding.pci or 'an unnamed device'}"
+    message = f"{finding.family} {finding.code} ({finding.name}) at {finding.pci or 'an unnamed device'}"
     if gpu:
-        words += f" ({gpu})"
+        message += f" ({gpu})"
     if finding.part:
-        words += f", {finding.part}"
+        message += f", {finding.part}"
     if finding.count > 1:
-        words += f", {finding.count} times"
+        message += f", {finding.count} times"
     if finding.last is not None:
-        words += f", last {when(finding.last, node)}"
+        message += f", last {when(finding.last, node)}"
     if finding.process:
-        words += f", in process {finding.process}"
-    return f"{words}: {finding.action}"
+        message += f", in process {finding.process}"
+    return f"{message}: {finding.action}"

@@ -75,7 +75,7 @@ def evaluate_links_by_peers(gpu: Gpu, node: Node) -> None:
 
 def evaluate_ways(gpu: Gpu, node: Node) -> None:
     """Fail where nvidia-smi topo shows fewer NVLinks from this GPU to others than between most GPUs of the node."""
-    ways = {one.label: data["nvlinks_to"] for one in node.gpus if (data := readings(one, "nvlinks_to")[0])}
+    ways = {peer.label: reading["nvlinks_to"] for peer in node.gpus if (reading := readings(peer, "nvlinks_to")[0])}
     others = [(label, other) for label, to in ways.items() for other in to if gpu.label not in (label, other)]
     counts = Counter(ways[label][other] for label, other in others if len(ways) >= FEWEST_JOINED)
     usual, alike = counts.most_common(1)[0] if counts else (0, 0)
@@ -95,19 +95,19 @@ def evaluate_ways(gpu: Gpu, node: Node) -> None:
 
 def is_of_most(gpu: Gpu, node: Node) -> bool:
     """Whether it is known to be of the model of most GPUs of the node."""
-    names = Counter(data["name"] for one in node.gpus if (data := readings(one, "name")[0]))
+    names = Counter(reading["name"] for other in node.gpus if (reading := readings(other, "name")[0]))
     return 2 * names[readings(gpu, "name")[0].get("name")] > len(node.gpus)
 
 
 def links_of_peers(gpu: Gpu, node: Node) -> list[tuple[bool | None, ...]]:
     """The links of the node's other GPUs of the same model, as far as they report them."""
     peers = [peer for peer in node.gpus if peer.index != gpu.index and is_alike(peer, gpu)]
-    return [data["nvlink_states"] for data, _ in (readings(peer, "nvlink_states") for peer in peers) if data]
+    return [reading["nvlink_states"] for reading, _ in (readings(peer, "nvlink_states") for peer in peers) if reading]
 
 
 def is_alike(one: Gpu, other: Gpu) -> bool:
     """Whether two GPUs are of one model, as far as they report it."""
-    names = {data["name"] for data, _ in (readings(gpu, "name") for gpu in (one, other)) if data}
+    names = {reading["name"] for reading, _ in (readings(gpu, "name") for gpu in (one, other)) if reading}
     return len(names) < 2
 
 
@@ -133,8 +133,8 @@ def test_pcie_link(gpu: Gpu, node: Node) -> None:
         fail_if(width < most and not may_be_wired_so, f"PCIe x{width}; expected x{most}")
         unless = "unless the machine wires no more"
         concern_if(may_be_wired_so, f"PCIe x{width} on every GPU; expected x{most}, {unless}")
-    data, _ = readings(gpu, "utilization_percent")
-    if data.get("utilization_percent", 0) >= node.threshold("gpu.busy_percent"):
+    reading, _ = readings(gpu, "utilization_percent")
+    if reading.get("utilization_percent", 0) >= node.threshold("gpu.busy_percent"):
         with part:
             own, best = gpu.pcie_gen, gpu.pcie_gen_max
             fail_if(own < best, f"PCIe generation {own} under load; expected {best}")
@@ -143,13 +143,13 @@ def test_pcie_link(gpu: Gpu, node: Node) -> None:
 
 def evaluate_most_by_peers(gpu: Gpu, node: Node) -> None:
     """The verdict on a link that can do less at most than those of the node's other GPUs of the model."""
-    alike = [one for one in node.gpus if is_alike(one, gpu)]
-    for name, words in (("pcie_gen_max", "PCIe generation "), ("pcie_width_max", "PCIe x")):
-        values = [data[name] for data, _ in (readings(one, name) for one in alike) if data]
+    alike = [peer for peer in node.gpus if is_alike(peer, gpu)]
+    for name, label in (("pcie_gen_max", "PCIe generation "), ("pcie_width_max", "PCIe x")):
+        values = [reading[name] for reading, _ in (readings(peer, name) for peer in alike) if reading]
         own, most = readings(gpu, name)[0].get(name), max(values, default=0)
         if own is None or own >= most:
             continue
-        message = f"{words}{own} at most; expected {most}, as other GPUs of the node have"
+        message = f"{label}{own} at most; expected {most}, as other GPUs of the node have"
         is_odd = values.count(most) * 2 > len(values)
         fail_if(is_odd, message)
         concern_if(not is_odd, message)
@@ -196,15 +196,15 @@ def test_nvlink_errors(gpu: Gpu, node: Node) -> None:
     if gpu.is_partitioned:
         not_applicable("the driver does not report NVLink errors while MIG is on")
     most = node.threshold("nvlink.errors_concern")
-    found = [errors for errors in gpu.nvlink_errors if errors.count is not None and errors.count > most]
-    recovered = [errors for errors in found if errors.kind in RECOVERIES]
+    erring = [errors for errors in gpu.nvlink_errors if errors.count is not None and errors.count > most]
+    recovered = [errors for errors in erring if errors.kind in RECOVERIES]
     fatal = ""
     if recovered:
         with part:
             fatal = ", ".join(f"Xid {code}" for code in fatal_xids(gpu, node))
             expected = "expected no link of a GPU with a fatal Xid to recover"
             fail_if(fatal, f"{in_words(recovered)}, and {fatal}; {expected}")
-    others = [errors for errors in found if not (fatal and errors in recovered)]
+    others = [errors for errors in erring if not (fatal and errors in recovered)]
     concern_if(others, f"{in_words(others)}; expected none since boot")
     unread = [errors for errors in gpu.nvlink_errors if errors.count is None]
     if unread:
@@ -216,14 +216,14 @@ def fatal_xids(gpu: Gpu, node: Node) -> list[int]:
     if node.users_write_the_log:
         return []
     at = pci_address(gpu.pci)
-    uuids = {address: one.uuid for address, one in gpus_by_address(node).items()}
-    found = evaluate(node.kernel_events, node.catalog, uuids=uuids)
-    return sorted({finding.code for finding in found if finding.severity == "fail" and finding.pci in ("", at)})
+    uuids = {address: gpu_there.uuid for address, gpu_there in gpus_by_address(node).items()}
+    findings = evaluate(node.kernel_events, node.catalog, uuids=uuids)
+    return sorted({finding.code for finding in findings if finding.severity == "fail" and finding.pci in ("", at)})
 
 
-def in_words(found: Iterable[NvlinkErrors]) -> str:
+def in_words(erring: Iterable[NvlinkErrors]) -> str:
     """Counters in one line: `NVLink 5: 12 replay, NVLink 7: 1 recovery`."""
-    named = [f"NVLink {errors.link}: {errors.count} {errors.kind.replace('_', ' ')}" for errors in found]
+    named = [f"NVLink {errors.link}: {errors.count} {errors.kind.replace('_', ' ')}" for errors in erring]
     more = f" and {len(named) - MAX_NAMED} more" if len(named) > MAX_NAMED else ""
     return ", ".join(named[:MAX_NAMED]) + more
 
@@ -264,9 +264,9 @@ def replays_of(pci_device: PciDevice, node: Node) -> int | None:
         return None
     for gpu in node.gpus:
         if pci_address(readings(gpu, "pci")[0].get("pci", "")) == pci_device.address:
-            data, unread = readings(gpu, "pcie_replays")
+            reading, unread = readings(gpu, "pcie_replays")
             require(why for why in unread if isinstance(why, Incomplete))
-            return data.get("pcie_replays")
+            return reading.get("pcie_replays")
     lost = [
         gpu.label for gpu in node.gpus if readings(gpu, "lost")[0].get("lost")
     ]  # one that does not answer reports no address either

@@ -40,18 +40,18 @@ def test_no_uncorrected_ecc(gpu: Gpu, node: Node) -> None:
         with part:
             count = getattr(gpu, f"ecc_uncorrected_{name}")
             fail_if(count, f"uncorrected ECC errors: {count} in {name.upper()}; expected 0")
-    data, _ = readings(gpu, "ecc_uncorrected_dram", "ecc_uncorrected_sram")
+    counts, _ = readings(gpu, "ecc_uncorrected_dram", "ecc_uncorrected_sram")
     in_all = readings(gpu, "ecc_uncorrected_total")[0].get("ecc_uncorrected_total", 0)
-    if in_all and len(data) < 2 and not any(data.values()):
+    if in_all and len(counts) < 2 and not any(counts.values()):
         fail(f"uncorrected ECC errors: {in_all} in all; expected 0")
-    if not data and ecc_is_off(gpu) and node.of_type("ecc"):
+    if not counts and ecc_is_off(gpu) and node.of_type("ecc"):
         concern(f"ECC is disabled; expected enabled on {node.instance_type}")
 
 
 def ecc_is_off(gpu: Gpu) -> bool:
     """Whether ECC could be enabled and is not."""
-    data, _ = readings(gpu, "ecc_enabled")
-    return data.get("ecc_enabled") is False
+    reading, _ = readings(gpu, "ecc_enabled")
+    return reading.get("ecc_enabled") is False
 
 
 @mark.hyperpod_node_debugger("G")
@@ -131,9 +131,9 @@ REPAIRS = {"channel_repair_pending": "repair of a memory channel", "tpc_repair_p
 
 def evaluate_repair(gpu: Gpu, node: Node) -> None:
     """The verdict on what else the driver says of repairs; most drivers and GPUs say nothing."""
-    data, _ = readings(gpu, "memory_unrepairable", *REPAIRS)
-    fail_if(data.get("memory_unrepairable"), "its memory cannot be repaired; expected that it can")
-    pending, is_free = listed(words for name, words in REPAIRS.items() if data.get(name)), node.occasion != "prolog"
+    state, _ = readings(gpu, "memory_unrepairable", *REPAIRS)
+    fail_if(state.get("memory_unrepairable"), "its memory cannot be repaired; expected that it can")
+    pending, is_free = listed(repair for name, repair in REPAIRS.items() if state.get(name)), node.occasion != "prolog"
     message = f"{pending} is pending; expected none"
     fail_if(pending and is_free, message, action="reset or reboot")
     concern_if(pending and not is_free, message)
@@ -158,14 +158,14 @@ def test_no_leftover_processes(gpu: Gpu, node: Node) -> None:
     with part:
         if left_out:
             incomplete(f"held by {left_out} more processes, of which nothing is known; expected none")
-    data, _ = readings(gpu, "processes", "utilization_percent")
-    if data.get("processes"):
+    reading, _ = readings(gpu, "processes", "utilization_percent")
+    if reading.get("processes"):
         return
-    owned = "no process owns it" if "processes" in data else "no process is known to own it"
+    owned = "no process owns it" if "processes" in reading else "no process is known to own it"
     with part:
         used_mib, limit_mib = gpu.memory_used_mib, node.threshold("gpu.idle_memory_mib")
         concern_if(used_mib > limit_mib, f"{used_mib} MiB in use and {owned}; expected less than {limit_mib:.0f} MiB")
-    busy = data.get("utilization_percent")
+    busy = reading.get("utilization_percent")
     if busy is not None and is_busy(gpu, node) and node.idle_gpus:
         concern(f"busy to {busy} % and {owned}; expected idle, as other GPUs of the node are")
 

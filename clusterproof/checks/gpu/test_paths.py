@@ -35,14 +35,14 @@ def test_gpu_paths(node: Node) -> None:
     device in another slot has to be moved. In a cloud, replace the node.
     """
     ways = {gpu: paths.nearest_nics for gpu, paths in node.gpu_paths.items()}
-    found = {gpu: way for gpu, (way, _) in ways.items() if way}
-    if not found:
+    nearest_way = {gpu: way for gpu, (way, _) in ways.items() if way}
+    if not nearest_way:
         not_applicable("no GPU with a network device beside it on the PCI bus")
-    usual, alike = Counter(found.values()).most_common(1)[0]
+    usual, alike = Counter(nearest_way.values()).most_common(1)[0]
     places = {nics for way, nics in ways.values() if way == usual}
-    if alike > len(found) * node.threshold("group.majority") and len(places) > 1:  # else not all GPUs can be near
-        as_most = f"expected {usual}, as {alike} of {len(found)} GPUs here"
-        for gpu, way in found.items():
+    if alike > len(nearest_way) * node.threshold("group.majority") and len(places) > 1:  # else not all GPUs can be near
+        as_most = f"expected {usual}, as {alike} of {len(nearest_way)} GPUs here"
+        for gpu, way in nearest_way.items():
             is_far = NEAREST_FIRST.index(way) > NEAREST_FIRST.index(usual)
             concern_if(is_far, f"{gpu} has no network device nearer than {way}; {as_most}")
     compare(node, "PCIe paths of GPUs", nearest)
@@ -51,15 +51,15 @@ def test_gpu_paths(node: Node) -> None:
 def nearest(node: Node) -> Values:
     """How many devices are nearest to each GPU, and how near, in the order of the GPUs: `4 PIX, 4 PIX`."""
     paths = node.gpu_paths.values()
-    nics = len({nic for one in paths for nic in one.nics})
+    nics = len({nic for path in paths for nic in path.nics})
     kinds = {
-        f"nearest of {nics} network devices": [one.nearest_nics for one in paths],
-        "nearest other GPUs": [one.nearest_gpus for one in paths],
+        f"nearest of {nics} network devices": [path.nearest_nics for path in paths],
+        "nearest other GPUs": [path.nearest_gpus for path in paths],
     }
     return {
-        f"{kind} to each of {len(paths)} GPUs:": ", ".join(f"{len(names)} {way}" for way, names in found)
-        for kind, found in kinds.items()
-        if found and all(way for way, _ in found)
+        f"{kind} to each of {len(paths)} GPUs:": ", ".join(f"{len(names)} {way}" for way, names in nearest_of)
+        for kind, nearest_of in kinds.items()
+        if nearest_of and all(way for way, _ in nearest_of)
     }
 
 
@@ -103,20 +103,22 @@ def evaluate_link(switch: PciSwitch, usual: PciLink | None, *, is_busy: bool) ->
 def by_kind(node: Node) -> Mapping[tuple[str, int, str], list[PciSwitch]]:
     """The switches that are awake, by model, depth in the tree, and what GPUs are below them."""
     busy = busy_addresses(node)
-    found = defaultdict(list)
+    switches = defaultdict(list)
     for switch in node.pci_switches:
-        data, _ = readings(switch.port, "model", "path")
+        reading, _ = readings(switch.port, "model", "path")
         load = NO_GPU if not switch.gpus else BUSY if busy.intersection(switch.gpus) else IDLE
         if not switch.port.is_asleep:
-            found[data.get("model", ""), len(data.get("path") or ()), load].append(switch)
-    return found
+            switches[reading.get("model", ""), len(reading.get("path") or ()), load].append(switch)
+    return switches
 
 
 def busy_addresses(node: Node) -> frozenset[str]:
     """Where the GPUs are that are known to compute."""
-    data = [readings(gpu, "pci", "utilization_percent")[0] for gpu in readings(node, "gpus")[0].get("gpus", ())]
+    reported = [readings(gpu, "pci", "utilization_percent")[0] for gpu in readings(node, "gpus")[0].get("gpus", ())]
     least = node.threshold("gpu.busy_percent")
-    return frozenset(one["pci"] for one in data if one.get("utilization_percent", 0) >= least and "pci" in one)
+    return frozenset(
+        reading["pci"] for reading in reported if reading.get("utilization_percent", 0) >= least and "pci" in reading
+    )
 
 
 def usual_link(node: Node, switches: Iterable[PciSwitch]) -> PciLink | None:
@@ -128,15 +130,15 @@ def usual_link(node: Node, switches: Iterable[PciSwitch]) -> PciLink | None:
 
 def usual_links(node: Node) -> Values:
     """The same of each kind of them, in words."""
-    found = {kind: usual_link(node, switches) for kind, switches in by_kind(node).items()}
+    links = {kind: usual_link(node, switches) for kind, switches in by_kind(node).items()}
     return {
         f"PCIe link of switches {model} at depth {depth} with {load} below:": str(link) if link else None
-        for (model, depth, load), link in found.items()
+        for (model, depth, load), link in links.items()
     }
 
 
 def compare(node: Node, what: str, read: Callable[[Node], Values]) -> None:
     """A concern where the node differs from others that have as many devices; nothing where there are none."""
     with suppress(NotApplicable):
-        found = differences(node, what, read, absent=None)
-        concern_if(found, in_words(found))
+        deviations = differences(node, what, read, absent=None)
+        concern_if(deviations, in_words(deviations))

@@ -95,10 +95,10 @@ def evaluate_on_bus(node: Node) -> None:
         on_bus, gpus = {device.address for device in node.gpus_on_bus}, node.gpus
     except (Incomplete, NotApplicable):
         return
-    data = {gpu.label: pci_address(readings(gpu, "pci")[0].get("pci", "")) for gpu in gpus}
-    gone = {label: address for label, address in data.items() if address and address not in on_bus}
+    addresses = {gpu.label: pci_address(readings(gpu, "pci")[0].get("pci", "")) for gpu in gpus}
+    gone = {label: address for label, address in addresses.items() if address and address not in on_bus}
     named = ", ".join(f"{label} at {address}" for label, address in gone.items())
-    is_of_this_node = not on_bus.isdisjoint(data.values())
+    is_of_this_node = not on_bus.isdisjoint(addresses.values())
     fail_if(gone and is_of_this_node, f"the PCI bus does not show {named}; expected all GPUs on it")
 
 
@@ -142,8 +142,8 @@ def test_recovery_action(gpu: Gpu) -> None:
     """
     number = gpu.recovery_action
     action = recovery_action(number)
-    words = action.words if action else f"number {number}, which the catalogue does not know"
-    assert number == NO_ACTION, f"the driver asks for {words}; expected no recovery action"
+    request = action.words if action else f"number {number}, which the catalogue does not know"
+    assert number == NO_ACTION, f"the driver asks for {request}; expected no recovery action"
 
 
 @evidence("time nvidia-smi -L")

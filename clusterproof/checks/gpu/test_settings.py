@@ -62,15 +62,15 @@ def test_ecc_mode(gpu: Gpu, node: Node) -> None:
 
     Remedy (fix configuration): nvidia-smi -e 1, then reset the GPU or reboot the node.
     """
-    data, _ = readings(gpu, "name", "ecc_enabled", "ecc_pending")
-    goes_off = data.get("ecc_enabled", True) and data.get("ecc_pending") is False
-    until = "only" if "ecc_enabled" in data else "at most"
+    reading, _ = readings(gpu, "name", "ecc_enabled", "ecc_pending")
+    goes_off = reading.get("ecc_enabled", True) and reading.get("ecc_pending") is False
+    until = "only" if "ecc_enabled" in reading else "at most"
     deviates_if(goes_off, node, f"ECC is enabled until the next reset {until}; expected no change pending")
-    enabled = {**data, "ecc_enabled": True}
+    enabled = {**reading, "ecc_enabled": True}
     enabled.pop("ecc_pending", None)
-    if enabled not in [readings(one, "name", "ecc_enabled")[0] for one in node.gpus] and not node.of_type("ecc"):
+    if enabled not in [readings(other, "name", "ecc_enabled")[0] for other in node.gpus] and not node.of_type("ecc"):
         not_applicable(f"{node.instance_type} has no ECC")
-    until = " until the next reset" if data.get("ecc_pending") else ""
+    until = " until the next reset" if reading.get("ecc_pending") else ""
     deviates_if(not gpu.ecc_enabled, node, f"ECC is disabled{until}; expected enabled")
 
 
@@ -147,8 +147,8 @@ def test_power_limit(gpu: Gpu, node: Node) -> None:
     """
     limit_w, name = gpu.power_limit_w, readings(gpu, "name")[0].get("name")
     if name and not readings(gpu, "power_limit_default_w")[0]:
-        data = [readings(one, "name", "power_limit_w")[0] for one in node.gpus]
-        alike = Counter(one.get("power_limit_w", 0) for one in data if one.get("name") == name)
+        reported = [readings(other, "name", "power_limit_w")[0] for other in node.gpus]
+        alike = Counter(reading.get("power_limit_w", 0) for reading in reported if reading.get("name") == name)
         usual_w, count = alike.most_common(1)[0]
         is_less = limit_w < usual_w and 2 * count > alike.total()
         with part:

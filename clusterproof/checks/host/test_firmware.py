@@ -33,11 +33,11 @@ def test_firmware_uniform(node: Node) -> None:
     for read in (_bios, _inforom, _disks):
         with part:
             list(read(node))
-    for model, found in _parts(node).items():
-        usual = _usual(found)
-        others = ", ".join(f"{version} on {label}" for version, label in found if version != usual)
+    for model, parts in _parts(node).items():
+        usual = _usual(parts)
+        others = ", ".join(f"{version} on {label}" for version, label in parts if version != usual)
         with part:
-            count = sum(version == usual for version, _ in found)
+            count = sum(version == usual for version, _ in parts)
             concern_if(usual and others, f"{model} {others}; expected {usual} as on {count} others of the node")
     own = _versions(node)
     if not own:
@@ -49,8 +49,8 @@ def test_firmware_uniform(node: Node) -> None:
 def _versions(node: Node) -> Values:
     """The versions of each model of a part, of most if any: `{"firmware of Samsung PM1733": "3B2Q"}`."""
     return {
-        model: _usual(found) or " and ".join(sorted({version for version, _ in found}))
-        for model, found in _parts(node).items()
+        model: _usual(parts) or " and ".join(sorted({version for version, _ in parts}))
+        for model, parts in _parts(node).items()
     }
 
 
@@ -64,10 +64,10 @@ def _parts(node: Node) -> dict[str, list[tuple[str, str]]]:
     return parts
 
 
-def _usual(found: Sequence[tuple[str, str]]) -> str:
+def _usual(parts: Sequence[tuple[str, str]]) -> str:
     """The version that most parts of a model have; empty where they are too few to say."""
-    version, count = Counter(version for version, _ in found).most_common(1)[0]
-    return version if len(found) >= LEAST_PARTS and count * 2 > len(found) else ""
+    version, count = Counter(version for version, _ in parts).most_common(1)[0]
+    return version if len(parts) >= LEAST_PARTS and count * 2 > len(parts) else ""
 
 
 def _bios(node: Node) -> Iterator[tuple[str, str, str]]:
@@ -92,10 +92,10 @@ def _inforom(node: Node) -> Iterator[tuple[str, str, str]]:
 def _disks(node: Node) -> Iterator[tuple[str, str, str]]:
     unread: list[Incomplete | NotApplicable] = []
     for disk in node.nvme_controllers:
-        data, why = readings(disk, "firmware", "is_volume", "model", "label")
-        if not data.get("firmware", True) or data.get("is_volume"):
+        reading, why = readings(disk, "firmware", "is_volume", "model", "label")
+        if not reading.get("firmware", True) or reading.get("is_volume"):
             continue  # what a storage service has there is not the node's
         unread += why
         if not why:
-            yield f"firmware of {data['model']:.{MAX_MODEL}}", data["firmware"], data["label"]
+            yield f"firmware of {reading['model']:.{MAX_MODEL}}", reading["firmware"], reading["label"]
     require(unread)

@@ -38,8 +38,8 @@ def test_job_leftovers(node: Node) -> None:
     Remedy (clean up): End the processes. With ProctrackType=proctrack/cgroup none escapes.
     """
     left, more = node.jobs.left, known(lambda: node.jobs.left_out, 0)
-    data = "; ".join([*_by_job(left), *([f"and {more} more"] if more else [])])
-    message = f"processes of jobs that no longer run here: {data}; expected none"
+    seen = "; ".join([*_by_job(left), *([f"and {more} more"] if more else [])])
+    message = f"processes of jobs that no longer run here: {seen}; expected none"
     is_after_job = node.occasion == "epilog"
     fail_if(left and is_after_job, message)
     concern_if(left and not is_after_job, message)
@@ -52,12 +52,12 @@ def _by_job(left: Iterable[JobProcess]) -> Iterator[str]:
 
     integrations/slurm/verdict.py has the words by which an epilog recognises its own job.
     """
-    found: dict[str, list[str]] = {}
+    by_owner: dict[str, list[str]] = {}
     for process in left:
         of_job = f"in the control group of job {process.job}"
         claimed = f"of user {process.uid}, by its environment of job {process.job}"
-        found.setdefault(of_job if process.is_sure else claimed, []).append(f"{process.name} (pid {process.pid})")
-    for whose, (first, *others) in found.items():
+        by_owner.setdefault(of_job if process.is_sure else claimed, []).append(f"{process.name} (pid {process.pid})")
+    for whose, (first, *others) in by_owner.items():
         yield f"{first}{f' and {len(others)} more' if others else ''} {whose}"
 
 
@@ -75,13 +75,13 @@ def test_shm_leaked(node: Node) -> None:
         return
     kib = sum(owned.kib for owned in leaked)
     percent = known(lambda: 100 * kib / max(node.boot.memory_kib, 1), None)
-    data = in_list(
+    owners = in_list(
         f"{number_of(owned.count, 'file')} of user {owned.uid}, the oldest {owned.oldest_s / MINUTE_S:.0f} minutes old"
         for owned in leaked
     )
     size = f"{kib / GIB_IN_KIB:.3g} GiB" if kib >= GIB_IN_KIB else f"{kib / MIB_IN_KIB:.3g} MiB"
     share = f", {percent:.1f} % of the memory," if percent is not None else ""
-    message = f"{size}{share} owned by users who run no process: {data}; expected none"
+    message = f"{size}{share} owned by users who run no process: {owners}; expected none"
     is_much = (percent or 0) >= node.threshold("shm.leaked_fail_percent") and node.occasion in ("prolog", "epilog")
     fail_if(is_much, message)
     concern_if(not is_much, message)

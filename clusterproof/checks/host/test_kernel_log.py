@@ -84,15 +84,15 @@ def test_pcie_aer(node: Node) -> None:
     announced = grouped((event for event in errors if not event.layer), device)
     detailed = grouped((event for event in errors if event.layer), device)
     events = announced | detailed  # the port above and the device itself report the same error
-    fatal = in_words((one for found in events.values() for one in found if one.severity == "fatal"), device, node)
+    fatal = in_words((event for alike in events.values() for event in alike if event.severity == "fatal"), device, node)
     fail_by_log(node, fatal, f"{in_list(fatal)}; expected no fatal error")
     say(node, "host.pcie_aer", "every device present, and within its own memory")
     limit = node.threshold("pcie.correctable_concern")
     noted = [
-        event for found in events.values() for event in found if event.severity == "nonfatal" or total(found) > limit
+        event for alike in events.values() for event in alike if event.severity == "nonfatal" or total(alike) > limit
     ]
-    words = in_list(in_words(noted, device, node))
-    concern_if(noted, f"{words}; expected no uncorrected error, and at most {limit:.0f} corrected ones of a device")
+    seen = in_list(in_words(noted, device, node))
+    concern_if(noted, f"{seen}; expected no uncorrected error, and at most {limit:.0f} corrected ones of a device")
     require_whole_log(node)
 
 

@@ -50,8 +50,10 @@ def test_kernel_settings(node: Node) -> None:
             has is not None and has < ports,
             f"{has} ports in net.ipv4.ip_local_port_range; expected at least {ports:.0f}",
         )
-    found = known(lambda: differences(node, "settings", lambda one: {**_set(one), **_cpus(one)}, absent=None), ())
-    concern_if(found, in_words(found))
+    deviations = known(
+        lambda: differences(node, "settings", lambda other: {**_set(other), **_cpus(other)}, absent=None), ()
+    )
+    concern_if(deviations, in_words(deviations))
 
 
 COMPARED: Mapping[str, Callable[[Node], str | None]] = {
@@ -71,8 +73,8 @@ def _set(node: Node) -> Mapping[str, str | None]:
 def _cpus(node: Node) -> Mapping[str, str | None]:
     """The CPUs of each daemon that starts jobs."""
     daemons = known(lambda: node.process_limits, {})
-    data = each(daemons.items(), lambda daemon: (daemon[0], daemon[1].cpus if "cpus" in daemon[1].data else ""))
-    return {f"CPUs of {name}": cpus for name, cpus in data if cpus}
+    cpus_of = each(daemons.items(), lambda daemon: (daemon[0], daemon[1].cpus if "cpus" in daemon[1].data else ""))
+    return {f"CPUs of {name}": cpus for name, cpus in cpus_of if cpus}
 
 
 @mark.hyperpod_node_debugger("N")
@@ -145,7 +147,7 @@ def test_ulimits(node: Node) -> None:
 
 def _of(node: Node, name: str) -> dict[str, int | None]:
     """One limit of a login and of each daemon, as far as it could be read; None is unlimited."""
-    return dict(each(node.process_limits.items(), lambda one: (one[0], one[1].soft(name))))
+    return dict(each(node.process_limits.items(), lambda daemon: (daemon[0], daemon[1].soft(name))))
 
 
 def _less(limits: dict[str, int | None], least: float) -> list[tuple[str, int]]:
@@ -168,12 +170,14 @@ def test_daemon_memory(node: Node) -> None:
     daemons = {name: limits for name, limits in node.process_limits.items() if name != LOGIN}
     if not daemons:
         not_applicable("neither slurmd nor containerd runs here")
-    data = dict(each(daemons.items(), lambda daemon: (daemon[0], daemon[1].soft("memory"))))
+    limits_of = dict(each(daemons.items(), lambda daemon: (daemon[0], daemon[1].soft("memory"))))
     total_kib = node.main_memory.total_kib
-    little = {name: most for name, most in data.items() if most is not None and most < total_kib * 1024 * percent / 100}
+    little = {
+        name: most for name, most in limits_of.items() if most is not None and most < total_kib * 1024 * percent / 100
+    }
     if little:
-        words = ", ".join(f"{name} may use {most / 2**30:.4g} GiB" for name, most in little.items())
-        concern(f"{words} of {total_kib / 2**20:.0f} GiB; expected at least {percent:.0f} %, or no limit")
+        seen = ", ".join(f"{name} may use {most / 2**30:.4g} GiB" for name, most in little.items())
+        concern(f"{seen} of {total_kib / 2**20:.0f} GiB; expected at least {percent:.0f} %, or no limit")
 
 
 @mark.hyperpod_node_debugger("I")

@@ -92,11 +92,11 @@ def test_memory_uniform(node: Node) -> None:
     replace the node.
     """
     total_gib = node.main_memory.total_gib
-    data = node.group.counts("memory", _memory_gib).get("memory")
-    reporting, least = sum(data.values()) if data else 0, int(node.threshold("group.compared_nodes"))
-    if not data or reporting < least:
+    counts = node.group.counts("memory", _memory_gib).get("memory")
+    reporting, least = sum(counts.values()) if counts else 0, int(node.threshold("group.compared_nodes"))
+    if not counts or reporting < least:
         not_applicable(f"{reporting or 'none'} of its kind; {least} are needed to compare")
-    usual, alike = max(data.items(), key=lambda one: (one[1], float(one[0])))  # of two nodes the one that has more
+    usual, alike = max(counts.items(), key=lambda row: (row[1], float(row[0])))  # of two nodes the one that has more
     is_usual = _memory_gib(node)["memory"] == usual
     if not is_usual and total_gib < float(usual) * (1 - node.threshold("memory.differs_concern_percent") / 100):
         has, most = apart(total_gib, float(usual))

@@ -61,9 +61,9 @@ def test_cpu_uniform(node: Node) -> None:
     Remedy (investigate): Compare lscpu with a neighbouring node: settings come from the image or the boot, model and
     microcode from the host.
     """
-    found = differences(node, "processors", lambda one: compared(one.processors, OF_PROCESSORS))
-    if found:
-        concern(in_words(found))
+    deviations = differences(node, "processors", lambda other: compared(other.processors, OF_PROCESSORS))
+    if deviations:
+        concern(in_words(deviations))
 
 
 OF_PROCESSORS: Mapping[str, Callable[[Processors], str | None]] = {

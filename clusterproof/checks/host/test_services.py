@@ -41,12 +41,12 @@ def test_services(node: Node) -> None:
     failed = [*known(lambda: node.failed_units, ()), *known(lambda: node.restarting_units, ())]
     units = known(lambda: node.services, {})
     services = {name: unit for name, unit in units.items() if _is_installed(unit)}
-    amiss = {name: words for name, words in each(services, lambda name: (name, _amiss(node, services, name))) if words}
+    amiss = {name: state for name, state in each(services, lambda name: (name, _amiss(node, services, name))) if state}
     amiss |= {name: "is failed" for name in map(_name, failed) if name in needed_services() and name not in services}
     without_munge = known(lambda: node.slurm_without_munge, "")
     if without_munge and "munge" not in amiss:
         amiss["munge"] = f"does not run, and slurmd does, which needs it by {without_munge}"
-    amiss = {name: words for name, words in amiss.items() if name not in idle}
+    amiss = {name: state for name, state in amiss.items() if name not in idle}
     needed = ", ".join(_in_words(amiss, "fail"))
     fail_if(needed, f"{needed}; expected every enabled service active")
     watchers = [name for name in DCGM if name in services and name not in idle]
@@ -58,7 +58,7 @@ def test_services(node: Node) -> None:
     wanting = [*_in_words(amiss, "concern"), *others]
     concern_if(wanting and node.occasion != "prolog", f"{', '.join(wanting)}; expected no failed unit")
     said = {*amiss, *idle, *(watching if is_unwatched else ())}
-    fewer = [one for one in _behind_most(node) if one.name not in said]
+    fewer = [deviation for deviation in _behind_most(node) if deviation.name not in said]
     concern_if(fewer, in_words(fewer))
     left_out = known(lambda: node.units_left_out, 0)
     if left_out:
@@ -89,9 +89,13 @@ def _behind_most(node: Node) -> list[Difference]:
             differences(node, RUNS, _running, absent=None),
             differences(node, STARTS, _at_boot, absent=None),
         )
-        fewer = {one.name for one in at_boot if one.usual == STARTS}
-        running = tuple(one for one in running if one.name in fewer or not needed_services()[one.name].on_demand)
-        return [one for one in (*running, *at_boot) if one.usual in (RUNS, STARTS)]
+        fewer = {deviation.name for deviation in at_boot if deviation.usual == STARTS}
+        running = tuple(
+            deviation
+            for deviation in running
+            if deviation.name in fewer or not needed_services()[deviation.name].on_demand
+        )
+        return [deviation for deviation in (*running, *at_boot) if deviation.usual in (RUNS, STARTS)]
     return []
 
 
@@ -109,7 +113,9 @@ def _of_each(node: Node, state: Callable[[Service], str]) -> Values:
     Left out are those that are kept from running, and that the controllers of a cluster alone have, or have not.
     """
     rows, every = needed_services(), known(lambda: node.services, {})
-    services = {name: one for name, one in every.items() if readings(one, "load")[0].get("load") not in NOWHERE}
+    services = {
+        name: service for name, service in every.items() if readings(service, "load")[0].get("load") not in NOWHERE
+    }
     is_controller = CONTROLLER in services and known(lambda: services[CONTROLLER].is_running, False)
     names = rows.keys() - {CONTROLLER, CONTROLLED if is_controller else CONTROLLER}
     states: dict[str, str | None] = {}
@@ -128,7 +134,7 @@ def _is_installed(service: Service) -> bool:
 
 def _in_words(amiss: Mapping[str, str], verdict: str) -> list[str]:
     rows = needed_services()
-    return [f"{name} {words} ({rows[name].purpose})" for name, words in amiss.items() if rows[name].verdict == verdict]
+    return [f"{name} {state} ({rows[name].purpose})" for name, state in amiss.items() if rows[name].verdict == verdict]
 
 
 def _name(unit: str) -> str:

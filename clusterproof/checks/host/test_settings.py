@@ -69,16 +69,18 @@ def test_numa_balancing(node: Node) -> None:
     wanted = _wanted_balancing(node)
     if wanted and state != wanted:
         concern(f"NUMA balancing {state}; expected {wanted} on {node.instance_type}")
-    found = () if wanted else differences(node, "NUMA balancing", lambda one: {"NUMA balancing": _balancing(one)})
-    if found:
-        concern(in_words(found))
+    deviations = (
+        () if wanted else differences(node, "NUMA balancing", lambda other: {"NUMA balancing": _balancing(other)})
+    )
+    if deviations:
+        concern(in_words(deviations))
 
 
 def _balancing(node: Node) -> str:
-    data = node.main_memory.numa_balancing
-    if not data:
+    setting = node.main_memory.numa_balancing
+    if not setting:
         not_applicable("this kernel has no NUMA balancing")
-    return WORDS.get(data, data)
+    return WORDS.get(setting, setting)
 
 
 def _wanted_balancing(node: Node) -> str | None:
@@ -96,9 +98,9 @@ def test_thp(node: Node) -> None:
 
     Remedy (fix configuration): Set transparent_hugepage on the kernel's command line as on the other nodes.
     """
-    found = differences(node, "transparent huge pages", _transparent)
-    if found:
-        concern(in_words(found))
+    deviations = differences(node, "transparent huge pages", _transparent)
+    if deviations:
+        concern(in_words(deviations))
 
 
 def _transparent(node: Node) -> Values:

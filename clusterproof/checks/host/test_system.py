@@ -55,8 +55,10 @@ def test_d_state(node: Node) -> None:
     """
     limit_s = node.threshold("processes.d_state_fail_s")
     processes = known(lambda: node.blocked_processes, ())
-    blocked = [process for process, waits in each(processes, lambda one: (one, one.waits_for)) if waits != USER]
-    long = [process for process, s in each(blocked, lambda one: (one, one.blocked_s)) if (s or 0) > limit_s]
+    blocked = [
+        process for process, waits in each(processes, lambda process: (process, process.waits_for)) if waits != USER
+    ]
+    long = [process for process, s in each(blocked, lambda process: (process, process.blocked_s)) if (s or 0) > limit_s]
     hung = _waiting(process for process in long if process.waits_for in HUNG)
     more = known(lambda: node.blocked_alike, 0)
     alike = f", and {more} more like some that are" if more else ""
@@ -105,7 +107,7 @@ def test_device_drivers(pci_device: PciDevice) -> None:
         not_applicable("neither a GPU nor a network adapter nor an NVMe controller")
     if pci_device.driver or pci_device.function_of:
         return
-    words = " ".join((pci_device.kind, *(f"({model})" for model in readings(pci_device, "model")[0].values())))
+    device = " ".join((pci_device.kind, *(f"({model})" for model in readings(pci_device, "model")[0].values())))
     if pci_device.is_spare_port:
-        concern(f"no driver holds {words}; expected one, unless nobody uses it")
-    assert pci_device.driver, f"no driver holds {words}; expected one"
+        concern(f"no driver holds {device}; expected one, unless nobody uses it")
+    assert pci_device.driver, f"no driver holds {device}; expected one"

@@ -154,7 +154,7 @@ def _is_older(version: str, since: str) -> bool:
 def _others_report(node: Node, least: int) -> bool:
     """Whether most nodes of the group report a rate that is due, and higher than the one reported for unknown ones."""
     usual = node.group.most(
-        "EFA rates", lambda one: [f"{port.gbps:g}" for device in one.efa_devices for port in device.ports]
+        "EFA rates", lambda other: [f"{port.gbps:g}" for device in other.efa_devices for port in device.ports]
     )
     return any(float(gbps) >= least > port_rate().unknown_gbps for gbps in usual)
 
@@ -174,15 +174,15 @@ def test_libfabric_efa(node: Node) -> None:
     if devices == 0:
         not_applicable("no EFA device on this node")
     try:
-        data = node.fi_info
+        fi_info = node.fi_info
     except Absent:
         assert node.occasion != "ami", "fi_info is not installed; expected EFA's software in the image"
         not_applicable("fi_info is not installed here; the EFA software may live in the container")
-    problem = libfabric.error(data.output)
+    problem = libfabric.error(fi_info.output)
     assert not problem, f"fi_info says {problem}; expected {devices} EFA domains"
-    domains = libfabric.domains(data.output)
-    if not domains and data.exit != 0:
-        incomplete(f"fi_info ended with {data.exit}: {data.output.strip()[-100:]}")
+    domains = libfabric.domains(fi_info.output)
+    if not domains and fi_info.exit != 0:
+        incomplete(f"fi_info ended with {fi_info.exit}: {fi_info.output.strip()[-100:]}")
     assert len(domains) >= devices, f"{len(domains)} EFA domains; expected {devices}, one for each device"
 
 

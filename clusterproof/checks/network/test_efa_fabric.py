@@ -47,8 +47,8 @@ def test_efa_gdr(efa_device: RdmaDevice, node: Node) -> None:
     if efa_device.has_peer_memory:
         return
     is_silent = efa_device.p2p is None and efa_device.gdr is None
-    data = "does not say which module gives it GPU memory" if is_silent else "names no module that gives it GPU memory"
-    observed = f"the EFA driver {data}; expected one"
+    fault = "does not say which module gives it GPU memory" if is_silent else "names no module that gives it GPU memory"
+    observed = f"the EFA driver {fault}; expected one"
     taint = known(lambda: node.nvidia_taint, "")
     assert PROPRIETARY not in taint, observed
     concern_if(observed, f"{observed}, since DMA-BUF leaves no trace here")

@@ -41,9 +41,9 @@ def test_ena_allowance(node: Node) -> None:
     exceeded: set[float] = set()
     for interface, (counter, limit) in product(interfaces, _limits(node).items()):
         with part:
-            words = _above(interface, counter, limit, period_s, looked_s, uptime_s)
-            if words:
-                above.append(f"{interface.name}: {counter} {words}")
+            excess = _above(interface, counter, limit, period_s, looked_s, uptime_s)
+            if excess:
+                above.append(f"{interface.name}: {counter} {excess}")
                 exceeded.add(limit)
     expected = " and ".join(f"{limit:g}" for limit in sorted(exceeded))
     concern_if(above, f"{', '.join(above)}; expected at most {expected} in {period_s:g} s")

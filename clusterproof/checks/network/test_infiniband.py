@@ -95,10 +95,10 @@ def _usual_on(node: Node, device: RdmaDevice, port: Port) -> float:
 def _usual_in_group(node: Node, device: RdmaDevice, port: Port) -> float:
     """The rate that this port has on most nodes of the group; 0 where it is unknown."""
     try:
-        found = differences(node, "rates of InfiniBand ports", _rates)
+        deviations = differences(node, "rates of InfiniBand ports", _rates)
     except NotApplicable:
         return 0.0
-    usual = [other.usual for other in found if other.name == f"{device.name} {port.label}"]
+    usual = [deviation.usual for deviation in deviations if deviation.name == f"{device.name} {port.label}"]
     return float(usual[0]) if usual and usual[0].replace(".", "", 1).isdecimal() else 0.0
 
 
@@ -109,14 +109,14 @@ def _rates(node: Node) -> Mapping[str, str | None]:
 def _ports(node: Node) -> Iterator[tuple[RdmaDevice, Port]]:
     """The ports of the devices that report theirs."""
     for device in node.ib_devices:
-        data, _ = readings(device, "ports")
-        yield from ((device, port) for port in data.get("ports", ()))
+        reading, _ = readings(device, "ports")
+        yield from ((device, port) for port in reading.get("ports", ()))
 
 
 def _rate(port: Port) -> str | None:
     """Its rate while it is active; None where one of them is unknown."""
-    data, _ = readings(port, "gbps", "is_active")
-    return f"{data['gbps']:g}" if data.get("is_active") and "gbps" in data else None
+    reading, _ = readings(port, "gbps", "is_active")
+    return f"{reading['gbps']:g}" if reading.get("is_active") and "gbps" in reading else None
 
 
 @evidence("cat /sys/class/infiniband/*/ports/*/link_layer; mlxconfig -d DEVICE query LINK_TYPE_P1")
@@ -131,8 +131,8 @@ def test_ib_link_layer(node: Node) -> None:
     """
     if node.efa_devices or not node.ib_devices:
         not_applicable("this node's fabric is EFA" if node.efa_devices else "no InfiniBand or RoCE device on this node")
-    found = differences(node, "link layers", _link_layers)
-    turned = [other for other in found if other.own == ETHERNET and other.usual == INFINIBAND]
+    deviations = differences(node, "link layers", _link_layers)
+    turned = [deviation for deviation in deviations if deviation.own == ETHERNET and deviation.usual == INFINIBAND]
     fail_if(turned, in_words(turned))
     require(why for device in node.ib_devices for port in device.ports for why in readings(port, "link_layer")[1])
 
@@ -205,8 +205,8 @@ def test_roce_settings(node: Node) -> None:
         not_applicable("no active RoCE port on this node")
     odd = {name for what in SETTINGS for name in odd_ports(node, ports, what)}
     with suppress(NotApplicable):
-        found = differences(node, "settings of RoCE ports", of_ports, absent=None)
-        elsewhere = [one for one in found if one.name not in odd]
+        deviations = differences(node, "settings of RoCE ports", of_ports, absent=None)
+        elsewhere = [deviation for deviation in deviations if deviation.name not in odd]
         concern_if(elsewhere, in_words(elsewhere))
 
 

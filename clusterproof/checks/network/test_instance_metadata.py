@@ -25,11 +25,13 @@ def test_imds_v2(node: Node) -> None:
     Remedy (fix configuration): Require tokens: aws ec2 modify-instance-metadata-options --http-tokens required
     --http-endpoint enabled.
     """
-    data = _metadata(node)
+    service = _metadata(node)
     with part:
-        concern_if(data.token != HTTP_OK, f"the metadata service refuses a token with HTTP {data.token}; expected 200")
+        concern_if(
+            service.token != HTTP_OK, f"the metadata service refuses a token with HTTP {service.token}; expected 200"
+        )
     concern_if(
-        data.without_token == HTTP_OK,
+        service.without_token == HTTP_OK,
         "the metadata service answers without a token; expected HTTP 401, as IMDSv2 requires",
     )
 
@@ -43,8 +45,8 @@ def test_scheduled_events(node: Node) -> None:
     Remedy (replace): Drain the node before the date, and let the instance be replaced, or stop and start it yourself.
     """
     ahead = [event for event in _metadata(node).events if event.is_ahead]
-    words = ", ".join(f"{event.code} from {event.not_before}" for event in ahead)
-    concern_if(ahead, f"scheduled: {words}; expected no event")
+    seen = ", ".join(f"{event.code} from {event.not_before}" for event in ahead)
+    concern_if(ahead, f"scheduled: {seen}; expected no event")
 
 
 def _metadata(node: Node) -> Metadata:

@@ -36,7 +36,11 @@ def test_interfaces_up(node: Node) -> None:
     concern_if(dead, f"no link on {', '.join(dead)}, which is switched on; expected one")
     is_off = all(link == OFF for _, link in links)
     concern_if(is_off, "every network interface is switched off; expected one that is up")
-    down = [found for found in _differing(node, "interfaces", _states) if found.own == DOWN and found.usual == UP]
+    down = [
+        deviation
+        for deviation in _differing(node, "interfaces", _states)
+        if deviation.own == DOWN and deviation.usual == UP
+    ]
     concern_if(down, in_words(down))
 
 
@@ -77,8 +81,8 @@ def test_nic_uniform(node: Node) -> None:
     for read in HARDWARE.values():
         with part:
             read(node)
-    found = differences(node, "network hardware", _hardware)
-    concern_if(found, in_words(found))
+    deviations = differences(node, "network hardware", _hardware)
+    concern_if(deviations, in_words(deviations))
     if not any(_hardware(node).values()):
         not_applicable("no RDMA device and no physical interface on this node")
 
@@ -92,10 +96,10 @@ def _physical(node: Node) -> tuple[Interface, ...]:
 def _differing(node: Node, what: str, read: Callable[[Node], Values]) -> tuple[Difference, ...]:
     """Where a node differs from its group; nothing in a group too small to compare, since more is evaluated."""
     try:
-        found = differences(node, what, read, absent=None)
+        deviations = differences(node, what, read, absent=None)
     except NotApplicable:
         return ()
-    return tuple(one for one in found if one.usual)
+    return tuple(deviation for deviation in deviations if deviation.usual)
 
 
 def _link(interface: Interface) -> str:
@@ -110,27 +114,27 @@ def _states(node: Node) -> Values:
 
 def _mtus(node: Node) -> Values:
     """The MTU of each interface that is up, or may be; None where it is unknown."""
-    data = [(interface.label, readings(interface, "mtu", "link")[0]) for interface in node.interfaces]
+    reported = [(interface.label, readings(interface, "mtu", "link")[0]) for interface in node.interfaces]
     return {
         f"MTU of {name}": str(read["mtu"]) if "mtu" in read else None
-        for name, read in data
+        for name, read in reported
         if read.get("link", UP) == UP
     }
 
 
 def _hardware(node: Node) -> Mapping[str, str | None]:
     """What the node's network is made of; None where it is unknown, or has nothing of that kind."""
-    data: dict[str, str | None] = dict.fromkeys(HARDWARE)
+    hardware: dict[str, str | None] = dict.fromkeys(HARDWARE)
     for name, read in HARDWARE.items():
         with suppress(Incomplete, NotApplicable):
-            data[name] = ", ".join(sorted(set(read(node)))) or None
-    return data
+            hardware[name] = ", ".join(sorted(set(read(node)))) or None
+    return hardware
 
 
 def _drivers(node: Node) -> list[str]:
     """`ena`, `mlx5_core (4)`: EKS attaches interfaces of EC2's network to a node as its pods need addresses."""
-    found = Counter(interface.driver for interface in node.interfaces)
-    return [driver if driver == ENA else f"{driver} ({count})" for driver, count in found.items() if driver]
+    counts = Counter(interface.driver for interface in node.interfaces)
+    return [driver if driver == ENA else f"{driver} ({count})" for driver, count in counts.items() if driver]
 
 
 HARDWARE: Mapping[str, Callable[[Node], list[str]]] = {
@@ -145,9 +149,11 @@ HARDWARE: Mapping[str, Callable[[Node], list[str]]] = {
 
 def _usual_mtu(node: Node, driver: str) -> int:
     """The MTU of most interfaces of a driver that are up; 0 where no MTU has a majority."""
-    data = [readings(interface, "mtu", "link", "driver")[0] for interface in node.interfaces]
+    reported = [readings(interface, "mtu", "link", "driver")[0] for interface in node.interfaces]
     sizes = Counter(
-        one["mtu"] for one in data if one.get("driver") == driver and one.get("link", UP) == UP and "mtu" in one
+        reading["mtu"]
+        for reading in reported
+        if reading.get("driver") == driver and reading.get("link", UP) == UP and "mtu" in reading
     )
     size, alike = sizes.most_common(1)[0] if sizes else (0, 0)
     return size if alike > sizes.total() * node.threshold("group.majority") else 0
@@ -167,11 +173,11 @@ def test_link_speed(node: Node) -> None:
     Remedy (investigate): Look at ethtool, the cable and the switch port.
     """
     with part:
-        require(why for one in node.interfaces for why in readings(one, "name", "speed_mbit_s")[1])
+        require(why for interface in node.interfaces for why in readings(interface, "name", "speed_mbit_s")[1])
     if not any(_speeds(node).values()):
         not_applicable("no interface reports a speed")
-    found = differences(node, "link speeds", _speeds, absent=None)
-    concern_if(found, in_words(found))
+    deviations = differences(node, "link speeds", _speeds, absent=None)
+    concern_if(deviations, in_words(deviations))
 
 
 def _speeds(node: Node) -> Values:

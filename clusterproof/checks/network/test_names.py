@@ -85,8 +85,8 @@ def test_address_unique(node: Node) -> None:
     shared = node.group.shared("addresses", _unique)
     most = max(2, len(node.group.nodes) * node.threshold("group.majority"))
     ours = {address: shared[address] for address in sorted(naming.unique) if 1 < len(shared.get(address, ())) <= most}
-    words = in_list(f"{address} is also that of {_others(names, node)}" for address, names in ours.items())
-    concern_if(ours, f"{words}; expected an address of one node alone")
+    seen = in_list(f"{address} is also that of {_others(names, node)}" for address, names in ours.items())
+    concern_if(ours, f"{seen}; expected an address of one node alone")
 
 
 def _unique(node: Node) -> Iterable[str]:

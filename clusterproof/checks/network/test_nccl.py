@@ -49,18 +49,18 @@ def test_nccl_transport(node: Node) -> None:
 
 def said(logs: Iterable[NcclLog], what: str) -> list[Any]:
     """What NCCL logged of the `networks`, the `providers` or the `nics` that it used."""
-    found: list[Any] = []
+    logged: list[Any] = []
     for log in logs:
         with part:
-            found += getattr(log.network, what)
-    return found
+            logged += getattr(log.network, what)
+    return logged
 
 
 def others_than_efa(networks: Iterable[str], providers: Iterable[str]) -> list[str]:
     """What other than EFA moved data: `network Socket`, `provider tcp;ofi_rxm`."""
-    found = [f"network {name}" for name in networks if not _is_libfabric(name)]
-    found += [f"provider {name}" for name in providers if "efa" not in name.split(";")]
-    return list(dict.fromkeys(found))
+    others = [f"network {name}" for name in networks if not _is_libfabric(name)]
+    others += [f"provider {name}" for name in providers if "efa" not in name.split(";")]
+    return list(dict.fromkeys(others))
 
 
 def _is_libfabric(name: str) -> bool:

@@ -63,10 +63,10 @@ def test_nic_numa(node: Node) -> None:
 
 
 def _nics(node: Node) -> list[PciDevice]:
-    found = [device for device in node.pci_devices if device.is_nic]
-    if not found:
+    nics = [device for device in node.pci_devices if device.is_nic]
+    if not nics:
         not_applicable("no EFA, InfiniBand or RoCE device on this node")
-    return found
+    return nics
 
 
 def _usual(node: Node, nic: PciDevice) -> PciLink | None:
@@ -81,10 +81,10 @@ def _usual(node: Node, nic: PciDevice) -> PciLink | None:
 def _differing(node: Node, what: str, read: Callable[[Node], Values]) -> list[Difference]:
     """Where the same devices differ from those of most nodes; nothing in a group too small to compare."""
     try:
-        found = differences(node, what, read, absent=None)
+        deviations = differences(node, what, read, absent=None)
     except NotApplicable:
         return []
-    return [one for one in found if one.usual]
+    return [deviation for deviation in deviations if deviation.usual]
 
 
 def _links(node: Node) -> Values:
@@ -94,5 +94,5 @@ def _links(node: Node) -> Values:
 
 def _numa(node: Node) -> Values:
     """By address; None where it is unknown."""
-    data = [(nic.address, readings(nic, "numa")[0]) for nic in node.pci_devices if nic.is_nic]
-    return {f"NUMA node of {address}": str(read["numa"]) if read else None for address, read in data}
+    reported = [(nic.address, readings(nic, "numa")[0]) for nic in node.pci_devices if nic.is_nic]
+    return {f"NUMA node of {address}": str(read["numa"]) if read else None for address, read in reported}

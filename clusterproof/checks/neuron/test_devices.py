@@ -79,13 +79,13 @@ def test_no_hw_error(node: Node) -> None:
     the node.
     """
     devices = node.neuron_devices_due
-    found = node.neuron_hardware_errors
-    if not (devices or found):
+    errors = node.neuron_hardware_errors
+    if not (devices or errors):
         not_applicable(f"{node.type_name or 'this node'} has no Neuron device")
     counting = devices_with_errors(node)
-    confirmed = dict.fromkeys(error.words for error in found if error.device in counting)
+    confirmed = dict.fromkeys(error.words for error in errors if error.device in counting)
     fail_if(confirmed, f"since boot {', '.join(confirmed)}; expected no hardware error")
-    others = dict.fromkeys(error.words for error in found if error.device not in counting)
+    others = dict.fromkeys(error.words for error in errors if error.device not in counting)
     concern_if(others, f"since boot {', '.join(others)}, which no counter shows; expected no hardware error")
     say(node, "neuron.no_hw_error", "every device to work")
     require_whole_log(node)
@@ -97,7 +97,11 @@ def devices_with_errors(node: Node) -> set[str]:
         counts = [readings(device, "index", *COUNTERS)[0] for device in node.neuron.devices]
     except Incomplete:
         return set()
-    return {str(data.pop("index", "")) for data in counts if any(data[name] for name in COUNTERS if name in data)}
+    return {
+        str(counters.pop("index", ""))
+        for counters in counts
+        if any(counters[name] for name in COUNTERS if name in counters)
+    }
 
 
 @mark.ami
@@ -116,12 +120,12 @@ def test_devices_answer(node: Node) -> None:
         incomplete(f"{hangs}; expected an answer of {due}")
     assert not hangs, f"{hangs}; expected an answer of {due}"
     try:
-        data = node.neuron_ls
+        neuron_ls = node.neuron_ls
     except Absent:
         assert node.occasion != "ami", "neuron-ls is not installed; expected Neuron's tools in the image"
         incomplete("neuron-ls is not installed here (aws-neuronx-tools); expected it to list every device")
     with part:
-        assert data.exit == 0, f"neuron-ls says {data.output.strip()[-200:]}; expected {due}"
+        assert neuron_ls.exit == 0, f"neuron-ls says {neuron_ls.output.strip()[-200:]}; expected {due}"
     missing = sorted({device.index for device in node.neuron_devices} - {device.index for device in _listed(node)})
     named = ", ".join(str(index) for index in missing)
     assert not missing, f"neuron-ls does not list device {named}; expected all {len(node.neuron_devices)}"
@@ -139,11 +143,11 @@ def test_connected(neuron_device: NeuronDevice, node: Node) -> None:
     if len(node.neuron_devices) == 1:
         not_applicable("a single device has no link")
     own = set(neuron_device.connected) - {neuron_device.index}
-    data = ", ".join(str(index) for index in sorted(own)) or "none"
+    linked = ", ".join(str(index) for index in sorted(own)) or "none"
     is_torus = node.neuron_devices_due == node.threshold("neuron.torus_devices")
     links = int(node.threshold("neuron.torus_links")) if is_torus else 1
     fail_if(
-        len(own) < links, f"linked with {data}; expected {f'{links} devices' if is_torus else 'others of the node'}"
+        len(own) < links, f"linked with {linked}; expected {f'{links} devices' if is_torus else 'others of the node'}"
     )
     one_sided = sorted(
         other.index
@@ -169,8 +173,8 @@ def test_no_leftover_processes(node: Node) -> None:
     due = devices_due(node)
     busy = {process: device.index for device in _listed(node) for process in device.processes}
     if busy:
-        data = ", ".join(f"{process} on device {index}" for process, index in busy.items())
-        concern(f"{data}; expected no process on {due}")
+        seen = ", ".join(f"{process} on device {index}" for process, index in busy.items())
+        concern(f"{seen}; expected no process on {due}")
 
 
 def devices_due(node: Node) -> str:

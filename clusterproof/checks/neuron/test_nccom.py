@@ -39,7 +39,7 @@ def test_nccom(node: Node) -> None:
             require_end(log)
     shared = node.group.medians("nccom", busbw)
     compared = ((name, speed) for name, speed in busbw(node).items() if name in shared)
-    say_slower(node, (one for name, speed in compared for one in below_median(name, speed, shared[name])), "GB/s")
+    say_slower(node, (slower for name, speed in compared for slower in below_median(name, speed, shared[name])), "GB/s")
 
 
 def require_end(log: NccomLog) -> None:

@@ -65,17 +65,17 @@ def test_reachable(node: Node) -> None:
 
     Remedy (cannot reach): Open a shell on the node the same way, and read the error.
     """
-    data = node.evidence
-    if data.probe.get("source") == "capture" and not data.unreached:
+    answer = node.evidence
+    if answer.probe.get("source") == "capture" and not answer.unreached:
         not_applicable("this is a capture: the node itself was not asked")
-    if not data.unreached:
+    if not answer.unreached:
         return
-    reason = data.unreached.value.replace("_", " ")
-    if data.unreached in (Unreached.BUSY, Unreached.DRAINED):
-        incomplete(f"{reason}: {data.detail}; expected a place on the node for a moment", node.why_unreached)
-    expected = "" if "; expected " in data.detail else "; expected an answer from the probe"
-    message = f"{reason}: {data.detail or 'no more is known'}{expected}"
-    if not unreached_rows()[data.unreached.value].speaks_against_node:
+    reason = answer.unreached.value.replace("_", " ")
+    if answer.unreached in (Unreached.BUSY, Unreached.DRAINED):
+        incomplete(f"{reason}: {answer.detail}; expected a place on the node for a moment", node.why_unreached)
+    expected = "" if "; expected " in answer.detail else "; expected an answer from the probe"
+    message = f"{reason}: {answer.detail or 'no more is known'}{expected}"
+    if not unreached_rows()[answer.unreached.value].speaks_against_node:
         incomplete(message, node.why_unreached)
     fail(message, cause=node.why_unreached)
 
@@ -93,18 +93,18 @@ def test_evidence_complete(node: Node) -> None:
     Remedy (investigate): Run the named command by hand on the node. If a driver hangs, drain the node and reboot it.
     """
     collectors = node.collectors
-    data = {
+    named = {
         name: f"{name} ({collector.detail})" if collector.detail else name for name, collector in collectors.items()
     }
     hanging = {
         name: waits_for(collector.waits) for name, collector in collectors.items() if collector.status is Status.STUCK
     }
-    stuck = [data[name] for name, waits in hanging.items() if waits != USER]
+    stuck = [named[name] for name, waits in hanging.items() if waits != USER]
     fail_if(stuck, f"hangs in the kernel and cannot be killed: {', '.join(stuck)}; expected an answer")
     silent = [
-        data[name] for name, collector in collectors.items() if collector.status in (Status.TIMED_OUT, Status.BROKE)
+        named[name] for name, collector in collectors.items() if collector.status in (Status.TIMED_OUT, Status.BROKE)
     ]
-    silent += [data[name] for name, waits in hanging.items() if waits == USER]
+    silent += [named[name] for name, waits in hanging.items() if waits == USER]
     concern_if(silent, f"no answer from {', '.join(silent)}; expected one from every kind of evidence")
     cut = {name: collector for name, collector in collectors.items() if collector.status is Status.CUT}
     with part:

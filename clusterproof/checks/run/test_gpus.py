@@ -31,12 +31,12 @@ def test_gpu_memory_growth(run: TrainingRun) -> None:
     Remedy (fix code): Look for tensors that are kept from step to step with their graphs (losses summed up without
     .item()), unbounded caches, and sequences that get longer. torch.cuda.memory_snapshot shows who holds what.
     """
-    found = run.sampled.growing
+    growing = run.sampled.growing
     fail_h, concern_h = run.threshold("run.memory_full_fail_h"), run.threshold("run.memory_full_concern_h")
-    soon = [one for one in found if one.hours_left < fail_h]
-    fail_if(soon, f"{', '.join(one.words for one in soon[:MAX_GPUS])}; expected memory that does not grow")
-    later = [one for one in found if fail_h <= one.hours_left < concern_h]
-    concern_if(later, f"{', '.join(one.words for one in later[:MAX_GPUS])}; expected memory that does not grow")
+    soon = [gpu for gpu in growing if gpu.hours_left < fail_h]
+    fail_if(soon, f"{', '.join(gpu.words for gpu in soon[:MAX_GPUS])}; expected memory that does not grow")
+    later = [gpu for gpu in growing if fail_h <= gpu.hours_left < concern_h]
+    concern_if(later, f"{', '.join(gpu.words for gpu in later[:MAX_GPUS])}; expected memory that does not grow")
 
 
 @mark.hyperpod_performance_debugger
@@ -113,21 +113,21 @@ def test_slow_clock(run: TrainingRun) -> None:
     """
     _ = run.sampled.clock_peers
     below, least_s = run.threshold("run.slow_clock_share"), run.threshold("run.slow_clock_s")
-    found = [one for one in slow_clocks(run.data.samples, below) if one.seconds >= least_s]
-    slowed = [one for one in found if one.slowed_percent > 0]
+    slow = [gpu for gpu in slow_clocks(run.data.samples, below) if gpu.seconds >= least_s]
+    slowed = [gpu for gpu in slow if gpu.slowed_percent > 0]
     fail_if(slowed, in_words(slowed, below))
-    capped = [one for one in found if one not in slowed]
+    capped = [gpu for gpu in slow if gpu not in slowed]
     concern_if(capped, in_words(capped, below))
 
 
-def in_words(found: list[SlowClock], below: float) -> str:
+def in_words(slow: list[SlowClock], below: float) -> str:
     """`gpu001 gpu3 at 0.81 of its peers' clock for 12 min, slowed by hardware 40 % of it; expected at least 0.95`."""
-    words = []
-    for one in found[:MAX_GPUS]:
-        by = "slowed by hardware" if one.slowed_percent else "held by the power cap"
-        percent = one.slowed_percent or one.capped_percent
-        shown = apart(one.share, below, 2)[0]
-        minutes = f"{one.seconds / 60:.0f} min"
-        words.append(f"{one.name} at {shown} of its peers' clock for {minutes}, {by} {percent:.0f} % of it")
-    more = f" and {len(found) - MAX_GPUS} more" if len(found) > MAX_GPUS else ""
-    return f"{'; '.join(words)}{more}; expected at least {below:g}"
+    seen = []
+    for gpu in slow[:MAX_GPUS]:
+        by = "slowed by hardware" if gpu.slowed_percent else "held by the power cap"
+        percent = gpu.slowed_percent or gpu.capped_percent
+        shown = apart(gpu.share, below, 2)[0]
+        minutes = f"{gpu.seconds / 60:.0f} min"
+        seen.append(f"{gpu.name} at {shown} of its peers' clock for {minutes}, {by} {percent:.0f} % of it")
+    more = f" and {len(slow) - MAX_GPUS} more" if len(slow) > MAX_GPUS else ""
+    return f"{'; '.join(seen)}{more}; expected at least {below:g}"

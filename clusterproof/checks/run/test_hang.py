@@ -32,30 +32,30 @@ def test_first_missing(run: TrainingRun) -> None:
     """
     if not run.data.dumps and run.awaited:
         judge_processes(run, run.awaited)
-    found = run.missing
-    waits = found.shown()
+    missing = run.missing
+    waits = missing.shown()
     where = ", and ".join(
         f"{wait.collective.name} {wait.collective.number} of {wait.group} ({rank_names(wait.waiting)} waiting)"
         for wait in waits
     )
-    silent = set(found.without_dump)
-    named = [rank for rank in found.ranks if rank not in silent]
+    silent = set(missing.without_dump)
+    named = [rank for rank in missing.ranks if rank not in silent]
     more = f"{last_lines(run, named)}{activities(run, named)}{on_nodes(run, named)}"
     if named and all(wait.is_called for wait in waits):
         fail(f"{rank_names(named)}: its GPU has not begun {where}, which it called; expected every GPU to begin{more}")
     fail_if(named, f"{rank_names(named)} missing in {where}; expected every rank to come{more}")
-    if silent.issuperset(found.ranks) and found.are_waiting:
+    if silent.issuperset(missing.ranks) and missing.are_waiting:
         with suppress(Incomplete):  # that they left no dump is said below
             if run.awaited:
                 judge_processes(run, run.awaited)
-    missed = f", and others wait for them in {where}" if silent.intersection(found.ranks) else ""
+    missed = f", and others wait for them in {where}" if silent.intersection(missing.ranks) else ""
     if silent:
         incomplete(
-            f"{rank_names(found.without_dump)} left no dump{missed}; "
-            f"expected one of every rank: give them, or look there{activities(run, found.without_dump)}"
-            f"{on_nodes(run, found.without_dump)}"
+            f"{rank_names(missing.without_dump)} left no dump{missed}; "
+            f"expected one of every rank: give them, or look there{activities(run, missing.without_dump)}"
+            f"{on_nodes(run, missing.without_dump)}"
         )
-    if found.are_waiting and not named and not any(one.holds_up for one in run.mismatches):
+    if missing.are_waiting and not named and not any(mismatch.holds_up for mismatch in run.mismatches):
         incomplete(
             "ranks wait, and none is behind the others in a collective; expected one that is: look at their stacks"
         )
@@ -77,10 +77,13 @@ def test_collectives_match(run: TrainingRun) -> None:
     on a loss that is not finite; a rank with fewer batches. TORCH_DISTRIBUTED_DEBUG=DETAIL stops the run at that call.
     This says nothing against a node.
     """
-    for one in run.mismatches:
-        fail_if(one.holds_up, f"at collective {one.number} of {one.group} {one.words}; expected the same of every rank")
-        place = f"at collective {one.number} of {one.group}, in which nobody waits yet,"
-        concern_if(not one.holds_up, f"{place} {one.words}; expected the same of every rank")
+    for mismatch in run.mismatches:
+        fail_if(
+            mismatch.holds_up,
+            f"at collective {mismatch.number} of {mismatch.group} {mismatch.words}; expected the same of every rank",
+        )
+        place = f"at collective {mismatch.number} of {mismatch.group}, in which nobody waits yet,"
+        concern_if(not mismatch.holds_up, f"{place} {mismatch.words}; expected the same of every rank")
     silent = run.missing.without_dump
     if silent:
         incomplete(f"{rank_names(silent)} left no dump; expected one of every rank")

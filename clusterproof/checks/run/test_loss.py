@@ -24,18 +24,18 @@ def test_loss_finite(run: TrainingRun) -> None:
     Remedy (investigate): Go back to a checkpoint from before that step, with a lower learning rate, clipped gradients
     and the batch left out. If the same step goes well on other nodes, a GPU computes wrongly: run dcgmi diag -r 3.
     """
-    found = run.losses
-    for rank, one in found.never_again:
-        seen = f"the loss is {one.word} from {one.since} on, in {one.at_end} of {one.lines} lines"
-        fail_if(one.at_end, f"rank {rank}: {seen}; expected a number")
-    for rank, one in found.for_a_while:
-        seen = f"the loss is {one.word} in {one.wrong} of {one.lines} lines, first at {one.first_wrong}"
-        concern_if(one.wrong, f"rank {rank}: {seen}, and a number again later; expected one in each")
-    for rank, one in found.without_norm:
-        seen = f"the norm of the gradients is {one.word} from {one.since} on"
-        concern_if(one.at_end, f"rank {rank}: {seen}; expected a number")
-    for rank, one in found.unclear:
-        seen = f"the loss is 0 in the last {one.unclear_at_end} lines, which Trainer prints for nan too"
+    losses = run.losses
+    for rank, series in losses.never_again:
+        seen = f"the loss is {series.word} from {series.since} on, in {series.at_end} of {series.lines} lines"
+        fail_if(series.at_end, f"rank {rank}: {seen}; expected a number")
+    for rank, series in losses.for_a_while:
+        seen = f"the loss is {series.word} in {series.wrong} of {series.lines} lines, first at {series.first_wrong}"
+        concern_if(series.wrong, f"rank {rank}: {seen}, and a number again later; expected one in each")
+    for rank, series in losses.without_norm:
+        seen = f"the norm of the gradients is {series.word} from {series.since} on"
+        concern_if(series.at_end, f"rank {rank}: {seen}; expected a number")
+    for rank, series in losses.unclear:
+        seen = f"the loss is 0 in the last {series.unclear_at_end} lines, which Trainer prints for nan too"
         incomplete(f"rank {rank}: {seen}, and they have no grad_norm; set logging_nan_inf_filter=False")
 
 
@@ -52,18 +52,18 @@ def test_loss_spikes(run: TrainingRun) -> None:
     batches around that step, and lower the learning rate or clip gradients. If the same batch goes well on other nodes,
     a GPU computes wrongly: run dcgmi diag -r 3.
     """
-    found = run.losses
+    logged = run.losses
     leap, rise, norm = (run.threshold(f"run.{name}") for name in ("loss_leap", "loss_rise", "norm_leap"))
     largest, mean = f"the largest of the {WINDOW} lines before", f"the mean of the {WINDOW} lines before"
-    for rank, one in each(found.losses):
+    for rank, series in each(logged.losses):
         for seen, most, times in (
-            (one.leap, leap, largest),
-            (one.rise, rise, f"{mean}, as in {LASTING} lines together"),
+            (series.leap, leap, largest),
+            (series.rise, rise, f"{mean}, as in {LASTING} lines together"),
         ):
-            concern_if(words := too_high(seen, most, times), f"rank {rank}: the loss {words}")
-    for rank, one in each(found.norms):
-        concern_if(words := too_high(one.leap, norm, largest), f"rank {rank}: the norm of the gradients {words}")
-    kinds = {"loss": found.losses, "norm of the gradients": found.norms}
+            concern_if(excess := too_high(seen, most, times), f"rank {rank}: the loss {excess}")
+    for rank, series in each(logged.norms):
+        concern_if(excess := too_high(series.leap, norm, largest), f"rank {rank}: the norm of the gradients {excess}")
+    kinds = {"loss": logged.losses, "norm of the gradients": logged.norms}
     alone = " and no ".join(what for what, series in kinds.items() if not are_compared(series))
     if alone:
         incomplete(

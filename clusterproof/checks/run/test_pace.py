@@ -89,16 +89,16 @@ def test_held_up(run: TrainingRun) -> None:
     garbage collection (gc.freeze, gc.disable), swapping, another program on its CPUs. If it is slow in every step, see
     run.slow_rank.
     """
-    found, most = run.straggler_costs[0], run.threshold("run.held_up_percent")
-    stands_out = found.seconds >= run.threshold("run.held_up_times") * found.second
-    is_certain = stands_out and found.is_certain(run.threshold("run.held_up_errors"))
-    is_work = (pace := run.paces.get(found.place.rank)) and pace.is_work(run.threshold("run.slow_rank_concern"))
-    if found.percent > most and is_certain and not is_work:
-        shown, limit = apart(found.percent, most, 1)
+    cost, most = run.straggler_costs[0], run.threshold("run.held_up_percent")
+    stands_out = cost.seconds >= run.threshold("run.held_up_times") * cost.second
+    is_certain = stands_out and cost.is_certain(run.threshold("run.held_up_errors"))
+    is_work = (pace := run.paces.get(cost.place.rank)) and pace.is_work(run.threshold("run.slow_rank_concern"))
+    if cost.percent > most and is_certain and not is_work:
+        shown, limit = apart(cost.percent, most, 1)
         concern(
-            f"the others wait for rank {found.place.rank} for {shown} % of the time: it computes longest in "
-            f"{found.times} of {found.steps} steps, by {found.longest:.3g} s in step {found.longest_step}; "
-            f"expected at most {limit} %{run.where(found.place.rank)}"
+            f"the others wait for rank {cost.place.rank} for {shown} % of the time: it computes longest in "
+            f"{cost.times} of {cost.steps} steps, by {cost.longest:.3g} s in step {cost.longest_step}; "
+            f"expected at most {limit} %{run.where(cost.place.rank)}"
         )
 
 
@@ -173,13 +173,13 @@ def test_last_to_come(run: TrainingRun) -> None:
     Remedy (investigate): Look at what this rank does before: run.slow_rank shows it, given its compute step by step.
     Its node or its loader may be slow, or it has more work than the others.
     """
-    found, most = run.last_to_come, run.threshold("run.last_to_come_percent")
-    if found and found.percent > most:
-        shown, limit = apart(found.percent, most)
-        seen = f"comes last to {shown} % of {found.calls} collectives of {found.ranks} ranks"
-        if not found.is_certain(run.threshold("run.certain_errors")):
-            incomplete(f"rank {found.rank} {seen}: that may be chance; expected more of them: record a longer part")
-        waits = f"which wait {found.seconds:.3g} s for it; expected at most {limit} %"
-        if found.host:
-            concern(f"rank {found.rank} of communicator {found.communicator} ({found.host}) {seen}, {waits}")
-        concern(f"rank {found.rank} {seen} ({found.communicator}), {waits}{run.where(found.rank)}")
+    last, most = run.last_to_come, run.threshold("run.last_to_come_percent")
+    if last and last.percent > most:
+        shown, limit = apart(last.percent, most)
+        seen = f"comes last to {shown} % of {last.calls} collectives of {last.ranks} ranks"
+        if not last.is_certain(run.threshold("run.certain_errors")):
+            incomplete(f"rank {last.rank} {seen}: that may be chance; expected more of them: record a longer part")
+        waits = f"which wait {last.seconds:.3g} s for it; expected at most {limit} %"
+        if last.host:
+            concern(f"rank {last.rank} of communicator {last.communicator} ({last.host}) {seen}, {waits}")
+        concern(f"rank {last.rank} {seen} ({last.communicator}), {waits}{run.where(last.rank)}")

@@ -39,19 +39,19 @@ def test_step_outliers(run: TrainingRun) -> None:
     a file system that stalls, another job on the node.
     """
     series = run.timed(OUTLIER_STEPS, OUTLIER_LINES)
-    found = outliers(series)
-    lost, most = 100 * found.share, run.threshold("run.step_outliers_lost_percent")
+    slow = outliers(series)
+    lost, most = 100 * slow.share, run.threshold("run.step_outliers_lost_percent")
     if lost > most:
-        longest = ", ".join(f"{one.words} ({one.seconds:.3g} s)" for one in found.steps[:MAX_STEPS])
+        longest = ", ".join(f"{step.words} ({step.seconds:.3g} s)" for step in slow.steps[:MAX_STEPS])
         shown, limit = apart(lost, most, 1)
         concern(
-            f"{found.count} of {found.of} steps take far longer than the usual {found.usual:.3g} s, as {longest}: "
+            f"{slow.count} of {slow.of} steps take far longer than the usual {slow.usual:.3g} s, as {longest}: "
             f"{shown} % of the time is lost; expected at most {limit} %"
         )
     hidden = outliers(series, within=True)
     if 100 * hidden.share > most:
         incomplete(
-            f"{len(hidden.steps)} lines that stand for several steps each are above the usual {found.usual:.3g} s: "
+            f"{len(hidden.steps)} lines that stand for several steps each are above the usual {slow.usual:.3g} s: "
             f"whether few steps take far longer cannot be told; expected a line for each: {EACH_STEP}"
         )
 
@@ -64,11 +64,11 @@ def test_step_drift(run: TrainingRun) -> None:
     Remedy (investigate): Look at what changed then: a GPU that got hot or was throttled, a neighbour on the network, a
     file system that fills up, longer sequences. run.slow_rank names the rank, given operations from after the change.
     """
-    found, most = drift(run.timed(DRIFT_STEPS, DRIFT_LINES)), run.threshold("run.step_drift_concern")
-    if found and found.times >= most:
-        shown, limit = apart(found.times, most, 2)
+    rise, most = drift(run.timed(DRIFT_STEPS, DRIFT_LINES)), run.threshold("run.step_drift_concern")
+    if rise and rise.times >= most:
+        shown, limit = apart(rise.times, most, 2)
         concern(
-            f"from step {found.step} on steps take {found.after:.3g} s, {shown} times the {found.before:.3g} s before; "
+            f"from step {rise.step} on steps take {rise.after:.3g} s, {shown} times the {rise.before:.3g} s before; "
             f"expected less than {limit} times"
         )
 
@@ -86,22 +86,22 @@ def test_data_wait(run: TrainingRun) -> None:
     look at the file system.
     """
     every = run.shares(DATA, is_steady=True)
-    found, least = every[0], int(run.threshold("run.data_wait_steps"))
-    if found.steps < least:
-        incomplete(f"{found.steps} steps; expected at least {least}: log more of them")
-    if found.has_warm_up:
-        few = f"{found.steps} steps, of which the first {WARM_UP} are the run's warm-up"
+    largest, least = every[0], int(run.threshold("run.data_wait_steps"))
+    if largest.steps < least:
+        incomplete(f"{largest.steps} steps; expected at least {least}: log more of them")
+    if largest.has_warm_up:
+        few = f"{largest.steps} steps, of which the first {WARM_UP} are the run's warm-up"
         incomplete(f"{few}; expected at least {WARM_UP + LEAST_STEPS}, or a trace of later ones: log more of them")
-    share, most = 100 * found.share, run.threshold("run.data_wait_percent")
+    share, most = 100 * largest.share, run.threshold("run.data_wait_percent")
     if share > most:
         shown, limit = apart(share, most, 1)
         if all_wait(every, run.threshold("run.data_wait_alike_share")):
             concern(f"all ranks wait for data, for up to {shown} % of their steps; expected at most {limit} %")
-        if 100 * found.usual > most:
-            loader = run.data.loaders.get(found.rank)
+        if 100 * largest.usual > most:
+            loader = run.data.loaders.get(largest.rank)
             how = f" ({loader.words})" if loader else ""
-            concern(f"rank {found.rank} waits for data for {shown} % of its steps{how}; expected at most {limit} %")
-        few = f"most of it in few of them, {found.longest:.3g} s in one"
+            concern(f"rank {largest.rank} waits for data for {shown} % of its steps{how}; expected at most {limit} %")
+        few = f"most of it in few of them, {largest.longest:.3g} s in one"
         concern(f"up to {shown} % of a rank's steps is a wait for data, {few}; expected at most {limit} %")
 
 
@@ -118,22 +118,22 @@ def test_comm_exposed(run: TrainingRun) -> None:
     rank that others wait for has more work, or a slow GPU or loader: see run.slow_rank and run.last_to_come.
     """
     every = run.shares(EXPOSED)
-    found, least = every[0], int(run.threshold("run.comm_exposed_steps"))
-    if not any(one.times for one in every):
+    largest, least = every[0], int(run.threshold("run.comm_exposed_steps"))
+    if not any(rank.times for rank in every):
         not_applicable("no kernel of a collective in the trace")
-    share, most = 100 * found.share, run.threshold("run.comm_exposed_percent")
+    share, most = 100 * largest.share, run.threshold("run.comm_exposed_percent")
     shown, limit = apart(share, most, 1)
-    if found.steps < least:
-        seen = f"in {shown} % of {found.steps} steps of rank {found.rank} only collectives run"
+    if largest.steps < least:
+        seen = f"in {shown} % of {largest.steps} steps of rank {largest.rank} only collectives run"
         incomplete(f"{seen}; expected at least {least} steps: trace more of them")
     if share > most:
         late = waited_for(every, run.threshold("run.comm_waited_for_share"))
         if late:
             concern(
                 f"others wait for rank {late.rank}: only collectives run in {100 * late.share:.1f} % of its steps, "
-                f"and in {shown} % of those of rank {found.rank}; expected at most {limit} %{run.where(late.rank)}"
+                f"and in {shown} % of those of rank {largest.rank}; expected at most {limit} %{run.where(late.rank)}"
             )
-        concern(f"rank {found.rank}: in {shown} % of its steps only collectives run; expected at most {limit} %")
+        concern(f"rank {largest.rank}: in {shown} % of its steps only collectives run; expected at most {limit} %")
 
 
 @mark.hyperpod_performance_debugger("B")
@@ -151,12 +151,12 @@ def test_init_time(run: TrainingRun) -> None:
     if (before := run.before_steps) and not any(kind_of(name) == INIT for _, name in run.data.parts):
         begun_late(run, *before)
         return
-    found = run.share(INIT)
-    share, most = 100 * found.share, run.threshold("run.init_percent")
-    seconds, (shown, limit) = f"{found.longest:.0f}", apart(share, most, 1)
-    concern_if(found.longest > longest, f"{seconds} s to the first step; expected at most {longest:.0f} s")
-    starts = f"{found.times} starts of {found.seconds:.0f} s together"
-    whole = starts if found.times > 1 else f"{seconds} s to the first step"
+    start = run.share(INIT)
+    share, most = 100 * start.share, run.threshold("run.init_percent")
+    seconds, (shown, limit) = f"{start.longest:.0f}", apart(share, most, 1)
+    concern_if(start.longest > longest, f"{seconds} s to the first step; expected at most {longest:.0f} s")
+    starts = f"{start.times} starts of {start.seconds:.0f} s together"
+    whole = starts if start.times > 1 else f"{seconds} s to the first step"
     concern_if(share > most, f"{whole}, {shown} % of all that was logged; expected at most {limit} %")
 
 
@@ -176,12 +176,12 @@ def test_checkpoint_share(run: TrainingRun) -> None:
     Remedy (fix code): Save them asynchronously and sharded (torch.distributed.checkpoint.async_save), to storage that
     is fast enough for all ranks at once, or less often.
     """
-    found, least = run.share(CHECKPOINT), int(run.threshold("run.checkpoints"))
-    if found.times < least:
-        incomplete(f"{found.times} checkpoints; expected at least {least}: log a longer part of the run")
-    share, most = 100 * found.share, run.threshold("run.checkpoint_percent")
+    spent, least = run.share(CHECKPOINT), int(run.threshold("run.checkpoints"))
+    if spent.times < least:
+        incomplete(f"{spent.times} checkpoints; expected at least {least}: log a longer part of the run")
+    share, most = 100 * spent.share, run.threshold("run.checkpoint_percent")
     if share > most:
         shown, limit = apart(share, most, 1)
         concern(
-            f"rank {found.rank} spends {shown} % of its time on {found.times} checkpoints; expected at most {limit} %"
+            f"rank {spent.rank} spends {shown} % of its time on {spent.times} checkpoints; expected at most {limit} %"
         )

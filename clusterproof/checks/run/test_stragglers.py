@@ -31,12 +31,12 @@ def test_stragglers(run: TrainingRun) -> None:
     (gc.disable, gc.collect), and move other programs to other CPUs. If the work is uneven (run.work_uneven), give each
     rank as many tokens.
     """
-    found, most = lost(run), run.threshold("run.straggler_slowdown")
-    if found.slowdown >= most and 2 * max(found.by_rank.values()) <= found.seconds:
-        shown, limit = apart(found.slowdown, most, 2)
+    loss, most = lost(run), run.threshold("run.straggler_slowdown")
+    if loss.slowdown >= most and 2 * max(loss.by_rank.values()) <= loss.seconds:
+        shown, limit = apart(loss.slowdown, most, 2)
         concern(
-            f"steps take {shown} times as long as if no rank were behind the others: {len(found.by_rank)} "
-            f"of {found.of} ranks are the slowest in turn; expected less than {limit} times"
+            f"steps take {shown} times as long as if no rank were behind the others: {len(loss.by_rank)} "
+            f"of {loss.of} ranks are the slowest in turn; expected less than {limit} times"
         )
 
 
@@ -60,9 +60,9 @@ def lost(run: TrainingRun) -> Lost:
     stages: dict[int, dict[Place, Computed]] = {}
     for rank in run.ranks:
         stages.setdefault(rank.place.stage, {})[rank.place] = run.computed[rank.place]
-    lasted = {one.step: one.seconds for one in run.every_step if one.times == 1}
+    lasted = {step.step: step.seconds for step in run.every_step if step.times == 1}
     every = [_of_stage(run, stage, lasted) for stage in stages.values() if len(stage) >= LEAST_PEERS]
-    return max(every, key=lambda one: one.seconds)
+    return max(every, key=lambda loss: loss.seconds)
 
 
 def _of_stage(run: TrainingRun, stage: Mapping[Place, Computed], lasted: Mapping[int, float]) -> Lost:

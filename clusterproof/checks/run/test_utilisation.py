@@ -34,22 +34,22 @@ def test_gpu_busy(run: TrainingRun) -> None:
     if traced := run.traced_gpus:
         kernels_busy(traced, least, int(run.threshold("run.traced_steps")))
         return
-    found = run.sampled.gpus
-    busy = sum(gpu.percent for gpu in found) / len(found)
+    gpus = run.sampled.gpus
+    busy = sum(gpu.percent for gpu in gpus) / len(gpus)
     if busy < least:
-        idlest = min(found, key=lambda gpu: gpu.percent)
+        idlest = min(gpus, key=lambda gpu: gpu.percent)
         shown, limit = apart(busy, least)
         concern(f"{shown} % of the time, {idlest.name} {idlest.percent:.0f} %; expected at least {limit} %")
 
 
-def kernels_busy(found: Sequence[TimeShare], least: float, steps: int) -> None:
-    """Say whether kernels ran for too little of the steps that were traced; `found` has the idlest rank first."""
-    busy, idlest = 100 * sum(one.share for one in found) / len(found), found[0]
+def kernels_busy(ranks: Sequence[TimeShare], least: float, steps: int) -> None:
+    """Say whether kernels ran for too little of the steps that were traced; `ranks` has the idlest first."""
+    busy, idlest = 100 * sum(rank.share for rank in ranks) / len(ranks), ranks[0]
     shown, limit = apart(busy, least)
     seen = (
         f"kernels run in {shown} % of the steps that were traced, in {100 * idlest.share:.0f} % of rank {idlest.rank}'s"
     )
-    if max(one.steps for one in found) < steps:
+    if max(rank.steps for rank in ranks) < steps:
         incomplete(f"{seen}, of {idlest.steps} steps; expected at least {steps}: trace more of them")
     concern_if(busy < least, f"{seen}; expected at least {limit} %")
 
@@ -63,8 +63,8 @@ def test_gpu_fluctuates(run: TrainingRun) -> None:
 
     Remedy (investigate): Look at what happens between steps: data loading, logging, evaluation, checkpoints.
     """
-    found, most = run.sampled.gpus, run.threshold("run.gpu_idle_percent")
-    idle = 100 * sum(gpu.idle for gpu in found) / len(found)
+    gpus, most = run.sampled.gpus, run.threshold("run.gpu_idle_percent")
+    idle = 100 * sum(gpu.idle for gpu in gpus) / len(gpus)
     if idle > most:
         shown, limit = apart(idle, most, 1)
         concern(f"idle {shown} % of the time; expected at most {limit} %")
@@ -80,10 +80,10 @@ def test_load_balance(run: TrainingRun) -> None:
     Remedy (investigate): Give every rank the same amount of work. A GPU that nobody uses belongs to no rank: check
     CUDA_VISIBLE_DEVICES and how many processes each node starts.
     """
-    found, points = run.sampled.gpus, run.threshold("run.load_balance_points")
-    if len(found) < 2:
+    gpus, points = run.sampled.gpus, run.threshold("run.load_balance_points")
+    if len(gpus) < 2:
         not_applicable("one GPU: there is no other to compare it with")
-    far = apart_from_most(found, points)
+    far = apart_from_most(gpus, points)
     if far:
         names = ", ".join(f"{gpu.name} {gpu.percent:.0f} %" for gpu in far[:MAX_GPUS])
         more = f" and {len(far) - MAX_GPUS} more" if len(far) > MAX_GPUS else ""

@@ -45,13 +45,13 @@ def test_container_devices(node: Node) -> None:
     request the devices (--gpus, --device /dev/infiniband, resources of the pod, NVIDIA_VISIBLE_DEVICES). node: look at
     the driver there.
     """
-    data = container.of(node)
+    inside = container.of(node)
     gpus = known(lambda: [device for device in node.pci_devices if device.driver in ("nvidia", "neuron")], None)
-    if not gpus and not data.devices:
+    if not gpus and not inside.devices:
         due = node.expected("gpus")  # where nobody knows whether it should have some, nothing is proven
         fail_if(due, f"node: the kernel shows none of its GPUs; expected {due}")
         not_applicable("the node has no GPU, no Neuron device, and no device file of a network device")
-    for device in data.devices:
+    for device in inside.devices:
         with part:
             require(readings(device, "path", "refused", "driver")[1])
     for name, driver, files in ACCELERATORS:
@@ -59,14 +59,14 @@ def test_container_devices(node: Node) -> None:
             accelerators(node, name, files, are_due=any(device.driver == driver for device in gpus or ()))
     with part:
         network_devices(node, None if gpus is None else len(gpus))
-    opened, refused = data.opened(GDRCOPY)
+    opened, refused = inside.opened(GDRCOPY)
     with part:
         require_opened(refused)
     with part:  # a library as the image has it, where the job uses it
-        missing = gpus != [] and not opened and not refused and data.library("libgdrapi.so.2").is_there
+        missing = gpus != [] and not opened and not refused and inside.library("libgdrapi.so.2").is_there
         seen = "runtime: no /dev/gdrdrv here, and gdrdrv is loaded"
         concern_if(missing and "gdrdrv" in node.modules, f"{seen}; expected it, for libgdrapi")
-    opened, refused = data.opened(CHANNELS)
+    opened, refused = inside.opened(CHANNELS)
     with part:
         require_opened(refused)
     with part:
@@ -77,17 +77,17 @@ def test_container_devices(node: Node) -> None:
 
 def accelerators(node: Node, name: str, files: re.Pattern[str], *, are_due: bool) -> None:
     """Fail where the job does not get the GPUs that it is due, or what CUDA opens before them."""
-    data, asked = container.of(node), None
-    opened, refused = data.opened(files)
+    inside, asked = container.of(node), None
+    opened, refused = inside.opened(files)
     if not are_due and not opened and not refused:
         return
     if name == "GPUs":
         with part:
-            controls, unopened = data.opened(CONTROL)
+            controls, unopened = inside.opened(CONTROL)
             require_opened(unopened)
             missing = [path for path in CONTROLS if (opened or refused) and path not in {*controls, *unopened}]
             fail_if(missing, f"runtime: no {' and no '.join(missing)} here; expected what CUDA opens before GPUs")
-        asked = None if shares_gpus(node) else known(lambda: data.gpus_due, None)
+        asked = None if shares_gpus(node) else known(lambda: inside.gpus_due, None)
     due = asked if asked is not None else 1 if not refused or not is_container(node) else len(opened) + len(refused)
     if len(opened) >= due:
         return
@@ -102,12 +102,12 @@ def shares_gpus(node: Node) -> bool:
 
 def network_devices(node: Node, accelerators_on_node: int | None) -> None:
     """Fail where no network device of the kernel's can be opened, or one refuses to be."""
-    data = container.of(node)
-    opened, refused = data.opened(VERBS)
+    inside = container.of(node)
+    opened, refused = inside.opened(VERBS)
     require_opened(refused)
-    there = len(data.verbs) if known(lambda: bool(node.rdma_devices), True) else 0
+    there = len(inside.verbs) if known(lambda: bool(node.rdma_devices), True) else 0
     seen = f"runtime: {len(opened)} of the node's {there} network devices have their file in /dev/infiniband"
-    of_job = sum(len(data.opened(files)[0]) for _, _, files in ACCELERATORS)
+    of_job = sum(len(inside.opened(files)[0]) for _, _, files in ACCELERATORS)
     on_node = accelerators_on_node or 0
     has_all = of_job >= on_node > 0
     if there and not opened:
@@ -175,26 +175,30 @@ def test_container_libraries(node: Node) -> None:
     anew, and ask for NVIDIA_DRIVER_CAPABILITIES=compute,utility. image: remove the driver's libraries from it; build on
     an image as new as the node's libraries, or bring the plug-in in the image.
     """
-    data = container.of(node)
-    libraries, has_gpus = data.libraries, known(lambda: any(data.opened(ACCELERATORS[0][2])), None)
-    if has_gpus is False and not any(readings(one, "is_there")[0].get("is_there", True) for one in libraries.values()):
+    inside = container.of(node)
+    libraries, has_gpus = inside.libraries, known(lambda: any(inside.opened(ACCELERATORS[0][2])), None)
+    if has_gpus is False and not any(
+        readings(library, "is_there")[0].get("is_there", True) for library in libraries.values()
+    ):
         not_applicable("no GPU here, and none of these libraries")
     for name, library in libraries.items():
         with part:
             evaluate_loading(name, library)
     with part:
         of_driver = {name: libraries[name] for name in OF_DRIVER if has_gpus and name in libraries}
-        missing = [name for name, one in of_driver.items() if not readings(one, "is_there")[0].get("is_there", True)]
+        missing = [
+            name for name, library in of_driver.items() if not readings(library, "is_there")[0].get("is_there", True)
+        ]
         seen = f"runtime: no {' and no '.join(missing)}, and GPUs are here"
         fail_if(missing, f"{seen}; expected the runtime to bring the driver's libraries")
-        require(why for name in OF_DRIVER for why in readings(data.library(name), "is_there")[1])
+        require(why for name in OF_DRIVER for why in readings(inside.library(name), "is_there")[1])
     loaded = known(lambda: node.software.version("driver"), None)
     with part:
         if loaded and not loaded[0].isdecimal():
             incomplete(f"the driver that is loaded is {loaded!r:.40}, which is not a version")
     for name in OF_DRIVER if loaded and loaded[0].isdecimal() else ():
         with part:
-            evaluate_version(name, data.library(name), loaded or "")
+            evaluate_version(name, inside.library(name), loaded or "")
     plugin = next((name for name in libraries if name.startswith("libnccl-net")), "")
     with part:
         lacks = plugin and has_gpus and not libraries[plugin].is_there and node.efa_devices

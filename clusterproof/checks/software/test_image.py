@@ -34,11 +34,11 @@ def test_libraries_load(node: Node) -> None:
     due = libraries_due(node)
     if not due and not any(libraries.values()):
         not_applicable("no GPU on this node")
-    wrong = {name: words for name, found in libraries.items() if (words := broken(name, found))}
+    wrong = {name: fault for name, files in libraries.items() if (fault := broken(name, files))}
     missing = [f"no {name}" for name in due if not libraries.get(name)]
     fail_if(wrong or missing, f"{', '.join([*wrong.values(), *missing])}; expected each to be found and whole")
-    for name, found in libraries.items():
-        if found and name not in wrong and not any(is_whole(library) for library in found):
+    for name, files in libraries.items():
+        if files and name not in wrong and not any(is_whole(library) for library in files):
             incomplete(f"the size of {name} may not be read")
 
 
@@ -62,11 +62,11 @@ def has_gpus(node: Node) -> bool:
         return False  # unknown: then none is due, and the check that counts them is incomplete itself
 
 
-def broken(name: str, found: tuple[Library, ...]) -> str:
+def broken(name: str, files: tuple[Library, ...]) -> str:
     """What is wrong with a library that is there under its name; empty where one of its files is whole or unread."""
-    empty = [library.label for library in found if not library.dangles and is_empty(library)]
-    dangling = [library.label for library in found if library.dangles]
-    if not found or len(empty) + len(dangling) < len(found):
+    empty = [library.label for library in files if not library.dangles and is_empty(library)]
+    dangling = [library.label for library in files if library.dangles]
+    if not files or len(empty) + len(dangling) < len(files):
         return ""
     said = [f"{path} is empty" for path in empty] + [f"{path} leads nowhere" for path in dangling]
     return f"{name}: {', '.join(said)}"
@@ -103,8 +103,8 @@ def test_image_clean(node: Node) -> None:
     image, window_s = node.image, node.threshold("image.first_boot_s")
     for rule in (initialised, left_behind, under_way, baked_in, strangers):
         with part:
-            found = rule(image, window_s)
-            assert not found, f"{found}; expected none of it in an image"
+            leftovers = rule(image, window_s)
+            assert not leftovers, f"{leftovers}; expected none of it in an image"
     with part:
         if image.cloud_init is None and known(lambda: node.platform.vendor, EC2) == EC2:
             incomplete("cloud-init left no result")
@@ -132,28 +132,28 @@ def baked_in(image: Image, window_s: float) -> str:
     if first_boot is None:
         return ""
     before = first_boot - window_s
-    baked = [one.label for one in image.identity if (looked_at(one, "written") or before) < before]
+    baked = [file.label for file in image.identity if (looked_at(file, "written") or before) < before]
     return f"older than the instance: {', '.join(baked)}" if baked else ""
 
 
 def looked_at(file: LeftFile | OwnFile, what: str) -> int | None:
     """A size or a time of a file; None where this user may not look at it, which is a finding."""
-    data, unread = readings(file, what)
+    reading, unread = readings(file, what)
     with part:
         if unread:
             incomplete(f"{file.label}: {unread[0]}", "may not be looked at")
-    return data.get(what)
+    return reading.get(what)
 
 
 def strangers(image: Image, _: float) -> str:
     """Who may log in that cloud-init did not let in."""
-    found = []
-    for user, data in image.keys.items():
+    odd = []
+    for user, login in image.keys.items():
         with part:
-            allowed, usable = int(user in CLOUD_USERS), data.keys - data.commands
+            allowed, usable = int(user in CLOUD_USERS), login.keys - login.commands
             if usable > allowed:
-                found.append(f"{usable} keys may log in as {user}, cloud-init gives {allowed}")
-    return ", ".join(found)
+                odd.append(f"{usable} keys may log in as {user}, cloud-init gives {allowed}")
+    return ", ".join(odd)
 
 
 @mark.hyperpod_node_debugger("M")

@@ -135,16 +135,16 @@ def of_version(node: Node, name: str, rule: str) -> str:
     try:
         if rule != ABSENT:
             version.rules(rule)
-        data = version_of(node, component(name))
+        installed = version_of(node, component(name))
         if rule == ABSENT:
-            return f"{name} {data}; expected no {name}" if data else ""
-        if data is None:
+            return f"{name} {installed}; expected no {name}" if installed else ""
+        if installed is None:
             excuse(unattached(node, component(name)))
             return f"no {name}; expected {name} {rule}"
-        condition = version.broken(data, rule)
+        condition = version.broken(installed, rule)
     except ValueError as problem:
         raise Incomplete(f"{name}: {problem}") from None
-    return f"{name} {data}; expected {name} {condition}" if condition else ""
+    return f"{name} {installed}; expected {name} {condition}" if condition else ""
 
 
 def of_module(node: Node, name: str, rule: str) -> str:
@@ -175,9 +175,9 @@ def of_service(node: Node, name: str, rule: str) -> str:
 
 def of_size(node: Node, name: str, rule: str) -> str:
     """How a size deviates, in words; empty where it does not. Raises Incomplete."""
-    data = size_of(node, name)
-    condition = version.broken(str(data), rule)
-    return f"{name} {data}; expected {name} {condition}" if condition else ""
+    size = size_of(node, name)
+    condition = version.broken(str(size), rule)
+    return f"{name} {size}; expected {name} {condition}" if condition else ""
 
 
 def excuse(reason: str) -> None:

@@ -48,8 +48,8 @@ def test_version_drift(node: Node) -> None:
         node.software.packages  # noqa: B018 - what it did not report is not compared
     with part:
         node.software.components, node.software.toolkits  # noqa: B018
-    found = differences(node, f"versions in {place or 'hosts'}", lambda other: versions(other, place))
-    concern_if(found, in_words(found))
+    deviations = differences(node, f"versions in {place or 'hosts'}", lambda other: versions(other, place))
+    concern_if(deviations, in_words(deviations))
 
 
 def versions(node: Node, place: str) -> Values:
@@ -58,14 +58,16 @@ def versions(node: Node, place: str) -> Values:
     if software.container != place:
         raise Incomplete("these are the versions of another kind of node")
     components = readings(software, "components")[0].get("components", ())
-    data: dict[str, str | None] = {words(name): None for name in (software.unreported if components else ())}
+    by_component: dict[str, str | None] = {words(name): None for name in (software.unreported if components else ())}
     for name in (name for name in components if name != "packages"):
         try:
-            data[words(name)] = software.version(name)
+            by_component[words(name)] = software.version(name)
         except Incomplete:
-            data[words(name)] = None
+            by_component[words(name)] = None
     toolkits, _ = readings(software, "toolkits")
-    return {**data, "CUDA toolkits": ", ".join(toolkits["toolkits"])} if toolkits.get("toolkits") else data
+    return (
+        {**by_component, "CUDA toolkits": ", ".join(toolkits["toolkits"])} if toolkits.get("toolkits") else by_component
+    )
 
 
 def _made_from(node: Node) -> Values:
@@ -104,24 +106,24 @@ def test_version_compat(node: Node) -> None:
 
 def here(node: Node, component: str) -> str:
     """A component's version. Raises NotApplicable where the node does not have it, Incomplete where it is unread."""
-    data = node.software.version(component)
-    if data is None:
+    installed = node.software.version(component)
+    if installed is None:
         not_applicable("neither NVIDIA's driver nor EFA's software is here")
-    return data
+    return installed
 
 
-def older(data: str, least: str) -> bool:
+def older(release: str, least: str) -> bool:
     """Whether a version is older than another. Raises Incomplete where it is no version."""
     try:
-        return version.is_older(data, least)
+        return version.is_older(release, least)
     except ValueError as problem:
         raise Incomplete(str(problem)) from None
 
 
-def numbers(data: str) -> tuple[int, ...]:
+def numbers(release: str) -> tuple[int, ...]:
     """A version's numbers. Raises Incomplete where it is no version."""
     try:
-        return version.parse(data).numbers
+        return version.parse(release).numbers
     except ValueError as problem:
         raise Incomplete(str(problem)) from None
 
@@ -197,8 +199,10 @@ def test_efa_installer_string(node: Node) -> None:
         not_applicable("no EFA device on this node")
     problem = node.software.names_no_version("efa_installer")
     assert not problem, f"{problem}; expected a line '# EFA installer version: X'"
-    data = node.software.version("efa_installer")
-    if data is None:
+    installer = node.software.version("efa_installer")
+    if installer is None:
         assert node.occasion != "ami", "no /opt/amazon/efa_installed_packages; expected EFA's software in the image"
         not_applicable("EFA's installer did not run here; the EFA software may live in the container")
-    assert LIBFABRIC not in data, f"EFA installer {data}, which is a version of libfabric; expected the installer's own"
+    assert LIBFABRIC not in installer, (
+        f"EFA installer {installer}, which is a version of libfabric; expected the installer's own"
+    )

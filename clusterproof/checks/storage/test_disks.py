@@ -84,7 +84,7 @@ def test_ebs_limits(node: Node) -> None:
     periods = max(1.0, node.boot.uptime_s / period_s)
     above = []
     limits = [(volume, name) for volume in volumes for name in LIMITS]
-    for volume, limit, exceeded_s in each(limits, lambda one: (one[0], LIMITS[one[1]], getattr(*one) / 1e6)):
+    for volume, limit, exceeded_s in each(limits, lambda pair: (pair[0], LIMITS[pair[1]], getattr(*pair) / 1e6)):
         if exceeded_s > limit_s * periods:
             mean = apart(exceeded_s / periods, limit_s)[0]
             above.append(f"{volume.label}: above {limit} for {exceeded_s:.0f} s, {mean} s in {period_s:g} s")

@@ -50,9 +50,9 @@ def test_fsx_throughput(file_system: FileSystem) -> None:
     if high:
         concern(f"{_throughput(file_system, high)}; expected less than {limit:g} % sustained")
     if may_be_sustained(points, limit, catalog):
-        data = sum(point is not None for point in points)
+        reported = sum(point is not None for point in points)
         incomplete(
-            f"throughput reported for {data} of {len(points)} minutes; expected enough to rule out a sustained load"
+            f"throughput reported for {reported} of {len(points)} minutes; expected enough to rule out a sustained load"
         )
 
 
@@ -70,14 +70,14 @@ def test_fsx_utilization(file_system: FileSystem) -> None:
     Remedy (investigate): If the pattern is the cause: larger reads and writes, fewer small files (shards, archives), no
     directory walks, striping over all targets. If the throughput is high as well: provision more.
     """
-    data, catalog = _percentages(file_system), file_system.catalog
+    metrics, catalog = _percentages(file_system), file_system.catalog
     limit = catalog.threshold("fsx.load_fail_percent")
-    full, data = _loads(data, limit, catalog)
+    full, metrics = _loads(metrics, limit, catalog)
     fail_if(full, f"{_utilization(file_system, full)}; expected less than {limit:g} % sustained")
     limit = catalog.threshold("fsx.load_concern_percent")
-    high, data = _loads(data, limit, catalog)
+    high, metrics = _loads(metrics, limit, catalog)
     concern_if(high, f"{_utilization(file_system, high)}; expected less than {limit:g} % sustained")
-    dark = [_name(series) for series, points in data if may_be_sustained(points, limit, catalog)]
+    dark = [_name(series) for series, points in metrics if may_be_sustained(points, limit, catalog)]
     if dark:
         more = f" and {len(dark) - SHOWN} more" if len(dark) > SHOWN else ""
         names = f"{', '.join(dark[:SHOWN])}{more}"
@@ -100,15 +100,15 @@ def test_fsx_capacity(file_system: FileSystem) -> None:
     if file_system.is_elastic:
         not_applicable("its storage grows with its contents")
     used = file_system.used_percent
-    most, words = used, f"{used:.0f} % full"
+    most, seen = used, f"{used:.0f} % full"
     if file_system.kind == "LUSTRE":
         target, most = file_system.fullest_target
-        words = f"{target} is {most:.0f} % full, the whole {used:.0f} %"
+        seen = f"{target} is {most:.0f} % full, the whole {used:.0f} %"
     limit = file_system.catalog.threshold("fsx.fill_fail_percent")
-    assert most < limit, f"{words}; expected less than {limit:g} %"
+    assert most < limit, f"{seen}; expected less than {limit:g} %"
     limit = file_system.catalog.threshold("fsx.fill_concern_percent")
     if most >= limit:
-        concern(f"{words}; expected less than {limit:g} %")
+        concern(f"{seen}; expected less than {limit:g} %")
 
 
 def _throughput(file_system: FileSystem, period: Period) -> str:
@@ -124,42 +124,42 @@ def _throughput(file_system: FileSystem, period: Period) -> str:
 def _percentages(file_system: FileSystem) -> list[Metric]:
     """Every percentage of a limit that CloudWatch has of a file system."""
     kind = file_system.kind
-    data: list[Metric] = []
+    metrics: list[Metric] = []
     for metric in fsx_metrics().values():
-        found = file_system.series(metric.metric) if metric.words else ()
+        series_of_it = file_system.series(metric.metric) if metric.words else ()
         with part:
-            if not found and metric.metric in fsx_limits(kind):
+            if not series_of_it and metric.metric in fsx_limits(kind):
                 incomplete(f"CloudWatch has no {metric.metric} of it", f"no {metric.metric} in CloudWatch")
-        data += each(found, lambda series: (series, series.points))
-    return data
+        metrics += each(series_of_it, lambda series: (series, series.points))
+    return metrics
 
 
-def _loads(data: Sequence[Metric], limit: float, catalog: Catalog) -> tuple[list[tuple[str, Period]], list[Metric]]:
+def _loads(metrics: Sequence[Metric], limit: float, catalog: Catalog) -> tuple[list[tuple[str, Period]], list[Metric]]:
     """What is sustained above a limit: of each metric the worst server or target, and how many more; worst first.
 
     And the metrics of which nothing is.
     """
-    found: list[tuple[str, Period]] = []
+    loads: list[tuple[str, Period]] = []
     rest: list[Metric] = []
-    for _, group in groupby(data, key=lambda one: one[0].metric):
+    for _, group in groupby(metrics, key=lambda pair: pair[0].metric):
         alike = list(group)
         hot = [(period, _name(series)) for series, points in alike if (period := sustained(points, limit, catalog))]
-        worst, name = max(hot, key=lambda one: one[0].mean, default=(None, ""))
+        worst, name = max(hot, key=lambda pair: pair[0].mean, default=(None, ""))
         if worst:
-            found.append((f"{name} (and {len(hot) - 1} more)" if len(hot) > 1 else name, worst))
+            loads.append((f"{name} (and {len(hot) - 1} more)" if len(hot) > 1 else name, worst))
         else:
             rest += alike
-    return sorted(found, key=lambda load: -load[1].mean), rest
+    return sorted(loads, key=lambda load: -load[1].mean), rest
 
 
 def _utilization(file_system: FileSystem, loads: Sequence[tuple[str, Period]]) -> str:
     if not loads:
         return ""
-    words = [
+    seen = [
         f"{name} at {period.mean:.0f} %, {_when(file_system, period)}, {max(0.0, 100 - period.mean):.0f} % left"
         for name, period in loads
     ]
-    return f"{', '.join(words)}{_cause(file_system, loads[0][1])}"
+    return f"{', '.join(seen)}{_cause(file_system, loads[0][1])}"
 
 
 def _cause(file_system: FileSystem, period: Period) -> str:
@@ -183,6 +183,6 @@ def _when(file_system: FileSystem, period: Period) -> str:
 
 def _name(series: Series) -> str:
     """A percentage in words: `disk IOPS of OST0002`; that of a metadata target is of metadata."""
-    words = fsx_metrics()[series.metric].words
-    words = words.replace("disk", "metadata") if series.target.startswith("MDT") else words
-    return f"{words} of {series.place}" if series.place else words
+    percentage = fsx_metrics()[series.metric].words
+    percentage = percentage.replace("disk", "metadata") if series.target.startswith("MDT") else percentage
+    return f"{percentage} of {series.place}" if series.place else percentage

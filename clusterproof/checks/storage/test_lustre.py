@@ -104,14 +104,14 @@ def test_lustre_striping(node: Node) -> None:
     Remedy (fix configuration): Stripe new files of the folder wider, as with lfs setstripe -c -1 FOLDER; existing files
     stay as they are.
     """
-    data = {folder.path: folder for folder in node.checkpoint_folders}
+    by_path = {folder.path: folder for folder in node.checkpoint_folders}
     if not node.policy.checkpoints:
         not_applicable("the policy names no checkpoint folder")
     with part:
-        unread = ", ".join(path for path in node.policy.checkpoints if path not in data)
+        unread = ", ".join(path for path in node.policy.checkpoints if path not in by_path)
         if unread:
             incomplete(f"the node was not asked of {unread}; expected evidence gathered with this policy")
-    folders = [folder for folder in data.values() if folder.type == "lustre"]
+    folders = [folder for folder in by_path.values() if folder.type == "lustre"]
     if not folders:
         not_applicable("no checkpoint folder of the policy lies on Lustre")
     least = node.threshold("lustre.checkpoint_stripes")

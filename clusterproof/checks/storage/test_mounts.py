@@ -212,11 +212,11 @@ def test_space(node: Node) -> None:
     fail, worry = node.threshold("space.used_fail_percent"), node.threshold("space.used_concern_percent")
     full, filling = [], []
     for mount in written_to(node.mounts):
-        for words, percent in _used(mount) if not node.drains or _is_own(mount) else ():
+        for usage, percent in _used(mount) if not node.drains or _is_own(mount) else ():
             if percent >= fail:
-                full.append(words)
+                full.append(usage)
             elif percent >= worry:
-                filling.append(words)
+                filling.append(usage)
     fail_if(full, f"{', '.join(full)}; expected less than {fail:.0f} % in use")
     concern_if(filling, f"{', '.join(filling)}; expected less than {worry:.0f} % in use")
 

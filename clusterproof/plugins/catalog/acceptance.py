@@ -76,14 +76,14 @@ def stages() -> Mapping[str, Stage]:
 @cache
 def default_errors() -> DefaultErrors:
     """What a plan declares that says nothing of it. Raises CatalogError."""
-    data = document(FILE)
-    return build(DefaultErrors, data["defaults"]["errors"], f"{FILE}: defaults errors", data["sources"])
+    parsed = document(FILE)
+    return build(DefaultErrors, parsed["defaults"]["errors"], f"{FILE}: defaults errors", parsed["sources"])
 
 
 def defaults(kind: str) -> Defaults:
     """What a plan has for `gpu`, `neuron` or `cpu` nodes. Raises CatalogError."""
-    data = document(FILE)
-    return build(Defaults, {"name": kind, **data["defaults"][kind]}, f"{FILE}: defaults {kind}", data["sources"])
+    parsed = document(FILE)
+    return build(Defaults, {"name": kind, **parsed["defaults"][kind]}, f"{FILE}: defaults {kind}", parsed["sources"])
 
 
 @cache

@@ -81,5 +81,5 @@ class PortRate:
 @cache
 def port_rate() -> PortRate:
     """The table of efa_driver.toml. Raises CatalogError."""
-    data = document(EFA_DRIVER)
-    return build(PortRate, data["port_rate"], EFA_DRIVER, data["sources"])
+    parsed = document(EFA_DRIVER)
+    return build(PortRate, parsed["port_rate"], EFA_DRIVER, parsed["sources"])

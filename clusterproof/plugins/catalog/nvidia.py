@@ -249,8 +249,8 @@ def _link_downs() -> Mapping[str, LinkDown]:
 @cache
 def sxids() -> SXids:
     """How SXids are evaluated. Raises CatalogError."""
-    data = document(FILE)
-    return build(SXids, data["sxid"], f"{FILE}: sxid", data["sources"])
+    parsed = document(FILE)
+    return build(SXids, parsed["sxid"], f"{FILE}: sxid", parsed["sources"])
 
 
 def _xid(code: str, row: _Row, disagreement: Mapping[str, str]) -> Xid:

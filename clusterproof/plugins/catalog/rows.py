@@ -53,7 +53,7 @@ def written() -> str:
     """The text of PARSED, a line for each file. Raises CatalogError."""
     texts = {file: _text(file) for file in sorted(os.listdir(FOLDER)) if file.endswith(".toml")}
     parsed = {name: {"of": zlib.crc32(text.encode()), "data": parse(text, name)} for name, text in texts.items()}
-    return "{" + ",\n".join(f"{json.dumps(name)}: {json.dumps(data)}" for name, data in parsed.items()) + "}\n"
+    return "{" + ",\n".join(f"{json.dumps(name)}: {json.dumps(entry)}" for name, entry in parsed.items()) + "}\n"
 
 
 def parse(text: str, file: str) -> Mapping[str, Any]:

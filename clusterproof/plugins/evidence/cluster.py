@@ -150,7 +150,7 @@ class ClusterFacts:
     def members(self) -> tuple[Member, ...]:
         """The nodes that are validated, as the inventory has them."""
         targets = self.cluster.targets
-        return tuple(Member(one.name, one.group, one.instance_type.removeprefix("ml.")) for one in targets)
+        return tuple(Member(target.name, target.group, target.instance_type.removeprefix("ml.")) for target in targets)
 
     @property
     def is_hyperpod(self) -> bool:
@@ -165,16 +165,16 @@ class ClusterFacts:
     hyperpod = collected_as("hyperpod", HyperpodCluster)
 
     @collected_by("hyperpod_nodes")
-    def hyperpod_nodes(self, data: CollectorData) -> tuple[HyperpodNode, ...]:
+    def hyperpod_nodes(self, hyperpod: CollectorData) -> tuple[HyperpodNode, ...]:
         """The nodes that SageMaker lists, at least one. Raises Incomplete."""
-        return tuple(HyperpodNode(entry) for entry in at_least_one(data.get("nodes", objects), "node"))
+        return tuple(HyperpodNode(entry) for entry in at_least_one(hyperpod.get("nodes", objects), "node"))
 
     node_zones = list_collected_as("zones", "nodes", NodeZone)
 
     @collected_by("instances")
-    def ec2_instances(self, data: CollectorData) -> tuple[Instance, ...]:
+    def ec2_instances(self, ec2: CollectorData) -> tuple[Instance, ...]:
         """The EC2 instances of the account that AWS describes, at least one. Raises Incomplete."""
-        return tuple(Instance(entry) for entry in at_least_one(data.get("instances", objects), "instance"))
+        return tuple(Instance(entry) for entry in at_least_one(ec2.get("instances", objects), "instance"))
 
     instance_topologies = list_collected_as("instance_topology", "instances", InstanceTopology)
 
@@ -183,22 +183,22 @@ class ClusterFacts:
     # As Kubernetes has it
 
     @collected_by(NODES)
-    def kubernetes_nodes(self, data: CollectorData) -> tuple[KubernetesNode, ...]:
+    def kubernetes_nodes(self, nodes: CollectorData) -> tuple[KubernetesNode, ...]:
         """Those of its nodes that Kubernetes lists. Raises Incomplete."""
-        now = asked_at(data.value, NODES)
+        now = asked_at(nodes.value, NODES)
         # Of nodes that a person described one by one, each has its own time.
         return tuple(
             KubernetesNode(entry, asked_at(entry, NODES) if "asked_at" in entry else now)
-            for entry in data.get("nodes", objects)
+            for entry in nodes.get("nodes", objects)
         )
 
     @collected_by(PODS)
-    def kubernetes_pods(self, data: CollectorData) -> tuple[KubernetesPod, ...]:
+    def kubernetes_pods(self, pods: CollectorData) -> tuple[KubernetesPod, ...]:
         """The pods on its nodes, and those that wait for accelerators. Raises Incomplete."""
-        now = asked_at(data.value, PODS)
-        if data.get("is_cut", flag):
+        now = asked_at(pods.value, PODS)
+        if pods.get("is_cut", flag):
             raise Incomplete("there are more pods than were read", cause="there are more pods than were read")
-        return tuple(KubernetesPod(entry, now) for entry in data.get("pods", objects))
+        return tuple(KubernetesPod(entry, now) for entry in pods.get("pods", objects))
 
     @collected_by()
     def kubernetes_members(self) -> Mapping[str, MemberNode]:
@@ -208,54 +208,54 @@ class ClusterFacts:
     @collected_by()
     def pods_by_node(self) -> Mapping[str, list[KubernetesPod]]:
         """The same by the node that they are on, as Kubernetes calls it. Raises Incomplete."""
-        found: dict[str, list[KubernetesPod]] = {}
+        by_node: dict[str, list[KubernetesPod]] = {}
         for pod in self.kubernetes_pods:
-            found.setdefault(pod.node, []).append(pod)
-        return found
+            by_node.setdefault(pod.node, []).append(pod)
+        return by_node
 
     @collected_by()
     def daemon_sets_of_groups(self) -> Mapping[str, Counter[tuple[str, str]]]:
         """On how many nodes of each group a daemon set has a pod, by its name and role. Raises Incomplete."""
-        found: dict[str, Counter[tuple[str, str]]] = {}
+        by_group: dict[str, Counter[tuple[str, str]]] = {}
         for node in self.kubernetes_nodes:
             pods = self.pods_by_node.get(node.name, ())
-            found.setdefault(node.group, Counter()).update({(pod.daemon_set, pod.role) for pod in pods if pod.role})
-        return found
+            by_group.setdefault(node.group, Counter()).update({(pod.daemon_set, pod.role) for pod in pods if pod.role})
+        return by_group
 
     @collected_by()
     def taints_of_groups(self) -> Mapping[str, Counter[tuple[str, str]]]:
         """How many nodes of each group have a taint, by its key and effect. Raises Incomplete."""
-        found: dict[str, Counter[tuple[str, str]]] = {}
+        by_group: dict[str, Counter[tuple[str, str]]] = {}
         for node in self.kubernetes_nodes:
-            found.setdefault(node.group, Counter()).update({(taint.key, taint.effect) for taint in node.taints})
-        return found
+            by_group.setdefault(node.group, Counter()).update({(taint.key, taint.effect) for taint in node.taints})
+        return by_group
 
     kubernetes_slices = list_collected_as(SLICES, "slices", ResourceSlice)
 
     @collected_by(QUEUES)
-    def kueue_flavors(self, data: CollectorData) -> tuple[Flavor, ...]:
+    def kueue_flavors(self, queues: CollectorData) -> tuple[Flavor, ...]:
         """Kueue's flavors. Raises Incomplete, NotApplicable."""
-        if not data.get("is_installed", flag):
+        if not queues.get("is_installed", flag):
             raise NotApplicable("Kueue is not installed")
-        return tuple(map(Flavor, data.get("flavors", objects)))
+        return tuple(map(Flavor, queues.get("flavors", objects)))
 
     @collected_by(QUEUES)
-    def kueue_flavors_left_out(self, data: CollectorData) -> int:
+    def kueue_flavors_left_out(self, queues: CollectorData) -> int:
         """How many more flavors Kueue has that were not looked at. Raises Incomplete."""
-        return data.get("left_out", optional(whole)) or 0  # None in older recordings
+        return queues.get("left_out", optional(whole)) or 0  # None in older recordings
 
     @collected_by(STORAGE)
-    def kubernetes_storage(self, data: CollectorData) -> KubernetesStorage:
+    def kubernetes_storage(self, storage: CollectorData) -> KubernetesStorage:
         """Its volume claims, and what serves them. Raises Incomplete."""
-        return storage_of(data)
+        return storage_of(storage)
 
     @collected_by()
     def drivers_of_groups(self) -> Mapping[str, Counter[str]]:
         """With how many nodes of each group a CSI driver has registered. Raises Incomplete."""
-        found: dict[str, Counter[str]] = {}
+        by_group: dict[str, Counter[str]] = {}
         for node in self.kubernetes_nodes:
-            found.setdefault(node.group, Counter()).update(self.kubernetes_storage.drivers.get(node.name, ()))
-        return found
+            by_group.setdefault(node.group, Counter()).update(self.kubernetes_storage.drivers.get(node.name, ()))
+        return by_group
 
     # Its network
 

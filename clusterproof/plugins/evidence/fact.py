@@ -148,8 +148,8 @@ def collected_by(*collectors: str) -> Callable[[Callable[..., T]], Fact[T]]:
 def collected_as(collector: str, kind: Callable[[Mapping[str, Any]], T]) -> Fact[T]:
     """Make a fact of all that one collector returned, as a class that reads its values."""
 
-    def decode(_node: EvidenceSource, data: CollectorData) -> T:
-        return kind(data.value)
+    def decode(_node: EvidenceSource, answer: CollectorData) -> T:
+        return kind(answer.value)
 
     decode.__doc__ = kind.__doc__
     return Fact((collector,), decode)
@@ -168,8 +168,8 @@ def captured_as(collector: str, kind: Callable[[Mapping[str, Any]], T], what: st
 def list_collected_as(collector: str, key: str, kind: Callable[[Mapping[str, Any]], T]) -> Fact[tuple[T, ...]]:
     """Make a fact of a list that one collector returned, as a class that reads each entry's values."""
 
-    def decode(_node: EvidenceSource, data: CollectorData) -> tuple[T, ...]:
-        return tuple(kind(entry) for entry in data.get(key, objects))
+    def decode(_node: EvidenceSource, answer: CollectorData) -> tuple[T, ...]:
+        return tuple(kind(entry) for entry in answer.get(key, objects))
 
     decode.__doc__ = kind.__doc__
     return Fact((collector,), decode)

@@ -82,14 +82,14 @@ def readings(device: object, *names: str) -> tuple[dict[str, Any], list[Incomple
 
     For a check that looks at several values: a fault in one of them outranks another that could not be read.
     """
-    data: dict[str, Any] = {}
+    reported: dict[str, Any] = {}
     unread: list[Incomplete | NotApplicable] = []
     for name in names:
         try:
-            data[name] = getattr(device, name)
+            reported[name] = getattr(device, name)
         except (Incomplete, NotApplicable) as why:
             unread.append(why)
-    return data, unread
+    return reported, unread
 
 
 def require(unread: Iterable[Incomplete | NotApplicable]) -> None:
@@ -186,11 +186,11 @@ def every(kind: Callable[[dict[str, Any]], T]) -> Callable[[object], tuple[T, ..
     return lambda data: tuple(kind(entry) for entry in objects(data))
 
 
-def at_least_one(data: list[T], what: str) -> list[T]:
+def at_least_one(entries: list[T], what: str) -> list[T]:
     """A list that cannot be empty where everything was reported. Raises Incomplete."""
-    if not data:
+    if not entries:
         raise Incomplete(f"no {what} was reported; expected at least one", cause=f"no {what} was reported")
-    return data
+    return entries
 
 
 def table(data: object) -> dict[str, Any]:

@@ -139,24 +139,24 @@ class Group(Generic[N]):
     def by_value(self, what: str, read: Callable[[N], Iterable[str]]) -> Mapping[str, N]:
         """Its nodes by each value that they report under `what`; what several report is the last one's."""
         if what not in self.found:
-            found: dict[str, N] = {}
+            by_value: dict[str, N] = {}
             for node in self.nodes:
                 with suppress(Exception), Recording():
-                    found |= dict.fromkeys(read(node), node)
-            self.found[what] = found
+                    by_value |= dict.fromkeys(read(node), node)
+            self.found[what] = by_value
         return self.found[what]
 
     def medians(self, what: str, read: Callable[[N], Mapping[str, float]]) -> Mapping[str, Median]:
         """The median of what its nodes measure, by the measurement's name. A node without one does not count."""
         if what not in self.measured:
-            data: dict[str, list[float]] = {}
+            by_name: dict[str, list[float]] = {}
             for node in self.nodes:
                 with suppress(Exception), Recording():
                     for name, value in read(node).items():
-                        data.setdefault(name, []).append(value)
+                        by_name.setdefault(name, []).append(value)
             least = self.catalog.threshold("group.minimum_nodes")
             self.measured[what] = {
-                name: Median(median(values), len(values), len(values) >= least) for name, values in data.items()
+                name: Median(median(values), len(values), len(values) >= least) for name, values in by_name.items()
             }
         return self.measured[what]
 
@@ -194,30 +194,31 @@ def differences(node: N, what: str, read: Callable[[N], Values], absent: str | N
     own = read(node)  # once more than the group did: what cannot be read of this node is for its own check to say
     usual = node.group.usual(what, read, absent)
     least = int(node.threshold("group.compared_nodes"))
-    reporting = max((one.reporting for one in usual.values()), default=0)
+    reporting = max((common.reporting for common in usual.values()), default=0)
     if reporting < least:
         raise NotApplicable(f"{reporting or 'none'} of its kind; {least} are needed to compare")
     majority = node.threshold("group.majority")
-    found = (_difference(name, own.get(name, absent), one, majority) for name, one in usual.items())
-    return tuple(difference for difference in found if difference and difference.reporting >= least)
+    deviations = (_difference(name, own.get(name, absent), common, majority) for name, common in usual.items())
+    return tuple(difference for difference in deviations if difference and difference.reporting >= least)
 
 
-def in_words(found: Iterable[Difference]) -> str:
+def in_words(deviations: Iterable[Difference]) -> str:
     """The differences as a message: `kernel A, driver B; expected X as on 15 of 16 nodes, Y as on …`."""
-    found = tuple(found)
-    return f"{', '.join(one.observed for one in found)}; expected {', '.join(one.expected for one in found)}"
+    deviations = tuple(deviations)
+    expected = ", ".join(deviation.expected for deviation in deviations)
+    return f"{', '.join(deviation.observed for deviation in deviations)}; expected {expected}"
 
 
 def compared(thing: T, values: Mapping[str, Callable[[T], str | None]]) -> Values:
     """Each of these values of a thing; None where it could not be read, and that part of the check is incomplete."""
-    return {**dict.fromkeys(values), **dict(each(values.items(), lambda one: (one[0], one[1](thing))))}
+    return {**dict.fromkeys(values), **dict(each(values.items(), lambda value: (value[0], value[1](thing))))}
 
 
-def _by_name(data: Mapping[str, Values], absent: str | None = ABSENT) -> dict[str, dict[str, str]]:
+def _by_name(by_node: Mapping[str, Values], absent: str | None = ABSENT) -> dict[str, dict[str, str]]:
     """What each node reports of each value, by the value's name."""
-    names = {name: None for values in data.values() for name in values}  # in the order of the first that has them
+    names = {name: None for values in by_node.values() for name in values}  # in the order of the first that has them
     return {
-        name: {node: value for node, values in data.items() if (value := values.get(name, absent)) is not None}
+        name: {node: value for node, values in by_node.items() if (value := values.get(name, absent)) is not None}
         for name in names
     }
 

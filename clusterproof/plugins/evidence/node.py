@@ -285,5 +285,5 @@ class Node:
             gpus = self.gpus
         except (Incomplete, NotApplicable):
             return []
-        data = [gpu.record.get("uuid") for gpu in gpus]
-        return [printable(uuid, MAX_NAME) for uuid in data[:MAX_GPUS] if isinstance(uuid, str)]
+        reported = [gpu.record.get("uuid") for gpu in gpus]
+        return [printable(uuid, MAX_NAME) for uuid in reported[:MAX_GPUS] if isinstance(uuid, str)]

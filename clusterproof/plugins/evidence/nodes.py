@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def nodes(
     cluster: Cluster,
-    data: Mapping[str, NodeEvidence],
+    evidence: Mapping[str, NodeEvidence],
     occasion: str = "preflight",
     policy: Policy = NO_POLICY,
     since: Window = BOOT,
@@ -32,7 +32,7 @@ def nodes(
     groups: dict[tuple[str, str], Group[Node]] = defaultdict(lambda: Group(catalog=catalog, is_part=cluster.is_part))
     made: dict[str, Node] = {}
     for target in cluster.targets:
-        node = Node(target, data[target.name], occasion, policy, since, between=between)
+        node = Node(target, evidence[target.name], occasion, policy, since, between=between)
         group = groups[target.group, node.type_name]
         made[target.name] = replace(node, group=group)
         group.nodes.append(made[target.name])

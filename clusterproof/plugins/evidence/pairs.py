@@ -44,7 +44,7 @@ class Reading:
     @property
     def is_without_program(self) -> bool:
         """Whether it failed because a node does not have the meter's program: that says nothing of its network."""
-        return any(words in self.problem for words in (NOT_INSTALLED, NO_PROGRAM))
+        return any(reason in self.problem for reason in (NOT_INSTALLED, NO_PROGRAM))
 
     @property
     def is_not_at_fault(self) -> bool:
@@ -231,9 +231,9 @@ class PairsOfNode:
     @property
     def partners(self) -> int:
         """With how many nodes it was measured. Raises Incomplete, NotApplicable."""
-        return len({one.pair for one in self.measurements})
+        return len({measurement.pair for measurement in self.measurements})
 
     @property
     def succeeded_with(self) -> int:
         """With how many nodes a measurement of it succeeded. Raises Incomplete, NotApplicable."""
-        return len({one.pair for one in self.measurements if one.reading.busbw_gb_per_s})
+        return len({measurement.pair for measurement in self.measurements if measurement.reading.busbw_gb_per_s})

@@ -81,8 +81,8 @@ def number(word: str) -> float | None:
 
 def bytes_of(word: str) -> int | None:
     """The bytes of a size as df, free and lfs shorten it (`1.1T`, powers of 1024); None where the word is none."""
-    found = _SIZE.fullmatch(word)
-    return int(float(found[1]) * 1024 ** _POWERS[found[2].upper()]) if found else None
+    size = _SIZE.fullmatch(word)
+    return int(float(size[1]) * 1024 ** _POWERS[size[2].upper()]) if size else None
 
 
 def gpus_in(data: object) -> str:
@@ -93,8 +93,8 @@ def gpus_in(data: object) -> str:
 def sections(begin: re.Pattern[str], text: str, most: int = 100_000) -> list[tuple[re.Match[str], str]]:
     """Each place where a section begins, with the text from there up to the next; at most so many."""
     begins = list(itertools.islice(begin.finditer(text), most))
-    ends = [found.start() for found in begins[1:]] + [len(text)]
-    return [(found, text[found.end() : end]) for found, end in zip(begins, ends[: len(begins)], strict=True)]
+    ends = [match.start() for match in begins[1:]] + [len(text)]
+    return [(match, text[match.end() : end]) for match, end in zip(begins, ends[: len(begins)], strict=True)]
 
 
 LINES = 5  # from the end, in which it is looked for
@@ -107,7 +107,7 @@ _EXIT = re.compile(
 def exit_status(text: str) -> int | None:
     """The number in a line like `exit code: 205` or `rc=0` at the end; None where there is none."""
     for line in reversed(text.rstrip()[-2000:].split("\n")[-LINES:]):
-        found = _EXIT.fullmatch(line[:200])
-        if found:
-            return int(found[1])
+        match = _EXIT.fullmatch(line[:200])
+        if match:
+            return int(match[1])
     return None

@@ -131,9 +131,9 @@ def _cluster(table: Table, folder: Path) -> Cluster:
     )
 
 
-def _of_source(data: Table, keys: tuple[str, ...]) -> dict[str, str]:
-    data.only(*keys)
-    return {key: data.text(key) for key in keys if key in data.values}
+def _of_source(table: Table, keys: tuple[str, ...]) -> dict[str, str]:
+    table.only(*keys)
+    return {key: table.text(key) for key in keys if key in table.values}
 
 
 def _target(node: Table) -> Target:
@@ -148,7 +148,7 @@ def _target(node: Table) -> Target:
 
 
 def _node_to_json(target: Target) -> dict[str, Any]:
-    data = {
+    entry = {
         "name": target.name,
         "address": target.address,
         "group": target.group,
@@ -156,4 +156,4 @@ def _node_to_json(target: Target) -> dict[str, Any]:
         "expect": dict(target.expect),
     }
     attached = {} if target.efa_attached is None else {"efa_attached": target.efa_attached}
-    return {key: value for key, value in data.items() if value} | attached
+    return {key: value for key, value in entry.items() if value} | attached

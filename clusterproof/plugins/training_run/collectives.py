@@ -125,7 +125,7 @@ class Arrivals:
             seen.second = min(seen.second, call.seconds)
         while len(self.seen) > MAX_KEPT:
             self.stride *= 2
-            self.seen = {key: one for key, one in self.seen.items() if key[-1] % self.stride == 0}
+            self.seen = {key: collective for key, collective in self.seen.items() if key[-1] % self.stride == 0}
 
     def complete(self) -> dict[str, list[CollectiveRecord]]:
         """Of each communicator the collectives that every rank recorded, and none twice."""

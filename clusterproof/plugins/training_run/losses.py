@@ -110,17 +110,17 @@ class Losses:
     _kept: dict[Key, dict[int, str]] = field(default_factory=dict)  # what was said of each step
     _at: dict[int, tuple[str, int]] = field(default_factory=dict)  # by rank the file and its attempt
 
-    def add(self, one: Loss) -> None:
+    def add(self, line: Loss) -> None:
         """Take in a line."""
-        attempt = self._attempt(one) if one.kept_in else LOG
-        for kind, value in ((self.losses, one.loss), (self.norms, one.norm)):
+        attempt = self._attempt(line) if line.kept_in else LOG
+        for kind, value in ((self.losses, line.loss), (self.norms, line.norm)):
             if value is None or attempt is None:
                 continue
-            series = kind.setdefault((one.rank, attempt), LossSeries())
-            if one.begins:
+            series = kind.setdefault((line.rank, attempt), LossSeries())
+            if line.begins:
                 series.begin()
-            series.unclear_at_end = series.unclear_at_end + 1 if one.is_unclear else 0
-            series.add(one.at, value)
+            series.unclear_at_end = series.unclear_at_end + 1 if line.is_unclear else 0
+            series.add(line.at, value)
 
     def _attempt(self, loss: Loss) -> int | None:
         """Which attempt an entry of a checkpoint is of; None where another checkpoint keeps the same.
@@ -143,22 +143,22 @@ class Losses:
     @property
     def never_again(self) -> Iterator[tuple[int, LossSeries]]:
         """The ranks whose loss is no number at the end."""
-        return ((rank, one) for rank, one in each(self.losses) if one.at_end)
+        return ((rank, series) for rank, series in each(self.losses) if series.at_end)
 
     @property
     def for_a_while(self) -> Iterator[tuple[int, LossSeries]]:
         """Those whose loss was none before, and is one again."""
-        return ((rank, one) for rank, one in each(self.losses) if one.wrong and not one.at_end)
+        return ((rank, series) for rank, series in each(self.losses) if series.wrong and not series.at_end)
 
     @property
     def without_norm(self) -> Iterator[tuple[int, LossSeries]]:
         """Those of whose gradients the norm is none in the last lines."""
-        return ((rank, one) for rank, one in each(self.norms) if one.at_end >= NORM_LINES)
+        return ((rank, series) for rank, series in each(self.norms) if series.at_end >= NORM_LINES)
 
     @property
     def unclear(self) -> Iterator[tuple[int, LossSeries]]:
         """Those whose loss may be none in the last lines, and nothing tells."""
-        return ((rank, one) for rank, one in each(self.losses) if one.unclear_at_end >= UNCLEAR_LINES)
+        return ((rank, series) for rank, series in each(self.losses) if series.unclear_at_end >= UNCLEAR_LINES)
 
 
 def each(series: Mapping[Key, LossSeries]) -> list[tuple[int, LossSeries]]:
@@ -168,4 +168,4 @@ def each(series: Mapping[Key, LossSeries]) -> list[tuple[int, LossSeries]]:
 
 def are_compared(series: Mapping[Key, LossSeries]) -> bool:
     """Whether of each rank enough lines are there that some were compared with those before."""
-    return {rank for rank, _ in series} == {rank for (rank, _), one in series.items() if one.compared}
+    return {rank for rank, _ in series} == {rank for (rank, _), losses in series.items() if losses.compared}

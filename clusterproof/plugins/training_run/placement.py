@@ -57,7 +57,7 @@ def placements(
     ranks = list(ranks)
     world = max(ranks, default=-1) + 1
     for slots, by in ((hostfile, HOSTFILE), (cluster, BLOCK)):
-        if not known and world == sum(one.count for one in slots) and all(one.count for one in slots):
+        if not known and world == sum(node.count for node in slots) and all(node.count for node in slots):
             return {placement.rank: placement for placement in _in_order(slots, by)}
     return {
         rank: placement if placement.gpu is not None else _numbered(placement, known)

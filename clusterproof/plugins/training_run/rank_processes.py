@@ -94,7 +94,7 @@ class RankProcesses:
         look = seen.look
         if look.job not in self.jobs and len(self.jobs) >= MAX_JOBS:
             oldest = min(self.jobs, key=self.ended_s)
-            self.once = {key: one for key, one in self.once.items() if key[0] != oldest}
+            self.once = {key: activity for key, activity in self.once.items() if key[0] != oldest}
             del self.jobs[oldest], self.sizes[oldest]
         ranks = self.jobs.setdefault(look.job, {})
         self.sizes[look.job] = look.size
@@ -104,7 +104,14 @@ class RankProcesses:
             1.0, seen.time_s - last.seen_s
         )
         name = COMPUTING if has_computed else activity_of(look)
-        same = next((one for one in (before, once) if one and (one.name, one.node) == (name, seen.node)), None)
+        same = next(
+            (
+                activity
+                for activity in (before, once)
+                if activity and (activity.name, activity.node) == (name, seen.node)
+            ),
+            None,
+        )
         if same:
             same.seen_s, same.cpu_s = seen.time_s, look.cpu_s
             ranks[look.rank] = same
@@ -118,7 +125,7 @@ class RankProcesses:
 
     def ended_s(self, job: str) -> float:
         """When any rank of a job was seen last."""
-        return max(one.seen_s for one in self.jobs[job].values())
+        return max(activity.seen_s for activity in self.jobs[job].values())
 
     @property
     def latest(self) -> Mapping[int, Activity]:

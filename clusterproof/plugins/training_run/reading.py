@@ -25,18 +25,18 @@ def _found() -> tuple[Format, ...]:
     """What the files of `formats` read, in the order of their names, and behind these what is known by few words."""
     names = sorted(module.name for module in iter_modules(formats.__path__))
     modules = [import_module(f"{formats.__name__}.{name}") for name in names]
-    every = [one for module in modules for one in getattr(module, "FORMATS", ())]
-    return tuple(sorted(every, key=lambda one: one.is_tried_last))
+    every = [known for module in modules for known in getattr(module, "FORMATS", ())]
+    return tuple(sorted(every, key=lambda known: known.is_tried_last))
 
 
 FORMATS = _found()
 _PRINTED = re.compile(r"\.(?:out|err)$|^std(?:out|err)\.log$")  # by ranks and launchers
-_NAMES = ", ".join(one.name for one in FORMATS)
+_NAMES = ", ".join(known.name for known in FORMATS)
 
 
 def read_run(paths: Sequence[str]) -> TrainingRun:
     """The run that these files and folders describe together. Raises RunError."""
-    data = RunData()
+    recorded = RunData()
     unknown: list[str] = []
     others: dict[str, str] = {}  # by what it is: the first file's name
     links: list[str] = []
@@ -48,7 +48,7 @@ def read_run(paths: Sequence[str]) -> TrainingRun:
             file = RunFile(path, below, budget)
             known = format_of(file)
             if known:
-                _read(file, known, data)
+                _read(file, known, recorded)
                 is_known = True
             elif not below:
                 raise RunError(f"{path}: {what_is(file) or f'its form is not known; expected {_NAMES}'}")
@@ -66,26 +66,26 @@ def read_run(paths: Sequence[str]) -> TrainingRun:
             f"none of its files ({_named(unknown)}) has a form that is known" if unknown else "no file in it"
         )
         raise RunError(f"{', '.join(paths):.200}: {what_is_there}; expected {_NAMES}")
-    data.notes += [
+    recorded.notes += [
         f"{what}: {_named(names)}"
         for what, names in (
             ("not understood", unknown),
-            ("cut", data.cut),
-            ("nothing of a run in", data.empty),
+            ("cut", recorded.cut),
+            ("nothing of a run in", recorded.empty),
             ("not followed, as they are links", links),
         )
         if names
     ]
-    data.notes += [f"not read: {words}" for words in not_read]
+    recorded.notes += [f"not read: {note}" for note in not_read]
     printed = [path for path in map(Path, paths) if is_folder(path)] if any(map(_PRINTED.search, unknown)) else []
-    data.notes += [f"what its job printed is read by: clusterproof case {quote(str(path))}" for path in printed[:1]]
-    return TrainingRun(_name(paths), data)
+    recorded.notes += [f"what its job printed is read by: clusterproof case {quote(str(path))}" for path in printed[:1]]
+    return TrainingRun(_name(paths), recorded)
 
 
-def _read(file: RunFile, known: Format, data: RunData) -> None:
+def _read(file: RunFile, known: Format, recorded: RunData) -> None:
     """Take in a file of this format. Raises RunError, whatever its reader breaks of."""
     try:
-        data.add(known.read(file), str(file))
+        recorded.add(known.read(file), str(file))
     except RunError:
         raise
     except Exception as wrong:  # what others have written may be anything
@@ -106,10 +106,10 @@ def format_of(file: RunFile) -> Format | None:
     """The format of a file of a run; None where it is of none that is known. Raises RunError."""
     for size in (HEAD, LONG_HEAD):
         head = head_of(file, size)
-        known = next((one for one in FORMATS if _is_of(one, head)), None)
+        known = next((candidate for candidate in FORMATS if _is_of(candidate, head)), None)
         if known or len(head) < size:
             return known
-    return next((one for one in FORMATS if one.begins_late and one.begins_late(file)), None)
+    return next((candidate for candidate in FORMATS if candidate.begins_late and candidate.begins_late(file)), None)
 
 
 def _is_of(known: Format, head: bytes) -> bool:

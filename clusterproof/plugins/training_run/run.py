@@ -76,7 +76,7 @@ class TrainingRun:
         ranks = {*self.data.places, *self.data.dumps}
         for dump in self.data.dumps.values():
             ranks.update(rank for members in dump.members.values() for rank in members)
-        seen = {rank: Placement(rank, one.node) for rank, one in self.data.processes.latest.items()}
+        seen = {rank: Placement(rank, activity.node) for rank, activity in self.data.processes.latest.items()}
         known = on_nodes({**seen, **self.data.placements}, self.data.pods)
         return placements(known, self.data.hostfile, self.nodes, ranks)
 
@@ -85,7 +85,7 @@ class TrainingRun:
         placement = self.placements.get(rank)
         if not placement:
             return ""
-        pairs = pairs_of(placement.node, [one.node for one in self.nodes]) if self.cluster else ""
+        pairs = pairs_of(placement.node, [slots.node for slots in self.nodes]) if self.cluster else ""
         command = ["pytest", "--cluster", self.cluster, "-m", "perf", "-k", "pairwise", "--pairs", pairs]
         measured_by = f": {shlex.join(command)} measures that node" if pairs else ""
         return f"; rank {rank} is on {placement.words}{measured_by}"
@@ -120,7 +120,7 @@ class TrainingRun:
         if not self.data.steps:
             raise Incomplete(NO_STEPS, cause=NO_STEPS)
         _ = self.ranks
-        lasted = {one.step: one.seconds for one in self.every_step if one.times == 1}
+        lasted = {step.step: step.seconds for step in self.every_step if step.times == 1}
         costs = straggler_costs(self.computed, lasted)
         if not costs:
             steps = len(common_steps(self.computed, lasted))
@@ -138,7 +138,7 @@ class TrainingRun:
         if not self.data.steps:
             raise Incomplete(NO_STEPS, cause=NO_STEPS)
         series = steady(self.every_step)
-        count = sum(one.times for one in series)
+        count = sum(step.times for step in series)
         if count < least:
             few = f"{number_of(count, 'step')} behind the warm-up; expected at least {least}: log more of them"
             raise Incomplete(few, cause=few)
@@ -156,7 +156,7 @@ class TrainingRun:
     def step_count(self) -> int:
         """How many different steps its files record."""
         computed = {step for cells in self.data.compute.values() for step in cells}
-        return max(sum(one.times for one in self.every_step), len(computed.union(*self.data.steps.values())))
+        return max(sum(step.times for step in self.every_step), len(computed.union(*self.data.steps.values())))
 
     @property
     def before_steps(self) -> tuple[float, float] | None:

@@ -86,7 +86,7 @@ class RunData:
     processes: RankProcesses = field(default_factory=RankProcesses)
     cells: int = 0
 
-    def add(self, data: Iterable[Fact], where: str) -> None:
+    def add(self, facts: Iterable[Fact], where: str) -> None:
         """Take in the contents of a file. Raises RunError."""
         self.files.append(where)
         take: Mapping[type, Callable[[Any, str], None]] = {
@@ -108,7 +108,7 @@ class RunData:
             Cut: lambda _, where: self.cut.append(where),
         }
         has_facts = False
-        for fact in data:
+        for fact in facts:
             take[type(fact)](fact, where)
             has_facts = True
         if not has_facts:
@@ -128,9 +128,9 @@ class RunData:
             raise RunError(f"{where}: rank {dump.rank} has a dump already; expected the dumps of one moment")
         self.dumps[dump.rank] = dump
 
-    def _on_node(self, one: OnNode, _where: str) -> None:
-        if self.pods.setdefault(one.host, one.node) != one.node:
-            self.pods[one.host] = ""
+    def _on_node(self, pod: OnNode, _where: str) -> None:
+        if self.pods.setdefault(pod.host, pod.node) != pod.node:
+            self.pods[pod.host] = ""
 
     def _placement(self, placement: Placement, where: str) -> None:
         known = self.placements.setdefault(placement.rank, placement)
@@ -151,7 +151,7 @@ class RunData:
         if known == unsaid and place != unsaid:
             self.places[place.rank] = place  # another file says more
         elif known is not place and place not in (known, unsaid):
-            seen, other = (f"stage {one.stage}, data-parallel rank {one.replica}" for one in (place, known))
+            seen, other = (f"stage {named.stage}, data-parallel rank {named.replica}" for named in (place, known))
             raise RunError(f"{where}: rank {place.rank} is of {seen}, and of {other} before; expected files of one run")
         if len(self.places) > MAX_RANKS:
             raise RunError(f"{where}: more than {MAX_RANKS:,} ranks; expected fewer")

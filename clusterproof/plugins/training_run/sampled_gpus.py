@@ -52,14 +52,14 @@ class SampledGpus:
             raise Incomplete(NO_SAMPLES, cause=NO_SAMPLES)
         if not self.samples.of(GPU):
             raise NotApplicable("no GPU was sampled on these nodes")
-        found = gpus(self.samples)
-        if not found or any(gpu.samples < LEAST_SAMPLES or gpu.seconds < LEAST_S for gpu in found):
+        sampled = gpus(self.samples)
+        if not sampled or any(gpu.samples < LEAST_SAMPLES or gpu.seconds < LEAST_S for gpu in sampled):
             few = (
-                f"a GPU was sampled {min((gpu.samples for gpu in found), default=0)} times since the run began; "
+                f"a GPU was sampled {min((gpu.samples for gpu in sampled), default=0)} times since the run began; "
                 f"expected at least {LEAST_SAMPLES} times and {LEAST_S // 60} minutes: sample a longer part"
             )
             raise Incomplete(few, cause=few)
-        return found
+        return sampled
 
     def bound(self, waits: Mapping[str, float], gpu_below: float) -> float:
         """The share of the time in which GPUs are below so many percent, a metric above its own. Raises as `gpus`."""

@@ -64,17 +64,17 @@ class Samples:
     bins: int = 0
     bin_s: int = BIN_S
 
-    def add(self, one: Sample) -> None:
+    def add(self, sample: Sample) -> None:
         """Take in a sample."""
-        series = self.series.setdefault((one.metric, one.node, one.device), {})
-        at = int(one.time_s // self.bin_s)
+        series = self.series.setdefault((sample.metric, sample.node, sample.device), {})
+        at = int(sample.time_s // self.bin_s)
         cell = series.get(at)
         if cell is None:
             cell = series[at] = Bin()
             self.bins += 1
-        cell.total += one.percent
+        cell.total += sample.percent
         cell.count += 1
-        cell.idle += one.percent < IDLE_PERCENT
+        cell.idle += sample.percent < IDLE_PERCENT
         while self.bins > MAX_BINS:
             self._coarsen()
 
@@ -87,12 +87,12 @@ class Samples:
         self.bins = 0
         for key, series in self.series.items():
             coarse: Series = {}
-            for at, one in series.items():
+            for at, fine in series.items():
                 known = coarse.setdefault(at // 2, Bin())
                 known.total, known.count, known.idle = (
-                    known.total + one.total,
-                    known.count + one.count,
-                    known.idle + one.idle,
+                    known.total + fine.total,
+                    known.count + fine.count,
+                    known.idle + fine.idle,
                 )
             self.series[key] = coarse
             self.bins += len(coarse)
@@ -100,7 +100,7 @@ class Samples:
     @property
     def span(self) -> tuple[float, float] | None:
         """When the first and the last of them were, in seconds; None where there are none."""
-        times = [at * self.bin_s for one in self.series.values() for at in (min(one), max(one) + 1)]
+        times = [at * self.bin_s for series in self.series.values() for at in (min(series), max(series) + 1)]
         return (min(times), max(times)) if times else None
 
     def of(self, metric: str) -> Mapping[tuple[str, str], Series]:
@@ -142,23 +142,23 @@ def gpus(samples: Samples) -> list[Gpu]:
 def begun(samples: Samples) -> float:
     """The first bin that counts: a minute behind the first use of a GPU."""
     every = samples.of(GPU).values()
-    used = [at for one in every for at, cell in one.items() if cell.mean >= IDLE_PERCENT]
+    used = [at for series in every for at, cell in series.items() if cell.mean >= IDLE_PERCENT]
     return min(used) + BEGUN_S / samples.bin_s if used else float("-inf")
 
 
 def mean_of(samples: Samples, metric: str) -> float | None:
     """The mean over time of a metric from the run's beginning on, of all that have it; None where none has."""
     start = begun(samples)
-    every = [[one.mean for at, one in series.items() if at >= start] for series in samples.of(metric).values()]
-    means = [fmean(one) for one in every if one]
+    every = [[cell.mean for at, cell in series.items() if at >= start] for series in samples.of(metric).values()]
+    means = [fmean(values) for values in every if values]
     return fmean(means) if means else None
 
 
-def apart_from_most(found: Iterable[Gpu], points: float) -> list[Gpu]:
+def apart_from_most(compared: Iterable[Gpu], points: float) -> list[Gpu]:
     """The GPUs that are busier or idler than the middle one by more than so many points, the farthest first."""
-    found = list(found)
-    middle = median(gpu.percent for gpu in found)
-    far = (gpu for gpu in found if abs(gpu.percent - middle) > points)
+    compared = list(compared)
+    middle = median(gpu.percent for gpu in compared)
+    far = (gpu for gpu in compared if abs(gpu.percent - middle) > points)
     return sorted(far, key=lambda gpu: -abs(gpu.percent - middle))
 
 
@@ -169,13 +169,13 @@ def share_bound(samples: Samples, waits: Mapping[str, float], gpu_below: float) 
     """
     every = samples.of(GPU)
     start = begun(samples)
-    data: dict[tuple[str, int], bool] = {}
+    is_bound: dict[tuple[str, int], bool] = {}
     for metric, least in waits.items():
         for (node, _), series in samples.of(metric).items():
             for at, other in series.items():
                 for mean in _gpus_at(every, node, at) if at >= start else ():
-                    data[node, at] = data.get((node, at), False) or (mean < gpu_below and other.mean > least)
-    return fmean(data.values()) if data else None
+                    is_bound[node, at] = is_bound.get((node, at), False) or (mean < gpu_below and other.mean > least)
+    return fmean(is_bound.values()) if is_bound else None
 
 
 def range_of(metric: str) -> str:

@@ -60,8 +60,8 @@ def _system(system: FileSystem) -> str:
         begin = system.begin
     except Incomplete:
         begin = 0.0
-    drawn = "".join(_figure(words, lines, begin) for words, lines in charts)
-    rows = [row for words, lines in charts for row in _rows(words, lines)]
+    drawn = "".join(_figure(metric, lines, begin) for metric, lines in charts)
+    rows = [row for metric, lines in charts for row in _rows(metric, lines)]
     figures = table(("percent of", "where", "mean", "highest"), rows)
     name = escape(printable(system.label, 3 * MAX_NAME))
     return f'<h3>{name}</h3><div class="charts">{drawn}</div><details><summary>in figures</summary>{figures}</details>'

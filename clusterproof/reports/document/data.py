@@ -74,7 +74,7 @@ def data(run: Run) -> str:
         "known": as_json(known),
         "hardware": as_json([values.number(hardware(node)) for node in run.nodes.values()]),
         "marks": as_json(marks(run, {check: number for number, check in enumerate(checks)}, nodes)),
-        "xids": as_json({nodes[name]: found for name, node in run.nodes.items() if (found := xids(node))}),
+        "xids": as_json({nodes[name]: codes for name, node in run.nodes.items() if (codes := xids(node))}),
         "actions": as_json(_actions(run, checks, nodes)),
         "places": as_json(places(run)),
         "gpus": as_json(gpus),
@@ -144,9 +144,9 @@ def _words(results: Sequence[Result], checks: dict[str, Result], nodes: dict[str
     for verdict in _WORST_FIRST:
         for (of, check, message), where in alike.items():
             if of is verdict:
-                words = shortened(message, MAX_WORDS)
-                left_chars -= len(words)
-                raw.append([numbers[check], verdict.letter, words if left_chars > 0 else "", _ranges(where)])
+                text = shortened(message, MAX_WORDS)
+                left_chars -= len(text)
+                raw.append([numbers[check], verdict.letter, text if left_chars > 0 else "", _ranges(where)])
     return raw
 
 

@@ -64,10 +64,10 @@ def step(share: float | None) -> str:
 
 def legend() -> str:
     """What colours and numbers mean."""
-    entries = [(name, _sample(least, name), words) for least, name, words in STEPS]
+    entries = [(name, _sample(least, name), meaning) for least, name, meaning in STEPS]
     entries.append((FAILED, "×", "failed"))
     swatches = "".join(
-        f'<span><span class="swatch {name}">{sample}</span> {words}</span>' for name, sample, words in entries
+        f'<span><span class="swatch {name}">{sample}</span> {meaning}</span>' for name, sample, meaning in entries
     )
     return f'<p class="heat-legend">{swatches}<span>empty: not measured</span></p>'
 
@@ -108,10 +108,10 @@ def _fills(heat: HeatMap) -> Iterator[str]:
 def _numbers(heat: HeatMap) -> str:
     size = heat.cell_px
     labels = (
-        f'<text class="on-{name}" x="{column * size + size // 2}" y="{row * size + size // 2 + 4}">{words}</text>'
+        f'<text class="on-{name}" x="{column * size + size // 2}" y="{row * size + size // 2 + 4}">{number}</text>'
         for cell in heat.cells
         if (name := step(cell.share)) != NORMAL
-        for words in (_number(cell.share),)
+        for number in (_number(cell.share),)
         for row, column in cell.places
     )
     return f'<g class="numbers{" small" if size < 20 else ""}">{"".join(labels)}</g>'

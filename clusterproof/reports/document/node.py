@@ -33,7 +33,7 @@ Table = tuple[str, tuple[str, ...], tuple[tuple[str, ...], ...]]  # title, head,
 
 def tables(node: Node) -> Iterator[Table]:
     """The node itself, its GPUs, its RDMA devices, what is mounted, and its versions, as far as they were reported."""
-    yield "Node", (), tuple((word, data) for word, data in _itself(node) if data)
+    yield "Node", (), tuple((word, value) for word, value in _itself(node) if value)
     listed = (
         ("GPUs", ("GPU", "UUID", "serial", "name", "PCI", "VBIOS"), _gpus(node)),
         ("RDMA devices", ("devices", "count", "driver", "firmware", "state", "rate"), _rdma(node)),

@@ -104,7 +104,7 @@ def _findings(campaign: Campaign) -> str:
 
 def _facts(campaign: Campaign) -> str:
     rows = "".join(
-        f"<dt>{word}</dt><dd>{escape(shortened(words, 2 * MAX_WORDS))}</dd>" for word, words in facts(campaign) if words
+        f"<dt>{word}</dt><dd>{escape(shortened(value, 2 * MAX_WORDS))}</dd>" for word, value in facts(campaign) if value
     )
     return f"<dl>{rows}</dl>"
 
@@ -180,7 +180,7 @@ def _starts(of_places: Sequence[Block]) -> dict[int, str]:
 
 def _lines(campaign: Campaign, marks: Mapping[str, Finding], known: Container[str]) -> Iterator[heat.StripLine]:
     """The nodes that findings name, then the slowest; those that are left in one line."""
-    shares_of = {node: _shares(campaign, found) for node, found in campaign.of_node.items()}
+    shares_of = {node: _shares(campaign, measurements) for node, measurements in campaign.of_node.items()}
     slower = {node: estimate.slower for node, estimate in campaign.analysis.estimates.items()}
     order = {node: number for number, node in enumerate(marks)}
     ranked = sorted(shares_of, key=lambda node: (order.get(node, len(order)), -slower.get(node, 1.0), node))

@@ -72,11 +72,11 @@ def step_figures(series: Sequence[StepTime]) -> str:
     return _figures(sorted((point.seconds, point.times) for point in series), "steps")
 
 
-def waits_for_data(data: RunData) -> str:
+def waits_for_data(recorded: RunData) -> str:
     """The percentiles of how long steps wait for data, of all ranks together, and their histogram."""
     waits = sorted(
         (mean, count)
-        for (_, name), cells in data.parts.items()
+        for (_, name), cells in recorded.parts.items()
         if kind_of(name) == DATA
         for mean, count in cells.values()
     )
@@ -132,9 +132,9 @@ def usage_figures(samples: Samples) -> str:
         values_of.setdefault((node, metric), []).extend(samples.mean for samples in series.values())
     nodes = sorted({node for node, _ in values_of})
     rows = [
-        (printable(node, 60), metric, _unit(metric), *(f"{_weighed(data, share):.4g}" for share, _ in SHARES))
+        (printable(node, 60), metric, _unit(metric), *(f"{_weighed(weighed, share):.4g}" for share, _ in SHARES))
         for (node, metric), values in sorted(values_of.items())
-        if node in nodes[:MAX_NODES] and (data := [(value, 1) for value in sorted(values)])
+        if node in nodes[:MAX_NODES] and (weighed := [(value, 1) for value in sorted(values)])
     ]
     if not rows:
         return ""

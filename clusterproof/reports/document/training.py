@@ -48,7 +48,7 @@ RECORDED: Mapping[str, Callable[[TrainingRun], int]] = {
     RANKS: lambda run: len({*run.data.places, *run.data.dumps}),
     SAMPLES: lambda run: sum(len(series) for series in run.data.samples.series.values()),
     LOSSES: lambda run: sum(
-        one.lines for all_of in (run.data.losses.losses, run.data.losses.norms) for one in all_of.values()
+        series.lines for all_of in (run.data.losses.losses, run.data.losses.norms) for series in all_of.values()
     ),
 }
 
@@ -63,7 +63,7 @@ def rules_table(run: TrainingRun, results: Iterable[Result], compared: Mapping[s
         if result.is_of_run and result.verdict not in (Verdict.INCOMPLETE, Verdict.NOT_APPLICABLE):
             by_rule[result.check].append(result)
     ordered = sorted(by_rule.items(), key=lambda rule: (_worst(rule[1]).verdict.rank, -_times(run, *rule)))
-    rows = [_row(run, check, found, compared.get(check, ())) for check, found in ordered]
+    rows = [_row(run, check, of_rule, compared.get(check, ())) for check, of_rule in ordered]
     if not rows:
         return ""
     head = ("rule", "verdict", "triggered", "over", "compares with", "what to do")
@@ -135,8 +135,8 @@ _SPENT = (
 )
 
 
-def _phases(data: RunData) -> str:
-    spent = phases(data)
+def _phases(recorded: RunData) -> str:
+    spent = phases(recorded)
     if not spent:
         return ""
     label = ", ".join(f"{phase.name} {_percent(phase.share)}" for phase in spent)
@@ -213,12 +213,12 @@ def _drifts(series: Sequence[StepTime]) -> str:
     return f"; from step {change.step:,} on {change.times:.2f} times as long as before" if change else ""
 
 
-def _longest(data: RunData, steps: Sequence[StepTime], usual: float) -> str:
+def _longest(recorded: RunData, steps: Sequence[StepTime], usual: float) -> str:
     if not steps:
         return ""
     rows = [
         (step.words, in_seconds(step.seconds), f"{step.seconds / usual:.1f}" if usual else "", _causes(parts))
-        for step, parts in zip(steps, causes(data, steps, usual), strict=True)
+        for step, parts in zip(steps, causes(recorded, steps, usual), strict=True)
     ]
     return table(("step", "takes", "times the usual", "what took longer in it"), rows, "The longest steps")
 
@@ -267,8 +267,8 @@ def _seated(run: TrainingRun) -> str:
     return next((placement.by for placement in run.placements.values()), "")
 
 
-def _spent(data: RunData, kind: str, title: str) -> str:
-    seconds_by_name = {name: spent for (of, name), spent in data.spent.items() if of == kind}
+def _spent(recorded: RunData, kind: str, title: str) -> str:
+    seconds_by_name = {name: spent for (of, name), spent in recorded.spent.items() if of == kind}
     if not seconds_by_name:
         return ""
     most = sorted(seconds_by_name.items(), key=lambda entry: -entry[1][0])[:MAX_NAMES]

@@ -130,19 +130,19 @@ def _in_short(stories: Mapping[tuple[str, tuple[str, ...]], Sequence[str]]) -> s
             changes.update(dict.fromkeys(nodes, _changes(story)))
     flapping = [f"{node} ({count} changes)" for node, count in changes.most_common(MAX_FLAPPING)]
     rows = (("new", of_kind[NEW]), ("gone", of_kind[GONE]), ("nodes that flap", flapping))
-    data = "".join(
-        f"<dt>{word}</dt><dd>{escape(printable(', '.join(found), MAX_IN_SHORT))}</dd>" for word, found in rows if found
+    entries = "".join(
+        f"<dt>{word}</dt><dd>{escape(printable(', '.join(named), MAX_IN_SHORT))}</dd>" for word, named in rows if named
     )
-    return f"<dl>{data}</dl>" if data else ""
+    return f"<dl>{entries}</dl>" if entries else ""
 
 
 def _state(story: Sequence[str]) -> str:
     """What became of a finding by the last run: `new`, `for 3 runs`, `gone`; and how often it changed if it flaps."""
     is_finding = [verdict in ("fail", "concern") for verdict in story]
     ages = next((age for age, is_there in enumerate(reversed(is_finding)) if not is_there), len(is_finding))
-    words = NEW if ages == 1 else f"for {ages} runs" if ages else GONE if len(is_finding) > 1 and is_finding[-2] else ""
+    state = NEW if ages == 1 else f"for {ages} runs" if ages else GONE if len(is_finding) > 1 and is_finding[-2] else ""
     flaps = f"{_changes(story)} changes" if _changes(story) >= FLAPS else ""
-    return ", ".join(filter(None, (words, flaps)))
+    return ", ".join(filter(None, (state, flaps)))
 
 
 def _ages(runs: Sequence[PastRun]) -> Iterator[tuple[int, PastRun]]:

@@ -106,7 +106,7 @@ def _case(
     name: str, results: Sequence[Result], suite: str, not_reached: Collection[str], source: tuple[str, int] | None
 ) -> Element:
     seconds = sum(result.duration_s for result in results)
-    results = [one for result in results for one in result.by_verdict]
+    results = [of_verdict for result in results for of_verdict in result.by_verdict]
     case = Element("testcase", classname=legal(f"clusterproof.{suite}"), name=legal(name), time=f"{seconds:.3f}")
     if source:
         case.set("file", legal(source[0]))
@@ -190,7 +190,7 @@ def _words(check: str, verdict: Verdict, results: Sequence[Result]) -> str:
 
 
 def _rows(rows: Iterable[tuple[str, str]]) -> list[str]:
-    return [f"{word}: {words}" for word, words in rows if words]
+    return [f"{word}: {text}" for word, text in rows if text]
 
 
 FORMAT = Format("junit.xml", suites)

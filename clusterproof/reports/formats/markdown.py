@@ -37,9 +37,9 @@ def markdown(run: Run) -> str:
     parts = [
         f"## {_STANDS.get(stands, '✅')} {plain(run.cluster.name)}: {stands}",
         *(
-            f"**{plain(words)}**"
-            for words in (to_do_line(run.results, run.facts.catalog), shared_finding(run.results))
-            if words
+            f"**{plain(sentence)}**"
+            for sentence in (to_do_line(run.results, run.facts.catalog), shared_finding(run.results))
+            if sentence
         ),
         *_commands(run),
         plain(headline(run.results) or "no check was run"),

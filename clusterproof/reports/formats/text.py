@@ -26,7 +26,7 @@ def text(run: Run) -> str:
     """The summary of a run, one paragraph for each finding."""
     tasks = to_do_line(run.results, run.facts.catalog)
     paragraphs = [
-        *(words for words in [list(filter(None, (tasks, shared_finding(run.results))))] if words),
+        *(opening for opening in [list(filter(None, (tasks, shared_finding(run.results))))] if opening),
         [f"{run.cluster.name}: {standing(run.results)}", headline(run.results) or "no check was run"],
         *_commands(run),
         *_since(run),

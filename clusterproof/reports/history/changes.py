@@ -117,7 +117,7 @@ def is_green(verdicts: Iterable[Verdict]) -> bool:
 def headline(changes: Changes) -> str:
     """`3 findings new on gpu[003-005]; 1 gone from gpu002; 18 still there; newly incomplete: gpu006`."""
     kinds = ((changes.new, "new on"), (changes.gone, "gone from"), (changes.still, "still there"))
-    counts = list(_counts((found, words) for kind, words in kinds if (found := [*filter(_finding, kind)])))
+    counts = list(_counts((changed, suffix) for kind, suffix in kinds if (changed := [*filter(_finding, kind)])))
     incomplete = _with_gaps(changes.still)
     of_gaps: tuple[tuple[str, tuple[Change, ...], set[str]], ...] = (
         ("newly", changes.new, incomplete),
@@ -130,11 +130,11 @@ def headline(changes: Changes) -> str:
 
 
 def _counts(changes_in_words: Iterable[tuple[list[Change], str]]) -> Iterator[str]:
-    for index, (changes, words) in enumerate(changes_in_words):
+    for index, (changes, suffix) in enumerate(changes_in_words):
         number = len({_finding(change) for change in changes})
         count = str(number) if index else counted(number, "finding")
-        yield f"{count} {words}" + (
-            "" if words.endswith("there") else f" {_nodes({change.node for change in changes})}"
+        yield f"{count} {suffix}" + (
+            "" if suffix.endswith("there") else f" {_nodes({change.node for change in changes})}"
         )
 
 

@@ -78,9 +78,15 @@ def write_run(
         database.executemany(
             "INSERT OR REPLACE INTO measurements (node, name, run, value, unit) VALUES (?, ?, ?, ?, ?)",
             (
-                (names.node(one.node), _text(one.name), number, one.value, _text(one.unit))
-                for one in measured
-                if math.isfinite(one.value)
+                (
+                    names.node(measurement.node),
+                    _text(measurement.name),
+                    number,
+                    measurement.value,
+                    _text(measurement.unit),
+                )
+                for measurement in measured
+                if math.isfinite(measurement.value)
             ),
         )
     return replace(run, number=number)
@@ -232,7 +238,7 @@ def _identify(database: sqlite3.Connection, node: int, run: int, identity: NodeI
 
 def _identity(row: Sequence[str]) -> NodeIdentity:
     instance_id, serial, gpus = row
-    identified = tuple(Gpu(int(index), *map(_word, words)) for index, *words in json.loads(gpus))
+    identified = tuple(Gpu(int(index), *map(_word, texts)) for index, *texts in json.loads(gpus))
     return NodeIdentity(_word(instance_id), _word(serial), identified)
 
 

@@ -125,7 +125,7 @@ def offenders(past: Past) -> list[Offender]:
             record.checks.add(check)
             if identity.instance_id:
                 record.instances[identity.instance_id] = None
-    owners = {key: node for node, data in past.identities.items() for key in _keys(data[-1][1])}
+    owners = {key: node for node, identities in past.identities.items() for key in _keys(identities[-1][1])}
     repeated = [
         Offender(
             kind,

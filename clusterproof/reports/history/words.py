@@ -48,7 +48,7 @@ def lines_since(last: PastRun | None, changes: Changes, now: float) -> Iterator[
         yield "since the last run: this is the first one in the history"
         return
     yield f"since the last run ({ago(now - last.began)}, {moment(last.began)}): {printable(headline(changes))}"
-    lines = [line for kind, found in changes.kinds if kind != STILL for line in folded(kind, found)]
+    lines = [line for kind, changed in changes.kinds if kind != STILL for line in folded(kind, changed)]
     yield from lines[:MAX_LINES]
     if len(lines) > MAX_LINES:
         yield f"  … and {len(lines) - MAX_LINES} more lines; `clusterproof history` has all"
@@ -119,16 +119,16 @@ def _sections(
 def _changes(changes: Changes) -> Table:
     """A row for each check; of missing evidence, a row for each set of nodes, as it has one cause."""
     nodes: dict[tuple[str, Verdict, str, str], list[str]] = defaultdict(list)
-    for kind, found in changes.kinds:
-        for change in sorted(found, key=lambda change: change.now.rank):
+    for kind, changed in changes.kinds:
+        for change in sorted(changed, key=lambda change: change.now.rank):
             before = change.before.value if change.before else "not looked at"
             nodes[kind, change.now, before, change.check].append(change.node)
     checks: dict[tuple[str, Verdict, str, str, str], list[str]] = defaultdict(list)
     for (kind, now, before, check), names in nodes.items():
         checks[kind, now, before, "" if now is Verdict.INCOMPLETE else check, fold(names)].append(check)
     rows = (
-        (kind, now.value, before, data[0] if len(data) == 1 else f"{len(data)} checks", names)
-        for (kind, now, before, _, names), data in checks.items()
+        (kind, now.value, before, alike[0] if len(alike) == 1 else f"{len(alike)} checks", names)
+        for (kind, now, before, _, names), alike in checks.items()
     )
     return Table(("change", "now", "before", "check", "nodes"), tuple(rows))
 

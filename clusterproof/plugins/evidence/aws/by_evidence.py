@@ -38,12 +38,12 @@ class Instances:
     elsewhere: int = 0  # nodes that are none
 
     @classmethod
-    def of(cls, data: Iterable[NodeEvidence]) -> Instances:
+    def of(cls, nodes: Iterable[NodeEvidence]) -> Instances:
         """Those among the nodes that reported this."""
-        found = cls()
-        for evidence in data:
-            found.note(evidence)
-        return found
+        instances = cls()
+        for evidence in nodes:
+            instances.note(evidence)
+        return instances
 
     def note(self, evidence: NodeEvidence) -> None:
         """Record what a node reported about itself."""
@@ -58,13 +58,13 @@ class Instances:
     @property
     def region(self) -> str:
         """The region that most of them name; empty where none does."""
-        regions = Counter(one.region for one in self.identities.values() if REGION.fullmatch(one.region))
+        regions = Counter(identity.region for identity in self.identities.values() if REGION.fullmatch(identity.region))
         return regions.most_common(1)[0][0] if regions else ""
 
     @property
     def zones(self) -> Mapping[str, str | None]:
         """The availability zone of each node with an identity; None where that has no zone."""
-        return {name: one.zone or None for name, one in self.identities.items()}
+        return {name: identity.zone or None for name, identity in self.identities.items()}
 
     def require(self) -> None:
         """Raise NotApplicable where none of the nodes is an instance, Incomplete where none says what it is."""
@@ -83,9 +83,9 @@ class Instances:
             settings["region"] = region or self.region
         targets = []
         for target in named.targets:
-            one = self.identities.get(target.name)
-            own = one.instance_id if one and INSTANCE.fullmatch(one.instance_id) else ""
-            kind = target.instance_type or (one.instance_type if one else "")
+            identity = self.identities.get(target.name)
+            own = identity.instance_id if identity and INSTANCE.fullmatch(identity.instance_id) else ""
+            kind = target.instance_type or (identity.instance_type if identity else "")
             targets.append(replace(target, address=own, instance_type=kind))
         return replace(named, targets=tuple(targets), settings=settings)
 
@@ -98,20 +98,20 @@ def may_be_on_ec2(cluster: Cluster) -> bool:
 
 
 def _identity(evidence: NodeEvidence) -> Identity | None:
-    data = _value(evidence, "imds").get("identity")
-    if not isinstance(data, dict):
+    document = _value(evidence, "imds").get("identity")
+    if not isinstance(document, dict):
         return None
     names = ("instance_id", "instance_type", "region", "availability_zone")
-    identity = Identity(*(_word(data.get(name)) for name in names))
+    identity = Identity(*(_word(document.get(name)) for name in names))
     return identity if identity.instance_id else None
 
 
 def _value(evidence: NodeEvidence, name: str) -> Mapping[str, Any]:
     """What a collector returned; nothing where it failed. A node is not trusted."""
     collector = evidence.collectors.get(name)
-    data = collector.value if collector and collector.status is Status.READ else None
-    return data if isinstance(data, dict) else {}
+    value = collector.value if collector and collector.status is Status.READ else None
+    return value if isinstance(value, dict) else {}
 
 
-def _word(data: object) -> str:
-    return data if isinstance(data, str) and data.isprintable() and len(data) <= 100 else ""
+def _word(value: object) -> str:
+    return value if isinstance(value, str) and value.isprintable() and len(value) <= 100 else ""

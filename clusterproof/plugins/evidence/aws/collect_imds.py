@@ -74,12 +74,12 @@ def _is_instance(node: Node) -> bool:
 
 
 def _endpoint(node: Node) -> str:
-    data = os.environ.get(VARIABLE, "")
+    url = os.environ.get(VARIABLE, "")
     try:
-        data = data or [value for _, name, value, _ in plain(node.read("/etc/environment")) if name == VARIABLE][-1]
+        url = url or [value for _, name, value, _ in plain(node.read("/etc/environment")) if name == VARIABLE][-1]
     except (OSError, IndexError):
         return ENDPOINT
-    return data
+    return url
 
 
 def _ask(node: Node, endpoint: str, method: str, path: str, headers: dict[str, str]) -> Answer:
@@ -136,11 +136,11 @@ def request(endpoint: str, method: str, path: str, headers: dict[str, str], time
 
 def address(endpoint: str) -> tuple[str, int]:
     """Host and port of `http://HOST[:PORT]`. Raises ValueError."""
-    found = ADDRESS.fullmatch(endpoint)
-    port = int((found and found[3]) or 80)
-    if not found or not 0 < port < 65536:
+    match = ADDRESS.fullmatch(endpoint)
+    port = int((match and match[3]) or 80)
+    if not match or not 0 < port < 65536:
         raise ValueError("expected http://HOST[:PORT]")
-    return found[1] or found[2], port
+    return match[1] or match[2], port
 
 
 def _connected(host: str, port: int, timeout_s: float) -> socket:

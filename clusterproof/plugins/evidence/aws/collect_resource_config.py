@@ -47,17 +47,17 @@ def _instances(data: Any) -> Iterator[dict[str, Any]]:
 def _own(node: Node, instances: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The entry of this node: by the instance id that the firmware has, else by the address in the host name."""
     own_id = node.text("/sys/class/dmi/id/board_asset_tag", absent="")
-    found = OF_ADDRESS.match(str(node.text("/proc/sys/kernel/hostname", absent="")))
-    address = found.group(1).replace("-", ".") if found else None
+    host = OF_ADDRESS.match(str(node.text("/proc/sys/kernel/hostname", absent="")))
+    address = host.group(1).replace("-", ".") if host else None
     by_id = [instance for instance in instances if own_id and instance.get("InstanceId") == own_id]
     return by_id or [instance for instance in instances if address and instance.get("CustomerIpAddress") == address]
 
 
 def _layers(instance: dict[str, Any]) -> list[str]:
     labels = instance.get("InstanceLabel")
-    found = {}
+    layers = {}
     for key, value in labels.items() if isinstance(labels, dict) else ():
         layer = LAYER.fullmatch(key)
         if layer and isinstance(value, str) and value:
-            found[layer.group(1)] = value[:LONGEST]
-    return [found[number] for number in sorted(found)]
+            layers[layer.group(1)] = value[:LONGEST]
+    return [layers[number] for number in sorted(layers)]

@@ -36,19 +36,21 @@ def efa_security_groups(cluster: ClusterFacts) -> list[SecurityGroup]:
 def subnets_used(cluster: ClusterFacts) -> list[Subnet]:
     """The subnets of all instance groups. Raises Incomplete, NotApplicable."""
     if not cluster.is_hyperpod:
-        return _found({one.subnet_id for one in cluster.ec2_instances}, cluster.vpc_subnets, "subnet")
+        return _found({instance.subnet_id for instance in cluster.ec2_instances}, cluster.vpc_subnets, "subnet")
     networks = [cluster.hyperpod.network_of(group) for group in cluster.hyperpod.groups]
-    return _found({one for network in networks for one in network.subnet_ids}, cluster.vpc_subnets, "subnet")
+    return _found(
+        {subnet_id for network in networks for subnet_id in network.subnet_ids}, cluster.vpc_subnets, "subnet"
+    )
 
 
 def table_of(subnet: Subnet, tables: Iterable[RouteTable]) -> RouteTable:
     """The route table of a subnet: its own, else its VPC's main one. Raises Incomplete where neither was reported."""
     of_vpc = [table for table in tables if table.vpc_id == subnet.vpc_id]
     own = [table for table in of_vpc if subnet.id in table.subnet_ids]
-    found = [*own, *(table for table in of_vpc if table.is_main)]
-    if not found:
+    candidates = [*own, *(table for table in of_vpc if table.is_main)]
+    if not candidates:
         raise Incomplete(f"AWS reports no route table of {subnet.id}", cause="no route table reported")
-    return found[0]
+    return candidates[0]
 
 
 def missing_endpoints(cluster: ClusterFacts) -> list[str]:
@@ -60,16 +62,16 @@ def missing_endpoints(cluster: ClusterFacts) -> list[str]:
 
 
 def _lacking(subnet: Subnet, table: RouteTable, endpoints: Iterable[Endpoint]) -> Iterator[str]:
-    own = [one for one in endpoints if one.vpc_id == subnet.vpc_id]
+    own = [endpoint for endpoint in endpoints if endpoint.vpc_id == subnet.vpc_id]
     for row in vpc_endpoint_rows():
         if row.needed != ALWAYS and table.default_ways:
             continue
-        named = [one for one in own if one.service == row.service]
-        if any(_serves(one, table) for one in named):
+        named = [endpoint for endpoint in own if endpoint.service == row.service]
+        if any(_serves(endpoint, table) for endpoint in named):
             continue
         if not named:
             yield f"{subnet.vpc_id} has no endpoint for {row.service} ({row.needed_for})"
-        elif all(one.state.lower() != AVAILABLE for one in named):
+        elif all(endpoint.state.lower() != AVAILABLE for endpoint in named):
             yield f"the endpoint for {row.service} is {named[0].state} ({row.needed_for})"
         else:
             yield f"{table.id} does not lead to the endpoint for {row.service} ({row.needed_for})"
@@ -83,10 +85,10 @@ def _serves(endpoint: Endpoint, table: RouteTable) -> bool:
 def _ids_of_efa(cluster: ClusterFacts) -> set[str]:
     if cluster.is_hyperpod:
         groups = [group for group in cluster.hyperpod.groups if _has_efa(group.counts, cluster.catalog)]
-        ids = {one for group in groups for one in _security_groups(cluster, group)}
+        ids = {group_id for group in groups for group_id in _security_groups(cluster, group)}
     else:
-        instances = [one for one in cluster.ec2_instances if _has_efa([one.ec2_type], cluster.catalog)]
-        ids = {group for one in instances for group in one.security_group_ids}
+        instances = [instance for instance in cluster.ec2_instances if _has_efa([instance.ec2_type], cluster.catalog)]
+        ids = {group for instance in instances for group in instance.security_group_ids}
     if not ids:
         raise NotApplicable("no node of it has EFA")
     return ids
@@ -106,17 +108,17 @@ def _may_have_efa(name: str, catalog: Catalog) -> bool:
     return catalog.accelerators(name) != 0 if devices is None else devices > 0
 
 
-def _found(ids: set[str], data: Iterable[T], what: str) -> list[T]:
+def _found(ids: set[str], reported: Iterable[T], what: str) -> list[T]:
     """Those that AWS reported for these ids. Raises Incomplete where one is missing, or where there is no id."""
     if not ids:
         raise Incomplete(f"AWS names no {what} of its nodes", cause=f"no {what} was reported")
-    by_id = {one.id: one for one in data}
+    by_id = {resource.id: resource for resource in reported}
     lost = sorted(ids - by_id.keys())
     if lost:
         raise Incomplete(
             f"AWS reports nothing about the {what} {', '.join(lost[:5])}", cause=f"a {what} was not reported"
         )
-    return [by_id[one] for one in sorted(ids)]
+    return [by_id[resource_id] for resource_id in sorted(ids)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +162,7 @@ def _amount(what: str, cluster: ClusterFacts, counts: Counter[str]) -> int | Non
     if what == NODES:
         return counts.total()
     if what == VOLUME:
-        sizes = (size for one in cluster.hyperpod.groups for size in one.volumes_gb)
+        sizes = (size for group in cluster.hyperpod.groups for size in group.volumes_gb)
         return max([int(cluster.threshold("quotas.ebs_gb")), *sizes])
     if what == INTERFACES:
         each = {name: interfaces(name, cluster.catalog) for name in counts}

@@ -141,10 +141,10 @@ class FileSystem(Reported):
 
     def whole(self, metric: str, statistic: str) -> Points:
         """The points of the file system as a whole. Raises Incomplete where CloudWatch has no such metric of it."""
-        found = [series for series in self.series(metric, statistic) if not series.place]
-        if not found:
+        of_whole = [series for series in self.series(metric, statistic) if not series.place]
+        if not of_whole:
             raise Incomplete(f"CloudWatch has no {metric} of it", cause=f"no {metric} in CloudWatch")
-        return found[0].points
+        return of_whole[0].points
 
     @property
     def throughput_percent(self) -> Points:
@@ -175,13 +175,13 @@ class FileSystem(Reported):
         Where CloudWatch does not report each target, it is calculated from the least free space of one, as if all
         were of one size.
         """
-        data = [
+        targets = [
             (last, series.place)
             for series in self.series("StorageCapacityUtilization", "Maximum")
             if series.place and (last := _last(series.points)) is not None
         ]
-        if data:
-            used, name = max(data)
+        if targets:
+            used, name = max(targets)
             return name, used
         size = self.capacity_gib * GIB / max(1.0, self._last("FreeDataStorageCapacity", "SampleCount"))
         return "the fullest OST", 100 * (1 - self._last("FreeDataStorageCapacity", "Minimum") / size)
@@ -221,8 +221,8 @@ class Period:
 
     def mean_of(self, points: Points) -> float | None:
         """The mean of other points of the same minutes, None where all are missing."""
-        data = [point for point in points[self.first : self.last + 1] if point is not None]
-        return sum(data) / len(data) if data else None
+        reported = [point for point in points[self.first : self.last + 1] if point is not None]
+        return sum(reported) / len(reported) if reported else None
 
 
 def sustained(points: Points, limit: float, catalog: Catalog) -> Period | None:

@@ -48,8 +48,8 @@ class InstanceGroup(Reported):
     @property
     def counts(self) -> Mapping[str, int]:
         """How many nodes of each instance type it has or wants, by EC2's name of the type."""
-        data = read(self.data.get("CountsByType"), table, "CountsByType")
-        return {name.removeprefix("ml."): read(count, whole, name) for name, count in data.items()}
+        by_type = read(self.data.get("CountsByType"), table, "CountsByType")
+        return {name.removeprefix("ml."): read(count, whole, name) for name, count in by_type.items()}
 
     @property
     def deep_health_checks(self) -> tuple[str, ...]:
@@ -90,18 +90,18 @@ class HyperpodCluster(Reported):
     @property
     def groups(self) -> tuple[InstanceGroup, ...]:
         """Its instance groups, restricted ones too; at least one. Raises Incomplete."""
-        data = [
+        entries = [
             *read(self.described.get("InstanceGroups", []), objects, "InstanceGroups"),
             *read(self.described.get("RestrictedInstanceGroups", []), objects, "RestrictedInstanceGroups"),
         ]
-        return tuple(InstanceGroup(entry) for entry in at_least_one(data, "instance group"))
+        return tuple(InstanceGroup(entry) for entry in at_least_one(entries, "instance group"))
 
     def network_of(self, group: InstanceGroup) -> Network:
         """The group's own network, else the cluster's. Raises NotApplicable where it is one of SageMaker's."""
-        data = group.data.get("OverrideVpcConfig") or self.described.get("VpcConfig")
-        if not data:
+        network = group.data.get("OverrideVpcConfig") or self.described.get("VpcConfig")
+        if not network:
             raise NotApplicable(f"{group.name} runs in a network of SageMaker's own: nothing of it can be asked")
-        return Network(read(data, table, "VpcConfig"))
+        return Network(read(network, table, "VpcConfig"))
 
 
 @record
@@ -159,7 +159,7 @@ class ResourceConfig(Reported):
         """The network nodes above it, the topmost first. Raises NotApplicable where HyperPod does not report them."""
         if not self.is_there:
             raise NotApplicable("HyperPod wrote no resource_config.json here, and reports network layers nowhere else")
-        data = read(self.data.get("layers"), texts, "layers")
-        if not data:
+        layers = read(self.data.get("layers"), texts, "layers")
+        if not layers:
             raise NotApplicable("HyperPod's resource_config.json has no network layers of this node")
-        return data
+        return layers

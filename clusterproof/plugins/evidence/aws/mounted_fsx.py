@@ -79,8 +79,8 @@ def source_of(kind: str, text: str) -> Source | None:
 def sources_of(evidence: NodeEvidence) -> Iterator[Source]:
     """What a node mounts that may be of FSx; nothing where it reported no mounts. It is not trusted."""
     collector = evidence.collectors.get("mounts")
-    data = collector.value if collector else None
-    mounts = data.get("mounts") if isinstance(data, dict) else None
+    value = collector.value if collector else None
+    mounts = value.get("mounts") if isinstance(value, dict) else None
     for mount in mounts if isinstance(mounts, list) else ():
         kind, text = (mount.get("type"), mount.get("source")) if isinstance(mount, dict) else (None, None)
         source = source_of(kind, text) if isinstance(kind, str) and isinstance(text, str) else None
@@ -99,8 +99,8 @@ def _names(host: str, system: Mapping[str, Any]) -> bool:
 
 
 def _of(system: Mapping[str, Any], configuration: str) -> Mapping[str, Any]:
-    data = system.get(configuration)
-    return data if isinstance(data, Mapping) else {}
+    section = system.get(configuration)
+    return section if isinstance(section, Mapping) else {}
 
 
 Paths = Mapping[Source, set[str]]
@@ -112,16 +112,16 @@ def file_systems(cluster: ClusterFacts) -> tuple[FileSystem, ...]:
     if not paths:
         return ()
     shown = cluster.fsx_systems
-    found: dict[str, tuple[Mapping[str, Any], str, set[str]]] = {}
+    by_name: dict[str, tuple[Mapping[str, Any], str, set[str]]] = {}
     for source, where in sorted(paths.items(), key=lambda entry: entry[0].text):
         candidates = [system for system in shown if source.is_of(system)]
         if not candidates and not source.is_of_fsx:
             continue  # an NFS server of somebody else's
-        name, data, unknown = _one_of(candidates, source)
-        found.setdefault(name, (data, unknown, set()))[2].update(where)
+        name, described, unknown = _one_of(candidates, source)
+        by_name.setdefault(name, (described, unknown, set()))[2].update(where)
     return tuple(
-        FileSystem(data, tuple(sorted(where)), unknown, lambda: cluster.fsx_metrics, cluster.catalog)
-        for data, unknown, where in found.values()
+        FileSystem(described, tuple(sorted(where)), unknown, lambda: cluster.fsx_metrics, cluster.catalog)
+        for described, unknown, where in by_name.values()
     )
 
 

@@ -41,10 +41,10 @@ def is_metadata(text: str) -> bool:
 
 def read_metadata(text: str) -> Mapping[str, object]:
     """The collector `platform`. Raises CaptureError."""
-    found = _TYPE.search(text)
-    if not found:
+    instance_type = _TYPE.search(text)
+    if not instance_type:
         raise CaptureError("ec2-metadata without an instance type")
-    return {"platform": {"vendor": VENDOR, "product": found[1]}}
+    return {"platform": {"vendor": VENDOR, "product": instance_type[1]}}
 
 
 FORMS = (

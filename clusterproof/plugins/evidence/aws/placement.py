@@ -34,10 +34,10 @@ class Spread:
     @property
     def in_words(self) -> str:
         """`workers: 2 nodes in us-west-2a (gpu[1-2]), 1 in us-west-2b (gpu3)`."""
-        data = [f"{len(nodes)} in {place} ({fold(nodes)})" for place, nodes in self.places.items()]
-        more = [f"{len(data) - MAX_PLACES} more places"] if len(data) > MAX_PLACES else []
+        at_places = [f"{len(nodes)} in {place} ({fold(nodes)})" for place, nodes in self.places.items()]
+        more = [f"{len(at_places) - MAX_PLACES} more places"] if len(at_places) > MAX_PLACES else []
         lost = [f"of {len(self.unknown)} nobody knows"] if self.unknown else []
-        return f"{self.group or 'the nodes'}: {', '.join([*data[:MAX_PLACES], *more, *lost])}"
+        return f"{self.group or 'the nodes'}: {', '.join([*at_places[:MAX_PLACES], *more, *lost])}"
 
 
 def job_groups(cluster: ClusterFacts) -> tuple[JobGroup, ...]:
@@ -66,9 +66,9 @@ def _spread(group: JobGroup, place_of: Mapping[str, str | None]) -> Spread:
     return Spread(group.name, {place: tuple(nodes) for place, nodes in ordered}, tuple(unknown))
 
 
-def require_all_known(found: Iterable[Spread], what: str) -> None:
+def require_all_known(groups: Iterable[Spread], what: str) -> None:
     """Raise Incomplete where the place of a node is not known."""
-    lost = [node for spread in found for node in spread.unknown]
+    lost = [node for spread in groups for node in spread.unknown]
     if lost:
         raise Incomplete(f"AWS reports no {what} for {fold(lost)}", cause=f"no {what} reported")
 
@@ -77,8 +77,8 @@ def zones(cluster: ClusterFacts) -> dict[str, str | None]:
     """The availability zone of each node; None where AWS does not report it. Raises Incomplete."""
     if cluster.instances:
         return dict(cluster.instances.zones)  # which an instance knows itself, without leave to ask AWS
-    data = cluster.node_zones if cluster.is_hyperpod else cluster.ec2_instances
-    return {node.hostname: node.zone for node in data}
+    nodes = cluster.node_zones if cluster.is_hyperpod else cluster.ec2_instances
+    return {node.hostname: node.zone for node in nodes}
 
 
 def network_layers(cluster: ClusterFacts) -> dict[str, tuple[str, ...]]:
@@ -87,25 +87,25 @@ def network_layers(cluster: ClusterFacts) -> dict[str, tuple[str, ...]]:
     Raises Incomplete, and NotApplicable where none are reported for any node.
     """
     if not cluster.is_hyperpod:
-        found = {data.hostname: data.layers for data in cluster.instance_topologies if data.layers}
-        if not found:
+        layers = {instance.hostname: instance.layers for instance in cluster.instance_topologies if instance.layers}
+        if not layers:
             raise NotApplicable("EC2 reports no network layers for these instance types")
-        return found
+        return layers
     return _layers_on_nodes(cluster)
 
 
 def _layers_on_nodes(cluster: ClusterFacts) -> dict[str, tuple[str, ...]]:
-    found: dict[str, tuple[str, ...]] = {}
+    layers: dict[str, tuple[str, ...]] = {}
     reasons: list[Incomplete | NotApplicable] = []
     for group in job_groups(cluster):
         for name in group.nodes:
             try:
-                found[name] = layers_on(cluster.nodes[name])
+                layers[name] = layers_on(cluster.nodes[name])
             except (Incomplete, NotApplicable) as why:
                 reasons.append(why)
-    if not found and reasons:
+    if not layers and reasons:
         raise next((why for why in reasons if isinstance(why, Incomplete)), reasons[0])
-    return found
+    return layers
 
 
 def layers_on(node: Node) -> tuple[str, ...]:
@@ -115,18 +115,18 @@ def layers_on(node: Node) -> tuple[str, ...]:
 
 def lowest_layers(layers: Mapping[str, Sequence[str]]) -> dict[str, str | None]:
     """The network node that each node hangs on: of the highest-numbered layer, the one nearest to it."""
-    return {node: data[-1] if data else None for node, data in layers.items()}
+    return {node: above[-1] if above else None for node, above in layers.items()}
 
 
 def ultraservers(cluster: ClusterFacts) -> dict[str, str | None]:
     """The UltraServer of each node that is in one. Raises Incomplete, and NotApplicable where none is."""
     if cluster.is_hyperpod:
-        found = {node.hostname: node.ultraserver for node in cluster.hyperpod_nodes if node.hostname}
+        ultraserver_of = {node.hostname: node.ultraserver for node in cluster.hyperpod_nodes if node.hostname}
     else:
-        found = {data.hostname: data.capacity_block for data in cluster.instance_topologies}
-    if not any(found.values()):
+        ultraserver_of = {instance.hostname: instance.capacity_block for instance in cluster.instance_topologies}
+    if not any(ultraserver_of.values()):
         raise NotApplicable("no node of it is part of an UltraServer")
-    return dict(found)
+    return dict(ultraserver_of)
 
 
 def instances_of_an_ultraserver(cluster: ClusterFacts, group: JobGroup) -> int | None:
@@ -134,8 +134,8 @@ def instances_of_an_ultraserver(cluster: ClusterFacts, group: JobGroup) -> int |
     if not cluster.is_hyperpod:
         return None
     kinds = {node.hostname: (node.ultraserver_kind, node.ec2_type) for node in cluster.hyperpod_nodes}
-    data = {kinds[node] for node in group.nodes if node in kinds and kinds[node][0]}
-    sizes = {_instances_of(kind, cluster.catalog.accelerators(ec2_type)) for kind, ec2_type in data}
+    used = {kinds[node] for node in group.nodes if node in kinds and kinds[node][0]}
+    sizes = {_instances_of(kind, cluster.catalog.accelerators(ec2_type)) for kind, ec2_type in used}
     return sizes.pop() if len(sizes) == 1 else None
 
 

@@ -54,10 +54,10 @@ def _daemon(node: Node) -> dict[str, object] | None:
     for pid in sorted((name for name in node.names("/proc") if name.isdecimal()), key=int):
         try:
             if node.read(f"/proc/{pid}/comm").strip() == DAEMON and _is_believed(node, pid):
-                words = node.read(f"/proc/{pid}/cmdline").split("\0")
+                argv = node.read(f"/proc/{pid}/cmdline").split("\0")
                 ticks = int(stat_fields(node.read(f"/proc/{pid}/stat"))[STARTED])
                 active_s = float(node.read("/proc/uptime").split()[0]) - ticks / os.sysconf("SC_CLK_TCK")
-                return {"config": _named_in(words), "active_s": round(active_s, 1)}
+                return {"config": _named_in(argv), "active_s": round(active_s, 1)}
         except OSError:
             continue  # it ended meanwhile
     return None
@@ -71,9 +71,9 @@ def _is_believed(node: Node, pid: str) -> bool:
     return runs == DAEMON if runs else bool(SERVICE.search(node.read(f"/proc/{pid}/cgroup")))
 
 
-def _named_in(words: list[str]) -> str:
+def _named_in(argv: list[str]) -> str:
     """The file of `-c FILE` on a command line; empty where it names none by its whole path."""
-    return next((path for word, path in zip(words, words[1:]) if word == "-c" and path[:1] == "/"), "")
+    return next((path for word, path in zip(argv, argv[1:]) if word == "-c" and path[:1] == "/"), "")
 
 
 def _own(node: Node, path: str) -> str | dict[str, str]:
@@ -99,8 +99,8 @@ def _nodes_file(config: str) -> str:
 def _domain(node: Node, config: tuple[str, ...]) -> object:
     """What `nvidia-imex-ctl -N` prints: JSON, and a table where it is too old for that; null where there is none."""
     try:
-        data = command(node, CTL, "-N", "-j", "-H", *config)
-        return data if data["exit"] == 0 or "{" in str(data["output"]) else command(node, CTL, "-N", *config)
+        answer = command(node, CTL, "-N", "-j", "-H", *config)
+        return answer if answer["exit"] == 0 or "{" in str(answer["output"]) else command(node, CTL, "-N", *config)
     except Absent:
         return None
 
@@ -113,8 +113,8 @@ def _lines(text: str) -> list[str]:
 
 def _channel_count(node: Node) -> object:
     """How many channels the driver was loaded with (NVreg_ImexChannelCount); null where it does not say."""
-    data = node.text("/proc/driver/nvidia/params", absent="")
-    if not isinstance(data, str):
-        return data
-    found = re.search(r"(?m)^ImexChannelCount: (\d{1,9})$", data)
-    return int(found[1]) if found else None
+    text = node.text("/proc/driver/nvidia/params", absent="")
+    if not isinstance(text, str):
+        return text
+    count = re.search(r"(?m)^ImexChannelCount: (\d{1,9})$", text)
+    return int(count[1]) if count else None

@@ -108,13 +108,13 @@ def load(node: Node) -> None:
 
 def add_slowdowns(node: Node, gpus: Iterable[dict[str, Any]]) -> None:
     """Add to each GPU that is slowed down what it reports at two moments; the others cost nothing."""
-    slowed = [one for one in gpus if _is_slowed(one.get("clocks_event_reasons"))]
-    for one in slowed:
-        one["slowdown"] = [slowdown_at(node, one["index"])]
+    slowed = [card for card in gpus if _is_slowed(card.get("clocks_event_reasons"))]
+    for card in slowed:
+        card["slowdown"] = [slowdown_at(node, card["index"])]
     if slowed:
         time.sleep(APART_S)
-    for one in slowed:
-        one["slowdown"].append(slowdown_at(node, one["index"]))
+    for card in slowed:
+        card["slowdown"].append(slowdown_at(node, card["index"]))
 
 
 def _is_slowed(reasons: object) -> bool:

@@ -58,7 +58,7 @@ class Gpm:
             asked.metrics[number].metricId = metric
         if isinstance(answer_to(pynvml.nvmlGpmMetricsGet, asked), dict):
             return {}
-        return {one.metricId: one.value for one in asked.metrics[: len(METRICS)] if not one.nvmlReturn}
+        return {metric.metricId: metric.value for metric in asked.metrics[: len(METRICS)] if not metric.nvmlReturn}
 
     def _sample(self) -> object:
         sample = answer_to(pynvml.nvmlGpmSampleAlloc)
@@ -186,33 +186,33 @@ class _Gpu:
         if isinstance(self.handle, dict):
             self.handle = answer_to(pynvml.nvmlDeviceGetHandleByIndex, self.index)
         if isinstance(self.handle, dict):
-            data: dict[str, object] = {"lost": self.handle}
+            facts: dict[str, object] = {"lost": self.handle}
         else:
-            data = self._throttle(node)
+            facts = self._throttle(node)
             errors = answer_to(ASKED["ecc_uncorrected_total"], self.handle)
             if _is_lost(errors):
-                data["lost"] = errors
+                facts["lost"] = errors
             elif self._sent.get("lost"):
                 self._gpm = None  # it may be there now
-                data.update({"lost": None, **self._facts(node)})
+                facts.update({"lost": None, **self._facts(node)})
             elif is_its_turn or errors != self._sent.get("ecc_uncorrected_total", errors):
-                data.update({"lost": None, **self._facts(node)})
-        new = {key: value for key, value in data.items() if key not in self._sent or self._sent[key] != value}
+                facts.update({"lost": None, **self._facts(node)})
+        new = {key: value for key, value in facts.items() if key not in self._sent or self._sent[key] != value}
         self._sent.update(new)
         return new
 
     def _facts(self, node: Node) -> dict[str, object]:
-        data: dict[str, object] = {}
+        facts: dict[str, object] = {}
         for keys in FACTS:
             node.at(f"GPU {self.index}: {keys}")
             answer = answer_to(ASKED[keys], self.handle)
             names = keys.split()
-            data.update(zip(names, answer if isinstance(answer, tuple) else [answer] * len(names)))
-        errors: Any = data["nvlink_errors"]
+            facts.update(zip(names, answer if isinstance(answer, tuple) else [answer] * len(names)))
+        errors: Any = facts["nvlink_errors"]
         if isinstance(errors, dict) and "error" not in errors:
             counts = [count for links in errors.values() if isinstance(links, dict) for count in links.values()]
             self._link_errors = sum(count for count in counts if isinstance(count, int))
-        return data
+        return facts
 
     def _throttle(self, node: Node) -> dict[str, object]:
         """While it is held down: why, and of the hardware its counters at the sample before and now; then the end."""
@@ -232,10 +232,10 @@ class _Gpu:
     def _utilization(self) -> float | None:
         """The mean of the driver's own samples since the last look; what it says last where it keeps none."""
         answer: Any = answer_to(pynvml.nvmlDeviceGetSamples, self.handle, UTILIZATION_SAMPLES, self._sampled_us)
-        data = answer[1] if isinstance(answer, tuple) else []
-        values = [one.sampleValue.uiVal for one in data if one.timeStamp > self._sampled_us]
+        samples = answer[1] if isinstance(answer, tuple) else []
+        values = [sample.sampleValue.uiVal for sample in samples if sample.timeStamp > self._sampled_us]
         if values:
-            self._sampled_us = max(one.timeStamp for one in data)
+            self._sampled_us = max(sample.timeStamp for sample in samples)
             return round(min(100, sum(map(int, values)) // len(values)))
         return _number(answer_to(call("nvmlDeviceGetUtilizationRates", of=lambda rates: rates.gpu), self.handle))
 

@@ -128,8 +128,8 @@ class Gpu:
     @property
     def _lost_by_any_value(self) -> str:
         if "lost" not in self.known:  # it is asked for with every value
-            data = error_word(self.record.get("lost"))
-            self.known["lost"] = data or _lost_word(self.record, MAX_NESTING)
+            word = error_word(self.record.get("lost"))
+            self.known["lost"] = word or _lost_word(self.record, MAX_NESTING)
         return self.known["lost"]
 
     uuid = Field(text)
@@ -211,7 +211,7 @@ class Gpu:
     def slowed_share(self, counters: Iterable[int]) -> float | None:
         """The share of the time between two moments that one of these counters ran; None where there are not two."""
         try:
-            first, last = (Moment(data) for data in read(self.data.get("slowdown"), objects, "slowdown"))
+            first, last = (Moment(moment) for moment in read(self.data.get("slowdown"), objects, "slowdown"))
             apart_ns = (last.at_s - first.at_s) * 1e9
             before, after = first.counters_ns, last.counters_ns
         except (Incomplete, NotApplicable, ValueError):
@@ -242,8 +242,8 @@ class Nvml(Reported):
     @property
     def daemon_users(self) -> frozenset[int]:
         """The users that run the node's own daemons: root, and those of Slurm's. Raises Incomplete."""
-        data = read(self.data.get("daemon_users"), values, "the daemons' users")
-        return frozenset(read(user, whole, "a daemon's user") for user in data)
+        users = read(self.data.get("daemon_users"), values, "the daemons' users")
+        return frozenset(read(user, whole, "a daemon's user") for user in users)
 
     @property
     def hidden(self) -> tuple[str, ...]:
@@ -253,9 +253,9 @@ class Nvml(Reported):
     @property
     def gpus(self) -> tuple[Gpu, ...]:
         """Every GPU that it counts. Raises Incomplete."""
-        data = read(self.data.get("gpus"), objects, "GPUs")
+        entries = read(self.data.get("gpus"), objects, "GPUs")
         return tuple(
-            Gpu(read(entry.get("index", place), whole, "GPU index"), entry) for place, entry in enumerate(data)
+            Gpu(read(entry.get("index", place), whole, "GPU index"), entry) for place, entry in enumerate(entries)
         )
 
 

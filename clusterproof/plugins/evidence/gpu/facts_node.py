@@ -22,9 +22,9 @@ nvml = collected_as("nvml", Nvml)
 
 
 @collected_by("nvml_inforom")
-def inforoms(_node: Node, data: CollectorData) -> Mapping[str, object]:
+def inforoms(_node: Node, inforom: CollectorData) -> Mapping[str, object]:
     """Whether each GPU's InfoROM is intact, by PCI address, or why that is unknown. Raises Absent without a driver."""
-    return data.get("gpus", table)
+    return inforom.get("gpus", table)
 
 
 @collected_by()
@@ -58,9 +58,9 @@ def gpu_count(node: Node) -> int:
 
 
 @collected_by("nvml")
-def hidden_gpus(_node: Node, data: CollectorData) -> str:
+def hidden_gpus(_node: Node, reported: CollectorData) -> str:
     """Which GPUs a device cgroup keeps from the probe, in words; empty where none."""
-    hidden = Nvml(data.value).hidden
+    hidden = Nvml(reported.value).hidden
     return f"{', '.join(hidden)} {HIDDEN}" if hidden else ""
 
 
@@ -83,13 +83,13 @@ def idle_gpus(node: Node) -> tuple[Gpu, ...]:
 
 def is_busy(gpu: Gpu, node: Node) -> bool:
     """Whether a GPU computes; one that does not report it is taken to be busy."""
-    data, _ = readings(gpu, "utilization_percent")
-    return bool(data.get("utilization_percent", 100) >= node.threshold("gpu.busy_percent"))
+    reading, _ = readings(gpu, "utilization_percent")
+    return bool(reading.get("utilization_percent", 100) >= node.threshold("gpu.busy_percent"))
 
 
 def _has_no_process(gpu: Gpu) -> bool:
-    data, _ = readings(gpu, "processes")
-    return data.get("processes") == ()
+    reading, _ = readings(gpu, "processes")
+    return reading.get("processes") == ()
 
 
 def _gpus_are_expected(node: Node) -> bool:
@@ -113,18 +113,18 @@ def gpus_on_bus(node: Node) -> tuple[PciDevice, ...]:
 @collected_by("pci")
 def pci_switches(node: Node, pci: CollectorData) -> tuple[PciSwitch, ...]:
     """The PCIe switches above GPUs and network devices. Raises NotApplicable where it is unknown what is above them."""
-    found = pci.get("switches", optional(objects))
-    if found is None:
+    switches = pci.get("switches", optional(objects))
+    if switches is None:
         raise NotApplicable(NO_PATHS)
-    return switches_of((PciDevice(entry) for entry in found), node.pci_devices)
+    return switches_of((PciDevice(entry) for entry in switches), node.pci_devices)
 
 
 @collected_by()
 def gpu_paths(node: Node) -> Mapping[str, Paths]:
     """How far each GPU is from other devices: as `nvidia-smi topo -m` says, else by the bus. Raises NotApplicable."""
-    data = {gpu.label: readings(gpu, "paths")[0].get("paths") for gpu in readings(node, "gpus")[0].get("gpus", ())}
-    captured = {label: paths for label, paths in data.items() if paths is not None}
-    found = captured or paths_of(node.pci_devices)
-    if not found and node.gpus_on_bus:
+    reported = {gpu.label: readings(gpu, "paths")[0].get("paths") for gpu in readings(node, "gpus")[0].get("gpus", ())}
+    captured = {label: paths for label, paths in reported.items() if paths is not None}
+    by_gpu = captured or paths_of(node.pci_devices)
+    if not by_gpu and node.gpus_on_bus:
         raise NotApplicable(NO_PATHS)
-    return found
+    return by_gpu

@@ -77,9 +77,9 @@ def imex_domain_of(imex: Imex) -> ImexDomain:
 
 
 @collected_by("imex")
-def imex(_node: Node, data: CollectorData) -> Imex:
+def imex(_node: Node, reported: CollectorData) -> Imex:
     """What nvidia-imex is configured to be and answers. Raises Absent where it is not installed."""
-    return Imex(data.value)
+    return Imex(reported.value)
 
 
 @collected_by()
@@ -92,21 +92,21 @@ def imex_domain(node: Node) -> ImexDomain:
 def imex_self(node: Node) -> ImexNode:
     """Which node of its domain this tray is: by its addresses, else by its host name. Raises Incomplete."""
     nodes, own, name = node.imex_domain.nodes, addresses(node), _host_name(node)
-    by_name = [one for one in nodes if name and one.host_name.partition(".")[0] == name]
-    found = [one for one in nodes if one.host in own] or by_name
-    if len(found) != 1:
+    by_name = [peer for peer in nodes if name and peer.host_name.partition(".")[0] == name]
+    entries = [peer for peer in nodes if peer.host in own] or by_name
+    if len(entries) != 1:
         raise Incomplete(
-            f"{len(found) or 'none'} of {len(nodes)} nodes of the IMEX domain have this tray's address; expected one",
+            f"{len(entries) or 'none'} of {len(nodes)} nodes of the IMEX domain have this tray's address; expected one",
             cause="which node of its IMEX domain a tray is, is unknown",
         )
-    return found[0]
+    return entries[0]
 
 
 def imex_daemon(node: Node) -> ImexDaemon | None:
     """The nvidia-imex that root runs on the host, where one is known to run."""
     imex = readings(node, "imex")[0].get("imex")
-    found: ImexDaemon | None = readings(imex, "daemon")[0].get("daemon") if imex else None
-    return found
+    daemon: ImexDaemon | None = readings(imex, "daemon")[0].get("daemon") if imex else None
+    return daemon
 
 
 def runs_imex(node: Node) -> bool:
@@ -116,8 +116,8 @@ def runs_imex(node: Node) -> bool:
 
 def called(node: Node, host: str) -> Node | None:
     """The node of its group that has this address or host name; None where none is known to."""
-    found = node.group.by_value("names and IPv4 addresses", _names)
-    return found.get(host) or (None if is_address(host) else found.get(host.partition(".")[0]))
+    by_host = node.group.by_value("names and IPv4 addresses", _names)
+    return by_host.get(host) or (None if is_address(host) else by_host.get(host.partition(".")[0]))
 
 
 def is_address(host: str) -> bool:
@@ -147,8 +147,8 @@ def _host_name(node: Node) -> str:
 def addresses(node: Node) -> frozenset[str]:
     """Its IPv4 addresses, as far as they are known."""
     naming = readings(node, "naming")[0].get("naming")
-    data = readings(naming, "addresses")[0].get("addresses", ()) if naming else ()
-    return frozenset(known["ipv4"] for entry in data if (known := readings(entry, "ipv4")[0]).get("ipv4"))
+    entries = readings(naming, "addresses")[0].get("addresses", ()) if naming else ()
+    return frozenset(known["ipv4"] for entry in entries if (known := readings(entry, "ipv4")[0]).get("ipv4"))
 
 
 def is_of_a_rack(node: Node) -> bool:
@@ -164,8 +164,8 @@ def require_rack(node: Node, *, is_known: bool = False) -> None:
 
     With `is_known` the whole check is: what it says is true of racks alone. Raises Incomplete then.
     """
-    data, unread = readings(node, "gpus")
-    names = [name for gpu in data.get("gpus", ()) if (name := readings(gpu, "name")[0].get("name"))]
+    reading, unread = readings(node, "gpus")
+    names = [name for gpu in reading.get("gpus", ()) if (name := readings(gpu, "name")[0].get("name"))]
     if any(model in name for name in names for model in RACK_WIDE):
         return
     if names or any(isinstance(why, NotApplicable) for why in unread):
@@ -191,17 +191,17 @@ def place_of(node: Node) -> Values:
 
 def cluster_of(node: Node) -> Values:
     """The cluster that most of its GPUs are in; None where it is unknown, or they are in none."""
-    found = _most(node, cluster)
-    return {CLUSTER: None if found is None or found.endswith(NO_CLUSTER) else found}
+    domain = _most(node, cluster)
+    return {CLUSTER: None if domain is None or domain.endswith(NO_CLUSTER) else domain}
 
 
-def _most(node: Node, words: Callable[[Fabric], str]) -> str | None:
+def _most(node: Node, name_of: Callable[[Fabric], str]) -> str | None:
     read = [readings(gpu, "fabric")[0] for gpu in node.gpus]
-    found = [words(data["fabric"]) for data in read if data]
-    return max(found, key=found.count) if found else None
+    names = [name_of(reading["fabric"]) for reading in read if reading]
+    return max(names, key=names.count) if names else None
 
 
 def trays_of(node: Node, where: str) -> tuple[str, ...]:
     """The names of the nodes of its group that are in this cluster of the fabric."""
-    data = node.group.values(CLUSTER, cluster_of)
-    return tuple(name for name, found in data.items() if found[CLUSTER] == where)
+    by_node = node.group.values(CLUSTER, cluster_of)
+    return tuple(name for name, tray in by_node.items() if tray[CLUSTER] == where)

@@ -50,53 +50,55 @@ class ImexDomain:
 
 def read_domain(text: str) -> ImexDomain:
     """What nvidia-imex-ctl printed, in either form. Raises CaptureError."""
-    found = _of_json(text) if "{" in text else _of_table(text)
-    if not found.nodes:
+    domain = _of_json(text) if "{" in text else _of_table(text)
+    if not domain.nodes:
         raise CaptureError("nvidia-imex-ctl names no node of its domain")
-    return found
+    return domain
 
 
 def _of_json(text: str) -> ImexDomain:
-    data = document_in(text)
-    nodes = data.get("nodes")
-    rows = [(int(key), one) for key, one in _entries(nodes) if key.isdecimal() and len(key) <= 4]
-    return ImexDomain(short(data.get("status")), tuple(_node(number, one) for number, one in sorted(rows, key=_number)))
+    document = document_in(text)
+    nodes = document.get("nodes")
+    rows = [(int(key), entry) for key, entry in _entries(nodes) if key.isdecimal() and len(key) <= 4]
+    return ImexDomain(
+        short(document.get("status")), tuple(_node(number, entry) for number, entry in sorted(rows, key=_number))
+    )
 
 
 def _number(row: tuple[int, Mapping[str, object]]) -> int:
     return row[0]
 
 
-def _node(number: int, data: Mapping[str, object]) -> ImexNode:
+def _node(number: int, entry: Mapping[str, object]) -> ImexNode:
     links = {
-        int(key): short(one.get("status"))
-        for key, one in _entries(data.get("connections"))
+        int(key): short(link.get("status"))
+        for key, link in _entries(entry.get("connections"))
         if key.isdecimal() and len(key) <= 4
     }
-    words = [short(data.get(key)) for key in ("host", "hostName", "status", "version")]
-    return ImexNode(number, words[0], words[1], words[2], words[3], links)
+    host, host_name, status, version = (short(entry.get(key)) for key in ("host", "hostName", "status", "version"))
+    return ImexNode(number, host, host_name, status, version, links)
 
 
 def _entries(data: object) -> list[tuple[str, Mapping[str, object]]]:
     """The objects of a JSON object, by key."""
     if not isinstance(data, dict):
         return []
-    return [(str(key), one) for key, one in list(data.items())[:MAX_NODES] if isinstance(one, dict)]
+    return [(str(key), entry) for key, entry in list(data.items())[:MAX_NODES] if isinstance(entry, dict)]
 
 
 def _of_table(text: str) -> ImexDomain:
-    rows = {int(found[1]): found[2].split() for found in _ROW.finditer(text)}
+    rows = {int(row[1]): row[2].split() for row in _ROW.finditer(text)}
     state = _STATE.search(text)
     nodes = tuple(
         ImexNode(
-            int(found[1]),
-            found[2],
+            int(row[1]),
+            row[2],
             "",
-            found[3],
-            found[4] or "",
-            {at: LETTERS[letter] for at, letter in enumerate(rows.get(int(found[1]), ()))},
+            row[3],
+            row[4] or "",
+            {at: LETTERS[letter] for at, letter in enumerate(rows.get(int(row[1]), ()))},
         )
-        for found in _NODE.finditer(text)
+        for row in _NODE.finditer(text)
     )
     return ImexDomain(state[1] if state else "", nodes[:MAX_NODES])
 
@@ -110,10 +112,10 @@ def _is_json(text: str) -> bool:
     if '"connections"' not in text or '"nodes"' not in text:
         return False
     try:
-        data = json.loads(text)
+        document = json.loads(text)
     except (ValueError, RecursionError):
         return False
-    return isinstance(data, dict) and isinstance(data.get("nodes"), dict) and "status" in data
+    return isinstance(document, dict) and isinstance(document.get("nodes"), dict) and "status" in document
 
 
 def read_imex(text: str) -> Mapping[str, object]:

@@ -150,27 +150,27 @@ def recovery(words: Words) -> object:
 
 def fabric(words: Words) -> object:
     """A GPU's place in its fabric; an error where it is in none."""
-    data = {key: read(words) for key, read in _FABRIC.items()}
-    if is_error(data["state"]):
-        return data["state"]
-    data["health_mask"] = _health(words)
-    return {key: found for key, found in data.items() if found is not None} or None
+    fields = {key: read(words) for key, read in _FABRIC.items()}
+    if is_error(fields["state"]):
+        return fields["state"]
+    fields["health_mask"] = _health(words)
+    return {key: field for key, field in fields.items() if field is not None} or None
 
 
 def _health(words: Words) -> object:
     """The health mask; a field of which nothing is known stays 0, as NVML's does."""
     bits, unknown = 0, None
-    data = [_health_word(words, name) for name, _, _ in _HEALTH]
-    if all(word is None for word in data):
+    printed = [_health_word(words, name) for name, _, _ in _HEALTH]
+    if all(word is None for word in printed):
         return None
-    for (name, shift, meanings), word in zip(_HEALTH, data, strict=True):
+    for (name, shift, meanings), word in zip(_HEALTH, printed, strict=True):
         if word is None or error(word):
             continue
-        found = meanings.get(word.strip().lower())
-        if found is None and name != "incorrect_configuration":
+        meaning = meanings.get(word.strip().lower())
+        if meaning is None and name != "incorrect_configuration":
             unknown = not_understood(word)
         else:
-            bits |= (_OTHER_CONFIGURATION if found is None else found) << shift
+            bits |= (_OTHER_CONFIGURATION if meaning is None else meaning) << shift
     return unknown if unknown and not fabric_faults(bits) else bits
 
 
@@ -185,13 +185,13 @@ def action(word: str) -> int | None:
 
 
 def _status(word: str) -> int:
-    return next((code for code, words in fabric_statuses().items() if words == word.lower()), _UNKNOWN_STATUS)
+    return next((code for code, status in fabric_statuses().items() if status == word.lower()), _UNKNOWN_STATUS)
 
 
 def _summary(words: Words) -> object:
     """NVML's summary of the fabric's health, 0 where the driver has none."""
-    data = value(one_of(_SUMMARIES), "fabric/health/summary", "fabric.health.summary")(words)
-    return 0 if data == unsupported("N/A") else data
+    summary = value(one_of(_SUMMARIES), "fabric/health/summary", "fabric.health.summary")(words)
+    return 0 if summary == unsupported("N/A") else summary
 
 
 _FABRIC: dict[str, Reader] = {
@@ -217,4 +217,4 @@ def banks(words: Words) -> object:
     counts = [read(words) for read in _BANKS]
     if all(isinstance(count, int) for count in counts):
         return counts
-    return next((found for found in counts if is_error(found)), None)
+    return next((count for count in counts if is_error(count)), None)

@@ -26,9 +26,9 @@ def _columns(line: str) -> list[str] | None:
     """The column names of a line, in small letters and without their units; None where it is no such line."""
     if len(line) > 20_000:
         return None
-    found = [_COLUMN.fullmatch(cell.strip()) for cell in line.split(",")]
-    names = [match[1].lower() for match in found if match]
-    if len(names) < len(found) or not any(_OURS.fullmatch(name) for name in names):
+    cells = [_COLUMN.fullmatch(cell.strip()) for cell in line.split(",")]
+    names = [match[1].lower() for match in cells if match]
+    if len(names) < len(cells) or not any(_OURS.fullmatch(name) for name in names):
         return None
     strange = [name for name in names if not _OURS.fullmatch(name) and name not in _NEIGHBOURS]
     return names if len(names) > 1 and len(strange) * 2 <= len(names) else None
@@ -56,7 +56,7 @@ def _rows(text: str) -> Iterator[tuple[list[str], dict[str, str]]]:
 def _read(text: str) -> Mapping[str, object]:
     gpus: list[dict[str, object]] = []
     named: dict[str, dict[str, object]] = {}
-    data: dict[str, object] = {"init": None}
+    nvml: dict[str, object] = {"init": None}
     inforoms: dict[str, bool] = {}
     for columns, row in _rows(text):
         if not row:
@@ -67,19 +67,19 @@ def _read(text: str) -> Mapping[str, object]:
             _of_named(named, row)
         else:
             gpus.append(_gpu(row))
-            data |= _of_all(row)
+            nvml |= _of_all(row)
             inforoms |= _inforom(row)
     if not gpus and not named and "pid" not in (_first_columns(text) or ()):
         raise CaptureError("no line below the column names")
     described = gpus + list(named.values())
     intact: dict[str, object] = {"nvml_inforom": {"gpus": inforoms}} if inforoms else {}
-    return {"nvml": {**data, "gpus": described} if described else data, **intact}
+    return {"nvml": {**nvml, "gpus": described} if described else nvml, **intact}
 
 
 def _gpu(row: Mapping[str, str]) -> dict[str, object]:
-    data: dict[str, object] = gpu_of(row)
+    gpu: dict[str, object] = gpu_of(row)
     index = row.get("index", "")
-    return {**({"index": int(index)} if re.fullmatch(r"\d{1,3}", index) else {}), **data}
+    return {**({"index": int(index)} if re.fullmatch(r"\d{1,3}", index) else {}), **gpu}
 
 
 def _inforom(row: Mapping[str, str]) -> dict[str, bool]:
@@ -90,13 +90,13 @@ def _inforom(row: Mapping[str, str]) -> dict[str, bool]:
 
 def _of_all(row: Mapping[str, str]) -> dict[str, object]:
     """What every line says of the driver and of the number of GPUs."""
-    data: dict[str, object] = {}
+    nvml: dict[str, object] = {}
     driver, count = row.get("driver_version", ""), row.get("count", "")
     if driver and not error(driver):
-        data["driver"] = driver[:40]
+        nvml["driver"] = driver[:40]
     if re.fullmatch(r"\d{1,3}", count):
-        data["count"] = int(count)
-    return data
+        nvml["count"] = int(count)
+    return nvml
 
 
 def _of_named(named: dict[str, dict[str, object]], row: Mapping[str, str]) -> dict[str, object] | None:
@@ -105,7 +105,7 @@ def _of_named(named: dict[str, dict[str, object]], row: Mapping[str, str]) -> di
     if not (pci or uuid) or error(uuid):
         return None
     gpu = named.setdefault(pci or uuid, {"lost": None})
-    gpu |= {key: found for key, found in (("pci", pci), ("uuid", uuid)) if found}
+    gpu |= {key: value for key, value in (("pci", pci), ("uuid", uuid)) if value}
     return gpu
 
 

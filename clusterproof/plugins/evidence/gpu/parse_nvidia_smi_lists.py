@@ -53,17 +53,17 @@ def _blocks(text: str) -> Iterator[tuple[dict[str, object], list[str]]]:
 
 
 def _all_blocks(text: str) -> list[tuple[dict[str, object], list[str]]]:
-    found = list(_blocks(text))[:128]
-    if not found:
+    blocks = list(_blocks(text))[:128]
+    if not blocks:
         raise CaptureError("it names no GPU")
-    return found
+    return blocks
 
 
 def _is_list(text: str) -> bool:
     """Whether the lines name GPUs and MIG devices: nvlink's outputs have other lines below their GPUs."""
-    found = [(gpu, below) for gpu, below in _blocks(text)] if "(UUID: " in text else []
-    named = [gpu for gpu, _ in found if "uuid" in gpu]
-    return bool(named) and not any(_is_of_nvlink(line) for _, below in found for line in below[:2])
+    blocks = [(gpu, below) for gpu, below in _blocks(text)] if "(UUID: " in text else []
+    named = [gpu for gpu, _ in blocks if "uuid" in gpu]
+    return bool(named) and not any(_is_of_nvlink(line) for _, below in blocks for line in below[:2])
 
 
 def _is_of_nvlink(line: str) -> bool:
@@ -76,8 +76,8 @@ def _read_list(text: str) -> Mapping[str, object]:
         partitions = any(_MIG.fullmatch(line) for line in below)
         gpus.append({**gpu, "mig_mode": True} if partitions else gpu)
     numbers = [gpu["index"] for gpu in gpus]
-    data: dict[str, object] = {"init": None, "gpus": gpus}
-    return {"nvml": {**data, "count": len(gpus)} if numbers == list(range(len(gpus))) else data}
+    nvml: dict[str, object] = {"init": None, "gpus": gpus}
+    return {"nvml": {**nvml, "count": len(gpus)} if numbers == list(range(len(gpus))) else nvml}
 
 
 def _is_status(text: str) -> bool:
@@ -169,22 +169,22 @@ def _lines(text: str) -> list[list[str]]:
 def _rows(lines: list[list[str]]) -> dict[int, list[str]]:
     """The row of each GPU, by its number: how it is connected to the others."""
     rows: dict[int, list[str]] = {}
-    for words in lines:
-        named = _GPU_OF_TOPO.fullmatch(words[0]) if len(words) > 1 else None
-        if named and _CONNECTION.fullmatch(words[1]):
-            rows[int(named[1])] = words[1:]
+    for cells in lines:
+        named = _GPU_OF_TOPO.fullmatch(cells[0]) if len(cells) > 1 else None
+        if named and _CONNECTION.fullmatch(cells[1]):
+            rows[int(named[1])] = cells[1:]
     return rows
 
 
 def _columns(lines: list[list[str]]) -> list[str]:
     """What the columns are of, up to the affinities; a heading may be wrapped. Nothing where it is not understood."""
-    words: list[str] = []
+    headings: list[str] = []
     for line in lines:
-        if words and (not line or _rows([line])):
+        if headings and (not line or _rows([line])):
             break
-        if words or line[:1] == ["GPU0"]:
-            words += line
-    names = words[: words.index("CPU")] if "CPU" in words else words
+        if headings or line[:1] == ["GPU0"]:
+            headings += line
+    names = headings[: headings.index("CPU")] if "CPU" in headings else headings
     return names if all(_GPU_OF_TOPO.fullmatch(name) or _NIC.fullmatch(name) for name in names) else []
 
 
@@ -219,15 +219,15 @@ def _read_topo(text: str) -> Mapping[str, object]:
     rows, columns = _rows(lines), _columns(lines)
     if not rows:
         raise CaptureError("it has no row of a GPU")
-    names = {found[1]: found[2] for line in text.split("\n")[:_LINES] if (found := _LEGEND.match(line))}
+    names = {legend[1]: legend[2] for line in text.split("\n")[:_LINES] if (legend := _LEGEND.match(line))}
     gpus = [
         {"index": number, "paths": _paths(row, columns, names), **_bonds(row, columns)}
         for number, row in sorted(rows.items())
     ]
-    data: dict[str, object] = {"init": None, "gpus": gpus}
+    nvml: dict[str, object] = {"init": None, "gpus": gpus}
     if sorted(rows) == list(range(len(rows))):
-        data["count"] = len(rows)
-    return {"nvml": data}
+        nvml["count"] = len(rows)
+    return {"nvml": nvml}
 
 
 FORMS = (

@@ -37,35 +37,35 @@ def collector_of(head: Mapping[str, str], gpus: Iterable[Block]) -> dict[str, ob
     count = int(attached) if re.fullmatch(r"\d{1,4}", attached) else None
     driver = next((head[key] for key in ("driver version", "driver_version") if key in head), "").strip()
     version = cuda(next((head[key] for key in ("cuda version", "cuda_version") if key in head), "").strip())
-    data: dict[str, object] = {
+    nvml: dict[str, object] = {
         "init": None,
         "gpus": [_gpu(block, place, count == len(blocks)) for place, block in enumerate(blocks)],
     }
     if count is not None and count <= MAX_GPUS:
-        data["count"] = count
+        nvml["count"] = count
     if driver and not error(driver):
-        data["driver"] = driver[:40]
+        nvml["driver"] = driver[:40]
     if version is not None:
-        data["cuda"] = version
-    return data
+        nvml["cuda"] = version
+    return nvml
 
 
 def _gpu(block: Block, place: int, is_complete: bool) -> dict[str, object]:
     """One GPU. Its number is its place where all are listed, else the number of its device file, if known."""
     words = block.words
-    data: dict[str, object] = gpu_of(words)
+    gpu: dict[str, object] = gpu_of(words)
     pci = address(block.pci)
     if pci:
-        data["pci"] = pci
+        gpu["pci"] = pci
     minor = next((words[key] for key in ("minor number", "minor_number") if key in words), "").strip()
     if is_complete:
-        data["index"] = place
+        gpu["index"] = place
     elif re.fullmatch(r"\d{1,3}", minor):
-        data["index"] = int(minor)
-    running = None if data["lost"] else processes(block.pairs)
+        gpu["index"] = int(minor)
+    running = None if gpu["lost"] else processes(block.pairs)
     if running is not None:
-        data["processes"] = running
-    return data
+        gpu["processes"] = running
+    return gpu
 
 
 def _recognises(text: str) -> bool:

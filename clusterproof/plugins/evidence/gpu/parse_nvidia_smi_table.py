@@ -34,14 +34,14 @@ def _read(text: str) -> Mapping[str, object]:
     is_whole = any(_PROCESSES in line for line in lines)
     if not gpus and not is_whole:
         raise CaptureError("it ends before the first GPU")
-    head = next((found for line in lines if (found := _HEAD.match(line))), None)
-    data: dict[str, object] = {"init": None, "gpus": list(gpus.values())}
+    head = next((match for line in lines if (match := _HEAD.match(line))), None)
+    nvml: dict[str, object] = {"init": None, "gpus": list(gpus.values())}
     if head:
-        data["driver"] = head[1]
+        nvml["driver"] = head[1]
     if is_whole and sorted(gpus) == list(range(len(gpus))):  # of a piece of the table nothing says how many there are
-        data["count"] = len(gpus)
+        nvml["count"] = len(gpus)
     _add_processes(gpus, lines)
-    return {"nvml": data}
+    return {"nvml": nvml}
 
 
 def _gpus(lines: list[str]) -> dict[int, dict[str, object]]:
@@ -64,22 +64,22 @@ def _gpus(lines: list[str]) -> dict[int, dict[str, object]]:
 
 def _gpu(cells: list[list[str]]) -> dict[str, object]:
     """One GPU out of its one to three lines of three cells."""
-    data: dict[str, object] = {"lost": None}
+    gpu: dict[str, object] = {"lost": None}
     pci = _BUS.fullmatch(cells[0][1])
     if pci:
-        data["pci"] = address(pci[1])
+        gpu["pci"] = address(pci[1])
     if sum(cell.count("ERR!") for line in cells for cell in line) >= _MANY_ERRORS:
-        return {**data, "lost": {"error": "UNKNOWN", "text": "nvidia-smi prints ERR!"}}
+        return {**gpu, "lost": {"error": "UNKNOWN", "text": "nvidia-smi prints ERR!"}}
     named = _GPU.fullmatch(cells[0][0])
     if named:
-        data |= {"name": named[2]} if not named[2].endswith("...") else {}
-        data |= {"persistence_mode": _PERSISTENCE[named[3]]} if named[3] in _PERSISTENCE else {}
-    data |= _ecc(cells[0][2].strip())
+        gpu |= {"name": named[2]} if not named[2].endswith("...") else {}
+        gpu |= {"persistence_mode": _PERSISTENCE[named[3]]} if named[3] in _PERSISTENCE else {}
+    gpu |= _ecc(cells[0][2].strip())
     if len(cells) > 1:
-        data |= _second(cells[1])
+        gpu |= _second(cells[1])
     if len(cells) > 2:
-        data |= _mig(cells[2][2].strip())
-    return data
+        gpu |= _mig(cells[2][2].strip())
+    return gpu
 
 
 def _ecc(word: str) -> dict[str, object]:
@@ -93,17 +93,17 @@ def _ecc(word: str) -> dict[str, object]:
 def _second(cells: list[str]) -> dict[str, object]:
     """The second line: temperature, power, memory, utilisation, compute mode."""
     state, memory, use = _STATE.fullmatch(cells[0]), _MEMORY.fullmatch(cells[1]), _USE.fullmatch(cells[2])
-    data: dict[str, object] = {}
+    values: dict[str, object] = {}
     if state:
-        data["temperature_c"] = _number(state["temperature"], "C")
-        data["power_limit_w"] = _number(state["cap"], "W")
+        values["temperature_c"] = _number(state["temperature"], "C")
+        values["power_limit_w"] = _number(state["cap"], "W")
     if memory:
-        data["memory_used_mib"] = _number(memory["used"], "MiB")
-        data["memory_total_mib"] = _number(memory["total"], "MiB")
+        values["memory_used_mib"] = _number(memory["used"], "MiB")
+        values["memory_total_mib"] = _number(memory["total"], "MiB")
     if use:
-        data["utilization_percent"] = _number(use["utilization"], "%")
-        data["compute_mode"] = _MODES.get(use["mode"])
-    return {key: found for key, found in data.items() if found is not None}
+        values["utilization_percent"] = _number(use["utilization"], "%")
+        values["compute_mode"] = _MODES.get(use["mode"])
+    return {key: value for key, value in values.items() if value is not None}
 
 
 def _number(word: str, unit: str) -> object:
@@ -114,21 +114,21 @@ def _number(word: str, unit: str) -> object:
 
 
 def _mig(word: str) -> dict[str, object]:
-    found = error(word)
-    return {"mig_mode": found} if found else {"mig_mode": _MIG[word]} if word in _MIG else {}
+    problem = error(word)
+    return {"mig_mode": problem} if problem else {"mig_mode": _MIG[word]} if word in _MIG else {}
 
 
 def _add_processes(gpus: dict[int, dict[str, object]], lines: list[str]) -> None:
     """Add the compute processes to their GPUs; where the list is whole, the others have none."""
-    found = [match for line in lines if (match := _PROCESS.fullmatch(line))]
+    rows = [match for line in lines if (match := _PROCESS.fullmatch(line))]
     listed = next((place for place, line in enumerate(lines) if _PROCESSES in line), None)
     if listed is None:
         return
     is_whole = any(_NOBODY in line for line in lines) or (
-        found and any(line[:2] == "+-" for line in lines[listed + 4 :])
+        rows and any(line[:2] == "+-" for line in lines[listed + 4 :])
     )
     for number, gpu in gpus.items():
-        own = [match for match in found if int(match[1]) == number]
+        own = [match for match in rows if int(match[1]) == number]
         if gpu["lost"] is None and (own or is_whole):
             gpu["processes"] = [process(match[2], match[4], match[5]) for match in own if "C" in match[3]]
 
@@ -154,62 +154,62 @@ _MAX_CORRUPTED = 128
 
 
 def _is_message(text: str) -> bool:
-    return any(words in text for words in (_NO_DRIVER, _NO_START, _NONE, _NO_HANDLE, *_NO_LIBRARY))
+    return any(message in text for message in (_NO_DRIVER, _NO_START, _NONE, _NO_HANDLE, *_NO_LIBRARY))
 
 
 def _read_message(text: str) -> Mapping[str, object]:
-    data: dict[str, object] = {}
+    nvml: dict[str, object] = {}
     gpus = [gpu for line in _lines(text, _NO_HANDLE) if (gpu := _lost(line))]
     init = _init(text)
     if init:
-        data["init"] = init
+        nvml["init"] = init
     elif gpus:
-        data |= {"init": None, "gpus": gpus}
+        nvml |= {"init": None, "gpus": gpus}
     elif _lines(text, _NONE):
-        data |= {"init": None, "count": 0, "gpus": []}
-    return {"nvml": data} if data else {}
+        nvml |= {"init": None, "count": 0, "gpus": []}
+    return {"nvml": nvml} if nvml else {}
 
 
-def _lines(text: str, words: str) -> list[str]:
+def _lines(text: str, start: str) -> list[str]:
     """The lines that begin with these words, but for a name of the program or a host before them."""
-    return [line[line.index(words) :][:_MAX_LINE] for line in text.split("\n") if 0 <= line.find(words) < 100]
+    return [line[line.index(start) :][:_MAX_LINE] for line in text.split("\n") if 0 <= line.find(start) < 100]
 
 
 def _init(text: str) -> dict[str, str] | None:
     """Why the driver does not start, where it does not."""
     if _lines(text, _NO_DRIVER):
         return {"error": "DRIVER_NOT_LOADED", "text": _lines(text, _NO_DRIVER)[0]}
-    missing = [line for words in _NO_LIBRARY for line in _lines(text, words)]
+    missing = [line for message in _NO_LIBRARY for line in _lines(text, message)]
     if missing:
         return {"error": "LIBRARY_NOT_FOUND", "text": missing[0]}
-    found = _lines(text, _NO_START)
-    return (error(found[0].partition(":")[2].strip()) or {"error": "UNKNOWN", "text": found[0]}) if found else None
+    lines = _lines(text, _NO_START)
+    return (error(lines[0].partition(":")[2].strip()) or {"error": "UNKNOWN", "text": lines[0]}) if lines else None
 
 
 def _lost(line: str) -> dict[str, object] | None:
     """A GPU that gives no handle; its message names it by its address, some drivers by its number too."""
-    found = _HANDLE.match(line)
-    if not found:
+    message = _HANDLE.match(line)
+    if not message:
         return None
-    reason = found["why"].partition(".")[0]
-    lost = error(reason) or {"error": "UNKNOWN", "text": found["why"][:200]}
-    number = {"index": int(found["number"])} if found["number"] else {}
-    return {**number, "pci": address(found["pci"]) or found["pci"].lower(), "lost": lost}
+    reason = message["why"].partition(".")[0]
+    lost = error(reason) or {"error": "UNKNOWN", "text": message["why"][:200]}
+    number = {"index": int(message["number"])} if message["number"] else {}
+    return {**number, "pci": address(message["pci"]) or message["pci"].lower(), "lost": lost}
 
 
 def _read_warnings(text: str) -> Mapping[str, object]:
     """The GPUs whose InfoROM is corrupted; of the others nvidia-smi says nothing, and nor does a text that was cut."""
-    return {"nvml_inforom": {"gpus": {address(found): False for found in _CORRUPTED.findall(text)[:_MAX_CORRUPTED]}}}
+    return {"nvml_inforom": {"gpus": {address(pci): False for pci in _CORRUPTED.findall(text)[:_MAX_CORRUPTED]}}}
 
 
 def _read_version(text: str) -> Mapping[str, object]:
-    found = _VERSION.search(text)
-    return {"nvml": {"init": None, "driver": found[1]}} if found else {}
+    version = _VERSION.search(text)
+    return {"nvml": {"init": None, "driver": version[1]}} if version else {}
 
 
 def _read_module(text: str) -> Mapping[str, object]:
-    found = _MODULE.search(text)
-    return {"nvml": {"kernel_module": found[0].strip()}} if found else {}
+    module = _MODULE.search(text)
+    return {"nvml": {"kernel_module": module[0].strip()}} if module else {}
 
 
 FORMS = (

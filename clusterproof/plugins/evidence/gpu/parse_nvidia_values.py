@@ -215,17 +215,17 @@ GPU: dict[str, Reader] = {
 
 def gpu_of(words: Words) -> dict[str, object]:
     """What these words say of a GPU; where one of them says that it is lost, only its identity and that."""
-    data = {key: found for key, read in GPU.items() if (found := read(words)) is not None}
+    gpu = {key: reading for key, read in GPU.items() if (reading := read(words)) is not None}
     lost = lost_in(words)
     if lost:
-        return {**{key: data[key] for key in ("uuid", "serial", "name", "pci") if key in data}, "lost": lost}
-    return {"lost": None, **data}
+        return {**{key: gpu[key] for key in ("uuid", "serial", "name", "pci") if key in gpu}, "lost": lost}
+    return {"lost": None, **gpu}
 
 
 def lost_in(words: Words) -> dict[str, str] | None:
     """The error that says that the driver no longer reaches the GPU at all, wherever it is printed."""
     for word in words.values():
-        found = error(word)
-        if found and found["error"] in LOST:
-            return found
+        problem = error(word)
+        if problem and problem["error"] in LOST:
+            return problem
     return None

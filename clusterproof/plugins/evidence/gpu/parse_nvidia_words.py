@@ -86,10 +86,10 @@ def value(decode: Callable[[str], object], *paths: str) -> Reader:
     def read(words: Words) -> object:
         word = next((words[path] for path in paths if path in words), None)
         if word is None:
-            return next((found for path in paths if (found := _section_error(words, path))), None)
-        found = error(word)
-        if found:
-            return found
+            return next((problem for path in paths if (problem := _section_error(words, path))), None)
+        problem = error(word)
+        if problem:
+            return problem
         decoded = decode(word.strip())
         return not_understood(word) if decoded is None and word.strip() else decoded
 
@@ -100,10 +100,10 @@ def total(*readers: Reader) -> Reader:
     """The sum of numbers that are printed one by one; what was counted outranks what could not be read."""
 
     def read(words: Words) -> object:
-        data = [reader(words) for reader in readers]
-        counted = sum(count for count in data if isinstance(count, int))
-        errors = [one for one in data if is_error(one)]
-        if counted or all(isinstance(count, int) for count in data):
+        values = [reader(words) for reader in readers]
+        counted = sum(count for count in values if isinstance(count, int))
+        errors = [problem for problem in values if is_error(problem)]
+        if counted or all(isinstance(count, int) for count in values):
             return counted
         return errors[0] if errors else None
 
@@ -114,8 +114,8 @@ def first(*readers: Reader) -> Reader:
     """The first value that is there; else the first error; else None."""
 
     def read(words: Words) -> object:
-        data = [found for reader in readers if (found := reader(words)) is not None]
-        return next((found for found in data if not is_error(found)), data[0] if data else None)
+        values = [reading for reader in readers if (reading := reader(words)) is not None]
+        return next((reading for reading in values if not is_error(reading)), values[0] if values else None)
 
     return read
 
@@ -125,10 +125,10 @@ def between(reader: Reader, before: Iterable[str], after: Iterable[str]) -> Read
     before, after = tuple(before), tuple(after)
 
     def read(words: Words) -> object:
-        data = reader(words)
-        if data is None and _has_any(words, before) and _has_any(words, after):
+        reading = reader(words)
+        if reading is None and _has_any(words, before) and _has_any(words, after):
             return unsupported()
-        return data
+        return reading
 
     return read
 
@@ -152,20 +152,20 @@ def _section_error(words: Words, path: str) -> dict[str, str] | None:
 
 def whole(word: str) -> int | None:
     """`0`, `16x`, `2560 bank(s)`, `69 %`, `81559 MiB`: the whole number that it begins with."""
-    found = _NUMBER.match(word.replace(",", ""))
-    return int(found[1]) if found and found[2] is None else None
+    match = _NUMBER.match(word.replace(",", ""))
+    return int(match[1]) if match and match[2] is None else None
 
 
 def number(word: str) -> float | None:
     """`59 C`, `700.00 W`: the number that it begins with."""
-    found = _NUMBER.match(word.replace(",", ""))
-    return float(found[0]) if found else None
+    match = _NUMBER.match(word.replace(",", ""))
+    return float(match[0]) if match else None
 
 
 def width(word: str) -> int | None:
     """`16x`, and `16` in CSV."""
-    found = re.fullmatch(r"(\d{1,3})x?", word)
-    return int(found[1]) if found else None
+    match = re.fullmatch(r"(\d{1,3})x?", word)
+    return int(match[1]) if match else None
 
 
 def text(word: str) -> str | None:
@@ -191,19 +191,19 @@ flag = one_of(
 
 def address(word: str) -> str | None:
     """`00000000:53:00.0` as sysfs writes it: `0000:53:00.0`."""
-    found = _ADDRESS.fullmatch(word.strip())
-    return f"{int(found[1], 16):04x}:{found[2]}:{found[3]}.{found[4]}".lower() if found else None
+    match = _ADDRESS.fullmatch(word.strip())
+    return f"{int(match[1], 16):04x}:{match[2]}:{match[3]}.{match[4]}".lower() if match else None
 
 
 def cuda(word: str) -> int | None:
     """`13.0` as NVML's number: 13000."""
-    found = re.fullmatch(r"(\d{1,3})\.(\d{1,2})", word)
-    return int(found[1]) * 1000 + int(found[2]) * 10 if found else None
+    version = re.fullmatch(r"(\d{1,3})\.(\d{1,2})", word)
+    return int(version[1]) * 1000 + int(version[2]) * 10 if version else None
 
 
 def processes(pairs: Iterable[tuple[str, str]]) -> object:
     """The compute processes of a GPU, an error, or None where its output does not mention processes."""
-    data: list[dict[str, str]] = []
+    rows: list[dict[str, str]] = []
     is_listed = False
     for path, word in pairs:
         if path == "processes":  # `Processes : None`, or an error in the place of the list
@@ -214,12 +214,12 @@ def processes(pairs: Iterable[tuple[str, str]]) -> object:
             continue
         key = _KEYS.get(path.removeprefix("processes/"))
         if key == "pid":
-            data.append({})
-        if key and data:
-            data[-1][key] = word
-    if not is_listed and not data:
+            rows.append({})
+        if key and rows:
+            rows[-1][key] = word
+    if not is_listed and not rows:
         return None
-    return [process(one.get("pid", ""), one.get("name", ""), one.get("memory", "")) for one in data if _computes(one)]
+    return [process(row.get("pid", ""), row.get("name", ""), row.get("memory", "")) for row in rows if _computes(row)]
 
 
 def process(pid: str, name: str, memory: str) -> dict[str, object]:
@@ -234,6 +234,6 @@ def process(pid: str, name: str, memory: str) -> dict[str, object]:
     }
 
 
-def _computes(one: dict[str, str]) -> bool:
+def _computes(row: dict[str, str]) -> bool:
     """Whether a process uses the GPU for more than to show a picture: type C, C+G, M+C; not G."""
-    return "c" in one.get("type", "C").lower()
+    return "c" in row.get("type", "C").lower()

@@ -40,5 +40,5 @@ def _os(node: Node) -> object:
         lines = node.read("/etc/os-release").splitlines()
     except OSError as problem:
         return error(problem)
-    data = dict(line.split("=", 1) for line in lines if "=" in line)
-    return (data.get("PRETTY_NAME") or data.get("NAME") or "").strip().strip("\"'")
+    rows = dict(line.split("=", 1) for line in lines if "=" in line)
+    return (rows.get("PRETTY_NAME") or rows.get("NAME") or "").strip().strip("\"'")

@@ -23,7 +23,7 @@ TIMES = 8  # user, nice, system, idle, iowait, irq, softirq, steal
 def read(node: Node) -> object:
     """How many there are and which, how they are clocked, how deep they sleep, and what they did meanwhile."""
     first, since = _times(node), time.monotonic()
-    data = {
+    cpus = {
         "machine": os.uname().machine,
         "online": node.text(f"{CPU}/online"),
         "present": node.text(f"{CPU}/present"),
@@ -33,7 +33,7 @@ def read(node: Node) -> object:
         "idle_states": _idle_states(node),
     }
     time.sleep(max(0.0, BETWEEN_LOOKS_S - (time.monotonic() - since)))
-    return {**data, "times": [first, _times(node)]}
+    return {**cpus, "times": [first, _times(node)]}
 
 
 def _info(node: Node) -> object:
@@ -52,8 +52,8 @@ def _info(node: Node) -> object:
 
 
 def _rows(block: str) -> dict[str, str]:
-    words = (line.partition(":") for line in block.splitlines())
-    return {key.strip(): value.strip()[:200] for key, _, value in words}
+    pairs = (line.partition(":") for line in block.splitlines())
+    return {key.strip(): value.strip()[:200] for key, _, value in pairs}
 
 
 def _policies(node: Node) -> list[dict[str, object]]:
@@ -62,17 +62,17 @@ def _policies(node: Node) -> list[dict[str, object]]:
     for name in node.names(f"{CPU}/cpufreq"):
         if not name.startswith("policy"):
             continue
-        data = {key: _number_or_text(node.text(f"{CPU}/cpufreq/{name}/{file}")) for key, file in POLICY.items()}
-        alike = [kind for kind in kinds if all(kind[key] == value for key, value in data.items())]
+        policy = {key: _number_or_text(node.text(f"{CPU}/cpufreq/{name}/{file}")) for key, file in POLICY.items()}
+        alike = [kind for kind in kinds if all(kind[key] == value for key, value in policy.items())]
         if alike:
             alike[0]["count"] += 1  # type: ignore[operator]
         elif len(kinds) < MAX_KINDS:
-            kinds.append({**data, "first": name, "count": 1})
+            kinds.append({**policy, "first": name, "count": 1})
     return kinds
 
 
-def _number_or_text(data: object) -> object:
-    return int(data) if isinstance(data, str) and data.isdecimal() else data
+def _number_or_text(text: object) -> object:
+    return int(text) if isinstance(text, str) and text.isdecimal() else text
 
 
 def _idle_states(node: Node) -> list[dict[str, object]]:
@@ -92,8 +92,8 @@ def _idle_states(node: Node) -> list[dict[str, object]]:
 def _times(node: Node) -> object:
     """The first line of /proc/stat: what all CPUs spent their time with, in ticks since boot."""
     try:
-        words = node.read("/proc/stat").partition("\n")[0].split()
-        return [int(word) for word in words[1 : TIMES + 1]]
+        ticks = node.read("/proc/stat").partition("\n")[0].split()
+        return [int(word) for word in ticks[1 : TIMES + 1]]
     except OSError as problem:
         return error(problem)
     except ValueError:

@@ -46,12 +46,12 @@ def _module(node: Node, at: str, name: str) -> dict[str, object]:
 
 def _count(node: Node, path: str) -> object:
     """A number, or an error object."""
-    data = node.text(path)
-    if not isinstance(data, str):
-        return data
-    if data.isascii() and data.isdecimal() and len(data) < 20:
-        return int(data)
-    return {"error": "EINVAL", "text": f"{path}: {data[:60]!r} is no number"}
+    text = node.text(path)
+    if not isinstance(text, str):
+        return text
+    if text.isascii() and text.isdecimal() and len(text) < 20:
+        return int(text)
+    return {"error": "EINVAL", "text": f"{path}: {text[:60]!r} is no number"}
 
 
 def _is(name: str, kind: str) -> bool:

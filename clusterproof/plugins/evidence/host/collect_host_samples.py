@@ -58,5 +58,5 @@ class Sampler:
 
 def _after(text: str, word: str) -> int | None:
     """The whole number behind a word."""
-    found = text.partition(word)[2].split(None, 1)
-    return int(found[0]) if found and found[0].isdecimal() else None
+    rest = text.partition(word)[2].split(None, 1)
+    return int(rest[0]) if rest and rest[0].isdecimal() else None

@@ -77,14 +77,14 @@ def _job(node: Node, pid: str) -> tuple[str, bool]:
     if group:
         return group[1], True
     environment = node.read(f"/proc/{pid}/environ")
-    data = JOB.search(environment) if STARTED_HERE.search(environment) else None
-    return (data[1] if data else ""), False
+    job = JOB.search(environment) if STARTED_HERE.search(environment) else None
+    return (job[1] if job else ""), False
 
 
 def _shm(node: Node, owners: set[int]) -> object:
     """What lies in /dev/shm of each owner who has no process, largest first."""
     now = time.time()
-    found: dict[int, dict[str, float]] = {}
+    by_uid: dict[int, dict[str, float]] = {}
     try:
         names = unmounted(node, SHM)
     except OSError as problem:
@@ -96,10 +96,10 @@ def _shm(node: Node, owners: set[int]) -> object:
             continue  # it was removed meanwhile
         if file.st_uid in owners or file.st_uid == ROOT:
             continue
-        data = found.setdefault(file.st_uid, {"uid": file.st_uid, "count": 0, "kib": 0, "oldest_s": 0.0})
-        data["count"] += 1
-        data["kib"] += file.st_blocks // 2
-        data["oldest_s"] = max(data["oldest_s"], round(now - file.st_mtime, 1))
-    if not found and len(names) > MAX_FILES:
+        row = by_uid.setdefault(file.st_uid, {"uid": file.st_uid, "count": 0, "kib": 0, "oldest_s": 0.0})
+        row["count"] += 1
+        row["kib"] += file.st_blocks // 2
+        row["oldest_s"] = max(row["oldest_s"], round(now - file.st_mtime, 1))
+    if not by_uid and len(names) > MAX_FILES:
         return {"error": "E2BIG", "text": f"{SHM}: more than {MAX_FILES} files"}
-    return sorted(found.values(), key=lambda data: -data["kib"])
+    return sorted(by_uid.values(), key=lambda row: -row["kib"])

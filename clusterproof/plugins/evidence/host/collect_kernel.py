@@ -46,8 +46,8 @@ def _installed(node: Node, folder: str, prefix: str) -> object:
 
 
 def _packages(node: Node) -> list[str]:
-    data = node.text(f"{MARKER}.pkgs", absent="")
-    return sorted(set(data.split()))[:MAX_PACKAGES] if isinstance(data, str) else []
+    text = node.text(f"{MARKER}.pkgs", absent="")
+    return sorted(set(text.split()))[:MAX_PACKAGES] if isinstance(text, str) else []
 
 
 def _clock(node: Node) -> object:
@@ -56,11 +56,11 @@ def _clock(node: Node) -> object:
     try:
         import ctypes
 
-        data = ctypes.create_string_buffer(TIMEX_BYTES)
+        timex = ctypes.create_string_buffer(TIMEX_BYTES)
         library = ctypes.CDLL(None, use_errno=True)
-        if library.adjtimex(data) < 0:
+        if library.adjtimex(timex) < 0:
             return error(OSError(ctypes.get_errno(), "", "adjtimex"))
     except (ImportError, OSError, AttributeError) as problem:
         return {"error": "ENOSYS", "text": f"adjtimex: {problem}"[:200]}
-    _, _, _, max_error_us, _, status = TIMEX.unpack_from(data)
+    _, _, _, max_error_us, _, status = TIMEX.unpack_from(timex)
     return {"max_error_s": round(max_error_us / 1e6, 6), "synchronised": not status & UNSYNCHRONISED}

@@ -43,8 +43,8 @@ def _mode(node: Node, path: str) -> object:
 
 
 def _words(node: Node, path: str) -> object:
-    data = node.text(path)
-    return data.split() if isinstance(data, str) else data
+    text = node.text(path)
+    return text.split() if isinstance(text, str) else text
 
 
 def _number(words: object, place: int, path: str) -> object:
@@ -85,15 +85,15 @@ def _groups(node: Node) -> object:
 
 def _limited(node: Node, paths: Iterable[str]) -> list[dict[str, object]]:
     """Of control groups those that have a limit."""
-    found: list[dict[str, object]] = []
+    rows: list[dict[str, object]] = []
     for path in paths:
         limit = node.text(f"{path}/pids.max", absent="max")
         if limit != "max":
             node.at(path)
             pids = node.text(f"{path}/pids.current")
-            found.append({"path": path, "pids": _whole(pids), "max": _whole(limit)})
-    return found
+            rows.append({"path": path, "pids": _whole(pids), "max": _whole(limit)})
+    return rows
 
 
-def _whole(data: object) -> object:
-    return _number([data], 0, "pids.max") if isinstance(data, str) else data
+def _whole(text: object) -> object:
+    return _number([text], 0, "pids.max") if isinstance(text, str) else text

@@ -60,10 +60,10 @@ def _configured(node: Node) -> dict[str, object]:
     """What PAM sets for every user that logs in; an error where that may not be read."""
     limits: dict[str, object] = {}
     for path in (CONFIGURED, *(f"{FURTHER}/{name}" for name in node.names(FURTHER) if name.endswith(".conf"))):
-        data = node.text(path, absent="")
-        if isinstance(data, dict):
-            return dict(data)
-        for line in data.splitlines():
+        text = node.text(path, absent="")
+        if isinstance(text, dict):
+            return dict(text)
+        for line in text.splitlines():
             whose, kind, name, value, *_ = (*line.partition("#")[0].split(), "", "", "", "")
             if whose == "*" and kind in ("soft", "-") and name in LIMITS:
                 if value.isdecimal():
@@ -85,7 +85,7 @@ def _of_process(node: Node, pid: str) -> dict[str, object]:
     except OSError as problem:
         return dict(error(problem))
     return {
-        **{name: _soft(lines, words, path) for name, (words, _) in LIMITS.items()},
+        **{name: _soft(lines, label, path) for name, (label, _) in LIMITS.items()},
         "memory": _memory_max(node, pid),
         "cpus": str(node.text(f"/proc/{pid}/status", absent=""))
         .partition("Cpus_allowed_list:")[2]
@@ -111,10 +111,10 @@ def _memory_max(node: Node, pid: str) -> object:
     return min(least, default=None)
 
 
-def _soft(lines: list[str], words: str, path: str) -> object:
-    soft = next((line[len(words) :].split()[:1] for line in lines if line.startswith(words)), [])
+def _soft(lines: list[str], label: str, path: str) -> object:
+    soft = next((line[len(label) :].split()[:1] for line in lines if line.startswith(label)), [])
     if soft == ["unlimited"]:
         return None
     if soft and soft[0].isdecimal():
         return int(soft[0])
-    return {"error": "EINVAL", "text": f"{path}: no soft limit of {words.lower()}"}
+    return {"error": "EINVAL", "text": f"{path}: no soft limit of {label.lower()}"}

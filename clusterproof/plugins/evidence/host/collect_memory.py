@@ -46,9 +46,9 @@ def _rows(text: str) -> dict[str, int]:
     rows = {}
     for line in text.splitlines():
         key, _, value = line.partition(":")
-        words = value.split()
-        if words and words[0].isdecimal():
-            rows[key.split(" ")[-1]] = int(words[0])
+        size = value.split()
+        if size and size[0].isdecimal():
+            rows[key.split(" ")[-1]] = int(size[0])
     return rows
 
 
@@ -66,8 +66,8 @@ def _huge_pages(node: Node) -> list[dict[str, object]]:
 
 
 def _count(node: Node, path: str) -> object:
-    data = node.text(path)
-    return int(data) if isinstance(data, str) and data.isdecimal() else data
+    text = node.text(path)
+    return int(text) if isinstance(text, str) and text.isdecimal() else text
 
 
 def _numa(node: Node) -> list[dict[str, object]]:
@@ -92,15 +92,15 @@ def _nccl_shm(node: Node) -> object:
         names = [name for name in unmounted(node, "/dev/shm") if name.startswith("nccl-")]
     except OSError as problem:
         return error(problem)
-    now, found = time.time(), []
+    now, files = time.time(), []
     for name in names[:MAX_SEGMENTS]:
         try:
-            found.append(os.lstat(node.path(f"/dev/shm/{name}")))
+            files.append(os.lstat(node.path(f"/dev/shm/{name}")))
         except OSError:
             continue  # it was removed meanwhile
     return {
         "count": len(names),
-        "kib": sum(segment.st_blocks for segment in found) // 2,
+        "kib": sum(segment.st_blocks for segment in files) // 2,
         "left_out": max(0, len(names) - MAX_SEGMENTS),
-        "oldest_s": round(max((now - segment.st_mtime for segment in found), default=0.0), 1),
+        "oldest_s": round(max((now - segment.st_mtime for segment in files), default=0.0), 1),
     }

@@ -70,18 +70,18 @@ def daemons(node: Node, names: Collection[str], further: Collection[str] = ()) -
     They run as root, as one of Slurm's users, or as one of `further`.
     """
     users = daemon_users(node, further) | {os.stat(node.path("/proc")).st_uid}  # root, as this process sees it
-    found: dict[str, str | OSError] = {}
+    pids: dict[str, str | OSError] = {}
     for pid in sorted((name for name in node.names("/proc") if name.isdecimal()), key=int):
         name = ""
         try:
             name = node.read(f"/proc/{pid}/comm").strip()
-            if name in names and not isinstance(found.get(name), str) and is_daemon(node, pid, name, users):
-                found[name] = pid
+            if name in names and not isinstance(pids.get(name), str) and is_daemon(node, pid, name, users):
+                pids[name] = pid
         except PermissionError as problem:
-            found.update({name: problem} if name in names and name not in found else {})
+            pids.update({name: problem} if name in names and name not in pids else {})
         except OSError:
             continue  # it ended meanwhile
-    return found
+    return pids
 
 
 def control_groups(node: Node, pid: str, controller: str) -> Iterator[tuple[bool, str]]:
@@ -100,11 +100,11 @@ def control_groups(node: Node, pid: str, controller: str) -> Iterator[tuple[bool
             group = group.rstrip("/").rpartition("/")[0]
 
 
-def in_turn(data: list[dict[str, Any]], whose: str, most: int) -> list[dict[str, Any]]:
+def in_turn(rows: list[dict[str, Any]], whose: str, most: int) -> list[dict[str, Any]]:
     """At most so many of these, of each owner one after the other: nobody's many hide another's few."""
     count: dict[object, int] = {}
     turns = []
-    for one in data:
-        turns.append(count.get(one[whose], 0))
-        count[one[whose]] = turns[-1] + 1
-    return [data[place] for place in sorted(range(len(data)), key=turns.__getitem__)[:most]]
+    for row in rows:
+        turns.append(count.get(row[whose], 0))
+        count[row[whose]] = turns[-1] + 1
+    return [rows[place] for place in sorted(range(len(rows)), key=turns.__getitem__)[:most]]

@@ -34,17 +34,17 @@ def read(node: Node) -> object:
             for fields in suspects
             if _is_same_and_blocked(fields, _stat(node, fields[0]))
         ),
-        key=lambda one: int(one["fields"][START]),  # of many alike those that may have waited longest
+        key=lambda row: int(row["fields"][START]),  # of many alike those that may have waited longest
     )
-    alike = [{**one, "kind": (one["uid"], one["wait"])} for one in blocked]
+    alike = [{**row, "kind": (row["uid"], row["wait"])} for row in blocked]
     shown = in_turn(alike, "kind", MAX_BLOCKED)
-    kinds = {one["kind"] for one in shown}
+    kinds = {row["kind"] for row in shown}
     return {
         "total": len(first),
         "zombies": sum(fields[STATE] == "Z" for fields in first),
-        "blocked": [_blocked(node, uptime_s, one["fields"], one["uid"], one["wait"]) for one in shown],
-        "blocked_alike": sum(one["kind"] in kinds for one in alike) - len(shown),
-        "blocked_left_out": sum(one["kind"] not in kinds for one in alike),
+        "blocked": [_blocked(node, uptime_s, row["fields"], row["uid"], row["wait"]) for row in shown],
+        "blocked_alike": sum(row["kind"] in kinds for row in alike) - len(shown),
+        "blocked_left_out": sum(row["kind"] not in kinds for row in alike),
     }
 
 
@@ -111,5 +111,5 @@ def _blocked_s(node: Node, pid: str, processor: int) -> float | None:
 
 def _last_ran_ms(node: Node, path: str) -> float:
     """Raises OSError, ValueError."""
-    data = node.read(path)
-    return float(data[data.index(LAST_RAN) :].split(":", 1)[1].split()[0])
+    text = node.read(path)
+    return float(text[text.index(LAST_RAN) :].split(":", 1)[1].split()[0])

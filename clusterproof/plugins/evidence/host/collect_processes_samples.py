@@ -43,13 +43,13 @@ class Sampler:
 
 def _blocked(node: Node) -> set[tuple[str, bytes]]:
     """Each by its number and when it began."""
-    found = set()
+    seen = set()
     for pid in node.names("/proc"):
         if pid.isdecimal():
             state, began = _state(node.path(f"/proc/{pid}/stat"))
             if state == BLOCKED:
-                found.add((pid, began))
-    return found
+                seen.add((pid, began))
+    return seen
 
 
 def _state(path: str) -> tuple[bytes, bytes]:

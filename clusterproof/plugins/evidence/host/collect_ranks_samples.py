@@ -111,5 +111,5 @@ def _owner(node: Node, pid: str) -> str:
         return ""  # it has ended meanwhile
 
 
-def _pairs(words: Iterable[str]) -> Iterable[tuple[str, str]]:
-    return (word.split("=", 1) for word in words if "=" in word)  # type: ignore[misc]
+def _pairs(texts: Iterable[str]) -> Iterable[tuple[str, str]]:
+    return (word.split("=", 1) for word in texts if "=" in word)  # type: ignore[misc]

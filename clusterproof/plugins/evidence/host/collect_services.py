@@ -39,16 +39,16 @@ MUNGE = "auth/munge"  # also where AuthType is not set
 def read(node: Node) -> object:
     """The state of each wanted service, failed units, and the slurm.conf that needs a munged which does not run."""
     try:
-        data = _of_systemd(node)
+        state = _of_systemd(node)
     except Absent as why:
         without_munge = _without_munge(node)
         if not without_munge:
             raise
         absent = {"error": "ENOENT", "text": str(why)}
         return {"services": absent, "failed": absent, "restarting": absent, "without_munge": without_munge}
-    services = data["services"]
+    services = state["services"]
     is_active = isinstance(services, dict) and services["munge"]["active"] == "active"
-    return data if is_active else {**data, "without_munge": _without_munge(node)}
+    return state if is_active else {**state, "without_munge": _without_munge(node)}
 
 
 def _without_munge(node: Node) -> object:
@@ -103,15 +103,15 @@ def _is_of_users(unit: str) -> bool:
 
 def _systemctl(node: Node, *arguments: str) -> str:
     """What systemctl prints. Raises Absent, Denied, Broke."""
-    data = command(node, "systemctl", *arguments)
-    output = str(data["output"])
-    if data["exit"] == 0:
+    answer = command(node, "systemctl", *arguments)
+    output = str(answer["output"])
+    if answer["exit"] == 0:
         return output
     if "not been booted with systemd" in output:
         raise Absent("systemd does not run here")
     if "ccess denied" in output or "ermission denied" in output:
         raise Denied(output.strip()[:200])
-    raise Broke(f"{data['command']} exited with {data['exit']}: {output.strip()[:200]}")
+    raise Broke(f"{answer['command']} exited with {answer['exit']}: {output.strip()[:200]}")
 
 
 def _states(shown: str, now_s: float) -> dict[str, object]:
@@ -126,8 +126,8 @@ def _states(shown: str, now_s: float) -> dict[str, object]:
 
 
 def _state(unit: dict[str, str], now_s: float) -> dict[str, object]:
-    data: dict[str, object] = {key: unit.get(word, "") for key, word in PROPERTIES.items()}
+    state: dict[str, object] = {key: unit.get(word, "") for key, word in PROPERTIES.items()}
     restarts, since = (
         int(text) if text.isdecimal() else None for text in (unit.get(RESTARTS, ""), unit.get(SINCE, ""))
     )
-    return {**data, "restarts": restarts, "active_s": round(now_s - since / 1e6, 1) if since else None}
+    return {**state, "restarts": restarts, "active_s": round(now_s - since / 1e6, 1) if since else None}

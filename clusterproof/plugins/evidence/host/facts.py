@@ -208,8 +208,8 @@ def newer(running: str, installed: Iterable[str]) -> str:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    found = NUMBERS.match(version)
-    return tuple(int(word) for word in re.findall(f"[0-9]{{1,{MAX_DIGITS}}}", found[0])) if found else ()
+    match = NUMBERS.match(version)
+    return tuple(int(word) for word in re.findall(f"[0-9]{{1,{MAX_DIGITS}}}", match[0])) if match else ()
 
 
 def _flavour(version: str) -> tuple[str, ...]:

@@ -32,14 +32,14 @@ TIMES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 
 def cpu_list(data: object) -> frozenset[int]:
     """The CPUs of a list such as `0-47,96-143`. Raises TypeError."""
-    words = text(data)
+    listed = text(data)
     cpus: set[int] = set()
-    for part in words.split(",") if words else ():
-        found = CPUS.fullmatch(part)
-        last = int(found[2] or found[1]) if found else MAX_CPUS
-        if not found or last >= MAX_CPUS:
+    for part in listed.split(",") if listed else ():
+        span = CPUS.fullmatch(part)
+        last = int(span[2] or span[1]) if span else MAX_CPUS
+        if not span or last >= MAX_CPUS:
             raise TypeError
-        cpus.update(range(int(found[1]), last + 1))
+        cpus.update(range(int(span[1]), last + 1))
     return frozenset(cpus)
 
 

@@ -104,8 +104,8 @@ class KernelLimits(Reported):
 
     def number(self, path: str) -> int | None:
         """The number that it holds; None where the kernel has no such setting. Raises Incomplete."""
-        words = self.setting(path)
-        return read(int(words) if words.isdecimal() else words, whole, path) if words else None
+        setting = self.setting(path)
+        return read(int(setting) if setting.isdecimal() else setting, whole, path) if setting else None
 
     def mode(self, folder: str) -> int:
         """The permissions of a folder. Raises Incomplete."""
@@ -121,7 +121,7 @@ class KernelLimits(Reported):
     def taints(self) -> tuple[str, ...]:
         """What has happened to the kernel since boot that it does not recover from. Raises Incomplete."""
         bits = self.number("/proc/sys/kernel/tainted") or 0
-        return tuple(words for bit, words in TAINTS.items() if bits >> bit & 1)
+        return tuple(taint for bit, taint in TAINTS.items() if bits >> bit & 1)
 
 
 memory_controllers = list_collected_as("edac", "controllers", MemoryController)
@@ -158,11 +158,11 @@ def clock_apart_s(node: EvidenceSource) -> float:
 
     The probe began at some time between the question and the answer, less what the probe took.
     """
-    data = node.evidence
-    if not (data.asked and data.answered):
+    answer = node.evidence
+    if not (answer.asked and answer.answered):
         return 0.0  # a capture, or an older recording
-    began, took_s = (read(data.probe.get(key), number, f"probe: {key}") for key in ("began", "seconds"))
-    ahead_s, behind_s = began - (data.answered - took_s), data.asked - began
+    began, took_s = (read(answer.probe.get(key), number, f"probe: {key}") for key in ("began", "seconds"))
+    ahead_s, behind_s = began - (answer.answered - took_s), answer.asked - began
     return max(ahead_s, 0.0) - max(behind_s, 0.0)
 
 
@@ -174,7 +174,7 @@ kernel_limits = collected_as("kernel_limits", KernelLimits)
 @collected_by("limits")
 def process_limits(node: EvidenceSource, limits: CollectorData) -> Mapping[str, ProcessLimits]:
     """The limits that jobs inherit: of a login and of each daemon that starts jobs."""
-    return {name: ProcessLimits(data if isinstance(data, dict) else {}) for name, data in inherited(limits).items()}
+    return {name: ProcessLimits(entry if isinstance(entry, dict) else {}) for name, entry in inherited(limits).items()}
 
 
 def inherited(limits: CollectorData) -> Mapping[str, Any]:
@@ -189,7 +189,7 @@ def inherited(limits: CollectorData) -> Mapping[str, Any]:
 @collected_by("services")
 def services(node: EvidenceSource, systemd: CollectorData) -> Mapping[str, Service]:
     """The systemd units that matter here, by name."""
-    return {name: Service(read(data, table, name)) for name, data in systemd.get("services", table).items()}
+    return {name: Service(read(unit, table, name)) for name, unit in systemd.get("services", table).items()}
 
 
 @collected_by("services")

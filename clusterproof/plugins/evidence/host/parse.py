@@ -32,26 +32,26 @@ _FABRIC_MANAGER = re.compile(r"^Fabric Manager version is\s{0,4}:\s{0,4}\d{1,4}\
 
 def read_uptime(text: str) -> Mapping[str, object]:
     """How long it is up, to the minute. Raises CaptureError."""
-    found = _UPTIME.search(text)
-    if not found:
+    uptime = _UPTIME.search(text)
+    if not uptime:
         raise CaptureError("uptime does not say how long")
-    days, hours, minutes, alone = (float(part or 0) for part in found.groups())
+    days, hours, minutes, alone = (float(part or 0) for part in uptime.groups())
     return {"boot": {"uptime_s": days * DAY_S + hours * HOUR_S + (minutes + alone) * MINUTE_S}}
 
 
 def read_proc_uptime(text: str) -> Mapping[str, object]:
     """How long it is up. Raises CaptureError."""
-    found = _PROC_UPTIME.match(text)
-    if not found:
+    uptime = _PROC_UPTIME.match(text)
+    if not uptime:
         raise CaptureError("/proc/uptime has no number")
-    return {"boot": {"uptime_s": float(found[1])}}
+    return {"boot": {"uptime_s": float(uptime[1])}}
 
 
 def read_date(text: str) -> Mapping[str, object]:
     """When it was collected, by the node's own clock. Raises CaptureError."""
-    found = _DATE.search(text)
+    date = _DATE.search(text)
     try:
-        moment = datetime.strptime(f"{found[1]} {found[2]}", "%b %d %H:%M:%S %Y") if found else None
+        moment = datetime.strptime(f"{date[1]} {date[2]}", "%b %d %H:%M:%S %Y") if date else None
     except ValueError:
         moment = None
     if moment is None:
@@ -61,19 +61,19 @@ def read_date(text: str) -> Mapping[str, object]:
 
 def read_uname(text: str) -> Mapping[str, object]:
     """Its name and its kernel. Raises CaptureError."""
-    found = _UNAME.search(text)
-    if not found:
+    uname = _UNAME.search(text)
+    if not uname:
         raise CaptureError("uname does not name a kernel")
-    versions = components({"kernel": found[2]}, "uname")
-    return {"boot": {"hostname": found[1], "kernel": found[2]}, "kernel": {"running": found[2]}, **versions}
+    versions = components({"kernel": uname[2]}, "uname")
+    return {"boot": {"hostname": uname[1], "kernel": uname[2]}, "kernel": {"running": uname[2]}, **versions}
 
 
 def read_os_release(text: str) -> Mapping[str, object]:
     """The distribution. Raises CaptureError."""
-    found = _PRETTY.search(text)
-    if not found:
+    pretty = _PRETTY.search(text)
+    if not pretty:
         raise CaptureError("os-release has no PRETTY_NAME")
-    return {"boot": {"os": found[1].strip()}}
+    return {"boot": {"os": pretty[1].strip()}}
 
 
 def read_dmidecode(text: str) -> Mapping[str, object]:
@@ -88,8 +88,8 @@ def read_dmidecode(text: str) -> Mapping[str, object]:
 def read_hostnamectl(text: str) -> Mapping[str, object]:
     """Its name and its kernel."""
     name, kernel = _HOSTNAMECTL.search(text), _HOSTNAMECTL_KERNEL.search(text)
-    data = {"hostname": name[1]} if name else {}
-    return {"boot": {**data, "kernel": kernel[1]} if kernel else data}
+    boot = {"hostname": name[1]} if name else {}
+    return {"boot": {**boot, "kernel": kernel[1]} if kernel else boot}
 
 
 def read_fabric_manager(text: str) -> Mapping[str, object]:

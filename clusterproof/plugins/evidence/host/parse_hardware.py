@@ -36,29 +36,29 @@ def read_lscpu(text: str) -> Mapping[str, object]:
     if "online" in cpus and (not offline or ("smt" in cpus and not may_have_more)):
         cpus["present"] = f"{cpus['online']},{offline}" if offline else cpus["online"]
     cpus["info"] = _info(rows)
-    numa = [{"node": int(found[1]), "cpus": value} for key, value in rows.items() if (found := _NUMA.fullmatch(key))]
-    data: dict[str, object] = {"cpus": cpus}
+    numa = [{"node": int(match[1]), "cpus": value} for key, value in rows.items() if (match := _NUMA.fullmatch(key))]
+    collected: dict[str, object] = {"cpus": cpus}
     online = _count(rows.get("On-line CPU(s) list", ""))
     if online:
-        data["boot"] = {"cpus": online}
-    return {**data, "memory": {"numa": numa}} if numa else data
+        collected["boot"] = {"cpus": online}
+    return {**collected, "memory": {"numa": numa}} if numa else collected
 
 
 def _info(rows: Mapping[str, str]) -> dict[str, object]:
     sockets, cores = (whole(rows.get(key, "")) for key in ("Socket(s)", "Core(s) per socket"))
-    data: dict[str, object] = {"model": short(rows.get("Model name", ""))}
+    info: dict[str, object] = {"model": short(rows.get("Model name", ""))}
     if rows.get("Microcode version"):
-        data["microcode"] = [short(rows["Microcode version"])]
+        info["microcode"] = [short(rows["Microcode version"])]
     if sockets:
-        data["sockets"] = sockets
-    return {**data, "cores": sockets * cores} if sockets and cores else data
+        info["sockets"] = sockets
+    return {**info, "cores": sockets * cores} if sockets and cores else info
 
 
-def _count(data: str) -> int:
+def _count(ranges: str) -> int:
     """How many `0-3,8` are; 0 where it is no such list."""
-    if not re.fullmatch(r"\d{1,5}(?:-\d{1,5})?(?:,\d{1,5}(?:-\d{1,5})?){0,2000}", data):
+    if not re.fullmatch(r"\d{1,5}(?:-\d{1,5})?(?:,\d{1,5}(?:-\d{1,5})?){0,2000}", ranges):
         return 0
-    parts = [part.split("-") for part in data.split(",")]
+    parts = [part.split("-") for part in ranges.split(",")]
     return sum(int(part[-1]) - int(part[0]) + 1 for part in parts)
 
 
@@ -100,7 +100,7 @@ def is_cpupower(text: str) -> bool:
 
 def read_cpupower(text: str) -> Mapping[str, object]:
     """The frequency policies of the collector `cpus`. Raises CaptureError."""
-    policies = [_policy(found[1], rest) for found, rest in sections(_ANALYZED, text)]
+    policies = [_policy(head[1], rest) for head, rest in sections(_ANALYZED, text)]
     if not policies:
         raise CaptureError("cpupower does not say of which CPU")
     return {"cpus": {"policies": _alike(policies)}}
@@ -108,15 +108,15 @@ def read_cpupower(text: str) -> Mapping[str, object]:
 
 def _policy(cpu: str, text: str) -> dict[str, object]:
     driver, governor = _DRIVER.search(text), _GOVERNOR.search(text)
-    data: dict[str, object] = {"first": f"policy{cpu}"}
+    policy: dict[str, object] = {"first": f"policy{cpu}"}
     if driver:
-        data["driver"] = driver[1]
+        policy["driver"] = driver[1]
     if governor:
-        data["governor"] = governor[1]
-    for key, found in (("max_khz", _LIMITS.search(text)), ("limit_khz", _POLICY.search(text))):
-        if found:
-            data[key] = round(float(found[1]) * (GHZ_IN_KHZ if found[2] == "GHz" else MHZ_IN_KHZ))
-    return data
+        policy["governor"] = governor[1]
+    for key, limit in (("max_khz", _LIMITS.search(text)), ("limit_khz", _POLICY.search(text))):
+        if limit:
+            policy[key] = round(float(limit[1]) * (GHZ_IN_KHZ if limit[2] == "GHz" else MHZ_IN_KHZ))
+    return policy
 
 
 _SYSFS = re.compile(
@@ -174,13 +174,13 @@ def is_meminfo(text: str) -> bool:
 def read_meminfo(text: str) -> Mapping[str, object]:
     """The collector `memory`, and the memory of `boot`."""
     rows = {key: int(value) for key, value in _MEMINFO.findall(text)}
-    data: dict[str, object] = {key: rows[word] for key, word in KEYS.items() if word in rows}
+    memory: dict[str, object] = {key: rows[word] for key, word in KEYS.items() if word in rows}
     if CORRUPTED in rows:
-        data["corrupted_kib"] = rows[CORRUPTED]
+        memory["corrupted_kib"] = rows[CORRUPTED]
     if {"Hugepagesize", "HugePages_Total", "HugePages_Free"} <= rows.keys():
         pages = {"size_kib": rows["Hugepagesize"], "pages": rows["HugePages_Total"], "free": rows["HugePages_Free"]}
-        data["huge_pages"] = [pages]
-    return {"memory": data, "boot": {"memory_kib": rows["MemTotal"]}} if "MemTotal" in rows else {"memory": data}
+        memory["huge_pages"] = [pages]
+    return {"memory": memory, "boot": {"memory_kib": rows["MemTotal"]}} if "MemTotal" in rows else {"memory": memory}
 
 
 def is_free(text: str) -> bool:
@@ -192,18 +192,20 @@ def read_free(text: str) -> Mapping[str, object]:
     """The collector `memory`, and the memory of `boot`. Raises CaptureError where the unit is unknown."""
     header = _HEADER.search(text)
     columns = header[0].split() if header else []
-    rows = {name: dict(zip(columns, words.split(), strict=False)) for name, words in _ROW.findall(text)}
+    rows = {name: dict(zip(columns, cells.split(), strict=False)) for name, cells in _ROW.findall(text)}
     if "Mem" not in rows:
         raise CaptureError("free without its row Mem")
     numbers = [number for word in rows["Mem"].values() if (number := whole(word)) is not None]
     if len(numbers) == len(rows["Mem"]) and any(number % PAGE_KIB for number in numbers):
         raise CaptureError("free does not say its unit; expected it without options, or with -h")
-    data: dict[str, object] = {}
+    memory: dict[str, object] = {}
     for key, (row, column) in _CELLS.items():
         size = _kib(rows.get(row, {}).get(column, ""))
         if size is not None:
-            data[key] = size
-    return {"memory": data, "boot": {"memory_kib": data["total_kib"]}} if "total_kib" in data else {"memory": data}
+            memory[key] = size
+    return (
+        {"memory": memory, "boot": {"memory_kib": memory["total_kib"]}} if "total_kib" in memory else {"memory": memory}
+    )
 
 
 _CELLS = {
@@ -232,10 +234,10 @@ def is_transparent(text: str) -> bool:
 
 def read_transparent(text: str) -> Mapping[str, object]:
     """How transparent huge pages are used, of the collector `memory`. Raises CaptureError."""
-    found = _TRANSPARENT.search(text)
-    if not found:
+    mode = _TRANSPARENT.search(text)
+    if not mode:
         raise CaptureError("no mode of transparent huge pages")
-    return {"memory": {"transparent": found[0]}}
+    return {"memory": {"transparent": mode[0]}}
 
 
 MAX_CONTROLLER_FILES = 1024
@@ -255,13 +257,13 @@ def read_edac(text: str) -> Mapping[str, object]:
     """The memory controllers of the collector `edac`, without their modules."""
     controllers: dict[str, dict[str, Any]] = {}
     for name, file, value in _EDAC.findall(text)[:MAX_CONTROLLER_FILES]:
-        data = controllers.setdefault(name, {"name": name, "modules": []})
+        controller = controllers.setdefault(name, {"name": name, "modules": []})
         if file == "mc_name":
-            data["type"] = short(value.strip())
+            controller["type"] = short(value.strip())
         elif value.strip().isdecimal():
-            data[_EDAC_KEYS[file]] = int(value)
+            controller[_EDAC_KEYS[file]] = int(value)
         else:
-            data[_EDAC_KEYS[file]] = {"error": "EINVAL", "text": short(value)}
+            controller[_EDAC_KEYS[file]] = {"error": "EINVAL", "text": short(value)}
     return {"edac": {"controllers": list(controllers.values())}}
 
 

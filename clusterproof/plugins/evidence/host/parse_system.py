@@ -32,8 +32,10 @@ def is_status(text: str) -> bool:
 
 def read_status(text: str) -> Mapping[str, object]:
     """The services that matter, of the collector `services`. Raises CaptureError."""
-    services = dict(_of_status(found[1], rest) for found, rest in sections(_STATUS, text))
-    return {"services": {"services": {name: data for name, data in services.items() if name in WANTED and data}}}
+    services = dict(_of_status(head[1], rest) for head, rest in sections(_STATUS, text))
+    return {
+        "services": {"services": {name: service for name, service in services.items() if name in WANTED and service}}
+    }
 
 
 def _of_status(name: str, text: str) -> tuple[str, dict[str, str]]:
@@ -58,8 +60,8 @@ def read_list(text: str) -> Mapping[str, object]:
     services = {
         name: {"load": load, "active": active, "sub": sub} for name, load, active, sub in rows if name in WANTED
     }
-    data: dict[str, object] = {"failed": failed[:MAX_FAILED]}
-    return {"services": {**data, "services": services} if services else data}
+    collected: dict[str, object] = {"failed": failed[:MAX_FAILED]}
+    return {"services": {**collected, "services": services} if services else collected}
 
 
 # Limits
@@ -79,15 +81,15 @@ _LIMITS_HEADER = re.compile(r"^Limit\s{1,40}Soft Limit\s{1,40}Hard Limit\s{1,40}
 
 def is_ulimit(text: str) -> bool:
     """Whether it is `ulimit -a`."""
-    return any(found[1] in _ULIMITS for found in _ULIMIT.finditer(text))
+    return any(row[1] in _ULIMITS for row in _ULIMIT.finditer(text))
 
 
 def read_ulimit(text: str) -> Mapping[str, object]:
     """The limits of a login, of the collector `limits`: memory in bytes, None is unlimited."""
     login: dict[str, object] = {}
-    for words, _, data in _ULIMIT.findall(text):
-        if name := _ULIMITS.get(words):
-            login[name] = None if data == "unlimited" else int(data) * (KIB if name in _IN_KIB else 1)
+    for label, _, limit in _ULIMIT.findall(text):
+        if name := _ULIMITS.get(label):
+            login[name] = None if limit == "unlimited" else int(limit) * (KIB if name in _IN_KIB else 1)
     return {"limits": {"login": login}}
 
 
@@ -99,10 +101,10 @@ def is_proc_limits(text: str) -> bool:
 def read_proc_limits(text: str) -> Mapping[str, object]:
     """The limits of a process that the file does not name, taken as those of a login."""
     login: dict[str, object] = {}
-    for name, (words, _) in LIMITS.items():
-        found = re.search(rf"^{words}\s{{1,40}}(unlimited|\d{{1,20}})\b", text, re.MULTILINE)
-        if found:
-            login[name] = None if found[1] == "unlimited" else int(found[1])
+    for name, (label, _) in LIMITS.items():
+        row = re.search(rf"^{label}\s{{1,40}}(unlimited|\d{{1,20}})\b", text, re.MULTILINE)
+        if row:
+            login[name] = None if row[1] == "unlimited" else int(row[1])
     return {"limits": {"login": login}}
 
 
@@ -125,7 +127,7 @@ def read_ps(text: str) -> Mapping[str, object]:
 
 
 def _rows_of_ps(text: str) -> list[str]:
-    header = next((found for found in _PS.finditer(text) if "PID" in found[0].split()), None)
+    header = next((line for line in _PS.finditer(text) if "PID" in line[0].split()), None)
     columns = header[0].split() if header else []
     state = next((name for name in ("STAT", "S", "STATE") if name in columns), "")
     if not header or not state or "PID" not in columns:
@@ -149,10 +151,10 @@ def is_timedatectl(text: str) -> bool:
 
 def read_timedatectl(text: str) -> Mapping[str, object]:
     """Whether the clock is synchronised, of the collector `kernel`. Raises CaptureError."""
-    found = _SYNCHRONISED.search(text)
-    if not found:
+    answer = _SYNCHRONISED.search(text)
+    if not answer:
         raise CaptureError("timedatectl does not say whether the clock is synchronised")
-    return {"kernel": {"clock": {"synchronised": found[1] == "yes"}}}
+    return {"kernel": {"clock": {"synchronised": answer[1] == "yes"}}}
 
 
 def is_chronyc(text: str) -> bool:
@@ -170,7 +172,7 @@ def read_chronyc(text: str) -> Mapping[str, object]:
         raise CaptureError("chronyc tracking without its leap status")
     clock: dict[str, Any] = {"synchronised": "not synchronised" not in rows["Leap status"].lower()}
     seconds = [number(rows.get(key, "").split(" ")[0]) for key in ("System time", "Root dispersion", "Root delay")]
-    off_s, dispersion_s, delay_s = (one or 0.0 for one in seconds)
+    off_s, dispersion_s, delay_s = (duration or 0.0 for duration in seconds)
     if None not in seconds and clock["synchronised"]:
         clock["max_error_s"] = round(abs(off_s) + dispersion_s + delay_s / 2, 6)
     return {"kernel": {"clock": clock}}

@@ -30,8 +30,8 @@ def read(node: Node) -> object:
 
     Raises Absent, Broke, Denied.
     """
-    data = node.text(BOOT_ID, absent="")
-    boot_id = data if isinstance(data, str) else ""
+    text = node.text(BOOT_ID, absent="")
+    boot_id = text if isinstance(text, str) else ""
     begins = node.log_cursor if node.log_cursor[0] == boot_id else NO_CURSOR
     refused, empty = [], []
     for source, lines in SOURCES.items():
@@ -142,20 +142,20 @@ def _dmesg(node: Node, _kept: Kept) -> Iterator[Line]:
 
 def _printed(tool: Tool, form: re.Pattern[bytes], timeout_s: float | None = None) -> Iterator[Line]:
     """The lines that a program prints. Raises Denied with its last words where there are none; Broke, when late."""
-    data = False
+    seen = False
     other = b""
     stamp, head = b"", b""
     for line in _lines(tool.chunks(timeout_s)):
         printed = form.match(line)
         if printed:
-            data = True
+            seen = True
             if form is PRINTED and printed[1] == stamp and float(stamp) >= BOOT_S and not head.startswith(b"NVRM:"):
                 continue  # of the same record, where syslog(2) stamps each line: anybody can have a newline logged
             stamp, head = printed[1], printed[2]
             yield float(stamp), head, UNKNOWN
         else:
             other = line.strip() or other
-    if not data:
+    if not seen:
         raise Denied(f"{tool.line}: {other[:200].decode('utf-8', 'replace') or 'no output'}")
 
 

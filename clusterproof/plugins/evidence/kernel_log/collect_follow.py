@@ -48,26 +48,26 @@ class Follower:
         """What came since: sequence, seconds, text, how many lines alike were left out before it; an error's level."""
         if self.why_not:
             return []
-        data = []
+        rows = []
         for record in self._records():
-            found = RECORD.match(record)
+            match = RECORD.match(record)
             self._is_torn |= record == TORN
-            if not found:
+            if not match:
                 continue
-            number, level = int(found[2]), int(found[1])
+            number, level = int(match[2]), int(match[1])
             if self._is_torn and self._sequence >= 0:
                 self.lost += max(0, number - self._sequence - 1)
             self._is_torn = False
             if number <= self._sequence:
                 continue
             self._sequence = number
-            text = ESCAPED.sub(lambda code: bytes([int(code[1], 16)]), found[4])
+            text = ESCAPED.sub(lambda code: bytes([int(code[1], 16)]), match[4])
             topic = topic_of(text, level)
             if level < KERNEL_FACILITY and topic:
-                words = text.decode("utf-8", "replace")[:MAX_CHARACTERS]
-                for entry in self._paired.of((self._sequence, int(found[3]) / 1e6, words, level)):
-                    data += self._calm.add(entry, topic[0].decode())
-        return data + self._calm.due()
+                shown = text.decode("utf-8", "replace")[:MAX_CHARACTERS]
+                for entry in self._paired.of((self._sequence, int(match[3]) / 1e6, shown, level)):
+                    rows += self._calm.add(entry, topic[0].decode())
+        return rows + self._calm.due()
 
     def _records(self) -> list[bytes]:
         """The records that are there now; of a device one comes at a time."""
@@ -111,13 +111,13 @@ class _Calm:
         """What was left out, when its minute is over."""
         if time.monotonic() - self._began < WINDOW_S:
             return []
-        data = [
+        rest = [
             line
             for kind, entry in self._last.items()
             for line in _sent(entry, 0 if kind in self._kinds.folded else self._counts[kind] - EACH - 1)
         ]
         self.__init__()  # type: ignore[misc]
-        return data
+        return rest
 
 
 def _sent(entry: Entry, left_out: int) -> list[list[object]]:

@@ -78,11 +78,11 @@ class Kept:
                 line = (read, seconds, text.decode("utf-8", "replace")[:MAX_CHARACTERS], level)
                 self._keep(paired.of(line), topic[0].decode())
         self._keep(paired.rest(), KILLS_AT)
-        data = self._lines()
+        kept = self._lines()
         return {
-            "lines": data,
+            "lines": kept,
             "read": read,
-            "dropped": matter - len(data),
+            "dropped": matter - len(kept),
             "uncounted": sum(self._alike[kind].left_out for kind in self._kinds.mixed),
             "folded": self._folded(),
             "truncated": self.truncated,
@@ -110,12 +110,12 @@ class Kept:
         for kind, alike in self._alike.items():
             (of_users if alike.is_of_users else own)[kind] = alike
         uncountable = self._kinds.mixed.union(self._kinds.folded)
-        data = [
+        kept = [
             line
             for alike, most in ((own, MAX_TOTAL_CHARACTERS), (of_users, MAX_USERS_CHARACTERS))
             for line in _bounded(alike, most, uncountable)
         ]
-        return [[*line[1:3], *further(line[4], line[3])] for line in sorted(data)]
+        return [[*line[1:3], *further(line[4], line[3])] for line in sorted(kept)]
 
 
 class _Alike:
@@ -150,9 +150,9 @@ def _bounded(alike: dict[str, _Alike], most: int, uncountable: set[str]) -> list
     """The lines of these kinds, in at most so many characters as far as one first and one last of each allow."""
     each = EACH
     while True:
-        data = [line for kind, lines in alike.items() for line in lines.lines(each, kind not in uncountable)]
-        if each == 1 or sum(len(line[2]) for line in data) <= most:
-            return data
+        kept = [line for kind, lines in alike.items() for line in lines.lines(each, kind not in uncountable)]
+        if each == 1 or sum(len(line[2]) for line in kept) <= most:
+            return kept
         each //= 2
 
 
@@ -213,11 +213,11 @@ class Kinds:
         why = entry[0][2][len(KILLS_AT) :].split(",")[0] + " " if len(entry) > 1 else ""
         kind = why + (xid[0] if xid else without_numbers(text[:MAX_KIND]))
         if of_users and not xid:
-            words = "".join(filter(None, of_users.groups()))
-            name = f"{why}*{without_numbers(words)}"
+            whose = "".join(filter(None, of_users.groups()))
+            name = f"{why}*{without_numbers(whose)}"
             if not self._is_known(name, kind, min(self._most, MAX_KINDS_OF_USERS)):
                 kind = name
-                self.folded[kind] = words.strip("[]():0123456789 ") or "other"
+                self.folded[kind] = whose.strip("[]():0123456789 ") or "other"
             return kind
         begins = text[:BEGINNING].lower()
         if not self._is_known(begins, kind, 3 * self._most if xid else self._most):
@@ -261,4 +261,4 @@ class Paired:
 
 def without_numbers(text: str) -> str:
     """What lines alike have in common."""
-    return NAMES_OR_NUMBERS.sub(lambda found: found[1] or "#", text)
+    return NAMES_OR_NUMBERS.sub(lambda match: match[1] or "#", text)

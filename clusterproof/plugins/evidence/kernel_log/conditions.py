@@ -48,9 +48,9 @@ def conditions(events: Iterable[Event], check: str, too_many: Callable[[str, int
             lines = of.setdefault((event.form, event.device), _Lines())
             lines.every.append(event)
             lines.left.append(event)
-    found = ((log_forms()[name], device, lines) for (name, device), lines in of.items())
+    by_form = ((log_forms()[name], device, lines) for (name, device), lines in of.items())
     return tuple(
-        Condition(form, device, held) for form, device, lines in found if (held := _held(form, lines, too_many))
+        Condition(form, device, held) for form, device, lines in by_form if (held := _held(form, lines, too_many))
     )
 
 
@@ -63,7 +63,9 @@ def _held(form: LogForm, lines: _Lines, too_many: Callable[[str, int], bool]) ->
 
 def _counts(form: LogForm, event: Logged, seen: Iterable[Logged]) -> bool:
     """Whether a line counts: what it needs before it was logged of the same device."""
-    return not form.after or any(one.form in form.after and _is_same(event.names, one.names) for one in seen)
+    return not form.after or any(
+        earlier.form in form.after and _is_same(event.names, earlier.names) for earlier in seen
+    )
 
 
 def _over(event: Event) -> tuple[str, tuple[str, ...] | None]:

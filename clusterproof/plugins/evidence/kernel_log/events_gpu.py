@@ -49,8 +49,8 @@ class XidEvent:
     @property
     def link_down(self) -> int | None:
         """Why an NVLink went down, as NVIDIA numbers it: bits 25 to 20 of the first word of an Xid 149 that says so."""
-        found = _LINK_DOWN.match(self.text) if self.code == NETIR else None
-        return int(found[1], 16) >> 20 & 0x3F if found else None
+        match = _LINK_DOWN.match(self.text) if self.code == NETIR else None
+        return int(match[1], 16) >> 20 & 0x3F if match else None
 
     @property
     def recovery_action(self) -> str:
@@ -161,22 +161,22 @@ class Driver:
         """A line of its own that no form knows: it ends a sentence otherwise. Lines of others may stand between."""
         self._begun.clear()
 
-    def event(self, form: LogForm, found: re.Match[str], time: float | None) -> GpuEvent | None:
+    def event(self, form: LogForm, match: re.Match[str], time: float | None) -> GpuEvent | None:
         """What a line is, if it is an event of a GPU's or a switch's."""
         # A load line that comes after a probe that failed is of the same load, and no restart.
         self._failed = self._failed or form.name in PROBE_FAILED
         if form.event == "lost_begins":
-            self._begun.append((pci_address(found["pci"]), time))
+            self._begun.append((pci_address(match["pci"]), time))
         elif form.event == "fell_off":
-            return FallenOffBus(pci_address(found["pci"] or "") or self._last_begun(time), time)
+            return FallenOffBus(pci_address(match["pci"] or "") or self._last_begun(time), time)
         elif form.event == "gpu_removed":
-            self._removed.add(_of_gpu_id(found["id"]))
+            self._removed.add(_of_gpu_id(match["id"]))
         elif form.event == "gpu_added":
-            return self._came_back(pci_address(found["pci"]), time)
+            return self._came_back(pci_address(match["pci"]), time)
         elif form.event == "driver_loaded":
             failed, self._failed, self._started = self._failed, False, set()
             return Cleared(EVERY_GPU, time, RELOAD, form.name, is_partial=failed)
-        return _of_one_line(form, found, time)
+        return _of_one_line(form, match, time)
 
     def _last_begun(self, time: float | None) -> str:
         """The GPU of the last sentence that began and may end now; two can be logged at once."""
@@ -196,30 +196,30 @@ class Driver:
         return Cleared(pci, time, RELOAD, "gpu_added")
 
 
-def _of_one_line(form: LogForm, found: re.Match[str], time: float | None) -> GpuEvent | None:
+def _of_one_line(form: LogForm, match: re.Match[str], time: float | None) -> GpuEvent | None:
     if form.event == "xid":
-        return _xid(time, found)
+        return _xid(time, match)
     if form.event == "sxid":
-        return _sxid(time, found)
+        return _sxid(time, match)
     if form.event == "init_failed":
-        return InitFailed(pci_address(found["pci"] or ""), time, found["text"][:LONGEST_TEXT])
+        return InitFailed(pci_address(match["pci"] or ""), time, match["text"][:LONGEST_TEXT])
     if form.event == "gpu_named":
-        return GpuNamed(pci_address(found["pci"]), found["uuid"])
+        return GpuNamed(pci_address(match["pci"]), match["uuid"])
     if form.event in EVERYTHING_CLEARED:
         return Cleared(EVERY_GPU, time, EVERYTHING_CLEARED[form.event], form.name)
     return None
 
 
-def _xid(time: float | None, found: re.Match[str]) -> XidEvent | None:
-    code, text = int(found["code"]), found["text"] or ""
+def _xid(time: float | None, match: re.Match[str]) -> XidEvent | None:
+    code, text = int(match["code"]), match["text"] or ""
     pid, process = "", ""
-    if data := _PROCESS.match(text):
-        pid, process, text = data[1].strip(), (data[2] or "").strip(" '`"), data[3] or ""
+    if named := _PROCESS.match(text):
+        pid, process, text = named[1].strip(), (named[2] or "").strip(" '`"), named[3] or ""
     if not code:
         return None
     return XidEvent(
         code=code,
-        pci=pci_address(found["pci"] or ""),
+        pci=pci_address(match["pci"] or ""),
         time=time,
         text=text.strip()[:LONGEST_TEXT],
         pid=int(pid) if pid.isdecimal() and len(pid) <= 10 else None,
@@ -229,25 +229,25 @@ def _xid(time: float | None, found: re.Match[str]) -> XidEvent | None:
     )
 
 
-def _sxid(time: float | None, found: re.Match[str]) -> SXidEvent | None:
-    code, text = int(found["code"]), found["text"] or ""
+def _sxid(time: float | None, match: re.Match[str]) -> SXidEvent | None:
+    code, text = int(match["code"]), match["text"] or ""
     if not code:
         return None
-    words = text.strip()[:LONGEST_TEXT]
-    return SXidEvent(code, pci_address(found["pci"] or ""), time, words, _severity(text), _link(text))
+    message = text.strip()[:LONGEST_TEXT]
+    return SXidEvent(code, pci_address(match["pci"] or ""), time, message, _severity(text), _link(text))
 
 
 def _severity(text: str) -> str:
-    words = _SEVERITY.findall(text)  # the last, as what stands before may still be of the process's name
-    return "" if not words else "nonfatal" if words[-1] else "fatal"
+    severities = _SEVERITY.findall(text)  # the last, as what stands before may still be of the process's name
+    return "" if not severities else "nonfatal" if severities[-1] else "fatal"
 
 
 def _link(text: str) -> int | None:
-    found = _LINK.search(text)
-    return int(found[1]) if found and not found[1].startswith("-") else None
+    link = _LINK.search(text)
+    return int(link[1]) if link and not link[1].startswith("-") else None
 
 
 def _of_gpu_id(number: str) -> str:
     """The address of the driver's GPU ID: domain, bus and device in one number (`0000cc00`)."""
-    data = int(number, 16)
-    return f"{data >> 16:04x}:{data >> 8 & 0xFF:02x}:{data & 0xFF:02x}.0"
+    bits = int(number, 16)
+    return f"{bits >> 16:04x}:{bits >> 8 & 0xFF:02x}:{bits & 0xFF:02x}.0"

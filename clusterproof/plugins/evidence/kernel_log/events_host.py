@@ -115,25 +115,25 @@ DEVICE = ("name", "again", "pci")  # groups of a form that name the device, the 
 NAMES = (*DEVICE, "whole", "prefix")  # and all by which a line calls what it is about
 ADDRESSES = ("pci", "again")
 
-Found: TypeAlias = re.Match[str]
-Make: TypeAlias = Callable[[Found, float | None], HostEvent | None]
+Match: TypeAlias = re.Match[str]
+Make: TypeAlias = Callable[[Match, float | None], HostEvent | None]
 
 
-def made(form: LogForm, found: Found, time: float | None) -> HostEvent | None:
+def made(form: LogForm, match: Match, time: float | None) -> HostEvent | None:
     """The event of a line that fits a form, if it means something here."""
     if form.event:
-        return MAKERS[form.event](found, time) if form.event in MAKERS else None
-    return logged(form, found, time) if form.check or form.name in ends() else None
+        return MAKERS[form.event](match, time) if form.event in MAKERS else None
+    return logged(form, match, time) if form.check or form.name in ends() else None
 
 
-def logged(form: LogForm, found: Found, time: float | None) -> Logged:
+def logged(form: LogForm, match: Match, time: float | None) -> Logged:
     """What the form says of the device that the line names."""
-    groups = {name: text.strip() for name, text in found.groupdict().items() if text}
+    groups = {name: text.strip() for name, text in match.groupdict().items() if text}
     groups |= {name: pci_address(groups[name]) or groups[name] for name in ADDRESSES if name in groups}
     names = tuple(groups[name] for name in NAMES if name in groups)
     device = next((groups[name] for name in DEVICE if name in groups), "")
-    words = form.meaning.format_map(_Named(groups)) if form.meaning else found[0].strip()[:LONGEST_WORDS]
-    return Logged(form.name, device, words, names, time)
+    meaning = form.meaning.format_map(_Named(groups)) if form.meaning else match[0].strip()[:LONGEST_WORDS]
+    return Logged(form.name, device, meaning, names, time)
 
 
 class _Named(dict[str, str]):
@@ -149,7 +149,7 @@ class MemoryGroups:
     def __init__(self) -> None:
         self._limits: dict[tuple[bool, str], tuple[str, str]] = {}  # by whether it is a group's, and the process
 
-    def named(self, form: LogForm, found: Found, event: HostEvent | None) -> HostEvent | None:
+    def named(self, form: LogForm, match: Match, event: HostEvent | None) -> HostEvent | None:
         """The event; a kill with the group whose limit it was, where that was logged of the same process."""
         if isinstance(event, OomKill):
             of_group, pid = bool(event.group), str(event.pid)
@@ -159,9 +159,9 @@ class MemoryGroups:
                 return replace(event, group=group) if group else event
             return replace(event, group=BOUND) if constraint in _BOUND else event
         if form.event == "oom_limit":
-            group_found, pid_found = _OOM_GROUP.match(found.string), _OOM_PID.search(found.string)
-            whose = found["constraint"] == "MEMCG", pid_found[1] if pid_found else ""
-            self._limits[whose] = found["constraint"], group_found[1] if group_found else ""
+            limited, killed = _OOM_GROUP.match(match.string), _OOM_PID.search(match.string)
+            whose = match["constraint"] == "MEMCG", killed[1] if killed else ""
+            self._limits[whose] = match["constraint"], limited[1] if limited else ""
         return event
 
 
@@ -171,61 +171,61 @@ _OOM_PID = Pattern(r",pid=(\d{1,10}),uid=\d{1,10}\s*\Z", IGNORING_CASE)  # not t
 _BOUND = ("CPUSET", "MEMORY_POLICY")
 
 
-def _killed(found: Found, time: float | None) -> OomKill:
-    return OomKill(found["process"], int(found["pid"]), "?" if found["group"] else "", time)
+def _killed(match: Match, time: float | None) -> OomKill:
+    return OomKill(match["process"], int(match["pid"]), "?" if match["group"] else "", time)
 
 
-def _page_allocation(found: Found, time: float | None) -> AllocationFailure:
-    return AllocationFailure(f"page allocation failure of {found['process']}", int(found["order"]), time)
+def _page_allocation(match: Match, time: float | None) -> AllocationFailure:
+    return AllocationFailure(f"page allocation failure of {match['process']}", int(match["order"]), time)
 
 
-def _fork(found: Found, time: float | None) -> AllocationFailure:
-    group = found["group"] or "a control group"
+def _fork(match: Match, time: float | None) -> AllocationFailure:
+    group = match["group"] or "a control group"
     return AllocationFailure(f"fork rejected by pids controller in {group}", None, time)
 
 
-def _segfault(found: Found, time: float | None) -> Segfault:
-    return Segfault(found["process"].strip(), int(found["pid"]), found["library"] or "", time)
+def _segfault(match: Match, time: float | None) -> Segfault:
+    return Segfault(match["process"].strip(), int(match["pid"]), match["library"] or "", time)
 
 
-def _hardware(source: str, is_corrected: bool, found: Found, time: float | None, count: int = 1) -> HardwareError:
-    words = found.string[:LONGEST_WORDS].strip()
-    return HardwareError(source, is_corrected, max(count, 1), words, False, time)
+def _hardware(source: str, is_corrected: bool, match: Match, time: float | None, count: int = 1) -> HardwareError:
+    message = match.string[:LONGEST_WORDS].strip()
+    return HardwareError(source, is_corrected, max(count, 1), message, False, time)
 
 
-def _edac(found: Found, time: float | None) -> HardwareError:
-    return _hardware("edac", found["kind"].upper() == "CE", found, time, int(found["count"] or 1))
+def _edac(match: Match, time: float | None) -> HardwareError:
+    return _hardware("edac", match["kind"].upper() == "CE", match, time, int(match["count"] or 1))
 
 
-def _machine_check(found: Found, time: float | None) -> HardwareError:
-    return _hardware("mce", not int(found["status"], 16) & UNCORRECTED, found, time)
+def _machine_check(match: Match, time: float | None) -> HardwareError:
+    return _hardware("mce", not int(match["status"], 16) & UNCORRECTED, match, time)
 
 
-def _apei(found: Found, time: float | None) -> HardwareError | None:
-    severity = found["kind"].lower()
+def _apei(match: Match, time: float | None) -> HardwareError | None:
+    severity = match["kind"].lower()
     if severity == "info":
         return None
     # The kernel numbers what it reports as it happens. What it finds at boot, left by the boot before, has no number.
-    error = _hardware("apei", severity == "corrected", found, time)
-    return replace(error, is_of_previous_boot=not found["number"])
+    error = _hardware("apei", severity == "corrected", match, time)
+    return replace(error, is_of_previous_boot=not match["number"])
 
 
-def _amd(found: Found, time: float | None) -> HardwareError:
-    return _hardware("mce", found["kind"].lower() == "corrected error", found, time)
+def _amd(match: Match, time: float | None) -> HardwareError:
+    return _hardware("mce", match["kind"].lower() == "corrected error", match, time)
 
 
-def _bus_error(found: Found, time: float | None) -> PcieError:
-    return PcieError(pci_address(found["pci"]), _severity(found), found["layer"].strip().lower(), time)
+def _bus_error(match: Match, time: float | None) -> PcieError:
+    return PcieError(pci_address(match["pci"]), _severity(match), match["layer"].strip().lower(), time)
 
 
-def _announced(found: Found, time: float | None) -> PcieError:
-    return PcieError(pci_address(found["of"] or found["pci"]), _severity(found), "", time)
+def _announced(match: Match, time: float | None) -> PcieError:
+    return PcieError(pci_address(match["of"] or match["pci"]), _severity(match), "", time)
 
 
-def _severity(found: Found) -> str:
-    if found["severity"].lower().startswith("correct"):
+def _severity(match: Match) -> str:
+    if match["severity"].lower().startswith("correct"):
         return "corrected"
-    return "fatal" if (found["serious"] or "").lower() == "fatal" else "nonfatal"
+    return "fatal" if (match["serious"] or "").lower() == "fatal" else "nonfatal"
 
 
 MAKERS: Mapping[str, Make] = {
@@ -235,8 +235,8 @@ MAKERS: Mapping[str, Make] = {
     "segfault": _segfault,
     "edac": _edac,
     "machine_check": _machine_check,
-    "machine_checks_logged": lambda found, time: _hardware("mce log", True, found, time),
-    "memory_lost": lambda found, time: _hardware("memory", False, found, time),
+    "machine_checks_logged": lambda match, time: _hardware("mce log", True, match, time),
+    "memory_lost": lambda match, time: _hardware("memory", False, match, time),
     "apei": _apei,
     "mce_amd": _amd,
     "bus_error": _bus_error,

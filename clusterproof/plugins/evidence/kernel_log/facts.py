@@ -160,13 +160,13 @@ def _messages(lines: Iterable[Line]) -> Iterator[Message]:
     for time, line, *more in lines:
         left_out, level = _further(*more)
         head, *others = line[:LONGEST_LINE].splitlines() or [""]
-        data, message = unwrap(head)
-        when = data if time is None else time
+        stamp, message = unwrap(head)
+        when = stamp if time is None else time
         when = when if when is not None and math.isfinite(when) else None
         yield when, message, left_out, level
         if _is_of_driver(message):  # so its further lines may be too; a process's name can hold the end of a line
-            further = (words for _, words in map(unwrap, others) if _is_of_driver(words))
-            yield from ((when, words, 0, UNKNOWN) for words in further)
+            further = (said for _, said in map(unwrap, others) if _is_of_driver(said))
+            yield from ((when, said, 0, UNKNOWN) for said in further)
 
 
 def _is_of_driver(message: str) -> bool:
@@ -215,12 +215,12 @@ def kernel_log_is_cut(node: Node, log: CollectorData) -> bool:
 @collected_by("kernel_log")
 def kernel_lines_cut(node: Node, log: CollectorData) -> Mapping[str, int]:
     """How many lines that may count were cut from the node's log, by their class: `file_servers`, `others`, …"""
-    cut = {name: read(data, values, name) for name, data in (log.get("cut", optional(table)) or {}).items()}
+    cut = {name: read(row, values, name) for name, row in (log.get("cut", optional(table)) or {}).items()}
     begins = -math.inf if node.since.is_boot else node.window_begins
     return {
-        name: read(data[0], whole, "cut")
-        for name, data in cut.items()
-        if len(data) == 2 and read(data[1], number, "cut") >= begins
+        name: read(row[0], whole, "cut")
+        for name, row in cut.items()
+        if len(row) == 2 and read(row[1], number, "cut") >= begins
     }
 
 
@@ -237,12 +237,12 @@ def kernel_lines_folded(node: Node, log: CollectorData) -> Mapping[str, int]:
     return {name: read(count, whole, name) for name, count in folded.items()}
 
 
-def counting(node: Node, data: list[Line]) -> list[Line]:
+def counting(node: Node, logged: list[Line]) -> list[Line]:
     """Those lines of the kernel log that may be within the window. Raises Incomplete."""
     if node.since.is_boot:
-        return data
+        return logged
     begins, booted = node.window_begins, node.boot.booted
-    return [line for line in data if line[0] is None or since_boot(line[0], booted) >= begins]
+    return [line for line in logged if line[0] is None or since_boot(line[0], booted) >= begins]
 
 
 @collected_by()

@@ -75,15 +75,15 @@ def unwrap(line: str) -> tuple[float | None, str]:
     at = 0
     stamped = False
     for _ in range(12):
-        found = _PREFIX.match(line, at)
-        if found:
-            time = _time(found, time)
-            stamped = stamped or bool(found.lastgroup)
+        prefix = _PREFIX.match(line, at)
+        if prefix:
+            time = _time(prefix, time)
+            stamped = stamped or bool(prefix.lastgroup)
         else:
-            found = _KERNEL.match(line, at) or (_HOST_KERNEL.match(line, at) if stamped else None)
-        if not found:
+            prefix = _KERNEL.match(line, at) or (_HOST_KERNEL.match(line, at) if stamped else None)
+        if not prefix:
             break
-        at = found.end()
+        at = prefix.end()
     return time, line[at:]
 
 
@@ -94,34 +94,34 @@ def begins_with_a_name(message: str) -> bool:
 
 
 @lru_cache(ADDRESSES)
-def pci_address(data: str) -> str:
+def pci_address(address: str) -> str:
     """A PCI address in any form that driver and NVML write, as sysfs writes it; empty where it is none."""
-    if not _ADDRESS.fullmatch(data):
+    if not _ADDRESS.fullmatch(address):
         return ""
-    place, _, function = data.lower().partition(".")
+    place, _, function = address.lower().partition(".")
     domain, bus, device = [int(part, 16) for part in f"0:{place}".split(":")[-3:]]
     return f"{domain:04x}:{bus:02x}:{device:02x}.{function or 0}"
 
 
-def _time(found: re.Match[str], before: float | None) -> float | None:
-    if found["usec"]:
-        return int(found["usec"]) / 1e6
-    if found["seconds"]:
-        return float(found["seconds"])
-    if found["unix"]:
-        return float(found["unix"])
-    data, zone = found["date"] or found["iso"], found["zone"] or "Z"
-    return _epoch(data.replace("T", " ") if found["iso"] else data, "Z" if zone == "UTC" else zone) if data else before
+def _time(match: re.Match[str], before: float | None) -> float | None:
+    if match["usec"]:
+        return int(match["usec"]) / 1e6
+    if match["seconds"]:
+        return float(match["seconds"])
+    if match["unix"]:
+        return float(match["unix"])
+    date, zone = match["date"] or match["iso"], match["zone"] or "Z"
+    return _epoch(date.replace("T", " ") if match["iso"] else date, "Z" if zone == "UTC" else zone) if date else before
 
 
-def _epoch(data: str, zone: str) -> float | None:
+def _epoch(date: str, zone: str) -> float | None:
     """Seconds since 1970; a time without a zone is taken as UTC, which nodes use."""
     from datetime import datetime
 
-    words, _, fraction = data.replace(",", ".").partition(".")
-    form = "%Y-%m-%d %H:%M:%S" if words[0].isdecimal() else "%a %b %d %H:%M:%S %Y"
+    moment, _, fraction = date.replace(",", ".").partition(".")
+    form = "%Y-%m-%d %H:%M:%S" if moment[0].isdecimal() else "%a %b %d %H:%M:%S %Y"
     try:
-        seconds = datetime.strptime(f"{words} {zone}", f"{form} %z").timestamp()
+        seconds = datetime.strptime(f"{moment} {zone}", f"{form} %z").timestamp()
     except ValueError:
         return None
     return seconds + float(f"0.{fraction or 0}")
@@ -131,9 +131,9 @@ def _epoch(data: str, zone: str) -> float | None:
 def form_of(message: str) -> tuple[LogForm, re.Match[str]] | None:
     """The first form that the kernel's message fits, and how; a process's name is not the kernel's own text."""
     small = message.lower()
-    for words, name, pattern in _tries(NAMED if begins_with_a_name(message) else small[:BEGINNING]):
-        if words in small and (found := pattern.match(message)):
-            return log_forms()[name], found
+    for part, name, pattern in _tries(NAMED if begins_with_a_name(message) else small[:BEGINNING]):
+        if part in small and (match := pattern.match(message)):
+            return log_forms()[name], match
     return None
 
 
@@ -149,7 +149,7 @@ def _tries(beginning: str) -> list[Try]:
 def _beginnings() -> dict[str, str]:
     """The first letters of what fits each form, in small letters; empty where they are not plain."""
     begins = {name: _BEGINS.match(text) for name, text in patterns().items()}
-    return {name: found[1].lower() if found else "" for name, found in begins.items()}
+    return {name: match[1].lower() if match else "" for name, match in begins.items()}
 
 
 @cache

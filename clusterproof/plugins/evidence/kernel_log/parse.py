@@ -87,9 +87,9 @@ def _has_programs(text: str) -> bool:
 
 def _dated(text: str) -> str:
     """The text; a journal that shows seconds since boot with dates, by which it is told from the kernel's own log."""
-    found = _KERNEL_SINCE_BOOT.search(text)
-    first = "\n".join(_first_lines(text)) if found else ""
-    is_journal = found and set(_SINCE_BOOT.findall(first)) == {found[1]}
+    match = _KERNEL_SINCE_BOOT.search(text)
+    first = "\n".join(_first_lines(text)) if match else ""
+    is_journal = match and set(_SINCE_BOOT.findall(first)) == {match[1]}
     return _SINCE_BOOT.sub(_ANY_DATE, text) if is_journal else text
 
 
@@ -108,7 +108,7 @@ def since_last_boot(lines: list[tuple[float, str, int]], *, is_cut: bool = False
     boots = [number for number, (_, message, _) in enumerate(lines) if _BOOTED.match(message)]
     lines = lines[boots[-1] if boots else 0 :]
     begins = lines[0][0] if lines else NO_TIME
-    first = (words for seconds, words, _ in lines[:MAX_BOOT_LINES] if not BOOT_S <= seconds < CALENDAR_S)
+    first = (message for seconds, message, _ in lines[:MAX_BOOT_LINES] if not BOOT_S <= seconds < CALENDAR_S)
     is_whole = not is_cut and any(map(_BOOTED.match, first))
     whole_from = 0.0 if is_whole else begins if begins < CALENDAR_S and not is_cut else None
     log = {**_kept(lines), "source": "capture", "truncated": not is_whole, "whole_from": whole_from}
@@ -139,8 +139,8 @@ def _kept(lines: list[tuple[float, str, int]]) -> dict[str, Any]:
     """Of the lines those that matter, as the probe's collector keeps them. Raises CaptureError."""
     if not lines:
         raise CaptureError("the kernel log has no line")
-    data: dict[str, Any] = Kept().of((time, line.encode("utf-8", "replace"), level) for time, line, level in lines)
-    return {**data, "lines": [[None if math.isnan(seconds) else seconds, *rest] for seconds, *rest in data["lines"]]}
+    log: dict[str, Any] = Kept().of((time, line.encode("utf-8", "replace"), level) for time, line, level in lines)
+    return {**log, "lines": [[None if math.isnan(seconds) else seconds, *rest] for seconds, *rest in log["lines"]]}
 
 
 def _of_kernel(text: str) -> list[str]:
@@ -160,13 +160,13 @@ def _of_kernel(text: str) -> list[str]:
 
 def _machine(lines: list[tuple[float, str, int]]) -> dict[str, object]:
     """What a boot says of the machine: its firmware's names, and the kernel."""
-    data: dict[str, object] = {}
+    collected: dict[str, object] = {}
     for _, message, _ in lines[:MAX_BOOT_LINES]:
-        if found := _DMI.match(message):
-            data["platform"] = {"vendor": found[1], "product": found[2]}
-        elif found := _VERSION.match(message):
-            data["boot"] = {"kernel": found[1]}
-    return data
+        if match := _DMI.match(message):
+            collected["platform"] = {"vendor": match[1], "product": match[2]}
+        elif match := _VERSION.match(message):
+            collected["boot"] = {"kernel": match[1]}
+    return collected
 
 
 def _timed(records: Iterable[tuple[float | None, str, int]]) -> list[tuple[float, str, int]]:
@@ -205,10 +205,10 @@ def _records(text: str) -> Iterator[tuple[float | None, str, int]]:
 
 def _level(line: str) -> int:
     """The level of a record, where its line shows it."""
-    found = _LEVEL.match(line)
-    if not found:
+    match = _LEVEL.match(line)
+    if not match:
         return UNKNOWN
-    return LEVELS.index(found[2].lower()) if found[2] else int(found[1])
+    return LEVELS.index(match[2].lower()) if match[2] else int(match[1])
 
 
 def _is_stamped(lines: list[str]) -> bool:
@@ -228,8 +228,8 @@ def _goes_on(line: str, time: float | None, before: float | None) -> bool:
 
 def _is_of_program(line: str) -> bool:
     """Whether a program wrote this into /dev/kmsg: it is not the kernel's word."""
-    found = _PRIORITY.match(line)
-    return bool(found and int(found[1]) >= _WRITTEN_BY_PROGRAMS)
+    match = _PRIORITY.match(line)
+    return bool(match and int(match[1]) >= _WRITTEN_BY_PROGRAMS)
 
 
 FORMS = (

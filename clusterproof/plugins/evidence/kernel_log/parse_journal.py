@@ -40,7 +40,7 @@ def is_exported(text: str) -> bool:
 def read_json(text: str) -> Mapping[str, object]:
     """The collector `kernel_log`. Raises CaptureError."""
     entries = list(_objects(text))
-    return _read([one for one in entries if one], is_cut=not all(entries))
+    return _read([entry for entry in entries if entry], is_cut=not all(entries))
 
 
 def read_exported(text: str) -> Mapping[str, object]:
@@ -57,13 +57,13 @@ def read_exported(text: str) -> Mapping[str, object]:
 
 def _read(entries: Sequence[Entry], *, is_cut: bool) -> Mapping[str, object]:
     """What the kernel logged; without journald's word for it, what calls itself so. Raises CaptureError."""
-    kernels = [one for one in entries if _is_kernels(one)]
+    kernels = [entry for entry in entries if _is_kernels(entry)]
     if kernels:
-        if len({one.get("_MACHINE_ID") for one in kernels}) > 1:
+        if len({entry.get("_MACHINE_ID") for entry in kernels}) > 1:
             raise CaptureError("it has entries of several machines; expected one")
-        newest = max(kernels, key=lambda one: _number(one, "__REALTIME_TIMESTAMP")).get("_BOOT_ID")
-        return since_last_boot(_lines([one for one in kernels if one.get("_BOOT_ID") == newest]), is_cut=is_cut)
-    others = [one for one in entries if "_TRANSPORT" not in one and one.get("SYSLOG_IDENTIFIER") == KERNEL]
+        newest = max(kernels, key=lambda entry: _number(entry, "__REALTIME_TIMESTAMP")).get("_BOOT_ID")
+        return since_last_boot(_lines([entry for entry in kernels if entry.get("_BOOT_ID") == newest]), is_cut=is_cut)
+    others = [entry for entry in entries if "_TRANSPORT" not in entry and entry.get("SYSLOG_IDENTIFIER") == KERNEL]
     if not others:
         raise CaptureError("it has no entry of the kernel; expected journalctl -k -o json")
     return of_all_programs(_lines(others))
@@ -79,27 +79,29 @@ def _is_kernels(entry: Entry) -> bool:
 def _lines(entries: list[Entry]) -> list[Line]:
     """Each entry's time, words and level, in the order of their times: seconds since boot where all have them."""
     since_boot = "_SOURCE_MONOTONIC_TIMESTAMP"
-    clock = since_boot if all(since_boot in one for one in entries) else "__REALTIME_TIMESTAMP"
-    lines = [(_number(one, clock) / 1e6 if clock in one else NO_TIME, _words(one), _level(one)) for one in entries]
-    return sorted(lines, key=lambda line: line[0]) if all(clock in one for one in entries) else lines
+    clock = since_boot if all(since_boot in entry for entry in entries) else "__REALTIME_TIMESTAMP"
+    lines = [
+        (_number(entry, clock) / 1e6 if clock in entry else NO_TIME, _words(entry), _level(entry)) for entry in entries
+    ]
+    return sorted(lines, key=lambda line: line[0]) if all(clock in entry for entry in entries) else lines
 
 
 def _words(entry: Entry) -> str:
     """Its message; one that is no UTF-8 is printed as the numbers of its bytes."""
-    data = entry.get("MESSAGE")
-    if isinstance(data, list) and all(isinstance(byte, int) and 0 <= byte <= 255 for byte in data):
-        return bytes(data).decode("utf-8", "replace")
-    return data if isinstance(data, str) else ""
+    message = entry.get("MESSAGE")
+    if isinstance(message, list) and all(isinstance(byte, int) and 0 <= byte <= 255 for byte in message):
+        return bytes(message).decode("utf-8", "replace")
+    return message if isinstance(message, str) else ""
 
 
 def _number(entry: Entry, name: str) -> int:
-    data = entry.get(name)
-    return int(data) if isinstance(data, str) and _DIGITS.fullmatch(data) else 0
+    value = entry.get(name)
+    return int(value) if isinstance(value, str) and _DIGITS.fullmatch(value) else 0
 
 
 def _level(entry: Entry) -> int:
-    data = entry.get("PRIORITY")
-    return int(data) if isinstance(data, str) and _LEVEL.fullmatch(data) else UNKNOWN
+    priority = entry.get("PRIORITY")
+    return int(priority) if isinstance(priority, str) and _LEVEL.fullmatch(priority) else UNKNOWN
 
 
 def _objects(text: str) -> Iterator[Entry]:

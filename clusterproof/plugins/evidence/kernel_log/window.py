@@ -42,19 +42,19 @@ class Window:
 BOOT = Window()
 
 
-def window(data: str) -> Window:
+def window(since: str) -> Window:
     """The window that `--since` asks for. Raises ValueError, whose message says what was expected."""
-    if data == BOOT.words:
+    if since == BOOT.words:
         return BOOT
-    span = _SPAN.fullmatch(data)
+    span = _SPAN.fullmatch(since)
     if span and float(span[1]) > 0:
-        return Window(last_s=float(span[1]) * SECONDS[span[2]], words=data)
+        return Window(last_s=float(span[1]) * SECONDS[span[2]], words=since)
     try:
-        moment = datetime.fromisoformat(re.sub(r"[zZ]\Z", "+00:00", data))
+        moment = datetime.fromisoformat(re.sub(r"[zZ]\Z", "+00:00", since))
         local = moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
-        return Window(moment=local.timestamp(), words=data)
+        return Window(moment=local.timestamp(), words=since)
     except (ValueError, OverflowError):
-        raise ValueError(f"--since is {data[:60]!r}; expected {EXPECTED}") from None
+        raise ValueError(f"--since is {since[:60]!r}; expected {EXPECTED}") from None
 
 
 def since_boot(seconds: float, booted: float) -> float:

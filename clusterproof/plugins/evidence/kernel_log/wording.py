@@ -107,26 +107,26 @@ def said(node: Node, check: str) -> tuple[tuple[Said, ...], list[Incomplete | No
             unread.append(why)
             return False
 
-    found = conditions(node.kernel_events, check, too_many)
-    gpus = gpus_by_address(node) if any(one.form.scope in ON_THE_BUS for one in found) else {}
+    held = conditions(node.kernel_events, check, too_many)
+    gpus = gpus_by_address(node) if any(condition.form.scope in ON_THE_BUS for condition in held) else {}
     every = (
         Said(
-            gpus[one.device].words if one.device in gpus else one.device,
-            one.form,
-            in_list(in_words(one.events, lambda event: event.words, node)),
-            one.form.verdict == "fail" and (one.form.needs != MOUNTED or one.device in mounted(node)),
+            gpus[condition.device].words if condition.device in gpus else condition.device,
+            condition.form,
+            in_list(in_words(condition.events, lambda event: event.words, node)),
+            condition.form.verdict == "fail" and (condition.form.needs != MOUNTED or condition.device in mounted(node)),
         )
-        for one in found
+        for condition in held
     )
     return tuple(every), unread
 
 
 def say(node: Node, check: str, expected: str) -> None:
     """Say what the log shows of what a check evaluates, each with its form's verdict and action, and go on."""
-    found, unread = said(node, check)
+    reports, unread = said(node, check)
     by_action: dict[tuple[bool, str], list[str]] = {}
-    for one in found:
-        by_action.setdefault((one.fails, one.form.action if one.fails else ""), []).append(one.line)
+    for report in reports:
+        by_action.setdefault((report.fails, report.form.action if report.fails else ""), []).append(report.line)
     for (fails, action), lines in by_action.items():
         message = f"{in_list(lines)}; expected {expected}"
         if fails:
@@ -156,7 +156,7 @@ def mounted(node: Node) -> set[str]:
         every = [readings(mount, "source")[0] for mount in node.mounts]
     except Incomplete:
         return set()
-    return {data["source"].removeprefix("/dev/") for data in every if data}
+    return {reading["source"].removeprefix("/dev/") for reading in every if reading}
 
 
 def total(events: Iterable[Logged]) -> int:
@@ -187,24 +187,24 @@ def when(seconds: float, node: Node) -> str:
     return f"at {moment:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def in_words(events: Iterable[E], words: Callable[[E], str], node: Node) -> list[str]:
+def in_words(events: Iterable[E], wording: Callable[[E], str], node: Node) -> list[str]:
     """Events alike in one: in these words, how often and when."""
-    return [f"{what} ({how_often(found, node)})" for what, found in grouped(events, words).items()]
+    return [f"{what} ({how_often(alike, node)})" for what, alike in grouped(events, wording).items()]
 
 
-def grouped(events: Iterable[E], words: Callable[[E], str]) -> dict[str, list[E]]:
+def grouped(events: Iterable[E], wording: Callable[[E], str]) -> dict[str, list[E]]:
     """Events by the words that they have in common."""
     groups: dict[str, list[E]] = {}
     for event in events:
-        groups.setdefault(words(event), []).append(event)
+        groups.setdefault(wording(event), []).append(event)
     return groups
 
 
-def in_list(words: Iterable[str]) -> str:
+def in_list(texts: Iterable[str]) -> str:
     """The words in one line, the first few of many."""
-    words = list(words)
-    more = [f"and {len(words) - MAX_NAMED} more"] if len(words) > MAX_NAMED else []
-    return "; ".join([*words[:MAX_NAMED], *more])
+    texts = list(texts)
+    more = [f"and {len(texts) - MAX_NAMED} more"] if len(texts) > MAX_NAMED else []
+    return "; ".join([*texts[:MAX_NAMED], *more])
 
 
 def gpus_by_address(node: Node) -> Mapping[str, NamedGpu]:
@@ -215,8 +215,8 @@ def gpus_by_address(node: Node) -> Mapping[str, NamedGpu]:
         return {}
     named: dict[str, NamedGpu] = {}
     for gpu in gpus:
-        data, _ = readings(gpu, "pci", "uuid", "remap_pending", "remap_failed")
-        if "pci" in data:
-            is_due = bool(data.get("remap_pending") or data.get("remap_failed"))
-            named[data["pci"]] = NamedGpu(gpu.index, data.get("uuid", ""), is_due)
+        reading, _ = readings(gpu, "pci", "uuid", "remap_pending", "remap_failed")
+        if "pci" in reading:
+            is_due = bool(reading.get("remap_pending") or reading.get("remap_failed"))
+            named[reading["pci"]] = NamedGpu(gpu.index, reading.get("uuid", ""), is_due)
     return named

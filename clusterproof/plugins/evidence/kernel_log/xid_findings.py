@@ -84,10 +84,10 @@ def evaluate(
     followed from it.
     """
     events = [*_with_causes([_as_xid(event) for event in events])]
-    due = {pci_address(data) for data in remap_due}
+    due = {pci_address(pci) for pci in remap_due}
     named = {event.pci: event.uuid for event in events if isinstance(event, GpuNamed)}
-    named |= {pci_address(data): uuid for data, uuid in (uuids or {}).items() if uuid}
-    answering = frozenset(pci_address(data) for data, uuid in (uuids or {}).items() if uuid)
+    named |= {pci_address(pci): uuid for pci, uuid in (uuids or {}).items() if uuid}
+    answering = frozenset(pci_address(pci) for pci, uuid in (uuids or {}).items() if uuid)
     return _worst_first(
         _of_gpu(xid(code), pci, lines, pci in due, named.get(pci, ""), catalog)
         for (pci, code), lines in _grouped(events, XidEvent, answering).items()
@@ -155,13 +155,13 @@ def _clears(event: Event, answering: frozenset[str]) -> dict[tuple[str, int | No
 def _of_gpu(
     row: Xid, pci: str, lines: list[tuple[XidEvent, str]], remap_due: bool, uuid: str, catalog: Catalog
 ) -> Finding:
-    data, cleared_by = _standing(lines)
-    begun = _begun(data, catalog)
-    last = data[-1]
+    standing, cleared_by = _standing(lines)
+    begun = _begun(standing, catalog)
+    last = standing[-1]
     is_repeated_on_it = bool(pci) and is_repeated(begun, catalog)  # lines that name no GPU may be of several
-    severity: Severity = "none" if cleared_by else RULES[row.verdict](data, remap_due, is_repeated_on_it)
-    recovery = DUE[row.verdict](data) if row.verdict in DUE else None
-    with_process = next((line for line in reversed(data) if line.process or line.pid is not None), last)
+    severity: Severity = "none" if cleared_by else RULES[row.verdict](standing, remap_due, is_repeated_on_it)
+    recovery = DUE[row.verdict](standing) if row.verdict in DUE else None
+    with_process = next((line for line in reversed(standing) if line.process or line.pid is not None), last)
     return Finding(
         family="Xid",
         code=row.code,
@@ -169,17 +169,17 @@ def _of_gpu(
         severity=severity,
         pci=pci,
         uuid=uuid,
-        count=sum(line.lines for line in data),
+        count=sum(line.lines for line in standing),
         occurrences=len(begun),
-        first=data[0].time,
+        first=standing[0].time,
         last=last.time,
         text=last.text,
-        action=_action(recovery.remedy if recovery else row.action, where_to_look(data), severity),
+        action=_action(recovery.remedy if recovery else row.action, where_to_look(standing), severity),
         source=row.source,
         process=with_process.process,
         pid=with_process.pid,
         cleared_by=cleared_by,
-        part=_part(data),
+        part=_part(standing),
     )
 
 
@@ -201,10 +201,10 @@ def _part(lines: Sequence[XidEvent]) -> str:
 
 
 def _of_switch(code: int, pci: str, lines: list[tuple[SXidEvent, str]], catalog: Catalog) -> Finding:
-    data, cleared_by = _standing(lines)
+    standing, cleared_by = _standing(lines)
     rules = sxids()
-    fatal = [line for line in data if line.severity == "fatal" or (not line.severity and code in rules.fatal)]
-    worst = (fatal or data)[-1]
+    fatal = [line for line in standing if line.severity == "fatal" or (not line.severity and code in rules.fatal)]
+    worst = (fatal or standing)[-1]
     is_nothing = cleared_by or code == rules.thermal_end
     severity: Severity = "none" if is_nothing else "fail" if fatal else "concern"
     return Finding(
@@ -214,10 +214,10 @@ def _of_switch(code: int, pci: str, lines: list[tuple[SXidEvent, str]], catalog:
         severity=severity,
         pci=pci,
         uuid="",
-        count=sum(line.lines for line in data),
-        occurrences=len(_begun(data, catalog)),
-        first=data[0].time,
-        last=data[-1].time,
+        count=sum(line.lines for line in standing),
+        occurrences=len(_begun(standing, catalog)),
+        first=standing[0].time,
+        last=standing[-1].time,
         text=worst.text,
         action=rules.fatal_action if fatal else rules.other_action,
         source=rules.source,
@@ -232,4 +232,4 @@ def _standing(lines: list[tuple[_Line, str]]) -> tuple[list[_Line], str]:
 
 
 def _worst_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    return tuple(sorted(findings, key=lambda found: (WORST_FIRST.index(found.severity), found.pci, found.code)))
+    return tuple(sorted(findings, key=lambda finding: (WORST_FIRST.index(finding.severity), finding.pci, finding.code)))

@@ -24,8 +24,8 @@ def _reset_due(lines: Sequence[XidEvent]) -> RecoveryAction | None:
 
 
 def _by_severity(lines: Sequence[XidEvent]) -> Severity:
-    words = {"" if line.severity == "fatal" and _is_ignored(line) else line.severity for line in lines}
-    return "fail" if "fatal" in words else "concern" if "" in words else "none"
+    severities = {"" if line.severity == "fatal" and _is_ignored(line) else line.severity for line in lines}
+    return "fail" if "fatal" in severities else "concern" if "" in severities else "none"
 
 
 def _is_ignored(line: XidEvent) -> bool:

@@ -60,11 +60,11 @@ def of_process(node: Node, pid: str) -> object:
     configured: dict[str, Any] = {}
     changed = []
     for path in files:
-        data = node.text(path)
-        if isinstance(data, dict):
-            configured = data
+        text = node.text(path)
+        if isinstance(text, dict):
+            configured = text
             break
-        configured.update(_settings(data, path))
+        configured.update(_settings(text, path))
         if os.stat(node.path(path)).st_mtime > started + 1:
             changed.append(path)
     else:
@@ -74,25 +74,25 @@ def of_process(node: Node, pid: str) -> object:
     return {"configured": configured, "changed": changed, "in_force": states}
 
 
-def _flags(words: list[str]) -> dict[str, str]:
+def _flags(argv: list[str]) -> dict[str, str]:
     flags = {}
-    for word, following in zip(words, [*words[1:], ""]):
+    for word, following in zip(argv, [*argv[1:], ""]):
         name, is_whole, value = word.lstrip("-").partition("=")
         if word[:1] == "-":
             flags[name] = value if is_whole else following
     return flags
 
 
-def _settings(data: str, path: str) -> dict[str, str]:
+def _settings(text: str, path: str) -> dict[str, str]:
     """The policies that a file names, JSON or YAML. Raises Broke where it is no kubelet's configuration."""
     try:
-        settings = json.loads(data)
+        settings = json.loads(text)
     except ValueError:
-        settings = dict(YAML.findall(data))
+        settings = dict(YAML.findall(text))
     if not isinstance(settings, dict) or settings.get("kind") != KIND:
         raise Broke(f"{path} is not understood; expected kind: {KIND}")
     return {key: str(settings[key]) for key in FLAGS if settings.get(key)}
 
 
-def _state(data: str | dict[str, str]) -> object:
-    return data if isinstance(data, dict) else json.loads(data).get("policyName")
+def _state(text: str | dict[str, str]) -> object:
+    return text if isinstance(text, dict) else json.loads(text).get("policyName")

@@ -69,13 +69,13 @@ class Resources(Reported):
 
     def of(self, name: str) -> int:
         """Devices or bytes, by the suite's name of a resource (`gpu`, `efa`, `hugepages_2mi`). Raises Incomplete."""
-        data = self.data.get(name)
-        return 0 if data is None else read(data, whole, name)
+        amount = self.data.get(name)
+        return 0 if amount is None else read(amount, whole, name)
 
     @property
     def mig(self) -> Mapping[str, int]:
         """Parts of GPUs by their profile, `1g.10gb`. Raises Incomplete."""
-        return {name: read(data, whole, name) for name, data in (self.data.get("mig") or {}).items()}
+        return {name: read(amount, whole, name) for name, amount in (self.data.get("mig") or {}).items()}
 
 
 def _conditions(data: object) -> tuple[Condition, ...]:
@@ -111,12 +111,12 @@ class KubernetesNode(Reported):
 
     def condition(self, kind: str) -> Condition | None:
         """The condition of that name. Raises Incomplete."""
-        return next((one for one in self.conditions if one.kind == kind), None)
+        return next((condition for condition in self.conditions if condition.kind == kind), None)
 
     def label(self, name: str) -> str:
         """A label by the suite's name of it; empty where the node has none. Raises Incomplete."""
-        data = self.labels.get(name)
-        return "" if data is None else read(data, text, f"label {name}")
+        value = self.labels.get(name)
+        return "" if value is None else read(value, text, f"label {name}")
 
     @property
     def has_divided_gpus(self) -> bool:
@@ -206,13 +206,13 @@ class Kubelet(Reported):
 
     def kept(self, key: str) -> str:
         """The policy in the kubelet's own state; empty where it keeps none, or it may not be read."""
-        data = self.in_force.get(key)
-        return data if isinstance(data, str) else ""
+        policy = self.in_force.get(key)
+        return policy if isinstance(policy, str) else ""
 
     def setting(self, key: str) -> str:
         """What the files and flags say now. Raises Incomplete."""
-        data = self.configured.get(key)
-        return DEFAULTS[key] if data is None else read(data, text, key)
+        value = self.configured.get(key)
+        return DEFAULTS[key] if value is None else read(value, text, key)
 
     @property
     def overtaken(self) -> Iterator[tuple[str, str, str]]:

@@ -50,36 +50,36 @@ def pods_on(cluster: ClusterFacts, node: KubernetesNode) -> list[KubernetesPod]:
 
 def slices_of(cluster: ClusterFacts, node: KubernetesNode, word: str) -> list[ResourceSlice]:
     """What drivers of DRA with a word in their name offer on a node, as of their last generation. Raises Incomplete."""
-    found = [one for one in cluster.kubernetes_slices if one.node == node.name and word in one.driver]
+    offered = [offer for offer in cluster.kubernetes_slices if offer.node == node.name and word in offer.driver]
     newest: dict[str, int] = {}
-    for one in found:
-        newest[one.pool] = max(one.generation, newest.get(one.pool, 0))
-    return [one for one in found if one.generation == newest[one.pool]]
+    for offer in offered:
+        newest[offer.pool] = max(offer.generation, newest.get(offer.pool, 0))
+    return [offer for offer in offered if offer.generation == newest[offer.pool]]
 
 
 def zones(cluster: ClusterFacts) -> dict[str, str | None]:
     """The availability zone of each node. Raises Incomplete, and NotApplicable where no label shows any."""
-    found = {name: node.zone or None for name, node in _listed(cluster).items()}
-    return _some(found, "no node has a label of its zone")
+    zone_of = {name: node.zone or None for name, node in _listed(cluster).items()}
+    return _some(zone_of, "no node has a label of its zone")
 
 
 def network_layers(cluster: ClusterFacts) -> dict[str, tuple[str, ...]]:
     """The network nodes above each node, the topmost first. Raises Incomplete, and NotApplicable where none has any."""
-    found = {name: node.layers for name, node in _listed(cluster).items() if node.layers}
-    return _some(found, "no node has labels of the network above it")
+    layers = {name: node.layers for name, node in _listed(cluster).items() if node.layers}
+    return _some(layers, "no node has labels of the network above it")
 
 
 def ultraservers(cluster: ClusterFacts) -> dict[str, str | None]:
     """The domain of NVLink of each node that is in one. Raises Incomplete, and NotApplicable where none is."""
-    found = {name: node.ultraserver or None for name, node in _listed(cluster).items()}
-    return _some(found, "no node has a label of an UltraServer")
+    domains = {name: node.ultraserver or None for name, node in _listed(cluster).items()}
+    return _some(domains, "no node has a label of an UltraServer")
 
 
 def _listed(cluster: ClusterFacts) -> dict[str, KubernetesNode]:
     return {name: member.known for name, member in cluster.kubernetes_members.items() if member.known}
 
 
-def _some(found: dict[str, T], otherwise: str) -> dict[str, T]:
-    if not any(found.values()):
+def _some(labelled: dict[str, T], otherwise: str) -> dict[str, T]:
+    if not any(labelled.values()):
         raise NotApplicable(otherwise)
-    return found
+    return labelled

@@ -183,12 +183,12 @@ class KubernetesStorage:
         return f"{made_by.provisioner}, of storage class {made_by.name}, has made no volume"
 
 
-def storage_of(data: CollectorData) -> KubernetesStorage:
+def storage_of(storage: CollectorData) -> KubernetesStorage:
     """What the collector returned. Raises Incomplete."""
-    if data.get("is_cut", flag):
+    if storage.get("is_cut", flag):
         raise Incomplete("there are more volumes than were read", cause="there are more volumes than were read")
     return KubernetesStorage(
-        {claim.name: claim for claim in data.get("claims", every(VolumeClaim))},
-        {node.name: frozenset(node.drivers) for node in data.get("nodes", every(DriversOfNode))},
-        {one.name: one for one in data.get("classes", every(StorageClass))},
+        {claim.name: claim for claim in storage.get("claims", every(VolumeClaim))},
+        {node.name: frozenset(node.drivers) for node in storage.get("nodes", every(DriversOfNode))},
+        {storage_class.name: storage_class for storage_class in storage.get("classes", every(StorageClass))},
     )

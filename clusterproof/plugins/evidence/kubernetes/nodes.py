@@ -34,15 +34,19 @@ class MemberNode:
 def member_nodes(known: Iterable[KubernetesNode], nodes: Mapping[str, Node]) -> tuple[MemberNode, ...]:
     """Each node of a cluster, with what Kubernetes has of it."""
     known = tuple(known)
-    by_name = {one.name: one for one in known}
-    by_instance = {one.instance: one for one in known if one.instance}
-    found = {name: by_name.get(name) or by_instance.get(_instance(node)) for name, node in nodes.items()}
+    by_name = {listed.name: listed for listed in known}
+    by_instance = {listed.instance: listed for listed in known if listed.instance}
+    listed_of = {name: by_name.get(name) or by_instance.get(_instance(node)) for name, node in nodes.items()}
     groups: dict[str, list[KubernetesNode]] = {}
-    for name, one in found.items():
-        if one:
-            groups.setdefault(nodes[name].target.group, []).append(one)
+    for name, listed in listed_of.items():
+        if listed:
+            groups.setdefault(nodes[name].target.group, []).append(listed)
     return tuple(
-        MemberNode(node, found[name], tuple(one for one in groups.get(node.target.group, ()) if one is not found[name]))
+        MemberNode(
+            node,
+            listed_of[name],
+            tuple(other for other in groups.get(node.target.group, ()) if other is not listed_of[name]),
+        )
         for name, node in nodes.items()
     )
 

@@ -48,14 +48,14 @@ def _counters(node: Node, device: str) -> dict[str, object]:
     node.at(device)
     paths = {name: f"{device}/ports/1/hw_counters/{name}" for name in OF_A_PORT}
     paths.update({name: f"{device}/hw_counters/{name}" for name in OF_A_DEVICE})
-    data = {name: node.text(path, absent="") for name, path in paths.items()}
-    return {name: _number(text) for name, text in data.items() if text != ""}
+    texts = {name: node.text(path, absent="") for name, path in paths.items()}
+    return {name: _number(text) for name, text in texts.items() if text != ""}
 
 
-def _number(data: object) -> object:
-    if not isinstance(data, str):
-        return data
-    return int(data) if data.isdecimal() else {"error": "EINVAL", "text": f"no number: {data[:40]!r}"}
+def _number(text: object) -> object:
+    if not isinstance(text, str):
+        return text
+    return int(text) if text.isdecimal() else {"error": "EINVAL", "text": f"no number: {text[:40]!r}"}
 
 
 def _pairs(first: dict[str, object], second: dict[str, object]) -> dict[str, object]:

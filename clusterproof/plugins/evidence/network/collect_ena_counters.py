@@ -58,15 +58,15 @@ def statistics(interface: str) -> dict[str, int]:
         values = _ask(asking, interface, struct.pack("=II", STATISTICS, count), VALUE_BYTES)
     if struct.unpack_from("=I", names, 8) != (count,) or struct.unpack_from("=I", values, 4) != (count,):
         raise OSError(errno.EAGAIN, "", interface)  # its queues were set up anew meanwhile
-    words = (struct.unpack_from(f"={NAME_BYTES}s", names, 12 + NAME_BYTES * place)[0] for place in range(count))
-    return dict(zip((_text(word) for word in words), struct.unpack_from(f"={count}Q", values, 8)))
+    parts = (struct.unpack_from(f"={NAME_BYTES}s", names, 12 + NAME_BYTES * place)[0] for place in range(count))
+    return dict(zip((_text(word) for word in parts), struct.unpack_from(f"={count}Q", values, 8)))
 
 
 def _ask(asking: socket.socket, interface: str, question: bytes, each_bytes: int = 0) -> bytes:
     """The answer, which the kernel writes over the question: room for more than it was said to have is no harm."""
-    data = array.array("B", question + bytes(each_bytes * MAX_STATISTICS))
-    fcntl.ioctl(asking, SIOCETHTOOL, IFREQ.pack(interface.encode()[:15], data.buffer_info()[0]))
-    return data.tobytes()
+    room = array.array("B", question + bytes(each_bytes * MAX_STATISTICS))
+    fcntl.ioctl(asking, SIOCETHTOOL, IFREQ.pack(interface.encode()[:15], room.buffer_info()[0]))
+    return room.tobytes()
 
 
 def _text(word: bytes) -> str:

@@ -29,18 +29,18 @@ def _interface(node: Node, name: str) -> dict[str, object]:
     }
 
 
-def _number(data: object, base: int = 10) -> object:
+def _number(text: object, base: int = 10) -> object:
     """The number that a file holds; what is none is an error in its place."""
-    if not isinstance(data, str):
-        return data
+    if not isinstance(text, str):
+        return text
     try:
-        return int(data, base)
+        return int(text, base)
     except ValueError:
-        return {"error": "EINVAL", "text": f"no number: {data[:40]!r}"}
+        return {"error": "EINVAL", "text": f"no number: {text[:40]!r}"}
 
 
-def _carrier(data: object) -> object:
+def _carrier(text: object) -> object:
     """Whether there is a link; null while the interface is administratively down, when the kernel reports none."""
-    if isinstance(data, dict):
-        return None if data["error"] == "EINVAL" else data
-    return {"0": False, "1": True}.get(str(data), {"error": "EINVAL", "text": f"carrier: {str(data)[:40]!r}"})
+    if isinstance(text, dict):
+        return None if text["error"] == "EINVAL" else text
+    return {"0": False, "1": True}.get(str(text), {"error": "EINVAL", "text": f"carrier: {str(text)[:40]!r}"})

@@ -51,11 +51,11 @@ def _require_network(node: Node) -> None:
 
 def _hosts(node: Node, hostname: str) -> object:
     """The addresses that /etc/hosts gives the node's own name, each with whether the node has it."""
-    data = node.text(HOSTS, absent="")
-    if isinstance(data, dict):
-        return data
+    text = node.text(HOSTS, absent="")
+    if isinstance(text, dict):
+        return text
     wanted = {hostname, hostname.partition(".")[0]}
-    rows = [line.partition("#")[0].split() for line in data.splitlines()]
+    rows = [line.partition("#")[0].split() for line in text.splitlines()]
     named = [row[0] for row in rows if wanted.intersection(row[1:])]
     owned = ((address, _is_own(address)) for address in named)
     return [{"address": address, "is_own": is_own} for address, is_own in owned if is_own is not None][:MAX_HOSTS]
@@ -80,13 +80,13 @@ def _is_own(address: str) -> bool | None:
 
 def _nameservers(node: Node) -> list[str]:
     """Those that resolv.conf names, and those that systemd's own resolver asks in its turn."""
-    found = _named_in(node, RESOLV)
-    return found + (_named_in(node, BEHIND_STUB) if STUB in found else [])
+    named = _named_in(node, RESOLV)
+    return named + (_named_in(node, BEHIND_STUB) if STUB in named else [])
 
 
 def _named_in(node: Node, path: str) -> list[str]:
-    data = node.text(path, absent="")
-    rows = [line.split() for line in data.splitlines()] if isinstance(data, str) else []
+    text = node.text(path, absent="")
+    rows = [line.split() for line in text.splitlines()] if isinstance(text, str) else []
     return [row[1] for row in rows if row[0:1] == ["nameserver"] and len(row) > 1][:MAX_SERVERS]
 
 
@@ -138,27 +138,27 @@ def _has_answer(asking: socket.socket, token: bytes) -> bool:
 
 def _addresses(node: Node) -> list[dict[str, object]]:
     """Of each interface that has a device of its own or bundles some: its driver, MAC and IPv4 address."""
-    found: list[dict[str, object]] = []
+    rows: list[dict[str, object]] = []
     for name in node.names(INTERFACES):
         at = f"{INTERFACES}/{name}"
-        if (node.exists(f"{at}/device") or node.exists(f"{at}/bonding")) and len(found) < MAX_INTERFACES:
+        if (node.exists(f"{at}/device") or node.exists(f"{at}/bonding")) and len(rows) < MAX_INTERFACES:
             driver, mac = node.linked(f"{at}/device/driver"), node.text(f"{at}/address", absent="")
-            found.append({"name": name, "driver": driver, "mac": mac, "ipv4": _ipv4(name)})
-    return found
+            rows.append({"name": name, "driver": driver, "mac": mac, "ipv4": _ipv4(name)})
+    return rows
 
 
 def _ipv4(name: str) -> str:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
         try:
-            data = fcntl.ioctl(asking, SIOCGIFADDR, struct.pack("256s", name[:15].encode()))
+            reply = fcntl.ioctl(asking, SIOCGIFADDR, struct.pack("256s", name[:15].encode()))
         except OSError:
             return ""
-    return socket.inet_ntoa(data[20:24])
+    return socket.inet_ntoa(reply[20:24])
 
 
 def _duplicates(node: Node) -> list[str]:
     """The IPv6 addresses that another host was found to have."""
-    data = node.text("/proc/1/net/if_inet6" if node.root else "/proc/self/net/if_inet6", absent="")
-    rows = [line.split() for line in data.splitlines()] if isinstance(data, str) else []
-    found = [row for row in rows if len(row) == 6 and int(row[4], 16) & DUPLICATE]
-    return [f"{socket.inet_ntop(socket.AF_INET6, bytes.fromhex(row[0]))} on {row[5]}" for row in found[:MAX_HOSTS]]
+    text = node.text("/proc/1/net/if_inet6" if node.root else "/proc/self/net/if_inet6", absent="")
+    rows = [line.split() for line in text.splitlines()] if isinstance(text, str) else []
+    twice = [row for row in rows if len(row) == 6 and int(row[4], 16) & DUPLICATE]
+    return [f"{socket.inet_ntop(socket.AF_INET6, bytes.fromhex(row[0]))} on {row[5]}" for row in twice[:MAX_HOSTS]]

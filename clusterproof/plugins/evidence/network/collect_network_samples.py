@@ -98,6 +98,6 @@ def _ports(node: Node) -> dict[str, object]:
 
 def _total(node: Node, files: list[tuple[str, int]]) -> int | None:
     """The sum of counters; None where none can be read."""
-    data = [(node.text(path, absent=""), size) for path, size in files]
-    numbers = [int(text) * size for text, size in data if isinstance(text, str) and text.isdecimal()]
+    texts = [(node.text(path, absent=""), size) for path, size in files]
+    numbers = [int(text) * size for text, size in texts if isinstance(text, str) and text.isdecimal()]
     return sum(numbers) if numbers else None

@@ -68,13 +68,13 @@ def _if_there(node: Node, path: str) -> object:
 
 def _counted(node: Node, path: str) -> object:
     """A counter; null where this port has none ("N/A (no PMA)")."""
-    data = _if_there(node, path)
-    if not isinstance(data, str) or data.startswith("N/A"):
-        return None if isinstance(data, str) else data
-    return int(data) if data.isdecimal() else {"error": "EINVAL", "text": f"{path}: {data[:40]!r}"}
+    text = _if_there(node, path)
+    if not isinstance(text, str) or text.startswith("N/A"):
+        return None if isinstance(text, str) else text
+    return int(text) if text.isdecimal() else {"error": "EINVAL", "text": f"{path}: {text[:40]!r}"}
 
 
 def _hex(node: Node, path: str) -> object:
     """A vendor or device number without its 0x; empty where the device is of software, and has no place on the bus."""
-    data = node.text(path, absent="")
-    return data[2:] if isinstance(data, str) and data.startswith("0x") else data
+    text = node.text(path, absent="")
+    return text[2:] if isinstance(text, str) and text.startswith("0x") else text

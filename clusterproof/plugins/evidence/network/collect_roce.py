@@ -11,14 +11,14 @@ PRIORITIES = range(8)
 
 def read(node: Node) -> object:
     """Every port of hardware whose link layer is Ethernet."""
-    found = []
+    ports = []
     for name in node.names(FOLDER):
         node.at(name)
         vendor, device = (str(node.text(f"{FOLDER}/{name}/device/{file}", absent="")) for file in ("vendor", "device"))
         for port in node.names(f"{FOLDER}/{name}/ports") if vendor else ():
             if node.text(f"{FOLDER}/{name}/ports/{port}/link_layer", absent="") == "Ethernet":
-                found.append({"device": name, "model": f"{vendor[2:]}:{device[2:]}", **_port(node, name, port)})
-    return {"ports": found}
+                ports.append({"device": name, "model": f"{vendor[2:]}:{device[2:]}", **_port(node, name, port)})
+    return {"ports": ports}
 
 
 def _port(node: Node, name: str, port: str) -> dict[str, object]:
@@ -48,5 +48,5 @@ def _gid(node: Node, at: str, index: int) -> dict[str, object] | None:
 
 def _switches(node: Node, folder: str) -> str:
     """One digit for each priority: whether congestion control is on; empty where the driver has no such files."""
-    words = [str(node.text(f"{folder}/{priority}", absent="")) for priority in PRIORITIES]
-    return "".join(words) if all(word in ("0", "1") for word in words) else ""
+    bits = [str(node.text(f"{folder}/{priority}", absent="")) for priority in PRIORITIES]
+    return "".join(bits) if all(word in ("0", "1") for word in bits) else ""

@@ -39,17 +39,17 @@ def domains(output: str) -> tuple[str, ...]:
     Newer libfabric lists a device twice, as fabric `efa` and `efa-direct`; old libfabric layered providers
     over it (`efa;ofi_rxr`, and `efa;ofi_rxd` over its datagram domain, `-dgrm`). All these are one domain.
     """
-    found = (entry.get("domain", "") for entry in _entries(output) if _is_efa(entry) and _is_rdm(entry))
-    return tuple(dict.fromkeys(domain for domain in found if domain and not domain.endswith("-dgrm")))
+    offered = (entry.get("domain", "") for entry in _entries(output) if _is_efa(entry) and _is_rdm(entry))
+    return tuple(dict.fromkeys(domain for domain in offered if domain and not domain.endswith("-dgrm")))
 
 
 @lru_cache(DIFFERENT)
 def error(output: str) -> str:
     """libfabric's own error line, as printed (`fi_getinfo: -61`: no provider answers), else empty."""
     for line in output.splitlines():
-        found = _ERROR.match(_without_rank(line)[1].strip())
-        if found:
-            return str(found[0]).strip()
+        match = _ERROR.match(_without_rank(line)[1].strip())
+        if match:
+            return str(match[0]).strip()
     return ""
 
 
@@ -57,21 +57,21 @@ def _entries(output: str) -> Iterator[Mapping[str, str]]:
     """One mapping per `provider:` and the indented lines after it, of each rank where ranks are mixed."""
     open_entries: dict[str, dict[str, str]] = {}
     for line in output.splitlines():
-        rank, words = _without_rank(line)
-        found = _KEY.match(words)
-        if found and found[1] == "provider":
+        rank, rest = _without_rank(line)
+        match = _KEY.match(rest)
+        if match and match[1] == "provider":
             if rank in open_entries:
                 yield open_entries[rank]
-            open_entries[rank] = {"provider": found[2]}
-        elif found and rank in open_entries:
-            open_entries[rank][found[1]] = found[2]
+            open_entries[rank] = {"provider": match[2]}
+        elif match and rank in open_entries:
+            open_entries[rank][match[1]] = match[2]
     yield from open_entries.values()
 
 
 def _without_rank(line: str) -> tuple[str, str]:
     line = line[:LONGEST_LINE]
-    found = _RANK.match(line)
-    return (found[0], line[found.end() :]) if found else ("", line)
+    rank = _RANK.match(line)
+    return (rank[0], line[rank.end() :]) if rank else ("", line)
 
 
 def _is_efa(entry: Mapping[str, str]) -> bool:
@@ -110,16 +110,16 @@ class Port(Reported):
     @property
     def label(self) -> str:
         """`port 1`; without its number where that is unknown."""
-        data, _ = readings(self, "number")
-        return f"port {data['number']}" if data else "a port"
+        reading, _ = readings(self, "number")
+        return f"port {reading['number']}" if reading else "a port"
 
     @property
     def gbps(self) -> float:
         """Its rate: `400 Gb/sec (4X NDR)`. Raises Incomplete."""
-        found = _RATE.match(self.rate)
-        if not found:
+        rate = _RATE.match(self.rate)
+        if not rate:
             raise Incomplete(f"{self.label} has the rate {self.rate!r}, which is not a number")
-        return float(found[1])
+        return float(rate[1])
 
     @property
     def is_active(self) -> bool:
@@ -217,8 +217,8 @@ class Counters(Reported):
         return self._looks(counter)[1]
 
     def _looks(self, counter: str) -> tuple[int, int]:
-        one, two = read(self.counters.get(counter), _two, counter)
-        first, second = read(one, whole, counter), read(two, whole, counter)
+        earlier, later = read(self.counters.get(counter), _two, counter)
+        first, second = read(earlier, whole, counter), read(later, whole, counter)
         if second < first:
             raise Incomplete(f"{counter} went backwards, from {first} to {second}: it was reset meanwhile")
         return first, second
@@ -263,8 +263,8 @@ class InterfaceAddress(Reported):
         if known.get("driver", "").startswith(OF_OTHER_MACHINES):
             return ()
         mac, ipv4 = known.get("mac", "").lower(), known.get("ipv4", "")
-        data = ("" if mac == NO_MAC else mac, "" if ipv4.startswith(LINK_LOCAL) else ipv4)
-        return tuple(one for one in data if one)
+        own = ("" if mac == NO_MAC else mac, "" if ipv4.startswith(LINK_LOCAL) else ipv4)
+        return tuple(address for address in own if address)
 
 
 @record
@@ -280,4 +280,4 @@ class Naming(Reported):
     @property
     def unique(self) -> frozenset[str]:
         """The MAC and IPv4 addresses that no other node may have, as far as they are known. Raises Incomplete."""
-        return frozenset(one for address in self.addresses for one in address.unique)
+        return frozenset(own for address in self.addresses for own in address.unique)

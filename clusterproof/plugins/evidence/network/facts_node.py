@@ -76,7 +76,7 @@ def efa_seen(node: Node) -> int:
 @collected_by()
 def efa_usual(node: Node) -> int | None:
     """How many EFA devices most nodes of its group have; None where no number has a majority."""
-    usual = node.group.most("EFA devices", lambda one: [str(one.efa_seen)])
+    usual = node.group.most("EFA devices", lambda other: [str(other.efa_seen)])
     return int(next(iter(usual))) if usual else None
 
 
@@ -129,7 +129,11 @@ efa_counters = list_collected_as("efa_counters", "devices", Counters)
 @collected_by()
 def efa_counters_by_name(node: Node) -> Mapping[str, Counters]:
     """The same by the device's name, of those that report one. Raises Incomplete."""
-    return {data["name"]: one for one in reversed(node.efa_counters) if (data := readings(one, "name")[0])}
+    return {
+        reading["name"]: counters
+        for counters in reversed(node.efa_counters)
+        if (reading := readings(counters, "name")[0])
+    }
 
 
 @collected_by("efa_counters")
@@ -172,8 +176,8 @@ fi_info = collected_as("libfabric", Command)
 @collected_by("limits")
 def memlock_bytes(node: Node, limits: CollectorData) -> Mapping[str, int | None]:
     """The locked-memory limit of a login and of each daemon that starts jobs; None is unlimited."""
-    limit_of = {name: CollectorData(read(data, table, name), name) for name, data in inherited(limits).items()}
-    return {name: data.get("memlock", optional(whole)) for name, data in limit_of.items()}
+    limit_of = {name: CollectorData(read(entry, table, name), name) for name, entry in inherited(limits).items()}
+    return {name: entry.get("memlock", optional(whole)) for name, entry in limit_of.items()}
 
 
 def _between(counters: CollectorData, what: str) -> float:
@@ -218,8 +222,8 @@ class RocePort(Reported):
     @property
     def gid_v2(self) -> str:
         """The index of its first RoCE v2 GID of an address that is routed, IPv4 first; `none`. Raises Incomplete."""
-        found = [gid for gid in self.gids if gid.type == ROCE_V2 and gid.kind != "link"]
-        best = sorted(found, key=lambda gid: (gid.kind != "ipv4", gid.index))
+        routed = [gid for gid in self.gids if gid.type == ROCE_V2 and gid.kind != "link"]
+        best = sorted(routed, key=lambda gid: (gid.kind != "ipv4", gid.index))
         return str(best[0].index) if best else "none"
 
 

@@ -42,7 +42,7 @@ def is_lsmod(text: str) -> bool:
 
 def read_lsmod(text: str) -> Mapping[str, object]:
     """The modules of the collector `rdma`."""
-    loaded = {words[0] for line in text.split("\n") if len(words := line.split()) >= 3 and words[1].isdecimal()}
+    loaded = {cells[0] for line in text.split("\n") if len(cells := line.split()) >= 3 and cells[1].isdecimal()}
     return {"rdma": {"modules": [name for name in MODULES if name in loaded]}}
 
 
@@ -54,18 +54,18 @@ def is_device_files(text: str) -> bool:
 
 def read_device_files(text: str) -> Mapping[str, object]:
     """The device files of the collector `rdma`."""
-    found = (_FILE.fullmatch(name) for name in _files(text))
-    return {"rdma": {"uverbs": [name[1] for name in found if name and name[1].startswith("uverbs")][:MAX_FILES]}}
+    files = (_FILE.fullmatch(name) for name in _files(text))
+    return {"rdma": {"uverbs": [name[1] for name in files if name and name[1].startswith("uverbs")][:MAX_FILES]}}
 
 
 def _files(text: str) -> Iterator[str]:
     """The names in `ls`, with -l the last word of each line."""
     for line in text[:100_000].split("\n"):
-        words = line.split()
-        if len(words) > 6 and words[0][:1] in "cdlb-":
-            yield words[-1]
-        elif words[:1] not in (["total"], ["/dev/infiniband:"]):
-            yield from words
+        cells = line.split()
+        if len(cells) > 6 and cells[0][:1] in "cdlb-":
+            yield cells[-1]
+        elif cells[:1] not in (["total"], ["/dev/infiniband:"]):
+            yield from cells
 
 
 FORMS = (

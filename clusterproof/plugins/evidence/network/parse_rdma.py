@@ -43,10 +43,10 @@ def _linked(name: str, rest: str) -> dict[str, Any]:
     return {"name": name, "vendor": AMAZON, "device": "efa"} if is_efa else _named(name)
 
 
-def _word(table: Mapping[str, str], data: str) -> str:
+def _word(table: Mapping[str, str], state: str) -> str:
     """The kernel's wording of a state: `Active`, `LINK_UP` and `4: ACTIVE` become what sysfs has."""
-    plain = data.strip().lower()
-    return table.get(plain) or table.get(plain.replace("_", "").replace(" ", "")) or short(data.strip())
+    plain = state.strip().lower()
+    return table.get(plain) or table.get(plain.replace("_", "").replace(" ", "")) or short(state.strip())
 
 
 # ibstat
@@ -64,7 +64,7 @@ def is_ibstat(text: str) -> bool:
 
 def read_ibstat(text: str) -> Mapping[str, object]:
     """The devices of the collector `rdma`. Where ibstat stopped at a device, its ports could not be read."""
-    devices = [_ca(found[1], rest) for found, rest in sections(_CA, text, MAX_DEVICES)]
+    devices = [_ca(head[1], rest) for head, rest in sections(_CA, text, MAX_DEVICES)]
     for name, why in _PANIC.findall(text)[:MAX_DEVICES]:
         devices.append({**_named(name), "ports": {"error": "EIO", "text": short(f"ibstat{why}")}})
     return {"rdma": {"devices": devices}}
@@ -111,7 +111,7 @@ def is_ibv_devinfo(text: str) -> bool:
 
 def read_ibv_devinfo(text: str) -> Mapping[str, object]:
     """The devices of the collector `rdma`; physical state and rate only where -v was given."""
-    return {"rdma": {"devices": [_hca(found[1], rest) for found, rest in sections(_HCA, text, MAX_DEVICES)]}}
+    return {"rdma": {"devices": [_hca(head[1], rest) for head, rest in sections(_HCA, text, MAX_DEVICES)]}}
 
 
 def _hca(name: str, text: str) -> dict[str, object]:
@@ -156,8 +156,8 @@ def is_ibv_devices(text: str) -> bool:
 
 def read_ibv_devices(text: str) -> Mapping[str, object]:
     """The names of the devices of the collector `rdma`. Raises CaptureError."""
-    found = _DEVICES.search(text)
-    rows = [line.split() for line in text[found.end() :].split("\n")] if found else []
+    header = _DEVICES.search(text)
+    rows = [line.split() for line in text[header.end() :].split("\n")] if header else []
     names = [row[0] for row in rows if len(row) == 2 and re.fullmatch(r"[0-9a-f]{16}", row[1])]
     if not names:
         raise CaptureError("ibv_devices lists no device")
@@ -184,11 +184,11 @@ def read_rdma_tool(text: str) -> Mapping[str, object]:
         firmware = re.search(r"\bfw (\S{1,40})", rest)
         devices[name] = {**_named(name), **({"firmware": firmware[1]} if firmware else {})}
     for name, port, rest in _LINK.findall(text)[:MAX_DEVICES]:
-        data: dict[str, object] = {"port": int(port)}
+        row: dict[str, object] = {"port": int(port)}
         for key, table, word in (("state", STATES, "state"), ("physical_state", PHYSICAL, "physical_state")):
-            if found := re.search(rf"(?:^|\s){word} (\w{{1,40}})", rest):
-                data[key] = _word(table, found[1])
-        devices.setdefault(name, _linked(name, rest)).setdefault("ports", []).append(data)
+            if match := re.search(rf"(?:^|\s){word} (\w{{1,40}})", rest):
+                row[key] = _word(table, match[1])
+        devices.setdefault(name, _linked(name, rest)).setdefault("ports", []).append(row)
     return {"rdma": {"devices": list(devices.values())}}
 
 
@@ -222,18 +222,18 @@ def read_sysfs(text: str) -> Mapping[str, object]:
             device[_KEYS[own]] = short(value.strip().removeprefix("0x"))
             continue
         ports = device.setdefault("ports", [])
-        data = next((one for one in ports if one["port"] == int(port)), None)
-        if data is None:
-            data = {"port": int(port)}
-            ports.append(data)
-        data[_PORT_KEYS.get(key, key)] = _count(value.strip()) if key.startswith("counters/") else short(value.strip())
+        entry = next((other for other in ports if other["port"] == int(port)), None)
+        if entry is None:
+            entry = {"port": int(port)}
+            ports.append(entry)
+        entry[_PORT_KEYS.get(key, key)] = _count(value.strip()) if key.startswith("counters/") else short(value.strip())
     return {"rdma": {"devices": list(devices.values())}}
 
 
-def _count(data: str) -> object:
+def _count(text: str) -> object:
     """A counter; None where this port has none ("N/A (no PMA)")."""
-    count = whole(data)
-    return count if count is not None or data.startswith("N/A") else {"error": "EINVAL", "text": short(data)}
+    count = whole(text)
+    return count if count is not None or text.startswith("N/A") else {"error": "EINVAL", "text": short(text)}
 
 
 FORMS = (

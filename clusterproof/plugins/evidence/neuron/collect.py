@@ -17,14 +17,14 @@ MAX_CONNECTED = 128
 
 def read(node: Node) -> object:
     """The driver's version, every device with its counters, and how many devices the bus shows. Raises Absent."""
-    found = {int(match[1]): name for name in node.names(FOLDER) for match in [NAME.fullmatch(name)] if match}
+    names = {int(match[1]): name for name in node.names(FOLDER) for match in [NAME.fullmatch(name)] if match}
     on_bus = sum(1 for address in node.names(BUS) if _is_neuron(node, f"{BUS}/{address}"))
-    if not (found or on_bus or node.exists(MODULE)):
+    if not (names or on_bus or node.exists(MODULE)):
         raise Absent("no Neuron device on the PCI bus, and no module neuron is loaded")
     return {
         "driver": node.text(f"{MODULE}/version", absent=""),
         "on_bus": on_bus,
-        "devices": [_device(node, index, found[index]) for index in sorted(found)],
+        "devices": [_device(node, index, names[index]) for index in sorted(names)],
     }
 
 
@@ -55,14 +55,14 @@ def _counter(node: Node, path: str) -> object:
 
 
 def _number(node: Node, path: str) -> object:
-    data = node.text(path)
-    return int(data) if isinstance(data, str) and data.isdecimal() and len(data) < 20 else data
+    text = node.text(path)
+    return int(text) if isinstance(text, str) and text.isdecimal() and len(text) < 20 else text
 
 
 def _numbers(node: Node, path: str) -> object:
     """`12, 3, 4, 1` as a list."""
-    data = node.text(path)
-    if not isinstance(data, str):
-        return data
-    words = [word for word in re.split(r"[\s,]+", data) if word]
-    return [int(word) for word in words[:MAX_CONNECTED] if word.isdecimal() and len(word) < 6]
+    text = node.text(path)
+    if not isinstance(text, str):
+        return text
+    parts = [word for word in re.split(r"[\s,]+", text) if word]
+    return [int(word) for word in parts[:MAX_CONNECTED] if word.isdecimal() and len(word) < 6]

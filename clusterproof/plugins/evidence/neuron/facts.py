@@ -91,31 +91,33 @@ def entries_of(output: str) -> list[dict[str, Any]] | None:
     if begin < 0:
         return None
     try:
-        data = json.JSONDecoder().raw_decode(output, begin)[0]
+        answer = json.JSONDecoder().raw_decode(output, begin)[0]
     except (ValueError, RecursionError):
         return None
-    return _entries(data)
+    return _entries(answer)
 
 
-def _entries(data: object) -> list[dict[str, Any]] | None:
+def _entries(answer: object) -> list[dict[str, Any]] | None:
     """The list of devices: the whole answer, or a member of it."""
-    found = data if isinstance(data, list) else None
-    if isinstance(data, dict):
-        found = next((each for each in data.values() if isinstance(each, list) and each), None)
-    if found is None or not all(isinstance(entry, dict) and type(entry.get("neuron_device")) is int for entry in found):
+    devices = answer if isinstance(answer, list) else None
+    if isinstance(answer, dict):
+        devices = next((each for each in answer.values() if isinstance(each, list) and each), None)
+    if devices is None or not all(
+        isinstance(entry, dict) and type(entry.get("neuron_device")) is int for entry in devices
+    ):
         return None
-    return found
+    return devices
 
 
 def _listed(entry: Mapping[str, Any]) -> Listed:
     processes = entry.get("neuron_processes")
-    data = [process for process in processes if isinstance(process, dict)] if isinstance(processes, list) else []
-    return Listed(entry["neuron_device"], tuple(_process(process) for process in data))
+    running = [process for process in processes if isinstance(process, dict)] if isinstance(processes, list) else []
+    return Listed(entry["neuron_device"], tuple(_process(process) for process in running))
 
 
 def _process(process: Mapping[str, Any]) -> str:
-    words = str(process.get("command") or "a process").split()
-    return f"{words[0][:MAX_NAME] if words else 'a process'} (pid {str(process.get('pid', '?'))[:10]})"
+    command = str(process.get("command") or "a process").split()
+    return f"{command[0][:MAX_NAME] if command else 'a process'} (pid {str(process.get('pid', '?'))[:10]})"
 
 
 _MARK = "NEURON_HW_ERR="
@@ -129,22 +131,22 @@ _ACTION = Pattern(r"\baction=([A-Z0-9_]{1,60})")
 
 def hardware_errors(log: Iterable[str]) -> tuple[HardwareError, ...]:
     """The hardware errors of the last boot in a log; those that a new start of the driver repairs end with it."""
-    found: list[HardwareError] = []
-    data = list(log)
-    if not any(_MARK in line for line in data):
+    errors: list[HardwareError] = []
+    lines = list(log)
+    if not any(_MARK in line for line in lines):
         return ()
-    for line in data:
+    for line in lines:
         message = unwrap(line[:LONGEST_LINE])[1]
         if begins_with_a_name(message):
             continue  # which is its user's to choose
         if _BOOTED.match(message):
-            found = []
+            errors = []
         elif _STARTED.match(message):
-            found = [error for error in found if "REPAIRABLE" not in error.kind]
+            errors = [error for error in errors if "REPAIRABLE" not in error.kind]
         elif error := _ERROR.match(message):
             device, action = _DEVICE.search(error[2] or ""), _ACTION.search(error[2] or "")
-            found.append(HardwareError(error[1], device[1] if device else "", action[1] if action else ""))
-    return tuple(found)
+            errors.append(HardwareError(error[1], device[1] if device else "", action[1] if action else ""))
+    return tuple(errors)
 
 
 neuron = collected_as("neuron", Neuron)

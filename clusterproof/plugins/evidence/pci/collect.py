@@ -18,14 +18,14 @@ TOTALS = {  # of PCIe's advanced error reporting, by the file that has it
 
 def read(node: Node) -> object:
     """These devices and all others of NVIDIA and Mellanox, with their PCIe links, and the switches above them."""
-    found, above = [], set()
+    rows, above = [], set()
     for address in node.names(FOLDER):
         node.at(address)
         kind = [str(node.text(f"{FOLDER}/{address}/{name}", absent="")) for name in ("vendor", "device", "class")]
         if kind[0] in (NVIDIA, MELLANOX) or kind[2].startswith(CLASSES):
-            found.append(_device(node, address, *kind))
+            rows.append(_device(node, address, *kind))
             above.update(path_of(node, address)[-2:0:-2])  # the ports by which switches hang on what is above them
-    return {"devices": found, "switches": [_switch(node, address) for address in sorted(above)]}
+    return {"devices": rows, "switches": [_switch(node, address) for address in sorted(above)]}
 
 
 def _device(node: Node, address: str, vendor: str, device: str, pci_class: str) -> dict[str, object]:
@@ -75,23 +75,23 @@ def _link(node: Node, at: str) -> dict[str, object]:
 
 def _numa(node: Node, path: str) -> object:
     """The device's NUMA node; -1 where the firmware names none."""
-    data = node.text(path, absent="-1")
-    return int(data) if isinstance(data, str) and data.lstrip("-").isdecimal() else data
+    text = node.text(path, absent="-1")
+    return int(text) if isinstance(text, str) and text.lstrip("-").isdecimal() else text
 
 
 def _width(node: Node, path: str) -> object:
-    data = node.text(path, absent="")
-    if isinstance(data, str):
-        return int(data) if data.isdecimal() else None
-    return data
+    text = node.text(path, absent="")
+    if isinstance(text, str):
+        return int(text) if text.isdecimal() else None
+    return text
 
 
 def _total(node: Node, path: str, name: str) -> object:
     """The total that a file of error counters ends with; null where there is no such file."""
-    data = node.text(path, absent="")
-    if not isinstance(data, str) or not data:
-        return data or None
-    count = dict(line.rpartition(" ")[::2] for line in data.splitlines()).get(name, "")
+    text = node.text(path, absent="")
+    if not isinstance(text, str) or not text:
+        return text or None
+    count = dict(line.rpartition(" ")[::2] for line in text.splitlines()).get(name, "")
     if count.isascii() and count.isdecimal() and len(count) < 20:
         return int(count)
     return {"error": "NOT_UNDERSTOOD", "text": f"{path}: no {name}"}

@@ -50,7 +50,7 @@ def _is_virtual(node: Node) -> bool:
 def _function(node: Node, address: str, kind: str) -> dict[str, object]:
     node.at(address)
     at = f"{FOLDER}/{address}"
-    data: dict[str, object] = {
+    row: dict[str, object] = {
         "address": address,
         "kind": kind,
         "model": ":".join(str(node.text(f"{at}/{name}", absent=""))[2:] for name in ("vendor", "device")),
@@ -58,17 +58,17 @@ def _function(node: Node, address: str, kind: str) -> dict[str, object]:
         "iommu": node.text(f"{at}/iommu_group/type", absent=""),
     }
     if node.text(f"{at}/power/runtime_status", absent="") in ("suspended", "suspending", "resuming"):
-        return data  # which reading would wake
+        return row  # which reading would wake
     try:
         file = os.open(node.path(f"{at}/config"), os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
-        return data
+        return row
     except OSError as problem:
-        return {**data, "settings": error(problem)}
+        return {**row, "settings": error(problem)}
     try:
-        return {**data, "settings": _settings(file)}
+        return {**row, "settings": _settings(file)}
     except OSError as problem:
-        return {**data, "settings": error(problem)}
+        return {**row, "settings": error(problem)}
     finally:
         os.close(file)
 

@@ -143,8 +143,8 @@ class PciDevice(Reported):
     @property
     def link(self) -> PciLink | None:
         """The link that it has, as far as it is known; None where the kernel reports none, as of a virtual function."""
-        data, _ = readings(self, "width", "speed")
-        return _link(data.get("width"), data.get("speed", ""))
+        reading, _ = readings(self, "width", "speed")
+        return _link(reading.get("width"), reading.get("speed", ""))
 
     @property
     def link_of_both_ends(self) -> PciLink | None:
@@ -155,9 +155,9 @@ class PciDevice(Reported):
 
 
 def _link(lanes: int | None, speed: str) -> PciLink | None:
-    found = _SPEED.match(speed)
+    match = _SPEED.match(speed)
     known = lanes if lanes and lanes <= MAX_LANES else 0
-    return PciLink(known, float(found[1]) if found else 0.0) if known or found else None
+    return PciLink(known, float(match[1]) if match else 0.0) if known or match else None
 
 
 @record
@@ -199,8 +199,8 @@ class PciSwitch:
 def switches_of(ports: Iterable[PciDevice], devices: Iterable[PciDevice]) -> tuple[PciSwitch, ...]:
     """Those of these ports' switches that have a GPU or a network device below."""
     gpus, nics = _placed(devices)
-    found = (PciSwitch(port, _below(port, gpus), _below(port, nics)) for port in ports)
-    return tuple(switch for switch in found if switch.gpus or switch.nics)
+    switches = (PciSwitch(port, _below(port, gpus), _below(port, nics)) for port in ports)
+    return tuple(switch for switch in switches if switch.gpus or switch.nics)
 
 
 def paths_of(devices: Iterable[PciDevice]) -> Mapping[str, Paths]:
@@ -223,9 +223,9 @@ def _placed(devices: Iterable[PciDevice]) -> tuple[list[Place], list[Place]]:
     """Where GPUs and network devices are, as far as it is known, in the order of their addresses."""
     gpus, nics = [], []
     for device in devices:
-        data, _ = readings(device, "path", "numa", "function_of")
-        if data.get("path") and not data.get("function_of"):  # virtual functions come and go
-            place = Place(device.address, frozenset(data["path"]), data.get("numa", -1))
+        reading, _ = readings(device, "path", "numa", "function_of")
+        if reading.get("path") and not reading.get("function_of"):  # virtual functions come and go
+            place = Place(device.address, frozenset(reading["path"]), reading.get("numa", -1))
             gpus += [place] if device.is_nvidia_gpu else []
             nics += [place] if device.is_nic else []
     return sorted(gpus, key=lambda place: place.address), sorted(nics, key=lambda place: place.address)

@@ -48,36 +48,36 @@ def read_lspci(text: str) -> Mapping[str, object]:
     """The collector `pci`. Without -n an EFA device is `efa`, whatever its generation. Raises CaptureError."""
     devices: list[dict[str, Any]] = []
     for line in _lines(text):
-        if found := _NUMBERS.match(line):
-            devices.append(_device(found[1], f"{found[2]}00", found[3], found[4]) | _all_ones(line))
-        elif found := _NAMED.match(line):
-            devices.append(_named(found) | _all_ones(line))
+        if match := _NUMBERS.match(line):
+            devices.append(_device(match[1], f"{match[2]}00", match[3], match[4]) | _all_ones(line))
+        elif match := _NAMED.match(line):
+            devices.append(_named(match) | _all_ones(line))
         elif devices and line[:1] in " \t":
             _detail(devices[-1], line)
     return _collector(devices)
 
 
-def _named(found: re.Match[str]) -> dict[str, Any]:
+def _named(match: re.Match[str]) -> dict[str, Any]:
     """A device with its names; numbers in brackets with -nn."""
-    words = found[4]
-    ids = _IDS.search(words)
-    vendor = ids[1] if ids else next((number for name, number in VENDORS.items() if words.startswith(name)), "")
-    device = ids[2] if ids else _by_name(words)
-    return _device(found[1], f"{found[3]}00" if found[3] else CLASSES.get(found[2], ""), vendor, device)
+    title = match[4]
+    ids = _IDS.search(title)
+    vendor = ids[1] if ids else next((number for name, number in VENDORS.items() if title.startswith(name)), "")
+    device = ids[2] if ids else _by_name(title)
+    return _device(match[1], f"{match[3]}00" if match[3] else CLASSES.get(match[2], ""), vendor, device)
 
 
-def _by_name(words: str) -> str:
+def _by_name(title: str) -> str:
     """Amazon's devices that matter, without their generation."""
-    return "efa" if EFA in words else NEURON if NEURON in words else ""
+    return "efa" if EFA in title else NEURON if NEURON in title else ""
 
 
 def _device(address: str, kind: str, vendor: str, device: str) -> dict[str, Any]:
     """What is unknown is left out."""
-    data = {"class": kind, "vendor": vendor, "device": device}
+    ids = {"class": kind, "vendor": vendor, "device": device}
     full = address if address.count(":") == 2 else f"0000:{address}"
     is_neuron = vendor == AMAZON and bool(_NEURON.fullmatch(device))
     marked = {"neuron": True} if is_neuron else {}
-    return {"address": full[-12:], **{key: value for key, value in data.items() if value}, **marked}
+    return {"address": full[-12:], **{key: value for key, value in ids.items() if value}, **marked}
 
 
 def _all_ones(line: str) -> dict[str, Any]:
@@ -116,21 +116,21 @@ def read_records(text: str) -> Mapping[str, object]:
         kind, vendor, device = (rows.get(key, "")[:LONGEST_LINE] for key in ("Class", "Vendor", "Device"))
         known = next((number for name, number in VENDORS.items() if vendor.startswith(name)), "")
         name = kind.partition(" [")[0]
-        data = _device(
+        entry = _device(
             slot[1],
             f"{number}00" if (number := _number(kind)) else CLASSES.get(name, ""),
             _number(vendor) or known,
             _number(device) or _by_name(device),
         ) | _all_ones(f"(rev {rows.get('Rev', '')})")
         if rows.get("Driver"):
-            data["driver"] = short(rows["Driver"])
-        devices.append(data)
+            entry["driver"] = short(rows["Driver"])
+        devices.append(entry)
     return _collector(devices)
 
 
-def _number(data: str) -> str:
-    found = re.fullmatch(r"(?:.{0,300}\[)?([0-9a-f]{4})\]?", data)
-    return found[1] if found else ""
+def _number(text: str) -> str:
+    match = re.fullmatch(r"(?:.{0,300}\[)?([0-9a-f]{4})\]?", text)
+    return match[1] if match else ""
 
 
 def is_tree(text: str) -> bool:
@@ -143,8 +143,8 @@ def read_tree(text: str) -> Mapping[str, object]:
     devices = []
     domain, bus = "0000", "00"
     for line in _lines(text):
-        for found in re.finditer(r"\[(?:([0-9a-f]{4}):)?([0-9a-f]{2})(?:-[0-9a-f]{2})?\]", line):
-            domain, bus = found[1] or domain, found[2]
+        for match in re.finditer(r"\[(?:([0-9a-f]{4}):)?([0-9a-f]{2})(?:-[0-9a-f]{2})?\]", line):
+            domain, bus = match[1] or domain, match[2]
         collector = _COLLECTOR.search(line)
         if collector:
             vendor = next((number for name, number in VENDORS.items() if collector[2].startswith(name)), "")
@@ -158,8 +158,8 @@ def _collector(devices: list[dict[str, Any]]) -> dict[str, object]:
         raise CaptureError("lspci lists no device")
     wanted = [device for device in devices if _matters(device)]
     neuron = sum(1 for device in devices if device.pop("neuron", False))
-    data: dict[str, object] = {"pci": {"devices": wanted[:MAX_DEVICES]}}
-    return {**data, "neuron": {"on_bus": neuron}} if neuron else data
+    collected: dict[str, object] = {"pci": {"devices": wanted[:MAX_DEVICES]}}
+    return {**collected, "neuron": {"on_bus": neuron}} if neuron else collected
 
 
 def _matters(device: Mapping[str, Any]) -> bool:
@@ -197,13 +197,15 @@ def read_settings(text: str) -> Mapping[str, object]:
     """The collector `pci_config`, without the IOMMU and whether the machine is a virtual one."""
     functions: list[dict[str, Any]] = []
     for line in text.split("\n"):
-        if found := _DEVICE.match(line):
-            kind, model = _kind(found[2], found[3]), found[3].partition(" (rev")[0]
-            functions.append({"address": f"0000:{found[1]}"[-12:], "kind": kind, "model": model, "settings": {}})
+        if match := _DEVICE.match(line):
+            kind, model = _kind(match[2], match[3]), match[3].partition(" (rev")[0]
+            functions.append({"address": f"0000:{match[1]}"[-12:], "kind": kind, "model": model, "settings": {}})
         elif functions:
             functions[-1]["settings"].update(_setting(line))
     nothing = {"max_payload": None, "max_read_request": None, "relaxed_ordering": None, "acs": None}
-    rows = [{**one, "settings": {**nothing, **one["settings"]}} for one in functions if one["settings"]]
+    rows = [
+        {**function, "settings": {**nothing, **function["settings"]}} for function in functions if function["settings"]
+    ]
     return {"pci_config": {"functions": rows[:MAX_FUNCTIONS]}}
 
 
@@ -216,12 +218,12 @@ def _kind(kind: str, name: str) -> str:
 
 
 def _setting(line: str) -> dict[str, object]:
-    if found := _SIZES.match(line):
-        return {"max_payload": int(found[1]), "max_read_request": int(found[2])}
-    if found := _ORDER.match(line):
-        return {"relaxed_ordering": found[1] == "+"}
-    if found := _ACS.match(line):
-        on = {word[:-1] for word in found[1].split() if word[-1] == "+"}
+    if match := _SIZES.match(line):
+        return {"max_payload": int(match[1]), "max_read_request": int(match[2])}
+    if match := _ORDER.match(line):
+        return {"relaxed_ordering": match[1] == "+"}
+    if match := _ACS.match(line):
+        on = {word[:-1] for word in match[1].split() if word[-1] == "+"}
         return {"acs": sum(1 << bit for bit, name in enumerate(ACS_NAMES) if name in on)}
     return {}
 

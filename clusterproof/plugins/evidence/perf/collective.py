@@ -137,8 +137,8 @@ class Block:
         """From what that rank says of it. Raises Incomplete."""
         is_known = wrong.sender is None or (wrong.how and wrong.other == wrong.sender)
         source = "" if is_known else f" from rank {wrong.sender}"
-        words = f"rank {receiver}{source}: {wrong.words}"
-        return cls(operation, wrong.round, wrong.sender, receiver, words)
+        message = f"rank {receiver}{source}: {wrong.words}"
+        return cls(operation, wrong.round, wrong.sender, receiver, message)
 
     @property
     def cell(self) -> tuple[str, str, int | None, int]:
@@ -148,14 +148,14 @@ class Block:
 
 def wrong_blocks(node: OfNode) -> list[Block]:
     """Every block that is wrong on the ranks of a node; of what is unread that part of a check is incomplete."""
-    found: list[Block] = []
-    for place, one in enumerate(known(lambda: node.answered, ())):
+    blocks: list[Block] = []
+    for place, answer in enumerate(known(lambda: node.answered, ())):
         with part:
-            for operation in each(one.operations, lambda operation: operation):
+            for operation in each(answer.operations, lambda operation: operation):
                 with part:
                     rank = node.number(place)
-                    found += each(operation.wrong, lambda wrong: Block.of(operation, wrong, rank))  # noqa: B023
-    return found
+                    blocks += each(operation.wrong, lambda wrong: Block.of(operation, wrong, rank))  # noqa: B023
+    return blocks
 
 
 @record
@@ -168,10 +168,10 @@ class Blame:
     suspects: tuple[Suspect, ...]
 
     @classmethod
-    def of(cls, found: Sequence[OfNode], names: Sequence[str] = ("this node",)) -> Blame:
+    def of(cls, nodes: Sequence[OfNode], names: Sequence[str] = ("this node",)) -> Blame:
         """From all that these nodes say. What cannot be read is left out; of it the check is incomplete."""
-        blocks = [block for node in found for block in wrong_blocks(node)]
-        each_node = min(max(each(found, lambda node: node.of_each_node), default=1), MAX_RANKS // len(names))
+        blocks = [block for node in nodes for block in wrong_blocks(node)]
+        each_node = min(max(each(nodes, lambda node: node.of_each_node), default=1), MAX_RANKS // len(names))
         ranks = Ranks([name for name in names for _ in range(each_node)])
         there = range(ranks.count)
         cells = [
@@ -195,22 +195,22 @@ class Blame:
         """The suspects in words, or that it cannot be told."""
         if not self.suspects or len(self.suspects) > MAX_SUSPECTS:
             return "whose fault it is cannot be told"
-        words = " or ".join(map(self._called, self.suspects))
-        return words if len(self.suspects) == 1 else f"{words}; which cannot be told yet"
+        called = " or ".join(map(self._called, self.suspects))
+        return called if len(self.suspects) == 1 else f"{called}; which cannot be told yet"
 
     @property
     def node(self) -> str:
         """The one node that all suspects are of; empty where they are of several, or nothing is suspected."""
-        nodes = {name for one in self.suspects for name in one.nodes or map(self._node, one.ranks)}
+        nodes = {name for suspect in self.suspects for name in suspect.nodes or map(self._node, suspect.ranks)}
         return nodes.pop() if len(nodes) == 1 else ""
 
-    def _called(self, one: Suspect) -> str:
-        if one.kind == "network":
-            return f"the network between {' and '.join(one.nodes)}"
-        gpus = [self._gpu(rank) for rank in one.ranks]
-        if one.kind == "link":
+    def _called(self, suspect: Suspect) -> str:
+        if suspect.kind == "network":
+            return f"the network between {' and '.join(suspect.nodes)}"
+        gpus = [self._gpu(rank) for rank in suspect.ranks]
+        if suspect.kind == "link":
             return f"the link between {' and '.join(gpus)}"
-        return f"the NIC of {gpus[0]}" if one.kind == "NIC" else gpus[0]
+        return f"the NIC of {gpus[0]}" if suspect.kind == "NIC" else gpus[0]
 
     def _gpu(self, rank: int) -> str:
         """`GPU 3`, of one node; `GPU 3 of gpu007`, of several."""

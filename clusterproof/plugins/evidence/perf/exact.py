@@ -87,8 +87,8 @@ class GpuExact(Reported):
     @property
     def gpus(self) -> tuple[ExactGpu, ...]:
         """In PyTorch's order, which is nvidia-smi's. Raises Incomplete."""
-        data = Reported(document(Ran(self.data)))
-        return tuple(at_least_one([*_Gpus(data.data).gpus], "GPU"))
+        report = Reported(document(Ran(self.data)))
+        return tuple(at_least_one([*_Gpus(report.data).gpus], "GPU"))
 
 
 @record

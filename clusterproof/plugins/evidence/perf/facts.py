@@ -50,8 +50,8 @@ class Ran(Reported):
     @property
     def as_saved(self) -> str:
         """Its output as a person saves it: with the command before it and the exit status behind, if known."""
-        data, _ = readings(self, "exit")
-        ended = f"exit: {data['exit']}\n" if data else ""
+        reading, _ = readings(self, "exit")
+        ended = f"exit: {reading['exit']}\n" if reading else ""
         return f"{self.called}\n{self.output}\n{ended}"
 
     @property
@@ -164,20 +164,20 @@ def below_median(name: str, value: float, median: Median | None) -> Iterable[Sho
         yield Shortfall(name, value, median.value, GROUP.format(median.nodes))
 
 
-def worst_first(found: Iterable[Shortfall], least_percent: float) -> list[Shortfall]:
+def worst_first(shortfalls: Iterable[Shortfall], least_percent: float) -> list[Shortfall]:
     """Those that lack more than so much; of one value only the one that lacks most."""
     worst: dict[str, Shortfall] = {}
-    for one in sorted(found, key=lambda one: -one.percent):
-        if one.percent > least_percent:
-            worst.setdefault(one.name, one)
+    for shortfall in sorted(shortfalls, key=lambda shortfall: -shortfall.percent):
+        if shortfall.percent > least_percent:
+            worst.setdefault(shortfall.name, shortfall)
     return list(worst.values())
 
 
-def say_slower(node: Node, found: Iterable[Shortfall], unit: str) -> None:
+def say_slower(node: Node, shortfalls: Iterable[Shortfall], unit: str) -> None:
     """Say what is so far behind what it is compared with that it fails, and what else is worth a look."""
     fail, worry = node.threshold("load.slower_fail_percent"), node.threshold("load.slower_concern_percent")
-    behind = worst_first(found, worry)
-    slow = listed(one.observed(unit, fail) for one in behind if one.percent > fail)
+    behind = worst_first(shortfalls, worry)
+    slow = listed(shortfall.observed(unit, fail) for shortfall in behind if shortfall.percent > fail)
     fail_if(slow, f"{slow}; expected at most {fail:g} % below")
-    slow = listed(one.observed(unit, worry) for one in behind if one.percent <= fail)
+    slow = listed(shortfall.observed(unit, worry) for shortfall in behind if shortfall.percent <= fail)
     concern_if(slow, f"{slow}; expected at most {worry:g} % below")

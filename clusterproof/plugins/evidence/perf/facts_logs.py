@@ -55,8 +55,8 @@ class Row(Reported):
     @property
     def label(self) -> str:
         """`8 bytes`; words for a size that is unknown."""
-        data, _ = readings(self, "size_bytes")
-        return f"{data['size_bytes']} bytes" if data else "an unknown size"
+        reading, _ = readings(self, "size_bytes")
+        return f"{reading['size_bytes']} bytes" if reading else "an unknown size"
 
     @property
     def gib(self) -> str:
@@ -89,8 +89,8 @@ class Network(Reported):
     @property
     def nics(self) -> tuple[int, ...]:
         """`(found N nics)`: every number that a rank logged. Raises Incomplete."""
-        found = read(self.data.get("nics"), values, "nccl_tests: nics")
-        return tuple(read(each, whole, "nccl_tests: nics") for each in found)
+        numbers = read(self.data.get("nics"), values, "nccl_tests: nics")
+        return tuple(read(each, whole, "nccl_tests: nics") for each in numbers)
 
 
 @record
@@ -187,8 +187,8 @@ class Result(Reported):
     @property
     def xids(self) -> tuple[int, ...]:
         """The Xids that came while the test ran, where it complains of nothing else. Raises Incomplete."""
-        found = [_XID.match(message.text) for message in self.said]
-        return tuple(int(one[1]) for one in found if one) if all(found) else ()
+        matches = [_XID.match(message.text) for message in self.said]
+        return tuple(int(match[1]) for match in matches if match) if all(matches) else ()
 
 
 @record
@@ -200,9 +200,9 @@ class DiagTest(Reported):
 
     def ending(self, statuses: Iterable[str]) -> tuple[Result, ...]:
         """The results that are one of these; of all GPUs only where no single GPU is named. Raises Incomplete."""
-        found = tuple(result for result in self.results if result.status in statuses)
-        single = tuple(result for result in found if result.device or result.said)
-        return single or found
+        results = tuple(result for result in self.results if result.status in statuses)
+        single = tuple(result for result in results if result.device or result.said)
+        return single or results
 
 
 @record

@@ -32,12 +32,12 @@ def collected_under_load(collector: str, uncaptured: str = "") -> Callable[[Call
 
 
 @collected_under_load("dcgm_diag", "no log of dcgmi diag was captured, and no diagnostic run (-m perf does)")
-def dcgm_diag(node: Node, data: CollectorData) -> DcgmDiag:
+def dcgm_diag(node: Node, measured: CollectorData) -> DcgmDiag:
     """Every run of `dcgmi diag`: those of a capture, or the one under load. Raises Incomplete."""
-    if "logs" in data.value:
-        return DcgmDiag(data.value)
-    require_hardware(node, data, "gpus")
-    ran = Ran(data.value)
+    if "logs" in measured.value:
+        return DcgmDiag(measured.value)
+    require_hardware(node, measured, "gpus")
+    ran = Ran(measured.value)
     from clusterproof.plugins.evidence.perf import parse_dcgm as dcgmi  # only where there is something for it to read
 
     if not dcgmi.is_json(ran.output):
@@ -46,23 +46,23 @@ def dcgm_diag(node: Node, data: CollectorData) -> DcgmDiag:
 
 
 @collected_under_load("nccom", "no log of nccom-test was captured, and none was run (-m perf does)")
-def nccom(node: Node, data: CollectorData) -> Nccom:
+def nccom(node: Node, measured: CollectorData) -> Nccom:
     """Every run of nccom-test: those of a capture, or the one under load. Raises NotApplicable."""
-    if "logs" in data.value:
-        return Nccom(data.value)
-    if "none" in data.value and not node.neuron_devices_due:
+    if "logs" in measured.value:
+        return Nccom(measured.value)
+    if "none" in measured.value and not node.neuron_devices_due:
         raise NotApplicable("no Neuron device on this node")
-    ran = Ran(data.value)
+    ran = Ran(measured.value)
     from clusterproof.plugins.evidence.perf import parse_nccom as form
 
     return Nccom(understood(ran, form.read_table, ran.as_saved)["nccom"])
 
 
 @collected_under_load("node_busbw")
-def node_busbw(node: Node, data: CollectorData) -> NcclLog:
+def node_busbw(node: Node, measured: CollectorData) -> NcclLog:
     """The all-reduce over this node's own GPUs. Raises NotApplicable where it has but one."""
-    require_hardware(node, data, "gpus", least=2)
-    ran = Ran(data.value)
+    require_hardware(node, measured, "gpus", least=2)
+    ran = Ran(measured.value)
     from clusterproof.plugins.evidence.perf import parse_nccl as nccl_tests
 
     collector = understood(ran, nccl_tests.read, ran.as_saved)["nccl_tests"]
@@ -70,66 +70,66 @@ def node_busbw(node: Node, data: CollectorData) -> NcclLog:
 
 
 @collected_under_load("gpu_bandwidth")
-def gpu_bandwidth(node: Node, data: CollectorData) -> GpuBandwidth:
+def gpu_bandwidth(node: Node, measured: CollectorData) -> GpuBandwidth:
     """Copies from, to and between the GPUs."""
-    require_hardware(node, data, "gpus")
-    return GpuBandwidth(data.value)
+    require_hardware(node, measured, "gpus")
+    return GpuBandwidth(measured.value)
 
 
 @collected_under_load("gpu_gemm")
-def gpu_gemm(node: Node, data: CollectorData) -> GpuGemm:
+def gpu_gemm(node: Node, measured: CollectorData) -> GpuGemm:
     """Matrix products of the GPUs."""
-    require_hardware(node, data, "gpus")
-    return GpuGemm(data.value)
+    require_hardware(node, measured, "gpus")
+    return GpuGemm(measured.value)
 
 
 @collected_under_load("gpu_exact")
-def gpu_exact(node: Node, data: CollectorData) -> GpuExact:
+def gpu_exact(node: Node, measured: CollectorData) -> GpuExact:
     """Exact products of the GPUs. Raises NotApplicable."""
-    require_hardware(node, data, "gpus")
-    return GpuExact(data.value)
+    require_hardware(node, measured, "gpus")
+    return GpuExact(measured.value)
 
 
 @collected_under_load("exact_collective")
-def exact_collective(node: Node, data: CollectorData) -> ExactCollective:
+def exact_collective(node: Node, measured: CollectorData) -> ExactCollective:
     """Exact collectives of the GPUs. Raises NotApplicable where the node has but one."""
-    require_hardware(node, data, "gpus", least=2)
-    return ExactCollective(data.value)
+    require_hardware(node, measured, "gpus", least=2)
+    return ExactCollective(measured.value)
 
 
 @collected_under_load("exact_step")
-def exact_step(node: Node, data: CollectorData) -> ExactStep:
+def exact_step(node: Node, measured: CollectorData) -> ExactStep:
     """Training steps of the GPUs. Raises NotApplicable."""
-    require_hardware(node, data, "gpus")
-    return ExactStep(data.value)
+    require_hardware(node, measured, "gpus")
+    return ExactStep(measured.value)
 
 
 @collected_under_load("cpu_exact")
-def cpu_exact(_node: Node, data: CollectorData) -> CpuExact:
+def cpu_exact(_node: Node, measured: CollectorData) -> CpuExact:
     """Exact products of the cores, and what host memory gave back."""
-    return CpuExact(data.value)
+    return CpuExact(measured.value)
 
 
 @collected_under_load("efa_loopback")
-def efa_loopback(node: Node, data: CollectorData) -> Loopback:
+def efa_loopback(node: Node, measured: CollectorData) -> Loopback:
     """Messages through the EFA devices."""
-    require_hardware(node, data, "efa")
-    return Loopback(data.value)
+    require_hardware(node, measured, "efa")
+    return Loopback(measured.value)
 
 
 @collected_under_load("fs_bandwidth", "no folder is named to write into (--fs-bandwidth=DIR)")
-def fs_bandwidth(node: Node, data: CollectorData) -> FsBandwidth:
+def fs_bandwidth(node: Node, measured: CollectorData) -> FsBandwidth:
     """A file written and read."""
-    return FsBandwidth(data.value)
+    return FsBandwidth(measured.value)
 
 
-def require_hardware(node: Node, data: CollectorData, what: str, least: int = 1) -> None:
+def require_hardware(node: Node, measured: CollectorData, what: str, least: int = 1) -> None:
     """Say why there was nothing to load. Raises NotApplicable, or Incomplete where there should have been."""
-    why = data.value.get("none")
+    why = measured.value.get("none")
     if why is None:
         return
     if is_due(node, what, least):
-        raise Incomplete(f"{data.collector}: {str(why)[:200]}; expected {node.expected(what)} to load")
+        raise Incomplete(f"{measured.collector}: {str(why)[:200]}; expected {node.expected(what)} to load")
     raise NotApplicable(str(why)[:200])
 
 

@@ -56,8 +56,8 @@ class GpuBandwidth(Reported):
 
         Of a run that cannot be read, or did not end well, that part of a check is incomplete.
         """
-        data = each(self.runs, _of_torch if self.by == "PyTorch" else _of_nvbandwidth)
-        return {direction: speeds for one in data for direction, speeds in one.items()}
+        measured = each(self.runs, _of_torch if self.by == "PyTorch" else _of_nvbandwidth)
+        return {direction: speeds for by_direction in measured for direction, speeds in by_direction.items()}
 
 
 @record
@@ -67,10 +67,10 @@ class GpuGemm(Reported):
     @property
     def speeds(self) -> Mapping[str, Speeds]:
         """TFLOP/s by what was multiplied and by GPU, the median of all rounds. Raises Incomplete."""
-        data = document(Ran(self.data))
-        kind = read(data.get("type"), text, "gpu_gemm: type").removeprefix("torch.")
-        size = read(data.get("size"), number, "gpu_gemm: size")
-        gpus = at_least_one(read(data.get("tflops"), values, "gpu_gemm: tflops"), "GPU")
+        report = document(Ran(self.data))
+        kind = read(report.get("type"), text, "gpu_gemm: type").removeprefix("torch.")
+        size = read(report.get("size"), number, "gpu_gemm: size")
+        gpus = at_least_one(read(report.get("tflops"), values, "gpu_gemm: tflops"), "GPU")
         by_gpu = {str(gpu): _middle(rounds, f"gpu_gemm: GPU {gpu}") for gpu, rounds in enumerate(gpus)}
         return {f"{kind} products of {size:.0f} × {size:.0f}": by_gpu}
 
@@ -100,32 +100,32 @@ def _constant(word: str) -> None:
 
 
 def _of_torch(ran: Ran) -> Mapping[str, Speeds]:
-    data = read(document(ran).get("gb_per_s"), table, "gpu_bandwidth: gb_per_s")
-    found: dict[str, Speeds] = {}
+    by_direction = read(document(ran).get("gb_per_s"), table, "gpu_bandwidth: gb_per_s")
+    speeds: dict[str, Speeds] = {}
     for direction in DIRECTIONS.values():
-        rounds = read(data.get(direction), table, f"gpu_bandwidth: {direction}")
+        rounds = read(by_direction.get(direction), table, f"gpu_bandwidth: {direction}")
         copies = {name: _middle(each, f"gpu_bandwidth: {direction} {name}") for name, each in rounds.items()}
         if copies:
-            found[direction] = _by_gpu([(name.split(), speed) for name, speed in copies.items()])
-    return found
+            speeds[direction] = _by_gpu([(name.split(), speed) for name, speed in copies.items()])
+    return speeds
 
 
 def _middle(rounds: object, where: str) -> float:
     """The median of the rounds. Raises Incomplete."""
-    data = [read(one, number, where) for one in read(rounds, values, where)]
-    if not data:
+    speeds = [read(speed, number, where) for speed in read(rounds, values, where)]
+    if not speeds:
         raise Incomplete(f"{where} has no round; expected several")
-    return median(data)
+    return median(speeds)
 
 
 def _of_nvbandwidth(ran: Ran) -> Mapping[str, Speeds]:
     """The matrices of a run: one row of GPUs, or GPUs by GPUs. Raises Incomplete."""
-    found = {DIRECTIONS[test]: _by_gpu(copies) for test, copies in _matrices(ran.output) if copies}
+    speeds = {DIRECTIONS[test]: _by_gpu(copies) for test, copies in _matrices(ran.output) if copies}
     is_waived = any(line.startswith("Waived") for line in ran.output.splitlines())
     with part:
-        if ran.exit != 0 or not (found or is_waived):
+        if ran.exit != 0 or not (speeds or is_waived):
             incomplete(f"{ran.ended}; expected a matrix of bandwidths")
-    return found
+    return speeds
 
 
 def _matrices(output: str) -> Iterator[tuple[str, list[tuple[list[str], float]]]]:
@@ -143,14 +143,14 @@ def _matrices(output: str) -> Iterator[tuple[str, list[tuple[list[str], float]]]
             columns = cells
         elif len(cells) == len(columns) + 1 and cells[0].isdecimal() and all(map(_CELL.fullmatch, cells[1:])):
             ends = [cells[0]] if DIRECTIONS.get(test) == GPU_TO_GPU else []
-            data = [(column, cell) for column, cell in zip(columns, cells[1:], strict=True) if cell != "N/A"]
-            copies += [([*ends, column], float(cell)) for column, cell in data]
+            row = [(column, cell) for column, cell in zip(columns, cells[1:], strict=True) if cell != "N/A"]
+            copies += [([*ends, column], float(cell)) for column, cell in row]
 
 
 def _by_gpu(copies: list[tuple[list[str], float]]) -> Speeds:
     """Of each GPU the median of the copies that it takes part in."""
-    data: dict[str, list[float]] = {}
+    by_gpu: dict[str, list[float]] = {}
     for gpus, speed in copies:
         for gpu in gpus:
-            data.setdefault(gpu, []).append(speed)
-    return {gpu: median(speeds) for gpu, speeds in data.items()}
+            by_gpu.setdefault(gpu, []).append(speed)
+    return {gpu: median(speeds) for gpu, speeds in by_gpu.items()}

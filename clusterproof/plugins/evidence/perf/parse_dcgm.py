@@ -69,24 +69,24 @@ class Table:
             self._note = {"text": short(cell), "severity": None}
             if kind[1] != "Info":
                 self._annotated()["messages"].append(self._note)
-        elif found := _RESULT.match(cell.strip()):
-            self._result(name, found)
+        elif result := _RESULT.match(cell.strip()):
+            self._result(name, result)
         elif not name and self._note is not None:
             self._note["text"] = short(self._note["text"] + self._between + cell)
         self._between = "" if is_full else " "
 
-    def _result(self, name: str, found: re.Match[str]) -> None:
+    def _result(self, name: str, match: re.Match[str]) -> None:
         if name:
             self.tests.append({"name": short(name), "category": self._category, "results": []})
         elif not self.tests:
             return
-        more = found["more"] or ""
+        more = match["more"] or ""
         is_list = bool(_GPUS.match(more))
         self._note = None
         self.tests[-1]["results"].append(
             {
-                "gpu": found["gpu"] or gpus_in(more if is_list else more.partition(":")[0]),
-                "status": found["word"].lower(),
+                "gpu": match["gpu"] or gpus_in(more if is_list else more.partition(":")[0]),
+                "status": match["word"].lower(),
                 "messages": [{"text": short(more), "severity": None}] if more and not is_list else [],
             }
         )
@@ -168,10 +168,10 @@ def is_refusal(text: str) -> bool:
 
 def read_refusal(text: str) -> Mapping[str, object]:
     """The collector `dcgm_diag`, of a run that did not take place. Raises CaptureError."""
-    found = _REFUSED.search(text)
-    if not found:
+    refusal = _REFUSED.search(text)
+    if not refusal:
         raise CaptureError("dcgmi diag does not say why it could not run")
-    return _diag(text, "", [], is_complete=False, error=short(found[1]))
+    return _diag(text, "", [], is_complete=False, error=short(refusal[1]))
 
 
 def _diag(
@@ -208,11 +208,11 @@ def _tests(root: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             yield {"name": short(test.get("name")), "category": short(category.get("category")), "results": results}
 
 
-def _result(data: Mapping[str, Any]) -> dict[str, object]:
+def _result(entry: Mapping[str, Any]) -> dict[str, object]:
     """One result: DCGM 4 names an entity, which may be a CPU; before, `gpu_ids` is a number or a list in a string."""
-    entity, kind = data.get("gpu_ids", data.get("entity_id", "")), data.get("entity_group", "GPU")
-    warnings = data.get("warnings")
-    word = short(data.get("status")).strip().lower().replace("_", " ")
+    entity, kind = entry.get("gpu_ids", entry.get("entity_id", "")), entry.get("entity_group", "GPU")
+    warnings = entry.get("warnings")
+    word = short(entry.get("status")).strip().lower().replace("_", " ")
     return {
         "gpu": gpus_in(entity) if kind == "GPU" else short(f"{kind} {entity}"),
         "status": word if word in STATUSES else "unknown",
@@ -275,8 +275,8 @@ def read_nvlink_errors(text: str) -> Mapping[str, object]:
     if not named or not isinstance(links, dict):
         raise CaptureError("dcgmi nvlink -e does not say of which GPU")
     errors: dict[str, dict[str, object]] = {}
-    for link, data in list(links.items())[:MAX_LINKS]:
-        children = data.get("children") if isinstance(data, dict) else None
+    for link, counters in list(links.items())[:MAX_LINKS]:
+        children = counters.get("children") if isinstance(counters, dict) else None
         rows = children if isinstance(children, dict) else {}
         is_of_all = link == _OF_ALL_LINKS
         kinds = {title: kind for title, kind in _COUNTERS_OF_ALL.items() if title in rows} if is_of_all else _COUNTERS

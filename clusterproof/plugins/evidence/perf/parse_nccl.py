@@ -36,14 +36,14 @@ def network(lines: Iterable[str]) -> dict[str, object]:
             continue
         info += 1
         gpu_direct += bool(_GPU_DIRECT.search(line))
-        if found := _NETWORK.search(line):
-            networks[found[1]] = networks.get(found[1], 0) + 1
-        elif found := _PROVIDER.search(line):
-            providers[found[1]] = providers.get(found[1], 0) + 1
-            if found[2]:
-                fabrics[found[2]] = fabrics.get(found[2], 0) + 1
-            if found[3]:
-                nics.add(int(found[3]))
+        if match := _NETWORK.search(line):
+            networks[match[1]] = networks.get(match[1], 0) + 1
+        elif match := _PROVIDER.search(line):
+            providers[match[1]] = providers.get(match[1], 0) + 1
+            if match[2]:
+                fabrics[match[2]] = fabrics.get(match[2], 0) + 1
+            if match[3]:
+                nics.add(int(match[3]))
     return {
         "info_lines": info,
         "networks": dict(list(networks.items())[:MAX_NAMES]),
@@ -85,7 +85,7 @@ _REFUSED = re.compile(
 
 def is_nccl_tests(text: str) -> bool:
     """Whether nccl-tests printed it, or was meant to and did not start."""
-    if any(_HEADER.match(words) or _OPTIONS.match(words) for words in _words(text)):
+    if any(_HEADER.match(line) or _OPTIONS.match(line) for line in _words(text)):
         return True
     refused = _REFUSED.search(text)
     return bool(refused and (_BINARY.search(text) or "minbytes" in text or "maxbytes" in text))
@@ -93,30 +93,30 @@ def is_nccl_tests(text: str) -> bool:
 
 def read(text: str) -> Mapping[str, object]:
     """The collector `nccl_tests`. Raises CaptureError."""
-    data: dict[str, Any] = {"version": "", "nccl": "", "collective": "", "validation": None}
-    data |= {"out_of_bounds": None, "out_of_bounds_word": "", "avg_busbw_gb_per_s": None}
+    run: dict[str, Any] = {"version": "", "nccl": "", "collective": "", "validation": None}
+    run |= {"out_of_bounds": None, "out_of_bounds_word": "", "avg_busbw_gb_per_s": None}
     hosts: dict[str, None] = {}
     problems: dict[str, None] = {}
     ranks = 0
-    words_of_lines = list(_words(text))
-    for words in words_of_lines:
-        if device := _DEVICE.match(words):
+    lines = list(_words(text))
+    for line in lines:
+        if device := _DEVICE.match(line):
             ranks += 1
             hosts[device[1]] = None
             continue
-        if _PROBLEM.match(words):
-            problems[short(words.strip())] = None
-        _take(data, words)
-    collective = data["collective"] or next((found[1] for found in _BINARY.finditer(text)), "")
+        if _PROBLEM.match(line):
+            problems[short(line.strip())] = None
+        _take(run, line)
+    collective = run["collective"] or next((program[1] for program in _BINARY.finditer(text)), "")
     log = {
-        **data,
+        **run,
         "collective": collective,
         "ranks": ranks or None,
         "hosts": list(hosts)[:MAX_HOSTS],
-        "rows": list(_rows(words_of_lines))[:MAX_ROWS],
+        "rows": list(_rows(lines))[:MAX_ROWS],
         "problems": [*problems][-MAX_PROBLEMS:],  # the last, by which it ended
         "exit": exit_status(text),
-        "network": network(words_of_lines),
+        "network": network(lines),
     }
     return {"nccl_tests": {"logs": [log]}}
 
@@ -132,36 +132,36 @@ def _words(text: str) -> Iterator[str]:
     """The lines without the rank before them."""
     for line in text.split("\n"):
         line = line[:LONGEST_LINE]
-        found = _RANK.match(line)
-        yield line[found.end() :] if found else line
+        rank = _RANK.match(line)
+        yield line[rank.end() :] if rank else line
 
 
-def _take(data: dict[str, Any], words: str) -> None:
+def _take(run: dict[str, Any], line: str) -> None:
     """One line that is no row: what it says of the run. Of several runs in one log the worst check counts."""
-    if found := _OPTIONS.match(words):
-        data["validation"] = int(found[1])
-    elif found := _BANNER.match(words):
-        data["version"] = found[1]
-    elif found := _STARTING.match(words):
-        data["collective"] = found[1]
-    elif found := _OUT_OF_BOUNDS.match(words):
-        count = int(found[1])
-        if count >= (data["out_of_bounds"] or 0) and data["out_of_bounds_word"] != "FAILED":
-            data["out_of_bounds"], data["out_of_bounds_word"] = count, found[2]
-    elif found := _AVERAGE.match(words):
-        data["avg_busbw_gb_per_s"] = number(found[1])
-    elif found := _NCCL.search(words):
-        data["nccl"] = found[1]
+    if match := _OPTIONS.match(line):
+        run["validation"] = int(match[1])
+    elif match := _BANNER.match(line):
+        run["version"] = match[1]
+    elif match := _STARTING.match(line):
+        run["collective"] = match[1]
+    elif match := _OUT_OF_BOUNDS.match(line):
+        count = int(match[1])
+        if count >= (run["out_of_bounds"] or 0) and run["out_of_bounds_word"] != "FAILED":
+            run["out_of_bounds"], run["out_of_bounds_word"] = count, match[2]
+    elif match := _AVERAGE.match(line):
+        run["avg_busbw_gb_per_s"] = number(match[1])
+    elif match := _NCCL.search(line):
+        run["nccl"] = match[1]
 
 
 def _rows(lines: Iterable[str]) -> Iterator[dict[str, object]]:
     """The rows of every table, read by the names of its columns: they differ by version and collective."""
     columns: list[str] = []
-    for words in lines:
-        if _HEADER.match(words):
-            columns = words.replace("(elements)", "").lstrip("# ").split()
+    for line in lines:
+        if _HEADER.match(line):
+            columns = line.replace("(elements)", "").lstrip("# ").split()
             columns = columns if "time" in columns else []
-        elif columns and (row := _row(words.split(), columns)):
+        elif columns and (row := _row(line.split(), columns)):
             yield row
 
 
@@ -186,13 +186,13 @@ def _row(cells: list[str], columns: list[str]) -> dict[str, object]:
 
 def _measured(names: list[str], cells: list[str]) -> dict[str, object]:
     """Time and bandwidths of one half; None where nccl-tests says N/A. `wrong` counts, `deviation` is the largest."""
-    data = dict(zip(names, cells, strict=True))
+    row = dict(zip(names, cells, strict=True))
     return {
-        "time_us": number(data.get("time", "")),
-        "algbw_gb_per_s": number(data.get("algbw", "")),
-        "busbw_gb_per_s": number(data.get("busbw", "")),
-        "wrong": whole(data.get("wrong", "")),
-        "deviation": number(data.get("error", "")),
+        "time_us": number(row.get("time", "")),
+        "algbw_gb_per_s": number(row.get("algbw", "")),
+        "busbw_gb_per_s": number(row.get("busbw", "")),
+        "wrong": whole(row.get("wrong", "")),
+        "deviation": number(row.get("error", "")),
     }
 
 

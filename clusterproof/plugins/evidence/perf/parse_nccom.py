@@ -50,10 +50,10 @@ def read_table(text: str) -> Mapping[str, object]:
     problems: dict[str, None] = {}
     for line in text.split("\n"):
         line = line[:LONGEST_LINE]
-        if found := _AVERAGE.match(line):
-            average = float(found[1])
-        elif not command and (found := _COMMAND.match(line)) and not _PROBLEM.match(line):
-            command = found[1].strip()
+        if match := _AVERAGE.match(line):
+            average = float(match[1])
+        elif not command and (match := _COMMAND.match(line)) and not _PROBLEM.match(line):
+            command = match[1].strip()
         elif _PROBLEM.match(line):
             problems[short(line.strip())] = None
     return _collector(text, command, list(_rows(text)), average, list(problems))
@@ -106,15 +106,15 @@ def _rows(text: str) -> Iterator[dict[str, Any]]:
             yield _row(dict(zip(columns, cells, strict=True)))
 
 
-def _row(data: Mapping[str, Any]) -> dict[str, Any]:
+def _row(row: Mapping[str, Any]) -> dict[str, Any]:
     """One row as printed; bandwidths in whatever the version means by GB/s."""
     return {
-        "size_bytes": _number(data.get("size(B)")),
-        "count": _number(data.get("count(elems)")),
-        "type": short(data.get("type")),
-        "time_us": _number(data.get("time:avg(us)", data.get("time(us)"))),
-        "algbw": _number(data.get("algbw(GB/s)")),
-        "busbw": _number(data.get("busbw(GB/s)")),
+        "size_bytes": _number(row.get("size(B)")),
+        "count": _number(row.get("count(elems)")),
+        "type": short(row.get("type")),
+        "time_us": _number(row.get("time:avg(us)", row.get("time(us)"))),
+        "algbw": _number(row.get("algbw(GB/s)")),
+        "busbw": _number(row.get("busbw(GB/s)")),
     }
 
 
@@ -139,10 +139,10 @@ def _unit(rows: list[dict[str, Any]]) -> tuple[float, str]:
 
 
 def _converted(row: Mapping[str, Any], unit: float) -> dict[str, object]:
-    data = {name: value for name, value in row.items() if name not in ("algbw", "busbw")}
+    converted = {name: value for name, value in row.items() if name not in ("algbw", "busbw")}
     for name in ("algbw", "busbw"):
-        data[f"{name}_gb_per_s"] = None if row[name] is None else round(row[name] * unit, 6)
-    return data
+        converted[f"{name}_gb_per_s"] = None if row[name] is None else round(row[name] * unit, 6)
+    return converted
 
 
 FORMS = (

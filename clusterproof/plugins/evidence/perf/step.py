@@ -37,7 +37,7 @@ def opinion(own: str, votes: Mapping[str, int], beside: Collection[str]) -> Opin
             return Opinion.AGREES
         if votes.get(own, 0) > 1 or most < FEWEST_ALIKE:
             return Opinion.SOFTWARE
-        return Opinion.WRONG if any(votes.get(one, 0) == most for one in beside) else Opinion.EITHER
+        return Opinion.WRONG if any(votes.get(result, 0) == most for result in beside) else Opinion.EITHER
     return Opinion.SOFTWARE if whole_vote > FEWEST_ALIKE else Opinion.UNKNOWN
 
 
@@ -122,15 +122,16 @@ class ExactStep(Reported):
         for number, gpu in enumerate(self.gpus):
             if gpu.error:
                 continue
-            for one in each(gpu.types, lambda one: one):
-                yield from each([one] if not one.why else [], lambda one: self._of(printed, number, gpu, one))  # noqa: B023
+            for of_type in each(gpu.types, lambda of_type: of_type):
+                if not of_type.why:
+                    yield from each([of_type], lambda of_type: self._of(printed, number, gpu, of_type))  # noqa: B023
 
-    def _of(self, printed: _Printed, number: int, gpu: StepGpu, one: OfType) -> Steps:
-        if not one.digests:
-            raise Incomplete(f"GPU {number}, {one.type}: no digest; expected one for each step")
+    def _of(self, printed: _Printed, number: int, gpu: StepGpu, of_type: OfType) -> Steps:
+        if not of_type.digests:
+            raise Incomplete(f"GPU {number}, {of_type.type}: no digest; expected one for each step")
         software = (self.driver or "unknown driver", printed.torch, printed.cuda or "", *sorted(gpu.libraries))
-        alike = ", ".join((one.type, gpu.name, f"{gpu.sms} SMs", *software))
-        return Steps(number, one.type, alike, one.digests, not one.differing)
+        alike = ", ".join((of_type.type, gpu.name, f"{gpu.sms} SMs", *software))
+        return Steps(number, of_type.type, alike, of_type.digests, not of_type.differing)
 
 
 class Ballot:
@@ -146,34 +147,34 @@ class Ballot:
                 self.results.setdefault(alike, Counter())[digests] += 1
                 self.unsteady[alike] += steady == "unsteady"
 
-    def of(self, one: Steps) -> Opinion:
+    def of(self, steps: Steps) -> Opinion:
         """What the others say of it."""
-        beside = [" ".join(other.digests) for other in self._beside(one)]
-        return opinion(" ".join(one.digests), self.results[one.alike], beside)
+        beside = [" ".join(other.digests) for other in self._beside(steps)]
+        return opinion(" ".join(steps.digests), self.results[steps.alike], beside)
 
-    def count(self, one: Steps) -> tuple[int, int]:
+    def count(self, steps: Steps) -> tuple[int, int]:
         """How many have its result, of how many."""
-        votes = self.results[one.alike]
-        return votes[" ".join(one.digests)], sum(votes.values())
+        votes = self.results[steps.alike]
+        return votes[" ".join(steps.digests)], sum(votes.values())
 
-    def is_unsteady_alone(self, one: Steps) -> bool:
+    def is_unsteady_alone(self, steps: Steps) -> bool:
         """Whether most others make the same steps again, where it does not, and one of its own node does."""
-        return self.is_steady_elsewhere(one) and any(other.is_steady for other in self._beside(one))
+        return self.is_steady_elsewhere(steps) and any(other.is_steady for other in self._beside(steps))
 
-    def is_steady_elsewhere(self, one: Steps) -> bool:
+    def is_steady_elsewhere(self, steps: Steps) -> bool:
         """Whether most GPUs make the same steps again."""
-        return 2 * self.unsteady[one.alike] < sum(self.results[one.alike].values())
+        return 2 * self.unsteady[steps.alike] < sum(self.results[steps.alike].values())
 
-    def _beside(self, one: Steps) -> list[Steps]:
-        return [other for other in self.own if other.alike == one.alike and other.gpu != one.gpu]
+    def _beside(self, steps: Steps) -> list[Steps]:
+        return [other for other in self.own if other.alike == steps.alike and other.gpu != steps.gpu]
 
-    def first_step(self, one: Steps) -> int:
+    def first_step(self, steps: Steps) -> int:
         """The first in which it differs from most others; steps are counted from 0."""
-        usual = self.results[one.alike].most_common(1)[0][0].split(" ")
-        pairs = enumerate(zip(one.digests, usual, strict=False))
+        usual = self.results[steps.alike].most_common(1)[0][0].split(" ")
+        pairs = enumerate(zip(steps.digests, usual, strict=False))
         return next((step for step, (own, others) in pairs if own != others), 0)
 
 
-def votes_of(found: ExactStep) -> Mapping[str, str | None]:
+def votes_of(exact_step: ExactStep) -> Mapping[str, str | None]:
     """The votes of a node, by GPU and type."""
-    return {f"{one.gpu} {one.type}": one.vote for one in found.steps()}
+    return {f"{steps.gpu} {steps.type}": steps.vote for steps in exact_step.steps()}

@@ -57,30 +57,30 @@ class Ranks:
         return self.node_of[one] != self.node_of[other]
 
 
-def seen(found: Iterable[tuple[str, str, int | None, int]]) -> list[Seen]:
+def seen(wrong_blocks: Iterable[tuple[str, str, int | None, int]]) -> list[Seen]:
     """What was seen, from the operation, its type and round, and the sender and receiver of each wrong block."""
     together: dict[tuple[str, str, int | None], set[int]] = {}
-    for operation, which, sender, receiver in found:
+    for operation, which, sender, receiver in wrong_blocks:
         together.setdefault((operation, which, sender), set()).add(receiver)
     return [Seen(name, sender, frozenset(receivers)) for (name, _, sender), receivers in together.items()]
 
 
 def suspects(observed: Iterable[Seen], ranks: Ranks) -> tuple[Suspect, ...]:
     """The one that is sure; several where any may be; none where nothing tells, or no single one explains it all."""
-    weighed = sorted(observed, key=lambda one: one.sender is None)[:MAX_SEEN]  # what has a sender tells most
+    weighed = sorted(observed, key=lambda sighting: sighting.sender is None)[:MAX_SEEN]  # what has a sender tells most
     is_between_nodes = len(set(ranks.node_of)) > 1
-    if ranks.count < 2 or not any(_tells(one, is_between_nodes) for one in weighed):
+    if ranks.count < 2 or not any(_tells(sighting, is_between_nodes) for sighting in weighed):
         return ()
     weights = {
-        one: prior * prod(_chance(one, item, ranks) for item in weighed)
+        suspect: prior * prod(_chance(suspect, sighting, ranks) for sighting in weighed)
         for kind in _hypotheses(ranks).values()
-        for one, prior in kind.items()
+        for suspect, prior in kind.items()
     }
     whole = sum(weights.values())
-    likely = sorted((one for one in weights if weights[one] > 0), key=lambda one: -weights[one])
+    likely = sorted((suspect for suspect in weights if weights[suspect] > 0), key=lambda suspect: -weights[suspect])
     kept: list[Suspect] = []
-    for one in likely:
-        kept.append(one)
+    for suspect in likely:
+        kept.append(suspect)
         if sum(weights[each] for each in kept) >= SURE * whole:
             break
     return tuple(kept)
@@ -97,14 +97,14 @@ def _hypotheses(ranks: Ranks) -> Mapping[str, Mapping[Suspect, float]]:
     """All of them, and how likely each is beforehand: each kind alike, and each of a kind."""
     every = range(ranks.count)
     nodes = list(dict.fromkeys(ranks.node_of))
-    found = {
+    by_kind = {
         "GPU": [Suspect("GPU", (rank,)) for rank in every],
         "link": [Suspect("link", pair) for pair in combinations(every, 2)],
     }
     if len(nodes) > 1 and ranks.count > len(nodes):
-        found["NIC"] = [Suspect("NIC", (rank,)) for rank in every]
-        found["network"] = [Suspect("network", (), pair) for pair in combinations(nodes, 2)]
-    return {kind: dict.fromkeys(ones, 1 / len(ones)) for kind, ones in found.items()}
+        by_kind["NIC"] = [Suspect("NIC", (rank,)) for rank in every]
+        by_kind["network"] = [Suspect("network", (), pair) for pair in combinations(nodes, 2)]
+    return {kind: dict.fromkeys(ones, 1 / len(ones)) for kind, ones in by_kind.items()}
 
 
 def _chance(suspect: Suspect, item: Seen, ranks: Ranks) -> float:

@@ -82,8 +82,8 @@ class SlurmNode(Reported):
     @property
     def why(self) -> str:
         """` (kernel upgrade, by root at 2026-07-22T23:31:17)`; empty where nobody gave a reason."""
-        data = [value for value in (self.data.get(key) for key in ("reason", "reason_user", "reason_time")) if value]
-        if not data or not self.data.get("reason"):
+        given = [value for value in (self.data.get(key) for key in ("reason", "reason_user", "reason_time")) if value]
+        if not given or not self.data.get("reason"):
             return ""
         user = f", by {self.reason_user}" if self.data.get("reason_user") else ""
         time = f" at {self.reason_time}" if self.data.get("reason_time") else ""
@@ -96,11 +96,11 @@ class SlurmNodes(Reported):
 
     def named(self, *names: str) -> SlurmNode:
         """The node by one of its names; the only one of a capture that knows no other name. Raises Incomplete."""
-        found = read(self.data.get("nodes"), objects, "slurm_node: nodes")
-        own = [entry for entry in found if entry.get("name") in names or entry.get("host") in names]
-        if own or (len(found) == 1 and len(names) == 1):
-            return SlurmNode((own or found)[0])
-        raise Incomplete(f"Slurm lists {len(found)} nodes, and {names[0]} is not among them")
+        entries = read(self.data.get("nodes"), objects, "slurm_node: nodes")
+        own = [entry for entry in entries if entry.get("name") in names or entry.get("host") in names]
+        if own or (len(entries) == 1 and len(names) == 1):
+            return SlurmNode((own or entries)[0])
+        raise Incomplete(f"Slurm lists {len(entries)} nodes, and {names[0]} is not among them")
 
 
 @record
@@ -132,13 +132,13 @@ class SlurmCluster(Reported):
     def nodes_beside(self, names: Iterable[str]) -> tuple[SlurmNode, ...]:
         """Every node of the partitions that these nodes are in; these too. Raises Incomplete."""
         wanted = frozenset(names)
-        partitions = {one for node in self.nodes if node.name in wanted for one in node.partitions}
+        partitions = {partition for node in self.nodes if node.name in wanted for partition in node.partitions}
         return tuple(node for node in self.nodes if node.name in wanted or not partitions.isdisjoint(node.partitions))
 
     def setting(self, name: str) -> str:
         """A setting of slurm.conf, without its unit; empty where it is not set. Raises Incomplete."""
-        data = read(self.config.get(name), text, f"slurm: {name}")
-        return "" if data == "(null)" else data.removesuffix(" sec")
+        value = read(self.config.get(name), text, f"slurm: {name}")
+        return "" if value == "(null)" else value.removesuffix(" sec")
 
     def program(self, name: str) -> str:
         """The first `Prolog` or `Epilog`, which newer versions number; empty where there is none. Raises Incomplete."""
@@ -207,5 +207,5 @@ def _names(data: object) -> tuple[str, ...]:
     return expand(data) if isinstance(data, str) else texts(data)
 
 
-def _words(data: str) -> tuple[str, ...]:
-    return tuple(word for word in data.split(",") if word)
+def _words(listed: str) -> tuple[str, ...]:
+    return tuple(word for word in listed.split(",") if word)

@@ -61,7 +61,7 @@ def is_scontrol(text: str) -> bool:
 
 def read_scontrol(text: str) -> Mapping[str, object]:
     """The collector `slurm_node`. Raises CaptureError."""
-    nodes = [_node(f"{found[0]}{rest}"[:LONGEST_RECORD]) for found, rest in sections(_RECORD, text, MAX_NODES)]
+    nodes = [_node(f"{head[0]}{rest}"[:LONGEST_RECORD]) for head, rest in sections(_RECORD, text, MAX_NODES)]
     if not nodes:
         raise CaptureError("scontrol show node names no node")
     return {"slurm_node": {"nodes": nodes}}
@@ -69,15 +69,15 @@ def read_scontrol(text: str) -> Mapping[str, object]:
 
 def _node(record: str) -> dict[str, object]:
     """One node; a value that scontrol writes as (null) is empty, one that it does not write is left out."""
-    data: dict[str, object] = {}
+    node: dict[str, object] = {}
     for name, form in _VALUES.items():
-        if found := form.search(record):
-            data[name] = "" if found[1] == "(null)" else found[1]
+        if match := form.search(record):
+            node[name] = "" if match[1] == "(null)" else match[1]
     reason = _REASON.search(record)
-    data["reason"] = short(reason[1]) if reason else ""
-    data["reason_user"] = reason[2] or "" if reason else ""
-    data["reason_time"] = reason[3] or "" if reason else ""
-    return data
+    node["reason"] = short(reason[1]) if reason else ""
+    node["reason_user"] = reason[2] or "" if reason else ""
+    node["reason_time"] = reason[3] or "" if reason else ""
+    return node
 
 
 def is_sinfo(text: str) -> bool:
@@ -89,17 +89,17 @@ def read_sinfo(text: str) -> Mapping[str, object]:
     """The states and reasons of the collector `slurm_node`, as far as its tables have them. Raises CaptureError."""
     nodes: dict[str, dict[str, object]] = {}
     odd = ""
-    for found, rest in sections(_TITLES, text, MAX_TABLES):
-        for row in _rows(found[0], rest.split("\n")[1:LONGEST_TABLE]):
+    for titles, rest in sections(_TITLES, text, MAX_TABLES):
+        for row in _rows(titles[0], rest.split("\n")[1:LONGEST_TABLE]):
             state = row.get("STATE", "").upper().rstrip(_SUFFIXES)
             if state and not _STATES.issuperset(state.split("+")):
                 odd = odd if odd in _OF_JOBS else state
                 continue
             with suppress(NodesetError):
                 names = expand(row["NODELIST"])
-                data = _of_row(row)
+                entry = _of_row(row)
                 for name in names[: MAX_NODES - len(nodes)]:
-                    nodes.setdefault(name, {"name": name, **data})  # once, though it is in several partitions
+                    nodes.setdefault(name, {"name": name, **entry})  # once, though it is in several partitions
     if odd and (not nodes or odd in _OF_JOBS):
         raise CaptureError(f"sinfo's table has the state {short(odd)}, which is no state of a node")
     if not nodes:
@@ -115,26 +115,26 @@ def _rows(header: str, lines: Iterable[str]) -> Iterator[dict[str, str]]:
     if "REASON" in titles and "RESERVATION" in titles:
         raise CaptureError("sinfo's table has REASON beside RESERVATION, which may be blank: leave one of them out")
     for line in itertools.takewhile(lambda line: not _END.fullmatch(line.strip()), lines):
-        words = line.rsplit(maxsplit=most) if titles[0] == "REASON" else line.split(maxsplit=most)
+        cells = line.rsplit(maxsplit=most) if titles[0] == "REASON" else line.split(maxsplit=most)
         if "REASON" in titles[1:-1] and len(line.split()) > len(titles):
             raise CaptureError("sinfo's table has REASON between other columns: print it as the last")
-        columns = [title for title in titles if title != "RESERVATION"] if len(words) == most else titles
-        row = dict(zip(columns, (word.strip() for word in words), strict=False))
+        columns = [title for title in titles if title != "RESERVATION"] if len(cells) == most else titles
+        row = dict(zip(columns, (cell.strip() for cell in cells), strict=False))
         is_listed = header.rstrip() == _LIST_OF_REASONS or row.get("REASON", "none") != "none"
         gets_no_jobs = is_listed and _TIME.fullmatch(row.get("TIMESTAMP", ""))
-        if len(words) == len(columns) and ("STATE" in row or gets_no_jobs):
+        if len(cells) == len(columns) and ("STATE" in row or gets_no_jobs):
             yield row
 
 
 def _of_row(row: Mapping[str, str]) -> dict[str, object]:
     """What a line says of its nodes; of those with a reason alone, that they get no jobs."""
     state = row.get("STATE", "").upper()
-    data: dict[str, object] = {"state": state.rstrip(_SUFFIXES.replace("*", "")) or LISTED_WITH_REASON}
+    node: dict[str, object] = {"state": state.rstrip(_SUFFIXES.replace("*", "")) or LISTED_WITH_REASON}
     if row.get("REASON", "none") != "none":
-        data["reason"] = short(row["REASON"])
-        data["reason_user"] = _USER.sub("", short(row.get("USER", "")))
-        data["reason_time"] = short(row.get("TIMESTAMP", ""))
-    return data
+        node["reason"] = short(row["REASON"])
+        node["reason_user"] = _USER.sub("", short(row.get("USER", "")))
+        node["reason_time"] = short(row.get("TIMESTAMP", ""))
+    return node
 
 
 FORMS = (

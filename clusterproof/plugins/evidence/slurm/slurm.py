@@ -30,38 +30,38 @@ ABOVE = re.compile(r" Switches=[^( ]")  # a switch of switches
 
 def read(node: Node) -> object:
     """Nodes, partitions, settings, and how Slurm knows the network."""
-    found = [setting for setting in map(SETTING.match, lines(node, "scontrol", "show", "config")) if setting]
+    settings = [setting for setting in map(SETTING.match, lines(node, "scontrol", "show", "config")) if setting]
     return {
         "nodes": [_node(line) for line in lines(node, "scontrol", "-o", "show", "node") if "NodeName=" in line],
         "partitions": [_partition(line) for line in lines(node, "scontrol", "-o", "show", "partition")],
-        "config": {setting[1]: setting[2].strip()[:300] for setting in found if SETTINGS.fullmatch(setting[1])},
+        "config": {setting[1]: setting[2].strip()[:300] for setting in settings if SETTINGS.fullmatch(setting[1])},
         "topology": _topology(node),
     }
 
 
 def _node(line: str) -> dict[str, str]:
     """One node; what scontrol writes as (null) is empty, as what it does not write."""
-    words = dict(word.split("=", 1) for word in line.split() if "=" in word)
-    data = {ours: words.get(theirs, "") for ours, theirs in KEYS.items()}
+    pairs = dict(word.split("=", 1) for word in line.split() if "=" in word)
+    row = {ours: pairs.get(theirs, "") for ours, theirs in KEYS.items()}
     reason = REASON.search(line)
-    data["reason"], data["reason_user"], data["reason_time"] = reason.groups("") if reason else ("", "", "")
-    return {key: "" if value == "(null)" else value[:4000] for key, value in data.items()}
+    row["reason"], row["reason_user"], row["reason_time"] = reason.groups("") if reason else ("", "", "")
+    return {key: "" if value == "(null)" else value[:4000] for key, value in row.items()}
 
 
 def _partition(line: str) -> dict[str, object]:
-    words = dict(word.split("=", 1) for word in line.split() if "=" in word)
+    pairs = dict(word.split("=", 1) for word in line.split() if "=" in word)
     return {
-        "partition": words.get("PartitionName", ""),
-        "state": words.get("State", ""),
-        "is_default": words.get("Default") == "YES",
+        "partition": pairs.get("PartitionName", ""),
+        "state": pairs.get("State", ""),
+        "is_default": pairs.get("Default") == "YES",
     }
 
 
 def _topology(node: Node) -> list[dict[str, str]] | None:
     """The nodes that each switch or block holds itself, as a nodeset; null where Slurm has no topology."""
     try:
-        data = lines(node, "scontrol", "show", "topology")
+        rows = lines(node, "scontrol", "show", "topology")
     except Broke:
         return None
-    held = [found for found in map(HELD.search, data) if found and not ABOVE.search(found.string)]
-    return [{"switch": found[1], "nodes": found[2]} for found in held] or None
+    held = [line for line in map(HELD.search, rows) if line and not ABOVE.search(line.string)]
+    return [{"switch": line[1], "nodes": line[2]} for line in held] or None

@@ -25,9 +25,9 @@ _BEFORE_COMMANDS = ("then", "else", "do")
 def plain(text: str) -> Iterator[Assignment]:
     """Of a file of NAME=value lines: /etc/environment, nccl.conf."""
     for number, line in _lines(text):
-        found = _ASSIGNED.fullmatch(line.partition("export ")[2].strip() if line.startswith("export ") else line)
-        if found:
-            yield number, found[1], _unquoted(found[2]), False
+        match = _ASSIGNED.fullmatch(line.partition("export ")[2].strip() if line.startswith("export ") else line)
+        if match:
+            yield number, match[1], _unquoted(match[2]), False
 
 
 def exported(text: str) -> Iterator[Assignment]:
@@ -35,24 +35,24 @@ def exported(text: str) -> Iterator[Assignment]:
     assigned: dict[str, Assignment] = {}
     for number, line, depth, is_here in _script(text):
         commands = [] if is_here else _commands(line)
-        for words, is_conditional in commands:
-            is_export = words[0] == "export"
-            data = [_ASSIGNED.fullmatch(word) for word in words[is_export:]]
-            if not is_export and None in data:
+        for argv, is_conditional in commands:
+            is_export = argv[0] == "export"
+            pairs = [_ASSIGNED.fullmatch(word) for word in argv[is_export:]]
+            if not is_export and None in pairs:
                 continue  # a command, with variables of its own at most
-            for word, found in zip(words[is_export:], data):
-                if found:
-                    assigned[found[1]] = (number, found[1], found[2], depth > 0 or is_conditional)
-                if is_export and (found[1] if found else word) in assigned:
-                    yield assigned[found[1] if found else word]
+            for word, match in zip(argv[is_export:], pairs):
+                if match:
+                    assigned[match[1]] = (number, match[1], match[2], depth > 0 or is_conditional)
+                if is_export and (match[1] if match else word) in assigned:
+                    yield assigned[match[1] if match else word]
 
 
 def printed(text: str) -> Iterator[Assignment]:
     """Of a Slurm task prolog: the `export NAME=value` lines that it prints, by echo or as a here-document."""
     for number, line, depth, is_here in _script(text):
-        found = _EXPORTED.match(line) if is_here else _PRINTED.match(line)
-        if found:
-            *quote, name, value = found.groups()
+        match = _EXPORTED.match(line) if is_here else _PRINTED.match(line)
+        if match:
+            *quote, name, value = match.groups()
             if any(quote):
                 value = value.partition(quote[0])[0]
             yield number, name, _unquoted(value), depth > 0
@@ -75,13 +75,13 @@ def _script(text: str) -> Iterator[tuple[int, str, int, bool]]:
             else:
                 yield number, line, depth, True
             continue
-        words = line.replace(";", " ; ").split()
-        opens = (words[0] in _OPENS) + line.endswith("{")
-        closes = sum(word in _CLOSES for word in words)
+        parts = line.replace(";", " ; ").split()
+        opens = (parts[0] in _OPENS) + line.endswith("{")
+        closes = sum(word in _CLOSES for word in parts)
         yield number, line, depth + opens, False
         depth = max(0, depth + opens - closes)
-        found = _HERE.search(line)
-        here = found[2] if found else ""
+        match = _HERE.search(line)
+        here = match[2] if match else ""
 
 
 def _commands(line: str) -> Iterator[tuple[list[str], bool]]:
@@ -92,17 +92,17 @@ def _commands(line: str) -> Iterator[tuple[list[str], bool]]:
         tokens = [*lexer, ";"]
     except ValueError:
         return
-    words: list[str] = []
+    argv: list[str] = []
     is_conditional = False
     for token in tokens:
         if token.strip(";&|"):
-            words.append(token)
+            argv.append(token)
             continue
-        if words and words[0] in _BEFORE_COMMANDS:
-            words = words[1:]
-        if words:
-            yield words, is_conditional
-        words, is_conditional = [], token in ("&&", "||")
+        if argv and argv[0] in _BEFORE_COMMANDS:
+            argv = argv[1:]
+        if argv:
+            yield argv, is_conditional
+        argv, is_conditional = [], token in ("&&", "||")
 
 
 def _unquoted(value: str) -> str:

@@ -57,18 +57,18 @@ def read(node: Node) -> object:
 
 
 def _device_files(node: Node) -> list[str]:
-    found = [f"/dev/{name}" for name in node.names("/dev") if FILES.fullmatch(name)]
+    paths = [f"/dev/{name}" for name in node.names("/dev") if FILES.fullmatch(name)]
     for folder, pattern in FOLDERS.items():
-        found += [f"{folder}/{name}" for name in node.names(folder) if pattern.fullmatch(name)]
-    return found
+        paths += [f"{folder}/{name}" for name in node.names(folder) if pattern.fullmatch(name)]
+    return paths
 
 
 def _asked() -> dict[str, int]:
     """How many GPUs the variables ask for that name a number; all may be the image's own word, and MIG shares GPUs."""
-    data = {name: os.environ.get(name, "") for name in ASKED if not any(map(os.environ.get, BINDS))}
-    found = {name: int(text) for name, text in data.items() if re.fullmatch(r"[1-9][0-9]{0,2}", text)}
+    texts = {name: os.environ.get(name, "") for name in ASKED if not any(map(os.environ.get, BINDS))}
+    asked = {name: int(text) for name, text in texts.items() if re.fullmatch(r"[1-9][0-9]{0,2}", text)}
     listed = os.environ.get(LISTS, "").split(",")
-    return found if not all(map(GPU.fullmatch, listed)) else {**found, LISTS: len(listed)}
+    return asked if not all(map(GPU.fullmatch, listed)) else {**asked, LISTS: len(listed)}
 
 
 def _drivers(node: Node) -> dict[int, str]:
@@ -103,7 +103,7 @@ def _plugin() -> tuple[str, ...]:
 def _mount_points(node: Node) -> list[str]:
     """Every mount point, the deepest first."""
     text = str(node.text("/proc/self/mountinfo", absent=""))
-    return sorted({words[4] for line in text.splitlines() if len(words := line.split()) > 4}, key=len, reverse=True)
+    return sorted({cells[4] for line in text.splitlines() if len(cells := line.split()) > 4}, key=len, reverse=True)
 
 
 def _loaded(node: Node, name: str, mounts: list[str]) -> dict[str, object]:

@@ -31,17 +31,17 @@ def read(node: Node) -> object:
     node.at("what was left behind")
     users = [name for name in node.names("/home")[:MAX] if os.path.isdir(node.path(f"/home/{name}"))]
     homes = {"root": "/root", **{name: f"/home/{name}" for name in users}}
-    homely = [data for home in homes.values() for name in LEFT for data in _file_of_user(node, home, name)]
-    dumps = [data for folder in DUMPS for data in _dumps(node, folder)]
+    homely = [file for home in homes.values() for name in LEFT for file in _file_of_user(node, home, name)]
+    dumps = [file for folder in DUMPS for file in _dumps(node, folder)]
     updates = "/var/lib/dpkg/updates"
     return {
         "cloud_init": _cloud_init(node),
-        "left": [data for data in [*dumps, *homely] if data["bytes"]][:MAX],
+        "left": [file for file in [*dumps, *homely] if file["bytes"]][:MAX],
         "keys": {user: keys for user, home in homes.items() for keys in _keys(node, home)},
         "under_way": [path for path in UNDER_WAY if node.exists(path)]
         + [f"{updates}/{name}" for name in _names(node, updates)[:MAX] if name.isdecimal()],
         "programs": {name: path for name in PROGRAMS for path in _program(node, name)},
-        "toolkit": [data["bytes"] for data in _file(node, TOOLKIT)],
+        "toolkit": [file["bytes"] for file in _file(node, TOOLKIT)],
         "enroot": node.exists(ENROOT),
         "plugins": _plugins(node)[:MAX],
         "first_boot": _first_boot(node),
@@ -64,7 +64,7 @@ def _dumps(node: Node, folder: str) -> list[dict[str, object]]:
     except OSError as problem:
         return [{"path": folder, "bytes": error(problem)}]
     paths = (f"{folder}/{name}" for name in names[:MAX] if name[0] != ".")
-    return [data for path in paths if not os.path.islink(node.root + path) for data in _file(node, path)]
+    return [file for path in paths if not os.path.islink(node.root + path) for file in _file(node, path)]
 
 
 def _file(node: Node, path: str) -> list[dict[str, object]]:
@@ -90,14 +90,14 @@ def _read_below(node: Node, folder: str, names: list[str], most: int) -> tuple[s
         for name in names[:-1]:
             flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
             folders.append(os.open(name, flags, dir_fd=folders[-1]))
-        found = os.lstat(names[-1], dir_fd=folders[-1])
-        _require_file(found)
+        info = os.lstat(names[-1], dir_fd=folders[-1])
+        _require_file(info)
         if not most:
-            return "", found.st_size
+            return "", info.st_size
         flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
         folders.append(os.open(names[-1], flags, dir_fd=folders[-1]))
         _require_file(os.fstat(folders[-1]))
-        return os.read(folders[-1], most).decode("utf-8", "replace"), found.st_size
+        return os.read(folders[-1], most).decode("utf-8", "replace"), info.st_size
     except OSError as problem:
         raise OSError(problem.errno, problem.strerror, "/".join([folder, *names])) from None
     finally:
@@ -118,9 +118,9 @@ def _become(whose: os.stat_result) -> None:
         pass  # of another user namespace, or without the privilege
 
 
-def _require_file(found: os.stat_result) -> None:
-    if not stat.S_ISREG(found.st_mode):
-        raise OSError(errno.ELOOP if stat.S_ISLNK(found.st_mode) else errno.EINVAL, "not a file")
+def _require_file(info: os.stat_result) -> None:
+    if not stat.S_ISREG(info.st_mode):
+        raise OSError(errno.ELOOP if stat.S_ISLNK(info.st_mode) else errno.EINVAL, "not a file")
 
 
 def _file_of_user(node: Node, home: str, name: str) -> list[dict[str, object]]:
@@ -183,12 +183,12 @@ def _identity(node: Node) -> list[dict[str, object]]:
 def _written(node: Node, path: str) -> list[object]:
     """When a file was written; nothing where it is not there or empty, as it should be in an image."""
     try:
-        data = os.stat(node.path(path))
+        info = os.stat(node.path(path))
     except FileNotFoundError:
         return []
     except OSError as problem:
         return [error(problem)]
-    return [int(data.st_mtime)] if data.st_size else []
+    return [int(info.st_mtime)] if info.st_size else []
 
 
 def _modules(node: Node) -> object:
@@ -196,17 +196,17 @@ def _modules(node: Node) -> object:
     release = node.text("/proc/sys/kernel/osrelease")
     if isinstance(release, dict):
         return release
-    data = [node.text(f"/lib/modules/{release}/{name}", absent="") for name in ("modules.dep", "modules.builtin")]
-    if isinstance(data[0], dict):
-        return data[0]
-    if not data[0] or len(data[0]) >= MAX_FILE_BYTES - 1:
-        return {"error": "EFBIG" if data[0] else "ENOENT", "text": f"/lib/modules/{release}/modules.dep"}
-    found = {
+    texts = [node.text(f"/lib/modules/{release}/{name}", absent="") for name in ("modules.dep", "modules.builtin")]
+    if isinstance(texts[0], dict):
+        return texts[0]
+    if not texts[0] or len(texts[0]) >= MAX_FILE_BYTES - 1:
+        return {"error": "EFBIG" if texts[0] else "ENOENT", "text": f"/lib/modules/{release}/modules.dep"}
+    there = {
         match.replace("-", "_")
-        for text in data
+        for text in texts
         for match in re.findall(r"(?m)^(?:[^/\s]*/)*([^/\s]+)\.ko\b", str(text))
     }
-    return [name for name in MODULES if name in found]
+    return [name for name in MODULES if name in there]
 
 
 def _program(node: Node, name: str) -> list[str]:
@@ -224,7 +224,7 @@ def _plugins(node: Node) -> list[object]:
     ]
     lines = [line.split() for file in files[:MAX] for line in str(node.text(file, absent="")).splitlines()]
     return [
-        {"need": words[0], "path": words[1], "bytes": next((data["bytes"] for data in _file(node, words[1])), None)}
-        for words in lines
-        if len(words) > 1 and words[0] in ("required", "optional") and words[1][0] == "/"
+        {"need": parts[0], "path": parts[1], "bytes": next((file["bytes"] for file in _file(node, parts[1])), None)}
+        for parts in lines
+        if len(parts) > 1 and parts[0] in ("required", "optional") and parts[1][0] == "/"
     ]

@@ -82,35 +82,35 @@ MAX_BYTES = 32 * 1024 * 1024
 
 def read(node: Node) -> object:
     """Every component that is here with its version, and where the loader finds the libraries of GPUs and NCCL."""
-    data: dict[str, dict[str, str]] = {}
+    kept: dict[str, dict[str, str]] = {}
     for component, path, pattern in FILES:
         node.at(path)
-        _keep(data, component, _from_file(node, path, pattern))
+        _keep(kept, component, _from_file(node, path, pattern))
     libraries: dict[str, list[object]] = {name: [] for name in LOADED}
     for folder in _folders(node):
         names = _names(node, folder)
         for prefix, component in LIBRARIES.items():
-            _keep(data, component, _from_names(folder, names, prefix))
+            _keep(kept, component, _from_names(folder, names, prefix))
         for name in libraries.keys() & set(names):
             libraries[name].append(_library(node, f"{folder}/{name}"))
     compat = f"{CUDA}/compat"
-    _keep(data, "cuda_compat", _from_names(compat, _names(node, compat), "libcuda.so"))
+    _keep(kept, "cuda_compat", _from_names(compat, _names(node, compat), "libcuda.so"))
     installed = packages(node, {name for names in PACKAGES.values() for name in names.split()})
     for component, wanted in PACKAGES.items():
-        _keep(data, component, next((installed[name] for name in wanted.split() if name in installed), None))
-    _keep(data, "packages", installed.get("error"))
+        _keep(kept, component, next((installed[name] for name in wanted.split() if name in installed), None))
+    _keep(kept, "packages", installed.get("error"))
     return {
         "container": _container(node),
-        "components": data,
+        "components": kept,
         "toolkits": [name[5:] for name in _names(node, "/usr/local") if re.fullmatch(r"cuda-\d+\.\d+", name)][:16],
-        "libraries": {name: found[:8] for name, found in libraries.items()},
+        "libraries": {name: files[:8] for name, files in libraries.items()},
     }
 
 
-def _keep(data: dict[str, dict[str, str]], component: str, found: dict[str, str] | None) -> None:
+def _keep(kept: dict[str, dict[str, str]], component: str, entry: dict[str, str] | None) -> None:
     """Keep what was found, unless the component has its version already."""
-    if found and "version" not in data.get(component, {}):
-        data[component] = found
+    if entry and "version" not in kept.get(component, {}):
+        kept[component] = entry
 
 
 def _resolved(node: Node, path: str) -> str:
@@ -128,14 +128,14 @@ def _from_file(node: Node, path: str, pattern: str) -> dict[str, str] | None:
         return None
     except OSError as problem:
         return error(problem)
-    found = re.search(pattern, text)
-    if not found:
+    match = re.search(pattern, text)
+    if not match:
         return {"error": "EINVAL", "text": f"{path} names no version: {text[:120]!r}"}
-    words = found.groups()
+    parts = match.groups()
     if pattern == SLURM:  # in hexadecimal digits; Slurm writes its month with two
-        year, month, micro = (int(word, 16) for word in words)
-        words = (str(year), f"{month:02d}", str(micro))
-    return {"version": ".".join(words)[:200], "from": path}
+        year, month, micro = (int(part, 16) for part in parts)
+        parts = (str(year), f"{month:02d}", str(micro))
+    return {"version": ".".join(parts)[:200], "from": path}
 
 
 def _folders(node: Node) -> list[str]:
@@ -161,8 +161,8 @@ def _names(node: Node, folder: str) -> list[str]:
 
 def _from_names(folder: str, names: list[str], prefix: str) -> dict[str, str] | None:
     """The newest version in the names of a library's files: `libnccl.so.2.27.5`."""
-    found = (name[len(prefix) + 1 :] for name in names if name.startswith(prefix + "."))
-    versions = [version for version in found if re.fullmatch(r"\d{1,9}(\.\d{1,9})+", version)]
+    tails = (name[len(prefix) + 1 :] for name in names if name.startswith(prefix + "."))
+    versions = [version for version in tails if re.fullmatch(r"\d{1,9}(\.\d{1,9})+", version)]
     if not versions:
         return None
     newest = max(versions, key=lambda version: [int(number) for number in version.split(".")])
@@ -201,21 +201,21 @@ def packages(node: Node, wanted: Iterable[str]) -> Versions:
     if not any(node.exists(folder) for folder in RPM):
         return {}
     try:
-        data = command(node, "rpm", "-q", "--qf", "%{NAME} %{VERSION}-%{RELEASE}\\n", *sorted(wanted))
+        answer = command(node, "rpm", "-q", "--qf", "%{NAME} %{VERSION}-%{RELEASE}\\n", *sorted(wanted))
     except (Absent, Denied) as why:
         return {"error": {"error": type(why).__name__.upper(), "text": str(why)}}
-    pairs = (line.split() for line in str(data["output"]).splitlines())
+    pairs = (line.split() for line in str(answer["output"]).splitlines())
     return {pair[0]: {"version": pair[1], "from": "rpm"} for pair in pairs if len(pair) == 2}
 
 
 def _dpkg(node: Node, wanted: set[str]) -> Versions:
     """Those of dpkg's database that are wholly installed. Raises OSError."""
-    found: Versions = {}
+    rows: Versions = {}
     with open(node.path(DPKG), "rb") as file:
         for block in file.read(MAX_BYTES).split(b"\n\n"):
             name = block[9 : block.find(b"\n")].decode("utf-8", "replace")
             if name in wanted and INSTALLED in block:
                 version = re.search(rb"\nVersion: (\S+)", block)
                 if version:
-                    found[name] = {"version": version[1].decode("utf-8", "replace")[:200], "from": DPKG}
-    return found
+                    rows[name] = {"version": version[1].decode("utf-8", "replace")[:200], "from": DPKG}
+    return rows

@@ -56,7 +56,7 @@ class Library(File):
 
 
 def _libraries(data: object) -> Mapping[str, tuple[Library, ...]]:
-    return {name: tuple(Library(entry) for entry in objects(found)) for name, found in table(data).items()}
+    return {name: tuple(Library(entry) for entry in objects(entries)) for name, entries in table(data).items()}
 
 
 @record
@@ -93,15 +93,15 @@ class Software(Reported):
 
     def names_no_version(self, component: str) -> str:
         """What was read where the file that should have a component's version does not; else empty."""
-        data = self.components.get(component)
-        if not isinstance(data, dict) or data.get("error") != "EINVAL":
+        entry = self.components.get(component)
+        if not isinstance(entry, dict) or entry.get("error") != "EINVAL":
             return ""
-        return read(data.get("text", ""), text, component)
+        return read(entry.get("text", ""), text, component)
 
     def source(self, component: str) -> str:
         """Which file the version is from; empty where none had it."""
-        data = self.components.get(component)
-        return read(data.get("from", ""), text, component) if isinstance(data, dict) else ""
+        entry = self.components.get(component)
+        return read(entry.get("from", ""), text, component) if isinstance(entry, dict) else ""
 
 
 def _version(data: object) -> str:

@@ -31,8 +31,8 @@ class DeviceFile(Reported):
     @property
     def is_refused(self) -> bool:
         """Whether it is known not to open, or that another file is in its place, as /dev/null: that opens as well."""
-        data, _ = readings(self, "refused", "driver")
-        return bool(data.get("refused")) or data.get("driver") in _OF_NOBODY
+        reading, _ = readings(self, "refused", "driver")
+        return bool(reading.get("refused")) or reading.get("driver") in _OF_NOBODY
 
 
 @record
@@ -48,8 +48,8 @@ class LoadedLibrary(Reported):
     @property
     def version(self) -> str:
         """The version in its file's name; empty where that has none."""
-        found = _VERSION.search(self.path)
-        return found[1] if found else ""
+        match = _VERSION.search(self.path)
+        return match[1] if match else ""
 
     @property
     def whose(self) -> str:
@@ -81,9 +81,9 @@ class Container(Reported):
 
         Raises Incomplete.
         """
-        found = {device.path: device for device in self.devices if paths.fullmatch(device.path)}
-        refused = {path: device for path, device in found.items() if device.is_refused}
-        return [path for path in found if path not in refused], refused
+        devices = {device.path: device for device in self.devices if paths.fullmatch(device.path)}
+        refused = {path: device for path, device in devices.items() if device.is_refused}
+        return [path for path in devices if path not in refused], refused
 
     @property
     def gpus_due(self) -> int | None:

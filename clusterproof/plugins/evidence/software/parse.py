@@ -29,10 +29,10 @@ _TITLED = (  # files that begin with words of their own
 )
 
 
-def components(found: Mapping[str, str], source: str) -> dict[str, object]:
+def components(versions: Mapping[str, str], source: str) -> dict[str, object]:
     """The collector `versions` with these components; the others are unknown, not absent: nobody looked for them."""
-    data = {name: {"version": version, "from": source} for name, version in found.items()}
-    return {"versions": {"components": {name: data.get(name, UNKNOWN) for name in sorted(COMPONENTS)}}}
+    entries = {name: {"version": version, "from": source} for name, version in versions.items()}
+    return {"versions": {"components": {name: entries.get(name, UNKNOWN) for name in sorted(COMPONENTS)}}}
 
 
 def is_packages(text: str) -> bool:
@@ -44,15 +44,15 @@ def read_packages(text: str) -> Mapping[str, object]:
     """The components that have packages of their own. Raises CaptureError where none of them is listed."""
     dpkg = dict(_DPKG.findall(text))
     installed = dpkg or dict(_RPM.findall(text))
-    found = {
+    versions = {
         component: installed[package]
         for component, wanted in PACKAGES.items()
         for package in reversed(wanted.split())
         if package in installed
     }
-    if not found:
+    if not versions:
         raise CaptureError("no package that matters is in the list")
-    return components(found, "dpkg" if dpkg else "rpm")
+    return components(versions, "dpkg" if dpkg else "rpm")
 
 
 def is_modinfo(text: str) -> bool:
@@ -76,8 +76,8 @@ def is_titled(text: str) -> bool:
 
 def read_titled(text: str) -> Mapping[str, object]:
     """The components whose files say what they are."""
-    found = {name: match[1] for name, form in _TITLED if (match := form.search(text))}
-    return components(found, "a file of its own")
+    versions = {name: match[1] for name, form in _TITLED if (match := form.search(text))}
+    return components(versions, "a file of its own")
 
 
 FORMS = (

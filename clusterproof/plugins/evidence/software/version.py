@@ -30,22 +30,22 @@ class Rule:
     version: Version
     text: str
 
-    def holds(self, data: Version) -> bool:
+    def holds(self, version: Version) -> bool:
         """Whether a version keeps it."""
         if self.operator in ("==", "!="):
-            return self._is_same(data) == (self.operator == "==")
-        order = self._order(data)
+            return self._is_same(version) == (self.operator == "==")
+        order = self._order(version)
         return {">=": order >= 0, "<=": order <= 0, ">": order > 0, "<": order < 0}[self.operator]
 
-    def _is_same(self, data: Version) -> bool:
+    def _is_same(self, version: Version) -> bool:
         named = self.version
         if named.rest and not re.fullmatch(_REVISION, named.rest):
-            return _trimmed(data.numbers) == _trimmed(named.numbers) and data.rest == named.rest
-        return self._order(data) == 0
+            return _trimmed(version.numbers) == _trimmed(named.numbers) and version.rest == named.rest
+        return self._order(version) == 0
 
-    def _order(self, data: Version) -> int:
-        order = _compared(data.numbers, self.version.numbers)
-        return order or (_compared(data.revision, self.version.revision) if self.version.revision else 0)
+    def _order(self, version: Version) -> int:
+        order = _compared(version.numbers, self.version.numbers)
+        return order or (_compared(version.revision, self.version.revision) if self.version.revision else 0)
 
 
 def parse(text: str) -> Version:
@@ -60,18 +60,18 @@ def parse(text: str) -> Version:
 def rules(text: str) -> tuple[Rule, ...]:
     """The conditions of a row of a manifest: `== 580.126.09`, `>= 1.43, < 1.50`, `1.43 to 1.50`. Raises ValueError."""
     parts = (part.strip() for part in text[:MAX_LENGTH].split(","))
-    return tuple(_rule(one) for part in parts for one in _ends(part))
+    return tuple(_rule(condition) for part in parts for condition in _ends(part))
 
 
-def broken(data: str, required: str) -> str:
+def broken(written: str, required: str) -> str:
     """The first condition that a version does not keep, as it is written; empty for all kept. Raises ValueError."""
-    version = parse(data)
+    version = parse(written)
     return next((rule.text for rule in rules(required) if not rule.holds(version)), "")
 
 
-def is_older(data: str, least: str) -> bool:
+def is_older(written: str, least: str) -> bool:
     """Whether a version is older than the least, of which only the numbers given count. Raises ValueError."""
-    return bool(broken(data, f">= {least}"))
+    return bool(broken(written, f">= {least}"))
 
 
 def _ends(part: str) -> list[str]:
@@ -89,10 +89,10 @@ def _rule(text: str) -> Rule:
     return Rule(operator, parse(text[len(operator) :]), text)
 
 
-def _compared(data: tuple[int, ...], named: tuple[int, ...]) -> int:
+def _compared(numbers: tuple[int, ...], named: tuple[int, ...]) -> int:
     """-1, 0 or 1: older, alike or newer, by the numbers that are named."""
-    data = data[: len(named)]
-    for one, other in zip_longest(data, named, fillvalue=0):
+    numbers = numbers[: len(named)]
+    for one, other in zip_longest(numbers, named, fillvalue=0):
         if one != other:
             return 1 if one > other else -1
     return 0

@@ -37,14 +37,14 @@ def _volume(node: Node, name: str) -> dict[str, object]:
     node.at(f"log page {STATISTICS:#x} of {path}")
     known = {"name": name, "serial": node.text(f"{CONTROLLERS}/{name}/serial", absent="")}
     try:
-        data = PAGE.unpack_from(log_page(node.path(path), STATISTICS))
-        if data[0] != MAGIC:
+        page = PAGE.unpack_from(log_page(node.path(path), STATISTICS))
+        if page[0] != MAGIC:
             raise OSError(errno.EINVAL, "", path)
     except PermissionError as problem:
         raise Denied(f"{path}: {problem.strerror}") from None
     except OSError as problem:
         return {**known, **dict.fromkeys(EXCEEDED_US, error(OSError(problem.errno, "", path)))}
-    return {**known, **dict(zip(EXCEEDED_US, data[FIRST_EXCEEDED:]))}
+    return {**known, **dict(zip(EXCEEDED_US, page[FIRST_EXCEEDED:]))}
 
 
 def log_page(path: str, page: int) -> bytes:
@@ -53,9 +53,9 @@ def log_page(path: str, page: int) -> bytes:
     No time-out of our own: where one ends, Linux resets the controller.
     """
     data = array.array("B", bytes(PAGE_BYTES))
-    words = page | (PAGE_BYTES // 4 - 1) << 16
+    dword = page | (PAGE_BYTES // 4 - 1) << 16
     command = bytearray(
-        COMMAND.pack(GET_LOG_PAGE, 0, 0, 1, 0, 0, 0, data.buffer_info()[0], 0, PAGE_BYTES, words, 0, 0, 0, 0, 0, 0, 0)
+        COMMAND.pack(GET_LOG_PAGE, 0, 0, 1, 0, 0, 0, data.buffer_info()[0], 0, PAGE_BYTES, dword, 0, 0, 0, 0, 0, 0, 0)
     )
     device = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:

@@ -16,12 +16,12 @@ def read(node: Node) -> object:
     """Health in the client's words, each import's state, and the settings that FSx gives advice on. Raises Absent."""
     if not any(node.exists(path) for path in ("/sys/module/lustre", FOLDER, ROOTS[0])):
         raise Absent("no Lustre client: no module lustre is loaded")
-    found = [(kind, name) for kind in KINDS for name in clients(node, kind)]
+    pairs = [(kind, name) for kind in KINDS for name in clients(node, kind)]
     return {
         "version": node.text(f"{FOLDER}/version", absent=""),
         "health": _first(node, "health_check"),
-        "clients": [_client(node, kind, name) for kind, name in found[:MAX_CLIENTS]],
-        "left_out": max(0, len(found) - MAX_CLIENTS),
+        "clients": [_client(node, kind, name) for kind, name in pairs[:MAX_CLIENTS]],
+        "left_out": max(0, len(pairs) - MAX_CLIENTS),
         "modules": {
             name: whole(node.text(f"/sys/module/{module}/parameters/{name}"))
             for name, module in MODULE_PARAMETERS.items()
@@ -40,9 +40,9 @@ def clients(node: Node, kind: str) -> list[str]:
     return sorted(names)
 
 
-def whole(data: object) -> object:
+def whole(text: object) -> object:
     """A file's text as a number, where it is one."""
-    return int(data) if isinstance(data, str) and data.isdecimal() and len(data) < 20 else data
+    return int(text) if isinstance(text, str) and text.isdecimal() and len(text) < 20 else text
 
 
 def _client(node: Node, kind: str, name: str) -> dict[str, object]:
@@ -52,9 +52,9 @@ def _client(node: Node, kind: str, name: str) -> dict[str, object]:
     files = {key: f"{kind}/{name}/{key}" for key in TUNING}
     files["lru_max_age_ms"] = f"ldlm/namespaces/{name}/lru_max_age"
     for key, file in files.items():
-        data = node.text(f"{FOLDER}/{file}", absent="")
-        if data != "":
-            client[key] = whole(data)
+        text = node.text(f"{FOLDER}/{file}", absent="")
+        if text != "":
+            client[key] = whole(text)
     return client
 
 
@@ -62,17 +62,17 @@ def _first(node: Node, path: str) -> object:
     """The text of a file under the first root that has it, else why the last that may have it cannot be read."""
     problem = error(FileNotFoundError(2, "", f"{FOLDER}/{path}"))
     for root in ROOTS:
-        data = node.text(f"{root}/{path}", absent="")
-        if isinstance(data, str) and data:
-            return data
-        if not isinstance(data, str):
-            problem = data
+        text = node.text(f"{root}/{path}", absent="")
+        if isinstance(text, str) and text:
+            return text
+        if not isinstance(text, str):
+            problem = text
     return problem
 
 
-def _state(data: object) -> object:
+def _state(text: object) -> object:
     """The word after `state:` in an import's text."""
-    if not isinstance(data, str):
-        return data
-    words = [line.split(":", 1)[1].strip() for line in data.splitlines() if line.strip().startswith("state:")]
-    return words[0] if words else {"error": "EINVAL", "text": "an import without a state"}
+    if not isinstance(text, str):
+        return text
+    states = [line.split(":", 1)[1].strip() for line in text.splitlines() if line.strip().startswith("state:")]
+    return states[0] if states else {"error": "EINVAL", "text": "an import without a state"}

@@ -42,7 +42,7 @@ class Sampler:
     def _changed(self, node: Node) -> dict[str, object]:
         """A connection is lost where it is at two looks."""
         facts: Any = read(node)
-        states = {one["name"]: one["state"] for one in facts["clients"]}
+        states = {row["name"]: row["state"] for row in facts["clients"]}
         before, self._lost = self._lost, {name for name, state in states.items() if state not in CONNECTED}
         signature = [facts["health"], sorted(states), sorted(self._lost)]
         if self._lost - before or signature == self._sent:
@@ -70,7 +70,7 @@ def _names(node: Node, folder: str) -> list[str]:
 def _bytes(stats: str, word: str) -> int:
     """The sum of a line: `read_bytes 12 samples [bytes] 4096 1048576 8392704`."""
     for line in stats.splitlines():
-        words = line.split()
-        if words[:1] == [f"{word}_bytes"] and len(words) > 6 and words[6].isdecimal():
-            return int(words[6])
+        cells = line.split()
+        if cells[:1] == [f"{word}_bytes"] and len(cells) > 6 and cells[6].isdecimal():
+            return int(cells[6])
     return 0

@@ -19,10 +19,10 @@ def read(node: Node) -> object:
     """Space and inodes of every OST and MDT, and whether this client uses it. Raises Absent."""
     if not any(node.exists(path) for path in ("/sys/module/lustre", FOLDER, ROOTS[0])):
         raise Absent("no Lustre client: no module lustre is loaded")
-    found = [(kind, name) for kind in KINDS for name in clients(node, kind)]
+    pairs = [(kind, name) for kind in KINDS for name in clients(node, kind)]
     return {
-        "targets": [_target(node, kind, name) for kind, name in found[:MAX_CLIENTS]],
-        "left_out": max(0, len(found) - MAX_CLIENTS),
+        "targets": [_target(node, kind, name) for kind, name in pairs[:MAX_CLIENTS]],
+        "left_out": max(0, len(pairs) - MAX_CLIENTS),
     }
 
 
@@ -39,5 +39,5 @@ def _target(node: Node, kind: str, name: str) -> dict[str, object]:
 
 def _text(node: Node, path: str) -> object:
     """From /sys, or from /proc where an older client has it."""
-    data = node.text(f"{FOLDER}/{path}", absent="")
-    return data if data != "" else node.text(f"{ROOTS[0]}/{path}")
+    text = node.text(f"{FOLDER}/{path}", absent="")
+    return text if text != "" else node.text(f"{ROOTS[0]}/{path}")

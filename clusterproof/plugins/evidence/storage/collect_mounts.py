@@ -40,16 +40,20 @@ def read(node: Node) -> object:
 
 def look(node: Node, known: Mapping[str, dict[str, object]]) -> dict[str, Any]:
     """The same, of some by what was known of them before, so that they are not touched again."""
-    found = mounted(node)
-    users = [mount for mount in found if OF_USERS.fullmatch(mount["options"])]
-    own = {mount["path"]: mount for mount in found if mount not in users}  # of several on one path, the last is seen
+    table = mounted(node)
+    users = [mount for mount in table if OF_USERS.fullmatch(mount["options"])]
+    own = {mount["path"]: mount for mount in table if mount not in users}  # of several on one path, the last is seen
     fstab = _fstab(node, own, [mount["path"] for mount in users])
     due = {str(entry["path"]) for entry in fstab} if isinstance(fstab, list) else set()
     due.update(_of_units(node), node.mounts)
     every = _wanted(list(own.values()), due)
     wanted, others = every[:MAX_MOUNTS], every[MAX_MOUNTS:]
-    covered = {mount["path"] for mount in wanted if _is_covered(mount, found, users)}
-    open_ = [(one["path"], one["device"]) for one in wanted if one["path"] not in covered and one["path"] not in known]
+    covered = {mount["path"] for mount in wanted if _is_covered(mount, table, users)}
+    open_ = [
+        (mount["path"], mount["device"])
+        for mount in wanted
+        if mount["path"] not in covered and mount["path"] not in known
+    ]
     node.at("touching " + " ".join(path for path, _ in open_))
     touched = {path: touch for path, touch in known.items() if path not in covered}
     touched.update((path, touch) for (path, _), touch in zip(open_, touch_all(node, open_)))
@@ -64,7 +68,7 @@ def look(node: Node, known: Mapping[str, dict[str, object]]) -> dict[str, Any]:
             for mount in wanted
         ],
         "fstab": fstab,
-        "passed_over": len(found) - len(wanted),
+        "passed_over": len(table) - len(wanted),
         "left_out": sum(not _is_automatic(mount, own) for mount in others),
     }
 
@@ -106,11 +110,11 @@ def _is_automatic(mount: dict[str, str], own: dict[str, dict[str, str]]) -> bool
     return any(mount["path"].startswith(f"{path.rstrip('/')}/") for path in above)
 
 
-def _is_covered(mount: dict[str, str], found: list[dict[str, str]], users: list[dict[str, str]]) -> bool:
+def _is_covered(mount: dict[str, str], table: list[dict[str, str]], users: list[dict[str, str]]) -> bool:
     """Whether the way to a mount leads through a user's: whatever answers there is his."""
-    path, place = mount["path"], found.index(mount)
+    path, place = mount["path"], table.index(mount)
     above = any(path.startswith(f"{other['path']}/") for other in users)
-    return above or any(other["path"] == path and found.index(other) > place for other in users)
+    return above or any(other["path"] == path and table.index(other) > place for other in users)
 
 
 def _of_units(node: Node) -> list[str]:

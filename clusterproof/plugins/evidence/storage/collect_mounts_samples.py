@@ -39,9 +39,9 @@ class Sampler:
         if not is_changed and now - self._looked < LOOK_S:
             return {}
         self._looked = now
-        before = {one["path"] for one in self._facts["mounts"] if one["alive"] in HANGS}
+        before = {mount["path"] for mount in self._facts["mounts"] if mount["alive"] in HANGS}
         self._facts = look(node, self._known(is_changed))
-        hanging = {one["path"] for one in self._facts["mounts"] if one["alive"] in HANGS}
+        hanging = {mount["path"] for mount in self._facts["mounts"] if mount["alive"] in HANGS}
         signature = _signature(self._facts)
         if hanging - before or signature == self._sent:
             return {}
@@ -55,17 +55,19 @@ class Sampler:
             return False
         self._text, before = text, self._table
         every = mounted(node)
-        self._automatic = {one["path"].rstrip("/") for one in every if one["type"] == "autofs"}
-        self._table = [one for one in every if not PSEUDO.fullmatch(one["type"]) and not OF_OTHERS.match(one["path"])]
+        self._automatic = {mount["path"].rstrip("/") for mount in every if mount["type"] == "autofs"}
+        self._table = [
+            mount for mount in every if not PSEUDO.fullmatch(mount["type"]) and not OF_OTHERS.match(mount["path"])
+        ]
         return self._table != before
 
     def _known(self, is_changed: bool) -> dict[str, dict[str, object]]:
         """What is not touched again: what would never be unmounted then, and what would only have one more hang."""
         hanging = () if self._may_touch_all(is_changed) else HANGS
         return {
-            one["path"]: {key: one[key] for key in ("alive", *UNKNOWN)}
-            for one in self._facts["mounts"]
-            if one["alive"] in hanging or (one["alive"] == "yes" and self._is_automatic(one["path"]))
+            mount["path"]: {key: mount[key] for key in ("alive", *UNKNOWN)}
+            for mount in self._facts["mounts"]
+            if mount["alive"] in hanging or (mount["alive"] == "yes" and self._is_automatic(mount["path"]))
         }
 
     def _is_automatic(self, path: str) -> bool:
@@ -84,10 +86,10 @@ def _signature(facts: Any) -> object:
     """What is told when it changes: all but how much is free, of which whole percents are enough."""
     mounts = [
         {
-            **{key: value for key, value in one.items() if key not in ("free_kib", "inodes_free", "read_s")},
-            "free": [_percent(one["free_kib"], one["total_kib"]), _percent(one["inodes_free"], one["inodes"])],
+            **{key: value for key, value in mount.items() if key not in ("free_kib", "inodes_free", "read_s")},
+            "free": [_percent(mount["free_kib"], mount["total_kib"]), _percent(mount["inodes_free"], mount["inodes"])],
         }
-        for one in facts["mounts"]
+        for mount in facts["mounts"]
     ]
     return [mounts, facts["fstab"], facts["left_out"]]
 

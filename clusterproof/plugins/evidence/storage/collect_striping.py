@@ -18,5 +18,5 @@ def read(node: Node) -> object:
 def _folder(node: Node, path: str, types: dict[str, str]) -> dict[str, object]:
     above = [mount for mount in types if f"{path}/".startswith(f"{mount.rstrip('/')}/")]
     type_ = types[max(above, key=len)] if above else ""
-    data: dict[str, object] = {"path": path, "type": type_}
-    return {**data, **command(node, "lfs", "getstripe", "-d", path)} if type_ == "lustre" else data
+    row: dict[str, object] = {"path": path, "type": type_}
+    return {**row, **command(node, "lfs", "getstripe", "-d", path)} if type_ == "lustre" else row

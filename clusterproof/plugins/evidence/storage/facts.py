@@ -94,8 +94,8 @@ def written_to(mounts: Sequence[Mount]) -> tuple[Mount, ...]:
     of their own.
     """
     alive = [mount for mount in each(reversed(mounts), _if_written_to) if mount]
-    found = {_served_from(mount): mount for mount in alive}
-    return tuple(reversed(found.values()))
+    by_source = {_served_from(mount): mount for mount in alive}
+    return tuple(reversed(by_source.values()))
 
 
 def _if_written_to(mount: Mount) -> Mount | None:
@@ -144,7 +144,9 @@ ALIKE: Mapping[str, Callable[[Mount], str | None]] = {
     "type": lambda mount: mount.type,
     "access": lambda mount: "read-only" if is_read_only(mount) else "read-write",
     "source": lambda mount: mount.source,
-    "options": lambda mount: ",".join(sorted(one for one in options_of(mount) if not _NODES_OWN.fullmatch(one))),
+    "options": lambda mount: ",".join(
+        sorted(option for option in options_of(mount) if not _NODES_OWN.fullmatch(option))
+    ),
 }
 
 
@@ -257,11 +259,11 @@ ebs_volumes = list_collected_as("ebs", "volumes", EbsVolume)
 @collected_by("nvme")
 def nvme_controllers(node: Node, nvme: CollectorData) -> tuple[NvmeController, ...]:
     """The NVMe controllers that a driver runs. Raises Incomplete where there are such on the bus, and it runs none."""
-    data = tuple(NvmeController(entry) for entry in nvme.get("controllers", objects))
-    if not data and (dark := _nvme_on_bus(node)):
+    controllers = tuple(NvmeController(entry) for entry in nvme.get("controllers", objects))
+    if not controllers and (dark := _nvme_on_bus(node)):
         cause = "no NVMe controller has a driver"
         raise Incomplete(f"{cause}; on the PCI bus: {', '.join(dark)}", cause=cause)
-    return data
+    return controllers
 
 
 def _nvme_on_bus(node: Node) -> list[str]:

@@ -101,9 +101,9 @@ class Lustre(Reported):
 
     def parameter(self, name: str) -> int | None:
         """A number that a kernel module was loaded with; None where the module is not there. Raises Incomplete."""
-        data = self.modules.get(name)
-        is_absent = isinstance(data, dict) and data.get("error") == "ENOENT"
-        return None if is_absent else read(data, optional(whole), f"lustre: {name}")
+        value = self.modules.get(name)
+        is_absent = isinstance(value, dict) and value.get("error") == "ENOENT"
+        return None if is_absent else read(value, optional(whole), f"lustre: {name}")
 
 
 @record
@@ -144,33 +144,33 @@ LONGEST_LINE = 2048
 
 def parse_lfs_df(text: str) -> list[dict[str, Any]]:
     """The targets of `lfs df`, with or without -h or -i, in the form in which the probe reports them."""
-    data: dict[str, dict[str, Any]] = {}
+    targets: dict[str, dict[str, Any]] = {}
     counts_inodes = False
     for line in text.splitlines():
         line = line[:LONGEST_LINE].strip()
         if line.startswith("UUID"):
             counts_inodes = "inodes" in line.lower().split()
-        elif found := _LINE.match(line):
-            values = _inodes(found) if counts_inodes else _space(found)
-            marks = {"marks": found[9]} if found[9] else {}
-            target = data.setdefault(found[1], {"kind": found[8].lower(), "name": found[1], "active": True})
+        elif row := _LINE.match(line):
+            values = _inodes(row) if counts_inodes else _space(row)
+            marks = {"marks": row[9]} if row[9] else {}
+            target = targets.setdefault(row[1], {"kind": row[8].lower(), "name": row[1], "active": True})
             target.update({**values, **marks})
-        elif found := _INSTEAD.match(line):
-            is_active = not found[3].lower().startswith(_INACTIVE)
-            says = {"says": found[3]} if is_active else {}
-            data[found[1]] = {"kind": found[2].lower(), "name": found[1], "active": is_active, **says}
-    return list(data.values())
+        elif row := _INSTEAD.match(line):
+            is_active = not row[3].lower().startswith(_INACTIVE)
+            says = {"says": row[3]} if is_active else {}
+            targets[row[1]] = {"kind": row[2].lower(), "name": row[1], "active": is_active, **says}
+    return list(targets.values())
 
 
-def _space(found: re.Match[str]) -> dict[str, float]:
-    total, used, available = (_amount(found, group) for group in (2, 4, 6))
+def _space(row: re.Match[str]) -> dict[str, float]:
+    total, used, available = (_amount(row, group) for group in (2, 4, 6))
     return {"total_kib": total, "free_kib": total - used, "available_kib": available}
 
 
-def _inodes(found: re.Match[str]) -> dict[str, float]:
-    total, free = _amount(found, 2), _amount(found, 6)
+def _inodes(row: re.Match[str]) -> dict[str, float]:
+    total, free = _amount(row, 2), _amount(row, 6)
     return {"inodes": total, "inodes_free": free}
 
 
-def _amount(found: re.Match[str], group: int) -> float:
-    return float(found[group]) * _UNITS_KIB[found[group + 1]]
+def _amount(row: re.Match[str], group: int) -> float:
+    return float(row[group]) * _UNITS_KIB[row[group + 1]]

@@ -90,8 +90,8 @@ def read_nvme_list(text: str) -> Mapping[str, object]:
     """The controllers of the collector `nvme`, without their states and who uses the disks. Raises CaptureError."""
     controllers: dict[str, dict[str, Any]] = {}
     for name, disk, serial, model in _NVME.findall(text)[:MAX_CONTROLLERS]:
-        data = controllers.setdefault(name, {"name": name, "model": short(model), "serial": serial, "disks": []})
-        data["disks"].append({"name": f"{name}{disk}"})
+        controller = controllers.setdefault(name, {"name": name, "model": short(model), "serial": serial, "disks": []})
+        controller["disks"].append({"name": f"{name}{disk}"})
     if not controllers:
         raise CaptureError("nvme list has no disk")
     return {"nvme": {"controllers": list(controllers.values())}}
@@ -129,14 +129,14 @@ def is_parameters(text: str) -> bool:
 
 def read_parameters(text: str) -> Mapping[str, object]:
     """The collector `lustre`, as far as the parameters go."""
-    data: dict[str, object] = {}
+    lustre: dict[str, object] = {}
     if health := _HEALTH.search(text):
-        data["health"] = health[1].strip()
+        lustre["health"] = health[1].strip()
     if version := _VERSION.search(text):
-        data["version"] = version[1]
+        lustre["version"] = version[1]
     clients: dict[str, dict[str, object]] = {}
-    for found, rest in sections(_PARAMETER, text, MAX_TARGETS * 8):
-        kind, name, key, value = found.groups()
+    for parameter, rest in sections(_PARAMETER, text, MAX_TARGETS * 8):
+        kind, name, key, value = parameter.groups()
         client = clients.setdefault(name, {"kind": kind if kind in KINDS else "", "name": name})
         if key == "import":
             state = _STATE.search(rest)
@@ -145,8 +145,8 @@ def read_parameters(text: str) -> Mapping[str, object]:
             count = whole(value.strip())
             client[key] = short(value.strip()) if count is None else count
     if clients:
-        data |= {"clients": list(clients.values())[:MAX_TARGETS], "left_out": max(0, len(clients) - MAX_TARGETS)}
-    return {"lustre": data}
+        lustre |= {"clients": list(clients.values())[:MAX_TARGETS], "left_out": max(0, len(clients) - MAX_TARGETS)}
+    return {"lustre": lustre}
 
 
 FORMS = (

@@ -26,13 +26,13 @@ _INFO = re.compile(
 
 def mount_of(line: str) -> dict[str, Any]:
     """The mount that a line describes, nothing where it has another form."""
-    if found := _OF_MOUNT.match(line):
-        return mount(found[2], found[3], found[1], found[4])
-    if found := _PROC.match(line):
-        return mount(unescaped(found[2]), found[3], unescaped(found[1]), found[4])
-    if found := _INFO.match(line):
-        options = dict.fromkeys([*found[2].split(","), *found[5].split(",")])
-        return mount(unescaped(found[1]), found[3], unescaped(found[4]), ",".join(options))
+    if match := _OF_MOUNT.match(line):
+        return mount(match[2], match[3], match[1], match[4])
+    if match := _PROC.match(line):
+        return mount(unescaped(match[2]), match[3], unescaped(match[1]), match[4])
+    if match := _INFO.match(line):
+        options = dict.fromkeys([*match[2].split(","), *match[5].split(",")])
+        return mount(unescaped(match[1]), match[3], unescaped(match[4]), ",".join(options))
     return {}
 
 
@@ -114,7 +114,7 @@ def is_df(text: str) -> bool:
 def read_df(text: str) -> Mapping[str, object]:
     """The sizes, or with -i the inodes, for the collector `mounts`, and what does not answer. Raises CaptureError."""
     mounts: list[dict[str, Any]] = [
-        {"path": short(path), "alive": _NO_ANSWER[words]} for path, words in _DF_ERROR.findall(text)
+        {"path": short(path), "alive": _NO_ANSWER[problem]} for path, problem in _DF_ERROR.findall(text)
     ]
     if header := _DF.search(text):
         unit = _unit(header["size"] or "")
@@ -124,8 +124,8 @@ def read_df(text: str) -> Mapping[str, object]:
 
 def _unit(heading: str) -> int:
     """The bytes that a plain number counts."""
-    found = _UNIT.fullmatch(heading)
-    return int(found[1]) * (bytes_of(f"1{found[2]}") or 1) if found and found[1] else 1
+    match = _UNIT.fullmatch(heading)
+    return int(match[1]) * (bytes_of(f"1{match[2]}") or 1) if match and match[1] else 1
 
 
 def _df_rows(table: str, has_type: bool, counts_inodes: bool, unit: int) -> Iterator[dict[str, Any]]:
@@ -133,11 +133,11 @@ def _df_rows(table: str, has_type: bool, counts_inodes: bool, unit: int) -> Iter
     source = ""
     for line in table.split("\n"):
         line = line[:LONGEST_LINE]
-        words = line.split()
-        if len(words) == 1:
-            source = words[0]
+        cells = line.split()
+        if len(cells) == 1:
+            source = cells[0]
             continue
-        name = source if source and line[:1].isspace() else (words or [""])[0]
+        name = source if source and line[:1].isspace() else (cells or [""])[0]
         rest = line if source and line[:1].isspace() else line[len(name) :]
         kind = ""
         if has_type and rest.split():
@@ -178,7 +178,7 @@ def is_mount(text: str) -> bool:
 
 def read_mount(text: str) -> Mapping[str, object]:
     """The collector `mounts` without sizes. Raises CaptureError."""
-    return _collector(found for line in text.split("\n") if (found := mount_of(line[:LONGEST_LINE])))
+    return _collector(row for line in text.split("\n") if (row := mount_of(line[:LONGEST_LINE])))
 
 
 def is_findmnt(text: str) -> bool:

@@ -49,19 +49,19 @@ class DeepSpeed:
 
     def take(self, line: str, where: str) -> Iterator[Step]:
         """The step that is complete by this line, if one is. Raises RunError, ValueError."""
-        if found := STEP.search(line):
+        if match := STEP.search(line):
             yield from self.rest()
-            year, month, day, hour, minute, second = (int(found[at]) for at in range(1, 7))
-            time_s = timegm((year, month, day, hour, minute, second)) + int(found[7]) * MS
-            step, self.rank = whole(found[9], "step", where), whole(found[8], "rank", where)
+            year, month, day, hour, minute, second = (int(match[at]) for at in range(1, 7))
+            time_s = timegm((year, month, day, hour, minute, second)) + int(match[7]) * MS
+            step, self.rank = whole(match[9], "step", where), whole(match[8], "rank", where)
             last, last_time = self.before or (step, time_s)
             if step > last and time_s >= last_time:
                 self.held = step, step - last, (time_s - last_time) / (step - last)
             self.before = step, time_s
             self.timers, self.behind, self.awaits_last = self.behind, [], True
         elif _HEAD in line:
-            found_ones = _TIMER.findall(line.partition(_HEAD)[2][:MAX_TIMERS])
-            timers = {_PARTS[name]: seconds(lasted, name, where) * MS for name, lasted in found_ones if name in _PARTS}
+            printed = _TIMER.findall(line.partition(_HEAD)[2][:MAX_TIMERS])
+            timers = {_PARTS[name]: seconds(lasted, name, where) * MS for name, lasted in printed if name in _PARTS}
             if "forward" in timers:  # of a whole step: others are of one pass
                 (self.timers if self.awaits_last else self.behind).append(timers)
                 self.awaits_last = False

@@ -63,9 +63,9 @@ def read_dump(path: RunFile) -> Iterator[Dump]:
     rank = rank_of(path)
     if rank is None:
         raise RunError(f"{path}: the file's name does not end in its rank; expected one like nccl_trace_rank_12")
-    data = _plain(path)
+    dump = _plain(path)
     try:
-        yield _dump(rank, data)
+        yield _dump(rank, dump)
     except (AttributeError, IndexError, KeyError, TypeError, ValueError, RecursionError) as wrong:
         raise RunError(f"{path}: {type(wrong).__name__}: {str(wrong)[:100]}; {EXPECTED}") from None
 
@@ -82,16 +82,16 @@ def _plain(path: RunFile) -> Any:
         raise RunError(f"{path}: {type(wrong).__name__}: {str(wrong)[:200]}; {EXPECTED}, whole and plain") from None
 
 
-def _dump(rank: int, data: Any) -> Dump:
-    if isinstance(data, list):  # PyTorch 2.2: the operations, and nothing beside them
-        data = {"entries": data}
-    if not data["entries"] and "pg_config" not in data:
+def _dump(rank: int, dump: Any) -> Dump:
+    if isinstance(dump, list):  # PyTorch 2.2: the operations, and nothing beside them
+        dump = {"entries": dump}
+    if not dump["entries"] and "pg_config" not in dump:
         raise ValueError("neither operations nor process groups")
-    members, words, count = {}, {}, 0
-    entries = [_entry(entry) for entry in data["entries"]]
-    for name, group in _groups(data.get("pg_config") or {}, entries):
+    members, purposes, count = {}, {}, 0
+    entries = [_entry(entry) for entry in dump["entries"]]
+    for name, group in _groups(dump.get("pg_config") or {}, entries):
         members[_text(name)] = _ranks(group["ranks"])
-        words[_text(name)] = _text(group.get("desc") or name)
+        purposes[_text(name)] = _text(group.get("desc") or name)
         count += len(members[_text(name)])
         if count > MAX_MEMBERS:
             raise ValueError(f"groups of more than {MAX_MEMBERS} ranks together")
@@ -102,12 +102,12 @@ def _dump(rank: int, data: Any) -> Dump:
     enqueued: dict[str, int] = {}
     local: dict[str, str] = {}
     status = {
-        _text(number): Status(_whole(one["last_enqueued_collective"]), _whole(one["last_completed_collective"]))
-        for number, one in (data.get("pg_status") or {}).items()
+        _text(number): Status(_whole(state["last_enqueued_collective"]), _whole(state["last_completed_collective"]))
+        for number, state in (dump.get("pg_status") or {}).items()
     }
     for entry in calls:
         local[entry.group] = entry.local
-        words.setdefault(entry.group, entry.group)
+        purposes.setdefault(entry.group, entry.group)
         enqueued[entry.group] = max(entry.number, enqueued.get(entry.group, entry.number))
     local = _by_order(members, status) | local
     ended = _ended(calls)
@@ -118,8 +118,10 @@ def _dump(rank: int, data: Any) -> Dump:
             has_begun = entry.raw["state"] == BEGUN if is_timed else None
             pending[entry.group] = Pending(entry.number, entry.name, has_begun)
     exchanges = _exchanges(rank, entries, members)
-    with_sends = frozenset(one.group for one in entries if one.is_p2p or one.raw.get("p2p_seq_id") not in NO_SENDS)
-    return Dump(rank, members, words, pending, enqueued, local, status, exchanges, called(raw, ended), with_sends)
+    with_sends = frozenset(
+        entry.group for entry in entries if entry.is_p2p or entry.raw.get("p2p_seq_id") not in NO_SENDS
+    )
+    return Dump(rank, members, purposes, pending, enqueued, local, status, exchanges, called(raw, ended), with_sends)
 
 
 def _groups(groups: Mapping[Any, Any], entries: Iterable[_Entry]) -> Iterator[tuple[Any, Any]]:
@@ -127,8 +129,8 @@ def _groups(groups: Mapping[Any, Any], entries: Iterable[_Entry]) -> Iterator[tu
     unlisted = {entry.group: entry.words for entry in entries if entry.group not in groups}
     for name, group in groups.items():
         if name == "" and len(unlisted) == 1:
-            (called, words), *_ = unlisted.items()
-            yield called, {"desc": words, **{key: value for key, value in group.items() if value}}
+            (called, purpose), *_ = unlisted.items()
+            yield called, {"desc": purpose, **{key: value for key, value in group.items() if value}}
         else:
             yield name, group
 
@@ -152,11 +154,11 @@ def _entry(entry: Mapping[str, Any]) -> _Entry:
     name = _text(entry["profiling_name"]).removeprefix("nccl:")
     is_p2p = bool(entry.get("is_p2p", _PAIR.match(name)))
     number = entry.get("p2p_seq_id" if is_p2p else "collective_seq_id", entry.get("seq_id"))
-    group, *words = entry["process_group"] if "process_group" in entry else (entry["pg_id"],)
+    group, *rest = entry["process_group"] if "process_group" in entry else (entry["pg_id"],)
     has_ended = entry["state"] == ENDED
     if name.startswith(GLOO):  # whose operations keep the state that they begin with
         name, has_ended = name.removeprefix(GLOO), bool(entry.get("retired"))
-    said = _text(words[0]) if words else ""
+    said = _text(rest[0]) if rest else ""
     return _Entry(_text(group), _text(entry["pg_id"]), _whole(number), name, is_p2p, has_ended, said, entry)
 
 
@@ -195,27 +197,27 @@ def _by_order(members: Mapping[str, object], status: Mapping[str, object]) -> di
     return dict(zip(sorted(members, key=int), sorted(status, key=int), strict=True)) if is_numbered else {}
 
 
-def _ranks(data: Any) -> tuple[int, ...]:
+def _ranks(value: Any) -> tuple[int, ...]:
     """The ranks of a group: a list, or its text."""
-    found = json.loads(data or "[]") if isinstance(data, str) else data
-    if len(found) > MAX_RANKS:
-        raise ValueError(f"a group of {len(found)} ranks")
-    return tuple(_whole(rank) for rank in found)
+    ranks = json.loads(value or "[]") if isinstance(value, str) else value
+    if len(ranks) > MAX_RANKS:
+        raise ValueError(f"a group of {len(ranks)} ranks")
+    return tuple(_whole(rank) for rank in ranks)
 
 
-def _whole(data: object) -> int:
+def _whole(value: object) -> int:
     """A number, or its text. Raises TypeError, ValueError."""
-    number = int(data[:20]) if isinstance(data, str) else data
+    number = int(value[:20]) if isinstance(value, str) else value
     if isinstance(number, bool) or not isinstance(number, int):
-        raise TypeError(f"a {type(data).__name__} where a whole number was expected")
+        raise TypeError(f"a {type(value).__name__} where a whole number was expected")
     if abs(number) >= MAX_NUMBER:
         raise ValueError("a number of more than 64 bits")
     return number
 
 
-def _text(data: object) -> str:
+def _text(value: object) -> str:
     """A name, which may be a number. Raises TypeError, ValueError."""
-    return data[:100] if isinstance(data, str) else str(_whole(data))
+    return value[:100] if isinstance(value, str) else str(_whole(value))
 
 
 class _NoClasses(pickle.Unpickler):

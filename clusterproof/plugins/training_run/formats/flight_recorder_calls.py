@@ -37,21 +37,21 @@ def called(calls: Sequence[RawCall], ended: Mapping[str, int]) -> dict[str, dict
     Only versions that count collectives by themselves say the same of all ranks. Of a ring that has lost its beginning
     its first place may have lost a part.
     """
-    found: dict[str, dict[int, Called]] = {}
+    by_group: dict[str, dict[int, Called]] = {}
     first: dict[str, int] = {}
     has_lost = bool(calls and calls[0].entry.get("record_id", 1))
     sizes: dict[int, int | None] = {}  # by the identity of a list, of which a pickle may have one as often as it likes
     for call in calls:
         if "collective_seq_id" not in call.entry:
             continue
-        group = found.setdefault(call.group, {})
+        group = by_group.setdefault(call.group, {})
         begins = first.setdefault(call.group, call.number)
         is_cut = has_lost and call.number == begins
         if is_cut or abs(call.number - ended.get(call.group, begins)) > NEAR:
             continue
         before = group.get(call.number)
         group[call.number] = _batch(before, call.name) if before else _called(call, sizes)
-    return found
+    return by_group
 
 
 def _batch(before: Called, name: str) -> Called:
@@ -89,8 +89,8 @@ def _elements(tensors: Any) -> int | None:
     """How many numbers are in tensors of such sizes; None where that is not known."""
     if not tensors or len(tensors) > MAX_TENSORS or not all(map(_is_shape, tensors)):
         return None
-    found = sum(map(prod, tensors))
-    return found if found < MAX_ELEMENTS else None
+    count = sum(map(prod, tensors))
+    return count if count < MAX_ELEMENTS else None
 
 
 def _is_shape(sizes: object) -> bool:

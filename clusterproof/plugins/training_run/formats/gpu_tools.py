@@ -115,13 +115,13 @@ def _reading(row: Mapping[str, str], node: str, place: int, where: str) -> GpuRe
 
 
 def _seconds(text: str, where: str) -> float:
-    found = _TIME.match(text)
-    if not found:
+    match = _TIME.match(text)
+    if not match:
         raise RunError(f"{where}: timestamp is {text!r:.60}; expected one like 2026/11/23 01:31:44.123")
-    year, month, day, hour, minute = (int(part) for part in found.groups()[:5])
+    year, month, day, hour, minute = (int(part) for part in match.groups()[:5])
     if not (year >= 1970 and 1 <= month <= 12 and 1 <= day <= 31):
         raise RunError(f"{where}: timestamp is {text!r:.60}; expected a day of the calendar")
-    return timegm((year, month, day, hour, minute, 0)) + float(found[6])
+    return timegm((year, month, day, hour, minute, 0)) + float(match[6])
 
 
 EVERY_S = 1.0  # what both take without -d
@@ -188,8 +188,8 @@ def read_dmon(path: RunFile) -> Iterator[Sample | Cut]:
 
 def _names(line: str) -> list[str]:
     """The columns that a line names; none where it names none that is known."""
-    found = _HEAD.match(line) if line.lstrip().startswith("#") else None
-    names = found[1].split() if found else []
+    match = _HEAD.match(line) if line.lstrip().startswith("#") else None
+    names = match[1].split() if match else []
     return names if any(name in OF_DCGM or name in OF_SMI for name in names) else []
 
 

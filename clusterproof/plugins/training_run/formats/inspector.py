@@ -18,29 +18,29 @@ EXPECTED = f'expected {{"header": …, "metadata": …, "{OF_COLLECTIVE}": …}}
 def is_inspector(head: bytes) -> bool:
     """Whether a file that begins so has such lines."""
     try:
-        data = json.loads(head.partition(b"\n")[0])
+        first = json.loads(head.partition(b"\n")[0])
     except (ValueError, RecursionError):
         return False
-    return isinstance(data, dict) and (OF_COLLECTIVE in data or OF_PAIR in data)
+    return isinstance(first, dict) and (OF_COLLECTIVE in first or OF_PAIR in first)
 
 
 def read_inspector(path: RunFile) -> Iterator[CollectiveCall | Cut]:
     """The collectives; of sends and receives none. Raises RunError."""
     lines = Lines(path)
-    for data in json_lines(lines, EXPECTED):
-        if not isinstance(data, dict):
-            raise RunError(f"{lines.where}: {str(data)!r:.60} is no collective; {EXPECTED}")
-        if OF_PAIR not in data:
-            yield _call(data, lines.where)
+    for entry in json_lines(lines, EXPECTED):
+        if not isinstance(entry, dict):
+            raise RunError(f"{lines.where}: {str(entry)!r:.60} is no collective; {EXPECTED}")
+        if OF_PAIR not in entry:
+            yield _call(entry, lines.where)
     if lines.is_cut:
         yield Cut()
 
 
-def _call(data: Mapping[str, Any], where: str) -> CollectiveCall:
-    call, header = data.get(OF_COLLECTIVE), data.get("header", data)
+def _call(entry: Mapping[str, Any], where: str) -> CollectiveCall:
+    call, header = entry.get(OF_COLLECTIVE), entry.get("header", entry)
     if not isinstance(call, dict) or not isinstance(header, dict):
-        raise RunError(f"{where}: {str(dict(data))!r:.60} is no collective; {EXPECTED}")
-    metadata = data.get("metadata", data)
+        raise RunError(f"{where}: {str(dict(entry))!r:.60} is no collective; {EXPECTED}")
+    metadata = entry.get("metadata", entry)
     return CollectiveCall(
         name(header.get("id"), "id", where),
         whole(header.get("n_ranks"), "n_ranks", where),

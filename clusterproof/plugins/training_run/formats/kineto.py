@@ -196,9 +196,9 @@ def read_trace(path: RunFile) -> Iterator[Step | Spent | Traced | Loader | Loop 
 def _info(events: Events) -> dict[str, Any]:
     """What the trace says of its rank, before its events or behind them."""
     for text in (events.head, events.tail):
-        found = _INFO.search(text)
+        match = _INFO.search(text)
         try:
-            info = json.JSONDecoder().raw_decode(text, found.end())[0] if found else {}
+            info = json.JSONDecoder().raw_decode(text, match.end())[0] if match else {}
         except (ValueError, RecursionError):
             continue
         if isinstance(info, dict) and info:
@@ -246,8 +246,8 @@ def without(covered: Iterable[Interval], others: list[Interval]) -> list[Interva
 
 def within(covered: Sequence[Interval], start: float, end: float) -> float:
     """How much of them, as `union` has them, lies there."""
-    first = bisect_right(covered, start, key=lambda one: one[1])
-    last = bisect_left(covered, end, lo=first, key=lambda one: one[0])
+    first = bisect_right(covered, start, key=lambda interval: interval[1])
+    last = bisect_left(covered, end, lo=first, key=lambda interval: interval[0])
     return sum(min(end, covered[at][1]) - max(start, covered[at][0]) for at in range(first, last))
 
 

@@ -55,15 +55,15 @@ class Collectives:
 
     def started(self, operator: str) -> None:
         """Take in an operator whose name begins as `STARTED_BY` says."""
-        if found := _STARTED.match(operator):
-            if found[1]:
+        if match := _STARTED.match(operator):
+            if match[1]:
                 self.starts_all_to_all = True
             else:
                 self.starts_pairs = True
 
-    def note(self, kernel: str, start: float, lasted: float, data: object) -> None:
+    def note(self, kernel: str, start: float, lasted: float, args: object) -> None:
         """Take in a kernel, in µs, with what it says of itself."""
-        said: Mapping[str, Any] = data if isinstance(data, dict) else {}
+        said: Mapping[str, Any] = args if isinstance(args, dict) else {}
         collective = _text(said.get("Collective name"))
         if is_of_pair(kernel):
             if not collective:
@@ -71,8 +71,8 @@ class Collectives:
             elif not ends_together(collective):
                 self.has_named_pairs = True
         kind = ALL_TO_ALL if is_of_pair(kernel) and not collective else kind_of_kernel(kernel, collective)
-        name, words = _text(said.get("Process Group Name")), _text(said.get("Process Group Description"))
-        parts = (name, "" if words in _UNSAID else words, _text(said.get("Process Group Ranks")))
+        name, purpose = _text(said.get("Process Group Name")), _text(said.get("Process Group Description"))
+        parts = (name, "" if purpose in _UNSAID else purpose, _text(said.get("Process Group Ranks")))
         ranks, number = _number(said.get("Group size")), said.get("Seq")
         group = " ".join(part for part in parts if part)
         if ends_together(kind) and len(self.kernels) <= MAX_CALLS:
@@ -91,29 +91,33 @@ class Collectives:
         The number of a collective is that of its group, else its place among as many in the same steps.
         """
         is_one_group = world > 0 and not self.has_pairs
-        known = [one for one in self.kernels if (one.group or is_one_group) and (one.number is not None or steps)]
+        known = [
+            kernel for kernel in self.kernels if (kernel.group or is_one_group) and (kernel.number is not None or steps)
+        ]
         if len(self.kernels) > MAX_CALLS:
             return
-        counts = Counter((one.group, one.kind) for one in known)
+        counts = Counter((kernel.group, kernel.kind) for kernel in known)
         done: Counter[tuple[str, str]] = Counter()
         few = "" if len(steps) >= LEAST_STEPS else f" in fewer than {LEAST_STEPS} steps of a trace"
-        for one in sorted(known, key=lambda one: one.start):
-            key = one.group, one.kind
+        for kernel in sorted(known, key=lambda kernel: kernel.start):
+            key = kernel.group, kernel.kind
             place = done[key]
             done[key] += 1
             span = f"steps {min(steps)}-{max(steps)}" if steps else "no steps"
-            group, count = f"{one.group or 'all'}, {span}", counts[key]
-            if one.number is not None:
-                group, count, place = one.group, 0, one.number
+            group, count = f"{kernel.group or 'all'}, {span}", counts[key]
+            if kernel.number is not None:
+                group, count, place = kernel.group, 0, kernel.number
             yield Traced(
-                CollectiveCall(group, one.ranks or world, rank, "", place, one.seconds, one.kind, of=count, unfit=few)
+                CollectiveCall(
+                    group, kernel.ranks or world, rank, "", place, kernel.seconds, kernel.kind, of=count, unfit=few
+                )
             )
 
 
-def _text(data: object) -> str:
-    text = data[:MAX_TEXT].strip() if isinstance(data, str) else ""
+def _text(value: object) -> str:
+    text = value[:MAX_TEXT].strip() if isinstance(value, str) else ""
     return text if text.isprintable() else ""
 
 
-def _number(data: object) -> int | None:
-    return data if isinstance(data, int) and not isinstance(data, bool) and 0 <= data < 2**63 else None
+def _number(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63 else None

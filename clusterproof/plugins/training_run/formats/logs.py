@@ -98,9 +98,9 @@ def read_log(path: RunFile) -> Iterator[Step | Loss]:
             else:
                 yield from deepspeed.take(text, lines.where)
             for drawn in text.split("\r") if says(text) else ():
-                for one in trainer.take(drawn, lines.where):
-                    if isinstance(one, Loss) or not (log.step or deepspeed.before):  # who say more of a step
-                        yield one
+                for fact in trainer.take(drawn, lines.where):
+                    if isinstance(fact, Loss) or not (log.step or deepspeed.before):  # who say more of a step
+                        yield fact
         except ValueError as wrong:
             if lines.is_cut:
                 break
@@ -125,8 +125,8 @@ class _Log:
 
     def take(self, line: str, where: str) -> Iterator[Step | Loss]:
         """The step that is complete by this line, if one is, and the loss on it. Raises RunError, ValueError."""
-        if found := _ITERATION.search(line):
-            number, lasted = whole(found[1], "iteration", where), seconds(found[2], "elapsed time", where) * MS
+        if match := _ITERATION.search(line):
+            number, lasted = whole(match[1], "iteration", where), seconds(match[2], "elapsed time", where) * MS
             self.is_again = bool(self.step and number == self.step.step)  # printed twice, with its timers
             if self.is_again:
                 return
@@ -134,23 +134,23 @@ class _Log:
             yield from self.rest(times if self.step and number > self.step.step else 0)
             self.step, self.last = Step(Place(0), number, lasted, times=times), number
             yield from _loss(line, 0, number)
-        elif found := _START.search(line):
+        elif match := _START.search(line):
             yield from self.rest()
             self.is_again, self.last = False, 0  # unless it says that it goes on from a checkpoint
-            self._add(INIT, seconds(found[1], "time to initialize megatron", where))
-        elif found := _LOADED.search(line):
+            self._add(INIT, seconds(match[1], "time to initialize megatron", where))
+        elif match := _LOADED.search(line):
             yield from self.rest()
-            self.last = whole(found[1], "iteration", where)
-        elif (found := _TIMER.search(line)) and found[1] in _TIMERS:
-            self._timer(found[1], seconds(found[3] or found[4], found[1], where) * MS)
-        elif found := _SAVED.search(line):
-            self._add(CHECKPOINT, seconds(found[1], "the checkpoint", where), _rank(line))
-        elif found := _NEMO.search(line):
-            step, lasted = whole(found[1], "global_step", where), seconds(found[2], "train_step_timing", where)
+            self.last = whole(match[1], "iteration", where)
+        elif (match := _TIMER.search(line)) and match[1] in _TIMERS:
+            self._timer(match[1], seconds(match[3] or match[4], match[1], where) * MS)
+        elif match := _SAVED.search(line):
+            self._add(CHECKPOINT, seconds(match[1], "the checkpoint", where), _rank(line))
+        elif match := _NEMO.search(line):
+            step, lasted = whole(match[1], "global_step", where), seconds(match[2], "train_step_timing", where)
             yield from _loss(line, 0, step)
             yield Step(Place(0), step, lasted)
-        elif found := _TITAN.search(line):
-            yield from self._of_titan(found, line, where)
+        elif match := _TITAN.search(line):
+            yield from self._of_titan(match, line, where)
 
     def _stands_for(self, number: int) -> int:
         """How many iterations a line of Megatron's stands for; 0 where the line before it is not known."""
@@ -189,11 +189,11 @@ class _Log:
         if part == CHECKPOINT:
             self.saves[rank] = self.saves.get(rank, 0) + 1
 
-    def _of_titan(self, found: re.Match[str], line: str, where: str) -> Iterator[Step | Loss]:
+    def _of_titan(self, match: re.Match[str], line: str, where: str) -> Iterator[Step | Loss]:
         """A step is as long as the time since the line before, by as many steps as that is."""
-        year, month, day, hour, minute, second = (int(found[at]) for at in range(1, 7))
-        time_s = timegm((year, month, day, hour, minute, second)) + float(f"0.{found[7]}")
-        step = whole(found[8], "step", where)
+        year, month, day, hour, minute, second = (int(match[at]) for at in range(1, 7))
+        time_s = timegm((year, month, day, hour, minute, second)) + float(f"0.{match[7]}")
+        step = whole(match[8], "step", where)
         rank = _rank(line)
         last_step, last_time = self.before.get(rank, (step, time_s))
         if step == last_step and rank in self.before:  # another rank's, where lines do not say whose they are
@@ -208,7 +208,7 @@ class _Log:
 
 
 def _loss(line: str, rank: int, step: int) -> Iterator[Loss]:
-    loss, norm = (_value(found[1]) if (found := form.search(line)) else None for form in (_LOSS, _NORM))
+    loss, norm = (_value(match[1]) if (match := form.search(line)) else None for form in (_LOSS, _NORM))
     if loss is not None or norm is not None:
         yield Loss(rank, step, loss, norm)
 

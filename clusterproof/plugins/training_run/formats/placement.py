@@ -28,9 +28,9 @@ def read_hostfile(path: RunFile) -> Iterator[Slots]:
     """Its nodes. Raises RunError."""
     lines = Lines(path)
     for line in lines:
-        found = _LINE.match(line)
-        if found and 0 < int(found[2]) <= MAX_SLOTS:
-            yield Slots(found[1], int(found[2]))
+        match = _LINE.match(line)
+        if match and 0 < int(match[2]) <= MAX_SLOTS:
+            yield Slots(match[1], int(match[2]))
         elif not _NOTHING.match(line):
             raise RunError(f"{lines.where}: {line!r:.60} is no line of a hostfile; {EXPECTED_LINE}")
 
@@ -42,19 +42,19 @@ EXPECTED_POD = 'expected {"pod": "train-worker-0", "node": "gpu001"}'
 def are_pods(head: bytes) -> bool:
     """Whether a file that begins so has such lines."""
     try:
-        data = json.loads(head.partition(b"\n")[0])
+        first = json.loads(head.partition(b"\n")[0])
     except (ValueError, RecursionError):
         return False
-    return isinstance(data, dict) and data.keys() >= {"pod", "node"}
+    return isinstance(first, dict) and first.keys() >= {"pod", "node"}
 
 
 def read_pods(path: RunFile) -> Iterator[OnNode | Cut]:
     """The pods, a line each. Raises RunError."""
     lines = Lines(path)
-    for data in json_lines(lines, EXPECTED_POD):
-        if not isinstance(data, Mapping):
-            raise RunError(f"{lines.where}: {str(data)!r:.60} is no pod; {EXPECTED_POD}")
-        yield OnNode(name(data.get("pod"), "pod", lines.where), name(data.get("node"), "node", lines.where))
+    for entry in json_lines(lines, EXPECTED_POD):
+        if not isinstance(entry, Mapping):
+            raise RunError(f"{lines.where}: {str(entry)!r:.60} is no pod; {EXPECTED_POD}")
+        yield OnNode(name(entry.get("pod"), "pod", lines.where), name(entry.get("node"), "node", lines.where))
     if lines.is_cut:
         yield Cut()
 

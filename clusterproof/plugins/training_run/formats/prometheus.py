@@ -55,11 +55,11 @@ def read_answer(path: RunFile) -> Iterator[Sample | Cut]:
     waiting: dict[tuple[Gpu, str], array[float]] = {}  # times and values by turns
     whole: dict[tuple[Gpu, str], float] = {}
     kept = 0
-    for one in series:
-        gpu, meaning, times = _metric(one, series.where)
+    for entry in series:
+        gpu, meaning, times = _metric(entry, series.where)
         if not meaning:
             continue
-        points = _points(one, times, series.where)
+        points = _points(entry, times, series.where)
         if meaning in (UTIL, TENSORS, CLOCKS):
             for time_s, value in points:
                 yield from GpuReading(*gpu, time_s, {meaning: value}).samples(series.where)
@@ -79,11 +79,11 @@ def read_answer(path: RunFile) -> Iterator[Sample | Cut]:
         yield Cut()
 
 
-def _metric(one: Any, where: str) -> tuple[Gpu, str, float]:
+def _metric(entry: Any, where: str) -> tuple[Gpu, str, float]:
     """The GPU, what the metric means, and the factor; nothing where it is another metric."""
-    if not isinstance(one, dict) or not isinstance(one.get("metric"), dict):
-        raise RunError(f"{where}: {str(one)!r:.60} is no series; {EXPECTED}")
-    labels = one["metric"]
+    if not isinstance(entry, dict) or not isinstance(entry.get("metric"), dict):
+        raise RunError(f"{where}: {str(entry)!r:.60} is no series; {EXPECTED}")
+    labels = entry["metric"]
     if "__name__" not in labels:
         raise RunError(f"{where}: a series without a name, as functions leave them; {EXPECTED}")
     meaning, times = METRICS.get(str(labels["__name__"]), ("", 0.0))
@@ -95,8 +95,8 @@ def _metric(one: Any, where: str) -> tuple[Gpu, str, float]:
     return (name(node, "Hostname", where), name(device, "gpu", where)), meaning, times
 
 
-def _points(one: Mapping[str, Any], times: float, where: str) -> Iterator[tuple[float, float]]:
-    points = one.get("values")
+def _points(entry: Mapping[str, Any], times: float, where: str) -> Iterator[tuple[float, float]]:
+    points = entry.get("values")
     if not isinstance(points, list):
         raise RunError(f"{where}: values is {str(points)!r:.60}; expected [[time, value], …]")
     for point in points:

@@ -35,38 +35,38 @@ MAX_CORES = 4_096
 def are_metrics(head: bytes) -> bool:
     """Whether a file that begins so has such lines."""
     try:
-        data = json.loads(head.partition(b"\n")[0])
+        first = json.loads(head.partition(b"\n")[0])
     except (ValueError, RecursionError):
         return False
-    return isinstance(data, dict) and {"Type", "Value", "NodeId", "Timestamp"} <= data.keys()
+    return isinstance(first, dict) and {"Type", "Value", "NodeId", "Timestamp"} <= first.keys()
 
 
 def read_metrics(path: RunFile) -> Iterator[Sample | Cores | Cut]:
     """The samples of GPUs, CPUs, memory, the network and the wait for I/O; of other metrics none. Raises RunError."""
     lines, cores = Lines(path), dict[str, set[str]]()
-    for data in json_lines(lines, EXPECTED):
-        sample = _sample(data, lines.where)
+    for entry in json_lines(lines, EXPECTED):
+        sample = _sample(entry, lines.where)
         if sample:
             yield sample
         if sample and sample.metric == CPU and len(of_node := cores.setdefault(sample.node, set())) < MAX_CORES:
-            of_node.add(str(data.get("Name")))
+            of_node.add(str(entry.get("Name")))
     yield from (Cores(node, len(names)) for node, names in cores.items())
     if lines.is_cut:
         yield Cut()
 
 
-def _sample(data: Any, where: str) -> Sample | None:
-    if not isinstance(data, dict) or not {"Type", "Value", "NodeId", "Timestamp"} <= data.keys():
-        raise RunError(f"{where}: {str(data)!r:.60} is not a metric; {EXPECTED}")
-    metric = next((_METRICS[word] for key in ("Dimension", "Name") if (word := str(data.get(key))) in _METRICS), "")
+def _sample(entry: Any, where: str) -> Sample | None:
+    if not isinstance(entry, dict) or not {"Type", "Value", "NodeId", "Timestamp"} <= entry.keys():
+        raise RunError(f"{where}: {str(entry)!r:.60} is not a metric; {EXPECTED}")
+    metric = next((_METRICS[word] for key in ("Dimension", "Name") if (word := str(entry.get(key))) in _METRICS), "")
     if not metric:
         return None
-    value = real(data["Value"], "Value", where)
+    value = real(entry["Value"], "Value", where)
     if value < 0 or value > MAX_VALUE.get(metric, value):
         raise RunError(f"{where}: Value is {value:g}; expected {range_of(metric)}")
-    device = name(data.get("Name"), "Name", where) if metric in (GPU, MEMORY) else ""
-    node = name(data["NodeId"], "NodeId", where)
-    return Sample(node, metric, device, real(data["Timestamp"], "Timestamp", where), value)
+    device = name(entry.get("Name"), "Name", where) if metric in (GPU, MEMORY) else ""
+    node = name(entry["NodeId"], "NodeId", where)
+    return Sample(node, metric, device, real(entry["Timestamp"], "Timestamp", where), value)
 
 
 FORMATS = (Format("SageMaker's profiler (system)", are_metrics, read_metrics),)

@@ -133,22 +133,22 @@ MAX_PARTS = 100
 def are_steps(head: bytes) -> bool:
     """Whether a file that begins so has such lines."""
     try:
-        data = json.loads(head.partition(b"\n")[0])
+        first = json.loads(head.partition(b"\n")[0])
     except (ValueError, RecursionError):
         return False
-    return isinstance(data, dict) and "step" in data and any(key in data for key in DURATIONS)
+    return isinstance(first, dict) and "step" in first and any(key in first for key in DURATIONS)
 
 
 def read_steps(path: RunFile) -> Iterator[Step | Placement | Cut]:
     """The steps, a line each, and on which nodes their ranks run. Raises RunError."""
     lines = Lines(path)
     placed: set[Placement] = set()
-    for data in json_lines(lines, EXPECTED_STEP):
-        step = _step(data, lines.where)
+    for entry in json_lines(lines, EXPECTED_STEP):
+        step = _step(entry, lines.where)
         yield step
-        if "host" in data:
-            gpu = number_of(data.get("gpu", data.get("local_rank")))
-            placement = Placement(step.place.rank, name(data["host"], "host", lines.where), gpu)
+        if "host" in entry:
+            gpu = number_of(entry.get("gpu", entry.get("local_rank")))
+            placement = Placement(step.place.rank, name(entry["host"], "host", lines.where), gpu)
             if placement not in placed:
                 placed.add(placement)
                 yield placement
@@ -156,22 +156,22 @@ def read_steps(path: RunFile) -> Iterator[Step | Placement | Cut]:
         yield Cut()
 
 
-def _step(data: Any, where: str) -> Step:
-    key = next((key for key in DURATIONS if isinstance(data, dict) and key in data), "")
-    if not key or "step" not in data:
-        raise RunError(f"{where}: {str(data)!r:.60} is not a step; {EXPECTED_STEP}")
-    parts = data.get("stages", {})
+def _step(entry: Any, where: str) -> Step:
+    key = next((key for key in DURATIONS if isinstance(entry, dict) and key in entry), "")
+    if not key or "step" not in entry:
+        raise RunError(f"{where}: {str(entry)!r:.60} is not a step; {EXPECTED_STEP}")
+    parts = entry.get("stages", {})
     if not isinstance(parts, Mapping) or len(parts) > MAX_PARTS:
         raise RunError(f"{where}: stages is {str(parts)!r:.60}; expected seconds by name, {MAX_PARTS} at most")
-    replica = data.get("dp_rank")
+    replica = entry.get("dp_rank")
     return Step(
         Place(
-            whole(data.get("rank", 0), "rank", where),
-            whole(data.get("stage", 0), "stage", where),
+            whole(entry.get("rank", 0), "rank", where),
+            whole(entry.get("stage", 0), "stage", where),
             None if replica is None else whole(replica, "dp_rank", where),
         ),
-        whole(data["step"], "step", where),
-        seconds(data[key], key, where),
+        whole(entry["step"], "step", where),
+        seconds(entry[key], key, where),
         {name(part, "stages", where): seconds(lasted, part, where) for part, lasted in parts.items()},
     )
 

@@ -47,7 +47,7 @@ def says(line: str) -> bool:
 
 def is_logged(text: str) -> bool:
     """Whether a text has a line of Trainer's, or how many steps it is to do."""
-    return any(_pairs(found[0]) for found in LOGGED.finditer(text)) or bool(TOTAL.search(text))
+    return any(_pairs(match[0]) for match in LOGGED.finditer(text)) or bool(TOTAL.search(text))
 
 
 @dataclass
@@ -101,8 +101,8 @@ class Trainer:
             yield from self._line(text, where)
         if any(rate in text for rate in _RATES) and (drawn := _BAR.match(text)):
             yield from self._drawn(drawn, where)
-        elif TO_DO in text and (found := TOTAL.search(text)):
-            self.total = whole(found[1].replace(",", ""), "Total optimization steps", where)
+        elif TO_DO in text and (match := TOTAL.search(text)):
+            self.total = whole(match[1].replace(",", ""), "Total optimization steps", where)
         if self.bar and any(word in text for word in _OTHER):
             self.bar.has_other = True
 
@@ -110,29 +110,29 @@ class Trainer:
         self.lines += 1
         if _ENDED in text:
             self.bar, self.epoch = None, None
-        found = LOGGED.search(text)
-        pairs = _pairs(found[0]) if found else {}
-        if not found or not pairs:
+        match = LOGGED.search(text)
+        pairs = _pairs(match[0]) if match else {}
+        if not match or not pairs:
             return
         self.losses += 1
         loss, norm, epoch = (_number(pairs.get(key)) for key in ("loss", "grad_norm", "epoch"))
         is_unclear = _is_unclear(loss, norm)
-        is_again = found[0] == self.last and not is_unclear and "nan" not in self.last and "inf" not in self.last
+        is_again = match[0] == self.last and not is_unclear and "nan" not in self.last and "inf" not in self.last
         if is_again or epoch is None:  # the first process of each node may print it
             return
         begins = self.epoch is None or epoch < self.epoch
-        self.last, self.epoch = found[0], epoch
-        said = _STEP.search(found[0])
+        self.last, self.epoch = match[0], epoch
+        said = _STEP.search(match[0])
         step = whole(said[1], "global_step", where) if said else None
         yield Loss(0, step, loss, norm, epoch=epoch, begins=begins, is_unclear=is_unclear)
 
-    def _drawn(self, found: re.Match[str], where: str) -> Iterator[Step]:
-        n, total = (whole(found[at], "a step", where) for at in (1, 2))
-        elapsed_s = 3600 * int(found[3] or 0) + 60 * int(found[4]) + int(found[5])
+    def _drawn(self, match: re.Match[str], where: str) -> Iterator[Step]:
+        n, total = (whole(match[at], "a step", where) for at in (1, 2))
+        elapsed_s = 3600 * int(match[3] or 0) + 60 * int(match[4]) + int(match[5])
         is_confirmed = self.lines == self.losses == 1
         self.lines = self.losses = 0
         bar = self.bar
-        if found[6]:  # drawn below another: an evaluation
+        if match[6]:  # drawn below another: an evaluation
             if bar:
                 bar.has_other = True
             return

@@ -65,27 +65,27 @@ class ColumnPlace:
 def are_samples(head: bytes) -> bool:
     """Whether a file that begins so has such lines."""
     try:
-        data = json.loads(head.partition(b"\n")[0])
+        first = json.loads(head.partition(b"\n")[0])
     except (ValueError, RecursionError):
         return False
-    return isinstance(data, dict) and HEADER in data
+    return isinstance(first, dict) and HEADER in first
 
 
 def read_samples(path: RunFile) -> Iterator[Sample | RankSeen | Cut]:
     """What was sampled of GPUs, CPUs and ranks, as far as rules ask for it. Raises RunError."""
     lines = Lines(path)
     header, places = None, []
-    for data in json_lines(lines, EXPECTED):
-        if isinstance(data, list) and header:
-            yield from _samples(data, header, places, lines.where)
-        elif isinstance(data, dict) and HEADER in data:
-            header = header_of(data, lines.where)
+    for entry in json_lines(lines, EXPECTED):
+        if isinstance(entry, list) and header:
+            yield from _samples(entry, header, places, lines.where)
+        elif isinstance(entry, dict) and HEADER in entry:
+            header = header_of(entry, lines.where)
             places = list(_places(header))
-        elif isinstance(data, dict) and header:
-            for time_s, look in _other(data, lines.where):
+        elif isinstance(entry, dict) and header:
+            for time_s, look in _other(entry, lines.where):
                 yield RankSeen(header.node, header.began + time_s, look)
         else:
-            raise RunError(f"{lines.where}: {str(data)!r:.60} is no sample; {EXPECTED}")
+            raise RunError(f"{lines.where}: {str(entry)!r:.60} is no sample; {EXPECTED}")
     if lines.is_cut:
         yield Cut()
 
@@ -97,19 +97,19 @@ def _places(header: Header) -> Iterator[ColumnPlace]:
             if f"gpu{index}.{column}" in at:
                 yield ColumnPlace(metric, f"gpu{index}", (at[f"gpu{index}.{column}"],), gpu, made)
     for metric, columns in OF_HOST.items():
-        found = tuple(at[column] for column in columns if column in at)
-        if found:
-            yield ColumnPlace(metric, "", found, SampledGpu(), _as_is)
+        numbers = tuple(at[column] for column in columns if column in at)
+        if numbers:
+            yield ColumnPlace(metric, "", numbers, SampledGpu(), _as_is)
 
 
-def _samples(data: Sequence[Any], header: Header, places: Sequence[ColumnPlace], where: str) -> Iterator[Sample]:
-    if len(data) != len(header.columns) + 1:
-        raise RunError(f"{where}: {len(data)} values; expected {len(header.columns) + 1}, as the header names them")
-    seconds = real(data[0], "time", where)
+def _samples(row: Sequence[Any], header: Header, places: Sequence[ColumnPlace], where: str) -> Iterator[Sample]:
+    if len(row) != len(header.columns) + 1:
+        raise RunError(f"{where}: {len(row)} values; expected {len(header.columns) + 1}, as the header names them")
+    seconds = real(row[0], "time", where)
     if seconds < -MAX_BEFORE_S:
         raise RunError(f"{where}: time is {seconds:g}; expected seconds since the header's")
     for place in places:
-        numbers = [_number(data[at], where) for at in place.at if data[at] is not None]
+        numbers = [_number(row[at], where) for at in place.at if row[at] is not None]
         value = place.made(sum(numbers), place.gpu) if numbers else None
         if value is None:
             continue
@@ -124,9 +124,9 @@ def _number(value: object, where: str) -> float:
     return real(value, "a value", where)
 
 
-def _other(data: Mapping[str, Any], where: str) -> Iterator[tuple[float, RankLook]]:
+def _other(entry: Mapping[str, Any], where: str) -> Iterator[tuple[float, RankLook]]:
     """What an event says of ranks; of others, and of gaps, only the form matters. Raises RunError."""
-    event, gap = data.get("event"), data.get("gap")
+    event, gap = entry.get("event"), entry.get("gap")
     if isinstance(event, dict):
         time_s = real(event.get("time"), "time", where)
         if name(event.get("source"), "source", where) == SOURCE:
@@ -136,7 +136,7 @@ def _other(data: Mapping[str, Any], where: str) -> Iterator[tuple[float, RankLoo
         if real(gap.get("to"), "to", where) < real(gap.get("from"), "from", where):
             raise RunError(f"{where}: a gap ends before it begins; expected it to end later")
     else:
-        raise RunError(f"{where}: {str(data)!r:.60} is no sample; {EXPECTED}")
+        raise RunError(f"{where}: {str(entry)!r:.60} is no sample; {EXPECTED}")
 
 
 def _looks(ranks: object, where: str) -> list[RankLook]:

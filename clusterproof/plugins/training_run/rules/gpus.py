@@ -66,7 +66,7 @@ def observed_s(samples: Samples) -> float | None:
 def growing(samples: Samples) -> list[Growth]:
     """The GPUs whose memory grows by more than its scatter, the soonest full first."""
     growths = (_growth(name, points) for name, points in _settled(samples))
-    return sorted((one for one in growths if one), key=lambda one: one.hours_left)
+    return sorted((growth for growth in growths if growth), key=lambda growth: growth.hours_left)
 
 
 def _settled(samples: Samples) -> Iterator[tuple[str, Points]]:
@@ -159,16 +159,18 @@ def slow_clocks(samples: Samples, below: float) -> list[SlowClock]:
         for key, clock in clocks.items() if len(clocks) > LEAST_CLOCKS else ():
             shares.setdefault(key, {})[at] = clock / middle
     capped, slowed = samples.of(CAPPED), samples.of(SLOWED)
-    found = []
+    slowest = []
     for key, of_gpu in shares.items():
         held = (capped.get(key, {}), slowed.get(key, {}))
-        is_slow = ((at, share < below and any(_mean(one, [at]) > 0 for one in held)) for at, share in of_gpu.items())
+        is_slow = (
+            (at, share < below and any(_mean(counter, [at]) > 0 for counter in held)) for at, share in of_gpu.items()
+        )
         times = longest(is_slow, samples.bin_s)
         if times:
             seconds = (times[-1] - times[0] + 1) * samples.bin_s
             share = fmean(of_gpu[at] for at in times)
-            found.append(SlowClock(" ".join(key), seconds, share, *(_mean(one, times) for one in held)))
-    return sorted(found, key=lambda one: -one.seconds)
+            slowest.append(SlowClock(" ".join(key), seconds, share, *(_mean(counter, times) for counter in held)))
+    return sorted(slowest, key=lambda clock: -clock.seconds)
 
 
 def _mean(series: Series, times: list[int]) -> float:
@@ -233,11 +235,11 @@ class HangEvidence:
     def spin(self, bounds: Bounds) -> Spin | None:
         """The longest time in which all GPUs in use only waited; None where there was none."""
         times = sorted({at for series in self.use.values() for at in series})
-        found = longest(((at, self._all_wait(at, bounds)) for at in times), self.bin_s)
-        if not found:
+        span = longest(((at, self._all_wait(at, bounds)) for at in times), self.bin_s)
+        if not span:
             return None
-        seconds = (found[-1] - found[0] + 1) * self.bin_s
-        return Spin(seconds, tuple(" ".join(key) for key in self._used(found[-1])), found[0] * self.bin_s)
+        seconds = (span[-1] - span[0] + 1) * self.bin_s
+        return Spin(seconds, tuple(" ".join(key) for key in self._used(span[-1])), span[0] * self.bin_s)
 
     def _all_wait(self, at: int, bounds: Bounds) -> bool:
         used = list(self._used(at))
@@ -253,7 +255,9 @@ class HangEvidence:
         is_idle = (tensor or 0) < COMPUTES_PERCENT and (power or 0) < bounds.power_percent  # as far as each is known
         traffic = [_at(self.link, key, at), _at(self.network, (key[0], ""), at)]
         return (
-            is_idle and (tensor, power) != (None, None) and all(one is None or one < bounds.traffic for one in traffic)
+            is_idle
+            and (tensor, power) != (None, None)
+            and all(rate is None or rate < bounds.traffic for rate in traffic)
         )
 
 

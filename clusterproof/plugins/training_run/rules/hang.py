@@ -46,7 +46,7 @@ def mismatches(dumps: Mapping[int, Dump]) -> tuple[Mismatch, ...]:
 
     What every rank has ended was no mismatch, or did no harm that is to be seen.
     """
-    return tuple(sorted(_mismatches(dumps), key=lambda one: min(map(_time, one.odd.values()))))
+    return tuple(sorted(_mismatches(dumps), key=lambda mismatch: min(map(_time, mismatch.odd.values()))))
 
 
 def is_comparable(dump: Dump, group: str) -> bool:
@@ -71,7 +71,7 @@ def _mismatches(dumps: Mapping[int, Dump]) -> Iterator[Mismatch]:
         waits = min((dump.pending[group].number for dump in members if group in dump.pending), default=math.inf)
         numbers = sorted({number for dump in members for number in dump.called[group] if number >= waits})
         mismatches = (_at(group, number, members) for number in numbers)
-        yield from (one for one in (next(filter(None, mismatches), None),) if one)
+        yield from (mismatch for mismatch in (next(filter(None, mismatches), None),) if mismatch)
 
 
 def _at(group: str, number: int, members: list[Dump]) -> Mismatch | None:
@@ -79,36 +79,36 @@ def _at(group: str, number: int, members: list[Dump]) -> Mismatch | None:
     there = {dump.rank: dump for dump in members if number in dump.called[group]}
     called = _of_one_wait({rank: dump.called[group][number] for rank, dump in there.items()})
     called = _with_size(_whole(called, {rank for rank, dump in there.items() if dump.enqueued[group] == number}))
-    has_types = all(one.dtype for one in called.values())
-    kinds = {rank: (one.name, one.elements, one.dtype if has_types else "") for rank, one in called.items()}
+    has_types = all(call.dtype for call in called.values())
+    kinds = {rank: (call.name, call.elements, call.dtype if has_types else "") for rank, call in called.items()}
     if len(set(kinds.values())) < 2:
         return None
     waits = any(group in there[rank].pending and there[rank].pending[group].number == number for rank in called)
     usual, _ = Counter(kinds.values()).most_common(1)[0]
-    odd = {rank: one for rank, one in called.items() if kinds[rank] != usual}
-    others = {rank: one for rank, one in called.items() if kinds[rank] == usual}
+    odd = {rank: call for rank, call in called.items() if kinds[rank] != usual}
+    others = {rank: call for rank, call in called.items() if kinds[rank] == usual}
     word = next(dump.words.get(group, group) for dump in members)
     return Mismatch(word, number, odd, others, waits)
 
 
 def _of_one_wait(called: Mapping[int, Called]) -> dict[int, Called]:
     """Those within the timeout of the last: who called before that no longer waited, or is of an earlier attempt."""
-    times = [one.time for one in called.values() if one.time is not None]
+    times = [call.time for call in called.values() if call.time is not None]
     last = max(times, default=0.0)
-    return {rank: one for rank, one in called.items() if one.time is None or last - one.time <= one.timeout_s}
+    return {rank: call for rank, call in called.items() if call.time is None or last - call.time <= call.timeout_s}
 
 
 def _whole(called: Mapping[int, Called], last: Set[int]) -> dict[int, Called]:
     """Without ranks that had called but a part of the others' batch when they wrote their dumps: it was their last."""
-    parts = {one.name: frozenset(one.name.split("+")) for one in called.values()}
+    parts = {call.name: frozenset(call.name.split("+")) for call in called.values()}
     cut = {name for name, some in parts.items() if any(some < whole for whole in parts.values())}
-    return {rank: one for rank, one in called.items() if rank not in last or one.name not in cut}
+    return {rank: call for rank, call in called.items() if rank not in last or call.name not in cut}
 
 
 def _with_size(called: Mapping[int, Called]) -> dict[int, Called]:
     """Without ranks whose dumps do not have the size of what others called by the same name."""
-    known = {one.name for one in called.values() if one.elements is not None}
-    return {rank: one for rank, one in called.items() if one.elements is not None or one.name not in known}
+    known = {call.name for call in called.values() if call.elements is not None}
+    return {rank: call for rank, call in called.items() if call.elements is not None or call.name not in known}
 
 
 @record
@@ -133,12 +133,12 @@ class Missing:
 
     def shown(self) -> list[Wait]:
         """As few of the collectives as have every rank that is missing."""
-        left, found = set(self.ranks), []
+        left, waits = set(self.ranks), []
         while left:
             most = max(self.waits, key=lambda wait: len(left.intersection(wait.missing)))
-            found.append(most)
+            waits.append(most)
             left -= set(most.missing)
-        return found
+        return waits
 
 
 def missing(dumps: Mapping[int, Dump]) -> Missing:
@@ -171,7 +171,7 @@ def _waits_of_pairs(dumps: Mapping[int, Dump]) -> Iterator[Wait]:
 
 def _waits(dumps: Mapping[int, Dump]) -> Iterator[Wait]:
     members = _members(dumps)
-    words = {group: word for dump in dumps.values() for group, word in dump.words.items()}
+    purposes = {group: purpose for dump in dumps.values() for group, purpose in dump.words.items()}
     for group, ranks in members.items():
         known = [dumps[rank] for rank in ranks if rank in dumps]
         reached = {rank: _reached(dumps.get(rank), group) for rank in ranks}
@@ -185,9 +185,9 @@ def _waits(dumps: Mapping[int, Dump]) -> Iterator[Wait]:
             begun = tuple(rank for rank in waiting if dumps[rank].pending[group].has_begun)
             behind = tuple(rank for rank in waiting if dumps[rank].pending[group].has_begun is False)
             if late:
-                yield Wait(words[group], first, tuple(waiting), late)
+                yield Wait(purposes[group], first, tuple(waiting), late)
             elif begun and behind:
-                yield Wait(words[group], first, begun, behind, is_called=True)
+                yield Wait(purposes[group], first, begun, behind, is_called=True)
 
 
 def _members(dumps: Mapping[int, Dump]) -> dict[str, tuple[int, ...]]:
@@ -199,8 +199,8 @@ def _members(dumps: Mapping[int, Dump]) -> dict[str, tuple[int, ...]]:
 
 def last_call(dump: Dump) -> Called | None:
     """The last collective that a rank called, where the dump has the line of its program; None where it has not."""
-    known = [one for calls in dump.called.values() for one in calls.values() if one.time is not None]
-    last = max(known, key=lambda one: one.time or 0.0, default=None)
+    known = [call for calls in dump.called.values() for call in calls.values() if call.time is not None]
+    last = max(known, key=lambda call: call.time or 0.0, default=None)
     return last if last and last.where else None
 
 
@@ -260,31 +260,31 @@ def awaited(processes: RankProcesses, least_s: float, *, gpus_wait_s: float = 0.
     ranks, size = processes.latest, processes.latest_size
     if not ranks:
         return None
-    now = max(one.seen_s for one in ranks.values())
-    alive = {rank: one for rank, one in sorted(ranks.items()) if now - one.seen_s <= LATE_S}
-    [(most, count)] = Counter(one.name for one in alive.values()).most_common(1)
-    same = {rank: one for rank, one in alive.items() if one.name == most}
-    seconds = min(one.seconds for one in same.values())
+    now = max(activity.seen_s for activity in ranks.values())
+    alive = {rank: activity for rank, activity in sorted(ranks.items()) if now - activity.seen_s <= LATE_S}
+    [(most, count)] = Counter(activity.name for activity in alive.values()).most_common(1)
+    same = {rank: activity for rank, activity in alive.items() if activity.name == most}
+    seconds = min(activity.seconds for activity in same.values())
     if len(alive) < 2 or 2 * count <= len(alive) or seconds < least_s or (most == COMPUTING and gpus_wait_s < least_s):
         return None
     seen = f"{rank_names(list(same))} wait in {most} for {seconds / 60:.1f} min"
     if len(ranks) < size:
         raise Incomplete(f"{seen}, and {len(ranks)} of {size} ranks were seen: watch all nodes of the job")
-    odd = {rank: one for rank, one in sorted(ranks.items()) if rank not in same}
+    odd = {rank: activity for rank, activity in sorted(ranks.items()) if rank not in same}
     if not odd or len(ranks) < LEAST_RANKS:
         raise Incomplete(f"{seen}, and no other rank does otherwise: look at their stacks (py-spy dump)")
-    changing = [rank for rank, one in odd.items() if rank in alive and one.seconds < least_s]
+    changing = [rank for rank, activity in odd.items() if rank in alive and activity.seconds < least_s]
     if changing:
         raise Incomplete(f"{seen}, and {rank_names(changing)} changed meanwhile: look at their stacks (py-spy dump)")
     if len(odd) > 1 and odd.keys() & alive.keys() and not _are_one_node(odd, same):
         raise Incomplete(f"{seen}, and {rank_names(list(odd))} elsewhere: look at their stacks (py-spy dump)")
-    activities = {rank: doing(one) if rank in alive else "has ended" for rank, one in odd.items()}
+    activities = {rank: doing(activity) if rank in alive else "has ended" for rank, activity in odd.items()}
     return AwaitedRanks(activities, tuple(same), most, seconds)
 
 
 def _are_one_node(odd: Mapping[int, Activity], others: Mapping[int, Activity]) -> bool:
-    nodes = {one.node for one in odd.values()}
-    return len(nodes) == 1 and nodes.isdisjoint(one.node for one in others.values())
+    nodes = {activity.node for activity in odd.values()}
+    return len(nodes) == 1 and nodes.isdisjoint(activity.node for activity in others.values())
 
 
 def doing(activity: Activity) -> str:

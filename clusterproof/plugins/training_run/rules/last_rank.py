@@ -66,9 +66,9 @@ def last_to_come(recorded: Sequence[tuple[Arrivals, int]], errors: float) -> Las
     """
     seen = [(arrivals, least) for arrivals, least in recorded if arrivals.seen]
     if not seen:
-        short = [one for arrivals, _ in recorded if arrivals.unfit for one in last_of_each(arrivals.unfit, 1)]
+        short = [last for arrivals, _ in recorded if arrivals.unfit for last in last_of_each(arrivals.unfit, 1)]
         if short:
-            raise Incomplete(_of_few(max(short, key=lambda one: (one.times, one.calls))), cause=NO_LATENESS)
+            raise Incomplete(_of_few(max(short, key=lambda last: (last.times, last.calls))), cause=NO_LATENESS)
         others = [f"{n:,} of {kind}" for arrivals, _ in recorded for kind, n in sorted(arrivals.others.items())]
         said = f"{NO_LATENESS}: {', '.join(others)}; expected {TOGETHER} of three ranks or more, timed by the GPU"
         raise Incomplete(said if others else NO_CALLS, cause=NO_LATENESS if others else NO_CALLS)
@@ -77,8 +77,8 @@ def last_to_come(recorded: Sequence[tuple[Arrivals, int]], errors: float) -> Las
         calls, least = max(counts)
         few = f"{calls} collectives that every rank recorded; expected at least {least}: give more, of all ranks"
         raise Incomplete(few, cause=few)
-    last_ranks = [one for arrivals, least in seen for one in last_of_each(arrivals, least)]
-    return max(last_ranks, key=lambda one: (one.is_certain(errors), one.percent, one.calls), default=None)
+    last_ranks = [last for arrivals, least in seen for last in last_of_each(arrivals, least)]
+    return max(last_ranks, key=lambda last: (last.is_certain(errors), last.percent, last.calls), default=None)
 
 
 def _of_few(last: Last) -> str:

@@ -46,11 +46,11 @@ class Phase:
     share: float
 
 
-def phases(data: RunData) -> list[Phase]:
+def phases(recorded: RunData) -> list[Phase]:
     """Those that take any time, in their order; none where nothing but the length of steps is known."""
-    total = sum(seconds_in(cells) for cells in data.steps.values())
+    total = sum(seconds_in(cells) for cells in recorded.steps.values())
     spent: dict[str, float] = {}
-    for (_, kind), seconds in data.kinds.items():
+    for (_, kind), seconds in recorded.kinds.items():
         phase = _PHASE.get(kind, OTHER)
         spent[phase] = spent.get(phase, 0.0) + seconds
     if not sum(spent.values()):
@@ -84,32 +84,32 @@ class TimeShare:
         return self.seconds / self.of if self.of else 0.0
 
 
-def shares(data: RunData, kind: str, *, is_steady: bool) -> list[TimeShare]:
+def shares(recorded: RunData, kind: str, *, is_steady: bool) -> list[TimeShare]:
     """Of each rank that timed parts of this kind, the largest share first; `is_steady` leaves the warm-up out.
 
     Raises Incomplete where nothing timed any.
     """
     parts: dict[int, list[str]] = {}
-    for rank, name in data.parts:
+    for rank, name in recorded.parts:
         if kind_of(name) == kind:
             parts.setdefault(rank, []).append(name)
     time_shares = []
     for rank, names in parts.items():
-        lasted = data.steps[rank]
+        lasted = recorded.steps[rank]
         chosen = steady_lines(lasted) if is_steady else list(lasted)
-        of_line = {step: sum(_seconds(data.parts[rank, name], step) for name in names) for step in chosen}
+        of_line = {step: sum(_seconds(recorded.parts[rank, name], step) for name in names) for step in chosen}
         total = sum(_whole(kind, lasted, step, of_line[step]) for step in chosen)
         times, longest = sum(seconds > 0 for seconds in of_line.values()), max(of_line.values(), default=0.0)
         if kind == CHECKPOINT:
-            times = max(times, data.saves.get(rank, 0))
+            times = max(times, recorded.saves.get(rank, 0))
         elif kind == INIT:
-            times, longest = data.starts.get(rank, (times, longest))
+            times, longest = recorded.starts.get(rank, (times, longest))
         steps = sum(lasted[step][1] for step in chosen)
         middle = median(
             sum(of_line[step] for step in part) / (sum(_whole(kind, lasted, step, of_line[step]) for step in part) or 1)
             for part in _one_behind_the_other(chosen)
         )
-        is_traced = any((rank, name) in data.parts for name in (EXPOSED_ALONE, KERNELS))
+        is_traced = any((rank, name) in recorded.parts for name in (EXPOSED_ALONE, KERNELS))
         has_warm_up = bool(chosen) and chosen[0] < WARM_UP and not is_traced
         time_shares.append(TimeShare(rank, sum(of_line.values()), total, steps, times, longest, middle, has_warm_up))
     if not time_shares:
@@ -131,26 +131,26 @@ def waited_for(shares: Sequence[TimeShare], far_less: float) -> TimeShare | None
     if len(shares) < LEAST_PEERS:
         return None
     *others, least = shares
-    return least if least.share < far_less * median(one.share for one in others) else None
+    return least if least.share < far_less * median(rank.share for rank in others) else None
 
 
 def all_wait(shares: Sequence[TimeShare], alike: float) -> bool:
     """Whether the middle one of three ranks and more waits for nearly as large a share as the first, the largest."""
-    return len(shares) >= LEAST_PEERS and median(one.share for one in shares[1:]) > alike * shares[0].share
+    return len(shares) >= LEAST_PEERS and median(rank.share for rank in shares[1:]) > alike * shares[0].share
 
 
-def kernels_run(data: RunData) -> list[TimeShare]:
+def kernels_run(recorded: RunData) -> list[TimeShare]:
     """Of each rank whose kernels were traced the part of its steps in which any runs, the smallest share first."""
     time_shares = []
-    for (rank, name), exposed in data.parts.items():
-        computing = data.compute.get((rank, COMPUTE)) or data.parts.get((rank, KERNELS))
+    for (rank, name), exposed in recorded.parts.items():
+        computing = recorded.compute.get((rank, COMPUTE)) or recorded.parts.get((rank, KERNELS))
         if name != EXPOSED_ALONE or not computing:
             continue
-        lasted = data.steps[rank]
+        lasted = recorded.steps[rank]
         busy = {step: _seconds(computing, step) + _seconds(exposed, step) for step in lasted}
         whole = sum(max(_seconds(lasted, step), busy[step]) for step in lasted)
         time_shares.append(
-            TimeShare(rank, sum(busy.values()), whole, len(lasted), sum(one > 0 for one in busy.values()))
+            TimeShare(rank, sum(busy.values()), whole, len(lasted), sum(seconds > 0 for seconds in busy.values()))
         )
     return sorted(time_shares, key=lambda share: share.share)
 

@@ -55,7 +55,7 @@ class Outliers:
     @property
     def count(self) -> int:
         """How many steps they are."""
-        return sum(one.times for one in self.steps)
+        return sum(step.times for step in self.steps)
 
 
 @record
@@ -72,15 +72,15 @@ class Drift:
         return self.after / self.before
 
 
-def step_times(data: RunData) -> list[StepTime]:
+def step_times(recorded: RunData) -> list[StepTime]:
     """All steps in order, each as long as it is in most ranks, without checkpoints."""
     saved: dict[tuple[int, int], float] = {}
-    for (rank, name), cells in data.parts.items():
+    for (rank, name), cells in recorded.parts.items():
         if kind_of(name) == CHECKPOINT:
             for step, (seconds, count) in cells.items():
                 saved[rank, step] = saved.get((rank, step), 0.0) + seconds * count
     ranks: dict[int, list[tuple[float, int]]] = {}
-    for rank, cells in data.steps.items():
+    for rank, cells in recorded.steps.items():
         for step, (seconds, count) in cells.items():
             own = max(0.0, seconds - saved.get((rank, step), 0.0) / count)
             ranks.setdefault(step, []).append((own, count))
@@ -96,7 +96,7 @@ def step_times(data: RunData) -> list[StepTime]:
 
 def steady(series: Sequence[StepTime]) -> Sequence[StepTime]:
     """Without the warm-up."""
-    return [one for one in series if one.first >= series[0].first + WARM_UP] if series else []
+    return [step for step in series if step.first >= series[0].first + WARM_UP] if series else []
 
 
 def outliers(series: Sequence[StepTime], *, within: bool = False) -> Outliers:
@@ -104,16 +104,17 @@ def outliers(series: Sequence[StepTime], *, within: bool = False) -> Outliers:
 
     The mean of several steps must be above it as much; `within` finds those of which one step alone may be.
     """
-    seconds, weights = [one.seconds for one in series], [one.times for one in series]
+    seconds, weights = [step.seconds for step in series], [step.times for step in series]
     usual, sigma = weighed_median(seconds, weights), weighed_spread(seconds, weights)
     outlying = [
-        one
-        for one in series
-        if one.seconds - usual > max(OUTLIER_SIGMAS * sigma, (OUTLIER_TIMES - 1) * usual / (one.times if within else 1))
+        step
+        for step in series
+        if step.seconds - usual
+        > max(OUTLIER_SIGMAS * sigma, (OUTLIER_TIMES - 1) * usual / (step.times if within else 1))
     ]
-    lost = sum((one.seconds - usual) * one.times for one in outlying)
-    whole = sum(one.seconds * one.times for one in series)
-    longest = tuple(sorted(outlying, key=lambda one: -one.seconds))
+    lost = sum((step.seconds - usual) * step.times for step in outlying)
+    whole = sum(step.seconds * step.times for step in series)
+    longest = tuple(sorted(outlying, key=lambda step: -step.seconds))
     return Outliers(longest, sum(weights), usual, lost, lost / whole if whole else 0.0)
 
 
@@ -129,11 +130,11 @@ def drift(series: Sequence[StepTime]) -> Drift | None:
 
 
 def _middle_of(series: Sequence[StepTime]) -> float:
-    return weighed_median([one.seconds for one in series], [one.times for one in series])
+    return weighed_median([step.seconds for step in series], [step.times for step in series])
 
 
 def _spread_of(series: Sequence[StepTime]) -> float:
-    return weighed_spread([one.seconds for one in series], [one.times for one in series])
+    return weighed_spread([step.seconds for step in series], [step.times for step in series])
 
 
 def _change(series: Sequence[StepTime]) -> int:
@@ -163,11 +164,11 @@ class Part:
     rank: int
 
 
-def causes(data: RunData, steps: Sequence[StepTime], usual: float) -> list[tuple[Part, ...]]:
+def causes(recorded: RunData, steps: Sequence[StepTime], usual: float) -> list[tuple[Part, ...]]:
     """For each step the parts that explain a tenth or more of what it is too long, the most first."""
     parts_by_step: list[list[Part]] = [[] for _ in steps]
-    for (rank, name), cells in (*data.parts.items(), *data.compute.items()):
-        if rank not in data.steps or not cells:
+    for (rank, name), cells in (*recorded.parts.items(), *recorded.compute.items()):
+        if rank not in recorded.steps or not cells:
             continue
         middle = _middle(cells)
         for number, step in enumerate(steps):

@@ -49,7 +49,7 @@ def straggler_costs(computed: Mapping[Place, Computed], lasted: Mapping[int, flo
     for place, seconds in computed.items():
         stages.setdefault(place.stage, {})[place] = seconds
     costs = (_of_stage(stage, lasted) for stage in stages.values() if len(stage) >= LEAST_PEERS)
-    return sorted((one for one in costs if one), key=lambda one: -one.percent)
+    return sorted((cost for cost in costs if cost), key=lambda cost: -cost.percent)
 
 
 def common_steps(computed: Mapping[Place, Computed], lasted: Mapping[int, float]) -> list[int]:

@@ -139,7 +139,7 @@ def _leave_out_a_fast_one(effects: Mapping[Place, list[float]]) -> None:
     places = list(effects)
     if len(places) < 2:
         return
-    for place, usual in zip(places, medians_of_others([median(effects[one]) for one in places]), strict=True):
+    for place, usual in zip(places, medians_of_others([median(effects[other]) for other in places]), strict=True):
         if usual > 0:
             effects[place][:] = [effect - usual for effect in effects[place]]
 
@@ -199,33 +199,33 @@ def quantile(values: Sequence[float], share: float) -> float:
     return ordered[below] + (ordered[above] - ordered[below]) * (position - below)
 
 
-def computed(data: RunData) -> dict[Place, Computed]:
+def computed(recorded: RunData) -> dict[Place, Computed]:
     """By rank the seconds of its compute by step: one of each operation, however often a step repeats it.
 
     The mean of forward and of backward is that of a micro-batch: rows that are missing or there twice change nothing. A
     step in which a rank lacks an operation that its stage has is left out for that rank.
     """
     ranks_of: dict[str, list[int]] = defaultdict(list)
-    for rank, name in data.compute:
+    for rank, name in recorded.compute:
         ranks_of[name].append(rank)
     named = {name for name in ranks_of if kind_of(name) == COMPUTE} or set(ranks_of)
-    names = _names_of_stages(data, {name: ranks_of[name] for name in named})
+    names = _names_of_stages(recorded, {name: ranks_of[name] for name in named})
     computed_by_place: dict[Place, Computed] = {}
-    for rank, place in data.places.items():
-        cells = [data.compute.get((rank, name), {}) for name in names.get(place.stage, ())]
+    for rank, place in recorded.places.items():
+        cells = [recorded.compute.get((rank, name), {}) for name in names.get(place.stage, ())]
         common = set.intersection(*(set(cell) for cell in cells)) if cells else set()
         if common:
             computed_by_place[place] = {step: sum(cell[step][0] for cell in cells) for step in common}
     return computed_by_place
 
 
-def _names_of_stages(data: RunData, ranks_of: Mapping[str, list[int]]) -> dict[int, list[str]]:
+def _names_of_stages(recorded: RunData, ranks_of: Mapping[str, list[int]]) -> dict[int, list[str]]:
     """The operations that most of the ranks of a stage have, which have any."""
     stages: dict[int, Counter[str]] = defaultdict(Counter)
     members: dict[int, set[int]] = defaultdict(set)
     for name, ranks in ranks_of.items():
         for rank in ranks:
-            stage = data.places[rank].stage
+            stage = recorded.places[rank].stage
             stages[stage][name] += 1
             members[stage].add(rank)
     return {
@@ -256,13 +256,14 @@ def common_to_stages(computed: Mapping[Place, Computed]) -> float | None:
         if place.replica is not None:
             stages.setdefault(place.stage, {}).setdefault(place.replica, []).append(seconds)
     effects = [_effects(replicas) for _, replicas in sorted(stages.items()) if len(replicas) >= LEAST_PEERS]
-    count, both, one, other = 0, 0.0, 0.0, 0.0
+    count, both, of_early, of_late = 0, 0.0, 0.0, 0.0
     for early, late in pairwise(effects):
         for replica in early.keys() & late.keys():
             steps = early[replica].keys() & late[replica].keys()
             for first, second in _about_their_means(early[replica], late[replica], sorted(steps)):
-                count, both, one, other = count + 1, both + first * second, one + first**2, other + second**2
-    return both / sqrt(one * other) if count >= LEAST_STEPS and one * other > 0 else None
+                count, both = count + 1, both + first * second
+                of_early, of_late = of_early + first**2, of_late + second**2
+    return both / sqrt(of_early * of_late) if count >= LEAST_STEPS and of_early * of_late > 0 else None
 
 
 def _about_their_means(
@@ -280,9 +281,9 @@ def _effects(replicas: Mapping[int, list[Computed]]) -> Effects:
     steps = {step for ranks in replicas.values() for seconds in ranks for step in seconds}
     for step in steady(steps) if steps else ():
         own = {
-            replica: median(data)
+            replica: median(lasted)
             for replica, ranks in replicas.items()
-            if (data := [seconds[step] for seconds in ranks if seconds.get(step, 0.0) > 0])
+            if (lasted := [seconds[step] for seconds in ranks if seconds.get(step, 0.0) > 0])
         }
         if len(own) >= LEAST_PEERS:
             middle = median(own.values())
@@ -293,5 +294,5 @@ def _effects(replicas: Mapping[int, list[Computed]]) -> Effects:
 
 def cpu_pressure(samples: Samples) -> float | None:
     """For how much of the time tasks wait for a CPU, in percent, on the node where that is most; None if unknown."""
-    means = [fmean(one.mean for one in series.values()) for series in samples.of(CPU_PRESSURE).values() if series]
+    means = [fmean(cell.mean for cell in series.values()) for series in samples.of(CPU_PRESSURE).values() if series]
     return max(means, default=None)
