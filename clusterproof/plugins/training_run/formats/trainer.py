@@ -51,7 +51,7 @@ def is_logged(text: str) -> bool:
 
 
 @dataclass
-class _Bar:
+class Bar:
     """A bar, and the steps that it has shown since these were last told."""
 
     total: int
@@ -88,7 +88,7 @@ class Trainer:
     A bar is of training if a loss is printed between two drawings of it, or if it has as many steps as are to be done.
     """
 
-    bar: _Bar | None = None
+    bar: Bar | None = None
     total: int = 0  # steps to be done, as far as that was said
     lines: int = 0  # of Trainer's since the bar was drawn
     losses: int = 0
@@ -115,8 +115,8 @@ class Trainer:
         if not match or not pairs:
             return
         self.losses += 1
-        loss, norm, epoch = (_number(pairs.get(key)) for key in ("loss", "grad_norm", "epoch"))
-        is_unclear = _is_unclear(loss, norm)
+        loss, norm, epoch = (number_or_none(pairs.get(key)) for key in ("loss", "grad_norm", "epoch"))
+        is_unclear = may_be_none(loss, norm)
         is_again = match[0] == self.last and not is_unclear and "nan" not in self.last and "inf" not in self.last
         if is_again or epoch is None:  # the first process of each node may print it
             return
@@ -137,7 +137,7 @@ class Trainer:
                 bar.has_other = True
             return
         if not bar or total != bar.total or n < bar.n or elapsed_s < bar.elapsed_s:
-            bar = self.bar = _Bar(total)
+            bar = self.bar = Bar(total)
             is_confirmed = False
         bar.is_of_training |= is_confirmed or total == self.total
         yield from bar.take(n, elapsed_s)
@@ -149,12 +149,13 @@ def _pairs(line: str) -> Mapping[str, str]:
     return pairs if pairs.keys() >= _KEYS else {}
 
 
-def _is_unclear(loss: float | None, norm: float | None) -> bool:
+def may_be_none(loss: float | None, norm: float | None) -> bool:
     """Whether a loss may be none: Trainer writes 0 for that (logging_nan_inf_filter)."""
     return loss == 0 and norm is None
 
 
-def _number(value: object) -> float | None:
+def number_or_none(value: object) -> float | None:
+    """A number as JSON has it, or Trainer prints it; None for anything else."""
     try:
         return float(value) if isinstance(value, (int, float, str)) and not isinstance(value, bool) else None
     except (ValueError, OverflowError):
@@ -179,9 +180,9 @@ def read_state(path: RunFile) -> Iterator[Loss | Cut]:
 
 
 def _kept(entry: Mapping[str, Any], file: str, where: str) -> Loss:
-    loss, norm = _number(entry["loss"]), _number(entry.get("grad_norm"))
+    loss, norm = number_or_none(entry["loss"]), number_or_none(entry.get("grad_norm"))
     step = whole(entry.get("step"), "step", where)
-    return Loss(0, step, loss, norm, kept_in=file, is_unclear=_is_unclear(loss, norm))
+    return Loss(0, step, loss, norm, kept_in=file, is_unclear=may_be_none(loss, norm))
 
 
 FORMATS = (Format(STATE, is_state, read_state),)
