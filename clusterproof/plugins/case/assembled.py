@@ -112,7 +112,7 @@ class CaseBuilder:
         """Leave out the records of a folder that are of other jobs than this."""
         wanted = number.partition("+")[0]
         others = [job.number for job, _ in self.records if wanted not in (job.number, job.number.partition("_")[0])]
-        self.records[:] = [one for one in self.records if one[0].number not in others]
+        self.records[:] = [entry for entry in self.records if entry[0].number not in others]
         if others:
             self.missing.append(f"records of other jobs are left out: {listed(others)}")
 
@@ -168,7 +168,7 @@ def joined(name: str, builder: CaseBuilder) -> Collected:
         max(_progress(builder.outputs, of_ranks, offsets), default=None),
         max(last, default=None),
         tuple(number_of(count, what, _many(what)) for what, count in builder.counts.items()),
-        (*(one_line(one, 400) for one in builder.missing), *_not_there(builder, nodes)),
+        (*(one_line(message, 400) for message in builder.missing), *_not_there(builder, nodes)),
         builder.cluster or ("k8s:" if builder.nodes_of_pods else ""),
         {node: whole for node, whole in builder.nodes_of_pods.items() if node},
         {node: off for node, off in sorted(offsets.items()) if node in nodes or not nodes},
@@ -225,10 +225,10 @@ def _leads(builder: CaseBuilder, nodes: Mapping[int, str]) -> Iterator[Lead]:
         if lead.rank not in builder.dumps_not_read
     )
     for each in builder.outputs:
-        for rank, words in each.lagging.items():
-            yield Lead(rank, words, nodes.get(rank, ""))
-        for rank, words in each.ended.items():
-            yield Lead(rank, words, nodes.get(rank, ""), is_late=False)
+        for rank, message in each.lagging.items():
+            yield Lead(rank, message, nodes.get(rank, ""))
+        for rank, message in each.ended.items():
+            yield Lead(rank, message, nodes.get(rank, ""), is_late=False)
     for rank in _silent(builder):
         yield Lead(rank, "does not say that it waited, as the others do", nodes.get(rank, ""))
 

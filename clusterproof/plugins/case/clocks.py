@@ -145,7 +145,7 @@ def by_steps(steps: Iterable[tuple[str, Times]]) -> dict[str, Offset]:
 
 def apart_s(case: Collected) -> float:
     """How far apart two clocks may be, once they are corrected."""
-    return max(limits().clocks_apart_s, sum(nlargest(2, (one.apart_s for one in case.clocks.values()))))
+    return max(limits().clocks_apart_s, sum(nlargest(2, (offset.apart_s for offset in case.clocks.values()))))
 
 
 def of_event(event: Event, clocks: Mapping[str, Offset]) -> Event:

@@ -45,9 +45,9 @@ def redacted(case: Collected) -> Collected:
     pseudonyms = Pseudonyms()
     names = sorted(
         {*case.job.nodes, *case.nodes_with_log, *case.nodes_of_ranks.values()}
-        | {one.node for one in (*case.events, *case.outlived)}
-        | {one.node for one in case.facts}
-        | {one.node for one in case.leads}
+        | {event.node for event in (*case.events, *case.outlived)}
+        | {fact.node for fact in case.facts}
+        | {lead.node for lead in case.leads}
     )
     nodes = {name: f"node-{number}" for number, name in enumerate(filter(None, names), 1)}
     for name, word in nodes.items():
@@ -63,25 +63,24 @@ def redacted(case: Collected) -> Collected:
     def node(name: str) -> str:
         return nodes.get(name, "")
 
-    def event(one: Event) -> Event:
-        return replace(one, words=one.row.meaning, source=source(one.source), node=node(one.node))
+    def event(original: Event) -> Event:
+        return replace(original, words=original.row.meaning, source=source(original.source), node=node(original.node))
 
-    def fact(one: Fact) -> Fact:
-        said = next((means for check, means in OF_PROCESSES.items() if check == one.check), None)
+    def fact(original: Fact) -> Fact:
+        said = next((means for check, means in OF_PROCESSES.items() if check == original.check), None)
         return replace(
-            one,
-            words=pseudonyms.text(one.words) if said is None else said,
-            source=source(one.source),
-            node=node(one.node),
+            original,
+            words=pseudonyms.text(original.words) if said is None else said,
+            source=source(original.source),
+            node=node(original.node),
         )
 
-    def lead(one: Lead) -> Lead:
-        pseudonyms = (
-            WAITED_FOR if one.is_late else one.words
-        )  # of a desync or a dump, whose groups have names of the job's
-        return replace(one, words=pseudonyms, node=node(one.node), line="")
+    def lead(original: Lead) -> Lead:
+        # A desync or a dump names groups, and those have names of the job's.
+        message = WAITED_FOR if original.is_late else original.words
+        return replace(original, words=message, node=node(original.node), line="")
 
-    fixed = tuple(pseudonyms.text(one) for one in case.missing if one.startswith(ABSENT))
+    fixed = tuple(pseudonyms.text(message) for message in case.missing if message.startswith(ABSENT))
     left = len(case.missing) - len(fixed)
     return replace(
         case,

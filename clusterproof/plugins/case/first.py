@@ -75,7 +75,7 @@ class _Cascades:
         known = [
             (rank, when.ends, when.begins) for rank, when in spans if when.ends is not None and when.begins is not None
         ]
-        for rank, ends, begins in sorted(known, key=lambda one: one[1]):
+        for rank, ends, begins in sorted(known, key=lambda span: span[1]):
             for key in {rank, ALL}:
                 before = self._of.setdefault(key, [])
                 before.append((ends, max(begins, before[-1][1] if before else begins)))

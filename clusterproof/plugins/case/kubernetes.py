@@ -106,7 +106,7 @@ def is_of(pod: Mapping[str, Any], name: str, replicas: Collection[str]) -> bool:
     if isinstance(labels, dict) and any(labels.get(label) == name for label in LABELS):
         return True
     owners = tables(metadata.get("ownerReferences"))
-    if any(one.get("kind") in JOBS and one.get("name") == name for one in owners):
+    if any(owner.get("kind") in JOBS and owner.get("name") == name for owner in owners):
         return True
     head, _, number_of_pod = own.rpartition("-")
     return number_of_pod.isdecimal() and head in {f"{name}-{replica}" for replica in replicas}
@@ -115,10 +115,12 @@ def is_of(pod: Mapping[str, Any], name: str, replicas: Collection[str]) -> bool:
 def belongs_to(pod: Mapping[str, Any], name: str, jobs: Sequence[Mapping[str, Any]]) -> bool:
     """Whether a pod is not of an earlier job of the same name, which is being deleted; `jobs` are their metadata."""
     metadata = parts(pod)[0]
-    uids = {text(one.get("uid")) for one in jobs}
-    made, newest = text(metadata.get("creationTimestamp")), max(text(one.get("creationTimestamp")) for one in jobs)
+    uids = {text(job.get("uid")) for job in jobs}
+    made, newest = text(metadata.get("creationTimestamp")), max(text(job.get("creationTimestamp")) for job in jobs)
     owners = tables(metadata.get("ownerReferences"))
-    return not (made and made < newest) and all(one.get("name") != name or one.get("uid") in uids for one in owners)
+    return not (made and made < newest) and all(
+        owner.get("name") != name or owner.get("uid") in uids for owner in owners
+    )
 
 
 class _Reader:
@@ -208,7 +210,9 @@ class _Reader:
             except KubernetesError as problem:
                 self.builder.missing.append(f"the node {whole}: {one_line(str(problem))}")
                 continue
-            ready: Mapping[str, Any] = next((one for one in conditions if one.get("type") == "Ready"), {})
+            ready: Mapping[str, Any] = next(
+                (condition for condition in conditions if condition.get("type") == "Ready"), {}
+            )
             since = self.clock.of(text(ready.get("lastTransitionTime")))
             is_later = None not in (since.begins, ended) and (since.begins or 0) > (ended or 0) + limits().before_s
             if ready and ready.get("status") != "True" and not is_later:

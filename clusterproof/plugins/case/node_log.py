@@ -121,7 +121,7 @@ def facts_of(events: facts.Events, node: str, source: str) -> Iterator[Fact]:
     of_gpus = [event for event in events if isinstance(event, XidEvent | FallenOffBus | InitFailed | SXidEvent)]
     for line in of_gpus:  # each by itself: what was long before the job's end is not what ended it
         findings = (*evaluate([line], PACKAGED), *evaluate_switches([line], PACKAGED))
-        yield from (_of_finding(one, node, source) for one in findings if _tells(one))
+        yield from (_of_finding(finding, node, source) for finding in findings if _tells(finding))
     for event in events:
         fact = _of_host(event, node, source)
         if fact:

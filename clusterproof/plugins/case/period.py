@@ -71,7 +71,7 @@ class Period:
     @property
     def died_gpu_hours(self) -> float:
         """Of those that died, as far as it is known."""
-        return sum(one.gpu_hours or 0.0 for one in self.died)
+        return sum(job.gpu_hours or 0.0 for job in self.died)
 
 
 @record
@@ -124,16 +124,16 @@ def of_slurm(
     kept = KeptFiles.below(logs) if logs else None
     jobs, missing = ended_jobs(begins, ends, asked)
     missing += kept.not_read if kept else ()
-    failed = [one for one in jobs if not has_completed(one.job)]
+    failed = [job for job in jobs if not has_completed(job.job)]
     known = _known(failed, asked)
     newest = failed[-MAX_CASES:]
-    died = tuple(_died(one, kept, offset_s, known) for one in told(newest, done))
-    without = [one for one in jobs if one.gpu_hours is None]
+    died = tuple(_died(job, kept, offset_s, known) for job in told(newest, done))
+    without = [job for job in jobs if job.gpu_hours is None]
     if len(failed) > MAX_CASES:
         missing.append(f"{len(failed) - MAX_CASES} of the jobs that died, the older ones: ask for a shorter time")
     if without:
         missing.append(f"the GPU hours of {number_of(len(without), 'job')}, whose records count no GPUs or no times")
-    hours = sum(one.gpu_hours or 0.0 for one in jobs)
+    hours = sum(job.gpu_hours or 0.0 for job in jobs)
     return Period(begins, ends, len(jobs), hours, died, (*missing, *_alike(died)))
 
 
@@ -142,7 +142,7 @@ def of_folder(folder: Path, begins: float, ends: float, offset_s: float, done: D
     if not folder.is_dir():
         raise CaseError(f"{str(folder)!r:.120} is not a folder; expected one of folders, each of what one job left")
     cases, missing = [], []
-    for path in told(sorted(one for one in folder.iterdir() if one.is_dir() and not one.is_symlink()), done):
+    for path in told(sorted(entry for entry in folder.iterdir() if entry.is_dir() and not entry.is_symlink()), done):
         try:
             case = opened_case(collect(path, offset_s))
         except CaseError as problem:
@@ -163,16 +163,16 @@ def of_folder(folder: Path, begins: float, ends: float, offset_s: float, done: D
 
 def _known(jobs: Sequence[EndedJob], asked: Ask) -> Ask:
     """Slurm's answers, those for all jobs and all nodes asked for once: what is left of each job is its own record."""
-    rows = {one.job.number: one.rows for one in jobs if one.rows}
+    rows = {job.job.number: job.rows for job in jobs if job.rows}
     status, text = asked(NODES) if jobs else (0, "")
     down = [line for line in text.splitlines() if is_down("".join(line.split("|")[1:2]))]
     nodes = status, text if status else "\n".join(down)
 
-    def known(words: Sequence[str]) -> tuple[int, str]:
-        if words[0] == "sinfo":
+    def known(argv: Sequence[str]) -> tuple[int, str]:
+        if argv[0] == "sinfo":
             return nodes
-        row = rows.get(words[2]) if words[0] == "sacct" else None
-        return (0, row) if row else asked(words)
+        row = rows.get(argv[2]) if argv[0] == "sacct" else None
+        return (0, row) if row else asked(argv)
 
     return known
 
@@ -196,7 +196,7 @@ def _died(ended: EndedJob, kept: KeptFiles | None, offset_s: float, asked: Ask) 
 
 def _alike(died: tuple[DeadJob, ...]) -> Iterator[str]:
     """What many cases lack, once."""
-    lacking = (_kind(one) for each in died for one in each.case.collected.missing)
+    lacking = (_kind(message) for each in died for message in each.case.collected.missing)
     counts = Counter(filter(None, lacking))
     for what, count in counts.most_common(MAX_ALIKE):
         yield f"{number_of(count, 'job')}: {what}"

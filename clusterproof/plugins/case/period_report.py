@@ -80,7 +80,7 @@ def _lines(period: Period) -> Iterator[str]:
         yield f"  … and {len(newest) - MAX_ROWS} more: --json has them"
     if period.missing:
         yield "\nNot there, or not read"
-        yield from (fill(f"- {one}", WIDTH, subsequent_indent="  ") for one in period.missing)
+        yield from (fill(f"- {message}", WIDTH, subsequent_indent="  ") for message in period.missing)
 
 
 def _sentence(period: Period) -> str:
@@ -108,7 +108,7 @@ def _causes(period: Period) -> Iterator[str]:
     for other in others:
         yield fill(f"{other.name}: {other.of}.", WIDTH, subsequent_indent="  ")
     if period.gpu_hours:
-        of_hardware = sum(one.gpu_hours or 0.0 for one in period.died if one.cause == HARDWARE) / period.gpu_hours
+        of_hardware = sum(job.gpu_hours or 0.0 for job in period.died if job.cause == HARDWARE) / period.gpu_hours
         yield fill(
             f"Of all GPU hours, {of_hardware:.1%} were of jobs that hardware ended; at Meta's RSC, "
             f"{hardware_of_gpu_time():.0%} were of jobs that it touched, as it is commonly cited.",
@@ -122,8 +122,8 @@ def causes(period: Period) -> list[dict[str, Any]]:
     whole = period.died_gpu_hours
     rows = []
     for cause in CAUSES:
-        of_cause = [one for one in period.died if one.cause == cause]
-        hours = sum(one.gpu_hours or 0.0 for one in of_cause)
+        of_cause = [job for job in period.died if job.cause == cause]
+        hours = sum(job.gpu_hours or 0.0 for job in of_cause)
         share = len(of_cause) / len(period.died) if period.died else 0.0
         of_hours = hours / whole if whole else 0.0
         rows.append(
@@ -156,6 +156,6 @@ def as_record(period: Period) -> dict[str, Any]:
             {"node": row.node, "blamed": row.blamed, "suspected": row.suspected, "jobs": list(row.jobs)}
             for row in nodes(period)
         ],
-        "cases": [{**record_of_case(one.case), "gpu_hours": one.gpu_hours} for one in period.died],
+        "cases": [{**record_of_case(job.case), "gpu_hours": job.gpu_hours} for job in period.died],
         "missing": list(period.missing),
     }

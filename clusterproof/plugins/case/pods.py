@@ -56,13 +56,13 @@ def read(resource: Mapping[str, Any], source: str, clock: Clock) -> Iterator[Eve
     said = f"{_text(status.get('reason'))} {_text(status.get('message'))}".strip()
     if said:
         yield from _event(f"pod {name}: {said}", source, Span(), node)
-    for one in _list(status.get("conditions")):
-        if one.get("type") in ("DisruptionTarget", "Failed") and one.get("status") == "True":
-            message = f"{name}: {_text(one.get('reason'))}: {_text(one.get('message'))}"
-            yield from _event(message, source, clock.of(_text(one.get("lastTransitionTime"))), node)
-    for one in (*_list(status.get("containerStatuses")), *_list(status.get("initContainerStatuses"))):
+    for condition in _list(status.get("conditions")):
+        if condition.get("type") in ("DisruptionTarget", "Failed") and condition.get("status") == "True":
+            message = f"{name}: {_text(condition.get('reason'))}: {_text(condition.get('message'))}"
+            yield from _event(message, source, clock.of(_text(condition.get("lastTransitionTime"))), node)
+    for container in (*_list(status.get("containerStatuses")), *_list(status.get("initContainerStatuses"))):
         for state in ("state", "lastState"):
-            ended = _of(one, state, "terminated")
+            ended = _of(container, state, "terminated")
             if isinstance(ended, dict):
                 message = f"pod {name}: {_text(ended.get('reason'))}, exit code {_text(ended.get('exitCode'))}"
                 yield from _event(message, source, clock.of(_text(ended.get("finishedAt"))), node)
@@ -73,8 +73,8 @@ def job_of(resource: Mapping[str, Any], clock: Clock) -> Job | None:
     status = resource.get("status")
     if resource.get("kind") not in JOBS or not isinstance(status, dict):
         return None
-    over = [one for one in _list(status.get("conditions")) if one.get("status") == "True"]
-    end = next((one for one in over if one.get("type") in (*WELL, *BADLY)), {})
+    over = [condition for condition in _list(status.get("conditions")) if condition.get("status") == "True"]
+    end = next((condition for condition in over if condition.get("type") in (*WELL, *BADLY)), {})
     ended = clock.of(_text(status.get("completionTime") or end.get("lastTransitionTime"))).ends if end else None
     name = "/".join(_text(_of(resource, "metadata", key)) for key in ("namespace", "name")).strip("/")
     ran = Span(clock.of(_text(status.get("startTime"))).begins, ended)
@@ -99,7 +99,7 @@ def _of(value: Any, *keys: str) -> Any:
 
 
 def _list(value: Any) -> list[Mapping[str, Any]]:
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
 
 def _text(value: Any) -> str:

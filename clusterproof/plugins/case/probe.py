@@ -37,7 +37,7 @@ def read_nodes(named: str, builder: CaseBuilder, of_job: Collection[str], ended:
         for name, node in nodes(cluster, _gathered(cluster)).items():
             _take(label(name), node, builder, ended)
     if not set(of_job).difference(builder.nodes_with_log):
-        builder.missing[:] = [one for one in builder.missing if not one.startswith(node_log.TO_SAVE)]
+        builder.missing[:] = [message for message in builder.missing if not message.startswith(node_log.TO_SAVE)]
 
 
 def _gathered(cluster: Cluster) -> Mapping[str, NodeEvidence]:

@@ -100,9 +100,9 @@ def _of_leads(collected: Collected, leads: Sequence[Lead]) -> Iterator[str]:
     said: dict[tuple[str, str], list[str]] = {}
     for lead in leads:
         said.setdefault((lead.words, lead.line), []).append(of_rank(collected, lead.rank))
-    for (words, line), ranks in said.items():
+    for (message, line), ranks in said.items():
         last = f"; its last call was {line}" if line else ""
-        yield f"{listed(dict.fromkeys(ranks)).capitalize()} {words}{last}."
+        yield f"{listed(dict.fromkeys(ranks)).capitalize()} {message}{last}."
 
 
 def _few(nodes: Sequence[str]) -> str:
@@ -146,7 +146,7 @@ def _lines(case: Case) -> Iterator[str]:
     if every:
         yield fill(f"Order of events (UTC): {', '.join(_legend(every))}", WIDTH)
         yield from (_line(row) for row in _shown(every))
-        yield from (fill(words, WIDTH) for words in _of_clocks(case.collected))
+        yield from (fill(sentence, WIDTH) for sentence in _of_clocks(case.collected))
         yield fill(
             f"Clocks of nodes may be {apart_s(case.collected):.3g} s apart. "
             "… before a time: then at the latest; behind it: at the earliest.",
@@ -166,7 +166,7 @@ def _lines(case: Case) -> Iterator[str]:
     yield f"\nRead: {', '.join(case.collected.read) or 'nothing'}"
     if case.collected.missing:
         yield "Not there, or not read"
-        yield from (fill(f"- {one}", WIDTH, subsequent_indent="  ") for one in case.collected.missing)
+        yield from (fill(f"- {message}", WIDTH, subsequent_indent="  ") for message in case.collected.missing)
 
 
 def _of_clocks(collected: Collected) -> Iterator[str]:
@@ -202,8 +202,8 @@ def _line(row: Row) -> str:
     when = f"{'…' if row.when.is_long else ''}{in_words(row.when.shown)[11:]}{after}"
     head = f"{row.mark or ' '} {when:<9} {row.where[:18]:<18} "
     room = WIDTH - len(head)
-    words = row.words if len(row.words) <= room else f"{row.words[: room - 1]}…"
-    return f"{head}{words}".rstrip()
+    cell = row.words if len(row.words) <= room else f"{row.words[: room - 1]}…"
+    return f"{head}{cell}".rstrip()
 
 
 def markdown(case: Case) -> str:
@@ -213,7 +213,7 @@ def markdown(case: Case) -> str:
         cells = (row.mark, in_words(row.when.shown), row.where, _code(row.words), _code(row.source))
         lines.append(f"| {' | '.join(cells)} |")
     lines += ["", *(f"    {command}" for command in case.advice.commands)]
-    lines += ["", *(f"- {_plain(one)}" for one in case.collected.missing)]
+    lines += ["", *(f"- {_plain(message)}" for message in case.collected.missing)]
     return "\n".join(lines) + "\n"
 
 

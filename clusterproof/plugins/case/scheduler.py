@@ -65,7 +65,7 @@ def read(text: str, source: str, clock: Clock) -> tuple[Record, ...]:
         job, events = _job(dict(reversed(list(fields))), source, clock)  # the first of a name: what follows is words
         if job.number:
             parts.setdefault(job.number.partition("+")[0], []).append((job, events))
-    return tuple(_whole(number, found) for number, found in parts.items())
+    return tuple(_whole(number, records) for number, records in parts.items())
 
 
 def of_one_job(records: Iterable[Record], number: str = "") -> tuple[list[Record], list[str]]:
@@ -75,7 +75,7 @@ def of_one_job(records: Iterable[Record], number: str = "") -> tuple[list[Record
     """
     records = list(records)
     numbers = list(dict.fromkeys(job.number for job, _ in records))
-    jobs = dict.fromkeys(one.partition("_")[0] for one in numbers)
+    jobs = dict.fromkeys(task.partition("_")[0] for task in numbers)
     wanted = number.partition("+")[0]
     if wanted not in numbers:
         if len(jobs) > 1:
@@ -83,7 +83,7 @@ def of_one_job(records: Iterable[Record], number: str = "") -> tuple[list[Record
         if wanted and len(numbers) > 1:
             raise CaseError(f"job {number} is an array; expected one of its tasks: {listed(numbers)}")
         wanted = next((job.number for job, _ in records if not has_completed(job)), numbers[0] if numbers else "")
-    others = [one for one in numbers if one != wanted]
+    others = [task for task in numbers if task != wanted]
     return [record for record in records if record[0].number == wanted], others
 
 

@@ -37,13 +37,13 @@ _SILENT = re.compile(r"not respon", re.IGNORECASE)
 Ask: TypeAlias = Callable[[Sequence[str]], tuple[int, str]]
 
 
-def ask(words: Sequence[str]) -> tuple[int, str]:
+def ask(argv: Sequence[str]) -> tuple[int, str]:
     """The exit code of a command of Slurm's, and what it prints; it is ended where it takes too long."""
-    program = shutil.which(words[0])
+    program = shutil.which(argv[0])
     if not program:
-        return NOT_INSTALLED, f"{words[0]} is not installed here"
+        return NOT_INSTALLED, f"{argv[0]} is not installed here"
     with subprocess.Popen(
-        [program, *words[1:]],
+        [program, *argv[1:]],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -184,7 +184,7 @@ def ended_jobs(begins: float, ends: float, asked: Ask) -> tuple[tuple[EndedJob, 
     since = f"{datetime.fromtimestamp(begins, timezone.utc):%Y-%m-%dT%H:%M:%S}"
     status, text = asked(("sacct", "-a", "-X", "-P", "-S", since, "-o", f"{COLUMNS},AllocTRES"))
     missing: list[str] = []
-    found = list(_of_sacct(text))
+    listed = list(_of_sacct(text))
     if status:
         missing.append(f"sacct: {_said(text)}: {WITHOUT_ACCOUNTING} jobs, and forgets each after MinJobAge")
         failed, counted = asked(("squeue", "-h", "-t", "all", "-o", "%A"))
@@ -192,10 +192,10 @@ def ended_jobs(begins: float, ends: float, asked: Ask) -> tuple[tuple[EndedJob, 
         if status or failed:
             why = f"scontrol: {_said(shown)}" if status else f"squeue: {_said(counted)}"
             raise CaseError(f"no job can be listed: sacct: {_said(text)}; {why}")
-        found, unread = _of_scontrol(shown, frozenset(counted.split()))
+        listed, unread = _of_scontrol(shown, frozenset(counted.split()))
         missing += unread
     jobs: dict[str, EndedJob] = {}
-    for job in found:
+    for job in listed:
         number = job.job.number.partition("+")[0]
         jobs[number] = (
             _joined(jobs[number], job) if number in jobs else replace(job, job=replace(job.job, number=number))
@@ -232,7 +232,7 @@ def _of_scontrol(text: str, known: Collection[str]) -> tuple[list[EndedJob], lis
     unread: list[str] = []
     for number, own in records.items():
         allocated = _ALLOCATED.findall(own[0])
-        read = [one for one in _read(own[0], *allocated) if one.job.state] if len(own) == 1 else []
+        read = [job for job in _read(own[0], *allocated) if job.job.state] if len(own) == 1 else []
         if read and number in known:
             ended += read
         elif not read or _has_ended(read[0].job):  # else it was submitted a moment ago

@@ -92,10 +92,10 @@ def _by_evidence(case: Collected) -> CaseVerdict | None:
     if others and HARDWARE in (first.cause, *others):
         first = next((fact for fact in facts if fact.cause == HARDWARE), first)
         at_once = [fact for fact in facts if fact.cause == HARDWARE and not first.when.is_before(fact.when, apart_s)]
-    earlier = [one for one in candidates(case) if _is_earlier(one, first, apart_s)]
+    earlier = [candidate for candidate in candidates(case) if _is_earlier(candidate, first, apart_s)]
     if earlier:
         return None
-    contested = [one for one in candidates(case) if _contests(one, first, apart_s)]
+    contested = [candidate for candidate in candidates(case) if _contests(candidate, first, apart_s)]
     if contested:
         return _of_contest(contested[0].event, first)
     return _of_fact(case, first, tuple(dict.fromkeys(fact.node for fact in at_once)))
@@ -131,12 +131,12 @@ def _is_same(event: Event) -> bool:
 
 def _by_undated(case: Collected) -> CaseVerdict | None:
     """By evidence without a time: only where a rank of the same node says the same, and nothing says another thing."""
-    possible = candidates(case)
-    if any(one.event.row.role != SUSPICION and not one.event.row.of_broken_gpu for one in possible):
+    possible = [candidate.event for candidate in candidates(case)]
+    if any(event.row.role != SUSPICION and not event.row.of_broken_gpu for event in possible):
         return None
-    said = {one.event.node: one.event for one in reversed(possible) if one.event.row.cause == HARDWARE or _is_gpu(one)}
+    said = {event.node: event for event in reversed(possible) if event.row.cause == HARDWARE or event.row.of_broken_gpu}
     facts = [fact for fact in undated(case) if fact.cause == HARDWARE and fact.is_strong and fact.node in said]
-    if not facts or possible[0].event.node != facts[0].node or len({fact.node for fact in facts}) > 1:
+    if not facts or possible[0].node != facts[0].node or len({fact.node for fact in facts}) > 1:
         return None
     first = facts[0]
     reason = f"{first.node}: {first.words}; its time is not known, but a rank of this node says the same"
@@ -145,16 +145,11 @@ def _by_undated(case: Collected) -> CaseVerdict | None:
     )
 
 
-def _is_gpu(candidate: Candidate) -> bool:
-    return candidate.event.row.of_broken_gpu
-
-
 def _is_earlier(candidate: Candidate, fact: Fact, apart_s: float) -> bool:
     """Whether the job's own words were surely before the evidence, and say another thing."""
     row = candidate.event.row
-    apart_s = (
-        limits().lag_s if candidate.event.sign == DESYNC else apart_s
-    )  # whom its GPU fails may call what others do not
+    if candidate.event.sign == DESYNC:
+        apart_s = limits().lag_s  # whom its GPU fails may call what others do not
     return row.role != SUSPICION and not row.of_broken_gpu and candidate.event.when.is_before(fact.when, apart_s)
 
 
@@ -170,15 +165,18 @@ def _by_words(case: Collected) -> CaseVerdict:
     """By the words of the job and its scheduler."""
     possible = candidates(case)
     stops = [event for event in case.events if event.row.cause == STOPPED]
-    own = [one for one in possible if one.event.row.role != SUSPICION and one.event.row.cause != STOPPED]
-    doubts = sorted(
-        (one for one in possible if one.event.row.role == SUSPICION), key=lambda one: one.event.row.unexplained
-    )
+    own = [
+        candidate
+        for candidate in possible
+        if candidate.event.row.role != SUSPICION and candidate.event.row.cause != STOPPED
+    ]
+    suspicions = (candidate.event for candidate in possible if candidate.event.row.role == SUSPICION)
+    doubts = sorted(suspicions, key=lambda event: event.row.unexplained)
     if own:
         return _of_words(case, own, doubts)
     if stops:
         return _of_stop(case, stops, doubts)
-    doubt = doubts[0].event if doubts else None
+    doubt = doubts[0] if doubts else None
     if doubt and doubt.sign == OF_KERNEL and (fact := borne_out(doubt, case)):
         reason = f"{doubt.row.meaning}; {_says_so(fact)}, and nothing of the GPU"
         return CaseVerdict(CODE, OF_CRASH, SUPPORTED, reason, doubt, (), (), doubt.rank)
@@ -188,7 +186,7 @@ def _by_words(case: Collected) -> CaseVerdict:
             return _unknown(case, [told], f"it had made no step for {silent} when it was told to stop: it hung")
         why = told.row.meaning
         return CaseVerdict(STOPPED, probability().told_to_stop, CANDIDATE, why, told, against=said_against(case))
-    return _unknown(case, [one.event for one in doubts])
+    return _unknown(case, doubts)
 
 
 def _says_so(fact: Fact) -> str:
@@ -196,22 +194,20 @@ def _says_so(fact: Fact) -> str:
     return f"the kernel log of {fact.node} has {kind}, for this process, which is an error of the program"
 
 
-def _of_words(case: Collected, own: Sequence[Candidate], doubts: Sequence[Candidate]) -> CaseVerdict:
+def _of_words(case: Collected, own: Sequence[Candidate], doubts: Sequence[Event]) -> CaseVerdict:
     first, apart_s = own[0], clocks.apart_s(case)
-    rivals = [one for one in own if not first.event.when.is_before(one.event.when, apart_s)]
-    causes = {one.event.row.cause for one in rivals}
+    rivals = [rival for rival in own if not first.event.when.is_before(rival.event.when, apart_s)]
+    causes = {rival.event.row.cause for rival in rivals}
     if len(causes) > 1:
-        sure = [one for one in rivals if one.event.rank is None and one.event.row.cause == RESOURCES]
+        sure = [rival for rival in rivals if rival.event.rank is None and rival.event.row.cause == RESOURCES]
         if not sure:
-            reason = "; ".join(dict.fromkeys(one.event.row.meaning for one in rivals))
-            return _unknown(case, [one.event for one in rivals], f"several at once: {reason}")
+            reason = "; ".join(dict.fromkeys(rival.event.row.meaning for rival in rivals))
+            return _unknown(case, [rival.event for rival in rivals], f"several at once: {reason}")
         first = sure[0]
-    first = next((one for one in rivals if one.event.sign == DESYNC and first.event.row.cause == CODE), first)
+    first = next((rival for rival in rivals if rival.event.sign == DESYNC and first.event.row.cause == CODE), first)
     event = first.event
     before = [
-        one.event
-        for one in doubts
-        if one.event.row.cause != event.row.cause and _may_have_led_to(one.event, event, apart_s)
+        doubt for doubt in doubts if doubt.row.cause != event.row.cause and _may_have_led_to(doubt, event, apart_s)
     ]
     if before:
         return _unknown(case, before)
@@ -224,7 +220,8 @@ def _of_words(case: Collected, own: Sequence[Candidate], doubts: Sequence[Candid
     fact = borne_out(event, case) if event.row.cause == CODE else None
     reason = _quoted(event) + (f"; {_says_so(fact)}" if fact else "")
     weight, standing = (max(weight, probability().supported), SUPPORTED) if fact else (weight, CANDIDATE)
-    rank = next((one.event.rank for one in own if one.event.sign == event.sign and one.event.rank is not None), None)
+    ranks = (candidate.event.rank for candidate in own if candidate.event.sign == event.sign)
+    rank = next((rank for rank in ranks if rank is not None), None)
     return CaseVerdict(event.row.cause, weight, standing, reason, event, (), (), rank, said_against(case))
 
 
@@ -240,12 +237,12 @@ def _may_have_led_to(doubt: Event, event: Event, most_s: float) -> bool:
     return doubt.when.is_before(event.when, apart_s)
 
 
-def _of_stop(case: Collected, stops: Sequence[Event], doubts: Sequence[Candidate]) -> CaseVerdict:
+def _of_stop(case: Collected, stops: Sequence[Event], doubts: Sequence[Event]) -> CaseVerdict:
     """A job that was stopped: unless it had hung or failed before, that is why it ended."""
     stop = stops[0]
     hung = [event for event in case.events if event.row.role == CASCADE and event.row.hang]
     apart_s = limits().teardown_s  # so long before, nothing is of the stop
-    failed = [one.event for one in doubts if not one.event.row.of_stop or one.event.when.is_before(stop.when, apart_s)]
+    failed = [doubt for doubt in doubts if not doubt.row.of_stop or doubt.when.is_before(stop.when, apart_s)]
     if hung or failed:
         return _unknown(case, [*failed, *hung], f"before {stop.row.meaning}, it had hung or failed")
     if stop.sign == "time_limit" and (silent := silent_before(stop, case.last)):
