@@ -9,6 +9,7 @@ import pytest
 from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.evidence.parsing import CaptureError
 from clusterproof.plugins.evidence.slurm import parse as slurm
+from clusterproof.plugins.evidence.slurm import slurm as collector
 from clusterproof.plugins.evidence.slurm.facts import OUT_OF_USE, SlurmNode, SlurmNodes
 from tests.testbed.outputs import SCONTROL
 
@@ -29,6 +30,25 @@ def test_a_reason_has_its_user_and_its_time() -> None:
     (node,) = nodes(f"{SCONTROL.rstrip()}\n   Reason=bad [GPU] cable [root@2026-07-22T23:31:17]\n")
     assert (node["reason"], node["reason_user"]) == ("bad [GPU] cable", "root")
     assert node["reason_time"] == "2026-07-22T23:31:17"
+
+
+REASON = "set State=DOWN Gres=(null) Comment=x by hand"
+
+
+def test_what_a_reason_says_of_states_is_none_of_the_node_s() -> None:
+    record = " ".join(f"{SCONTROL.rstrip()} Reason={REASON} [root@2026-07-22T23:31:17]".split())
+    (captured,) = nodes(f"{record}\n")
+    collected = collector._node(record)
+    for node in (captured, collected):
+        assert (node["state"], node["gres"]) == (nodes(SCONTROL)[0]["state"], "gpu:h100:8(S:0-1)")
+        assert (node["reason"], node["reason_user"], node["reason_time"]) == (REASON, "root", "2026-07-22T23:31:17")
+
+
+def test_what_stands_behind_a_reason_is_none_of_it() -> None:
+    record = " ".join(f"{SCONTROL.rstrip()} Reason=bad cable [root@2026-07-22T23:31:17] Comment=x".split())
+    (captured,) = nodes(f"{record}\n")
+    for node in (captured, collector._node(record)):
+        assert (node["reason"], node["reason_user"]) == ("bad cable", "root")
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,9 @@ _VALUES = {
     "gres": re.compile(r"\sGres=(\S{1,1000})"),
     "partitions": re.compile(r"\sPartitions=(\S{1,1000})"),
 }
-_REASON = re.compile(
-    r"\sReason=(.{0,600}?)(?:\s\[([^\[\]@]{1,64})@([^\[\]]{1,40})\])?\s*(?:$|\n|\s[A-Z][A-Za-z]{2,30}=)"
+_REASON = re.compile(  # up to Slurm's own stamp of who set it and when, else up to the next key
+    r"\sReason=(?:(.{0,600})\s\[([^\[\]@]{1,64})@([^\[\]]{1,40})\]\s*(?:$|\n|\s[A-Z][A-Za-z]{2,30}=)"
+    r"|(.{0,600}?)\s*(?:$|\n|\s[A-Z][A-Za-z]{2,30}=))"
 )
 # Of a table of sinfo: those of jobs have NODELIST and STATE too. Where there is no STATE, TIMESTAMP is that of -R.
 _TITLES = re.compile(
@@ -74,7 +75,7 @@ def _node(record: str) -> dict[str, object]:
         if match := form.search(record):
             node[name] = "" if match[1] == "(null)" else match[1]
     reason = _REASON.search(record)
-    node["reason"] = short(reason[1]) if reason else ""
+    node["reason"] = short(reason[1] or reason[4] or "") if reason else ""
     node["reason_user"] = reason[2] or "" if reason else ""
     node["reason_time"] = reason[3] or "" if reason else ""
     return node

@@ -16,7 +16,11 @@ KEYS = {
     "partitions": "Partitions",
     "features": "ActiveFeatures",
 }
-REASON = re.compile(r" Reason=(.{0,600}?)(?: \[([^\[\]@]{1,64})@([^\[\]]{1,40})\])?\s*(?:$| [A-Z][A-Za-z]{2,30}=)")
+# Up to Slurm's own stamp of who set it and when, whatever its text looks like; without a stamp up to the next key.
+REASON = re.compile(
+    r" Reason=(?:(.{0,600}) \[([^\[\]@]{1,64})@([^\[\]]{1,40})\]\s*(?:$| [A-Z][A-Za-z]{2,30}=)"
+    r"|(.{0,600}?)\s*(?:$| [A-Z][A-Za-z]{2,30}=))"
+)
 SETTING = re.compile(r"^(\S{1,60})\s*=\s?(.*)$")
 # Of the settings those that checks look at: the rest is not needed, and names hosts and people.
 SETTINGS = re.compile(
@@ -41,15 +45,21 @@ def read(node: Node) -> object:
 
 def _node(line: str) -> dict[str, str]:
     """One node; what scontrol writes as (null) is empty, as what it does not write."""
-    pairs = dict(word.split("=", 1) for word in line.split() if "=" in word)
+    pairs = _pairs(line)
     row = {ours: pairs.get(theirs, "") for ours, theirs in KEYS.items()}
     reason = REASON.search(line)
-    row["reason"], row["reason_user"], row["reason_time"] = reason.groups("") if reason else ("", "", "")
+    stamped, user, at, other = reason.groups("") if reason else ("", "", "", "")
+    row |= {"reason": stamped or other, "reason_user": user, "reason_time": at}
     return {key: "" if value == "(null)" else value[:4000] for key, value in row.items()}
 
 
+def _pairs(line: str) -> dict[str, str]:
+    """The values of a record by their keys; what stands behind a reason is text of a person's, and none of them."""
+    return dict(word.split("=", 1) for word in line.partition(" Reason=")[0].split() if "=" in word)
+
+
 def _partition(line: str) -> dict[str, object]:
-    pairs = dict(word.split("=", 1) for word in line.split() if "=" in word)
+    pairs = _pairs(line)
     return {
         "partition": pairs.get("PartitionName", ""),
         "state": pairs.get("State", ""),

@@ -75,10 +75,10 @@ def nodes_of(listing: str) -> dict[str, dict[str, str]]:
     """The nodes of `scontrol -o show node`: its words by key, and the reason."""
     records = {}
     for line in listing.splitlines():
-        record = dict(word.split("=", 1) for word in line.split() if "=" in word)
-        reason = re.search(r" Reason=(.*)", line)
+        said, _, reason = line.partition(" Reason=")  # whose text may look like any of the words
+        record = dict(word.split("=", 1) for word in said.split() if "=" in word)
         if "NodeName" in record:
-            records[record["NodeName"]] = {**record, "Reason": reason[1].strip()[:200] if reason else ""}
+            records[record["NodeName"]] = {**record, "Reason": reason.strip()[:200]}
     return records
 
 
