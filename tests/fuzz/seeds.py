@@ -140,6 +140,10 @@ def of_runs() -> Seeds:
         "train.log": MEGATRON.encode(),
         "trainer.log": BARS.encode(),
         "metrics.csv": b"epoch,grad_norm,step,train_loss\n" + "".join(f"0,0.9,{n},2.{n}\n" for n in range(40)).encode(),
+        "trainer_log.jsonl": b"".join(
+            b'{"current_steps": %d, "total_steps": 90, "loss": 2.5, "elapsed_time": "0:%02d:00"}\n' % (n, n)
+            for n in range(1, 40)
+        ),
         "trainer_state.json": json.dumps(STATE, indent=2).encode(),
     }
 

@@ -10,7 +10,7 @@ from clusterproof.plugins.benchmarks.launchers import MeterCampaign
 from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings
 from clusterproof.plugins.benchmarks.meters.baseline import METERS
 from clusterproof.plugins.evidence.pairs import Pair, Reading
-from clusterproof.plugins.suite.perf.pairs_measure import launcher_for
+from clusterproof.plugins.suite.perf.pairs_planning import launcher_for
 from clusterproof.plugins.transport import Unusable
 from clusterproof.plugins.transport.kubernetes.connection import PerfPods
 from tests.benchmarks.launchers.launched import cluster_of, measured

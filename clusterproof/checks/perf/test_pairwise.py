@@ -6,15 +6,14 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from clusterproof.plugins.benchmarks.pairwise.facts import SLOW, MeasuredPair, NoPairs, measured_in_words
-from clusterproof.plugins.benchmarks.pairwise.groups import best_gb_per_s
-from clusterproof.plugins.benchmarks.pairwise.in_words import attribution, slower_in_words
+from clusterproof.plugins.benchmarks.pairwise.in_words import as_observed, attribution, slower_in_words
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import SIGNIFICANT, apart, speed
 from clusterproof.plugins.core.verdict import concern, concern_if, fail, fail_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import by_hand, evidence
 from clusterproof.plugins.evidence.field import readings
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.evidence.pairs import Finding, Kind, MeasuredGroup, Measurement, PairsOfNode, Reading
+from clusterproof.plugins.evidence.pairs import Finding, Kind, Measurement, PairsOfNode
 
 pytestmark = [mark.network, mark.perf, mark.hyperpod_performance_debugger("A")]
 
@@ -47,13 +46,6 @@ def _of_first(node: Node, order: Callable[[Measurement], float]) -> str:
     pairs: PairsOfNode = data["pairwise"]
     known = [one for one in pairs.measured if one.reading.command]
     return min(known, key=order).reading.command if known else pairs.by_hand
-
-
-def of_group(node: Node) -> str:
-    """The command of the largest group that the node was in; empty where it was in none."""
-    data, _ = readings(node, "pairwise")
-    groups = data["pairwise"].in_groups if data else ()
-    return groups[-1].readings[-1].command if groups else ""
 
 
 def of_pair(pair: MeasuredPair | NoPairs) -> str:
@@ -95,26 +87,19 @@ def say_finding(found: Finding) -> NoReturn:
 
 
 def _failures(found: Finding) -> str:
-    why = f": {_as_observed(found.words)}" if found.words else ""
+    why = f": {as_observed(found.words)}" if found.words else ""
     return f"{found.failures} of {found.attempts} measurements failed, whoever the partner was{why}"
 
 
 def _slowness(found: Finding) -> str:
-    return "; ".join(filter(None, (slower_in_words(found), _as_observed(found.words))))
-
-
-def _as_observed(problem: str) -> str:
-    """What a run reported, as part of what was observed: what it expected is not what the check expects."""
-    return problem.replace("; expected ", ", expected ")
+    return "; ".join(filter(None, (slower_in_words(found), as_observed(found.words))))
 
 
 def require_measured(pairs: PairsOfNode) -> None:
     """Raise Incomplete where too little was measured to prove anything."""
     if pairs.estimate is None:
         why = next((one.reading.problem for one in pairs.measurements if one.reading.problem), "nothing says why")
-        incomplete(
-            f"all {len(pairs.measurements)} measurements failed: {_as_observed(why)}; expected one that succeeds"
-        )
+        incomplete(f"all {len(pairs.measurements)} measurements failed: {as_observed(why)}; expected one that succeeds")
     if pairs.unclear:
         incomplete(f"{pairs.unclear}; expected enough measurements to say which node is slow")
     if pairs.succeeded_with < FEWEST_PARTNERS and not pairs.is_one_of_two:
@@ -163,53 +148,6 @@ def require_normal(pair: MeasuredPair, said: str) -> None:
         concern(f"{said}: it is as fast as usual at other times; expected that each time")
 
 
-@by_hand(of_group)
-@evidence("mpirun -np 64 --host A:8,…,H:8 all_reduce_perf -b 8G -e 8G -f 2 -g 1")
-def test_pairwise_groups(node: Node) -> None:
-    """Bus bandwidth in groups.
-
-    Pairs name nodes and links. What shows only where many nodes meet (an oversubscribed switch, rails that are crossed,
-    an algorithm that the library chooses for many) shows in groups: each is compared with the others of its size, with
-    the groups of four, and with the floor for so many nodes where one is known. Nobody is named by that, so no node
-    fails for it but one that the run itself names.
-
-    Remedy (investigate): If one group is slow, look at what its nodes have in common: rack, switch, placement group. If
-    all large ones are, look at the fabric between racks and at NCCL_ALGO and the tuner of the EFA plugin.
-    """
-    slower, least = node.threshold("pairwise.slower"), node.threshold("pairwise.least_share")
-    for measured in node.pairwise.groups:
-        nodes = f"{len(measured.group.nodes)} nodes ({measured.group})"
-        is_wrong = any(reading.is_correct is False for reading in measured.readings)
-        concern_if(is_wrong, f"wrong results on {nodes}; expected correct ones")
-        failed = [reading for reading in measured.readings if not reading.busbw_gb_per_s]
-        best = best_gb_per_s(measured.readings)
-        with part:
-            if failed and not is_wrong:
-                say_failed(node.name, failed[-1], nodes)
-        if best:
-            say_slow(measured, f"{nodes}: {speed(best)}", best, slower, least)
-
-
-def say_slow(measured: MeasuredGroup, said: str, best: float, slower: float, least: float) -> None:
-    """Say by what a group's best bandwidth is slow: its like, the smallest groups, what is known of so many nodes."""
-    size, others, floor = len(measured.group.nodes), measured.others_gb_per_s or 0.0, measured.floor_gb_per_s or 0.0
-    few, usual = measured.smallest or (size, best)
-    concern_if(best < (1 - slower) * others, f"{said}; expected {speed(others)} as the other groups of {size} have")
-    share = f"{best / usual:.0%} of the {speed(usual)} of {few} nodes; expected at least {least:.0%}".replace("%", " %")
-    concern_if(size > few and best < least * usual, f"{said}, {share}")
-    concern_if(best < floor, f"{said}; expected at least {speed(floor)}")
-
-
-def say_failed(node: str, failed: Reading, nodes: str) -> NoReturn:
-    """End with why a measurement of a group failed."""
-    said = f"failed on {nodes}: {_as_observed(failed.problem or 'nothing says why')}"
-    if failed.culprit == node:
-        fail(f"{said}; expected every measurement to succeed")
-    if failed.culprit or failed.is_without_program or failed.is_not_at_fault:
-        incomplete(f"{said}; expected one that succeeds")
-    concern(f"{said}; expected it to succeed, as pairs of them do")
-
-
 @mark.hyperpod_nccl("13")
 @by_hand(of_network)
 @evidence("NCCL_DEBUG=INFO all_reduce_perf -b 8G -e 8G -f 2 -g 1 | grep -E 'Selected provider|Using network'")
@@ -225,7 +163,9 @@ def test_pairwise_transport(node: Node) -> None:
     pairs = node.pairwise
     if pairs.meter != NCCL_TESTS:
         not_applicable(f"measured with {pairs.meter or 'another program'}, which chooses its network itself")
-    networks = {one.reading.network for one in pairs.measurements if one.reading.busbw_gb_per_s} - {""}
+    of_groups = [reading for measured in pairs.in_groups for reading in measured.readings]
+    readings_of_it = [*(one.reading for one in pairs.measurements), *of_groups]
+    networks = {reading.network for reading in readings_of_it if reading.busbw_gb_per_s} - {""}
     if node.expected("efa") == 0:
         not_applicable(f"{node.type_name or 'this node'} has no EFA")
     others = sorted(name for name in networks if not name.startswith("efa"))

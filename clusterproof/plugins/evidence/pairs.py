@@ -133,6 +133,7 @@ class MeasuredGroup:
 
     `others_gb_per_s` is usual for the other groups of its size, `smallest` are the smallest groups' size and what is
     usual for them, `floor_gb_per_s` is known of so many nodes; None where there is nothing to compare with.
+    `pairs_gb_per_s` is normal for pairs, 0 where that is unknown. `slow_inside` is what pairs found of its nodes.
     """
 
     group: Group
@@ -140,6 +141,8 @@ class MeasuredGroup:
     others_gb_per_s: float | None = None
     smallest: tuple[int, float] | None = None
     floor_gb_per_s: float | None = None
+    pairs_gb_per_s: float = 0.0
+    slow_inside: Finding | None = None
 
 
 class Kind(str, Enum):
@@ -212,6 +215,7 @@ class PairsOfNode:
     meter: str  # the program that measured
     by_hand: str  # how a person measures it with a good one; empty where that is unknown
     in_groups: tuple[MeasuredGroup, ...] = ()  # those that it was in
+    unmeasured_sizes: tuple[int, ...] = ()  # of groups that were planned
     if_no_group: Incomplete | NotApplicable | None = None  # why it was in none
 
     @property

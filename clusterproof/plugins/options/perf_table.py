@@ -78,7 +78,7 @@ GROUPS: dict[str, tuple[Option, ...]] = {
         ),
         Option(
             "--groups",
-            "then groups of the nodes that no pair names: doubling (4, 8, … and all of them), all, or sizes (4,16,all)",
+            "then groups of nodes, without those found slow: doubling (4, 8, … and all), all, or sizes (4,16,all)",
             {"default": "", "metavar": "WHICH"},
         ),
         Option(

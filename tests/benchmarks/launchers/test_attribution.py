@@ -7,7 +7,7 @@ import pytest
 from clusterproof.plugins.benchmarks.launchers import MeterCampaign, at_fault, attributed, silenced
 from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings
 from clusterproof.plugins.evidence.pairs import NOT_AT_FAULT, Pair, Reading
-from clusterproof.plugins.suite.perf.pairs_measure import LAUNCHERS
+from clusterproof.plugins.suite.perf.pairs_planning import LAUNCHERS
 from clusterproof.plugins.transport import Unusable
 from tests.benchmarks.launchers.launched import PATIENT, all_reduce, cluster_of, measured
 

@@ -18,10 +18,10 @@ from clusterproof.plugins.benchmarks.launchers import MeterCampaign
 from clusterproof.plugins.benchmarks.launchers.mpirun import launch_by_hand, mpirun, start_shell
 from clusterproof.plugins.benchmarks.launchers.two_ends import Visit
 from clusterproof.plugins.benchmarks.launchers.visit import NodeAnswer, Visitor
-from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, nccl_tests
+from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, nccl_tests, nccom_test
 from clusterproof.plugins.evidence.pairs import Group, Pair, Reading
 from clusterproof.plugins.suite.gatherer import Gatherer
-from clusterproof.plugins.suite.perf.pairs_measure import launcher_for
+from clusterproof.plugins.suite.perf.pairs_planning import launcher_for
 from clusterproof.plugins.transport import Limits, Unusable, connection_for
 from tests.benchmarks.launchers.launched import (
     SLOW_GB_PER_S,
@@ -37,10 +37,20 @@ from tests.benchmarks.launchers.launched import (
 from tests.testbed.cluster import Testbed, testbed
 from tests.testbed.needs import needs_cluster, needs_openmpi
 from tests.testbed.node import healthy_cpu
+from tests.testbed.outputs import nccom_log
 from tests.testbed.ranks import with_all_reduce
 
 ROOT = Path(__file__).parents[3]
 NAMES = ("gpu-1", "gpu-2", "gpu-3", "gpu-4")
+NCCOM_TEST = f"""#!/bin/sh
+while [ "$1" != --hosts ]; do shift; done
+shift
+hosts=$(echo "$*" | tr ' ' ,)
+[ "$(mpirun --host "$hosts" -np 4 uname -n | sort | xargs)" = "gpu-1 gpu-2 gpu-3 gpu-4" ] || exit 1
+cat <<'end'
+{nccom_log()}
+end
+"""
 ROUND = [Pair("gpu-1", "gpu-2"), Pair("gpu-3", "gpu-4")]
 
 
@@ -95,10 +105,21 @@ class TestByMpirun:
         assert data.is_correct
         assert data.busbw_gb_per_s
 
+    def test_nccom_test_is_told_all_nodes_by_names_that_lead_there(self, joined: Testbed) -> None:
+        for name in NAMES:
+            program = joined.nodes[name].root / "opt/aws/neuron/bin/nccom-test"
+            program.parent.mkdir(parents=True, exist_ok=True)
+            program.write_text(NCCOM_TEST)
+            program.chmod(0o755)
+        settings = MeterSettings(ranks_per_node=2, size_bytes=8388608)
+        with mpirun(over_ssh(joined, nccom_test.METER, settings=settings)) as launcher:
+            data = measured(launcher, [Group(NAMES)])["gpu-[1-4]"]
+        assert (data.problem, data.busbw_gb_per_s) == ("", 71.33)
+
     def test_of_a_group_the_nodes_that_are_not_reached_are_counted(self) -> None:
         with cluster() as bed, bed.joined(), mpirun(over_ssh(bed, all_reduce())) as launcher:
             data = measured(launcher, [Group(NAMES)])["gpu-[1-4]"]
-        assert data.problem.startswith("gpu-1 does not reach gpu-2, nor 2 more, over ssh: ")
+        assert data.problem.startswith("gpu-1 does not reach gpu-2 and 2 more nodes over ssh: ")
 
     def test_at_the_deadline_a_pair_fails_and_nothing_of_it_is_left(self, joined: Testbed) -> None:
         stuck = all_reduce(before="[ $(uname -n) != gpu-2 ] || { setsid sleep 1000 & sleep 1000; }")

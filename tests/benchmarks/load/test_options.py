@@ -22,7 +22,7 @@ from clusterproof.plugins.suite.perf.load_options import (
     paths_named,
     seconds,
 )
-from clusterproof.plugins.suite.perf.pairs_measure import LAUNCHERS as OF_LAUNCHERS
+from clusterproof.plugins.suite.perf.pairs_planning import LAUNCHERS as OF_LAUNCHERS
 from tests.builders.runs import ALONE_OR_NOT, Runs
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -169,6 +169,6 @@ def test_options_that_make_no_sense_are_refused_in_one_line(runs: Runs) -> None:
         (("--srun-options", "it's"), '--srun-options is "it\'s": No closing quotation; expected words'),
         (("--pairs-at-once", "0"), "--pairs-at-once is 0; expected at least 1"),
     ):
-        ran = runs.run("--cluster", "demo", *options, CHECKS)
+        ran = runs.run("--cluster", "demo", *options, *CHECKS)
         assert ran.ret == 4
         assert said in ran.stderr.str()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from clusterproof.plugins.benchmarks.launchers import Measured
 from clusterproof.plugins.benchmarks.pairwise import groups
 from clusterproof.plugins.benchmarks.pairwise.campaign import PairPlan
 from clusterproof.plugins.benchmarks.pairwise.drive import drive_groups
-from clusterproof.plugins.benchmarks.pairwise.groups import GroupPlan, MeasuredGroups, at_most, next_groups
+from clusterproof.plugins.benchmarks.pairwise.groups import GroupLimits, GroupPlan, MeasuredGroups, at_most, next_groups
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal, JournalWriter, read
 from clusterproof.plugins.evidence.pairs import Group, GroupMeasurement, Reading
 from clusterproof.plugins.options import perf_table
@@ -29,7 +29,10 @@ Read = Callable[[Group, int], Reading]
 
 def plan(count: int, which: str = "doubling", place: int = 0) -> GroupPlan:
     nodes = names(count)
-    return GroupPlan(which, nodes, racks(nodes, place) if place else {}, 0.05, 0.7)
+    return GroupPlan(which, nodes, racks(nodes, place) if place else {})
+
+
+LIMITS = GroupLimits(slower=0.05, least_share=0.7, least_of_pairs=0.33, pairs_gb_per_s=400.0)
 
 
 def well(_group: Group, _times: int) -> Reading:
@@ -70,19 +73,14 @@ class Made:
 
 
 def driven(
-    path: Path,
-    made: GroupPlan,
-    launcher: Made,
-    budget_s: float = 1e6,
-    at_once: int = 1000,
-    before: Journal | None = None,
+    path: Path, made: GroupPlan, launcher: Made, budget_s: float = 1e6, before: Journal | None = None
 ) -> Journal:
     """What comes of it, as the file has it."""
     journal = before or Journal(PairPlan(made.nodes, {}, 0.05), ended="")
     writer = JournalWriter(path, journal)
-    whole = drive_groups(journal, writer, launcher, made, budget_s, at_once, lambda _: None, launcher.clock)
+    whole = drive_groups(journal, writer, launcher, made, LIMITS, budget_s, lambda _: None, launcher.clock)
     writer.close()
-    assert read(path).groups == whole.groups
+    assert (read(path).group_plan, read(path).groups) == (whole.group_plan, whole.groups)
     assert read(path).ended == whole.ended
     return whole
 
@@ -154,8 +152,8 @@ def test_a_size_of_which_anything_is_low_is_measured_once_more(tmp_path: Path, r
 
 def test_no_more_nodes_are_loaded_at_once_than_the_pairs_that_a_person_allows(tmp_path: Path) -> None:
     launcher = Made()
-    driven(tmp_path / "pairwise.jsonl", plan(16), launcher, at_once=4)
-    assert [len(batch) * len(batch[0].nodes) for batch in launcher.batches] == [8, 8, 8, 8, 16]
+    driven(tmp_path / "pairwise.jsonl", replace(plan(16), most_nodes=8), launcher)
+    assert [len(batch) * len(batch[0].nodes) for batch in launcher.batches] == [8, 8, 8, 8]
     assert at_most(plan(16).groups_of(16), 1) == plan(16).groups_of(16)
 
 
@@ -180,10 +178,38 @@ def test_two_groups_of_a_size_have_no_third_to_say_which_is_slow() -> None:
     assert [MeasuredGroups(measured).others_gb_per_s(one.group) for one in measured] == [None, None]
 
 
+def test_groups_across_racks_are_compared_with_one_another_alone() -> None:
+    made = plan(36, place=6)
+    crossing = [group for group in made.groups_of(4) if len({made.places[node] for node in group}) > 1]
+    assert len(crossing) == 3
+    measured = MeasuredGroups(
+        tuple(
+            GroupMeasurement(group, 9, Reading(BUSBW_GB_PER_S * (0.9 if group in crossing else 1.0)))
+            for group in made.groups_of(4)
+        ),
+        made.places,
+    )
+    assert {measured.others_gb_per_s(group) for group in crossing} == {0.9 * BUSBW_GB_PER_S}
+
+
+def test_groups_that_are_planned_no_more_are_not_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "pairwise.jsonl"
+    first = driven(path, plan(8, "4"), Made())
+    without = replace(plan(8, "4"), nodes=tuple(node for node in names(8) if node != "n001"))
+    again = driven(path, without, Made(), before=first)
+    assert {one.group for one in again.groups} == set(without.groups_of(4))
+
+
+def test_groups_that_have_a_small_share_of_what_pairs_have_are_measured_once_more(tmp_path: Path) -> None:
+    launcher = Made(lambda _group, _times: Reading(100.0))
+    driven(tmp_path / "pairwise.jsonl", plan(16), launcher)
+    assert launcher.sizes == [4, 4, 8, 8, 16, 16]
+
+
 def test_groups_of_three_are_no_measure_for_larger_ones() -> None:
     def measured(size: int, busbw: float) -> GroupMeasurement:
         return GroupMeasurement(plan(16).groups_of(size)[0], 1, Reading(busbw))
 
     both = MeasuredGroups((measured(3, 500.0), measured(8, 200.0)))
-    assert both.smallest() == (8, 200.0)
-    assert next_groups(plan(8, "all"), both.measurements) == ()
+    assert both.smallest == (8, 200.0)
+    assert next_groups(plan(8, "all"), LIMITS, both.measurements) == ()

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterproof.plugins.benchmarks.pairwise.campaign import PairPlan, next_round
+from clusterproof.plugins.benchmarks.pairwise.groups import GroupPlan
 from clusterproof.plugins.benchmarks.pairwise.journal import SCHEMA, Journal, JournalError, JournalWriter, read, write
-from clusterproof.plugins.evidence.pairs import Group, GroupMeasurement, Measurement, Reading, pair
+from clusterproof.plugins.evidence.pairs import GroupMeasurement, Measurement, Reading, pair
 from tests.benchmarks.pairwise.measured import Cluster, measured, names, racks
 from tests.builders.examples import examples
 
@@ -42,6 +43,9 @@ JOURNAL = Journal(
 )
 
 
+GROUP = GroupPlan("4", names(8)[:5], PLAN.places).groups_of(4)[0]
+
+
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """Where a campaign is to be kept."""
@@ -55,7 +59,11 @@ def path(tmp_path: Path) -> Path:
         replace(JOURNAL, ended=None),
         replace(JOURNAL, ended="", measurements=()),
         Journal(PairPlan(names(3), {}, 0.05, is_full=True)),
-        replace(JOURNAL, groups=tuple(GroupMeasurement(Group(names(4)), 2, reading) for reading in READINGS)),
+        replace(
+            JOURNAL,
+            group_plan=GroupPlan("4,all", names(8)[:5], PLAN.places, 8),
+            groups=tuple(GroupMeasurement(GROUP, 2, reading) for reading in READINGS),
+        ),
     ],
     ids=["whole", "broken off", "nothing measured", "all pairs", "groups"],
 )
@@ -185,13 +193,18 @@ def test_a_file_that_is_no_campaign_is_reported_in_one_line(path: Path, header: 
         ({**MEASURED, "reading": 3}, "expected a measurement"),
         ({**MEASURED, "round": "first"}, "'first'"),
         ({**MEASURED, "round": -1}, "-1 is not a round"),
-        ({**MEASURED, "at_once": 0}, "0 at once cannot be"),
-        ({**OF_GROUP, "group": ["a", "b"]}, "its group is not one of its nodes"),
-        ({**OF_GROUP, "group": ["a", "b", "b"]}, "its group is not one of its nodes"),
-        ({**OF_GROUP, "group": ["a", "b", "z"]}, "its group is not one of its nodes"),
+        ({**MEASURED, "at_once": 0}, "0 at once is impossible"),
+        ({**OF_GROUP, "at_once": True}, "True at once is impossible"),
+        ({**OF_GROUP, "group": ["a", "b"]}, "a group of 2"),
+        *(
+            ({**OF_GROUP, "group": group}, "its nodes are not in the plan, or not once")
+            for group in (["a", "b", "b"], ["a", "b", "z"], "abc", {"a": 1, "b": 1, "c": 1}, None)
+        ),
         ({**OF_GROUP, "group": [1, 2, 3]}, "expected texts"),
-        ({**OF_GROUP, "group": None}, "expected a measurement"),
-        ({**OF_GROUP, "at_once": 0}, "0 at once cannot be"),
+        ({"groups": "some", "nodes": ["a"], "most_nodes": 8}, "'some' of 8 nodes is no plan of groups"),
+        ({"groups": "all", "nodes": ["z"], "most_nodes": 8}, "its nodes are not in the plan, or not once"),
+        ({"groups": "all", "nodes": ["a"], "most_nodes": "8"}, "'all' of '8' nodes is no plan of groups"),
+        ({**OF_GROUP, "at_once": 0}, "0 at once is impossible"),
         (without(OF_GROUP, "reading"), "'reading'"),
         ({"first_rounds": None}, "expected a measurement"),
         (without(MEASURED, "reading"), "'reading'"),

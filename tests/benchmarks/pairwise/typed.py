@@ -21,7 +21,7 @@ from tests.testbed.cluster import Testbed
 ROOT = Path(__file__).parents[3]
 NAMES = tuple(f"n{number}" for number in range(1, 9))
 ONE_PORT, SLOW_PORT = "200mbit", "100mbit"
-CHECKS = str(ROOT / "checks" / "perf" / "test_pairwise.py")
+CHECKS = tuple(str(ROOT / "checks" / "perf" / f"test_{name}.py") for name in ("pairwise", "groups"))
 QUICK_IPERF = ("--meter", "iperf3", "--meter-options=-t 1 -O 0")
 # Slow wires, and long runs on them: what busy processors delay is little beside that.
 NCCL_PORTS = ("80mbit", "40mbit")
@@ -60,7 +60,7 @@ def run(bed: Testbed, folder: Path, *options: str) -> Run:
     kept = [] if "--record" in options else ["--record", str(recording)]
     words = [sys.executable, "-m", "pytest", f"--rootdir={ROOT}", "-c", str(ROOT / "pyproject.toml")]
     words += ["--results", str(results), *kept, "--no-report", "-p", "no:cacheprovider", "-m", "perf", "-v"]
-    ran = bed.run([*words, *options, *([] if CHECKS in options else [CHECKS])], timeout=600)
+    ran = bed.run([*words, *options, *(() if set(CHECKS) & {*options} else CHECKS)], timeout=600)
     output = (ran.stdout + ran.stderr).decode()
     return Run(ran.returncode, output, read_results(results) if results.exists() else [], recording)
 
@@ -71,7 +71,7 @@ def interrupted(bed: Testbed, recording: Path, stop: signal.Signals, *options: s
     words += ["--record", str(recording), "-p", "no:cacheprovider", "-m", "perf", "-k", "pairwise or straggler"]
     journal = recording / "pairwise.jsonl"
     with subprocess.Popen(
-        bed.command([*words, *options, CHECKS]),
+        bed.command([*words, *options, *CHECKS]),
         env={**os.environ, "HOME": str(bed.home)},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

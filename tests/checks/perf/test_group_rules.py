@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import log
 from typing import Any
 
 import pytest
@@ -10,7 +11,9 @@ import pytest
 from clusterproof.plugins.benchmarks.pairwise.analysis import Analysis, Campaign
 from clusterproof.plugins.benchmarks.pairwise.campaign import plan
 from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun, without_names
+from clusterproof.plugins.benchmarks.pairwise.groups import GroupPlan
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal
+from clusterproof.plugins.benchmarks.pairwise.normal import Normal
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.result import Result
@@ -45,7 +48,12 @@ def group(first: int, size: int) -> Group:
 
 
 def campaign(
-    measured: Mapping[Group, Readings], finding: Finding | None = None, absent: Sequence[str] = (), **about: Any
+    measured: Mapping[Group, Readings],
+    finding: Finding | None = None,
+    absent: Sequence[str] = (),
+    which: str = "4,all",
+    usual_of_pairs: float = 400.0,
+    **about: Any,
 ) -> Campaign:
     """Sixteen nodes of which these groups were measured."""
     groups = [
@@ -53,17 +61,19 @@ def campaign(
         for each, readings in measured.items()
         for one in (readings if isinstance(readings, Sequence) else [readings])
     ]
-    pairs = (Measurement(pair("n00", "n01"), 0, 1, Reading(USUAL)),)
+    fewer = [node for node in NODES if node not in absent and not (finding and node in finding.nodes)]
     journal = Journal(
         plan(NODES, {}, 0.05, seed=1),
         {"meter": "nccl-tests", "groups": "doubling", **about},
         dict.fromkeys(absent, "it was not reached (refused)"),
-        pairs,
+        (Measurement(pair("n00", "n01"), 0, 1, Reading(USUAL)),),
         about.pop("ended", ""),
+        GroupPlan(which, tuple(fewer)) if which else None,
         tuple(groups),
     )
     made = Campaign(journal)
-    vars(made).update(analysis=Analysis((finding,) if finding else ()))
+    normal = Normal(log(usual_of_pairs), log(usual_of_pairs), 0.01) if usual_of_pairs else None
+    vars(made).update(analysis=Analysis((finding,) if finding else (), normal))
     return made
 
 
@@ -73,58 +83,94 @@ def of(made: Campaign, name: str = "n00") -> Result:
     return evaluate(all_checks()["network.pairwise_groups"], node)
 
 
+SLOW = Estimate(0.2, 0.1, 0.3, 4)
 FOURS = {group(first, 4): USUAL for first in (0, 4, 8, 12)}
 ALL = group(0, 16)
 MISSING = f"all_reduce_perf {NOT_INSTALLED} on PATH"
 
 
+DIED, DIED_01 = Reading(problem="died", culprit="n00"), Reading(problem="died", culprit="n01")
+BROKEN, WRONG = Reading(problem="broken"), Reading(problem="3 values are wrong", is_correct=False)
+BUSY = Reading(problem=f"n09: {NOT_AT_FAULT}: busy")
+
+
 @pytest.mark.parametrize(
     ("measured", "verdict", "words"),
     [
-        (FOURS, PASS, ""),
+        ({**FOURS, ALL: USUAL}, PASS, ""),
         ({**FOURS, ALL: 0.71 * USUAL}, PASS, ""),
-        ({**FOURS, group(0, 4): 0.96 * USUAL}, PASS, ""),
+        ({**FOURS, ALL: USUAL, group(0, 4): 0.96 * USUAL}, PASS, ""),
+        ({**FOURS, ALL: USUAL, group(4, 4): 0.9 * USUAL}, PASS, ""),
         (
-            {**FOURS, group(0, 4): 0.9 * USUAL},
+            {**FOURS, ALL: USUAL, group(0, 4): 0.9 * USUAL},
             CONCERN,
-            "4 nodes (n[00-03]): 324 GB/s; expected 360 GB/s as the other groups of 4 have",
+            "4 nodes (n[00-03]): 324 GB/s; expected 360 GB/s, like the other groups of 4",
         ),
-        ({**FOURS, group(0, 4): [0.9 * USUAL, USUAL]}, PASS, ""),
-        ({**FOURS, group(4, 4): 0.9 * USUAL}, PASS, ""),
         (
-            {**FOURS, ALL: 0.5 * USUAL},
+            {**FOURS, ALL: USUAL, group(0, 4): [0.9 * USUAL, USUAL]},
+            CONCERN,
+            "4 nodes (n[00-03]): 324 GB/s once, and 360 GB/s; expected the same each time",
+        ),
+        (
+            {**FOURS, ALL: [0.5 * USUAL] * 2},
             CONCERN,
             "16 nodes (n[00-15]): 180 GB/s, 50 % of the 360 GB/s of 4 nodes; expected at least 70 %",
         ),
-        ({ALL: 0.1 * USUAL}, PASS, ""),
-        ({**FOURS, ALL: Reading(problem="broken")}, CONCERN, "failed on 16 nodes (n[00-15]): broken; expected it to"),
-        ({**FOURS, ALL: [Reading(problem="broken"), USUAL]}, CONCERN, "failed on 16 nodes (n[00-15]): broken"),
-        ({**FOURS, ALL: Reading(problem="died", culprit="n00")}, FAIL, "died; expected every measurement to succeed"),
-        ({**FOURS, ALL: Reading(problem="died", culprit="n01")}, INCOMPLETE, "died; expected one that succeeds"),
+        (
+            {**dict.fromkeys(FOURS, 100.0), ALL: 100.0},
+            CONCERN,
+            "4 nodes (n[00-03]): 100 GB/s, 25 % of the 400 GB/s of pairs; expected at least 33 %",
+        ),
+        ({**FOURS, ALL: [BROKEN, BROKEN]}, INCOMPLETE, "failed on 16 nodes (n[00-15]): broken; expected one that"),
+        ({**FOURS, ALL: [BROKEN, USUAL]}, CONCERN, "failed on 16 nodes (n[00-15]): broken; expected it to succeed"),
+        ({**FOURS, ALL: [DIED, DIED]}, FAIL, "died; expected every measurement to succeed"),
+        ({**FOURS, ALL: [DIED, BROKEN]}, INCOMPLETE, "died; expected one that succeeds"),
+        ({**FOURS, ALL: [DIED, USUAL]}, CONCERN, "died; expected it to succeed each time"),
+        ({**FOURS, ALL: [DIED_01, DIED_01]}, INCOMPLETE, "died; expected one that succeeds"),
         ({**FOURS, ALL: Reading(problem=MISSING)}, INCOMPLETE, "is not installed"),
-        ({**FOURS, ALL: Reading(problem=f"n09: {NOT_AT_FAULT}: busy")}, INCOMPLETE, "by no fault of its own"),
-        ({**FOURS, ALL: Reading(problem="", is_correct=False)}, CONCERN, "wrong results on 16 nodes (n[00-15]);"),
+        ({**FOURS, ALL: BUSY}, INCOMPLETE, "by no fault of its own"),
+        ({**FOURS, ALL: WRONG}, INCOMPLETE, "nothing says whose results are wrong on 16 nodes (n[00-15]);"),
+        (FOURS, INCOMPLETE, "groups of 16 nodes were not measured; expected all sizes of --groups"),
     ],
 )
-def test_a_group_is_held_against_its_like_and_against_the_smallest(
+def test_a_group_is_held_against_its_like_the_smallest_and_pairs(
     measured: Mapping[Group, Readings], verdict: Verdict, words: str
 ) -> None:
     result = of(campaign(measured))
     assert result.verdict is verdict, result.message
-    assert words in result.message
+    assert words in " ".join([result.message, *(finding.message for finding in result.findings)])
+
+
+def test_with_nothing_to_compare_it_with_no_bandwidth_passes() -> None:
+    result = of(campaign({ALL: 1.0}, which="all", usual_of_pairs=0.0))
+    assert (result.verdict, result.message) == (
+        INCOMPLETE,
+        "16 nodes (n[00-15]): 1 GB/s, with nothing to compare it with; expected pairs that succeed, or --baseline",
+    )
+
+
+def test_a_link_that_the_pairs_found_slow_is_named_as_the_reason_of_its_group() -> None:
+    link = Finding(Kind.SLOW_LINK, ("n01", "n02"), estimate=Estimate(0.3, 0.2, 0.4, 4))
+    said = of(campaign({**FOURS, ALL: USUAL, group(0, 4): 0.7 * USUAL}, link, which=""), "n03").message
+    assert "252 GB/s (slow link n01~n02: 30 % slower than normal" in said
 
 
 def test_all_that_is_seen_of_a_node_s_groups_is_said() -> None:
     wrong = Reading(0.5 * USUAL, is_correct=False)
-    said = of(campaign({**FOURS, group(0, 4): Reading(problem="broken"), ALL: [wrong, Reading(problem="died")]}))
-    for words in ("failed on 4 nodes", "wrong results on 16 nodes", "180 GB/s, 50 % of the 360 GB/s"):
+    said = of(campaign({**FOURS, group(0, 4): BROKEN, ALL: [wrong, Reading(problem="died")]}))
+    for words in (
+        "failed on 4 nodes",
+        "wrong results on 16 nodes",
+        "180 GB/s, 50 % of the 360 GB/s",
+        "nodes (n[00-15]): died",
+    ):
         assert words in " ".join(finding.message for finding in said.findings)
 
 
 def test_a_group_has_the_floor_of_so_many_nodes() -> None:
     """16 p5en were published with 349.6 GB/s of 16 GiB; the floor is 80 % of that."""
     key = {**KEY, "instance_type": "p5en.48xlarge", "efa": 16, "size_bytes": 2**34}
-    under, over = (of(campaign({ALL: busbw}, key=key)) for busbw in (270.0, 300.0))
+    under, over = (of(campaign({ALL: busbw}, which="all", key=key)) for busbw in (270.0, 300.0))
     assert under.verdict is CONCERN
     assert "16 nodes (n[00-15]): 270 GB/s; expected at least " in under.message
     assert over.verdict is PASS
@@ -133,22 +179,19 @@ def test_a_group_has_the_floor_of_so_many_nodes() -> None:
 @pytest.mark.parametrize(
     ("made", "verdict", "words"),
     [
-        (campaign({}, groups=""), NA, "not asked: --groups measures groups of nodes too"),
-        (campaign({}), INCOMPLETE, "no group of it was measured: too few nodes are left for groups of doubling"),
+        (campaign({}, which="", groups=""), NA, "not asked: --groups measures groups of nodes too"),
         (campaign({}, ended="groups of 4 nodes and more"), INCOMPLETE, "measured: groups of 4 nodes and more"),
         (campaign({}, ended=None), INCOMPLETE, "no group of it was measured: the run ended before its turn"),
-        (campaign({}, no_groups="iperf3 measures two nodes"), INCOMPLETE, "measured: iperf3 measures two nodes"),
+        (campaign({}, which="", no_groups="iperf3 measures two nodes"), INCOMPLETE, "measured: iperf3 measures two"),
         (campaign({}, absent=["n00"]), INCOMPLETE, "no group of it was measured: it was not reached (refused)"),
+        (campaign({group(1, 14): USUAL}, which="14"), NA, "left over: 16 nodes do not divide into groups of 14"),
+        (campaign({ALL: USUAL}, Finding(Kind.SLOW_NODE, ("n15",), estimate=SLOW)), INCOMPLETE, "groups of 4"),
         (
-            campaign(FOURS, Finding(Kind.SLOW_NODE, ("n15",), estimate=Estimate(0.2, 0.1, 0.3, 4))),
-            PASS,
-            "",
-        ),
-        (
-            campaign({}, Finding(Kind.SLOW_NODE, ("n00",), estimate=Estimate(0.2, 0.1, 0.3, 4))),
+            campaign({}, Finding(Kind.SLOW_NODE, ("n00",), estimate=SLOW)),
             NA,
             "left out of the groups: n00 is 20 % slow",
         ),
+        (campaign({}, Finding(Kind.SLOW_NODE, tuple(NODES[1:]), estimate=SLOW)), INCOMPLETE, "fewer than 3 nodes are"),
     ],
 )
 def test_a_node_that_was_in_no_group_says_why(made: Campaign, verdict: Verdict, words: str) -> None:
@@ -169,9 +212,14 @@ def test_the_command_that_is_shown_is_that_of_the_largest_group() -> None:
 
 
 def test_without_names_no_node_of_a_group_is_named() -> None:
-    broken = Reading(problem="n01 died", culprit="n01")
+    broken = Reading(problem="n01 died", culprit="n01", command="mpirun --host n01:8")
     shown = {name: f"node-{number}" for number, name in enumerate(NODES)}
     run = without_names(PairwiseRun((campaign({ALL: broken}),)), shown, lambda text: text.replace("n01", "node-1"))
     ((measurement,),) = (made.journal.groups for made in run.campaigns)
     assert set(measurement.group.nodes) == set(shown.values())
-    assert (measurement.reading.problem, measurement.reading.culprit) == ("node-1 died", "node-1")
+    shown_reading = measurement.reading
+    assert (shown_reading.problem, shown_reading.culprit) == ("node-1 died", "node-1")
+    assert shown_reading.command == "mpirun --host node-1:8"
+    ((planned),) = (made.journal.group_plan for made in run.campaigns)
+    assert planned
+    assert set(planned.nodes) == set(shown.values())

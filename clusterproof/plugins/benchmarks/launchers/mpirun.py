@@ -24,6 +24,7 @@ from clusterproof.plugins.transport import Unusable
 SETTING = "mpirun_options"  # further words for mpirun
 NOT_REACHED, NOT_THERE = "cp-not-reached:", "cp-no-mpirun:"
 LOGIN_S = 5
+MOST_ADDRESSES = 4  # that are tried of a node: the command for a thousand is one argument, of 128 KiB at most
 
 # Every other node is called by the first of its names that leads there: the names that this suite has for nodes need
 # not mean anything to them. mpirun starts its daemons from the first node alone: no other has to log in anywhere.
@@ -35,15 +36,19 @@ done
 echo "{not_reached} $i $(printf %s "$w"|tail -n 1)"
 }}
 o=$({others}wait)
-case $o in *{not_reached}*)printf '%s\n' "$o";exit 255;;esac
+case $o in *{not_reached}*)printf '%s\\n' "$o";exit 255;;esac
 m=$(command -v mpirun)||{{ echo "{not_there}";exit 127; }}
-l=$(uname -n):{ranks}
-for h in $(printf '%s\n' "$o"|sort -n|cut -d' ' -f2);do l=$l,$h:{ranks};done
-set -- --host "$l" -np {all} --bind-to none --mca {argument} {run} {options}
-exec "$m" "$@" /bin/sh -c {rank}
+n=$(uname -n);l=$n:{ranks};export CLUSTERPROOF_HOSTS="$n"
+for h in $(printf '%s\\n' "$o"|sort -n|cut -d' ' -f2);do
+l=$l,$h:{ranks};CLUSTERPROOF_HOSTS="$CLUSTERPROOF_HOSTS $h"
+done
+set -- "$m" --host "$l" -np {all} --bind-to none --mca {argument} {run} {options}
+{alone}exec "$@" /bin/sh -c {rank}
 """
+# What starts its ranks itself is started alone, as no mpirun starts another; its own marks them as this one would.
+ALONE = "set --;export OMPI_MCA_{argument}={run} PRTE_MCA_{argument}={run}\n"
 OWN_MPIRUN = "expected the mpirun of the MPI that the program is built with on PATH: --meter-env PATH=…"
-ENVIRONMENT = dict.fromkeys(  # Open MPI 4 reads the first of the two last, 5 the second
+ENVIRONMENT = dict.fromkeys(  # OMPI_… is read by Open MPI 4, PRTE_… by 5
     (
         *("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"),
         *("OMPI_MCA_plm_rsh_no_tree_spawn", "PRTE_MCA_plm_ssh_no_tree_spawn"),
@@ -101,6 +106,7 @@ def start_shell(turn: Visit) -> str:
         all=len(nodes) * ranks,
         argument=ARGUMENT,
         run=turn.run,
+        alone=ALONE.format(argument=ARGUMENT, run=turn.run) if turn.campaign.meter.starts_ranks else "",
         options=shlex.join(shlex.split(turn.campaign.limits.settings.get(SETTING, ""))),
         rank=shlex.quote(rank_shell(turn.campaign, turn.run)),
     )
@@ -108,7 +114,8 @@ def start_shell(turn: Visit) -> str:
 
 def _log_in(number: int, answer: NodeAnswer, node: str) -> str:
     """The line that looks for a name of the node that leads there, beside those of the others."""
-    names = dict.fromkeys((answer.name, node, *(address for address in answer.addresses if ":" not in address)))
+    addresses = [address for address in answer.addresses if ":" not in address][:MOST_ADDRESSES]
+    names = dict.fromkeys((answer.name, node, *addresses))
     return f"t {number} {shlex.quote(answer.name)} {' '.join(map(shlex.quote, names))}&\n"
 
 
@@ -117,12 +124,13 @@ def launch_by_hand(campaign: MeterCampaign, nodes: Sequence[str]) -> str:
     ranks = campaign.settings.ranks_per_node or 1
     options = shlex.join(shlex.split(campaign.limits.settings.get(SETTING, "")))
     hosts = ",".join(f"{node}:{ranks}" for node in nodes)
-    return f"mpirun --host {hosts} -np {len(nodes) * ranks} --bind-to none {options}".strip()
+    tree = "--mca plm_rsh_no_tree_spawn 1 " if len(nodes) > 2 else ""  # with it other nodes have to log in too
+    return f"mpirun --host {hosts} -np {len(nodes) * ranks} --bind-to none {tree}{options}".strip()
 
 
 def _not_reached(a: str, why: Mapping[str, str]) -> str:
     b, output = next(iter(why.items()))
-    more = f", nor {len(why) - 1} more," if len(why) > 1 else ""
+    more = f" and {len(why) - 1} more nodes" if len(why) > 1 else ""
     return (
         f"{a} does not reach {b}{more} over ssh: {printable(output)}; expected that one may log in from node to node "
         f"without being asked: a key on {a} that {b} lets in, and {b}'s host key in a known_hosts of {a}"

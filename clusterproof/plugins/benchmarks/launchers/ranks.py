@@ -21,7 +21,8 @@ RANK = """PATH=${{PATH:+$PATH:}}{folders}
 HOME=${{HOME:-$(getent passwd "$(id -u)" 2>/dev/null|cut -d: -f6)}}
 HOME=${{HOME:-/}};export HOME PATH {variable}={run}{environment}
 cp_sent() {{
-{brief}[ "${{SLURM_LOCALID:-${{OMPI_COMM_WORLD_LOCAL_RANK:-${{MPI_LOCALRANKID:-0}}}}}}" = 0 ]||return 0
+[ "{brief}" ]&&return 0
+[ "${{SLURM_LOCALID:-${{OMPI_COMM_WORLD_LOCAL_RANK:-${{MPI_LOCALRANKID:-0}}}}}}" = 0 ]||return 0
 cd /sys/class/infiniband 2>/dev/null&&for f in */ports/*/hw_counters/tx_bytes */ports/*/counters/port_xmit_data;do
 [ -r "$f" ]&&read -r v <"$f"&&echo "{run}:$1:$n:$f:$v."
 done
@@ -49,7 +50,7 @@ def rank_shell(campaign: MeterCampaign, run: str) -> str:
         variable=VARIABLE,
         run=run,
         environment=environment,
-        brief="return 0\n" if settings.is_brief else "",
+        brief="brief" if settings.is_brief else "",
         command=campaign.meter.ranks(settings),
     )
 

@@ -27,7 +27,16 @@ from clusterproof.plugins.catalog import PACKAGED, Catalog
 from clusterproof.plugins.catalog.busbw import FLOOR, BusbwKey, OfWire, expected_busbw, of_wire
 from clusterproof.plugins.core.message import speed
 from clusterproof.plugins.core.robust import location_error
-from clusterproof.plugins.evidence.pairs import Estimate, Finding, Kind, MeasuredGroup, Measurement, Pair, estimated
+from clusterproof.plugins.evidence.pairs import (
+    Estimate,
+    Finding,
+    Group,
+    Kind,
+    MeasuredGroup,
+    Measurement,
+    Pair,
+    estimated,
+)
 
 SHARE_UNDER_FLOOR = 0.5  # of all pairs, from which on no node is named
 TOO_FEW = 3  # nodes: of two, nobody can say which
@@ -174,22 +183,45 @@ class Campaign:
         kinds = (Kind.SLOW_NODE, Kind.FAILING_NODE)
         return tuple(finding for finding in self.analysis.findings if finding.kind in kinds)
 
+    @property
+    def nodes_for_groups(self) -> tuple[str, ...]:
+        """The nodes that a pair succeeded with, and that the pairs do not name."""
+        named = {node for finding in self.named for node in finding.nodes}
+        well = {node for one in self.journal.measurements if one.reading.busbw_gb_per_s for node in one.pair}
+        return tuple(node for node in self.journal.plan.nodes if node in well - named)
+
     @cached_property
     def groups(self) -> MeasuredGroups:
         """What was measured of groups."""
-        return MeasuredGroups(self.journal.groups)
+        return MeasuredGroups(self.journal.groups, self.journal.plan.places)
 
-    def groups_of(self, node: str) -> tuple[MeasuredGroup, ...]:
-        """The groups that a node was in, the smallest first, with what they are compared with."""
-        measured = self.groups
-        return tuple(
-            MeasuredGroup(
-                group, readings, measured.others_gb_per_s(group), measured.smallest(), self.floor_of(len(group.nodes))
-            )
-            for size in measured.sizes
-            for group, readings in measured.of_size(size).items()
-            if node in group.nodes
-        )
+    @cached_property
+    def groups_of(self) -> Mapping[str, tuple[MeasuredGroup, ...]]:
+        """The groups that each node was in, the smallest first, with what they are compared with."""
+        by_node: dict[str, list[MeasuredGroup]] = {}
+        for size, groups in self.groups.by_size.items():
+            for group, readings in groups.items():
+                compared = self.groups.others_gb_per_s(group), self.groups.smallest, self.floor_of(size)
+                measured = MeasuredGroup(group, readings, *compared, self.pairs_gb_per_s, self._slow_inside(group))
+                for node in group:
+                    by_node.setdefault(node, []).append(measured)
+        return {node: tuple(groups) for node, groups in by_node.items()}
+
+    @property
+    def pairs_gb_per_s(self) -> float:
+        """The slower of what is normal for pairs, inside places and across them; 0 where none succeeded."""
+        usual = self.analysis.usual
+        return exp(min(usual.inside, usual.across)) if usual else 0.0
+
+    def _slow_inside(self, group: Group) -> Finding | None:
+        """A link between two of its nodes, or a place of some of them, that the pairs found slow."""
+        kinds = (Kind.SLOW_LINK, Kind.FAILING_LINK, Kind.SLOW_GROUP)
+        nodes = set(group)
+        for finding in self.analysis.findings:
+            inside = nodes & set(finding.nodes)
+            if finding.kind in kinds and (inside == set(finding.nodes) or (inside and finding.place)):
+                return finding
+        return None
 
     @property
     def is_partial(self) -> bool:

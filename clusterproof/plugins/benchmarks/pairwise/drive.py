@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 from clusterproof.plugins.benchmarks.launchers import Measured, Together
 from clusterproof.plugins.benchmarks.pairwise import RETEST_ROUNDS, Round
 from clusterproof.plugins.benchmarks.pairwise.campaign import PairPlan, next_round
-from clusterproof.plugins.benchmarks.pairwise.groups import GroupPlan, at_most, next_groups
+from clusterproof.plugins.benchmarks.pairwise.groups import GroupLimits, GroupPlan, at_most, next_groups
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal, JournalWriter
 from clusterproof.plugins.evidence.pairs import GroupMeasurement, Measurement, Reading
 
@@ -114,17 +114,18 @@ def drive_groups(
     writer: JournalWriter,
     launcher: Measuring,
     plan: GroupPlan,
+    limits: GroupLimits,
     budget_s: float,
-    at_once: int,
     on_batch: Callable[[Sequence[Together]], None],
     clock: Callable[[], float] = time.monotonic,
 ) -> Journal:
     """Measure groups until none is left, or the budget is used up. Raises Unusable where nothing can be measured."""
+    writer.groups_planned(plan)
     pace = BatchTime(budget_s, clock)
-    measurements = list(journal.groups)
+    measurements = [one for one in journal.groups if one.group in plan.groups]
     why_ended = journal.ended or ""
-    while groups := next_groups(plan, measurements):
-        batch = at_most(groups, at_once)
+    while groups := next_groups(plan, limits, measurements):
+        batch = at_most(groups, plan.most_nodes)
         if pace.batches_left < 1 or budget_s <= 0:
             why_ended = "; ".join(filter(None, (why_ended, f"groups of {len(groups[0].nodes)} nodes and more")))
             break
@@ -133,7 +134,7 @@ def drive_groups(
         measurements += _measure(launcher, batch, partial(_of_group, len(batch)), writer.measured_group)
         pace.took(clock() - started)
     writer.ended(why_ended)
-    return replace(journal, groups=tuple(measurements), ended=why_ended)
+    return replace(journal, group_plan=plan, groups=tuple(measurements), ended=why_ended)
 
 
 def _of_group(at_once: int, group: Any, reading: Reading) -> GroupMeasurement:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from clusterproof.plugins.benchmarks.pairwise.analysis import Campaign
+from clusterproof.plugins.benchmarks.pairwise.groups import FEWEST_NODES
 from clusterproof.plugins.benchmarks.pairwise.in_words import attribution
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal
 from clusterproof.plugins.core.message import speed
@@ -161,22 +162,34 @@ def _of_node(node: str, campaign: Campaign) -> PairsOfNode:
         is_one_of_two=len(campaign.of_node) <= 2,
         meter=str(campaign.journal.about.get("meter", "")),
         by_hand=campaign.by_hand("NODE", "GOOD_NODE"),
-        in_groups=campaign.groups_of(node),
-        if_no_group=None if campaign.groups_of(node) else _why_in_no_group(node, campaign),
+        in_groups=campaign.groups_of.get(node, ()),
+        unmeasured_sizes=_unmeasured_sizes(campaign),
+        if_no_group=None if node in campaign.groups_of else _why_in_no_group(node, campaign),
     )
 
 
+def _unmeasured_sizes(campaign: Campaign) -> tuple[int, ...]:
+    planned = campaign.journal.group_plan
+    return tuple(size for size in planned.sizes if size not in campaign.groups.by_size) if planned else ()
+
+
 def _why_in_no_group(node: str, campaign: Campaign) -> Incomplete | NotApplicable:
-    about, journal = campaign.journal.about, campaign.journal
-    if not (about.get("groups") or journal.groups):
+    about, journal, planned = campaign.journal.about, campaign.journal, campaign.journal.group_plan
+    if not (about.get("groups") or planned):
         return NotApplicable("not asked: --groups measures groups of nodes too")
+    if len(journal.plan.nodes) < FEWEST_NODES or not campaign.asks(node):
+        return NotApplicable(f"fewer than {FEWEST_NODES} nodes of its type are measured")
     named = next((one for one in campaign.named if node in one.nodes), None)
     if named:
         return NotApplicable(f"left out of the groups: {attribution(named)}")
-    why = about.get("no_groups") or journal.absent.get(node) or journal.ended
-    if not why and journal.ended is None:
-        why = "the run ended before its turn"
-    why = str(why or f"too few nodes are left for groups of {about.get('groups')}")
+    if planned and node in planned.nodes and campaign.groups.by_size and not _unmeasured_sizes(campaign):
+        return NotApplicable(f"left over: {len(planned.nodes)} nodes do not divide into groups of {planned.which}")
+    why = about.get("no_groups") or journal.absent.get(node)
+    if not why and planned and node not in planned.nodes:
+        why = "no pair of it succeeded"
+    elif not why and planned and len(planned.nodes) < FEWEST_NODES:
+        why = f"fewer than {FEWEST_NODES} nodes are left"
+    why = str(why or journal.ended or "the run ended before its turn")
     return Incomplete(f"no group of it was measured: {why}", cause=f"no group was measured: {why}")
 
 
@@ -198,14 +211,16 @@ def _journal(journal: Journal, shown: Mapping[str, str], text: Callable[[str], s
     shown_names = {node: shown.get(node, f"unknown-{number}") for number, node in enumerate(plan.nodes, start=1)}
     known = sorted({place for place in plan.places.values() if place})
     places = {place: f"place-{number}" for number, place in enumerate(known, start=1)}
+    shown_places = {
+        shown_names[node]: places.get(place, "") for node, place in plan.places.items() if node in shown_names
+    }
+    plan_of_groups = journal.group_plan
     return replace(
         journal,
         plan=replace(
             plan,
             nodes=tuple(shown_names.values()),
-            places={
-                shown_names[node]: places.get(place, "") for node, place in plan.places.items() if node in shown_names
-            },
+            places=shown_places,
             asked=tuple(
                 pair(*(shown_names[node] for node in one)) for one in plan.asked if set(one) <= shown_names.keys()
             ),
@@ -219,6 +234,12 @@ def _journal(journal: Journal, shown: Mapping[str, str], text: Callable[[str], s
                 reading=_reading(one.reading, shown_names, text),
             )
             for one in journal.measurements
+        ),
+        group_plan=plan_of_groups
+        and replace(
+            plan_of_groups,
+            nodes=tuple(shown_names[node] for node in plan_of_groups.nodes),
+            places=shown_places,
         ),
         groups=tuple(
             replace(

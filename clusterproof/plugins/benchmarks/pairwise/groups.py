@@ -7,7 +7,8 @@ another, a library that chooses another algorithm) shows in groups of 4, 8, … 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from statistics import median
 
 from clusterproof.plugins.core.message import speed
@@ -24,16 +25,14 @@ TIMES = 2  # that a size is measured where anything of it was low
 class GroupPlan:
     """The nodes that are measured in groups, and in groups of which size: `which` is what a person asked for.
 
-    `places` names each node's rack as far as it is known: groups are of one place where they fit into it. `slower` is
-    the share of the usual bandwidth from which on a group is low, `least_share` what of the smallest groups' bandwidth
-    larger ones are to have.
+    `places` names each node's rack as far as it is known. At most `most_nodes` are loaded at the same time: larger
+    groups are not planned.
     """
 
     which: str
     nodes: tuple[str, ...]
-    places: Mapping[str, str]
-    slower: float
-    least_share: float
+    places: Mapping[str, str] = field(default_factory=dict)
+    most_nodes: int = 10**6
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -44,12 +43,43 @@ class GroupPlan:
             wanted.append(count)
         else:
             wanted = [count if size == ALL else int(size) for size in self.which.split(",")]
-        return tuple(sorted({size for size in wanted if FEWEST_NODES <= size <= count}))
+        return tuple(sorted({size for size in wanted if FEWEST_NODES <= size <= min(count, self.most_nodes)}))
 
     def groups_of(self, size: int) -> tuple[Group, ...]:
-        """As many groups of this size as there are nodes for, each node in one at most."""
-        ordered = sorted(self.nodes, key=lambda node: (self.places.get(node, ""), node))
-        return tuple(Group(tuple(ordered[start : start + size])) for start in range(0, len(ordered) - size + 1, size))
+        """As many groups of this size as there are nodes for, each node in one at most; within places first."""
+        by_place: dict[str, list[str]] = {}
+        for node in sorted(self.nodes):
+            by_place.setdefault(self.places.get(node, ""), []).append(node)
+        inside: list[Group] = []
+        left: list[str] = []
+        for place in sorted(by_place):
+            cut = len(by_place[place]) // size * size
+            inside += _cut(by_place[place][:cut], size)
+            left += by_place[place][cut:]
+        return (*inside, *_cut(left, size))
+
+    @cached_property
+    def groups(self) -> frozenset[Group]:
+        """All of them."""
+        return frozenset(group for size in self.sizes for group in self.groups_of(size))
+
+
+def _cut(nodes: Sequence[str], size: int) -> list[Group]:
+    return [Group(tuple(nodes[start : start + size])) for start in range(0, len(nodes) - size + 1, size)]
+
+
+@dataclass(frozen=True)
+class GroupLimits:
+    """The shares of what is usual below which a group is low.
+
+    `slower` less than the other groups of its size; less than `least_share` of the smallest groups' bandwidth; less
+    than `least_of_pairs` of `pairs_gb_per_s`, what is normal for pairs, 0 where that is unknown.
+    """
+
+    slower: float
+    least_share: float
+    least_of_pairs: float
+    pairs_gb_per_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -57,56 +87,63 @@ class MeasuredGroups:
     """What was measured of groups, by their size and by group."""
 
     measurements: tuple[GroupMeasurement, ...]
+    places: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """The sizes, the smallest first."""
-        return tuple(sorted({len(one.group.nodes) for one in self.measurements}))
+    @cached_property
+    def by_size(self) -> Mapping[int, Mapping[Group, tuple[Reading, ...]]]:
+        """The readings of each group of so many nodes, the smallest first."""
+        sizes: dict[int, dict[Group, tuple[Reading, ...]]] = {}
+        for one in sorted(self.measurements, key=lambda one: len(one.group.nodes)):
+            readings = sizes.setdefault(len(one.group.nodes), {})
+            readings[one.group] = (*readings.get(one.group, ()), one.reading)
+        return sizes
 
-    def of_size(self, size: int) -> dict[Group, tuple[Reading, ...]]:
-        """The readings of each group of so many nodes."""
-        readings: dict[Group, tuple[Reading, ...]] = {}
-        for measurement in self.measurements:
-            if len(measurement.group.nodes) == size:
-                readings[measurement.group] = (*readings.get(measurement.group, ()), measurement.reading)
-        return readings
-
-    def usual_gb_per_s(self, size: int, but: Group | None = None) -> float | None:
-        """The median of the groups of this size, but for one; None where none succeeded."""
-        best = [best_gb_per_s(readings) for group, readings in self.of_size(size).items() if group != but]
-        succeeded = [busbw for busbw in best if busbw]
-        return median(succeeded) if succeeded else None
+    def usual_gb_per_s(self, size: int) -> float | None:
+        """The median of the groups of this size; None where none succeeded."""
+        return _middle([best_gb_per_s(readings) for readings in self.by_size.get(size, {}).values()])
 
     def others_gb_per_s(self, group: Group) -> float | None:
-        """What is usual for the other groups of its size; None where too few of them succeeded."""
-        size = len(group.nodes)
-        others = [readings for other, readings in self.of_size(size).items() if other != group]
-        succeeded = sum(best_gb_per_s(readings) is not None for readings in others)
-        return self.usual_gb_per_s(size, group) if succeeded >= FEWEST_OTHERS else None
+        """What is usual for the other groups of its size in as many places; None where too few of them succeeded."""
+        same = self.by_size[len(group.nodes)]
+        others = [other for other in same if other != group and self._spans(other) == self._spans(group)]
+        best = [busbw for other in others if (busbw := best_gb_per_s(same[other]))]
+        return _middle(best) if len(best) >= FEWEST_OTHERS else None
 
+    def _spans(self, group: Group) -> int:
+        return len({self.places.get(node, "") for node in group})
+
+    @cached_property
     def smallest(self) -> tuple[int, float] | None:
         """The smallest groups that may be compared with larger ones: their size and what is usual for them."""
-        for size in self.sizes:
-            usual = self.usual_gb_per_s(size) if size >= FIRST_SIZE else None
-            if usual:
-                return size, usual
-        return None
+        known = ((size, self.usual_gb_per_s(size)) for size in self.by_size if size >= FIRST_SIZE)
+        return next(((size, usual) for size, usual in known if usual), None)
 
-    def is_low(self, group: Group, reading: Reading, plan: GroupPlan) -> bool:
+    def is_low(self, group: Group, reading: Reading, limits: GroupLimits) -> bool:
         """Whether one reading of a group failed, is wrong, or is less than its like suggest."""
         busbw = reading.busbw_gb_per_s
         if not busbw or reading.is_correct is False:
             return True
-        others, smallest = self.others_gb_per_s(group), self.smallest()
-        return bool(
-            (others and busbw < (1 - plan.slower) * others)
-            or (smallest and len(group.nodes) > smallest[0] and busbw < plan.least_share * smallest[1])
+        few, usual = self.smallest or (len(group.nodes), 0.0)
+        return (
+            busbw < (1 - limits.slower) * (self.others_gb_per_s(group) or 0.0)
+            or (len(group.nodes) > few and busbw < limits.least_share * usual)
+            or busbw < limits.least_of_pairs * limits.pairs_gb_per_s
         )
 
     def in_words(self) -> str:
-        """`4 nodes 371 GB/s, 8 nodes 365 GB/s, 64 nodes 350 GB/s`; what failed says so."""
-        usual = {size: self.usual_gb_per_s(size) for size in self.sizes}
-        return ", ".join(f"{size} nodes {speed(busbw) if busbw else 'failed'}" for size, busbw in usual.items())
+        """`4 nodes 371 GB/s, 8 nodes 365 GB/s (1 of 8 failed), 64 nodes failed`."""
+        return ", ".join(self._of_size(size) for size in self.by_size)
+
+    def _of_size(self, size: int) -> str:
+        usual, groups = self.usual_gb_per_s(size), self.by_size[size].values()
+        failed = sum(best_gb_per_s(readings) is None for readings in groups)
+        some = f" ({failed} of {len(groups)} failed)" if failed and usual else ""
+        return f"{size} nodes {speed(usual) if usual else 'failed'}{some}"
+
+
+def _middle(bandwidths: Sequence[float | None]) -> float | None:
+    succeeded = [busbw for busbw in bandwidths if busbw]
+    return median(succeeded) if succeeded else None
 
 
 def best_gb_per_s(readings: Sequence[Reading]) -> float | None:
@@ -114,23 +151,23 @@ def best_gb_per_s(readings: Sequence[Reading]) -> float | None:
     return max((reading.busbw_gb_per_s or 0.0 for reading in readings), default=0.0) or None
 
 
-def next_groups(plan: GroupPlan, measurements: Sequence[GroupMeasurement]) -> tuple[Group, ...]:
+def next_groups(plan: GroupPlan, limits: GroupLimits, measurements: Sequence[GroupMeasurement]) -> tuple[Group, ...]:
     """The groups to measure next, at the same time; none at the end.
 
     Each size once, and once more where a reading of it was low: all of its groups, so that as many meet as before.
     """
-    measured = MeasuredGroups(tuple(measurements))
+    measured = MeasuredGroups(tuple(one for one in measurements if one.group in plan.groups), plan.places)
     for size in plan.sizes:
-        readings = measured.of_size(size)
+        readings = measured.by_size.get(size, {})
         groups = plan.groups_of(size)
         if left := tuple(group for group in groups if group not in readings):
             return left
         again = tuple(group for group in groups if len(readings[group]) < TIMES)
-        if again and any(measured.is_low(group, readings[group][0], plan) for group in groups):
+        if again and any(measured.is_low(group, readings[group][0], limits) for group in groups):
             return again
     return ()
 
 
-def at_most(groups: tuple[Group, ...], pairs_at_once: int) -> tuple[Group, ...]:
-    """The first of these groups that have together no more nodes than so many pairs; one at least."""
-    return groups[: max(1, 2 * pairs_at_once // len(groups[0].nodes))]
+def at_most(groups: tuple[Group, ...], most_nodes: int) -> tuple[Group, ...]:
+    """The first of these groups that have together no more nodes than that; one at least."""
+    return groups[: max(1, most_nodes // len(groups[0].nodes))]

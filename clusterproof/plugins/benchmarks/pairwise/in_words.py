@@ -57,3 +57,8 @@ def finding_in_words(finding: Finding) -> str:
     has_numbers = bool(finding.estimate or finding.attempts)
     parts = filter(None, (slower_in_words(finding) if has_numbers else "", finding.words))
     return f"{kind.value} {who}: {'; '.join(parts)}"
+
+
+def as_observed(problem: str) -> str:
+    """What a run reported, as part of what was observed: what it expected is not what a check expects."""
+    return problem.replace("; expected ", ", expected ")

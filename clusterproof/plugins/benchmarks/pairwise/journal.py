@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from io import BufferedWriter, TextIOWrapper
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from clusterproof.plugins.benchmarks.pairwise.campaign import PairPlan
-from clusterproof.plugins.benchmarks.pairwise.groups import FEWEST_NODES
+from clusterproof.plugins.benchmarks.pairwise.groups import FEWEST_NODES, GroupPlan
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.opened import appendable, read_whole
 from clusterproof.plugins.evidence.pairs import Group, GroupMeasurement, Measurement, Reading, is_believable, pair
@@ -23,6 +24,7 @@ from clusterproof.plugins.evidence.pairs import Group, GroupMeasurement, Measure
 SCHEMA = "clusterproof pairs 1"
 MAX_BYTES = 2**30
 MAX_LINES = 5_000_000
+_WHICH = re.compile(r"doubling|(?:all|\d{1,5})(?:,(?:all|\d{1,5})){0,20}")
 EXPECTED = "a pairwise.jsonl that a run wrote"
 _NUMBERS = ("busbw_gb_per_s", "algbw_gb_per_s", "time_us", "size_bytes", "seconds", "ranks")
 _KINDS: Mapping[str, type | tuple[type, ...]] = {
@@ -50,7 +52,8 @@ class Journal:
     absent: Mapping[str, str] = field(default_factory=dict)  # nodes that were not measured, and why
     measurements: tuple[Measurement, ...] = ()
     ended: str | None = None  # None: it was broken off; else what was left out, or nothing
-    groups: tuple[GroupMeasurement, ...] = ()  # after the pairs, where a person asked for them
+    group_plan: GroupPlan | None = None  # after the pairs, where a person asked for groups
+    groups: tuple[GroupMeasurement, ...] = ()
 
 
 class JournalWriter:
@@ -76,6 +79,10 @@ class JournalWriter:
                 "reading": _record(measurement.reading),
             }
         )
+
+    def groups_planned(self, plan: GroupPlan) -> None:
+        """Keep which nodes are measured in groups, and how: what was planned before holds no more."""
+        self._write({"groups": plan.which, "nodes": list(plan.nodes), "most_nodes": plan.most_nodes})
 
     def measured_group(self, measurement: GroupMeasurement) -> None:
         """Keep a measurement of a group."""
@@ -138,6 +145,8 @@ def write(path: Path, journal: Journal) -> None:
             writer.limited(journal.plan.first_rounds)
         for measurement in journal.measurements:
             writer.measured(measurement)
+        if journal.group_plan:
+            writer.groups_planned(journal.group_plan)
         for of_group in journal.groups:
             writer.measured_group(of_group)
         if journal.ended is not None:
@@ -155,6 +164,7 @@ def read(path: Path) -> Journal:
         raise JournalError(f"{path}: its first line is not a plan ({problem!s:.80}); expected {EXPECTED}") from None
     measurements: list[Measurement] = []
     groups: list[GroupMeasurement] = []
+    group_plan: GroupPlan | None = None
     ended: str | None = None
     plan = journal.plan
     for number, line in enumerate(lines[1:MAX_LINES], 2):
@@ -166,6 +176,8 @@ def read(path: Path) -> Journal:
                 plan = replace(plan, first_rounds=int(document["first_rounds"]))
             elif "ended" in document:
                 ended = str(document["ended"])
+            elif "groups" in document:
+                group_plan = _group_plan(document, plan)
             elif "group" in document:
                 groups.append(_group_measurement(document, plan))
             else:
@@ -174,7 +186,9 @@ def read(path: Path) -> Journal:
             is_cut = isinstance(problem, json.JSONDecodeError) and line.startswith("{")
             if not is_cut:
                 raise JournalError(f"{path}:{number}: {problem!s:.80}; expected a measurement") from None
-    return replace(journal, plan=plan, measurements=tuple(measurements), groups=tuple(groups), ended=ended)
+    read = replace(journal, plan=plan, measurements=tuple(measurements), ended=ended)
+    planned = tuple(one for one in groups if group_plan and one.group in group_plan.groups)
+    return replace(read, group_plan=group_plan, groups=planned)
 
 
 def _lines(path: Path) -> list[str]:
@@ -213,16 +227,33 @@ def _measurement(record: Mapping[str, Any], plan: PairPlan) -> Measurement:
 
 
 def _group_measurement(record: Mapping[str, Any], plan: PairPlan) -> GroupMeasurement:
-    nodes = tuple(_texts(record["group"]))
-    if len(nodes) < FEWEST_NODES or len(set(nodes)) < len(nodes) or not set(nodes) <= set(plan.nodes):
-        raise ValueError("its group is not one of its nodes")
+    nodes = _nodes(record["group"], plan)
+    if len(nodes) < FEWEST_NODES:
+        raise ValueError(f"a group of {len(nodes)}")
     return GroupMeasurement(Group(nodes), _at_once(record), _reading(record["reading"]))
+
+
+def _group_plan(record: Mapping[str, Any], plan: PairPlan) -> GroupPlan:
+    which, most_nodes = str(record["groups"]), record["most_nodes"]
+    if not isinstance(most_nodes, int) or not re.fullmatch(
+        r"doubling|(?:all|\d{1,5})(?:,(?:all|\d{1,5})){0,20}", which
+    ):
+        raise ValueError(f"{which!r:.40} of {most_nodes!r:.40} nodes is no plan of groups")
+    return GroupPlan(which, _nodes(record["nodes"], plan), plan.places, most_nodes)
+
+
+def _nodes(values: object, plan: PairPlan) -> tuple[str, ...]:
+    """Nodes of the plan, each once."""
+    nodes = tuple(_texts(values)) if isinstance(values, list) else ()
+    if not isinstance(values, list) or len(set(nodes)) < len(nodes) or not set(nodes) <= set(plan.nodes):
+        raise ValueError("its nodes are not in the plan, or not once")
+    return nodes
 
 
 def _at_once(record: Mapping[str, Any]) -> int:
     at_once = record["at_once"]
-    if not (isinstance(at_once, int) and at_once >= 1):
-        raise ValueError(f"{at_once!r:.40} at once cannot be")
+    if not (isinstance(at_once, int) and at_once >= 1) or at_once is True:
+        raise ValueError(f"{at_once!r:.40} at once is impossible")
     return at_once
 
 

@@ -130,7 +130,7 @@ complete -c clusterproof -n '_shtab_clusterproof_using check' -l fs-bandwidth -x
 complete -c clusterproof -n '_shtab_clusterproof_using check' -l fs-size -x -d 'MiB of that scratch file (default 4096); four times as much must be free'
 complete -c clusterproof -n '_shtab_clusterproof_using check' -l fs-at-once -x -d 'how many nodes write and read at once (default 4: they may share the file system)'
 complete -c clusterproof -n '_shtab_clusterproof_using check' -l pairs -x -d 'which to measure: quick (the default: a few rounds, then every suspect again with good partners), full (every pair), or A~B,…'
-complete -c clusterproof -n '_shtab_clusterproof_using check' -l groups -x -d 'then groups of the nodes that no pair names: doubling (4, 8, … and all of them), all, or sizes (4,16,all)'
+complete -c clusterproof -n '_shtab_clusterproof_using check' -l groups -x -d 'then groups of nodes, without those found slow: doubling (4, 8, … and all), all, or sizes (4,16,all)'
 complete -c clusterproof -n '_shtab_clusterproof_using check' -l pairs-at-once -x -d 'how many to measure at once (default: all of a round)'
 complete -c clusterproof -n '_shtab_clusterproof_using check' -l pairs-budget -x -d 'the time for all of it, e.g. 90s, 20m or 2h (default 20m); the least informative is left out, and named'
 complete -c clusterproof -n '_shtab_clusterproof_using check' -l pairs-seed -x -d 'which random rounds (default: others in every run)'

@@ -12,16 +12,13 @@ import pytest
 
 from clusterproof.plugins.benchmarks import launchers as launching
 from clusterproof.plugins.benchmarks.launchers import Launcher, Measured
-from clusterproof.plugins.benchmarks.launchers.mpirun import mpirun, pods
-from clusterproof.plugins.benchmarks.launchers.srun import srun
-from clusterproof.plugins.benchmarks.launchers.two_ends import ssh
 from clusterproof.plugins.benchmarks.meters import Meter
 from clusterproof.plugins.benchmarks.meters import baseline as site
 from clusterproof.plugins.benchmarks.meters.baseline import BaselineError, BaselineFigure
 from clusterproof.plugins.benchmarks.pairwise.analysis import Campaign
 from clusterproof.plugins.benchmarks.pairwise.drive import Progress, drive, drive_groups
 from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
-from clusterproof.plugins.benchmarks.pairwise.groups import GroupPlan
+from clusterproof.plugins.benchmarks.pairwise.groups import GroupLimits, GroupPlan
 from clusterproof.plugins.benchmarks.pairwise.journal import (
     Journal,
     JournalError,
@@ -38,11 +35,12 @@ from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.pairs import Group, Reading, pair
 from clusterproof.plugins.evidence.recording import PAIRWISE_FILES
 from clusterproof.plugins.suite.perf.pairs_options import PairOptions
-from clusterproof.plugins.suite.perf.pairs_planning import meter_of, parts, planned
+from clusterproof.plugins.suite.perf.pairs_planning import launcher_for, meter_of, parts, planned
 from clusterproof.plugins.transport import Connection, Limits, Unusable
-from clusterproof.plugins.transport.srun import SETTING
 
-MARGIN_S = 120.0  # of what is reserved, beyond the budget
+MARGIN_S = 120.0  # of what is reserved, beyond the budget and a run that begins at its end
+SHARES = ("slower", "least_share", "least_of_pairs")
+MOST_RANKS = 64  # whose own log of the network is kept beside their result
 
 
 @dataclass(frozen=True)
@@ -118,7 +116,7 @@ def _driven(begun: Campaign, path: Path, options: PairOptions, setup: MeasuringS
         replace(setup.cluster, targets=targets),
         setup.limits,
         run_s=options.run_s,
-        whole_s=options.budget_s + MARGIN_S,
+        whole_s=options.budget_s + options.run_s + MARGIN_S,
         connection=setup.connection,
     )
     launching.check(campaign)
@@ -135,9 +133,8 @@ def _driven(begun: Campaign, path: Path, options: PairOptions, setup: MeasuringS
             limits = options.budget_s, options.at_once
             driven = drive(journal, writer, renamed, *limits, shown, groups_follow=groups_follow)
             if groups_follow:
-                launcher.campaign = replace(campaign, settings=replace(settings, is_brief=True))
-                left = replace(options, budget_s=options.budget_s - (time.monotonic() - started))
-                driven = _grouped(replace(begun, journal=driven), writer, renamed, left)
+                left_s = options.budget_s - (time.monotonic() - started)
+                driven = _grouped(replace(begun, journal=driven), writer, renamed, replace(options, budget_s=left_s))
     except KeyboardInterrupt:
         setup.say(f"pairs: interrupted; what was measured is kept; to go on: {setup.again}")
         raise
@@ -148,20 +145,27 @@ def _driven(begun: Campaign, path: Path, options: PairOptions, setup: MeasuringS
     return driven
 
 
-def _grouped(pairs: Campaign, writer: JournalWriter, launcher: _Renamed, options: PairOptions) -> Journal:
-    """Measure groups of the nodes that the pairs do not name. Raises Unusable."""
-    made, catalog = pairs.journal.plan, pairs.catalog
-    left_out = {*made.absent, *(node for finding in pairs.named for node in finding.nodes)}
-    shares = catalog.threshold("pairwise.slower"), catalog.threshold("pairwise.least_share")
-    nodes = tuple(node for node in made.nodes if node not in left_out)
-    plan = GroupPlan(options.groups, nodes, made.places, *shares)
+def _grouped(pairs: Campaign, writer: JournalWriter, renamed: _Renamed, options: PairOptions) -> Journal:
+    """Measure groups of the nodes that pairs succeeded with and do not name. What cannot be measured is said."""
+    threshold, places = pairs.catalog.threshold, pairs.journal.plan.places
+    plan = GroupPlan(options.groups, pairs.nodes_for_groups, places, 2 * options.at_once)
+    slower, least_share, least_of_pairs = (threshold(f"pairwise.{name}") for name in SHARES)
+    limits = GroupLimits(slower, least_share, least_of_pairs, pairs.pairs_gb_per_s)
+    full = renamed.launcher.campaign
 
-    def show(groups: Sequence[launching.Together]) -> None:
+    def begin(groups: Sequence[launching.Together]) -> None:
         first = tuple(groups[0])
+        is_brief = len(first) * full.settings.ranks_per_node > MOST_RANKS
+        renamed.launcher.campaign = replace(full, settings=replace(full.settings, is_brief=is_brief))
         more = f" and {len(groups) - 1} more groups at once" if len(groups) > 1 else ""
-        launcher.setup.say(f"groups: measuring {len(first)} nodes together, {fold(first)}{more}")
+        renamed.setup.say(f"groups: measuring {len(first)} nodes together, {fold(first)}{more}")
 
-    return drive_groups(pairs.journal, writer, launcher, plan, options.budget_s, options.at_once, show)
+    try:
+        return drive_groups(pairs.journal, writer, renamed, plan, limits, options.budget_s, begin)
+    except Unusable as problem:
+        ended = "; ".join(filter(None, (pairs.journal.ended, f"groups of nodes: {problem}")))
+        writer.ended(ended)
+        return replace(pairs.journal, group_plan=plan, ended=ended)
 
 
 def _in_words(journal: Journal, meter: Meter, options: PairOptions, path: Path) -> str:
@@ -207,6 +211,8 @@ class _Renamed:
             hidden = replace(
                 reading,
                 problem=self.setup.text(reading.problem),
+                network=self.setup.text(reading.network),
+                command=self.setup.text(reading.command),
                 culprit=shown_names.get(reading.culprit, ""),
                 hosts=tuple(self.setup.text(host) for host in reading.hosts),
             )
@@ -244,7 +250,10 @@ def _resumed(journal: Journal, begun: Sequence[Journal], path: Path) -> Journal:
                     f"--resume {path}: it was measured with {before.about.get('meter')} otherwise; expected the same "
                     "meter, size and ranks"
                 )
-            return replace(before, absent=journal.absent, plan=replace(before.plan, absent=journal.plan.absent))
+            asked = {name: journal.about[name] for name in ("groups", "no_groups") if name in journal.about}
+            about = {name: value for name, value in before.about.items() if name not in ("groups", "no_groups")} | asked
+            plan = replace(before.plan, absent=journal.plan.absent)
+            return replace(before, about=about, absent=journal.absent, plan=plan)
     raise pytest.UsageError(
         f"--resume {path}: no measurements of {fold(journal.plan.nodes)} there; expected the same nodes"
     )
@@ -268,26 +277,3 @@ def _save(path: Path, run: PairwiseRun) -> None:
         site.write(path, site.figures_of(measured))
     except BaselineError as problem:
         raise pytest.UsageError(str(problem)) from None
-
-
-LAUNCHERS: Mapping[str, Callable[[launching.MeterCampaign], Launcher]] = {
-    "srun": srun,
-    "mpirun": mpirun,
-    "ssh": ssh,
-    "pods": pods,
-}
-
-
-def launcher_for(campaign: launching.MeterCampaign, name: str = "") -> Launcher:
-    """That of the name; else srun for Slurm, pods for Kubernetes, mpirun for ranks, ssh for ends. Raises Unusable."""
-    if name and name not in LAUNCHERS:
-        raise Unusable(f"no launcher is called {name!r:.40}; expected {', '.join(LAUNCHERS)}")
-    return LAUNCHERS[name or _chosen(campaign)](campaign)
-
-
-def _chosen(campaign: launching.MeterCampaign) -> str:
-    if SETTING in campaign.cluster.settings:
-        return "srun"
-    if campaign.cluster.connection == "kubernetes":
-        return "pods"
-    return "mpirun" if campaign.meter.is_collective else "ssh"

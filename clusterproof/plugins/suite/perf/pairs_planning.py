@@ -1,4 +1,4 @@
-"""Which nodes are compared with one another, with which meter, in which rounds, by what is known of their places."""
+"""Which nodes are compared, with which meter, started by what, in which rounds, by what is known of their places."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from math import log
 
+from clusterproof.plugins.benchmarks import launchers as launching
+from clusterproof.plugins.benchmarks.launchers import Launcher
+from clusterproof.plugins.benchmarks.launchers.mpirun import mpirun, pods
+from clusterproof.plugins.benchmarks.launchers.srun import srun
+from clusterproof.plugins.benchmarks.launchers.two_ends import ssh
 from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings
 from clusterproof.plugins.benchmarks.meters.baseline import METERS, Stack, key_of, meter_for
 from clusterproof.plugins.benchmarks.pairwise.campaign import plan
@@ -20,6 +25,8 @@ from clusterproof.plugins.evidence.kubernetes import facts_cluster as by_labels
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.options.perf_table import FULL
 from clusterproof.plugins.suite.perf.pairs_options import PairOptions, asked_pairs
+from clusterproof.plugins.transport import Unusable
+from clusterproof.plugins.transport.srun import SETTING
 
 
 def parts(nodes: Sequence[Node]) -> list[list[Node]]:
@@ -162,3 +169,26 @@ READ: tuple[Callable[[ClusterFacts], Places], ...] = (
     *(_network_nodes, _labelled, _switches),
     *(zones, by_labels.zones),
 )
+
+
+LAUNCHERS: Mapping[str, Callable[[launching.MeterCampaign], Launcher]] = {
+    "srun": srun,
+    "mpirun": mpirun,
+    "ssh": ssh,
+    "pods": pods,
+}
+
+
+def launcher_for(campaign: launching.MeterCampaign, name: str = "") -> Launcher:
+    """That of the name; else srun for Slurm, pods for Kubernetes, mpirun for ranks, ssh for ends. Raises Unusable."""
+    if name and name not in LAUNCHERS:
+        raise Unusable(f"no launcher is called {name!r:.40}; expected {', '.join(LAUNCHERS)}")
+    return LAUNCHERS[name or _chosen(campaign)](campaign)
+
+
+def _chosen(campaign: launching.MeterCampaign) -> str:
+    if SETTING in campaign.cluster.settings:
+        return "srun"
+    if campaign.cluster.connection == "kubernetes":
+        return "pods"
+    return "mpirun" if campaign.meter.is_collective else "ssh"

@@ -1,0 +1,101 @@
+"""Bandwidth where many nodes meet: groups of them, up to all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from clusterproof.plugins.benchmarks.pairwise.groups import TIMES, best_gb_per_s
+from clusterproof.plugins.benchmarks.pairwise.in_words import as_observed, finding_in_words
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.message import speed
+from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete, part
+from clusterproof.plugins.evaluation.routing import by_hand, evidence
+from clusterproof.plugins.evidence.field import readings
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.pairs import MeasuredGroup, PairsOfNode, Reading
+
+pytestmark = [mark.network, mark.perf, mark.hyperpod_performance_debugger("A")]
+
+
+def of_group(node: Node) -> str:
+    """The command of the largest group that the node was in; empty where it was in none."""
+    read, _ = readings(node, "pairwise")
+    pairs: PairsOfNode | None = read["pairwise"] if read else None
+    groups = pairs.in_groups if pairs else ()
+    commands = [reading.command for measured in groups for reading in measured.readings if reading.command]
+    return commands[-1] if commands else ""
+
+
+@by_hand(of_group)
+@evidence("mpirun -np 64 --host A:8,…,H:8 all_reduce_perf -b 8G -e 8G -f 2 -g 1")
+def test_pairwise_groups(node: Node) -> None:
+    """Bus bandwidth in groups.
+
+    Pairs name nodes and links. What shows only where many nodes meet (an oversubscribed switch, rails that are crossed,
+    an algorithm that the library chooses for many) shows in groups: each is compared with the others of its size, with
+    the smallest, with pairs, and with the floor for so many nodes where one is known. A slow group names no node; a
+    node fails only if the runs themselves name it, twice.
+
+    Remedy (investigate): If one group is slow, look at what its nodes have in common: rack, switch, placement group. If
+    all large ones are, look at the fabric between racks and at NCCL_ALGO and the tuner of the EFA plugin.
+    """
+    pairs = node.pairwise
+    for measured in pairs.groups:
+        with part:
+            say_of_group(node, measured)
+    sizes = ", ".join(map(str, pairs.unmeasured_sizes))
+    if sizes:
+        incomplete(f"groups of {sizes} nodes were not measured; expected all sizes of --groups")
+
+
+def say_of_group(node: Node, measured: MeasuredGroup) -> None:
+    """Say what one group of the node's shows."""
+    nodes = f"{len(measured.group.nodes)} nodes ({measured.group})"
+    is_wrong = any(reading.is_correct is False for reading in measured.readings)
+    concern_if(is_wrong, f"wrong results on {nodes}; expected correct ones")
+    best = best_gb_per_s(measured.readings)
+    if best:
+        say_slow(node, measured, nodes, best)
+    failed = [one for one in measured.readings if not one.busbw_gb_per_s and one.is_correct is not False]
+    with part:
+        if failed:
+            say_failed(node.name, failed, nodes, is_always=best is None)
+    if is_wrong:
+        incomplete(f"nothing says whose results are wrong on {nodes}; expected smaller groups or --meter exact to tell")
+
+
+def say_failed(node: str, failed: Sequence[Reading], nodes: str, is_always: bool) -> None:
+    """Say why measurements of a group failed: all of them, or some."""
+    named = [reading for reading in failed if reading.culprit == node]
+    why = (named or failed)[-1].problem or "nothing says why"
+    said = f"failed on {nodes}: {as_observed(why)}"
+    fail_if(is_always and len(named) >= TIMES, f"{said}; expected every measurement to succeed")
+    if is_always and len(named) < TIMES:
+        incomplete(f"{said}; expected one that succeeds")
+    concern_if(not is_always, f"{said}; expected it to succeed each time")
+
+
+def say_slow(node: Node, measured: MeasuredGroup, nodes: str, best: float) -> None:
+    """Say by what a group is slow: its like, the smallest groups, pairs, and what is known of so many nodes."""
+    shares = (node.threshold(f"pairwise.{name}") for name in ("slower", "least_share", "least_of_pairs"))
+    slower, least_share, least_of_pairs = shares
+    size, others, floor = len(measured.group.nodes), measured.others_gb_per_s or 0.0, measured.floor_gb_per_s or 0.0
+    few, of_few = measured.smallest if measured.smallest and measured.smallest[0] < size else (0, 0.0)
+    why = f" ({finding_in_words(measured.slow_inside)})" if measured.slow_inside else ""
+    said = f"{nodes}: {speed(best)}{why}"
+    is_slow = best < (1 - slower) * others
+    concern_if(is_slow, f"{said}; expected {speed(others)}, like the other groups of {size}")
+    for known, share, of in ((of_few, least_share, f"{few} nodes"), (measured.pairs_gb_per_s, least_of_pairs, "pairs")):
+        if best < share * known:
+            of_known = f"{_percent(best / known)} of the {speed(known)} of {of}"
+            concern_if(True, f"{said}, {of_known}; expected at least {_percent(share)}")
+    concern_if(best < floor, f"{said}; expected at least {speed(floor)}")
+    worst = min(reading.busbw_gb_per_s or best for reading in measured.readings)
+    is_once = not is_slow and worst < (1 - slower) * (others or best)
+    concern_if(is_once, f"{nodes}: {speed(worst)} once, and {speed(best)}; expected the same each time")
+    if not (others or of_few or floor or measured.pairs_gb_per_s):
+        incomplete(f"{said}, with nothing to compare it with; expected pairs that succeed, or --baseline")
+
+
+def _percent(share: float) -> str:
+    return f"{share * 100:.0f} %"

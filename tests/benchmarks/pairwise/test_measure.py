@@ -1,0 +1,192 @@
+"""A run's pairs and groups through a launcher: what is kept, under which names, where it is cut, resumed, refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.benchmarks.launchers import Measured, MeterCampaign
+from clusterproof.plugins.benchmarks.meters import MeterSettings
+from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
+from clusterproof.plugins.benchmarks.pairwise.journal import read
+from clusterproof.plugins.core.cluster import Cluster, Target
+from clusterproof.plugins.core.evidence import NodeEvidence
+from clusterproof.plugins.evidence.cluster import ClusterFacts
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.pairs import Group, Reading
+from clusterproof.plugins.suite.perf import pairs_measure
+from clusterproof.plugins.suite.perf.pairs_measure import MeasuringSetup, measure
+from clusterproof.plugins.suite.perf.pairs_options import PairOptions
+from clusterproof.plugins.transport import Limits, Unusable, connection_for
+
+NAMES = [f"n{number:02}" for number in range(16)]
+OPTIONS = PairOptions(
+    which="quick",
+    groups="doubling",
+    asked=(),
+    at_once=1_000,
+    budget_s=600.0,
+    run_s=60.0,
+    seed=1,
+    resume=None,
+    meter="nccl-tests",
+    settings=MeterSettings(ranks_per_node=8, size_bytes=2**30),
+    launcher="",
+    baseline=None,
+    save_baseline=None,
+)
+Answer = Callable[[Any], Reading]
+
+
+def well(nodes: Any) -> Reading:
+    return Reading(400.0, size_bytes=2**30, is_correct=True, seconds=1.0, command=f"mpirun --host {','.join(nodes)}")
+
+
+@dataclass
+class Launched:
+    """A launcher that measures nothing, and what it was asked for."""
+
+    answer: Answer = well
+    campaign: MeterCampaign = field(init=False)
+    groups: list[tuple[int, bool]] = field(default_factory=list)  # of how many nodes, and whether briefly
+
+    def measure(self, together: Sequence[Any], measured: Measured) -> None:
+        """As it was told."""
+        for each in together:
+            if isinstance(each, Group):
+                self.groups.append((len(each.nodes), self.campaign.settings.is_brief))
+            measured(each, self.answer(each))
+
+    def close(self) -> None:
+        """Nothing is left."""
+
+    def __enter__(self) -> Launched:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Nothing is left."""
+
+
+@dataclass
+class Run:
+    """Runs in one folder."""
+
+    folder: Path
+    monkeypatch: pytest.MonkeyPatch
+    said: list[str] = field(default_factory=list)
+
+    def __call__(self, launched: Launched, text: Any = str, **options: Any) -> PairwiseRun:
+        """Measure nodes that are called otherwise than they are shown."""
+
+        def launcher_for(campaign: MeterCampaign, _name: str) -> Launched:
+            launched.campaign = campaign
+            return launched
+
+        self.monkeypatch.setattr(pairs_measure, "launcher_for", launcher_for)
+        shown = Cluster("c", "ssh", tuple(Target(name) for name in NAMES))
+        real = Cluster("c", "ssh", tuple(Target(f"secret-{name}") for name in NAMES))
+        facts = ClusterFacts(
+            shown, NodeEvidence("c"), {one.name: Node(one, NodeEvidence(one.name)) for one in shown.targets}
+        )
+        by_name = {name: f"secret-{name}" for name in NAMES}
+        setup = MeasuringSetup(
+            real, connection_for("ssh"), Limits(), self.folder, by_name, {}, text, self.said.append, "again"
+        )
+        return measure(replace(OPTIONS, **options), facts, setup)
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    return Run(tmp_path, monkeypatch)
+
+
+def test_groups_are_measured_after_the_pairs_by_the_same_launcher(run: Run) -> None:
+    launched = Launched()
+    (campaign,) = run(launched).campaigns
+    assert campaign.groups.in_words() == "4 nodes 400 GB/s, 8 nodes 400 GB/s, 16 nodes 400 GB/s"
+    assert launched.groups == [(4, False)] * 4 + [(8, False)] * 2 + [(16, True)]
+    assert "groups: measuring 4 nodes together, n[00-03] and 3 more groups at once" in run.said
+    assert read(run.folder / "pairwise.jsonl").groups == campaign.journal.groups
+
+
+def test_no_name_of_a_node_is_kept_that_is_not_shown(run: Run) -> None:
+    run(Launched(), text=lambda text: text.replace("secret-", ""))
+    kept = (run.folder / "pairwise.jsonl").read_text()
+    assert "mpirun --host n00,n01,n02,n03" in kept
+    assert "secret" not in kept
+
+
+def test_what_no_pair_succeeded_with_is_in_no_group(run: Run) -> None:
+    def busy(nodes: Any) -> Reading:
+        return Reading(problem="busy") if "secret-n05" in tuple(nodes) else well(nodes)
+
+    (campaign,) = run(Launched(busy)).campaigns
+    assert campaign.journal.group_plan
+    assert set(NAMES) - set(campaign.journal.group_plan.nodes) == {"n05"}
+
+
+def test_where_all_pairs_fail_no_group_is_tried(run: Run) -> None:
+    launched = Launched(lambda _: Reading(problem="no mpirun"))
+    run(launched)
+    assert launched.groups == []
+
+
+def test_what_ends_among_the_groups_keeps_the_pairs_and_says_why(run: Run) -> None:
+    def expired(nodes: Any) -> Reading:
+        if isinstance(nodes, Group):
+            raise Unusable("the token has expired")
+        return well(nodes)
+
+    (campaign,) = run(Launched(expired)).campaigns
+    assert len(campaign.of_node) == 16
+    assert campaign.journal.ended == "groups of nodes: the token has expired"
+    assert read(run.folder / "pairwise.jsonl").ended == campaign.journal.ended
+
+
+def test_an_interruption_among_the_groups_leaves_a_run_that_is_not_over(run: Run) -> None:
+    def interrupted(nodes: Any) -> Reading:
+        if isinstance(nodes, Group) and len(nodes.nodes) == 8:
+            raise KeyboardInterrupt
+        return well(nodes)
+
+    with pytest.raises(KeyboardInterrupt):
+        run(Launched(interrupted))
+    kept = read(run.folder / "pairwise.jsonl")
+    assert kept.ended is None
+    assert [len(one.group.nodes) for one in kept.groups] == [4, 4, 4, 4]
+    launched = Launched()
+    (campaign,) = run(launched, resume=run.folder).campaigns
+    assert [nodes for nodes, _ in launched.groups] == [8, 8, 16]
+    assert campaign.journal.ended == ""
+
+
+def test_a_run_that_goes_on_measures_the_groups_that_it_asks_for_itself(run: Run) -> None:
+    run(Launched(), groups="")
+    launched = Launched()
+    (campaign,) = run(launched, resume=run.folder, groups="all").campaigns
+    assert [nodes for nodes, _ in launched.groups] == [16]
+    assert campaign.journal.about["groups"] == "all"
+
+
+def test_a_meter_of_two_ends_says_that_it_measures_no_groups(run: Run) -> None:
+    launched = Launched()
+    (campaign,) = run(launched, meter="iperf3").campaigns
+    assert launched.groups == []
+    assert campaign.journal.about["no_groups"] == (
+        "iperf3 measures two nodes; expected --meter nccl-tests or nccom-test"
+    )
+
+
+def test_figures_of_groups_are_kept_for_so_many_nodes(run: Run, tmp_path: Path) -> None:
+    figures = tmp_path / "figures.json"
+    run(Launched(), save_baseline=figures)
+    again = run(Launched(), baseline=figures).campaigns[0]
+    assert again.floor_of(16) == pytest.approx(0.8 * 400.0)
+    assert again.floor_of(15) is None
