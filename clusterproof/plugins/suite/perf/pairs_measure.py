@@ -29,6 +29,7 @@ from clusterproof.plugins.benchmarks.pairwise.journal import (
 )
 from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.core.cluster import Cluster
+from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.node import Node
@@ -157,7 +158,7 @@ def _grouped(pairs: Campaign, writer: JournalWriter, renamed: _Renamed, options:
         first = tuple(groups[0])
         is_brief = len(first) * full.settings.ranks_per_node > MOST_RANKS
         renamed.launcher.campaign = replace(full, settings=replace(full.settings, is_brief=is_brief))
-        more = f" and {len(groups) - 1} more groups at once" if len(groups) > 1 else ""
+        more = f" and {number_of(len(groups) - 1, 'more group')} at once" if len(groups) > 1 else ""
         renamed.setup.say(f"groups: measuring {len(first)} nodes together, {fold(first)}{more}")
 
     try:
