@@ -89,6 +89,7 @@ class Options(Protocol):
     # load, where -m names perf
     load_timeout: str
     dcgm_level: int
+    dcgm_parameters: str
     load_path: str
     exact_s: float
     torch_python: str

@@ -37,6 +37,11 @@ GROUPS: dict[str, tuple[Option, ...]] = {
             {"type": int, "default": 2, "choices": DCGM_LEVELS, "metavar": "N"},
         ),
         Option(
+            "--dcgm-parameters",
+            "what dcgmi diag takes after -p: TEST.NAME=VALUE;…, e.g. diagnostic.test_duration=300",
+            {"default": "", "metavar": "PARAMETERS"},
+        ),
+        Option(
             "--load-path",
             "folders of the nodes with all_reduce_perf, nvbandwidth, … where neither PATH nor docs/load.md names them",
             {"default": "", "metavar": "DIR:…"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from argparse import Namespace
 from pathlib import Path
 from types import SimpleNamespace
@@ -30,6 +31,7 @@ DEFAULTS = {
     "host_root": "/",
     "sudo": False,
     "dcgm_level": 2,
+    "dcgm_parameters": "",
     "load_timeout": "",
     "load_path": "",
     "torch_python": "",
@@ -71,11 +73,50 @@ def test_a_deadline_that_makes_no_sense_is_refused(text: str) -> None:
         ({"fs_at_once": 0}, "--fs-at-once is 0; expected at least 1"),
         ({"fs_bandwidth": "scratch"}, "--fs-bandwidth is 'scratch'; expected a path of the nodes"),
         ({"torch_python": "python3"}, "--torch-python is 'python3'; expected a path of the nodes"),
+        ({"dcgm_parameters": "test_duration=300"}, "has 'test_duration=300'; expected TEST.NAME=VALUE"),
+        ({"dcgm_parameters": "pcie.a=1;"}, "--dcgm-parameters has ''; expected TEST.NAME=VALUE"),
+        ({"dcgm_parameters": "pcie.a=1,pcie.b=2"}, "has 'pcie.a=1,pcie.b=2'; expected TEST.NAME=VALUE"),
+        ({"dcgm_parameters": "pcie.a="}, "has 'pcie.a='; expected TEST.NAME=VALUE"),
+        ({"dcgm_parameters": "pcie.a=$(reboot)"}, "expected TEST.NAME=VALUE"),
+        ({"dcgm_parameters": "pcie.a=1 -i 0"}, "expected TEST.NAME=VALUE"),
+        ({"dcgm_parameters": "pcie.a=1\n"}, "expected TEST.NAME=VALUE"),
+        ({"dcgm_parameters": "-p pcie.a=1"}, "expected TEST.NAME=VALUE"),
+        ({"dcgm_parameters": "pcie.a=1;PCIe.a=2"}, "--dcgm-parameters has pcie.a twice; expected it once"),
+        ({"dcgm_parameters": f"pcie.a={'1' * 93}"}, "of 100 characters; expected at most 99"),
+        ({"dcgm_parameters": ";".join(f"pcie.a{n}=1" for n in range(101))}, "has 101 parameters; expected at most 100"),
+        (
+            {"dcgm_parameters": "diagnostic.test_duration=600;memtest.test_duration=300.0"},
+            "asks for tests of 900 s, and dcgm_diag is killed after 900; expected --load-timeout dcgm_diag=S with more",
+        ),
+        (
+            {"dcgm_parameters": "diagnostic.test_duration=soon"},
+            "--dcgm-parameters has diagnostic.test_duration 'soon'; expected seconds",
+        ),
+        ({"dcgm_parameters": "diagnostic.test_duration=nan"}, "has diagnostic.test_duration 'nan'; expected seconds"),
     ],
 )
 def test_an_option_that_makes_no_sense_is_refused(options: dict[str, object], words: str) -> None:
-    with pytest.raises(pytest.UsageError, match=words):
+    with pytest.raises(pytest.UsageError, match=re.escape(words)):
         load_options(given(**options))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "diagnostic.test_duration=300.0",
+        "pcie.h2d_d2h_single_pinned.min_bandwidth=20;pcie.test_nvlink_status=False",
+        "diagnostic.temperature_max=90;diagnostic.precision=dh;eud.passthrough_args=-a,b:c/d",
+        f"pcie.a={'1' * 92}",
+    ],
+)
+def test_what_dcgmi_takes_after_p_is_taken_as_it_is(text: str) -> None:
+    assert load_options(given(dcgm_parameters=text)).settings.get("dcgm_parameters", "") == text
+
+
+def test_longer_tests_of_dcgm_are_allowed_with_a_longer_deadline() -> None:
+    longer = given(dcgm_parameters="diagnostic.test_duration=3000", load_timeout="dcgm_diag=4000")
+    assert load_options(longer).deadline_s("dcgm_diag") == 4000
 
 
 def test_the_file_system_is_loaded_only_where_a_folder_is_named() -> None:

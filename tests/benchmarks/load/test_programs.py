@@ -67,6 +67,21 @@ def test_a_node_that_is_lost_under_load_keeps_its_earlier_evidence() -> None:
 
 
 @needs_nodes
+@pytest.mark.parametrize(
+    ("chosen", "words"),
+    [
+        (LoadOptions(), "-r 2 -j"),
+        (LoadOptions(dcgm_level=3, dcgm_parameters="pcie.a=1;memory.b=c"), "-r 3 -p pcie.a=1;memory.b=c -j"),
+    ],
+)
+def test_dcgmi_gets_level_and_parameters_as_the_user_chose_them(chosen: LoadOptions, words: str) -> None:
+    shown = with_tool(loadable_p5(), "dcgmi", '#!/bin/sh\nprintf \'%s \' "$#" "$@"\n')
+    value = evidence_of(shown, "dcgm_diag", replace(chosen, seconds=OPTIONS.seconds)).value
+    assert value["command"] == f"dcgmi diag {words}"
+    assert value["output"] == f"{len(words.split()) + 1} diag {words} "
+
+
+@needs_nodes
 def test_collectors_run_one_after_another() -> None:
     noting = '#!/bin/sh\necho "$0 begins" >>/tmp/order; sleep 0.3; echo "$0 ends" >>/tmp/order; echo "{}"\n'
     image = with_tool(with_tool(loadable_p5(), "dcgmi", noting), "nvbandwidth", noting)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -41,6 +42,7 @@ class LoadOptions:
     host_root: str = "/"
     sudo: bool = False
     dcgm_level: int = 2
+    dcgm_parameters: str = ""  # what dcgmi takes after -p
     seconds: Mapping[str, float] = field(default_factory=dict)  # by collector; "" for all of them
     folders: str = ""  # of the nodes, with `:` between, where the programs lie
     torch_python: str = ""  # of the nodes
@@ -69,6 +71,7 @@ class LoadOptions:
         """The settings that are passed to the collectors."""
         data = {
             "dcgm_level": str(self.dcgm_level),
+            "dcgm_parameters": self.dcgm_parameters,
             "folders": self.folders,
             "torch_python": self.torch_python,
             "fs_folder": self.fs_folder,
@@ -77,3 +80,36 @@ class LoadOptions:
             "exact_kinds": exact_kinds_setting(),
         }
         return {name: value for name, value in data.items() if value}
+
+
+MAX_PARAMETERS, MAX_PARAMETER_CHARS = 100, 99  # DCGM 3 keeps so many, and no longer ones; DCGM 4 longer ones too
+_PARAMETER = re.compile(r"(?P<name>[A-Za-z]\w*(?:\.[A-Za-z]\w*){1,2})=(?P<value>[\w.,:/+-]+)", re.ASCII)
+DURATION = ".test_duration"
+
+
+def dcgm_parameters(text: str) -> dict[str, str]:
+    """What `dcgmi diag -p` is to set: `pcie.test_duration` by its value. Raises ValueError with what is wrong."""
+    parameters: dict[str, str] = {}
+    for word in text.split(";") if text else ():
+        found = _PARAMETER.fullmatch(word)
+        if not found:
+            raise ValueError(f"has {word!r:.60}; expected TEST.NAME=VALUE;…, as diagnostic.test_duration=300")
+        if len(word) > MAX_PARAMETER_CHARS:
+            raise ValueError(f"has {word!r:.60} of {len(word)} characters; expected at most {MAX_PARAMETER_CHARS}")
+        if found["name"].lower() in parameters:
+            raise ValueError(f"has {found['name'].lower()} twice; expected it once")
+        parameters[found["name"].lower()] = found["value"]
+    if len(parameters) > MAX_PARAMETERS:
+        raise ValueError(f"has {len(parameters)} parameters; expected at most {MAX_PARAMETERS}")
+    return parameters
+
+
+def dcgm_tests_s(parameters: Mapping[str, str]) -> float:
+    """The seconds that tests of DCGM are to take together by these parameters. Raises ValueError."""
+    whole_s = 0.0
+    for name, value in parameters.items():
+        if name.endswith(DURATION):
+            if not re.fullmatch(r"\d{1,6}(\.\d{1,6})?", value, re.ASCII):
+                raise ValueError(f"has {name} {value!r:.60}; expected seconds")
+            whole_s += float(value)
+    return whole_s

@@ -43,6 +43,25 @@ def check_load_options(option: Options) -> None:
         if path and not path.startswith("/"):
             raise pytest.UsageError(f"{flag} is {path!r:.80}; expected a path of the nodes that begins with /")
     seconds(option.load_timeout)
+    if option.dcgm_parameters:
+        _check_dcgm_parameters(option)
+
+
+def _check_dcgm_parameters(option: Options) -> None:
+    """Refuse what dcgmi would, and tests that are killed before they end. Raises pytest.UsageError."""
+    from clusterproof.plugins.benchmarks.load.options import LoadOptions, dcgm_parameters, dcgm_tests_s
+
+    try:
+        tests_s = dcgm_tests_s(dcgm_parameters(option.dcgm_parameters))
+    except ValueError as why:
+        raise pytest.UsageError(f"--dcgm-parameters {why}") from None
+    timeouts = seconds(option.load_timeout)
+    killed_after_s = LoadOptions(dcgm_level=option.dcgm_level, seconds=timeouts).deadline_s("dcgm_diag")
+    if tests_s >= killed_after_s:
+        raise pytest.UsageError(
+            f"--dcgm-parameters asks for tests of {tests_s:g} s, and dcgm_diag is killed after {killed_after_s:g}; "
+            "expected --load-timeout dcgm_diag=S with more"
+        )
 
 
 def load_options(option: Options) -> LoadOptions:
@@ -54,6 +73,7 @@ def load_options(option: Options) -> LoadOptions:
         host_root=option.host_root,
         sudo=option.sudo,
         dcgm_level=option.dcgm_level,
+        dcgm_parameters=option.dcgm_parameters,
         seconds=seconds(option.load_timeout),
         folders=option.load_path,
         torch_python=option.torch_python,
