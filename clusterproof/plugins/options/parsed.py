@@ -92,6 +92,7 @@ class Options(Protocol):
     dcgm_parameters: str
     load_path: str
     exact_s: float
+    stress_s: int
     torch_python: str
     fs_bandwidth: str
     fs_size: int

@@ -15,6 +15,7 @@ LOADS = (
     "exact_collective",
     "exact_step",
     "cpu_exact",
+    "stress_ng",
     "nccom",
     "efa_loopback",
     "fs_bandwidth",
@@ -50,6 +51,11 @@ GROUPS: dict[str, tuple[Option, ...]] = {
             "--exact-s",
             "seconds for exact products on each GPU (default 60); each type is multiplied once in any case",
             {"type": float, "default": 60.0, "metavar": "S"},
+        ),
+        Option(
+            "--stress-s",
+            "run stress-ng for so many seconds on all cores, and on up to half of the memory; it verifies its results",
+            {"type": int, "default": 0, "metavar": "S"},
         ),
         Option(
             "--torch-python",

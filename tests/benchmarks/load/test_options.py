@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.benchmarks.load.options import COLLECTORS, DCGM_SECONDS, SECONDS, TAKES_TURNS
+from clusterproof.plugins.benchmarks.load.options import COLLECTORS, DCGM_SECONDS, SECONDS, STRESS, TAKES_TURNS
 from clusterproof.plugins.benchmarks.meters.baseline import METERS as OF_METERS
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.fact import LOADING
@@ -36,6 +36,7 @@ DEFAULTS = {
     "load_path": "",
     "torch_python": "",
     "exact_s": 60.0,
+    "stress_s": 0,
     "fs_bandwidth": "",
     "fs_size": 4096,
     "fs_at_once": 4,
@@ -70,6 +71,8 @@ def test_a_deadline_that_makes_no_sense_is_refused(text: str) -> None:
         ({"fs_size": 8}, "--fs-size is 8; expected at least 64"),
         ({"exact_s": 0.5}, "--exact-s is 0.5; expected 1 to 86400"),
         ({"exact_s": float("nan")}, "--exact-s is nan; expected 1 to 86400"),
+        ({"stress_s": -1}, "--stress-s is -1; expected 1 to 86400, or 0 for none"),
+        ({"stress_s": 90000}, "--stress-s is 90000; expected 1 to 86400, or 0 for none"),
         ({"fs_at_once": 0}, "--fs-at-once is 0; expected at least 1"),
         ({"fs_bandwidth": "scratch"}, "--fs-bandwidth is 'scratch'; expected a path of the nodes"),
         ({"torch_python": "python3"}, "--torch-python is 'python3'; expected a path of the nodes"),
@@ -119,15 +122,15 @@ def test_longer_tests_of_dcgm_are_allowed_with_a_longer_deadline() -> None:
     assert load_options(longer).deadline_s("dcgm_diag") == 4000
 
 
-def test_the_file_system_is_loaded_only_where_a_folder_is_named() -> None:
-    assert load_options(given()).asked(COLLECTORS) == COLLECTORS - {TAKES_TURNS}
-    assert load_options(given(fs_bandwidth="/fsx")).asked(COLLECTORS | {"boot"}) == COLLECTORS
+def test_what_needs_a_folder_or_a_time_is_loaded_only_where_that_is_named() -> None:
+    assert load_options(given()).asked(COLLECTORS) == COLLECTORS - {TAKES_TURNS, STRESS}
+    assert load_options(given(fs_bandwidth="/fsx", stress_s=60)).asked(COLLECTORS | {"boot"}) == COLLECTORS
 
 
 @pytest.mark.parametrize(
     ("markexpr", "keyword", "path", "collectors"),
     [
-        ("perf", "", "checks", COLLECTORS - {TAKES_TURNS}),
+        ("perf", "", "checks", COLLECTORS - {TAKES_TURNS, STRESS}),
         ("perf and gpu", "gemm or busbw", "checks", {"gpu_gemm", "node_busbw"}),
         ("perf and not gpu", "", "checks", {"cpu_exact", "efa_loopback", "nccom"}),
         ("perf", "test_exact", "checks", {"cpu_exact", "exact_collective", "exact_step", "gpu_exact"}),

@@ -39,11 +39,12 @@ def test_the_whole_time_is_that_of_all_collectors_one_after_another() -> None:
     assert two > LoadOptions().deadline_s("dcgm_diag") + LoadOptions().deadline_s("gpu_gemm")
     assert LoadOptions(dcgm_level=3).deadline_s("dcgm_diag") > LoadOptions().deadline_s("dcgm_diag")
     assert LoadOptions(exact_s=600).deadline_s("gpu_exact") == LoadOptions().deadline_s("gpu_exact") + 540
+    assert LoadOptions(stress_s=600).deadline_s("stress_ng") == LoadOptions().deadline_s("stress_ng") + 600
     assert LoadOptions(seconds={"": 60, "gpu_gemm": 30}).whole_s(["nccom", "gpu_gemm"]) < 120
 
 
 def test_all_collectors_travel_as_one_argument_of_systems_manager() -> None:
-    to_run, _ = program(list(SECONDS), LoadOptions(fs_folder="/fsx"), on_stdin=False)
+    to_run, _ = program(list(SECONDS), LoadOptions(fs_folder="/fsx", stress_s=60), on_stdin=False)
     assert len(to_run.command) < LONGEST_PROGRAM
 
 

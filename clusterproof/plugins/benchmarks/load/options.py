@@ -19,18 +19,21 @@ SECONDS: Mapping[str, float] = {
     "exact_collective": 180.0,
     "exact_step": 180.0,
     "cpu_exact": 180.0,
+    "stress_ng": 120.0,
     "nccom": 600.0,
     "efa_loopback": 480.0,
     "fs_bandwidth": 120.0,
 }
 DCGM_SECONDS: Mapping[int, float] = {1: 180.0, 2: 900.0, 3: 2400.0, 4: 9000.0}
 EXACT_S = 60.0  # of them for the products themselves
+STRESS = "stress_ng"  # the user says for how long, beside what it has here
 TAKES_TURNS = "fs_bandwidth"  # nodes share what it measures: few of them at a time
 COLLECTORS = frozenset(SECONDS)
 # Where each is, as MODULE:FUNCTION of this package.
 FUNCTIONS: Mapping[str, str] = {
     **{name: f"programs:{name}" for name in ("dcgm_diag", "node_busbw", "nccom", "efa_loopback", "fs_bandwidth")},
     **{name: f"pytorch:{name}" for name in ("gpu_bandwidth", "gpu_gemm")},
+    STRESS: f"stress:{STRESS}",
     **{name: f"exact:{name}" for name in ("gpu_exact", "exact_collective", "exact_step", "cpu_exact")},
 }
 
@@ -50,12 +53,14 @@ class LoadOptions:
     fs_mib: int = 4096
     fs_at_once: int = 4  # nodes
     exact_s: float = EXACT_S  # for exact products on GPUs
+    stress_s: int = 0  # for stress-ng
     room: int = 0  # characters of an answer that its connection carries; 0: all
 
     def deadline_s(self, collector: str) -> float:
         """Seconds for one collector on one node."""
         own = DCGM_SECONDS[self.dcgm_level] if collector == "dcgm_diag" else SECONDS[collector]
         own += self.exact_s - EXACT_S if collector == "gpu_exact" else 0.0
+        own += self.stress_s if collector == STRESS else 0.0
         return self.seconds.get(collector) or self.seconds.get("") or own
 
     def whole_s(self, collectors: Iterable[str]) -> float:
@@ -63,8 +68,9 @@ class LoadOptions:
         return sum(self.deadline_s(collector) + END_S for collector in collectors) + SEND_S
 
     def asked(self, collectors: Iterable[str]) -> frozenset[str]:
-        """Those of the collectors that load the hardware, without that for which no folder is named."""
-        return frozenset(collectors) & (COLLECTORS if self.fs_folder else COLLECTORS - {TAKES_TURNS})
+        """Those of the collectors that load the hardware, without those for which no folder and no time is named."""
+        chosen = {TAKES_TURNS: self.fs_folder, STRESS: self.stress_s}
+        return frozenset(collectors) & COLLECTORS - {name for name, choice in chosen.items() if not choice}
 
     @property
     def settings(self) -> dict[str, str]:
@@ -77,6 +83,7 @@ class LoadOptions:
             "fs_folder": self.fs_folder,
             "fs_mib": str(self.fs_mib),
             "exact_s": str(self.exact_s),
+            "stress_s": str(self.stress_s or ""),
             "exact_kinds": exact_kinds_setting(),
         }
         return {name: value for name, value in data.items() if value}

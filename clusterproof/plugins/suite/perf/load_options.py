@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from clusterproof.plugins.options.parsed import Options
 
 LEAST_MIB = 64  # of the scratch file
-MOST_S = 24 * 3600  # for exact products
+MOST_S = 24 * 3600  # for exact products, and for stress-ng
 ANYWHERE = Path("/")
 
 
@@ -39,6 +39,8 @@ def check_load_options(option: Options) -> None:
             raise pytest.UsageError(f"{flag} is {value}; expected at least {least}")
     if not 1 <= option.exact_s <= MOST_S:
         raise pytest.UsageError(f"--exact-s is {option.exact_s:g}; expected 1 to {MOST_S}")
+    if not 0 <= option.stress_s <= MOST_S:
+        raise pytest.UsageError(f"--stress-s is {option.stress_s}; expected 1 to {MOST_S}, or 0 for none")
     for flag, path in (("--fs-bandwidth", option.fs_bandwidth), ("--torch-python", option.torch_python)):
         if path and not path.startswith("/"):
             raise pytest.UsageError(f"{flag} is {path!r:.80}; expected a path of the nodes that begins with /")
@@ -78,6 +80,7 @@ def load_options(option: Options) -> LoadOptions:
         folders=option.load_path,
         torch_python=option.torch_python,
         exact_s=option.exact_s,
+        stress_s=option.stress_s,
         fs_folder=option.fs_bandwidth,
         fs_mib=option.fs_size,
         fs_at_once=option.fs_at_once,
