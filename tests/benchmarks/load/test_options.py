@@ -89,7 +89,11 @@ def test_a_deadline_that_makes_no_sense_is_refused(text: str) -> None:
         ({"dcgm_parameters": ";".join(f"pcie.a{n}=1" for n in range(101))}, "has 101 parameters; expected at most 100"),
         (
             {"dcgm_parameters": "diagnostic.test_duration=600;memtest.test_duration=300.0"},
-            "asks for tests of 900 s, and dcgm_diag is killed after 900; expected --load-timeout dcgm_diag=S with more",
+            "--dcgm-parameters asks for 900 s, and dcgm_diag is killed after 900; expected --load-timeout dcgm_diag=9",
+        ),
+        (
+            {"stress_s": 3600, "load_timeout": "600"},
+            "--stress-s asks for 3600 s, and stress_ng is killed after 600; expected --load-timeout stress_ng=3630 or",
         ),
         (
             {"dcgm_parameters": "diagnostic.test_duration=soon"},

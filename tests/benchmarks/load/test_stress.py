@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -35,20 +34,21 @@ def test_the_real_one_verifies_cores_and_memory_and_leaves_no_file(
     assert f"--vm-bytes {ran.memory_mib}m" in ran.called
     assert ran.memory_mib == 5 * EACH_S_MIB * len(os.sched_getaffinity(0))
     assert list(tmp_path.iterdir()) == []
-    assert evaluated(CHECK, "stress_ng", {"gpu001": collector.value}).verdict is Verdict.PASS
+    due = Verdict.INCOMPLETE if ran.kernel_unread else Verdict.PASS  # in a container without /dev/kmsg
+    assert evaluated(CHECK, "stress_ng", {"gpu001": collector.value}).verdict is due
 
 
 @needs_nodes
 def test_one_that_hangs_is_ended_and_what_it_said_counts() -> None:
     said = ("stress fail vm: detected 24 bit errors while stressing memory", "stress hangs")
-    chosen = LoadOptions(stress_s=1, seconds={"stress_ng": 16.5})
+    chosen = LoadOptions(stress_s=1, seconds={"stress_ng": 25.0})  # 10 of them before it is ended
     value = evidence_of(with_speed(loadable_p5(), *said), "stress_ng", chosen).value
     assert value["exit"] is None
     result = evaluated(CHECK, "stress_ng", {"gpu001": value})
     assert result.verdict is Verdict.FAIL
     assert "vm: detected 24 bit errors" in result.message
     assert "incomplete: stress-ng was ended, late after its 1 s" in result.message
-    value = evidence_of(with_speed(loadable_p5(), "stress hangs"), "stress_ng", replace(chosen, stress_s=2)).value
+    value["output"] = ""
     assert evaluated(CHECK, "stress_ng", {"gpu001": value}).verdict is Verdict.INCOMPLETE
 
 

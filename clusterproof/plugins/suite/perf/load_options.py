@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 LEAST_MIB = 64  # of the scratch file
 MOST_S = 24 * 3600  # for exact products, and for stress-ng
+BESIDE_S = 30  # what a measurement takes beside the time that it is asked to take
 ANYWHERE = Path("/")
 
 
@@ -45,25 +46,30 @@ def check_load_options(option: Options) -> None:
         if path and not path.startswith("/"):
             raise pytest.UsageError(f"{flag} is {path!r:.80}; expected a path of the nodes that begins with /")
     seconds(option.load_timeout)
-    if option.dcgm_parameters:
-        _check_dcgm_parameters(option)
+    if option.dcgm_parameters or option.stress_s:
+        _check_durations(option)
 
 
-def _check_dcgm_parameters(option: Options) -> None:
-    """Refuse what dcgmi would, and tests that are killed before they end. Raises pytest.UsageError."""
-    from clusterproof.plugins.benchmarks.load.options import LoadOptions, dcgm_parameters, dcgm_tests_s
+def _check_durations(option: Options) -> None:
+    """Refuse what dcgmi would, and what is killed before it ends. Raises pytest.UsageError."""
+    from clusterproof.plugins.benchmarks.load.options import STRESS, LoadOptions, dcgm_parameters, dcgm_tests_s
 
     try:
         tests_s = dcgm_tests_s(dcgm_parameters(option.dcgm_parameters))
     except ValueError as why:
         raise pytest.UsageError(f"--dcgm-parameters {why}") from None
     timeouts = seconds(option.load_timeout)
-    killed_after_s = LoadOptions(dcgm_level=option.dcgm_level, seconds=timeouts).deadline_s("dcgm_diag")
-    if tests_s >= killed_after_s:
-        raise pytest.UsageError(
-            f"--dcgm-parameters asks for tests of {tests_s:g} s, and dcgm_diag is killed after {killed_after_s:g}; "
-            "expected --load-timeout dcgm_diag=S with more"
-        )
+    given = LoadOptions(dcgm_level=option.dcgm_level, stress_s=option.stress_s, seconds=timeouts)
+    for flag, asked_s, collector in (
+        ("--dcgm-parameters", tests_s, "dcgm_diag"),
+        ("--stress-s", option.stress_s, STRESS),
+    ):
+        killed_after_s = given.deadline_s(collector)
+        if asked_s and asked_s + BESIDE_S > killed_after_s:
+            raise pytest.UsageError(
+                f"{flag} asks for {asked_s:g} s, and {collector} is killed after {killed_after_s:g}; "
+                f"expected --load-timeout {collector}={asked_s + BESIDE_S:g} or more"
+            )
 
 
 def load_options(option: Options) -> LoadOptions:
