@@ -49,6 +49,15 @@ def node_failed(service: Service, vpc: Vpc) -> None:
     listed(service, lambda rows: rows[1].update(InstanceStatus={"Status": "Failure", "Message": "disk"}))
 
 
+def node_failed_oddly(service: Service, vpc: Vpc) -> None:
+    listed(service, lambda rows: rows[1].update(InstanceStatus={"Status": "Failure"}))
+
+
+def node_under_check(service: Service, vpc: Vpc) -> None:
+    status = {"Status": "DeepHealthCheckInProgress", "Message": "the failure before it was started again"}
+    listed(service, lambda rows: rows[1].update(InstanceStatus=status))
+
+
 def group_short(service: Service, vpc: Vpc) -> None:
     described(service, lambda data: data["InstanceGroups"][0].update(TargetCount=5))
 
@@ -218,7 +227,12 @@ IN_TWO_ZONES = "workers: 2 in us-west-2a (ip-10-181-0-[1-2]), 1 in us-west-2b (i
 FAULTS: dict[Callable[[Service, Vpc], None], tuple[dict[str, Verdict], str]] = {
     not_in_service: ({"cluster_in_service": Verdict.FAIL}, "the cluster is Failed (no capacity); expected InService"),
     recovered: ({"cluster_in_service": Verdict.CONCERN}, "still shows a failure: no capacity"),
-    node_failed: ({"nodes_running": Verdict.FAIL}, f"{instance_id('workers-1')} (workers) is Failure"),
+    node_failed: ({"nodes_running": Verdict.FAIL}, f"{instance_id('workers-1')} (workers) is Failure: disk; expected"),
+    node_failed_oddly: ({"nodes_running": Verdict.FAIL}, f"{instance_id('workers-1')} (workers) is Failure; expected"),
+    node_under_check: (
+        {"nodes_running": Verdict.FAIL},
+        f"{instance_id('workers-1')} (workers) is DeepHealthCheckInProgress; expected every node Running",
+    ),
     group_short: ({"nodes_running": Verdict.FAIL}, "workers has 3 of 5"),
     no_recovery: ({"node_recovery": Verdict.CONCERN}, "NodeRecovery is None; expected Automatic"),
     recovery_not_reported: ({"node_recovery": Verdict.INCOMPLETE}, "NodeRecovery was not reported"),

@@ -31,6 +31,7 @@ from tests.testbed.node import healthy_cpu, with_file
 CAPTURED = {
     "control_plane.slurm_nodes",
     "gpu.dcgm_diag",
+    "host.stress_ng",  # no time was given to it
     "network.nccl_correct",
     "network.nccl_transport",
     "neuron.nccom",

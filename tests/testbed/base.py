@@ -47,7 +47,7 @@ FILES = {
 UNUSED_S = 30 * 86_400.0
 BENEATH = (  # what a node does not have of the machine that is whole beneath it
     *("usr/local/cuda*", "etc/ld.so.conf.d/*cuda*", ".dockerenv", "run/.containerenv", "var/run/secrets/*"),
-    *("usr/bin/fi_info", "usr/bin/fi_pingpong", "usr/bin/fio"),
+    *("usr/bin/fi_info", "usr/bin/fi_pingpong", "usr/bin/fio", "usr/bin/stress-ng"),
     *("root/.aws", "root/.ssh/id_*", "home/*", "var/crash/*", "var/lib/dpkg/updates/*", "var/lib/cloud/data"),
     *("var/lib/cloud/instance", "etc/ssh/ssh_host_*_key", "lib/modules/*"),
 )

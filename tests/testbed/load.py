@@ -20,7 +20,9 @@ SCRATCH = "/fsx/scratch"
 TORCH = "/opt/pytorch"
 NCCL_TESTS = "/opt/nccl-tests/build/all_reduce_perf"
 EFA_BIN = "/opt/amazon/efa/bin"
-OPTIONS = LoadOptions(fs_folder=SCRATCH, fs_mib=64, seconds={"dcgm_diag": 18.0})  # 3 of them before it is ended
+OPTIONS = LoadOptions(
+    fs_folder=SCRATCH, fs_mib=64, stress_s=1, seconds={"dcgm_diag": 18.0}
+)  # 3 of them before it is ended
 
 
 def of_gpus() -> dict[str, str]:
@@ -31,6 +33,11 @@ def of_gpus() -> dict[str, str]:
 def of_efa() -> dict[str, str]:
     """Those of a node with EFA."""
     return {f"{EFA_BIN}/fi_pingpong": tool("fi_pingpong")}
+
+
+def of_any_node() -> dict[str, str]:
+    """Those of whatever node."""
+    return {name: tool(name) for name in ("fio", "stress-ng")}
 
 
 def tool(name: str) -> str:
@@ -52,7 +59,7 @@ def torch_files() -> dict[str, Content]:
 def loadable(image: NodeImage, tools: dict[str, str], files: dict[str, Content]) -> NodeImage:
     """A node with these programs and files, a folder to write into, and nothing special to say of its speed."""
     common: dict[str, Content] = {SPEEDS: "", SCRATCH: Folder(0o777)}
-    return replace(image, tools=image.tools | {"fio": tool("fio")} | tools, files=image.files | common | files)
+    return replace(image, tools=image.tools | of_any_node() | tools, files=image.files | common | files)
 
 
 def gpu_node(image: NodeImage) -> NodeImage:

@@ -159,6 +159,7 @@ needs_pynvml = _mark("" if importlib.util.find_spec("pynvml") else "pip install 
 needs_ethtool = _mark(_without_ethtool())
 needs_nvme_cli = _mark(_without("nvme", "nvme-cli"))
 needs_fio = _mark(_without("fio", "fio"))
+needs_stress_ng = _mark(_without("stress-ng", "stress-ng"))
 needs_iperf3 = _mark(_without("iperf3", "iperf3"))
 needs_fi_pingpong = _mark(_without("fi_pingpong", "libfabric-bin"))
 needs_nodes = _mark(_without_nodes())  # entered() works

@@ -26,7 +26,7 @@ PACKAGES = ("/usr/lib/python3/dist-packages", f"/usr/local/lib/{PYTHON}/dist-pac
 PROGRAMS = (
     *("fio", "iperf3", "nvbandwidth", "dcgmi", "nvidia-smi", "docker", "slurmctld", "scontrol", "chronyc", "mpirun"),
     *("fi_info", "fi_pingpong", "neuron-ls", "lspci", "nvme", "lfs", "rpm", "enroot", "nvidia-container-cli"),
-    *("nv-fabricmanager", "journalctl", "all_reduce_perf", "ibstat", "ethtool", "nccom-test"),
+    *("nv-fabricmanager", "journalctl", "all_reduce_perf", "ibstat", "ethtool", "nccom-test", "stress-ng"),
 )
 FOLDERS = ("/usr/bin", "/usr/local/bin", "/opt/amazon/efa/bin", "/opt/slurm/bin", "/opt/nccl-tests/build")
 TORCH = {"torch/__init__.py": "", "torch/version.py": "__version__ = '2.9.0'\n", "torch-2.9.0.dist-info/METADATA": ""}

@@ -15,12 +15,15 @@ from clusterproof.plugins.evidence.aws.facts_account import (
     subnets_used,
     table_of,
 )
+from clusterproof.plugins.evidence.aws.facts_hyperpod import HyperpodNode
 from clusterproof.plugins.evidence.cluster import ClusterFacts
+from clusterproof.plugins.evidence.field import known
 
 pytestmark = [mark.control_plane, mark.preflight]
 
 
 MAX_IDS = 10  # of one kind in words
+MAX_SAID = 200  # characters of what SageMaker says of a node
 
 
 @mark.hyperpod_cluster_debugger("A")
@@ -135,17 +138,28 @@ def test_cluster_in_service(cluster: ClusterFacts) -> None:
 def test_nodes_running(cluster: ClusterFacts) -> None:
     """HyperPod node state.
 
+    Of a node in the state Failure, SageMaker's own reason is said too. Of other nodes it is not: the reason of an
+    earlier failure stays there after they have recovered.
+
     Remedy (restore service): Read the node's status message. A group that stays below its target is waiting for
     capacity, or its lifecycle script fails.
     """
     cluster.require_hyperpod()
     with part:
         every = cluster.hyperpod_nodes
-        ill = [f"{node.instance_id} ({node.group}) is {node.status}" for node in every if node.status != "Running"]
+        ill = [in_words(node) for node in every if node.status != "Running"]
         fail_if(ill, f"{', '.join(ill[:20])}; expected every node Running")
     groups = cluster.hyperpod.groups
     short = [f"{group.name} has {group.current} of {group.target}" for group in groups if group.current != group.target]
     fail_if(short, f"{', '.join(short)}; expected every group complete")
+
+
+def in_words(node: HyperpodNode) -> str:
+    """`i-0a (workers) is Failure: …`, with what SageMaker says of it."""
+    status = node.status
+    said = known(lambda: " ".join(node.message.split()), "") if status == "Failure" else ""
+    why = f": {said[:MAX_SAID].replace('; expected ', ', expected ')}" if said else ""
+    return f"{node.instance_id} ({node.group}) is {status}{why}"
 
 
 DEEP_HEALTH_CHECKS = {"InstanceStress", "InstanceConnectivity"}

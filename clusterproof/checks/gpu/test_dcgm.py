@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Callable, Iterable
 
 from clusterproof.plugins.catalog.nvidia import severity_in_words, xid
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import listed, number_of
 from clusterproof.plugins.core.verdict import Incomplete, concern_if, fail_if, incomplete, part
-from clusterproof.plugins.evaluation.routing import evidence
+from clusterproof.plugins.evaluation.routing import by_hand, evidence
 from clusterproof.plugins.evidence.field import known, readings
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.perf.facts_logs import DiagLog, DiagTest, Result
@@ -16,8 +18,22 @@ from clusterproof.plugins.evidence.perf.facts_logs import DiagLog, DiagTest, Res
 pytestmark = [mark.gpu, mark.preflight, mark.perf, mark.hyperpod_node_debugger("G.1.b")]
 
 NOT_PASSED = ("skip", "not run", "unknown")
+PARAMETER = r"[\w.-]+=[\w.,:/+-]+"  # redacted names too
+RAN = re.compile(rf"dcgmi diag -r ([1-4])(?: -p ({PARAMETER}(?:;{PARAMETER})*))? -j(?= |\Z)", re.ASCII)
 
 
+def of_run(node: Node) -> str:
+    """The command that ran under load, of which no node decides more than level and parameters; of a log none."""
+    ran = node.evidence.collectors.get("dcgm_diag")
+    data = ran.value.get("command") if ran and isinstance(ran.value, dict) else ran and ran.detail
+    found = RAN.match(data) if isinstance(data, str) else None
+    if not found:
+        return ""
+    parameters = f" -p {shlex.quote(found[2])}" if found[2] else ""
+    return f"dcgmi diag -r {found[1]}{parameters} -j; echo exit: $?"
+
+
+@by_hand(of_run)
 @evidence("dcgmi diag -r 2 -j; echo exit: $?")
 def test_dcgm_diag(node: Node) -> None:
     """DCGM diagnostic.

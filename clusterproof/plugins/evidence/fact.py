@@ -22,7 +22,7 @@ OF_A_JOB = frozenset({"container"})
 LOADING = frozenset(
     {
         *("dcgm_diag", "efa_loopback", "fs_bandwidth", "gpu_bandwidth", "gpu_gemm", "nccom", "node_busbw"),
-        *("cpu_exact", "exact_collective", "exact_step", "gpu_exact"),
+        *("cpu_exact", "exact_collective", "exact_step", "gpu_exact", "stress_ng"),
     }
 )
 

@@ -233,6 +233,7 @@ class Node:
     exact_collective = perf.exact_collective
     exact_step = perf.exact_step
     cpu_exact = perf.cpu_exact
+    stress_ng = perf.stress_ng
     efa_loopback = perf.efa_loopback
     fs_bandwidth = perf.fs_bandwidth
     pairwise = perf.pairwise

@@ -89,8 +89,10 @@ class Options(Protocol):
     # load, where -m names perf
     load_timeout: str
     dcgm_level: int
+    dcgm_parameters: str
     load_path: str
     exact_s: float
+    stress_s: int
     torch_python: str
     fs_bandwidth: str
     fs_size: int

@@ -17,6 +17,7 @@ LOADS = (
     "exact_collective",
     "exact_step",
     "cpu_exact",
+    "stress_ng",
     "nccom",
     "efa_loopback",
     "fs_bandwidth",
@@ -39,6 +40,11 @@ GROUPS: dict[str, tuple[Option, ...]] = {
             {"type": int, "default": 2, "choices": DCGM_LEVELS, "metavar": "N"},
         ),
         Option(
+            "--dcgm-parameters",
+            "what dcgmi diag takes after -p: TEST.NAME=VALUE;…, e.g. diagnostic.test_duration=300",
+            {"default": "", "metavar": "PARAMETERS"},
+        ),
+        Option(
             "--load-path",
             "folders of the nodes with all_reduce_perf, nvbandwidth, … where neither PATH nor docs/load.md names them",
             {"default": "", "metavar": "DIR:…"},
@@ -47,6 +53,11 @@ GROUPS: dict[str, tuple[Option, ...]] = {
             "--exact-s",
             "seconds for exact products on each GPU (default 60); each type is multiplied once in any case",
             {"type": float, "default": 60.0, "metavar": "S"},
+        ),
+        Option(
+            "--stress-s",
+            "run stress-ng for so many seconds on all cores, and on up to half of the memory; it verifies its results",
+            {"type": int, "default": 0, "metavar": "S"},
         ),
         Option(
             "--torch-python",

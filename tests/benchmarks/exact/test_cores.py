@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -59,3 +60,35 @@ def test_memory_that_loses_a_bit_is_found_with_its_place(monkeypatch: pytest.Mon
         [5],
         8,
     )
+
+
+@pytest.mark.parametrize(
+    ("files", "mib"),
+    [
+        ({}, 1000),
+        ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "max\n"}, 1000),
+        ({"sys/fs/cgroup/memory.max": f"{300 << 20}\n"}, 300),  # of a container
+        (
+            {
+                "proc/self/cgroup": "0::/slurm/job_7/step_0\n",
+                "sys/fs/cgroup/slurm/job_7/memory.max": f"{200 << 20}\n",
+                "sys/fs/cgroup/slurm/job_7/step_0/memory.max": "max\n",
+            },
+            200,
+        ),
+        (
+            {
+                "proc/self/cgroup": "9:cpu,memory:/slurm/job_7\n1:name=systemd:/slurm/job_7\n0::/\n",
+                "sys/fs/cgroup/memory/slurm/job_7/memory.limit_in_bytes": f"{100 << 20}\n",
+                "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
+            },
+            100,
+        ),
+        ({"proc/self/cgroup": "nonsense\n"}, 1000),
+    ],
+)
+def test_no_more_memory_is_taken_than_control_groups_allow(tmp_path: Path, files: dict[str, str], mib: int) -> None:
+    for name, text in {"proc/meminfo": f"MemTotal: 9 kB\nMemAvailable: {1000 << 10} kB\n", **files}.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert cores.available_bytes(str(tmp_path)) == mib << 20

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from clusterproof.plugins.agent.frame import decode
 from clusterproof.plugins.benchmarks.load.asking import program
-from clusterproof.plugins.benchmarks.load.options import LoadOptions
-from clusterproof.plugins.core.evidence import Collected
+from clusterproof.plugins.benchmarks.load.options import SECONDS, LoadOptions
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence
 from clusterproof.plugins.transport import Answer
+from tests.builders.probed import answer
 from tests.testbed.load import OPTIONS
 from tests.testbed.node import NodeImage, entered
 
@@ -21,6 +23,12 @@ def evidence_of(image: NodeImage, collector: str, chosen: LoadOptions = OPTIONS)
     evidence = decode("gpu001", Answer(ran.stdout + ran.stderr), nonce)
     assert evidence.unreached is None, evidence.detail
     return evidence.collectors[collector]
+
+
+def loaded(collectors: Iterable[str], chosen: LoadOptions) -> NodeEvidence:
+    """What these collectors return from this machine."""
+    to_run, nonce = program([collector for collector in SECONDS if collector in collectors], chosen)
+    return decode("here", Answer(answer(to_run)), nonce)
 
 
 def read(file: Path) -> bytes:

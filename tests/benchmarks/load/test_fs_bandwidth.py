@@ -6,31 +6,23 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.agent.frame import decode
 from clusterproof.plugins.benchmarks.load.asking import program
-from clusterproof.plugins.benchmarks.load.options import SECONDS, LoadOptions
+from clusterproof.plugins.benchmarks.load.options import LoadOptions
 from clusterproof.plugins.benchmarks.load.programs import scratch_file
-from clusterproof.plugins.core.evidence import NodeEvidence, Status
+from clusterproof.plugins.core.evidence import Status
 from clusterproof.plugins.evidence.perf.facts import FsBandwidth
-from clusterproof.plugins.transport import Answer
-from tests.benchmarks.load.loaded import evidence_of, read
-from tests.builders.probed import PATH, answer
+from tests.benchmarks.load.loaded import evidence_of, loaded, read
+from tests.builders.probed import PATH
 from tests.testbed.load import SCRATCH, loadable_p5
 from tests.testbed.needs import needs_fio, needs_nodes
 from tests.testbed.node import without_file
 
 SETTLE_S = 600.0
-
-
-def loaded(collectors: Iterable[str], chosen: LoadOptions) -> NodeEvidence:
-    """What these collectors return from this machine."""
-    to_run, nonce = program([collector for collector in SECONDS if collector in collectors], chosen)
-    return decode("here", Answer(answer(to_run)), nonce)
 
 
 def settles(is_so: Callable[[], object]) -> bool:

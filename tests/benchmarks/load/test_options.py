@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from argparse import Namespace
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.benchmarks.load.options import COLLECTORS, DCGM_SECONDS, SECONDS, TAKES_TURNS
+from clusterproof.plugins.benchmarks.load.options import COLLECTORS, DCGM_SECONDS, SECONDS, STRESS, TAKES_TURNS
 from clusterproof.plugins.benchmarks.meters.baseline import METERS as OF_METERS
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.fact import LOADING
@@ -30,10 +31,12 @@ DEFAULTS = {
     "host_root": "/",
     "sudo": False,
     "dcgm_level": 2,
+    "dcgm_parameters": "",
     "load_timeout": "",
     "load_path": "",
     "torch_python": "",
     "exact_s": 60.0,
+    "stress_s": 0,
     "fs_bandwidth": "",
     "fs_size": 4096,
     "fs_at_once": 4,
@@ -68,25 +71,70 @@ def test_a_deadline_that_makes_no_sense_is_refused(text: str) -> None:
         ({"fs_size": 8}, "--fs-size is 8; expected at least 64"),
         ({"exact_s": 0.5}, "--exact-s is 0.5; expected 1 to 86400"),
         ({"exact_s": float("nan")}, "--exact-s is nan; expected 1 to 86400"),
+        ({"stress_s": -1}, "--stress-s is -1; expected 1 to 86400, or 0 for none"),
+        ({"stress_s": 90000}, "--stress-s is 90000; expected 1 to 86400, or 0 for none"),
         ({"fs_at_once": 0}, "--fs-at-once is 0; expected at least 1"),
         ({"fs_bandwidth": "scratch"}, "--fs-bandwidth is 'scratch'; expected a path of the nodes"),
         ({"torch_python": "python3"}, "--torch-python is 'python3'; expected a path of the nodes"),
+        ({"dcgm_parameters": "test_duration=300"}, "has 'test_duration=300'; expected TEST.NAME=VALUE"),
+        ({"dcgm_parameters": "pcie.a=1;"}, "--dcgm-parameters has ''; expected TEST.NAME=VALUE"),
+        ({"dcgm_parameters": "pcie.a=1,pcie.b=2"}, "has 'pcie.a=1,pcie.b=2'; expected TEST.NAME=VALUE"),
+        ({"dcgm_parameters": "pcie.a="}, "has 'pcie.a='; expected TEST.NAME=VALUE"),
+        ({"dcgm_parameters": "pcie.a=$(reboot)"}, "expected TEST.NAME=VALUE"),
+        ({"dcgm_parameters": "pcie.a=1 -i 0"}, "expected TEST.NAME=VALUE"),
+        ({"dcgm_parameters": "pcie.a=1\n"}, "expected TEST.NAME=VALUE"),
+        ({"dcgm_parameters": "-p pcie.a=1"}, "expected TEST.NAME=VALUE"),
+        ({"dcgm_parameters": "pcie.a=1;PCIe.a=2"}, "--dcgm-parameters has pcie.a twice; expected it once"),
+        ({"dcgm_parameters": f"pcie.a={'1' * 93}"}, "of 100 characters; expected at most 99"),
+        ({"dcgm_parameters": ";".join(f"pcie.a{n}=1" for n in range(101))}, "has 101 parameters; expected at most 100"),
+        (
+            {"dcgm_parameters": "diagnostic.test_duration=600;memtest.test_duration=300.0"},
+            "--dcgm-parameters asks for 900 s, and dcgm_diag is killed after 900; expected --load-timeout dcgm_diag=9",
+        ),
+        (
+            {"stress_s": 3600, "load_timeout": "600"},
+            "--stress-s asks for 3600 s, and stress_ng is killed after 600; expected --load-timeout stress_ng=3630 or",
+        ),
+        (
+            {"dcgm_parameters": "diagnostic.test_duration=soon"},
+            "--dcgm-parameters has diagnostic.test_duration 'soon'; expected seconds",
+        ),
+        ({"dcgm_parameters": "diagnostic.test_duration=nan"}, "has diagnostic.test_duration 'nan'; expected seconds"),
     ],
 )
 def test_an_option_that_makes_no_sense_is_refused(options: dict[str, object], words: str) -> None:
-    with pytest.raises(pytest.UsageError, match=words):
+    with pytest.raises(pytest.UsageError, match=re.escape(words)):
         load_options(given(**options))
 
 
-def test_the_file_system_is_loaded_only_where_a_folder_is_named() -> None:
-    assert load_options(given()).asked(COLLECTORS) == COLLECTORS - {TAKES_TURNS}
-    assert load_options(given(fs_bandwidth="/fsx")).asked(COLLECTORS | {"boot"}) == COLLECTORS
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "diagnostic.test_duration=300.0",
+        "pcie.h2d_d2h_single_pinned.min_bandwidth=20;pcie.test_nvlink_status=False",
+        "diagnostic.temperature_max=90;diagnostic.precision=dh;eud.passthrough_args=-a,b:c/d",
+        f"pcie.a={'1' * 92}",
+    ],
+)
+def test_what_dcgmi_takes_after_p_is_taken_as_it_is(text: str) -> None:
+    assert load_options(given(dcgm_parameters=text)).settings.get("dcgm_parameters", "") == text
+
+
+def test_longer_tests_of_dcgm_are_allowed_with_a_longer_deadline() -> None:
+    longer = given(dcgm_parameters="diagnostic.test_duration=3000", load_timeout="dcgm_diag=4000")
+    assert load_options(longer).deadline_s("dcgm_diag") == 4000
+
+
+def test_what_needs_a_folder_or_a_time_is_loaded_only_where_that_is_named() -> None:
+    assert load_options(given()).asked(COLLECTORS) == COLLECTORS - {TAKES_TURNS, STRESS}
+    assert load_options(given(fs_bandwidth="/fsx", stress_s=60)).asked(COLLECTORS | {"boot"}) == COLLECTORS
 
 
 @pytest.mark.parametrize(
     ("markexpr", "keyword", "path", "collectors"),
     [
-        ("perf", "", "checks", COLLECTORS - {TAKES_TURNS}),
+        ("perf", "", "checks", COLLECTORS - {TAKES_TURNS, STRESS}),
         ("perf and gpu", "gemm or busbw", "checks", {"gpu_gemm", "node_busbw"}),
         ("perf and not gpu", "", "checks", {"cpu_exact", "efa_loopback", "nccom"}),
         ("perf", "test_exact", "checks", {"cpu_exact", "exact_collective", "exact_step", "gpu_exact"}),

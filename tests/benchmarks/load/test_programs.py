@@ -39,11 +39,12 @@ def test_the_whole_time_is_that_of_all_collectors_one_after_another() -> None:
     assert two > LoadOptions().deadline_s("dcgm_diag") + LoadOptions().deadline_s("gpu_gemm")
     assert LoadOptions(dcgm_level=3).deadline_s("dcgm_diag") > LoadOptions().deadline_s("dcgm_diag")
     assert LoadOptions(exact_s=600).deadline_s("gpu_exact") == LoadOptions().deadline_s("gpu_exact") + 540
+    assert LoadOptions(stress_s=600).deadline_s("stress_ng") == LoadOptions().deadline_s("stress_ng") + 600
     assert LoadOptions(seconds={"": 60, "gpu_gemm": 30}).whole_s(["nccom", "gpu_gemm"]) < 120
 
 
 def test_all_collectors_travel_as_one_argument_of_systems_manager() -> None:
-    to_run, _ = program(list(SECONDS), LoadOptions(fs_folder="/fsx"), on_stdin=False)
+    to_run, _ = program(list(SECONDS), LoadOptions(fs_folder="/fsx", stress_s=60), on_stdin=False)
     assert len(to_run.command) < LONGEST_PROGRAM
 
 
@@ -64,6 +65,21 @@ def test_a_node_that_is_lost_under_load_keeps_its_earlier_evidence() -> None:
     assert after.collectors["boot"] is before.collectors["boot"]
     assert after.collectors["gpu_gemm"].status is Status.BROKE
     assert after.collectors["gpu_gemm"].detail == "the node answered before, and not under load: timed out: no end"
+
+
+@needs_nodes
+@pytest.mark.parametrize(
+    ("chosen", "words"),
+    [
+        (LoadOptions(), "-r 2 -j"),
+        (LoadOptions(dcgm_level=3, dcgm_parameters="pcie.a=1;memory.b=c"), "-r 3 -p pcie.a=1;memory.b=c -j"),
+    ],
+)
+def test_dcgmi_gets_level_and_parameters_as_the_user_chose_them(chosen: LoadOptions, words: str) -> None:
+    shown = with_tool(loadable_p5(), "dcgmi", '#!/bin/sh\nprintf \'%s \' "$#" "$@"\n')
+    value = evidence_of(shown, "dcgm_diag", replace(chosen, seconds=OPTIONS.seconds)).value
+    assert value["command"] == f"dcgmi diag {words}"
+    assert value["output"] == f"{len(words.split()) + 1} diag {words} "
 
 
 @needs_nodes

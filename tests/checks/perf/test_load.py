@@ -26,6 +26,7 @@ FAIL, CONCERN, INCOMPLETE, PASS, NA = (
     *(Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE),
     *(Verdict.PASS, Verdict.NOT_APPLICABLE),
 )
+USUAL = "dcgmi diag -r 2 -j; echo exit: $?"
 PINGPONG = """\
 bytes   #sent   #ack     total       time     MB/sec    usec/xfer   Mxfers/sec
 1m      200     =200     400m        0.57s   3653.77     286.98       0.00
@@ -112,6 +113,38 @@ def test_where_no_gpu_is_it_depends_on_the_type_whether_one_is_missing(
 def test_a_type_with_one_gpu_has_nothing_to_reduce_over() -> None:
     value = {"none": "one GPU: there is no link to reduce over"}
     assert evaluated("gpu.node_busbw", "node_busbw", {"gpu001": value}, "g6.xlarge").verdict is NA
+
+
+TIMED_OUT = "dcgmi diag -r 4 -j does not end within 9 s; its last words: busy"
+
+
+@pytest.mark.parametrize(
+    ("collected", "command"),
+    [
+        (Collected(Status.READ, ran(dcgm_json(), command="dcgmi diag -r 3 -j")), "dcgmi diag -r 3 -j; echo exit: $?"),
+        (
+            Collected(Status.READ, ran("Error: ", 255, "dcgmi diag -r 3 -p pcie.a=1;diagnostic.b=-2.5 -j")),
+            "dcgmi diag -r 3 -p 'pcie.a=1;diagnostic.b=-2.5' -j; echo exit: $?",
+        ),
+        (
+            Collected(Status.READ, ran("", command="dcgmi diag -r 3 -p name-1=300 -j")),
+            "dcgmi diag -r 3 -p name-1=300 -j; echo exit: $?",
+        ),
+        (Collected(Status.TIMED_OUT, detail=TIMED_OUT), "dcgmi diag -r 4 -j; echo exit: $?"),
+        (Collected(Status.READ, {"logs": []}), USUAL),
+        (Collected(Status.READ, ran("", command="dcgmi diag -r 2 -p pcie.a=$(reboot) -j")), USUAL),
+        (Collected(Status.READ, ran("", command="dcgmi diag -r 2 -p pcie.a=1;reboot -j")), USUAL),
+        (Collected(Status.READ, ran("", command="dcgmi diag -r 2 -p pcie.a='b' -j")), USUAL),
+        (Collected(Status.READ, ran("", command="reboot; dcgmi diag -r 3 -j")), USUAL),
+        (Collected(Status.READ, {"command": ["dcgmi"]}), USUAL),
+        (Collected(Status.NOT_ASKED), USUAL),
+    ],
+)
+def test_the_command_to_see_it_is_the_one_that_ran_and_nothing_else_that_a_node_says(
+    collected: Collected, command: str
+) -> None:
+    node = nodes(Cluster("c", "local", (Target("a"),)), {"a": NodeEvidence("a", {"dcgm_diag": collected})})["a"]
+    assert evaluate(all_checks()["gpu.dcgm_diag"], node).evidence == command
 
 
 # NCCL

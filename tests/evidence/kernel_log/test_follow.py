@@ -47,6 +47,7 @@ def follower(root: Path, monkeypatch: pytest.MonkeyPatch, cursor: tuple[str, int
         (7, [record(20)], 12),  # overwritten before it was begun
         (-1, [record(20), record(21)], 0),
         (-1, [record(20), BrokenPipeError, record(22)], 1),
+        (-1, [BrokenPipeError, record(20)], 1),  # or more
     ],
 )
 def test_records_that_were_overwritten_are_counted(

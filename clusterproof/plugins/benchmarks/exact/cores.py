@@ -133,10 +133,26 @@ def _differences(region: Any, at: int, block: bytes) -> list[dict[str, Any]]:
     return [{"where": f"byte {at + byte} of what was written", "bits": bits, "again": again, "of": 8, **said}]
 
 
-def available_bytes() -> int:
-    """What the kernel calls available; in a container that may have less, no more than it may have."""
-    with open("/proc/meminfo", encoding="ascii") as file:
+def available_bytes(root: str = "") -> int:
+    """What the kernel calls available; no more than a container, a job or a service that this runs in may have."""
+    with open(f"{root}/proc/meminfo", encoding="ascii") as file:
         available = [int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable:")]
-    with suppress(OSError, ValueError), open("/sys/fs/cgroup/memory.max", encoding="ascii") as file:
-        available.append(int(file.read()))
+    for limit in limits(root):
+        with suppress(OSError, ValueError), open(limit, encoding="ascii") as file:
+            available.append(int(file.read()))
     return min(available, default=0)
+
+
+def limits(root: str) -> list[str]:
+    """Where the limits of memory stand of this process's control group and of those above it, of either version."""
+    groups, files = ["0::/"], []
+    with suppress(OSError), open(f"{root}/proc/self/cgroup", encoding="utf-8") as file:
+        groups += file.read().split("\n")
+    for number, controllers, path in (group.split(":", 2) for group in groups if group.count(":") > 1):
+        if number == "0" or "memory" in controllers.split(","):
+            top, name = ("", "memory.max") if number == "0" else ("/memory", "memory.limit_in_bytes")
+            folders = [folder for folder in path.split("/") if folder]
+            files += [
+                "/".join([f"{root}/sys/fs/cgroup{top}", *folders[:depth], name]) for depth in range(len(folders) + 1)
+            ]
+    return files

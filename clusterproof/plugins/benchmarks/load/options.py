@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -18,18 +19,21 @@ SECONDS: Mapping[str, float] = {
     "exact_collective": 180.0,
     "exact_step": 180.0,
     "cpu_exact": 180.0,
+    "stress_ng": 120.0,
     "nccom": 600.0,
     "efa_loopback": 480.0,
     "fs_bandwidth": 120.0,
 }
 DCGM_SECONDS: Mapping[int, float] = {1: 180.0, 2: 900.0, 3: 2400.0, 4: 9000.0}
 EXACT_S = 60.0  # of them for the products themselves
+STRESS = "stress_ng"  # the user says for how long, beside what it has here
 TAKES_TURNS = "fs_bandwidth"  # nodes share what it measures: few of them at a time
 COLLECTORS = frozenset(SECONDS)
 # Where each is, as MODULE:FUNCTION of this package.
 FUNCTIONS: Mapping[str, str] = {
     **{name: f"programs:{name}" for name in ("dcgm_diag", "node_busbw", "nccom", "efa_loopback", "fs_bandwidth")},
     **{name: f"pytorch:{name}" for name in ("gpu_bandwidth", "gpu_gemm")},
+    STRESS: f"stress:{STRESS}",
     **{name: f"exact:{name}" for name in ("gpu_exact", "exact_collective", "exact_step", "cpu_exact")},
 }
 
@@ -41,6 +45,7 @@ class LoadOptions:
     host_root: str = "/"
     sudo: bool = False
     dcgm_level: int = 2
+    dcgm_parameters: str = ""  # what dcgmi takes after -p
     seconds: Mapping[str, float] = field(default_factory=dict)  # by collector; "" for all of them
     folders: str = ""  # of the nodes, with `:` between, where the programs lie
     torch_python: str = ""  # of the nodes
@@ -48,12 +53,14 @@ class LoadOptions:
     fs_mib: int = 4096
     fs_at_once: int = 4  # nodes
     exact_s: float = EXACT_S  # for exact products on GPUs
+    stress_s: int = 0  # for stress-ng
     room: int = 0  # characters of an answer that its connection carries; 0: all
 
     def deadline_s(self, collector: str) -> float:
         """Seconds for one collector on one node."""
         own = DCGM_SECONDS[self.dcgm_level] if collector == "dcgm_diag" else SECONDS[collector]
         own += self.exact_s - EXACT_S if collector == "gpu_exact" else 0.0
+        own += self.stress_s if collector == STRESS else 0.0
         return self.seconds.get(collector) or self.seconds.get("") or own
 
     def whole_s(self, collectors: Iterable[str]) -> float:
@@ -61,19 +68,55 @@ class LoadOptions:
         return sum(self.deadline_s(collector) + END_S for collector in collectors) + SEND_S
 
     def asked(self, collectors: Iterable[str]) -> frozenset[str]:
-        """Those of the collectors that load the hardware, without that for which no folder is named."""
-        return frozenset(collectors) & (COLLECTORS if self.fs_folder else COLLECTORS - {TAKES_TURNS})
+        """Those of the collectors that load the hardware, without those for which no folder and no time is named."""
+        chosen = {TAKES_TURNS: self.fs_folder, STRESS: self.stress_s}
+        return frozenset(collectors) & COLLECTORS - {name for name, choice in chosen.items() if not choice}
 
     @property
     def settings(self) -> dict[str, str]:
         """The settings that are passed to the collectors."""
         data = {
             "dcgm_level": str(self.dcgm_level),
+            "dcgm_parameters": self.dcgm_parameters,
             "folders": self.folders,
             "torch_python": self.torch_python,
             "fs_folder": self.fs_folder,
             "fs_mib": str(self.fs_mib),
             "exact_s": str(self.exact_s),
+            "stress_s": str(self.stress_s or ""),
             "exact_kinds": exact_kinds_setting(),
         }
         return {name: value for name, value in data.items() if value}
+
+
+MAX_PARAMETERS, MAX_PARAMETER_CHARS = 100, 99  # DCGM 3 keeps so many, and no longer ones; DCGM 4 longer ones too
+_PARAMETER = re.compile(r"(?P<name>[A-Za-z]\w*(?:\.[A-Za-z]\w*){1,2})=(?P<value>[\w.,:/+-]+)", re.ASCII)
+DURATION = ".test_duration"
+
+
+def dcgm_parameters(text: str) -> dict[str, str]:
+    """What `dcgmi diag -p` is to set: `pcie.test_duration` by its value. Raises ValueError with what is wrong."""
+    parameters: dict[str, str] = {}
+    for word in text.split(";") if text else ():
+        found = _PARAMETER.fullmatch(word)
+        if not found:
+            raise ValueError(f"has {word!r:.60}; expected TEST.NAME=VALUE;…, as diagnostic.test_duration=300")
+        if len(word) > MAX_PARAMETER_CHARS:
+            raise ValueError(f"has {word!r:.60} of {len(word)} characters; expected at most {MAX_PARAMETER_CHARS}")
+        if found["name"].lower() in parameters:
+            raise ValueError(f"has {found['name'].lower()} twice; expected it once")
+        parameters[found["name"].lower()] = found["value"]
+    if len(parameters) > MAX_PARAMETERS:
+        raise ValueError(f"has {len(parameters)} parameters; expected at most {MAX_PARAMETERS}")
+    return parameters
+
+
+def dcgm_tests_s(parameters: Mapping[str, str]) -> float:
+    """The seconds that tests of DCGM are to take together by these parameters. Raises ValueError."""
+    whole_s = 0.0
+    for name, value in parameters.items():
+        if name.endswith(DURATION):
+            if not re.fullmatch(r"\d{1,6}(\.\d{1,6})?", value, re.ASCII):
+                raise ValueError(f"has {name} {value!r:.60}; expected seconds")
+            whole_s += float(value)
+    return whole_s

@@ -37,13 +37,15 @@ NEURON_SIZES = ("--minbytes", "1kb", "--maxbytes", "1gb", "--stepfactor", "4", "
 
 
 def dcgm_diag(node: Node) -> object:
-    """What `dcgmi diag -j` prints, at the level that the user chooses.
+    """What `dcgmi diag -j` prints, at the level and with the parameters that the user chooses.
 
     One that hangs is asked to end first: the work is done by DCGM's host engine.
     """
     if not gpu_count(node):
         return NONE
-    return measured(node, "dcgmi", "diag", "-r", node.settings.get("dcgm_level", "2"), "-j", ask_s=ASK_S)
+    level, parameters = node.settings.get("dcgm_level", "2"), node.settings.get("dcgm_parameters", "")
+    chosen = ("-p", parameters) if parameters else ()
+    return measured(node, "dcgmi", "diag", "-r", level, *chosen, "-j", ask_s=ASK_S)
 
 
 def node_busbw(node: Node) -> object:

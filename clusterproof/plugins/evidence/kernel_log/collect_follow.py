@@ -55,8 +55,8 @@ class Follower:
             if not match:
                 continue
             number, level = int(match[2]), int(match[1])
-            if self._is_torn and self._sequence >= 0:
-                self.lost += max(0, number - self._sequence - 1)
+            if self._is_torn:
+                self.lost += max(0, number - self._sequence - 1) if self._sequence >= 0 else 1  # or more
             self._is_torn = False
             if number <= self._sequence:
                 continue

@@ -13,6 +13,7 @@ from clusterproof.plugins.evidence.perf.facts import FsBandwidth, Loopback, Ran
 from clusterproof.plugins.evidence.perf.facts_logs import DcgmDiag, NcclLog, Nccom
 from clusterproof.plugins.evidence.perf.gpu_speed import GpuBandwidth, GpuGemm
 from clusterproof.plugins.evidence.perf.step import ExactStep
+from clusterproof.plugins.evidence.perf.stress import StressNg
 
 if TYPE_CHECKING:
     from clusterproof.plugins.evidence.node import Node
@@ -108,6 +109,12 @@ def exact_step(node: Node, measured: CollectorData) -> ExactStep:
 def cpu_exact(_node: Node, measured: CollectorData) -> CpuExact:
     """Exact products of the cores, and what host memory gave back."""
     return CpuExact(measured.value)
+
+
+@collected_under_load("stress_ng", "no time is given to stress-ng (--stress-s=S)")
+def stress_ng(_node: Node, data: CollectorData) -> StressNg:
+    """Cores and memory under stress-ng."""
+    return StressNg(data.value)
 
 
 @collected_under_load("efa_loopback")

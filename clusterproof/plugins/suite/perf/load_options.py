@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from clusterproof.plugins.options.parsed import Options
 
 LEAST_MIB = 64  # of the scratch file
-MOST_S = 24 * 3600  # for exact products
+MOST_S = 24 * 3600  # for exact products, and for stress-ng
+BESIDE_S = 30  # what a measurement takes beside the time that it is asked to take
 ANYWHERE = Path("/")
 
 
@@ -39,10 +40,36 @@ def check_load_options(option: Options) -> None:
             raise pytest.UsageError(f"{flag} is {value}; expected at least {least}")
     if not 1 <= option.exact_s <= MOST_S:
         raise pytest.UsageError(f"--exact-s is {option.exact_s:g}; expected 1 to {MOST_S}")
+    if not 0 <= option.stress_s <= MOST_S:
+        raise pytest.UsageError(f"--stress-s is {option.stress_s}; expected 1 to {MOST_S}, or 0 for none")
     for flag, path in (("--fs-bandwidth", option.fs_bandwidth), ("--torch-python", option.torch_python)):
         if path and not path.startswith("/"):
             raise pytest.UsageError(f"{flag} is {path!r:.80}; expected a path of the nodes that begins with /")
     seconds(option.load_timeout)
+    if option.dcgm_parameters or option.stress_s:
+        _check_durations(option)
+
+
+def _check_durations(option: Options) -> None:
+    """Refuse what dcgmi would, and what is killed before it ends. Raises pytest.UsageError."""
+    from clusterproof.plugins.benchmarks.load.options import STRESS, LoadOptions, dcgm_parameters, dcgm_tests_s
+
+    try:
+        tests_s = dcgm_tests_s(dcgm_parameters(option.dcgm_parameters))
+    except ValueError as why:
+        raise pytest.UsageError(f"--dcgm-parameters {why}") from None
+    timeouts = seconds(option.load_timeout)
+    given = LoadOptions(dcgm_level=option.dcgm_level, stress_s=option.stress_s, seconds=timeouts)
+    for flag, asked_s, collector in (
+        ("--dcgm-parameters", tests_s, "dcgm_diag"),
+        ("--stress-s", option.stress_s, STRESS),
+    ):
+        killed_after_s = given.deadline_s(collector)
+        if asked_s and asked_s + BESIDE_S > killed_after_s:
+            raise pytest.UsageError(
+                f"{flag} asks for {asked_s:g} s, and {collector} is killed after {killed_after_s:g}; "
+                f"expected --load-timeout {collector}={asked_s + BESIDE_S:g} or more"
+            )
 
 
 def load_options(option: Options) -> LoadOptions:
@@ -54,10 +81,12 @@ def load_options(option: Options) -> LoadOptions:
         host_root=option.host_root,
         sudo=option.sudo,
         dcgm_level=option.dcgm_level,
+        dcgm_parameters=option.dcgm_parameters,
         seconds=seconds(option.load_timeout),
         folders=option.load_path,
         torch_python=option.torch_python,
         exact_s=option.exact_s,
+        stress_s=option.stress_s,
         fs_folder=option.fs_bandwidth,
         fs_mib=option.fs_size,
         fs_at_once=option.fs_at_once,

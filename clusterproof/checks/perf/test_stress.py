@@ -1,0 +1,79 @@
+"""Nodes under stress-ng: whether cores and memory give right results under load, and what the kernel says of it."""
+
+from __future__ import annotations
+
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.message import listed
+from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete, part
+from clusterproof.plugins.evaluation.routing import evidence
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.perf.stress import ENDINGS, STRESSORS, StressNg
+
+pytestmark = [mark.perf]
+
+LEAST_SHARE = 0.9  # of the time that it was to run
+
+
+@mark.host
+@mark.hyperpod_node_debugger("F")
+@evidence("stress-ng --cpu 0 --vm 0 --vm-bytes 50% --vm-keep --verify --metrics-brief --timeout 60; echo exit: $?")
+def test_stress_ng(node: Node) -> None:
+    """CPU and memory under stress-ng.
+
+    For --stress-s seconds a worker for each core computes in many ways, and as many others write memory in many
+    patterns; stress-ng verifies both. What the kernel logs of memory and CPUs meanwhile counts too. Its bogo operations
+    are not compared with those of other nodes: by its own manual they are no benchmark.
+
+    Remedy (replace): Drain the node. Run the check again for longer (--stress-s 3600), with exact arithmetic (-k
+    "stress or cpu_exact"), and have the node replaced even if the fault does not show again.
+    """
+    ran = node.stress_ng
+    with part:
+        fail_if(ran.wrong, f"{listed(ran.wrong)}; expected every result right")
+    with part:
+        say_hardware_errors(ran)
+    with part:
+        others = [words for words in ran.failed if words not in ran.wrong]
+        concern_if(others, f"stress-ng calls this a failure: {listed(others)}; expected none")
+    with part:
+        require_kernel_log(ran)
+    require_end(ran)
+
+
+def say_hardware_errors(ran: StressNg) -> None:
+    """Say what the kernel logged of memory and CPUs while they were under load."""
+    errors = [error for error in ran.hardware_errors if not error.is_of_previous_boot]
+    lost = listed(error.words for error in errors if not error.is_corrected)
+    fail_if(lost, f"the kernel logged under load: {lost}; expected no error")
+    corrected = listed(error.words for error in errors if error.is_corrected)
+    concern_if(corrected, f"the kernel logged under load: {corrected}; expected no error, corrected or not")
+
+
+def require_kernel_log(ran: StressNg) -> None:
+    """Say where errors may have been logged that nobody read."""
+    with part:
+        if ran.kernel_unread:
+            incomplete(
+                f"the kernel log could not be followed under load: {ran.kernel_unread[:200]}; expected root or --sudo"
+            )
+    if ran.kernel_lost:
+        incomplete(f"{ran.kernel_lost} or more records of the kernel log were lost under load; expected all of them")
+
+
+def require_end(ran: StressNg) -> None:
+    """Say why it did not verify both stressors for the whole time."""
+    with part:
+        if ran.exit is None:
+            incomplete(f"stress-ng was ended, late after its {ran.budget_s} s: {ran.last_words}; expected its own end")
+        if ran.exit and not ran.wrong:
+            how = f"{ran.exit} ({ENDINGS.get(ran.exit, 'which its manual does not explain')})"
+            incomplete(f"stress-ng ended with {how}: {ran.last_words or 'it printed nothing'}; expected 0")
+    with part:
+        if ran.lacked_memory:
+            incomplete("workers of stress-ng were killed for lack of memory; expected them to run to their end")
+    with part:
+        idle = [name for name in STRESSORS if not ran.done.get(name)]
+        if idle and not ran.wrong:
+            incomplete(f"stress-ng says no bogo operations of {listed(idle)}; expected some of {listed(STRESSORS)}")
+    if ran.seconds < LEAST_SHARE * ran.budget_s:
+        incomplete(f"stress-ng ran for {ran.seconds:.1f} s; expected {ran.budget_s}")

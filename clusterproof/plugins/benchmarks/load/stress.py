@@ -1,0 +1,56 @@
+"""Cores and a part of the memory under stress-ng, which verifies its results, and what the kernel logs meanwhile."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from clusterproof.plugins.agent.reading import NO_CURSOR, Broke, Node
+from clusterproof.plugins.agent.tools import Tool, find
+from clusterproof.plugins.benchmarks.exact.cores import available_bytes
+from clusterproof.plugins.benchmarks.load.tool import ASK_S, END_S, MAX_OUTPUT_BYTES, environment, named
+from clusterproof.plugins.evidence.kernel_log.collect_follow import Follower
+
+MIB = 1 << 20
+MEMORY_SHARE = 2  # half of what is available, at most
+EACH_S_MIB, MOST_MIB = 16, 2048  # … of each core: for each second, and at most; more is not gone through in the time
+MAX_LINES = 1000  # of the kernel log
+MAX_READS = 50  # of it, of 2000 records each
+
+
+def stress_ng(node: Node) -> object:
+    """What `stress-ng --verify` prints, and the kernel's lines that matter since it began. Raises Absent, Denied.
+
+    The workers share the memory that it is told of; files it writes none, but wants a folder in which it could.
+    """
+    budget_s, cores = int(node.settings["stress_s"]), len(os.sched_getaffinity(0))
+    memory_mib = cores * min(available_bytes() // MEMORY_SHARE // cores // MIB, EACH_S_MIB * budget_s, MOST_MIB)
+    program = find(node, "stress-ng", named=named(node))
+    log = Follower(node, NO_CURSOR)
+    workers = ("--cpu", str(cores), "--vm", str(cores), "--vm-bytes", f"{memory_mib}m", "--vm-keep")
+    words = ("stress-ng", *workers, "--verify", "--metrics-brief", "--timeout", str(budget_s), "--temp-path", "/tmp")
+    tool = Tool(node, *words, program=program, environment=environment(node))
+    output, has_ended, began = bytearray(), True, time.monotonic()
+    try:
+        for chunk in tool.chunks(max(node.collector_s - END_S - ASK_S, 0.1), ASK_S):
+            output += chunk[: MAX_OUTPUT_BYTES - len(output)]
+    except Broke:
+        has_ended = False
+    return {
+        "command": tool.line,
+        "exit": tool.exit if has_ended else None,
+        "output": output.decode("utf-8", "replace"),
+        "seconds": round(time.monotonic() - began, 3),
+        "cores": cores,
+        "memory_mib": memory_mib,
+        "budget_s": budget_s,
+        **logged(log),
+    }
+
+
+def logged(log: Follower) -> dict[str, object]:
+    """The lines that matter, each with its seconds, and how much of the log was lost or could not be read."""
+    lines: list[list[object]] = []
+    for _ in range(MAX_READS):
+        lines += log.lines()
+    return {"kernel": [line[1:] for line in lines[:MAX_LINES]], "kernel_lost": log.lost, "kernel_unread": log.why_not}

@@ -1,0 +1,63 @@
+"""What stress-ng verified on a node, what was wrong, and what the kernel logged meanwhile."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.evidence.field import Field, number, text, whole
+from clusterproof.plugins.evidence.kernel_log.events_host import HardwareError
+from clusterproof.plugins.evidence.kernel_log.facts import lines, parse
+from clusterproof.plugins.evidence.perf.facts import Ran
+
+STRESSORS = ("cpu", "vm")
+ENDINGS = {  # what the manual says of its exit status
+    1: "an error of its own",
+    2: "a stressor failed",
+    3: "a stressor lacked resources",
+    4: "a stressor that is not implemented here",
+    5: "a stressor was killed by a signal",
+    6: "a stressor ended by itself",
+    7: "counts that are not to be trusted",
+}
+_FAILED = re.compile(r"^stress-ng: fail: {1,4}\[\d{1,10}\] {1,4}(?:stress-ng-)?(.{1,200})", re.MULTILINE)
+_DONE = re.compile(r"^stress-ng: (?:metrc|info): {1,4}\[\d{1,10}\] (\w{1,30}) {1,30}(\d{1,18}) {1,30}\d", re.MULTILINE)
+_STARVED = re.compile(r"^.{0,200}killed by (?:the )?OOM killer", re.MULTILINE)
+
+
+@record
+class StressNg(Ran):
+    """One run; `memory_mib` is what its workers shared, `budget_s` how long they had."""
+
+    seconds = Field(number)
+    memory_mib = Field(whole)
+    budget_s = Field(whole)
+    kernel_lost = Field(whole)  # records that were overwritten before they were read
+    kernel_unread = Field(text)  # why the log could not be followed
+    _kernel = Field(lines, "kernel")
+
+    @property
+    def failed(self) -> tuple[str, ...]:
+        """All that it calls a failure: `vm: detected 24 bit errors while stressing memory`."""
+        return tuple(found[1].strip() for found in _FAILED.finditer(self.output))
+
+    @property
+    def wrong(self) -> tuple[str, ...]:
+        """Those that are wrong results of its stressors."""
+        return tuple(words for words in self.failed if words.partition(":")[0] in STRESSORS)
+
+    @property
+    def done(self) -> Mapping[str, int]:
+        """How many bogo operations each stressor made."""
+        return {found[1]: int(found[2]) for found in _DONE.finditer(self.output) if found[1] in STRESSORS}
+
+    @property
+    def lacked_memory(self) -> bool:
+        """Whether a worker was killed for lack of memory."""
+        return bool(_STARVED.search(self.output))
+
+    @property
+    def hardware_errors(self) -> tuple[HardwareError, ...]:
+        """What the kernel logged of memory and CPUs while it ran."""
+        return tuple(event for event in parse(self._kernel) if isinstance(event, HardwareError))
