@@ -23,6 +23,7 @@ FILES = (  # of tests of checks, of facts, of the catalogue, and of what a gate 
     "aws/test_fsx_facts.py",
     "benchmarks/meters/test_baseline.py",
     "captures/test_faults.py",
+    "captures/test_nvidia_smi.py",
     "catalog/test_*.py",
     "checks/**/test_*.py",
     "evidence/**/test_*facts.py",
