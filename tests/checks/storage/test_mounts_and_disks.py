@@ -72,10 +72,17 @@ def test_a_mount_is_compared_with_the_nodes_that_have_it(
         ("hung", FAIL, "/data: ext4 from /dev/sdb hangs; expected an answer"),
         ("ESTALE", FAIL, "/data: ext4 from /dev/sdb says ESTALE; expected an answer"),
         ("hidden", INCOMPLETE, "/data: --host-root does not show it: ext4 from /dev/sdb"),
+        ("slow", INCOMPLETE, "/data: ext4 from /dev/sdb was not asked in time: the node is too busy"),
+        ("covered", INCOMPLETE, "/data: a user has mounted a file system over ext4 from /dev/sdb"),
     ],
 )
 def test_a_mount_answers(alive: str, verdict: Verdict, words: str) -> None:
     expect(evaluated("mounts_alive", mount(alive=alive)), verdict, words)
+
+
+def test_a_server_to_which_a_user_walked_is_a_concern_where_it_hangs() -> None:
+    walked = {**mount(kind="nfs4", alive="hung"), "is_automatic": True, "is_due": False}
+    expect(evaluated("mounts_alive", walked), CONCERN, "nfs4 from /dev/sdb, mounted by autofs, hangs")
 
 
 def test_of_a_mount_that_answers_soon_nothing_else_is_needed() -> None:
