@@ -67,7 +67,7 @@ FAULTS = (
         "workers of stress-ng were killed for lack of memory",
         "says info:  [4713] vm: assuming killed by OOM killer, restarting again (instance 3)",
     ),
-    fault("memory that was not tested", INCOMPLETE, "stress-ng says no bogo operations of vm", "idle vm"),
+    fault("memory that was not tested", INCOMPLETE, "stress-ng reports no bogo operations for vm", "idle vm"),
     Fault(
         "stress: a node without stress-ng",
         lambda image: without_file(image, "/usr/bin/stress-ng"),

@@ -96,10 +96,24 @@ def test_of_lines_without_a_time_losses_are_read(tmp_path: Path) -> None:
     assert run.data.losses.losses[0, 1].lines == 1
 
 
-def test_of_a_last_line_that_is_cut_nothing_is_taken(tmp_path: Path) -> None:
+def test_of_a_line_that_is_cut_nothing_is_taken_and_a_resumed_run_goes_on_behind_it(tmp_path: Path) -> None:
     run = run_of(tmp_path, factory(1, 40), factory(2, 80), factory(3, 120)[:40])
     assert lasting(run) == {2: 40.0}
     assert run.data.cut
+    run = run_of(tmp_path, factory(1, 40), factory(2, 80), factory(3, 120)[:40], "\n", factory(3, 40), factory(4, 80))
+    assert lasting(run) == {2: 40.0, 4: 40.0}
+
+
+@pytest.mark.parametrize("count", [4, 2000], ids=["a few lines", "more than is read to know the format"])
+def test_what_ms_swift_keeps_of_the_whole_run_in_the_last_line_is_no_step(tmp_path: Path, count: int) -> None:
+    kept = {"last_model_checkpoint": "output/checkpoint-4", "global_step": 4, "log_history": [{"loss": 2.5, "step": 1}]}
+    run = run_of(tmp_path, *(swift(step, 40 * step) for step in range(1, count)), json.dumps(kept) + "\n")
+    assert len(lasting(run)) == count - 2
+    assert run.data.losses.losses[0, 1].lines == count - 1
+
+
+def test_of_how_many_steps_there_are_nobody_need_know(tmp_path: Path) -> None:
+    assert lasting(run_of(tmp_path, *(factory(step, 40 * step, of=-1) for step in range(1, 4)))) == {2: 40.0, 3: 40.0}
 
 
 @pytest.mark.parametrize(

@@ -215,7 +215,7 @@ class PairsOfNode:
     meter: str  # the program that measured
     by_hand: str  # how a person measures it with a good one; empty where that is unknown
     in_groups: tuple[MeasuredGroup, ...] = ()  # those that it was in
-    unmeasured_sizes: tuple[int, ...] = ()  # of groups that were planned
+    groups_left_out: str = ""  # which of them were not measured, and why
     if_no_group: Incomplete | NotApplicable | None = None  # why it was in none
 
     @property

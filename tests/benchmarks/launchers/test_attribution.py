@@ -6,7 +6,7 @@ import pytest
 
 from clusterproof.plugins.benchmarks.launchers import MeterCampaign, at_fault, attributed, silenced
 from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings
-from clusterproof.plugins.evidence.pairs import NOT_AT_FAULT, Pair, Reading
+from clusterproof.plugins.evidence.pairs import NOT_AT_FAULT, Group, Pair, Reading
 from clusterproof.plugins.suite.perf.pairs_planning import LAUNCHERS
 from clusterproof.plugins.transport import Unusable
 from tests.benchmarks.launchers.launched import PATIENT, all_reduce, cluster_of, measured
@@ -58,13 +58,21 @@ def test_what_programs_say_when_they_are_ended_from_outside_names_no_culprit() -
     [({}, "gpu-1"), ({"gpu-2": "timed out"}, "gpu-2"), ({"gpu-1": "timed out", "gpu-2": "timed out"}, "gpu-1")],
 )
 def test_a_node_that_is_silent_alone_is_at_fault_whatever_the_other_says(silent: dict[str, str], culprit: str) -> None:
-    data = silenced(Reading(problem="it ended with 1", culprit="gpu-1"), silent)
+    data = silenced(Reading(problem="it ended with 1", culprit="gpu-1"), silent, Pair("gpu-1", "gpu-2"))
     assert data.culprit == culprit
     assert all(f"{node} does not answer any more: timed out" in data.problem for node in silent)
 
 
 def test_a_measurement_is_one_even_if_a_node_is_silent_since() -> None:
-    assert silenced(Reading(busbw_gb_per_s=1.0), {"gpu-2": "timed out"}) == Reading(busbw_gb_per_s=1.0)
+    both = Pair("gpu-1", "gpu-2")
+    assert silenced(Reading(busbw_gb_per_s=1.0), {"gpu-2": "timed out"}, both) == Reading(busbw_gb_per_s=1.0)
+
+
+def test_of_a_group_a_node_that_is_silent_afterwards_is_said_and_not_at_fault() -> None:
+    group = Group(("gpu-1", "gpu-2", "gpu-3"))
+    data = silenced(Reading(problem="it did not end in its time"), {"gpu-2": "no answer within 15 s"}, group)
+    assert data.culprit == ""
+    assert "gpu-2 does not answer any more: no answer within 15 s" in data.problem
 
 
 @pytest.mark.parametrize("name", ["srun", "mpirun"])

@@ -197,6 +197,22 @@ def test_a_person_starts_ranks_as_the_launcher_does() -> None:
     assert launch_by_hand(made, ("a", "b")) == "mpirun --host a:8,b:8 -np 16 --bind-to none --mca btl tcp,self"
 
 
+def test_the_command_for_a_thousand_nodes_is_one_argument() -> None:
+    names = [f"i-0{number:016x}" for number in range(1000)]
+    made = MeterCampaign(
+        all_reduce(), MeterSettings(ranks_per_node=8), cluster_of(dict.fromkeys(names, ""), "ssh"), Limits()
+    )
+    where = {
+        name: NodeAnswer(
+            name=f"ip-10-231-{number % 256}-{number // 256}.us-west-2.compute.internal",
+            addresses=tuple(f"10.231.{card}.{number % 256}" for card in range(200, 232)),
+        )
+        for number, name in enumerate(names)
+    }
+    visit = Visit(made, Visitor(connection_for("ssh"), made.limits), Group(tuple(names)), "run1", where)
+    assert len(start_shell(visit)) < 128 * 1024
+
+
 def test_further_options_reach_mpirun_word_by_word(pytester: pytest.Pytester) -> None:
     nodes = cluster_of(dict.fromkeys(NAMES, ""), "ssh")
     words = ["-p", "clusterproof.plugins.cluster", "--mpirun-options", "--mca btl_tcp_if_include 'eth 0'"]

@@ -15,7 +15,7 @@ from bench.clusters import NOMINAL_GB_PER_S, Simulated, names, racks_of
 from clusterproof.plugins.benchmarks.pairwise.analysis import Campaign
 from clusterproof.plugins.benchmarks.pairwise.campaign import next_round, plan
 from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
-from clusterproof.plugins.benchmarks.pairwise.groups import GroupLimits, GroupPlan, next_groups
+from clusterproof.plugins.benchmarks.pairwise.groups import GroupLimits, next_groups, plan_groups
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal, write
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.pairs import (
@@ -84,7 +84,7 @@ def run_of(fault: PairFault) -> PairwiseRun:
 
 def _of_groups(fault: PairFault, pairs: Campaign) -> dict[str, Any]:
     """What is planned and measured of groups."""
-    plan = GroupPlan("doubling", pairs.nodes_for_groups, pairs.journal.plan.places)
+    plan = plan_groups("doubling", pairs.nodes_for_groups, pairs.journal.plan.places)
     limits = GroupLimits(0.05, 0.7, 0.33, pairs.pairs_gb_per_s)
     measured: list[GroupMeasurement] = []
     while fault.touch_group and (groups := next_groups(plan, limits, measured)):

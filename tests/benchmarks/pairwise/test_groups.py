@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,13 @@ from clusterproof.plugins.benchmarks.launchers import Measured
 from clusterproof.plugins.benchmarks.pairwise import groups
 from clusterproof.plugins.benchmarks.pairwise.campaign import PairPlan
 from clusterproof.plugins.benchmarks.pairwise.drive import drive_groups
-from clusterproof.plugins.benchmarks.pairwise.groups import GroupLimits, GroupPlan, MeasuredGroups, at_most, next_groups
+from clusterproof.plugins.benchmarks.pairwise.groups import (
+    GroupLimits,
+    GroupPlan,
+    MeasuredGroups,
+    next_groups,
+    plan_groups,
+)
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal, JournalWriter, read
 from clusterproof.plugins.evidence.pairs import Group, GroupMeasurement, Reading
 from clusterproof.plugins.options import perf_table
@@ -27,9 +33,9 @@ RUN_S = 10.0
 Read = Callable[[Group, int], Reading]
 
 
-def plan(count: int, which: str = "doubling", place: int = 0) -> GroupPlan:
+def plan(count: int, which: str = "doubling", place: int = 0, most_nodes: int = 1000) -> GroupPlan:
     nodes = names(count)
-    return GroupPlan(which, nodes, racks(nodes, place) if place else {})
+    return plan_groups(which, nodes, racks(nodes, place) if place else {}, most_nodes)
 
 
 LIMITS = GroupLimits(slower=0.05, least_share=0.7, least_of_pairs=0.33, pairs_gb_per_s=400.0)
@@ -76,7 +82,7 @@ def driven(
     path: Path, made: GroupPlan, launcher: Made, budget_s: float = 1e6, before: Journal | None = None
 ) -> Journal:
     """What comes of it, as the file has it."""
-    journal = before or Journal(PairPlan(made.nodes, {}, 0.05), ended="")
+    journal = before or Journal(PairPlan(names(64), {}, 0.05), ended="")
     writer = JournalWriter(path, journal)
     whole = drive_groups(journal, writer, launcher, made, LIMITS, budget_s, lambda _: None, launcher.clock)
     writer.close()
@@ -86,23 +92,28 @@ def driven(
 
 
 @pytest.mark.parametrize(
-    ("count", "which", "sizes"),
+    ("count", "which", "most_nodes", "sizes", "left_out"),
     [
-        (64, "doubling", (4, 8, 16, 32, 64)),
-        (100, "doubling", (4, 8, 16, 32, 64, 100)),
-        (4, "doubling", (4,)),
-        (3, "doubling", (3,)),
-        (2, "doubling", ()),
-        (64, "all", (64,)),
-        (64, "4,16,all", (4, 16, 64)),
-        (64, "16,4,4", (4, 16)),
-        (8, "16", ()),
+        (64, "doubling", 1000, [4, 8, 16, 32, 64], ""),
+        (100, "doubling", 1000, [4, 8, 16, 32, 64, 100], ""),
+        (100, "doubling", 20, [4, 8, 16], ""),
+        (4, "doubling", 1000, [4], ""),
+        (3, "doubling", 1000, [3], ""),
+        (2, "doubling", 1000, [], "groups of 3: 2 nodes can be measured together"),
+        (64, "all", 1000, [64], ""),
+        (64, "all", 32, [], "groups of 64: 32 nodes may be loaded at once"),
+        (64, "4,16,all", 1000, [4, 16, 64], ""),
+        (64, "16,4,4", 1000, [4, 16], ""),
+        (8, "4,16", 1000, [4], "groups of 16: 8 nodes can be measured together"),
     ],
 )
-def test_groups_have_the_sizes_that_were_asked_for_as_far_as_there_are_nodes(
-    count: int, which: str, sizes: tuple[int, ...]
+def test_groups_have_the_sizes_that_were_asked_for_and_what_cannot_be_is_said(
+    count: int, which: str, most_nodes: int, sizes: list[int], left_out: str
 ) -> None:
-    assert plan(count, which).sizes == sizes
+    made = plan(count, which, most_nodes=most_nodes)
+    assert list(made.by_size) == sizes
+    assert made.left_out.startswith(left_out)
+    assert bool(made.left_out) == bool(left_out)
 
 
 def test_the_options_words_are_the_plans() -> None:
@@ -112,14 +123,14 @@ def test_the_options_words_are_the_plans() -> None:
 
 def test_groups_are_of_one_place_where_they_fit_into_it() -> None:
     made = plan(16, place=8)
-    assert [{made.places[node] for node in group} for group in made.groups_of(8)] == [{"r0"}, {"r1"}]
+    assert [{made.places[node] for node in group} for group in made.by_size[8]] == [{"r0"}, {"r1"}]
 
 
 @given(st.integers(3, 40), st.sampled_from(["doubling", "all", "3,5", "4,all"]))
 def test_no_node_is_in_two_groups_of_a_size_and_fewer_are_left_over_than_a_group_has(count: int, which: str) -> None:
     made = plan(count, which)
-    for size in made.sizes:
-        nodes = [node for group in made.groups_of(size) for node in group]
+    for size, of_size in made.by_size.items():
+        nodes = [node for group in of_size for node in group]
         assert len(set(nodes)) == len(nodes) > count - size
 
 
@@ -152,16 +163,15 @@ def test_a_size_of_which_anything_is_low_is_measured_once_more(tmp_path: Path, r
 
 def test_no_more_nodes_are_loaded_at_once_than_the_pairs_that_a_person_allows(tmp_path: Path) -> None:
     launcher = Made()
-    driven(tmp_path / "pairwise.jsonl", replace(plan(16), most_nodes=8), launcher)
+    driven(tmp_path / "pairwise.jsonl", plan(16, most_nodes=8), launcher)
     assert [len(batch) * len(batch[0].nodes) for batch in launcher.batches] == [8, 8, 8, 8]
-    assert at_most(plan(16).groups_of(16), 1) == plan(16).groups_of(16)
 
 
 def test_what_there_is_no_time_for_is_said(tmp_path: Path) -> None:
     journal = driven(tmp_path / "pairwise.jsonl", plan(64), Made(), budget_s=25.0)
-    assert journal.ended == "groups of 16 nodes and more"
+    assert journal.ended == "no time for groups of 16 nodes and more"
     none = driven(tmp_path / "other.jsonl", plan(64), Made(), budget_s=-1.0)
-    assert (none.groups, none.ended) == ((), "groups of 4 nodes and more")
+    assert (none.groups, none.ended) == ((), "no time for groups of 4 nodes and more")
 
 
 def test_what_was_measured_before_an_interruption_is_not_measured_again(tmp_path: Path) -> None:
@@ -174,18 +184,18 @@ def test_what_was_measured_before_an_interruption_is_not_measured_again(tmp_path
 
 
 def test_two_groups_of_a_size_have_no_third_to_say_which_is_slow() -> None:
-    measured = tuple(GroupMeasurement(group, 2, share(8, "n000", 0.5)(group, 0)) for group in plan(16).groups_of(8))
+    measured = tuple(GroupMeasurement(group, 2, share(8, "n000", 0.5)(group, 0)) for group in plan(16).by_size[8])
     assert [MeasuredGroups(measured).others_gb_per_s(one.group) for one in measured] == [None, None]
 
 
 def test_groups_across_racks_are_compared_with_one_another_alone() -> None:
     made = plan(36, place=6)
-    crossing = [group for group in made.groups_of(4) if len({made.places[node] for node in group}) > 1]
+    crossing = [group for group in made.by_size[4] if len({made.places[node] for node in group}) > 1]
     assert len(crossing) == 3
     measured = MeasuredGroups(
         tuple(
             GroupMeasurement(group, 9, Reading(BUSBW_GB_PER_S * (0.9 if group in crossing else 1.0)))
-            for group in made.groups_of(4)
+            for group in made.by_size[4]
         ),
         made.places,
     )
@@ -195,9 +205,9 @@ def test_groups_across_racks_are_compared_with_one_another_alone() -> None:
 def test_groups_that_are_planned_no_more_are_not_read_again(tmp_path: Path) -> None:
     path = tmp_path / "pairwise.jsonl"
     first = driven(path, plan(8, "4"), Made())
-    without = replace(plan(8, "4"), nodes=tuple(node for node in names(8) if node != "n001"))
+    without = plan_groups("4", [node for node in names(8) if node != "n001"], {})
     again = driven(path, without, Made(), before=first)
-    assert {one.group for one in again.groups} == set(without.groups_of(4))
+    assert {one.group for one in again.groups} == set(without.groups)
 
 
 def test_groups_that_have_a_small_share_of_what_pairs_have_are_measured_once_more(tmp_path: Path) -> None:
@@ -208,7 +218,7 @@ def test_groups_that_have_a_small_share_of_what_pairs_have_are_measured_once_mor
 
 def test_groups_of_three_are_no_measure_for_larger_ones() -> None:
     def measured(size: int, busbw: float) -> GroupMeasurement:
-        return GroupMeasurement(plan(16).groups_of(size)[0], 1, Reading(busbw))
+        return GroupMeasurement(Group(names(size)), 1, Reading(busbw))
 
     both = MeasuredGroups((measured(3, 500.0), measured(8, 200.0)))
     assert both.smallest == (8, 200.0)

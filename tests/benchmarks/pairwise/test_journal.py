@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterproof.plugins.benchmarks.pairwise.campaign import PairPlan, next_round
-from clusterproof.plugins.benchmarks.pairwise.groups import GroupPlan
+from clusterproof.plugins.benchmarks.pairwise.groups import plan_groups
 from clusterproof.plugins.benchmarks.pairwise.journal import SCHEMA, Journal, JournalError, JournalWriter, read, write
 from clusterproof.plugins.evidence.pairs import GroupMeasurement, Measurement, Reading, pair
 from tests.benchmarks.pairwise.measured import Cluster, measured, names, racks
@@ -43,7 +43,7 @@ JOURNAL = Journal(
 )
 
 
-GROUP = GroupPlan("4", names(8)[:5], PLAN.places).groups_of(4)[0]
+GROUP = plan_groups("4", names(8)[:5], PLAN.places).groups[0]
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def path(tmp_path: Path) -> Path:
         Journal(PairPlan(names(3), {}, 0.05, is_full=True)),
         replace(
             JOURNAL,
-            group_plan=GroupPlan("4,all", names(8)[:5], PLAN.places, 8),
+            group_plan=plan_groups("4,all,99", names(8)[:5], PLAN.places, 8),
             groups=tuple(GroupMeasurement(GROUP, 2, reading) for reading in READINGS),
         ),
     ],
@@ -70,6 +70,14 @@ def path(tmp_path: Path) -> Path:
 def test_what_is_written_is_read_again(path: Path, journal: Journal) -> None:
     write(path, journal)
     assert read(path) == journal
+
+
+def test_a_run_that_goes_on_behind_its_end_has_not_ended(path: Path) -> None:
+    write(path, JOURNAL)
+    writer = JournalWriter(path, JOURNAL)
+    writer.groups_planned(plan_groups("4", names(8)[:5], PLAN.places))
+    writer.close()
+    assert read(path).ended is None
 
 
 def test_every_measurement_is_in_the_file_as_soon_as_it_is_written(path: Path) -> None:
@@ -201,9 +209,10 @@ def test_a_file_that_is_no_campaign_is_reported_in_one_line(path: Path, header: 
             for group in (["a", "b", "b"], ["a", "b", "z"], "abc", {"a": 1, "b": 1, "c": 1}, None)
         ),
         ({**OF_GROUP, "group": [1, 2, 3]}, "expected texts"),
-        ({"groups": "some", "nodes": ["a"], "most_nodes": 8}, "'some' of 8 nodes is no plan of groups"),
-        ({"groups": "all", "nodes": ["z"], "most_nodes": 8}, "its nodes are not in the plan, or not once"),
-        ({"groups": "all", "nodes": ["a"], "most_nodes": "8"}, "'all' of '8' nodes is no plan of groups"),
+        ({"groups": "abc", "most_nodes": 8, "left_out": ""}, "its nodes are not in the plan, or not once"),
+        ({"groups": [["a", "b", "z"]], "most_nodes": 8, "left_out": ""}, "its nodes are not in the plan, or not once"),
+        ({"groups": [["a", "b"]], "most_nodes": 8, "left_out": ""}, "a group of 2"),
+        ({"groups": [], "most_nodes": "many", "left_out": ""}, "expected a measurement"),
         ({**OF_GROUP, "at_once": 0}, "0 at once is impossible"),
         (without(OF_GROUP, "reading"), "'reading'"),
         ({"first_rounds": None}, "expected a measurement"),

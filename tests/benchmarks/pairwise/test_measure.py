@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
@@ -82,7 +82,9 @@ class Run:
     monkeypatch: pytest.MonkeyPatch
     said: list[str] = field(default_factory=list)
 
-    def __call__(self, launched: Launched, text: Any = str, **options: Any) -> PairwiseRun:
+    def __call__(
+        self, launched: Launched, text: Any = str, unavailable: Mapping[str, str] | None = None, **options: Any
+    ) -> PairwiseRun:
         """Measure nodes that are called otherwise than they are shown."""
 
         def launcher_for(campaign: MeterCampaign, _name: str) -> Launched:
@@ -97,7 +99,15 @@ class Run:
         )
         by_name = {name: f"secret-{name}" for name in NAMES}
         setup = MeasuringSetup(
-            real, connection_for("ssh"), Limits(), self.folder, by_name, {}, text, self.said.append, "again"
+            real,
+            connection_for("ssh"),
+            Limits(),
+            self.folder,
+            by_name,
+            unavailable or {},
+            text,
+            self.said.append,
+            "again",
         )
         return measure(replace(OPTIONS, **options), facts, setup)
 
@@ -129,7 +139,7 @@ def test_what_no_pair_succeeded_with_is_in_no_group(run: Run) -> None:
 
     (campaign,) = run(Launched(busy)).campaigns
     assert campaign.journal.group_plan
-    assert set(NAMES) - set(campaign.journal.group_plan.nodes) == {"n05"}
+    assert {node for group in campaign.journal.group_plan.groups for node in group} == set(NAMES) - {"n05"}
 
 
 def test_where_all_pairs_fail_no_group_is_tried(run: Run) -> None:
@@ -138,16 +148,39 @@ def test_where_all_pairs_fail_no_group_is_tried(run: Run) -> None:
     assert launched.groups == []
 
 
-def test_what_ends_among_the_groups_keeps_the_pairs_and_says_why(run: Run) -> None:
+def test_what_ends_among_the_groups_keeps_what_was_measured_and_says_why(run: Run) -> None:
     def expired(nodes: Any) -> Reading:
-        if isinstance(nodes, Group):
-            raise Unusable("the token has expired")
+        if isinstance(nodes, Group) and len(nodes.nodes) == 8:
+            raise Unusable("the nodes secret-n01 have gone")
         return well(nodes)
 
-    (campaign,) = run(Launched(expired)).campaigns
+    (campaign,) = run(Launched(expired), text=lambda text: text.replace("secret-", "")).campaigns
     assert len(campaign.of_node) == 16
-    assert campaign.journal.ended == "groups of nodes: the token has expired"
-    assert read(run.folder / "pairwise.jsonl").ended == campaign.journal.ended
+    assert campaign.journal.ended == "groups of 8 nodes and more: the nodes n01 have gone"
+    kept = read(run.folder / "pairwise.jsonl")
+    assert (kept.ended, kept.groups) == (campaign.journal.ended, campaign.journal.groups)
+    assert len(kept.groups) == 4
+    assert f"pairs: left out: {campaign.journal.ended}; to go on: again" in run.said
+
+
+def test_a_node_that_is_gone_when_a_run_goes_on_is_in_no_group(run: Run) -> None:
+    run(Launched(), groups="")
+    launched = Launched()
+    (campaign,) = run(launched, resume=run.folder, groups="all", unavailable={"n03": "it was not reached"}).campaigns
+    assert launched.groups == [(15, True)]
+    assert campaign.journal.ended == ""
+
+
+def test_a_run_that_is_interrupted_again_where_it_goes_on_is_not_over(run: Run) -> None:
+    def interrupted(nodes: Any) -> Reading:
+        if isinstance(nodes, Group):
+            raise KeyboardInterrupt
+        return well(nodes)
+
+    run(Launched(), groups="")
+    with pytest.raises(KeyboardInterrupt):
+        run(Launched(interrupted), resume=run.folder)
+    assert read(run.folder / "pairwise.jsonl").ended is None
 
 
 def test_an_interruption_among_the_groups_leaves_a_run_that_is_not_over(run: Run) -> None:
@@ -179,9 +212,9 @@ def test_a_meter_of_two_ends_says_that_it_measures_no_groups(run: Run) -> None:
     launched = Launched()
     (campaign,) = run(launched, meter="iperf3").campaigns
     assert launched.groups == []
-    assert campaign.journal.about["no_groups"] == (
-        "iperf3 measures two nodes; expected --meter nccl-tests or nccom-test"
-    )
+    for plan in (campaign.journal.group_plan, read(run.folder / "pairwise.jsonl").group_plan):
+        assert plan
+        assert plan.left_out == "iperf3 measures two nodes; expected --meter nccl-tests or nccom-test"
 
 
 def test_figures_of_groups_are_kept_for_so_many_nodes(run: Run, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from clusterproof.plugins.benchmarks.pairwise.analysis import Analysis, Campaign
 from clusterproof.plugins.benchmarks.pairwise.campaign import plan
 from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun, without_names
-from clusterproof.plugins.benchmarks.pairwise.groups import GroupPlan
+from clusterproof.plugins.benchmarks.pairwise.groups import plan_groups
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal
 from clusterproof.plugins.benchmarks.pairwise.normal import Normal
 from clusterproof.plugins.core.cluster import Target
@@ -66,9 +66,9 @@ def campaign(
         plan(NODES, {}, 0.05, seed=1),
         {"meter": "nccl-tests", "groups": "doubling", **about},
         dict.fromkeys(absent, "it was not reached (refused)"),
-        (Measurement(pair("n00", "n01"), 0, 1, Reading(USUAL)),),
+        tuple(Measurement(pair(*both), 0, 8, Reading(USUAL)) for both in zip(NODES[::2], NODES[1::2], strict=True)),
         about.pop("ended", ""),
-        GroupPlan(which, tuple(fewer)) if which else None,
+        plan_groups(which, fewer, {}) if which else None,
         tuple(groups),
     )
     made = Campaign(journal)
@@ -130,7 +130,7 @@ BUSY = Reading(problem=f"n09: {NOT_AT_FAULT}: busy")
         ({**FOURS, ALL: Reading(problem=MISSING)}, INCOMPLETE, "is not installed"),
         ({**FOURS, ALL: BUSY}, INCOMPLETE, "by no fault of its own"),
         ({**FOURS, ALL: WRONG}, INCOMPLETE, "nothing says whose results are wrong on 16 nodes (n[00-15]);"),
-        (FOURS, INCOMPLETE, "groups of 16 nodes were not measured; expected all sizes of --groups"),
+        (FOURS, INCOMPLETE, "not measured: groups of 16: the run ended before their turn; expected all groups"),
     ],
 )
 def test_a_group_is_held_against_its_like_the_smallest_and_pairs(
@@ -180,24 +180,33 @@ def test_a_group_has_the_floor_of_so_many_nodes() -> None:
     ("made", "verdict", "words"),
     [
         (campaign({}, which="", groups=""), NA, "not asked: --groups measures groups of nodes too"),
-        (campaign({}, ended="groups of 4 nodes and more"), INCOMPLETE, "measured: groups of 4 nodes and more"),
-        (campaign({}, ended=None), INCOMPLETE, "no group of it was measured: the run ended before its turn"),
-        (campaign({}, which="", no_groups="iperf3 measures two nodes"), INCOMPLETE, "measured: iperf3 measures two"),
+        (campaign({}, ended="no time"), INCOMPLETE, "measured: groups of 4, 16: no time"),
+        (campaign({}, ended=None), INCOMPLETE, "no group of it was measured: groups of 4, 16: the run ended before"),
+        (campaign({group(0, 4): USUAL}, which="4,32"), INCOMPLETE, "groups of 32: 16 nodes can be measured together"),
         (campaign({}, absent=["n00"]), INCOMPLETE, "no group of it was measured: it was not reached (refused)"),
-        (campaign({group(1, 14): USUAL}, which="14"), NA, "left over: 16 nodes do not divide into groups of 14"),
         (campaign({ALL: USUAL}, Finding(Kind.SLOW_NODE, ("n15",), estimate=SLOW)), INCOMPLETE, "groups of 4"),
         (
             campaign({}, Finding(Kind.SLOW_NODE, ("n00",), estimate=SLOW)),
             NA,
             "left out of the groups: n00 is 20 % slow",
         ),
-        (campaign({}, Finding(Kind.SLOW_NODE, tuple(NODES[1:]), estimate=SLOW)), INCOMPLETE, "fewer than 3 nodes are"),
+        (
+            campaign({}, Finding(Kind.SLOW_NODE, tuple(NODES[1:]), estimate=SLOW)),
+            INCOMPLETE,
+            "groups of 4: 1 node can be",
+        ),
     ],
 )
 def test_a_node_that_was_in_no_group_says_why(made: Campaign, verdict: Verdict, words: str) -> None:
     result = of(made)
     assert result.verdict is verdict, result.message
     assert words in result.message
+
+
+def test_a_node_that_is_left_over_is_no_fault_of_the_measurement() -> None:
+    made = campaign({group(0, 14): USUAL}, which="14")
+    assert [of(made, name).verdict for name in ("n13", "n15")] == [PASS, NA]
+    assert of(made, "n15").message.startswith("left over: ")
 
 
 def test_the_curve_is_in_the_terminal_and_on_the_page() -> None:
@@ -222,4 +231,4 @@ def test_without_names_no_node_of_a_group_is_named() -> None:
     assert shown_reading.command == "mpirun --host node-1:8"
     ((planned),) = (made.journal.group_plan for made in run.campaigns)
     assert planned
-    assert set(planned.nodes) == set(shown.values())
+    assert {node for group in planned.groups for node in group} == set(shown.values())

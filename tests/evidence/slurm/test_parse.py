@@ -44,11 +44,32 @@ def test_what_a_reason_says_of_states_is_none_of_the_node_s() -> None:
         assert (node["reason"], node["reason_user"], node["reason_time"]) == (REASON, "root", "2026-07-22T23:31:17")
 
 
-def test_what_stands_behind_a_reason_is_none_of_it() -> None:
-    record = " ".join(f"{SCONTROL.rstrip()} Reason=bad cable [root@2026-07-22T23:31:17] Comment=x".split())
+AT = "2026-07-22T23:31:17"
+
+
+@pytest.mark.parametrize(
+    ("written", "reason", "user"),
+    [
+        (f"bad cable [root@{AT}] Comment=RMA 7, ask [jd@example.com]", "bad cable", "root"),
+        (f"bad cable [jd@corp.example.com@{AT}]", "bad cable", "jd@corp.example.com"),
+        (f"was [root@{AT}] noise again [jd@{AT}] Extra=y", f"was [root@{AT}] noise again", "jd"),
+        (f"{'x' * 700} [root@{AT}]", "x" * 600, "root"),
+        ("unset Comment=y", "unset", ""),
+    ],
+)
+def test_a_reason_ends_with_slurms_own_stamp(written: str, reason: str, user: str) -> None:
+    record = " ".join(f"{SCONTROL.rstrip()} Reason={written}".split())
     (captured,) = nodes(f"{record}\n")
-    for node in (captured, collector._node(record)):
-        assert (node["reason"], node["reason_user"]) == ("bad cable", "root")
+    collected = collector._node(record)
+    assert (collected["reason"], collected["reason_user"]) == (reason, user)
+    assert captured["reason_user"] == user
+    assert captured["reason"][:100] == reason[:100]
+
+
+def test_what_a_record_does_not_say_is_not_read_from_its_reason() -> None:
+    record = " ".join(SCONTROL.split()).replace("Partitions=", "Other=")
+    (captured,) = nodes(f"{record} Reason=moved out of Partitions=old [root@{AT}]\n")
+    assert "partitions" not in captured
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,10 @@ class MeterCampaign:
 
     def target(self, node: str) -> Target:
         """A node by its name. Raises LookupError."""
-        return next(target for target in self.cluster.targets if target.name == node)
+        target = next((target for target in self.cluster.targets if target.name == node), None)
+        if target is None:
+            raise LookupError(f"{node} is none of the nodes that are measured")
+        return target
 
 
 def typed(campaign: MeterCampaign, reading: Reading, launch: str, nodes: Together) -> Reading:
@@ -120,10 +123,14 @@ def at_fault(unreached: Mapping[str, str]) -> str:
     return at_fault[0] if len(unreached) == len(at_fault) == 1 else ""
 
 
-def silenced(reading: Reading, silent: Mapping[str, str]) -> Reading:
-    """A failure with the nodes that are silent since, and why: one alone is at fault, whatever programs say."""
+def silenced(reading: Reading, silent: Mapping[str, str], nodes: Together) -> Reading:
+    """A failure with the nodes that are silent since, and why: one of a pair is at fault, whatever programs say.
+
+    Of a group nobody is: that many are cleaned up at once that one may only be late.
+    """
     if reading.busbw_gb_per_s is not None or not silent:
         return reading
     message = ", ".join(f"{node} does not answer any more: {why}" for node, why in silent.items())
-    culprit = next(iter(silent)) if len(silent) == 1 else reading.culprit
+    is_one = len(silent) == 1 and isinstance(nodes, Pair)
+    culprit = next(iter(silent)) if is_one else reading.culprit
     return replace(reading, problem=f"{reading.problem}; {message}", culprit=culprit)

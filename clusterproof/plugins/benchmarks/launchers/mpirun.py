@@ -29,11 +29,11 @@ MOST_ADDRESSES = 4  # that are tried of a node: the command for a thousand is on
 # Every other node is called by the first of its names that leads there: the names that this suite has for nodes need
 # not mean anything to them. mpirun starts its daemons from the first node alone: no other has to log in anywhere.
 START = """t() {{ i=$1;n=$2;w="no name of it is known";shift 2
-for h;do
+for h in "$n" "$@";do
 w=$(ssh -n -o BatchMode=yes -o ConnectTimeout={login_s} "$h" uname -n 2>&1)&&
 [ "$(printf %s "$w"|tail -n 1)" = "$n" ]&&echo "$i $h"&&return
 done
-echo "{not_reached} $i $(printf %s "$w"|tail -n 1)"
+printf '%s\\n' "{not_reached} $i $(printf %s "$w"|tail -n 1)"
 }}
 o=$({others}wait)
 case $o in *{not_reached}*)printf '%s\\n' "$o";exit 255;;esac
@@ -55,6 +55,9 @@ ENVIRONMENT = dict.fromkeys(  # OMPI_… is read by Open MPI 4, PRTE_… by 5
     ),
     "1",
 )
+
+
+NO_TREE = "env OMPI_MCA_plm_rsh_no_tree_spawn=1 PRTE_MCA_plm_ssh_no_tree_spawn=1"
 
 
 def mpirun(campaign: MeterCampaign) -> OverNodes:
@@ -115,8 +118,8 @@ def start_shell(turn: Visit) -> str:
 def _log_in(number: int, answer: NodeAnswer, node: str) -> str:
     """The line that looks for a name of the node that leads there, beside those of the others."""
     addresses = [address for address in answer.addresses if ":" not in address][:MOST_ADDRESSES]
-    names = dict.fromkeys((answer.name, node, *addresses))
-    return f"t {number} {shlex.quote(answer.name)} {' '.join(map(shlex.quote, names))}&\n"
+    names = dict.fromkeys(name for name in (node, *addresses) if name != answer.name)
+    return f"t {number} {' '.join(map(shlex.quote, (answer.name, *names)))}&\n"
 
 
 def launch_by_hand(campaign: MeterCampaign, nodes: Sequence[str]) -> str:
@@ -124,8 +127,8 @@ def launch_by_hand(campaign: MeterCampaign, nodes: Sequence[str]) -> str:
     ranks = campaign.settings.ranks_per_node or 1
     options = shlex.join(shlex.split(campaign.limits.settings.get(SETTING, "")))
     hosts = ",".join(f"{node}:{ranks}" for node in nodes)
-    tree = "--mca plm_rsh_no_tree_spawn 1 " if len(nodes) > 2 else ""  # with it other nodes have to log in too
-    return f"mpirun --host {hosts} -np {len(nodes) * ranks} --bind-to none {tree}{options}".strip()
+    tree = f"{NO_TREE} " if len(nodes) > 2 else ""  # else other nodes have to log in too
+    return f"{tree}mpirun --host {hosts} -np {len(nodes) * ranks} --bind-to none {options}".strip()
 
 
 def _not_reached(a: str, why: Mapping[str, str]) -> str:

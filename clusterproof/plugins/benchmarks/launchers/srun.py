@@ -203,7 +203,9 @@ class BySrun:
                 return Reading(problem=f"srun started no rank: {advice}", seconds=output.seconds)
             launched = ranks.NOT_LAUNCHED.search(own)
             if launched and launched[1] in set(nodes) and reading.busbw_gb_per_s is None:
-                return Reading(problem=f"srun: {printable(launched[0])}", culprit=launched[1], seconds=output.seconds)
+                is_alone = len({node for node, _ in ranks.NOT_LAUNCHED.findall(own)}) == 1
+                problem, culprit = f"srun: {printable(launched[0])}", launched[1] if is_alone else ""
+                return Reading(problem=problem, culprit=culprit, seconds=output.seconds)
         else:
             a, b = nodes
             server, client = (answered["steps"][f"{key}.{end}"] for end in ("server", "client"))
@@ -211,7 +213,8 @@ class BySrun:
                 self.campaign, Pair(a, b), *(_answer(one, nonce) or NodeAnswer() for one in (server, client))
             )
             reading = replace(reading, seconds=reading.seconds or float(client["seconds"]))
-        return silenced(reading, {node: one.unreached for node, one in cleaned.items() if one and one.unreached})
+        silent = {node: one.unreached for node, one in cleaned.items() if one and one.unreached}
+        return silenced(reading, silent, nodes)
 
     def _launch_by_hand(self, together: Together, reserved: Reserved) -> str:
         """How a person starts the ranks of a pair or group: in the same job, where that is not given back."""

@@ -80,7 +80,7 @@ class OverNodes:
         nodes = [node for each in together for node in each]
         try:
             not_reached_nodes = self._where.learn([self.campaign.target(node) for node in nodes])
-        except InventoryError as problem:
+        except (InventoryError, LookupError) as problem:
             raise Unusable(str(problem)) from None
         turns = []
         for each in together:
@@ -119,7 +119,7 @@ class OverNodes:
         reading = replace(outcome.reading, seconds=outcome.reading.seconds or seconds)
         cleaned = self._clean_up([self.campaign.target(node) for node in outcome.to_clean_up], turn.run)
         self._running.pop(turn.run, None)
-        return reading if reading.busbw_gb_per_s is not None else _with(reading, cleaned)
+        return reading if reading.busbw_gb_per_s is not None else _with(reading, cleaned, turn.together)
 
     def _clean_up(self, targets: list[Target], run: str) -> dict[str, NodeAnswer]:
         """End what a run has left; nodes that do not answer are asked again what they are, before the next run."""
@@ -135,10 +135,10 @@ class OverNodes:
         return cleaned
 
 
-def _with(reading: Reading, cleaned: Mapping[str, NodeAnswer]) -> Reading:
+def _with(reading: Reading, cleaned: Mapping[str, NodeAnswer], nodes: Together) -> Reading:
     """A failure with what the cleanup saw: the nodes that are silent, and what could not be ended on others."""
     if not reading.culprit:
-        reading = silenced(reading, {node: data.unreached for node, data in cleaned.items() if data.unreached})
+        reading = silenced(reading, {node: data.unreached for node, data in cleaned.items() if data.unreached}, nodes)
     stuck = [f"SIGKILL does not end {', '.join(data.left)} on {node}" for node, data in cleaned.items() if data.left]
     return replace(reading, problem="; ".join([reading.problem, *stuck]))
 

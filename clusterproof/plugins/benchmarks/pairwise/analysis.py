@@ -185,8 +185,8 @@ class Campaign:
 
     @property
     def nodes_for_groups(self) -> tuple[str, ...]:
-        """The nodes that a pair succeeded with, and that the pairs do not name."""
-        named = {node for finding in self.named for node in finding.nodes}
+        """The nodes that are there, that a pair succeeded with, and that the pairs do not name."""
+        named = {*self.journal.plan.absent, *(node for finding in self.named for node in finding.nodes)}
         well = {node for one in self.journal.measurements if one.reading.busbw_gb_per_s for node in one.pair}
         return tuple(node for node in self.journal.plan.nodes if node in well - named)
 

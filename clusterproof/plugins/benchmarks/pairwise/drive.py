@@ -12,9 +12,10 @@ from typing import Any, Protocol, TypeVar
 from clusterproof.plugins.benchmarks.launchers import Measured, Together
 from clusterproof.plugins.benchmarks.pairwise import RETEST_ROUNDS, Round
 from clusterproof.plugins.benchmarks.pairwise.campaign import PairPlan, next_round
-from clusterproof.plugins.benchmarks.pairwise.groups import GroupLimits, GroupPlan, at_most, next_groups
+from clusterproof.plugins.benchmarks.pairwise.groups import GroupLimits, GroupPlan, next_groups
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal, JournalWriter
 from clusterproof.plugins.evidence.pairs import GroupMeasurement, Measurement, Reading
+from clusterproof.plugins.transport import Unusable
 
 M = TypeVar("M", Measurement, GroupMeasurement)
 
@@ -119,22 +120,26 @@ def drive_groups(
     on_batch: Callable[[Sequence[Together]], None],
     clock: Callable[[], float] = time.monotonic,
 ) -> Journal:
-    """Measure groups until none is left, or the budget is used up. Raises Unusable where nothing can be measured."""
+    """Measure groups until none is left, the budget is used up, or nothing can be measured any more."""
     writer.groups_planned(plan)
     pace = BatchTime(budget_s, clock)
-    measurements = [one for one in journal.groups if one.group in plan.groups]
-    why_ended = journal.ended or ""
+    measurements = [one for one in journal.groups if one.group in set(plan.groups)]
+    left_out = ""
     while groups := next_groups(plan, limits, measurements):
-        batch = at_most(groups, plan.most_nodes)
         if pace.batches_left < 1 or budget_s <= 0:
-            why_ended = "; ".join(filter(None, (why_ended, f"groups of {len(groups[0].nodes)} nodes and more")))
+            left_out = f"no time for groups of {len(groups[0].nodes)} nodes and more"
             break
-        on_batch(batch)
+        on_batch(groups)
         started = clock()
-        measurements += _measure(launcher, batch, partial(_of_group, len(batch)), writer.measured_group)
+        try:
+            measurements += _measure(launcher, groups, partial(_of_group, len(groups)), writer.measured_group)
+        except Unusable as problem:
+            left_out = f"groups of {len(groups[0].nodes)} nodes and more: {problem}"
+            break
         pace.took(clock() - started)
-    writer.ended(why_ended)
-    return replace(journal, group_plan=plan, groups=tuple(measurements), ended=why_ended)
+    ended = "; ".join(filter(None, (journal.ended, left_out)))
+    writer.ended(ended)
+    return replace(journal, group_plan=plan, groups=tuple(measurements), ended=ended)
 
 
 def _of_group(at_once: int, group: Any, reading: Reading) -> GroupMeasurement:

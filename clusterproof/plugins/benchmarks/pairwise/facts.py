@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from clusterproof.plugins.benchmarks.pairwise.analysis import Campaign
-from clusterproof.plugins.benchmarks.pairwise.groups import FEWEST_NODES
+from clusterproof.plugins.benchmarks.pairwise.groups import FEWEST_NODES, GroupPlan
 from clusterproof.plugins.benchmarks.pairwise.in_words import attribution
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal
 from clusterproof.plugins.core.message import speed
@@ -163,33 +163,38 @@ def _of_node(node: str, campaign: Campaign) -> PairsOfNode:
         meter=str(campaign.journal.about.get("meter", "")),
         by_hand=campaign.by_hand("NODE", "GOOD_NODE"),
         in_groups=campaign.groups_of.get(node, ()),
-        unmeasured_sizes=_unmeasured_sizes(campaign),
+        groups_left_out=_groups_left_out(node, campaign),
         if_no_group=None if node in campaign.groups_of else _why_in_no_group(node, campaign),
     )
 
 
-def _unmeasured_sizes(campaign: Campaign) -> tuple[int, ...]:
-    planned = campaign.journal.group_plan
-    return tuple(size for size in planned.sizes if size not in campaign.groups.by_size) if planned else ()
+def _groups_left_out(node: str, campaign: Campaign) -> str:
+    """Which groups of a node that were asked for were not measured, and why."""
+    planned = campaign.journal.group_plan or GroupPlan(())
+    measured = {one.group for one in campaign.groups_of.get(node, ())}
+    left = [len(group.nodes) for group in planned.groups if node in group.nodes and group not in measured]
+    why = campaign.journal.ended or "the run ended before their turn"
+    unmeasured = f"groups of {', '.join(map(str, left))}: {why}" if left else ""
+    return "; ".join(filter(None, (planned.left_out, unmeasured)))
 
 
 def _why_in_no_group(node: str, campaign: Campaign) -> Incomplete | NotApplicable:
     about, journal, planned = campaign.journal.about, campaign.journal, campaign.journal.group_plan
     if not (about.get("groups") or planned):
         return NotApplicable("not asked: --groups measures groups of nodes too")
-    if len(journal.plan.nodes) < FEWEST_NODES or not campaign.asks(node):
+    if not campaign.asks(node):
+        return NotApplicable("not asked: --pairs names pairs of other nodes")
+    if len(journal.plan.nodes) < FEWEST_NODES:
         return NotApplicable(f"fewer than {FEWEST_NODES} nodes of its type are measured")
     named = next((one for one in campaign.named if node in one.nodes), None)
     if named:
         return NotApplicable(f"left out of the groups: {attribution(named)}")
-    if planned and node in planned.nodes and campaign.groups.by_size and not _unmeasured_sizes(campaign):
-        return NotApplicable(f"left over: {len(planned.nodes)} nodes do not divide into groups of {planned.which}")
-    why = about.get("no_groups") or journal.absent.get(node)
-    if not why and planned and node not in planned.nodes:
+    why = journal.absent.get(node) or _groups_left_out(node, campaign)
+    if not why and planned and node not in campaign.nodes_for_groups:
         why = "no pair of it succeeded"
-    elif not why and planned and len(planned.nodes) < FEWEST_NODES:
-        why = f"fewer than {FEWEST_NODES} nodes are left"
-    why = str(why or journal.ended or "the run ended before its turn")
+    elif not why and planned:
+        return NotApplicable("left over: no further group of a size that was asked for could be made of such nodes")
+    why = why or journal.ended or "the run ended before its turn"
     return Incomplete(f"no group of it was measured: {why}", cause=f"no group was measured: {why}")
 
 
@@ -214,7 +219,7 @@ def _journal(journal: Journal, shown: Mapping[str, str], text: Callable[[str], s
     shown_places = {
         shown_names[node]: places.get(place, "") for node, place in plan.places.items() if node in shown_names
     }
-    plan_of_groups = journal.group_plan
+    planned = journal.group_plan
     return replace(
         journal,
         plan=replace(
@@ -235,22 +240,27 @@ def _journal(journal: Journal, shown: Mapping[str, str], text: Callable[[str], s
             )
             for one in journal.measurements
         ),
-        group_plan=plan_of_groups
+        group_plan=planned
         and replace(
-            plan_of_groups,
-            nodes=tuple(shown_names[node] for node in plan_of_groups.nodes),
+            planned,
+            groups=tuple(_group(group, shown_names) for group in planned.groups),
             places=shown_places,
+            left_out=text(planned.left_out),
         ),
         groups=tuple(
             replace(
                 one,
-                group=Group(tuple(shown_names[node] for node in one.group)),
+                group=_group(one.group, shown_names),
                 reading=_reading(one.reading, shown_names, text),
             )
             for one in journal.groups
         ),
         ended=None if journal.ended is None else text(journal.ended),
     )
+
+
+def _group(group: Group, shown_names: Mapping[str, str]) -> Group:
+    return Group(tuple(shown_names[node] for node in group))
 
 
 def _reading(reading: Reading, shown_names: Mapping[str, str], text: Callable[[str], str]) -> Reading:

@@ -11,57 +11,69 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import median
 
-from clusterproof.plugins.core.message import speed
+from clusterproof.plugins.core.message import number_of, speed
 from clusterproof.plugins.evidence.pairs import Group, GroupMeasurement, Reading
 
 DOUBLING, ALL = "doubling", "all"
 FEWEST_NODES = 3  # of a group: two are a pair
 FIRST_SIZE = 4  # with two nodes NCCL's trees and NVLS bring more than the wire has
 FEWEST_OTHERS = 2  # groups of the same size, to say that one is slower
+MANY = 10**6
 TIMES = 2  # that a size is measured where anything of it was low
 
 
 @dataclass(frozen=True)
 class GroupPlan:
-    """The nodes that are measured in groups, and in groups of which size: `which` is what a person asked for.
+    """The groups that are to be measured: of a size no node is in two. No more than `most_nodes` are loaded at once.
 
-    `places` names each node's rack as far as it is known. At most `most_nodes` are loaded at the same time: larger
-    groups are not planned.
+    `places` names each node's rack as far as it is known. `left_out` are sizes that were asked for, and why none of
+    their groups is there.
     """
 
-    which: str
-    nodes: tuple[str, ...]
+    groups: tuple[Group, ...]
     places: Mapping[str, str] = field(default_factory=dict)
-    most_nodes: int = 10**6
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """How many nodes the groups have, the smallest first."""
-        count = len(self.nodes)
-        if self.which == DOUBLING:
-            wanted = [FIRST_SIZE << power for power in range(count.bit_length()) if FIRST_SIZE << power < count]
-            wanted.append(count)
-        else:
-            wanted = [count if size == ALL else int(size) for size in self.which.split(",")]
-        return tuple(sorted({size for size in wanted if FEWEST_NODES <= size <= min(count, self.most_nodes)}))
-
-    def groups_of(self, size: int) -> tuple[Group, ...]:
-        """As many groups of this size as there are nodes for, each node in one at most; within places first."""
-        by_place: dict[str, list[str]] = {}
-        for node in sorted(self.nodes):
-            by_place.setdefault(self.places.get(node, ""), []).append(node)
-        inside: list[Group] = []
-        left: list[str] = []
-        for place in sorted(by_place):
-            cut = len(by_place[place]) // size * size
-            inside += _cut(by_place[place][:cut], size)
-            left += by_place[place][cut:]
-        return (*inside, *_cut(left, size))
+    most_nodes: int = MANY
+    left_out: str = ""
 
     @cached_property
-    def groups(self) -> frozenset[Group]:
-        """All of them."""
-        return frozenset(group for size in self.sizes for group in self.groups_of(size))
+    def by_size(self) -> Mapping[int, tuple[Group, ...]]:
+        """The groups by how many nodes they have, the smallest first."""
+        sizes = sorted({len(group.nodes) for group in self.groups})
+        return {size: tuple(group for group in self.groups if len(group.nodes) == size) for size in sizes}
+
+
+def plan_groups(which: str, nodes: Sequence[str], places: Mapping[str, str], most_nodes: int = MANY) -> GroupPlan:
+    """The groups of these nodes. `which` is what a person asks for: `doubling`, or sizes with a comma between."""
+    count, most = len(nodes), min(len(nodes), most_nodes)
+    if which == DOUBLING:
+        doubled = [FIRST_SIZE << power for power in range(most.bit_length()) if FIRST_SIZE << power <= most]
+        wanted = {*doubled, max(count, FEWEST_NODES)} if count <= most_nodes else {*doubled}
+    else:
+        wanted = {count if size == ALL else int(size) for size in which.split(",")}
+    possible = sorted(size for size in wanted if FEWEST_NODES <= size <= most)
+    groups = [group for size in possible for group in _groups_of(size, nodes, places)]
+    left_out = [f"groups of {size}: {_why_not(size, count, most_nodes)}" for size in sorted(wanted - {*possible})]
+    return GroupPlan(tuple(groups), places, most_nodes, "; ".join(left_out))
+
+
+def _why_not(size: int, count: int, most_nodes: int) -> str:
+    if size > count or count < FEWEST_NODES:
+        return f"{number_of(count, 'node')} can be measured together"
+    return f"{most_nodes} nodes may be loaded at once"
+
+
+def _groups_of(size: int, nodes: Sequence[str], places: Mapping[str, str]) -> list[Group]:
+    """As many groups of this size as there are nodes for, within places first."""
+    by_place: dict[str, list[str]] = {}
+    for node in sorted(nodes):
+        by_place.setdefault(places.get(node, ""), []).append(node)
+    inside: list[Group] = []
+    left: list[str] = []
+    for place in sorted(by_place):
+        cut = len(by_place[place]) // size * size
+        inside += _cut(by_place[place][:cut], size)
+        left += by_place[place][cut:]
+    return [*inside, *_cut(left, size)]
 
 
 def _cut(nodes: Sequence[str], size: int) -> list[Group]:
@@ -156,18 +168,16 @@ def next_groups(plan: GroupPlan, limits: GroupLimits, measurements: Sequence[Gro
 
     Each size once, and once more where a reading of it was low: all of its groups, so that as many meet as before.
     """
-    measured = MeasuredGroups(tuple(one for one in measurements if one.group in plan.groups), plan.places)
-    for size in plan.sizes:
+    measured = MeasuredGroups(tuple(measurements), plan.places)
+    for size, groups in plan.by_size.items():
         readings = measured.by_size.get(size, {})
-        groups = plan.groups_of(size)
         if left := tuple(group for group in groups if group not in readings):
-            return left
+            return _at_once(left, plan)
         again = tuple(group for group in groups if len(readings[group]) < TIMES)
         if again and any(measured.is_low(group, readings[group][0], limits) for group in groups):
-            return again
+            return _at_once(again, plan)
     return ()
 
 
-def at_most(groups: tuple[Group, ...], most_nodes: int) -> tuple[Group, ...]:
-    """The first of these groups that have together no more nodes than that; one at least."""
-    return groups[: max(1, most_nodes // len(groups[0].nodes))]
+def _at_once(groups: tuple[Group, ...], plan: GroupPlan) -> tuple[Group, ...]:
+    return groups[: max(1, plan.most_nodes // len(groups[0].nodes))]

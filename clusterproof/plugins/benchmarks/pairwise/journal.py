@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from io import BufferedWriter, TextIOWrapper
@@ -24,7 +23,6 @@ from clusterproof.plugins.evidence.pairs import Group, GroupMeasurement, Measure
 SCHEMA = "clusterproof pairs 1"
 MAX_BYTES = 2**30
 MAX_LINES = 5_000_000
-_WHICH = re.compile(r"doubling|(?:all|\d{1,5})(?:,(?:all|\d{1,5})){0,20}")
 EXPECTED = "a pairwise.jsonl that a run wrote"
 _NUMBERS = ("busbw_gb_per_s", "algbw_gb_per_s", "time_us", "size_bytes", "seconds", "ranks")
 _KINDS: Mapping[str, type | tuple[type, ...]] = {
@@ -82,7 +80,8 @@ class JournalWriter:
 
     def groups_planned(self, plan: GroupPlan) -> None:
         """Keep which nodes are measured in groups, and how: what was planned before holds no more."""
-        self._write({"groups": plan.which, "nodes": list(plan.nodes), "most_nodes": plan.most_nodes})
+        groups = [list(group) for group in plan.groups]
+        self._write({"groups": groups, "most_nodes": plan.most_nodes, "left_out": plan.left_out})
 
     def measured_group(self, measurement: GroupMeasurement) -> None:
         """Keep a measurement of a group."""
@@ -164,31 +163,36 @@ def read(path: Path) -> Journal:
         raise JournalError(f"{path}: its first line is not a plan ({problem!s:.80}); expected {EXPECTED}") from None
     measurements: list[Measurement] = []
     groups: list[GroupMeasurement] = []
-    group_plan: GroupPlan | None = None
-    ended: str | None = None
-    plan = journal.plan
     for number, line in enumerate(lines[1:MAX_LINES], 2):
         if not line:
             continue
         try:
-            document = json.loads(line)
-            if "first_rounds" in document:
-                plan = replace(plan, first_rounds=int(document["first_rounds"]))
-            elif "ended" in document:
-                ended = str(document["ended"])
-            elif "groups" in document:
-                group_plan = _group_plan(document, plan)
-            elif "group" in document:
-                groups.append(_group_measurement(document, plan))
-            else:
-                measurements.append(_measurement(document, plan))
+            journal = _taken(json.loads(line), journal, measurements, groups)
         except Exception as problem:
             is_cut = isinstance(problem, json.JSONDecodeError) and line.startswith("{")
             if not is_cut:
                 raise JournalError(f"{path}:{number}: {problem!s:.80}; expected a measurement") from None
-    read = replace(journal, plan=plan, measurements=tuple(measurements), ended=ended)
-    planned = tuple(one for one in groups if group_plan and one.group in group_plan.groups)
-    return replace(read, group_plan=group_plan, groups=planned)
+    known = set(journal.group_plan.groups if journal.group_plan else ())
+    planned = tuple(one for one in groups if one.group in known)
+    return replace(journal, measurements=tuple(measurements), groups=planned)
+
+
+def _taken(document: Any, journal: Journal, measurements: list[Measurement], groups: list[GroupMeasurement]) -> Journal:
+    """The journal with what one line says; measurements are put into the lists.
+
+    What is measured behind the end of a run goes on with it: then it has not ended.
+    """
+    if "first_rounds" in document:
+        return replace(journal, plan=replace(journal.plan, first_rounds=int(document["first_rounds"])))
+    if "ended" in document:
+        return replace(journal, ended=str(document["ended"]))
+    if "groups" in document:
+        return replace(journal, group_plan=_group_plan(document, journal.plan), ended=None)
+    if "group" in document:
+        groups.append(_group_measurement(document, journal.plan))
+    else:
+        measurements.append(_measurement(document, journal.plan))
+    return replace(journal, ended=None) if journal.ended is not None else journal
 
 
 def _lines(path: Path) -> list[str]:
@@ -227,19 +231,19 @@ def _measurement(record: Mapping[str, Any], plan: PairPlan) -> Measurement:
 
 
 def _group_measurement(record: Mapping[str, Any], plan: PairPlan) -> GroupMeasurement:
-    nodes = _nodes(record["group"], plan)
-    if len(nodes) < FEWEST_NODES:
-        raise ValueError(f"a group of {len(nodes)}")
-    return GroupMeasurement(Group(nodes), _at_once(record), _reading(record["reading"]))
+    return GroupMeasurement(_group(record["group"], plan), _at_once(record), _reading(record["reading"]))
 
 
 def _group_plan(record: Mapping[str, Any], plan: PairPlan) -> GroupPlan:
-    which, most_nodes = str(record["groups"]), record["most_nodes"]
-    if not isinstance(most_nodes, int) or not re.fullmatch(
-        r"doubling|(?:all|\d{1,5})(?:,(?:all|\d{1,5})){0,20}", which
-    ):
-        raise ValueError(f"{which!r:.40} of {most_nodes!r:.40} nodes is no plan of groups")
-    return GroupPlan(which, _nodes(record["nodes"], plan), plan.places, most_nodes)
+    planned = tuple(_group(nodes, plan) for nodes in record["groups"])
+    return GroupPlan(planned, plan.places, int(record["most_nodes"]), str(record["left_out"]))
+
+
+def _group(values: object, plan: PairPlan) -> Group:
+    nodes = _nodes(values, plan)
+    if len(nodes) < FEWEST_NODES:
+        raise ValueError(f"a group of {len(nodes)}")
+    return Group(nodes)
 
 
 def _nodes(values: object, plan: PairPlan) -> tuple[str, ...]:

@@ -23,10 +23,11 @@ _VALUES = {
     "gres": re.compile(r"\sGres=(\S{1,1000})"),
     "partitions": re.compile(r"\sPartitions=(\S{1,1000})"),
 }
-_REASON = re.compile(  # up to Slurm's own stamp of who set it and when, else up to the next key
-    r"\sReason=(?:(.{0,600})\s\[([^\[\]@]{1,64})@([^\[\]]{1,40})\]\s*(?:$|\n|\s[A-Z][A-Za-z]{2,30}=)"
-    r"|(.{0,600}?)\s*(?:$|\n|\s[A-Z][A-Za-z]{2,30}=))"
+_REASON = re.compile(r"\sReason=")
+_STAMP = re.compile(  # of who set a reason and when, behind its text; comments may follow
+    r"\s\[([^\[\]]{1,64})@(\d[\d:T.-]{4,30}|Unknown)\]\s*(?:$|\n|\s[A-Z][A-Za-z]{2,30}=)"
 )
+_NEXT = re.compile(r"\n|\s[A-Z][A-Za-z]{2,30}=")
 # Of a table of sinfo: those of jobs have NODELIST and STATE too. Where there is no STATE, TIMESTAMP is that of -R.
 _TITLES = re.compile(
     r"^(?=[A-Z][A-Z_: ]{10,300}$)(?=.*\bNODELIST\b)(?=.*\b(?:STATE|TIMESTAMP)\b)"
@@ -71,13 +72,13 @@ def read_scontrol(text: str) -> Mapping[str, object]:
 def _node(record: str) -> dict[str, object]:
     """One node; a value that scontrol writes as (null) is empty, one that it does not write is left out."""
     node: dict[str, object] = {}
+    values, said = [*_REASON.split(record, 1), ""][:2]  # the text of a reason may look like any value
     for name, form in _VALUES.items():
-        if match := form.search(record):
+        if match := form.search(values):
             node[name] = "" if match[1] == "(null)" else match[1]
-    reason = _REASON.search(record)
-    node["reason"] = short(reason[1] or reason[4] or "") if reason else ""
-    node["reason_user"] = reason[2] or "" if reason else ""
-    node["reason_time"] = reason[3] or "" if reason else ""
+    stamp = _STAMP.search(said)
+    node["reason"] = short((said[: stamp.start()] if stamp else _NEXT.split(said)[0]).strip())
+    node["reason_user"], node["reason_time"] = stamp.groups() if stamp else ("", "")
     return node
 
 

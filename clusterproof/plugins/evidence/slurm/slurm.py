@@ -16,11 +16,10 @@ KEYS = {
     "partitions": "Partitions",
     "features": "ActiveFeatures",
 }
-# Up to Slurm's own stamp of who set it and when, whatever its text looks like; without a stamp up to the next key.
-REASON = re.compile(
-    r" Reason=(?:(.{0,600}) \[([^\[\]@]{1,64})@([^\[\]]{1,40})\]\s*(?:$| [A-Z][A-Za-z]{2,30}=)"
-    r"|(.{0,600}?)\s*(?:$| [A-Z][A-Za-z]{2,30}=))"
-)
+# Slurm's own stamp of who set a reason and when, behind its text; comments may follow.
+STAMP = re.compile(r" \[([^\[\]]{1,64})@(\d[\d:T.-]{4,30}|Unknown)\]\s*(?:$| [A-Z][A-Za-z]{2,30}=)")
+NEXT = re.compile(r"\s[A-Z][A-Za-z]{2,30}=")
+MAX_REASON = 600  # characters
 SETTING = re.compile(r"^(\S{1,60})\s*=\s?(.*)$")
 # Of the settings those that checks look at: the rest is not needed, and names hosts and people.
 SETTINGS = re.compile(
@@ -45,11 +44,11 @@ def read(node: Node) -> object:
 
 def _node(line: str) -> dict[str, str]:
     """One node; what scontrol writes as (null) is empty, as what it does not write."""
-    pairs = _pairs(line)
+    pairs, said = _pairs(line), line.partition(" Reason=")[2]
     row = {ours: pairs.get(theirs, "") for ours, theirs in KEYS.items()}
-    reason = REASON.search(line)
-    stamped, user, at, other = reason.groups("") if reason else ("", "", "", "")
-    row |= {"reason": stamped or other, "reason_user": user, "reason_time": at}
+    stamp = STAMP.search(said)
+    row["reason"] = (said[: stamp.start()] if stamp else NEXT.split(said)[0]).strip()[:MAX_REASON]
+    row["reason_user"], row["reason_time"] = stamp.groups() if stamp else ("", "")
     return {key: "" if value == "(null)" else value[:4000] for key, value in row.items()}
 
 

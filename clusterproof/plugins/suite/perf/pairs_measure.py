@@ -18,7 +18,7 @@ from clusterproof.plugins.benchmarks.meters.baseline import BaselineError, Basel
 from clusterproof.plugins.benchmarks.pairwise.analysis import Campaign
 from clusterproof.plugins.benchmarks.pairwise.drive import Progress, drive, drive_groups
 from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
-from clusterproof.plugins.benchmarks.pairwise.groups import GroupLimits, GroupPlan
+from clusterproof.plugins.benchmarks.pairwise.groups import GroupLimits, GroupPlan, plan_groups
 from clusterproof.plugins.benchmarks.pairwise.journal import (
     Journal,
     JournalError,
@@ -130,10 +130,9 @@ def _driven(begun: Campaign, path: Path, options: PairOptions, setup: MeasuringS
         with _shown(setup) as shown, launcher_for(campaign, options.launcher) as launcher:
             started = time.monotonic()
             renamed = _Renamed(launcher, setup)
-            groups_follow = bool(options.groups and not journal.about.get("no_groups"))
             limits = options.budget_s, options.at_once
-            driven = drive(journal, writer, renamed, *limits, shown, groups_follow=groups_follow)
-            if groups_follow:
+            driven = drive(journal, writer, renamed, *limits, shown, groups_follow=bool(options.groups))
+            if options.groups:
                 left_s = options.budget_s - (time.monotonic() - started)
                 driven = _grouped(replace(begun, journal=driven), writer, renamed, replace(options, budget_s=left_s))
     except KeyboardInterrupt:
@@ -142,14 +141,16 @@ def _driven(begun: Campaign, path: Path, options: PairOptions, setup: MeasuringS
     finally:
         writer.close()
     if driven.ended:
-        setup.say(f"pairs: no time for {driven.ended}; to go on: {setup.again}")
+        setup.say(f"pairs: left out: {driven.ended}; to go on: {setup.again}")
     return driven
 
 
 def _grouped(pairs: Campaign, writer: JournalWriter, renamed: _Renamed, options: PairOptions) -> Journal:
     """Measure groups of the nodes that pairs succeeded with and do not name. What cannot be measured is said."""
     threshold, places = pairs.catalog.threshold, pairs.journal.plan.places
-    plan = GroupPlan(options.groups, pairs.nodes_for_groups, places, 2 * options.at_once)
+    plan = plan_groups(options.groups, pairs.nodes_for_groups, places, 2 * options.at_once)
+    if why_not := pairs.journal.about.get("no_groups"):
+        plan = GroupPlan((), left_out=str(why_not))
     slower, least_share, least_of_pairs = (threshold(f"pairwise.{name}") for name in SHARES)
     limits = GroupLimits(slower, least_share, least_of_pairs, pairs.pairs_gb_per_s)
     full = renamed.launcher.campaign
@@ -161,12 +162,7 @@ def _grouped(pairs: Campaign, writer: JournalWriter, renamed: _Renamed, options:
         more = f" and {number_of(len(groups) - 1, 'more group')} at once" if len(groups) > 1 else ""
         renamed.setup.say(f"groups: measuring {len(first)} nodes together, {fold(first)}{more}")
 
-    try:
-        return drive_groups(pairs.journal, writer, renamed, plan, limits, options.budget_s, begin)
-    except Unusable as problem:
-        ended = "; ".join(filter(None, (pairs.journal.ended, f"groups of nodes: {problem}")))
-        writer.ended(ended)
-        return replace(pairs.journal, group_plan=plan, ended=ended)
+    return drive_groups(pairs.journal, writer, renamed, plan, limits, options.budget_s, begin)
 
 
 def _in_words(journal: Journal, meter: Meter, options: PairOptions, path: Path) -> str:
@@ -219,7 +215,10 @@ class _Renamed:
             )
             measured(real[each], hidden)
 
-        self.launcher.measure(list(real), hide)
+        try:
+            self.launcher.measure(list(real), hide)
+        except Unusable as problem:
+            raise Unusable(self.setup.text(str(problem))) from None
 
 
 def _under(names: Mapping[str, str], nodes: launching.Together) -> launching.Together:

@@ -164,7 +164,9 @@ def number_or_none(value: object) -> float | None:
 
 def is_state(head: bytes) -> bool:
     """Whether a file that begins so is what a checkpoint keeps of the run."""
-    return head.lstrip().startswith(b"{") and b'"global_step"' in head and b'"log_history"' in head
+    first, _, rest = head.strip().partition(b"\n")
+    is_of_lines = bool(rest) and first.rstrip().endswith(b"}")  # of ms-swift, whose last line keeps a history too
+    return first.startswith(b"{") and not is_of_lines and b'"global_step"' in head and b'"log_history"' in head
 
 
 def read_state(path: RunFile) -> Iterator[Loss | Cut]:

@@ -6,12 +6,13 @@ as take half a minute. A run that goes on from a checkpoint appends to the file,
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from clusterproof.plugins.training_run import Cut, RunError, Step
-from clusterproof.plugins.training_run.files import Format, Lines, RunFile, json_lines, whole
+from clusterproof.plugins.training_run.files import Format, Lines, RunFile, whole
 from clusterproof.plugins.training_run.formats.trainer import Bar, may_be_none, number_or_none
 from clusterproof.plugins.training_run.losses import Loss
 
@@ -19,6 +20,7 @@ NAME = "trainer_log.jsonl of LLaMA-Factory, logging.jsonl of ms-swift"
 EXPECTED = 'expected {"current_steps": 5, "total_steps": 93, "loss": 5.7, "elapsed_time": "0:02:03"}'
 _OF_SWIFT = ("global_step/max_steps", "steps[global_step/max_steps]", "iteration")
 _BESIDE = ('elapsed_time": "', "train_speed(", 'consumed_samples": ')  # one of them at least
+_LAST = "last_model_checkpoint"  # what ms-swift keeps of the whole run, in the last line
 _STEPS = re.compile(r"([0-9]{1,12})/(-?[0-9]{1,12})")
 _LOSSES = ("loss", "lm loss")
 _CLOCK = re.compile(r"(?:([0-9]{1,5}) days?, )?([0-9]{1,6}):([0-9]{2}):([0-9]{2})")
@@ -43,9 +45,17 @@ def read(path: RunFile) -> Iterator[Step | Loss | Cut]:
     """The steps and losses of a file. Raises RunError."""
     lines = Lines(path)
     bar = Bar(0, is_of_training=True)
-    for line in json_lines(lines, EXPECTED):
+    is_broken = False
+    for text in filter(str.strip, lines):
+        try:
+            line = json.loads(text)
+        except (ValueError, RecursionError):  # of a run that was killed; one that goes on appends to it
+            is_broken = True
+            continue
         if not isinstance(line, dict):
             raise RunError(f"{lines.where}: {line!r:.60}; {EXPECTED}")
+        if _LAST in line:
+            continue
         step, total = _steps(line, lines.where)
         elapsed_s = _elapsed_s(line.get("elapsed_time"))
         if any(str(name).startswith("eval_") and value is not None for name, value in line.items()):
@@ -59,16 +69,14 @@ def read(path: RunFile) -> Iterator[Step | Loss | Cut]:
         norm = number_or_none(line.get("grad_norm"))
         if loss is not None or norm is not None:
             yield Loss(0, step, loss, norm, kept_in=str(path), is_unclear=may_be_none(loss, norm))
-    if lines.is_cut:
+    if is_broken:
         yield Cut()
 
 
 def _steps(line: Mapping[str, Any], where: str) -> tuple[int, int]:
     """How many steps there were, and are to be; the second is below 1 where nobody knows."""
     if "current_steps" in line:
-        return whole(line["current_steps"], "current_steps", where), whole(
-            line.get("total_steps"), "total_steps", where
-        )
+        return whole(line["current_steps"], "current_steps", where), int(number_or_none(line.get("total_steps")) or 0)
     said = next((str(line[name]) for name in _OF_SWIFT if name in line), "")
     match = _STEPS.fullmatch(said)
     if not match:
