@@ -30,7 +30,7 @@ def test_every_expression_of_the_product_takes_a_time_by_the_length_of_the_text(
     "part",
     [
         r"\n?word:([01]):([^:\s]{1,255}):([^:\s]{1,255}):(\d{1,20})\.\n?",  # put together in ranks.py
-        r"^(cp-not-reached:|cp-no-mpirun:)(.*)",  # in mpirun.py
+        r"^cp-not-reached: ([1-9]\d{0,4}) (.*)",  # in mpirun.py
         r"word([A-Za-z0-9._-]{1,253})\.\n",  # of bytes, in srun_call.py
         r"word(\[\d+\])?",  # compiled in a function, in slurm_conf.py
     ],
