@@ -93,3 +93,12 @@ def test_a_run_counts_by_what_it_verified_and_what_the_kernel_said(
     result = evaluated(CHECK, "stress_ng", {"gpu001": {**GOOD, **change}})
     assert result.verdict is verdict, result.message
     assert words in result.message
+
+
+def test_what_users_of_neuron_devices_may_have_written_into_the_log_fails_no_node() -> None:
+    logged = {"kernel": UNCORRECTED}
+    verdicts = {
+        kind: evaluated(CHECK, "stress_ng", {"gpu001": {**GOOD, **logged}}, kind).verdict
+        for kind in ("p5.48xlarge", "trn1.32xlarge")
+    }
+    assert verdicts == {"p5.48xlarge": Verdict.FAIL, "trn1.32xlarge": Verdict.CONCERN}
