@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from clusterproof.plugins.case import Collected, Event
 from clusterproof.plugins.case.clocks import apart_s
-from clusterproof.plugins.catalog.causes import limits
+from clusterproof.plugins.catalog.causes import CAUSE, limits
 from clusterproof.plugins.core.record import record
 
 ALL = -1  # in place of a rank
@@ -32,6 +32,24 @@ def candidates(case: Collected) -> tuple[Candidate, ...]:
     most_s = apart_s(case)
     ordered = sorted(own, key=lambda event: (event.when.begins is None, event.when.begins or 0.0))
     return tuple(Candidate(event, _is_echo(event, cascades, most_s)) for event in ordered)
+
+
+def long_before_the_end(case: Collected) -> frozenset[Event]:
+    """Words that look like a cause, and after which the job went on: it met something else much later.
+
+    What stops by itself may be waited for: so long, as ranks tell, and `before_s` more. A scheduler's end counts where
+    the job had not fallen silent before it.
+    """
+    cascades = _Cascades(event for event in case.events if event.is_cascade)
+    most_s = apart_s(case)
+    own = [event for event in case.events if not event.is_cascade and not _is_echo(event, cascades, most_s)]
+    met = [event for event in own if "scheduler" not in event.row.read_in or not silent_before(event, case.last)]
+    last = max((event.when.begins for event in met if event.when.begins is not None), default=-math.inf)
+    waited_s = max((event.waited_s for event in case.events), default=0.0)
+    until = last - limits().before_s - waited_s - most_s
+    of_output = (event for event in own if "output" in event.row.read_in)
+    early = (event for event in of_output if event.when.ends is not None and event.when.ends < until)
+    return frozenset(event for event in early if event.row.role == CAUSE or event.is_warning)
 
 
 def told_from_outside(case: Collected) -> Event | None:

@@ -77,7 +77,7 @@ def _of_completed(case: Collected) -> CaseVerdict:
 def _outlived(case: Collected) -> Iterator[str]:
     for event in case.outlived:
         of_rank = f"rank {event.rank}: " if event.rank is not None else ""
-        yield f"{of_rank}{event.row.meaning}, after which the job made further steps"
+        yield f"{of_rank}{event.row.meaning}, after which the job went on"
 
 
 def _by_evidence(case: Collected) -> CaseVerdict | None:
@@ -207,7 +207,9 @@ def _of_words(case: Collected, own: Sequence[Candidate], doubts: Sequence[Event]
     first = next((rival for rival in rivals if rival.event.sign == DESYNC and first.event.row.cause == CODE), first)
     event = first.event
     before = [
-        doubt for doubt in doubts if doubt.row.cause != event.row.cause and _may_have_led_to(doubt, event, apart_s)
+        doubt
+        for doubt in doubts
+        if doubt.row.cause != event.row.cause and not doubt.is_warning and _may_have_led_to(doubt, event, apart_s)
     ]
     if before:
         return _unknown(case, before)
