@@ -133,6 +133,7 @@ for line in ("a" * 1999, "a" * 1900 + " NCCL x", "a:1:1 [1] " * 190 + " NCCL "):
 """
 
 
+@pytest.mark.long
 def test_lines_that_almost_are_nccls_take_no_longer_than_others() -> None:
     assert bounded(LONG, cpu_s=30).returncode == 0
 
