@@ -48,10 +48,19 @@ def test_a_limit_that_ends_a_job_which_had_fallen_silent_hides_no_exception(tmp_
 
 def test_a_node_whose_gpu_broke_is_tested_whatever_ended_the_job(tmp_path: Path) -> None:
     own = "2026-03-01 08:00:00,100 [rank3] KeyError: 'image'\n"
-    later = {"gpu003-dmesg.txt": XID_79.format(time="08:00:21"), "gpu001-dmesg.txt": XID_79.format(time="01:00:00")}
+    old = XID_79.format(time="01:00:00").replace("2026-03-01", "2026-02-27")
+    later = {"gpu003-dmesg.txt": XID_79.format(time="08:00:21"), "gpu001-dmesg.txt": old}
     case = case_of(tmp_path, {"rank_3.log": STEPS + own, "sacct.txt": SACCT.format(state="FAILED"), **later})
     assert (case.verdict.cause, case.advice.nodes["gpu003"], case.advice.nodes["gpu001"]) == ("code", TEST, KEEP)
     assert case.advice.commands == ("clusterproof check ssh:gpu003 -k no_xid",)
+
+
+@pytest.mark.parametrize("stamp", ["[ 5000.000001] ", "2026-03-01T06:23:00,000000+00:00 "])
+def test_a_broken_gpu_of_an_unknown_or_earlier_time_is_said_and_its_node_tested(tmp_path: Path, stamp: str) -> None:
+    log = {"gpu003-dmesg.txt": stamp + XID_79.partition(" ")[2]}
+    case = case_of(tmp_path, {"rank_0.log": STEPS, "sacct.txt": SACCT.format(state="FAILED"), **log})
+    assert (case.verdict.cause, case.advice.nodes["gpu003"]) == ("unknown", TEST)
+    assert "gpu003 says Xid 79" in case.verdict.why
 
 
 OOM_OF = (

@@ -81,9 +81,9 @@ def is_shown(fact: Fact, of: JobWindow) -> bool:
 
 
 def is_broken_since(fact: Fact, case: Collected) -> bool:
-    """Whether a node's own log says that its hardware failed while the job ran, or later, or nobody knows when."""
-    begins, when = shown(case).begins, fact.when.begins
-    is_of_old = begins is not None and when is not None and when < begins
+    """Whether a node's own log says that its hardware failed in the days of the job, or nobody knows when."""
+    began, when = case.job.ran.begins or window(case).begins, fact.when.begins
+    is_of_old = began is not None and when is not None and when < began - limits().stale_s
     return fact.cause == HARDWARE and fact.is_strong and not is_of_old
 
 

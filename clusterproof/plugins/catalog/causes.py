@@ -73,6 +73,7 @@ class Limits:
     before_s: float
     teardown_s: float
     silent_s: float
+    stale_s: float
     longest_wait_s: float
     source: str
 
