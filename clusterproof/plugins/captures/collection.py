@@ -144,7 +144,7 @@ def read_capture(path: Path, cluster: Cluster, collectors: Iterable[str]) -> tup
     try:
         capture, reader = read_layout(path)
     except NoCaptureError as problem:
-        gone = NodeEvidence("", unreached=Unreached.LOST, detail=f"{path}: {problem}")
+        gone = NodeEvidence("", unreached=Unreached.UNRECORDED, detail=f"{path}: {problem}")
         return tuple(Understood(replace(gone, node=target.name)) for target in cluster.targets)
     files = {node.name: node for node in capture.nodes}
     collectors, budget = tuple(collectors), Budget(MAX_WHOLE_BYTES)
