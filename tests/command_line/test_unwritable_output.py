@@ -14,7 +14,14 @@ from tests.builders.wheel import ROOT
 pytestmark = pytest.mark.long
 
 MAIN = [sys.executable, "-c", "import sys; from clusterproof.plugins.command_line.main import main; sys.exit(main())"]
-ANSWERS = (["help"], ["version"], ["explain", "gpu.no_xid"], ["doctor"], ["completion", "bash"], [])
+ANSWERS: tuple[list[str], ...] = (
+    ["help"],
+    ["version"],
+    ["explain", "gpu.no_xid"],
+    ["doctor"],
+    ["completion", "bash"],
+    [],
+)
 
 
 def ran(shell: str, words: list[str], folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -53,7 +53,7 @@ def pytest_configure(config: pytest.Config) -> None:
     check_pair_options(config.option)
     check_pair_files(config.option)
     try:
-        policy = find_policy(config.option.policy, config.invocation_params.dir)
+        policy = find_policy(config.option.policy, config.invocation_params.dir, config.option.cluster or "")
         if policy.ignored and not hasattr(config, "workerinput"):
             sys.stderr.write(f"clusterproof: {policy.ignored}\n")
         if asks_for_training_run(config):

@@ -199,7 +199,7 @@ def watch(arguments: Sequence[str]) -> tuple[int, str]:
             raise Refused("--remind repeats notifications; expected --notify with it")
         if option.steps and not option.job:
             raise Refused("--steps is for a job; expected --job ID with it")
-        policy = find_policy(option.policy, Path.cwd())
+        policy = find_policy(option.policy, Path.cwd(), option.cluster or "")
         if policy.ignored:
             sys.stderr.write(f"clusterproof watch: {policy.ignored}\n")
         cluster = cluster_to_watch(option, policy)
