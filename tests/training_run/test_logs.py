@@ -64,6 +64,28 @@ def test_colours_lines_of_other_ranks_and_checkpoints_are_understood(tmp_path: P
     assert run.data.parts[0, "checkpoint"][3][0] == 5.53
 
 
+@pytest.mark.parametrize("between", ["validate step: {} loss: 5.1 memory: 9.46GiB", "Training starts at step {}"])
+def test_the_clock_of_torchtitan_begins_anew_behind_a_validation_and_a_restart(tmp_path: Path, between: str) -> None:
+    line = titan(0, 1000).partition("step:")[0] + between.format(10) + "\n"
+    text = titan(9, 9) + titan(10, 10) + line + titan(11, 1001 if "validate" in line else 1002) + titan(12, 1003)
+    assert lasting(read(tmp_path, text)) == ({10: 1, 11: 1, 12: 2} if "validate" in line else {10: 1, 12: 1})
+
+
+def test_losses_of_a_validation_are_none_of_training(tmp_path: Path) -> None:
+    text = "".join(titan(step, step) + titan(step, step).replace("step:", "validate step:") for step in range(1, 9))
+    assert read(tmp_path, text).data.losses.losses[0, 0].lines == 8
+
+
+def test_timers_on_one_line_as_older_versions_print_them_are_read(tmp_path: Path) -> None:
+    """NVIDIA/nccl#743, and deepspeedai/DeepSpeed#3742 of GPT-NeoX."""
+    timers = "time (ms) | forward-compute: 193.77 | optimizer: 63.01 | {}: 250.00\n"
+    for name in ("batch-generator", "batch generator"):
+        run = read(tmp_path, "".join(megatron(step, 1000) + timers.format(name) for step in range(1, 9)))
+        assert run.data.parts[0, "data"][8] == (0.25, 1)
+    saved = read(tmp_path, megatron(1, 1000) + megatron(2, 1000) + "time (ms) | save-checkpoint: 91615.24\n")
+    assert lasting(saved)[2] == 92.615
+
+
 def test_lines_of_ranks_that_do_not_say_so_count_once(tmp_path: Path) -> None:
     text = "".join(titan(step, 2 * step, prefix="") * 8 for step in range(1, 9))
     assert lasting(read(tmp_path, text)) == dict.fromkeys(range(2, 9), 2.0)

@@ -220,9 +220,10 @@ class TrainingRun:
 
     @property
     def losses(self) -> Losses:
-        """Its losses and the norms of its gradients. Raises Incomplete."""
-        if not self.data.losses.losses and not self.data.losses.norms:
-            raise Incomplete(NO_LOSS, cause=NO_LOSS)
+        """Its losses, and the norms of its gradients. Raises Incomplete."""
+        if not self.data.losses.losses:
+            says_more = self.data.losses.norms or self.data.losses.skips
+            raise Incomplete(NO_LOSS, cause="" if says_more else NO_LOSS)
         return self.data.losses
 
     @cached_property

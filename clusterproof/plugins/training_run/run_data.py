@@ -95,7 +95,7 @@ class RunData:
             Sample: lambda sample, _: self.samples.add(sample),
             CollectiveCall: lambda call, _: self.arrivals.add(call),
             Traced: lambda fact, _: self.traced.add(fact.call),
-            Loss: lambda loss, _: self.losses.add(loss),
+            Loss: self.losses.add,
             Spent: self._spent,
             Placement: self._placement,
             Slots: lambda slots, _: self.hostfile.append(slots),
