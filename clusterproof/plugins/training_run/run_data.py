@@ -28,7 +28,7 @@ from clusterproof.plugins.training_run.collectives import Arrivals, CollectiveCa
 from clusterproof.plugins.training_run.losses import Loss, Losses
 from clusterproof.plugins.training_run.placement import OnNode, Placement, Slots
 from clusterproof.plugins.training_run.rank_processes import RankProcesses, RankSeen
-from clusterproof.plugins.training_run.samples import Sample, Samples
+from clusterproof.plugins.training_run.samples import GpuLost, Sample, Samples
 
 MAX_CELLS = 2_000_000  # some 300 MB; 1,000 ranks of 500 steps with two kinds of compute are half of it
 MAX_RANKS = 100_000
@@ -46,6 +46,7 @@ Fact = (
     | OnNode
     | Dump
     | Sample
+    | GpuLost
     | RankSeen
     | Loader
     | Loop
@@ -93,6 +94,7 @@ class RunData:
             Operation: self._operation,
             Step: self._step,
             Sample: lambda sample, _: self.samples.add(sample),
+            GpuLost: lambda gpu, _: self.samples.lose(gpu),
             CollectiveCall: lambda call, _: self.arrivals.add(call),
             Traced: lambda fact, _: self.traced.add(fact.call),
             Loss: self.losses.add,

@@ -40,7 +40,7 @@ LOOKS_AT = {
     **dict.fromkeys(("data_wait", "comm_exposed", "slow_rank", "work_uneven", "stages_uneven"), RANKS),
     **dict.fromkeys(("last_to_come", "first_missing", "collectives_match"), RANKS),
     **dict.fromkeys(("gpu_busy", "gpu_fluctuates", "load_balance", "cpu_bound", "io_bound", "hung"), SAMPLES),
-    **dict.fromkeys(("gpu_memory_growth", "batch_size", "slow_clock"), SAMPLES),
+    **dict.fromkeys(("gpu_memory_growth", "batch_size", "slow_clock", "gpu_lost"), SAMPLES),
     **dict.fromkeys(("loss_finite", "loss_spikes"), LOSSES),
 }
 RECORDED: Mapping[str, Callable[[TrainingRun], int]] = {
