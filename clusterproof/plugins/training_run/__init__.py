@@ -115,6 +115,11 @@ class Cut:
     """That a file ends in the middle of something: what stands there is left out."""
 
 
+@record
+class Unranked:
+    """That a trace does not say which rank it is of."""
+
+
 COMPUTE, COMMUNICATION, DATA, EXPOSED = "compute", "communication", "data", "exposed"
 CHECKPOINT, INIT, OTHER = "checkpoint", "init", "other"
 BUSY = "busy"  # compute that is compared with no other rank's
