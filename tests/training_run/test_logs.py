@@ -149,6 +149,22 @@ def test_steps_of_deepspeed_are_as_long_as_the_time_between_their_lines(tmp_path
     assert run.step_count == 20
 
 
+@pytest.mark.parametrize("how", ["its first line", "a count of steps that begins again"])
+def test_the_time_between_two_runs_is_no_step_of_deepspeed(tmp_path: Path, how: str) -> None:
+    before, after = deepspeed(10, 10) + deepspeed(20, 20), deepspeed(30, 2000) + deepspeed(40, 2010)
+    if how == "its first line":
+        after = "[2024-04-21 02:30:00,723] [INFO] [logging.py:96:log_dist] [Rank 0] DeepSpeed info: version=0\n" + after
+    else:
+        after = after.replace("global_step=30", "global_step=10").replace("global_step=40", "global_step=20")
+    assert lasting(read(tmp_path, before + after)) == {20: 1, 40: 1}
+
+
+def test_an_evaluation_of_trainer_is_no_step_of_deepspeed(tmp_path: Path) -> None:
+    evaluation = "{'eval_loss': 2.1, 'eval_runtime': 120.1, 'epoch': 0.3}\n"
+    text = deepspeed(10, 10) + deepspeed(20, 20) + evaluation + deepspeed(30, 150) + deepspeed(40, 160)
+    assert lasting(read(tmp_path, text)) == {20: 1, 40: 1}
+
+
 def test_timers_of_deepspeed_are_those_of_the_steps_that_a_line_stands_for(tmp_path: Path) -> None:
     text = "".join(breakdown(step) if step % 2 else deepspeed(step, step) + breakdown(step) for step in range(1, 8))
     run = read(tmp_path, text)

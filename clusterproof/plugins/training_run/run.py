@@ -54,7 +54,6 @@ NO_DUMPS = (
 )
 NO_STEPS = f"{NOT_RECORDED} how long steps take; {LOG_STEPS}"
 NO_LOSS = f"{NOT_RECORDED} the loss; give a log of Megatron-LM, NeMo, torchtitan or Trainer, or Lightning's metrics.csv"
-MAX_REPLICAS = 5  # that are named
 
 
 @dataclass(frozen=True)
@@ -243,15 +242,6 @@ class TrainingRun:
         if not self.paces:
             raise NotApplicable("one rank a stage: there is no other to compare it with")
         return median(pace.usual_swing for pace in self.paces.values())
-
-    def busy(self, least: float) -> list[tuple[int, float]]:
-        """The replicas that compute so many times as long as their peers in several stages, and how many times."""
-        ratios: dict[int, list[float]] = {}
-        for pace in self.paces.values():
-            if pace.place.replica is not None and pace.ratio >= least and pace.is_work(least):
-                ratios.setdefault(pace.place.replica, []).append(pace.ratio)
-        busy_by_replica = {replica: median(values) for replica, values in ratios.items()}
-        return sorted(busy_by_replica.items(), key=lambda entry: -entry[1])[:MAX_REPLICAS]
 
     @property
     def ranks(self) -> tuple[RankOfRun, ...]:

@@ -32,6 +32,8 @@ _PARTS = {  # the timers that are no part of another, and what they are called h
     "backward_allreduce": "allreduce",
     "step": "optimizer",
 }
+_TIMED = re.compile(r"/global_step=([0-9]{1,18}), RunningAvgSamplesPerSec=")  # since its process began
+_BEGINS = "DeepSpeed info: version="
 LATE = b"[Rank 0] step="  # in a line that may come late
 
 
@@ -47,6 +49,8 @@ class DeepSpeed:
     behind: list[dict[str, float]] = field(default_factory=list)  # of those behind it
     awaits_last: bool = False  # whether the next timers are those of the step whose line was read
     rank: int = 0
+    timed: int = 0  # steps since its process began
+    has_other: bool = False  # whether something else than steps was done since the line before
     skipped: tuple[int, int] = (0, 0)  # by the line before: of so many steps so many
 
     def take(self, line: str, where: str) -> Iterator[Step | Loss]:
@@ -60,11 +64,18 @@ class DeepSpeed:
             time_s = timegm((year, month, day, hour, minute, second)) + int(match[7]) * MS
             step, self.rank = whole(match[9], "step", where), whole(match[8], "rank", where)
             last, last_time = self.before or (step, time_s)
-            if step > last and time_s >= last_time:
+            if step > last and time_s >= last_time and not self.has_other:
                 self.held = step, step - last, (time_s - last_time) / (step - last)
-            self.before = step, time_s
+            self.before, self.has_other = (step, time_s), False
             yield from self._skips(step, match[10])
             self.timers, self.behind, self.awaits_last = self.behind, [], True
+        elif match := _TIMED.search(line):
+            if whole(match[1], "global_step", where) < self.timed:
+                self.held = None  # which another process has begun
+            self.timed = int(match[1])
+        elif _BEGINS in line:
+            yield from self.rest()
+            self.before, self.timed = None, 0
         elif _HEAD in line:
             printed = _TIMER.findall(line.partition(_HEAD)[2][:MAX_TIMERS])
             timers = {_PARTS[name]: seconds(lasted, name, where) * MS for name, lasted in printed if name in _PARTS}

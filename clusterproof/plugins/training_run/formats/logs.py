@@ -78,6 +78,7 @@ class _Log:
         else:
             yield from self.deepspeed.take(text, where)
         for drawn in text.split("\r") if trainer.says(text) else ():
+            self.deepspeed.has_other |= any(word in drawn for word in trainer.OTHER)
             for fact in self.trainer.take(drawn, where):
                 if isinstance(fact, Loss) or not (self.megatron.step or self.deepspeed.before):  # who say more of it
                     yield fact

@@ -68,3 +68,11 @@ def value_of(text: str) -> float | None:
         return float(text)
     except ValueError:
         return None
+
+
+def number_or_none(value: object) -> float | None:
+    """A number as JSON has it, or a program prints it; None for anything else."""
+    try:
+        return float(value) if isinstance(value, (int, float, str)) and not isinstance(value, bool) else None
+    except (ValueError, OverflowError):
+        return None
