@@ -7,25 +7,28 @@ from collections.abc import Iterator
 
 from clusterproof.plugins.training_run import Place, RunError, Step
 from clusterproof.plugins.training_run.files import Format, Lines, RunFile, Unpacked, seconds, whole
-from clusterproof.plugins.training_run.formats import deepspeed, megatron, torchtitan, trainer
+from clusterproof.plugins.training_run.formats import deepspeed, frameworks, megatron, torchtitan, trainer
 from clusterproof.plugins.training_run.formats.printed import NUMBER, losses, rank_of_file
 from clusterproof.plugins.training_run.losses import Loss
 
 MAX_START = 256 << 20  # bytes before the first iteration
-_LATE = (megatron.LATE, *torchtitan.LATE, b"| train_step_timing in s: ", deepspeed.LATE, trainer.LATE)
+_LATE = (megatron.LATE, *torchtitan.LATE, b"| train_step_timing in s: ", deepspeed.LATE, trainer.LATE, *frameworks.LATE)
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _NEMO = re.compile(  # a line of a step, with the time of that one
     r"\bTraining epoch [0-9]{1,18}, iteration [0-9]{1,18}/[0-9]{1,18} \|(?:(?!\bTraining epoch ).)*?"
     r"\bglobal_step: ([0-9]{1,18}) \|(?:(?!\bTraining epoch |\bglobal_step: ).)*?"
     rf"\btrain_step_timing in s: {NUMBER}"
 )
+_NAMES = ", ".join(framework.name for framework in frameworks.FRAMEWORKS)
 _FORMS = (megatron.ITERATION, megatron.START, torchtitan.STEP, _NEMO, deepspeed.STEP)
 
 
 def is_log(head: bytes) -> bool:
     """Whether a file that begins so is such a log; the first iteration may come late."""
     text = _COLOUR.sub("", head.decode("utf-8", "replace"))
-    return any(form.search(text) for form in _FORMS) or trainer.is_logged(text)
+    if any(form.search(text) for form in _FORMS) or trainer.is_logged(text):
+        return True
+    return any(map(frameworks.is_of_any, text.splitlines()))
 
 
 def comes_to_iterate(path: RunFile) -> bool:
@@ -64,6 +67,7 @@ class _Log:
         self.rank = rank  # that the file is of
         self.megatron, self.titan = megatron.Megatron(rank), torchtitan.Titan(rank)
         self.deepspeed, self.trainer = deepspeed.DeepSpeed(), trainer.Trainer()
+        self.frameworks = frameworks.Frameworks(rank)
 
     def take(self, text: str, where: str) -> Iterator[Step | Loss]:
         """What is complete by this line. Raises RunError, ValueError."""
@@ -73,6 +77,8 @@ class _Log:
             step = whole(match[1], "global_step", where)
             yield from losses(text, self.rank, step)
             yield Step(Place(self.rank), step, seconds(match[2], "train_step_timing", where))
+        for drawn in text.split("\r"):
+            yield from self.frameworks.take(drawn, where)
         if self.megatron.step:
             self.deepspeed.forget()
         else:
@@ -91,7 +97,7 @@ class _Log:
 
 FORMATS = (
     Format(
-        "a log of Megatron-LM, NeMo, torchtitan, DeepSpeed or Hugging Face's Trainer",
+        f"a log of Megatron-LM, NeMo, torchtitan, DeepSpeed, Hugging Face's Trainer, {_NAMES}",
         is_log,
         read_log,
         is_tried_last=True,
