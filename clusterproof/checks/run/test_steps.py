@@ -16,6 +16,7 @@ from clusterproof.plugins.training_run.rules.steps import (
     OUTLIER_STEPS,
     drift,
     outliers,
+    period,
 )
 from clusterproof.plugins.training_run.rules.stragglers import LEAST_STEPS, WARM_UP
 from clusterproof.plugins.training_run.run import TrainingRun
@@ -44,8 +45,13 @@ def test_step_outliers(run: TrainingRun) -> None:
     if lost > most:
         longest = ", ".join(f"{step.words} ({step.seconds:.3g} s)" for step in slow.steps[:MAX_STEPS])
         shown, limit = apart(lost, most, 1)
+        each = (
+            f", about every {number} steps, as by a checkpoint or an evaluation"
+            if (number := period(slow.steps))
+            else ""
+        )
         concern(
-            f"{slow.count} of {slow.of} steps take far longer than the usual {slow.usual:.3g} s, as {longest}: "
+            f"{slow.count} of {slow.of} steps take far longer than the usual {slow.usual:.3g} s, as {longest}{each}: "
             f"{shown} % of the time is lost; expected at most {limit} %"
         )
     hidden = outliers(series, within=True)

@@ -53,7 +53,10 @@ NO_DUMPS = (
     "(TORCH_NCCL_TRACE_BUFFER_SIZE=2000, TORCH_NCCL_DUMP_ON_TIMEOUT=1), or what clusterproof watch --record has seen"
 )
 NO_STEPS = f"{NOT_RECORDED} how long steps take; {LOG_STEPS}"
-NO_LOSS = f"{NOT_RECORDED} the loss; give a log of Megatron-LM, NeMo, torchtitan or Trainer, or Lightning's metrics.csv"
+NO_LOSS = (
+    f"{NOT_RECORDED} the loss; give the trainer's log, with pipelines that of a rank of the last stage, or a table of "
+    "steps with a column loss: docs/training-runs.md has the forms"
+)
 
 
 @dataclass(frozen=True)

@@ -58,6 +58,20 @@ class GpuReading:
             yield Sample(self.node, metric, self.device, self.time_s, percent)
 
 
+REASONS: Mapping[str, tuple[str, int]] = {  # of slow clocks: what they mean, and their bits (nvml.h, dcgm_fields.h)
+    "sw_power_cap": (CAP, 0x4),
+    "hw_slowdown": (SLOW, 0x8),
+    "sw_thermal_slowdown": (SLOW, 0x20),
+    "hw_thermal_slowdown": (SLOW, 0x40),
+    "hw_power_brake_slowdown": (SLOW, 0x80),
+}
+
+
+def held_by(bits: int) -> dict[str, float]:
+    """Whether the power cap, and the hardware, hold clocks down, in percent of the moment."""
+    return {held: 100.0 * any(bit & bits for of, bit in REASONS.values() if of == held) for held in (CAP, SLOW)}
+
+
 def node_of(path: RunFile) -> str:
     """The node that a file's name says: `gpu001.csv`, `gpu001.dmon.txt`; or its folder's, where several are alike."""
     return (path.folder or stem_of(path.path))[:MAX_NAME]

@@ -11,17 +11,17 @@ from dataclasses import dataclass, field
 from clusterproof.plugins.training_run import Cut, RunError
 from clusterproof.plugins.training_run.files import Format, Lines, RunFile, name, real
 from clusterproof.plugins.training_run.formats.gpu_tools import (
-    CAP,
     CLOCKS,
     DRAW,
     FREE,
     LIMIT,
-    SLOW,
+    REASONS,
     TOTAL,
     USED,
     UTIL,
     GpuReading,
     complaint,
+    held_by,
     node_of,
 )
 from clusterproof.plugins.training_run.samples import GpuLost, Sample
@@ -37,13 +37,6 @@ COLUMNS: Mapping[str, str] = {
     "power.draw.average": DRAW,
     "enforced.power.limit": LIMIT,
     "power.limit": LIMIT,
-}
-REASONS: Mapping[str, tuple[str, int]] = {  # of slow clocks: what they mean, and their bit in `active` (nvml.h)
-    "sw_power_cap": (CAP, 0x4),
-    "hw_slowdown": (SLOW, 0x8),
-    "sw_thermal_slowdown": (SLOW, 0x20),
-    "hw_thermal_slowdown": (SLOW, 0x40),
-    "hw_power_brake_slowdown": (SLOW, 0x80),
 }
 OF_REASONS = ("clocks_event_reasons.", "clocks_throttle_reasons.")
 DEVICES = ("index", "pci.bus_id", "gpu_bus_id", "uuid", "gpu_uuid", "serial")  # what names a GPU, the best first
@@ -138,13 +131,11 @@ def _values(row: Mapping[str, str], where: str) -> dict[str, float]:
         if column in row and not _NO_VALUE.match(row[column])
     }
     for begin in OF_REASONS:
-        bits = row.get(f"{begin}active", "")
-        active = int(bits, 16) if _BITS.fullmatch(bits) else None
-        for reason, (meaning, bit) in REASONS.items():
-            said = row.get(f"{begin}{reason}")
-            if said in ("Active", "Not Active") or active is not None:
-                is_active = said == "Active" or bool(bit & (active or 0))
-                values[meaning] = max(values.get(meaning, 0.0), 100.0 * is_active)
+        if _BITS.fullmatch(bits := row.get(f"{begin}active", "")):
+            values |= held_by(int(bits, 16))
+        for reason, (held, _) in REASONS.items():
+            if (said := row.get(f"{begin}{reason}")) in ("Active", "Not Active"):
+                values[held] = max(values.get(held, 0.0), 100.0 * (said == "Active"))
     return values
 
 

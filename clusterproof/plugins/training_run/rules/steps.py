@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import islice
+from itertools import islice, pairwise
 from math import sqrt
 from statistics import median
 
@@ -129,6 +129,17 @@ def timed(series: Sequence[StepTime], least: int, least_lines: int) -> Sequence[
         few = f"{len(kinds[0])} lines that stand for {count} steps; expected at least {least_lines}: {EACH_STEP}"
         raise Incomplete(few, cause=few)
     return chosen
+
+
+def period(steps: Sequence[StepTime]) -> int:
+    """Every how many steps these come, as what is saved or evaluated does; 0 where they do not, or are fewer than 3."""
+    ordered = sorted(steps, key=lambda step: step.step)
+    begun = [step for step, before in zip(ordered[1:], ordered, strict=False) if step.first > before.step + 1]
+    numbers = [step.step for step in [*ordered[:1], *begun]]
+    gaps = [later - earlier for earlier, later in pairwise(numbers)]
+    room = 2 * max((step.times for step in ordered), default=0)
+    usual = round(median(gaps)) if len(gaps) > 1 else 0
+    return usual if usual > room and all(abs(gap - usual) <= room for gap in gaps) else 0
 
 
 def outliers(series: Sequence[StepTime], *, within: bool = False) -> Outliers:
