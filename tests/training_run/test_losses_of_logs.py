@@ -60,8 +60,9 @@ def test_a_loss_that_megatron_leaves_out_at_the_end_does_not_pass(
         "".join(iteration(step, loss="", norm="", skipped=1) for step in range(1, 12)) + iteration(12),
         healthy(8) + iteration(9, loss="", norm="", skipped=1) + iteration(10),
         healthy(8) + iteration(9)[: iteration(9).index("lm loss")],
+        "".join(iteration(step, skipped=1) for step in range(10, 100, 10)),
     ],
-    ids=["while the scale settles", "once", "a line that was cut"],
+    ids=["while the scale settles", "once", "a line that was cut", "in one of ten iterations"],
 )
 def test_a_line_without_its_loss_in_a_healthy_log_accuses_nobody(tmp_path: Path, text: str) -> None:
     assert finite(tmp_path, text).verdict.value == "pass"
@@ -110,6 +111,13 @@ def test_the_labels_of_srun_and_torchrun_say_who_printed_a_line(tmp_path: Path, 
     assert finite(tmp_path, "".join(lines)).message.startswith(f"{name}: the loss is nan from step 1 on, in 8 of 8")
 
 
+def test_a_time_before_a_line_is_no_label(tmp_path: Path) -> None:
+    lines = [titan(step, step, prefix=f"{step:02}:15:03 ") for step in range(1, 9)]
+    run = read(tmp_path, "".join(lines))
+    assert list(run.data.losses.losses) == [(0, 0)]
+    assert len(run.data.steps[0]) == 7
+
+
 def test_what_is_the_same_of_many_ranks_is_said_once(tmp_path: Path) -> None:
     lines = [titan(9, 9, prefix=f"[rank{rank}]:").replace("6.0388", "nan") for rank in range(8)]
     assert finite(tmp_path, "".join(lines)).message == (
@@ -136,6 +144,7 @@ def ending(first: int, last: int, nan_from: int = 10**6) -> str:
     [
         (("slurm-1000.out", "slurm-999.out"), (ending(31, 50, 40), ending(1, 30)), "fail", "rank 0 (slurm-1000.out)"),
         (("slurm-1000.out", "slurm-999.out"), (ending(26, 50), ending(1, 30, 26)), "concern", "rank 0 (slurm-999.out)"),
+        (("a.log", "b.log"), (ending(1, 30, 20), ending(1, 33)), "fail", "rank 0 (a.log)"),
         (("rank0.log", "rank3.log"), (ending(1, 30), ending(1, 30, 20)), "fail", "rank 3 (rank3.log)"),
         (
             tuple(f"attempt_0/{rank}/stderr.log" for rank in range(3)),
@@ -144,7 +153,13 @@ def ending(first: int, last: int, nan_from: int = 10**6) -> str:
             "rank 1 (attempt_0/1/stderr.log)",
         ),
     ],
-    ids=["read before the job that it went on from", "went on in another job", "of two ranks", "of torchrun's folders"],
+    ids=[
+        "read before the job that it went on from",
+        "went on in another job",
+        "side by side",
+        "of two ranks",
+        "of torchrun's folders",
+    ],
 )
 def test_the_losses_of_several_files_are_told_apart(
     tmp_path: Path, names: tuple[str, ...], texts: tuple[str, ...], verdict: str, words: str

@@ -70,7 +70,8 @@ class LossSeries:
     at_end: int = 0  # lines
     unclear_at_end: int = 0
     missing_at_end: int = 0  # of the unclear ones those without any value
-    last: tuple[bool, float] | None = None  # the position of the last line
+    first: tuple[bool, float] | None = None  # the position of the first line
+    last: tuple[bool, float] | None = None  # and of the last
     word: str = ""  # nan, inf
     leap: Leap | None = None  # the highest over the largest of the lines before
     rise: Leap | None = None  # the last of the lines that stay highest over the mean of the lines before
@@ -106,9 +107,17 @@ class LossSeries:
         """Note where the next line is, and whether it may be none. Steps that begin again are compared anew."""
         if line.begins or (self.last is not None and self.last[0] == line.position[0] and line.position < self.last):
             self.begin()
+        self.first = self.first or line.position
         self.last = line.position
         self.unclear_at_end = self.unclear_at_end + 1 if line.is_unclear else 0
         self.missing_at_end = self.missing_at_end + 1 if line.is_unclear and line.loss is None else 0
+
+    def follows_on(self, other: LossSeries) -> bool:
+        """Whether it begins behind the other's first line, and ends behind its last."""
+        if not (self.first and self.last and other.first and other.last):
+            return False
+        is_alike = self.first[0] == other.first[0]  # both by step, or by epoch
+        return is_alike and self.first > other.first and self.last > other.last
 
     def _compare(self, at: str, value: float) -> None:
         """Beside the lines before it, where they are enough and all above 0."""
@@ -197,12 +206,10 @@ class Losses:
         return names
 
     def goes_on(self, key: Key) -> bool:
-        """Whether another log has later steps of the same rank, and a loss that is a number at its end."""
-        here = self.losses[key].last
+        """Whether another log begins later, has later steps of the same rank, and a number at its end."""
+        ended = self.losses[key]
         logs = (self.losses.get(other) for other in self._logs.get(key[0], {}).values()) if key in self._printed else ()
-        return any(
-            log and not log.at_end and here and log.last and log.last[0] == here[0] and log.last > here for log in logs
-        )
+        return any(log and not log.at_end and log.follows_on(ended) for log in logs)
 
     @property
     def never_again(self) -> Iterator[tuple[str, LossSeries]]:

@@ -99,9 +99,9 @@ class Megatron:
         loss, norm = loss_and_norm(line)
         skipped, nans = (int(match[1]) if (match := form.search(line)) else None for form in (_SKIPPED, _NAN))
         is_whole = skipped is not None or nans is not None
-        is_skipped = None if skipped is None else skipped >= max(1, times or self.interval)
-        if is_skipped and loss == 0:
-            loss = None
+        is_skipped = None if skipped is None else not loss and skipped >= max(1, times or self.interval)
+        if is_skipped:
+            loss = None  # that is printed as 0
         was_missing = loss is None and self.had_loss and is_whole
         self.had_loss |= loss is not None
         if loss is None and (nans or (was_missing and norm is not None and not isfinite(norm))):

@@ -13,7 +13,9 @@ NUMBER = r"([0-9][0-9.eE+-]{0,30})"
 VALUE = r" *([-+]?(?:nan|inf|[0-9][0-9.eE+-]{0,30}))(?![\w.])"
 _LOSS = re.compile(rf"\b(?:lm_|reduced_train_)?loss:{VALUE}", re.IGNORECASE)
 _NORM = re.compile(rf"\bgrad[_ ]norm:{VALUE}", re.IGNORECASE)
-_LABELS = re.compile(r"\s{0,4}(?:([0-9]{1,7}):\s{0,4})?(?:\[(rank|default)([0-9]{1,7})\]:)?")  # of srun -l, of torchrun
+_LABELS = re.compile(
+    r"\s{0,4}(?:([0-9]{1,7}):(?=[ \[])\s{0,4})?(?:\[(rank|default)([0-9]{1,7})\]:)?"
+)  # of srun -l, of torchrun
 _OF_FILE = re.compile(r"rank[-_ ]?([0-9]{1,7})(?![0-9])")  # rank7.log, rank_7/out.log
 _ATTEMPT = "attempt_"  # the folder of torchrun's --log-dir in which each rank has one of its own
 

@@ -33,7 +33,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {  # what a column means, and what it may
 }
 UNITS = {"_s": 1.0, "_sec": 1.0, "_seconds": 1.0, "_ms": 1e-3, "_us": 1e-6, "_ns": 1e-9}  # in s, by the name's end
 _NO_TIME = re.compile(  # what other columns have
-    r"(?:^|[\W_])(?:tokens?|samples?|batches|norm|loss|lr|rate|per|percent|memory|count|size|bytes|lengths?|acc)(?:$|[\W_])"
+    r"(?:^|[\W_])(?:(?:tokens?|samples?|batches|norm|loss|lr|rate|percent|memory|count|size|bytes|lengths?|acc)$|per[\W_])"
 )
 EXPECTED_COLUMNS = "expected columns step and duration, with rank and operation where each operation has a row"
 
