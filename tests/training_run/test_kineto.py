@@ -68,7 +68,7 @@ def test_traces_that_do_not_say_their_rank_are_of_no_rank(tmp_path: Path) -> Non
     for check in ("run.slow_rank", "run.stragglers"):
         result = said(check, run)
         assert result.verdict.value == "incomplete"
-        assert result.message.startswith("8 traces do not say their rank, neither in themselves nor in their names")
+        assert result.message.startswith("8 files do not say their rank, neither in themselves nor in their names")
     assert said("run.comm_exposed", run).message.startswith("a rank that its files do not name: in 30")
     alone = read_run([str(tmp_path / "gpu001_4000.170000000.pt.trace.json")])
     assert said("run.comm_exposed", alone).message.startswith("rank 0: in 30")

@@ -97,6 +97,21 @@ def test_steps_that_do_not_say_their_rank_are_of_the_rank_of_their_file(tmp_path
     assert set(read_run([str(tmp_path)]).data.steps) == {0, 1, 2}
 
 
+@pytest.mark.parametrize("form", ["table", "lines"])
+def test_files_of_several_ranks_that_do_not_say_which_are_of_no_rank(tmp_path: Path, form: str) -> None:
+    for name in "abc":
+        if form == "table":
+            table(tmp_path, "step,duration,forward", [f"{step},1.5,0.4" for step in range(30)], f"{name}.csv")
+        else:
+            lines(tmp_path, [{"step": step, "dur": 1.5, "stages": {"forward": 0.4}} for step in range(30)])
+            (tmp_path / "steps.jsonl").rename(tmp_path / f"{name}.jsonl")
+    result = said("run.slow_rank", read_run([str(tmp_path)]))
+    assert (result.verdict.value, result.message.partition(",")[0]) == (
+        "incomplete",
+        "3 files do not say their rank",
+    )
+
+
 def test_columns_that_are_no_times_are_no_parts_of_a_step(tmp_path: Path) -> None:
     run = table(tmp_path, "step,duration,data_time,total_tokens,grad_norm,batch_size", ["1,1.5,0.2,8192,0.3,64"])
     assert {name for _, name in run.data.parts} == {"data_time"}

@@ -117,7 +117,7 @@ class Cut:
 
 @record
 class Unranked:
-    """That a trace does not say which rank it is of."""
+    """That a file does not say of which rank the compute is that it has."""
 
 
 COMPUTE, COMMUNICATION, DATA, EXPOSED = "compute", "communication", "data", "exposed"

@@ -45,8 +45,8 @@ NO_STAGES = (
 )
 ONE_RANK = "one rank: there is no other to compare it with"
 NO_RANKS = (
-    "traces do not say their rank, neither in themselves nor in their names; expected names like rank3.json, or "
-    "distributedInfo, as PyTorch writes it once torch.distributed is initialised"
+    "files do not say their rank, neither in themselves nor in their names; expected names like rank3.json, a column "
+    "or key rank, or distributedInfo, as PyTorch writes it once torch.distributed is initialised"
 )
 NO_DUMPS = (
     f"{NOT_RECORDED} where ranks wait; for a run that hangs give the Flight Recorder's dumps of all ranks "

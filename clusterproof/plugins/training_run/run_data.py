@@ -75,7 +75,7 @@ class RunData:
     saves: dict[int, int] = field(default_factory=dict)  # by rank: checkpoints, where a line may stand for several
     work: dict[int, str] = field(default_factory=dict)  # by step: what it works on, where that may change
     unnamed: set[int] = field(default_factory=set)  # of ranks: numbers that nobody said
-    unranked: list[str] = field(default_factory=list)  # traces that do not say their rank
+    unranked: list[str] = field(default_factory=list)  # files that do not say their rank
     dumps: dict[int, Dump] = field(default_factory=dict)  # by rank
     samples: Samples = field(default_factory=Samples)
     kinds: dict[tuple[int, str], float] = field(default_factory=dict)  # seconds by rank and kind of operation or part

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.training_run import UNKNOWN, Cut, Operation, Place, RunError, Step, kind_of
+from clusterproof.plugins.training_run import UNKNOWN, Cut, Operation, Place, RunError, Step, Unranked, kind_of
 from clusterproof.plugins.training_run.files import Format, Lines, RunFile, json_lines, name, seconds, whole
 from clusterproof.plugins.training_run.formats import elapsed
 from clusterproof.plugins.training_run.formats.printed import number_or_none, rank_of_file, value_of
@@ -53,7 +53,7 @@ def is_table(head: bytes) -> bool:
     return columns(_cells(head.partition(b"\n")[0].decode("utf-8", "replace").removeprefix("\ufeff"))) is not None
 
 
-def read_table(path: RunFile) -> Iterator[Operation | Step | Loss | Placement | Cut]:
+def read_table(path: RunFile) -> Iterator[Operation | Step | Loss | Placement | Unranked | Cut]:
     """Its operations, or its steps with their losses, and on which nodes the ranks run. Raises RunError."""
     lines = Lines(path)
     rows = csv.reader(iter(lines), strict=True)
@@ -61,7 +61,10 @@ def read_table(path: RunFile) -> Iterator[Operation | Step | Loss | Placement | 
         head = columns(next(rows, []))
         if head is None:
             raise RunError(f"{lines.where}: {EXPECTED_COLUMNS}")
-        table = _Table(head, rank_of_file(path.path) or 0)
+        rank = rank_of_file(path.path)
+        if rank is None and "rank" not in head.at and head.parts:
+            yield Unranked()
+        table = _Table(head, rank or 0)
         for row in rows:
             if len(row) != head.count:
                 if lines.is_cut or not row:
@@ -174,15 +177,19 @@ def are_steps(head: bytes) -> bool:
     return isinstance(first, dict) and "step" in first and _duration(first) is not None
 
 
-def read_steps(path: RunFile) -> Iterator[Step | Loss | Placement | Cut]:
+def read_steps(path: RunFile) -> Iterator[Step | Loss | Placement | Unranked | Cut]:
     """The steps and losses, a line each, and on which nodes their ranks run. Raises RunError."""
-    lines, rank = Lines(path), rank_of_file(path.path) or 0
+    lines, rank = Lines(path), rank_of_file(path.path)
+    is_told = rank is not None  # or it has been said that it is not
     placed: set[Placement] = set()
     clock: elapsed.Elapsed | None = None
     for entry in json_lines(lines, EXPECTED_STEP):
         if not isinstance(entry, dict) or "step" not in entry:
             raise RunError(f"{lines.where}: {str(entry)!r:.60} is not a step; {EXPECTED_STEP}")
-        place, number = _place_of(entry, rank, lines.where), whole(entry["step"], "step", lines.where)
+        if not is_told and "rank" not in entry and entry.get("stages"):
+            is_told = True
+            yield Unranked()
+        place, number = _place_of(entry, rank or 0, lines.where), whole(entry["step"], "step", lines.where)
         yield from _losses(entry, place.rank, number)
         if duration := _duration(entry):  # others are of a validation
             clock = clock or elapsed.Elapsed(duration[0] in elapsed.NAMES)
