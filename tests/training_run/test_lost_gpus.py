@@ -40,6 +40,10 @@ def after_a_quarter(row: tuple[str, ...] | str | None) -> Cells:
     return lambda gpu, minute: row if gpu == 3 and minute >= 15 else (str(gpu), *HEALTHY)
 
 
+def up_to(minutes: int) -> Cells:
+    return lambda gpu, minute: (str(gpu), *HEALTHY) if minute < minutes else None
+
+
 @pytest.mark.parametrize(
     ("row", "verdict", "words"),
     [
@@ -76,6 +80,15 @@ def test_a_gpu_that_is_lost_early_hides_nothing_of_the_others(tmp_path: Path) ->
     run = read_run([str(tmp_path)])
     assert said("run.gpu_busy", run).verdict.value == "concern"
     assert "nothing of gpu001 gpu3 behind 2025-07-21 15:01:50" in said("run.gpu_lost", run).message
+
+
+@pytest.mark.parametrize(("minutes", "verdict"), [(15, "incomplete"), (26, "pass")])
+def test_a_node_of_which_nothing_is_sampled_any_more_is_named(tmp_path: Path, minutes: int, verdict: str) -> None:
+    for node, until in (("gpu001", 30), ("gpu002", minutes)):
+        (tmp_path / f"{node}.csv").write_text(smi(up_to(until)), encoding="utf-8")
+    result = said("run.gpu_lost", read_run([str(tmp_path)]))
+    assert result.verdict.value == verdict
+    assert verdict == "pass" or result.message.startswith("nothing of gpu002 behind 2025-07-21 15:14:50")
 
 
 def test_a_gpu_whose_use_dcgmi_has_no_more_is_named(tmp_path: Path) -> None:

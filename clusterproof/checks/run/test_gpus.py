@@ -13,12 +13,11 @@ from clusterproof.plugins.training_run import DATA
 from clusterproof.plugins.training_run.rules.clocks import SlowClock, slow_clocks
 from clusterproof.plugins.training_run.rules.gpus import Unused, ceased
 from clusterproof.plugins.training_run.run import TrainingRun
-from clusterproof.plugins.training_run.samples import CPU, CPU_PRESSURE, IO_PRESSURE, IO_WAIT, TENSOR, GpuLost
+from clusterproof.plugins.training_run.samples import CPU, CPU_PRESSURE, DAYS_S, IO_PRESSURE, IO_WAIT, TENSOR, GpuLost
 
 pytestmark = [mark.run]
 
 MAX_GPUS = 5  # that are named
-DAYS_S = 1e8  # up to which a time is none since 1970
 RECORD = "clusterproof watch --cluster X --record DIR"
 
 
@@ -149,7 +148,7 @@ def test_gpu_lost(run: TrainingRun) -> None:
 
     What nvidia-smi prints instead of values: a GPU that is lost or waits for a reset, or of which it has no handle any
     more, fails; one of which no value can be read is a concern. One of which nothing is sampled any more while others
-    of its node are, for a minute at least, is incomplete.
+    of its node are, for a minute at least, is incomplete, and so is a node, for five minutes.
 
     Remedy (reset or reboot): Drain the node and look for an Xid at that time; reset the GPU, or reboot. If it is lost
     again, replace the node.

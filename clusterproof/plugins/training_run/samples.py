@@ -26,6 +26,7 @@ MAX_LOST = 10_000
 IDLE_PERCENT = 10.0  # below it a GPU waits
 BEGUN_S = 60  # of GPUs in use before a run counts as begun
 LEAST_SAMPLES, LEAST_S = 30, 300
+DAYS_S = 1e8  # up to which a time is none since 1970
 MAX_PAUSE_S = 60.0  # between two looks at what goes on
 
 

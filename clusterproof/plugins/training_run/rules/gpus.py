@@ -11,8 +11,10 @@ from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.robust import spread
 from clusterproof.plugins.training_run.samples import (
     CPU,
+    DAYS_S,
     GPU,
     IDLE_PERCENT,
+    LEAST_S,
     LINK,
     MAX_PAUSE_S,
     MEMORY,
@@ -133,7 +135,7 @@ LEAST_LOOKS = 3  # at the other GPUs of a node, and a minute, in which one is no
 
 @record
 class Ceased:
-    """A GPU of which nothing was sampled any more for so long, while others of its node were; and since when (s)."""
+    """A GPU, or a node, of which nothing was sampled any more for so long while others were; and since when (s)."""
 
     name: str
     time_s: float
@@ -141,7 +143,7 @@ class Ceased:
 
 
 def ceased(samples: Samples) -> list[Ceased]:
-    """The GPUs whose use is known only up to a time, the longest unknown first."""
+    """The GPUs and nodes whose use is known only up to a time, the longest unknown first."""
     nodes: dict[str, dict[str, Series]] = {}
     for (node, device), series in samples.of(GPU).items():
         nodes.setdefault(node, {})[device] = series
@@ -154,6 +156,10 @@ def ceased(samples: Samples) -> list[Ceased]:
             seconds = (looks[-1] - last) * samples.bin_s
             if missed >= LEAST_LOOKS and seconds > MAX_PAUSE_S:
                 gone.append(Ceased(f"{node} {device}", last * samples.bin_s, seconds))
+    ends = {node: max(map(max, devices.values())) * samples.bin_s for node, devices in nodes.items()}
+    dated = {node: end for node, end in ends.items() if end > DAYS_S}  # dmon's seconds begin with each file
+    latest = max(dated.values(), default=0)
+    gone += [Ceased(node, end, latest - end) for node, end in dated.items() if latest - end > LEAST_S]
     return sorted(gone, key=lambda gpu: -gpu.seconds)
 
 
