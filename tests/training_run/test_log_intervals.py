@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.suite.training_run import RunHeader
+from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.run import TrainingRun
 from tests.training_run.builders import said
 from tests.training_run.logs import MEGATRON, megatron, read, titan
@@ -136,6 +137,13 @@ def test_steps_that_take_longer_as_they_do_more_are_neither_outliers_nor_a_drift
     assert [said(check, run).verdict.value for check in ("run.step_outliers", "run.step_drift")] == ["pass", "pass"]
     slower = said("run.step_drift", read(tmp_path, text(1300))).message
     assert slower.startswith("from step 651 on steps take 1.3 s, 1.3 times the 1 s before")
+
+
+@pytest.mark.parametrize("interval", [1, 10])
+def test_a_log_that_is_there_twice_has_as_many_steps(tmp_path: Path, interval: int) -> None:
+    for name in ("out.log", "stdout.log"):
+        (tmp_path / name).write_text("".join(megatron(step, 500) for step in every(interval)), encoding="utf-8")
+    assert read_run([str(tmp_path)]).step_count == STEPS
 
 
 @pytest.mark.parametrize("how", ["each line", "each block"])

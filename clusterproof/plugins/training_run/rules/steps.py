@@ -90,7 +90,7 @@ def step_times(recorded: RunData) -> list[StepTime]:
     series: list[StepTime] = []
     for step, seconds_of_ranks in sorted(ranks.items()):
         stands_for = min(count for _, count in seconds_of_ranks)  # what was done twice is one step
-        apart = step - series[-1].step if series else stands_for
+        apart = step - series[-1].step if series else max(1, step)
         series.append(
             StepTime(
                 step,
