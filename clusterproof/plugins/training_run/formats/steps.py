@@ -55,7 +55,7 @@ def is_table(head: bytes) -> bool:
 
 def read_table(path: RunFile) -> Iterator[Operation | Step | Loss | Placement | Unranked | Cut]:
     """Its operations, or its steps with their losses, and on which nodes the ranks run. Raises RunError."""
-    lines = Lines(path)
+    lines, table = Lines(path), None
     rows = csv.reader(iter(lines), strict=True)
     try:
         head = columns(next(rows, []))
@@ -72,11 +72,11 @@ def read_table(path: RunFile) -> Iterator[Operation | Step | Loss | Placement | 
                     continue
                 raise RunError(f"{lines.where}: {len(row)} values; expected {head.count}, as the first line names them")
             yield from table.take(row, lines.where)
-        yield from table.clock.rest()
     except csv.Error as wrong:
         if not lines.is_cut:
             raise RunError(f"{lines.where}: {wrong}; expected values between commas") from None
         yield Cut()
+    yield from table.clock.rest() if table else ()
 
 
 class _Table:
