@@ -10,7 +10,7 @@ import pytest
 from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.samples import GPU
 from tests.training_run.builders import said
-from tests.training_run.test_tools import DCGM_4_DMON
+from tests.training_run.sampled import DCGM_4_DMON
 
 COLUMNS = ("index", "utilization.gpu [%]", "memory.used [MiB]", "memory.total [MiB]", "clocks.current.sm [MHz]")
 HEALTHY = ("97 %", "60000 MiB", "81559 MiB", "1980 MHz")

@@ -15,6 +15,7 @@ from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.samples import CLOCK, GPU, MEMORY, POWER, TENSOR
 from tests.training_run.builders import said
+from tests.training_run.sampled import DCGM_4_DMON
 
 # The columns and units of `nvidia-smi --format=csv`: aristocratos/bpytop#26, with the timestamp that loops ask for.
 SMI_HEAD = (
@@ -28,7 +29,6 @@ SMI_DMON = (
 DCGM_DMON = (
     "# EntityId      GPUTL       MCUTL  DRAMA  SMACT  SMOCC  TENSO                 PCITX                 PCIRX\n"
 )
-DCGM_4_DMON = "#Entity   GPUTL  TENSO  SMCLK  FBUSD  FBFRE\nID\n"
 
 
 def read(folder: Path, text: str, name: str = "gpu001.csv") -> TrainingRun:
