@@ -118,6 +118,11 @@ def test_a_time_before_a_line_is_no_label(tmp_path: Path) -> None:
     assert len(run.data.steps[0]) == 7
 
 
+def test_the_name_of_a_file_is_printed_on_one_line(tmp_path: Path) -> None:
+    result = finite(tmp_path, ending(1, 9, 5), ending(1, 9), names=("a\nb\x1b[31m.log", "c.log"))
+    assert result.message.isprintable()
+
+
 def test_what_is_the_same_of_many_ranks_is_said_once(tmp_path: Path) -> None:
     lines = [titan(9, 9, prefix=f"[rank{rank}]:").replace("6.0388", "nan") for rank in range(8)]
     assert finite(tmp_path, "".join(lines)).message == (

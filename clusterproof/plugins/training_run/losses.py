@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from math import isfinite, nan
 from pathlib import PurePath
 
+from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.training_run import RunError
 
 MAX_SERIES = 100_000  # ranks, or files of them, with losses
-PARTS_OF_A_PATH = 3  # by which files are told apart that are called alike
+PARTS_OF_A_PATH, MAX_PATH = 3, 100  # by which files are told apart that are called alike; characters
 NORM_LINES = 3  # at the end of a log: by a scale of losses that adapts single steps are skipped
 UNCLEAR_LINES = 3  # the same of losses of 0
 SKIPPED_LINES = 3  # the same of lines all of whose steps are skipped
@@ -201,31 +202,27 @@ class Losses:
         names = []
         for key in sorted(kind, key=lambda key: key[0]):
             file, printed_by = self._printed.get(key, ("", ""))
-            among = f" ({PurePath(*PurePath(file).parts[-parts:])})" if len(self._files) > 1 and file else ""
+            shown = printable("/".join(PurePath(file).parts[-parts:]).replace("\n", "\\n"), MAX_PATH)
+            among = f" ({shown})" if len(self._files) > 1 and file else ""
             names.append((f"{printed_by or f'rank {key[0]}'}{among}", kind[key]))
         return names
 
-    def goes_on(self, key: Key) -> bool:
-        """Whether another log begins later, has later steps of the same rank, and a number at its end."""
+    def _is_over(self, key: Key) -> bool:
+        """Whether a loss is none at the end, and no other log of the rank goes on from there with numbers."""
         ended = self.losses[key]
         logs = (self.losses.get(other) for other in self._logs.get(key[0], {}).values()) if key in self._printed else ()
-        return any(log and not log.at_end and log.follows_on(ended) for log in logs)
+        return ended.at_end > 0 and not any(log and not log.at_end and log.follows_on(ended) for log in logs)
 
     @property
     def never_again(self) -> Iterator[tuple[str, LossSeries]]:
         """Those whose loss is no number at the end."""
-        ended = {key: series for key, series in self.losses.items() if series.at_end and not self.goes_on(key)}
-        return iter(self.named(ended))
+        return iter(self.named({key: series for key, series in self.losses.items() if self._is_over(key)}))
 
     @property
     def for_a_while(self) -> Iterator[tuple[str, LossSeries]]:
         """Those whose loss was none before, and is one again."""
-        passed = {
-            key: series
-            for key, series in self.losses.items()
-            if series.wrong and (not series.at_end or self.goes_on(key))
-        }
-        return iter(self.named(passed))
+        wrong = {key: series for key, series in self.losses.items() if series.wrong and not self._is_over(key)}
+        return iter(self.named(wrong))
 
     @property
     def without_norm(self) -> Iterator[tuple[str, LossSeries]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.training_run import Cut, RunError
 from clusterproof.plugins.training_run.files import MAX_NAME, Format, Lines, RunFile, real, stem_of
@@ -90,9 +91,8 @@ def complaint(line: str, node: str, time_s: float) -> GpuLost | None:
     said = _COMPLAINT.match(line)
     if not said:
         return None
-    words = "".join(letter if letter.isprintable() else "?" for letter in line[:MAX_WORDS]).strip()
     device = f"gpu{int(said[1])}" if said[1] else (said[2] or "").rstrip(":.")
-    return GpuLost(node, device, time_s, words)
+    return GpuLost(node, device, time_s, printable(line.strip(), MAX_WORDS))
 
 
 EVERY_S = 1.0  # what both take without -d
