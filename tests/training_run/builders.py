@@ -83,12 +83,18 @@ def logging_ranks(
 
 
 def losing(
-    loss: Callable[[int], float], norm: Callable[[int], float | None] = lambda _: 0.3, steps: int = 300
+    loss: Callable[[int], float],
+    norm: Callable[[int], float | None] = lambda _: 0.3,
+    steps: int = 300,
+    is_skipped: Callable[[int], bool] = lambda _: False,
 ) -> TrainingRun:
     """A run that logs such losses, and such norms of its gradients: where none is logged, a loss of 0 is unclear."""
     data = RunData()
     lines = ((step, loss(step), norm(step)) for step in range(1, steps + 1))
-    data.add((Loss(0, *line, is_unclear=line[1:] == (0.0, None)) for line in lines), "made up")
+    data.add(
+        (Loss(0, *line, is_unclear=line[1:] == (0.0, None), is_skipped=is_skipped(line[0])) for line in lines),
+        "made up",
+    )
     return TrainingRun("made-up", data)
 
 

@@ -12,6 +12,7 @@ from clusterproof.plugins.training_run.samples import CPU, GPU, IO_WAIT, Sample
 
 Percent = Callable[[int, int, float], float]  # of a GPU of a node at a time
 BEGAN_S = 1_591_160_000.0
+DCGM_4_DMON = "#Entity   GPUTL  TENSO  SMCLK  FBUSD  FBFRE\nID\n"  # the lines of names of dcgmi dmon
 
 
 def busy(_node: int, _gpu: int, _time_s: float) -> float:

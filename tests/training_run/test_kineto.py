@@ -60,6 +60,20 @@ def test_steps_the_wait_for_data_and_what_is_not_hidden_are_read(tmp_path: Path)
     assert said("run.comm_exposed", run).message.startswith("rank 3: in 30")
 
 
+def test_traces_that_do_not_say_their_rank_are_of_no_rank(tmp_path: Path) -> None:
+    for number in range(8):
+        text = trace(ten_steps(alone=300)).replace("distributedInfo", "otherInfo")
+        (tmp_path / f"gpu001_{4000 + number}.170000000.pt.trace.json").write_text(text, encoding="utf-8")
+    run = read_run([str(tmp_path)])
+    for check in ("run.slow_rank", "run.stragglers"):
+        result = said(check, run)
+        assert result.verdict.value == "incomplete"
+        assert result.message.startswith("8 files do not say their rank, neither in themselves nor in their names")
+    assert said("run.comm_exposed", run).message.startswith("a rank that its files do not name: in 30")
+    alone = read_run([str(tmp_path / "gpu001_4000.170000000.pt.trace.json")])
+    assert said("run.comm_exposed", alone).message.startswith("rank 0: in 30")
+
+
 def test_a_healthy_trace_passes(tmp_path: Path) -> None:
     run = read(tmp_path, gzip.compress(trace(ten_steps(loading=10, alone=50)).encode()))
     assert said("run.data_wait", run).verdict.value == said("run.comm_exposed", run).verdict.value == "pass"

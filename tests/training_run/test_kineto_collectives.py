@@ -203,7 +203,7 @@ def test_gpus_are_as_busy_as_their_kernels_run(tmp_path: Path) -> None:
     result = said("run.gpu_busy", run)
     assert result.verdict.value == "concern"
     assert result.message == (
-        "kernels run in 60 % of the steps that were traced, in 60 % of rank 0's; expected at least 70 %"
+        "kernels run in 60 % of the steps that were traced, in 60 % of those of rank 0; expected at least 70 %"
     )
     assert said("run.gpu_busy", recommending(tmp_path)).verdict.value == "pass"
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.suite.training_run import RunHeader
+from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.run import TrainingRun
 from tests.training_run.builders import said
 from tests.training_run.logs import MEGATRON, megatron, read, titan
@@ -54,7 +55,9 @@ def test_a_run_has_as_many_steps_and_spends_as_much_on_checkpoints(tmp_path: Pat
 @INTERVALS
 def test_what_it_says_of_checkpoints_the_start_and_data_is_the_same(tmp_path: Path, at: Iterable[int]) -> None:
     run = read(tmp_path, logged(list(at), save_s=20.0, data_ms=100.0, lasts=0.4))
-    assert spent(run, "run.checkpoint_share") == "rank 0 spends 33.3 % of its time on 10 checkpoints"
+    assert spent(run, "run.checkpoint_share") == (
+        "a rank that its files do not name spends 33.3 % of its time on 10 checkpoints"
+    )
     assert spent(run, "run.init_time") == "75 s to the first step, 11.1 % of all that was logged"
     assert run.share("data").share == pytest.approx(100 / 600)
 
@@ -116,6 +119,31 @@ def test_time_that_is_lost_within_lines_is_no_pass(tmp_path: Path) -> None:
 def test_the_first_line_stands_for_what_can_be_known(tmp_path: Path, text: str, times: dict[int, int]) -> None:
     run = read(tmp_path, text)
     assert {one.step: one.times for one in run.every_step} == times
+
+
+GROWING = [("global batch size:   288", "global batch size:   576"), ("|\n", "| actual seqlen:  4096 |\n")]
+
+
+@pytest.mark.parametrize(("before", "after"), GROWING, ids=["a larger batch", "longer sequences"])
+def test_steps_that_take_longer_as_they_do_more_are_neither_outliers_nor_a_drift(
+    tmp_path: Path, before: str, after: str
+) -> None:
+    def text(ms: float) -> str:
+        lines = [megatron(step, 500) for step in range(1, 401)]
+        lines += [megatron(step, 1000).replace(before, after) for step in range(401, 651)]
+        return "".join([*lines, *(megatron(step, ms).replace(before, after) for step in range(651, 901))])
+
+    run = read(tmp_path, text(1000))
+    assert [said(check, run).verdict.value for check in ("run.step_outliers", "run.step_drift")] == ["pass", "pass"]
+    slower = said("run.step_drift", read(tmp_path, text(1300))).message
+    assert slower.startswith("from step 651 on steps take 1.3 s, 1.3 times the 1 s before")
+
+
+@pytest.mark.parametrize("interval", [1, 10])
+def test_a_log_that_is_there_twice_has_as_many_steps(tmp_path: Path, interval: int) -> None:
+    for name in ("out.log", "stdout.log"):
+        (tmp_path / name).write_text("".join(megatron(step, 500) for step in every(interval)), encoding="utf-8")
+    assert read_run([str(tmp_path)]).step_count == STEPS
 
 
 @pytest.mark.parametrize("how", ["each line", "each block"])

@@ -36,8 +36,10 @@ def test_timers_of_megatron_give_the_start_the_wait_for_data_and_checkpoints(tmp
     assert {name for _, name in run.data.parts} == {"init", "data", "checkpoint"}
     assert run.data.parts[0, "init"][1][0] == pytest.approx(74.648, abs=0.001)
     assert lasting(run)[50] == 9.162
-    assert said("run.data_wait", run).message.startswith("rank 0 waits for data for 12.8 %")
-    assert said("run.checkpoint_share", run).message.startswith("rank 0 spends 14 % of its time on 4 checkpoints")
+    assert said("run.data_wait", run).message.startswith("a rank that its files do not name waits for data for 12.8 %")
+    assert said("run.checkpoint_share", run).message.startswith(
+        "a rank that its files do not name spends 14 % of its time on 4 checkpoints"
+    )
     assert said("run.step_outliers", run).verdict.value == "pass"
 
 
@@ -62,6 +64,28 @@ def test_colours_lines_of_other_ranks_and_checkpoints_are_understood(tmp_path: P
     assert lasting(run) == {2: 2, 3: 9}
     assert lasting(run, 3) == {2: 3}
     assert run.data.parts[0, "checkpoint"][3][0] == 5.53
+
+
+@pytest.mark.parametrize("between", ["validate step: {} loss: 5.1 memory: 9.46GiB", "Training starts at step {}"])
+def test_the_clock_of_torchtitan_begins_anew_behind_a_validation_and_a_restart(tmp_path: Path, between: str) -> None:
+    line = titan(0, 1000).partition("step:")[0] + between.format(10) + "\n"
+    text = titan(9, 9) + titan(10, 10) + line + titan(11, 1001 if "validate" in line else 1002) + titan(12, 1003)
+    assert lasting(read(tmp_path, text)) == ({10: 1, 11: 1, 12: 2} if "validate" in line else {10: 1, 12: 1})
+
+
+def test_losses_of_a_validation_are_none_of_training(tmp_path: Path) -> None:
+    text = "".join(titan(step, step) + titan(step, step).replace("step:", "validate step:") for step in range(1, 9))
+    assert read(tmp_path, text).data.losses.losses[0, 0].lines == 8
+
+
+def test_timers_on_one_line_as_older_versions_print_them_are_read(tmp_path: Path) -> None:
+    """NVIDIA/nccl#743, and deepspeedai/DeepSpeed#3742 of GPT-NeoX."""
+    timers = "time (ms) | forward-compute: 193.77 | optimizer: 63.01 | {}: 250.00\n"
+    for name in ("batch-generator", "batch generator"):
+        run = read(tmp_path, "".join(megatron(step, 1000) + timers.format(name) for step in range(1, 9)))
+        assert run.data.parts[0, "data"][8] == (0.25, 1)
+    saved = read(tmp_path, megatron(1, 1000) + megatron(2, 1000) + "time (ms) | save-checkpoint: 91615.24\n")
+    assert lasting(saved)[2] == 92.615
 
 
 def test_lines_of_ranks_that_do_not_say_so_count_once(tmp_path: Path) -> None:
@@ -123,6 +147,22 @@ def test_steps_of_deepspeed_are_as_long_as_the_time_between_their_lines(tmp_path
     run = read(tmp_path, "".join(deepspeed(step, 1.5 * step) for step in (10, 20, 30)))
     assert lasting(run) == {20: 1.5, 30: 1.5}
     assert run.step_count == 20
+
+
+@pytest.mark.parametrize("how", ["its first line", "a count of steps that begins again"])
+def test_the_time_between_two_runs_is_no_step_of_deepspeed(tmp_path: Path, how: str) -> None:
+    before, after = deepspeed(10, 10) + deepspeed(20, 20), deepspeed(30, 2000) + deepspeed(40, 2010)
+    if how == "its first line":
+        after = "[2024-04-21 02:30:00,723] [INFO] [logging.py:96:log_dist] [Rank 0] DeepSpeed info: version=0\n" + after
+    else:
+        after = after.replace("global_step=30", "global_step=10").replace("global_step=40", "global_step=20")
+    assert lasting(read(tmp_path, before + after)) == {20: 1, 40: 1}
+
+
+def test_an_evaluation_of_trainer_is_no_step_of_deepspeed(tmp_path: Path) -> None:
+    evaluation = "{'eval_loss': 2.1, 'eval_runtime': 120.1, 'epoch': 0.3}\n"
+    text = deepspeed(10, 10) + deepspeed(20, 20) + evaluation + deepspeed(30, 150) + deepspeed(40, 160)
+    assert lasting(read(tmp_path, text)) == {20: 1, 40: 1}
 
 
 def test_timers_of_deepspeed_are_those_of_the_steps_that_a_line_stands_for(tmp_path: Path) -> None:

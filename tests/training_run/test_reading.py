@@ -202,6 +202,7 @@ OTHERS = [  # a file that is not read: what is said of it, and what is expected 
         "an execution trace of PyTorch, .*; expected the profiler's",
     ),
     ("rank0.nsys-rep", b"\1\2\3", "a report of Nsight Systems, .*; expected a trace of PyTorch's profiler"),
+    ("train.log", "step: 1  loss: 2".encode("utf-16"), "text in UTF-16, .*; expected UTF-8"),
     ("rank0.sqlite", b"SQLite format 3\0\x10", "an SQLite database, .*; expected a trace of PyTorch's profiler"),
     ("ras.txt", RAS.encode(), "the answer of NCCL's RAS, .*; expected dumps of PyTorch's Flight Recorder"),
     (

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from clusterproof.plugins.training_run.rules.steps import StepTime, drift, outliers
+from clusterproof.plugins.training_run.rules.steps import StepTime, drift, outliers, period
 from tests.training_run.builders import logging_ranks, said, stepping
 
 
@@ -62,6 +62,26 @@ def test_steps_that_all_take_exactly_as_long_have_no_finding() -> None:
     exact = [StepTime(step, 1.0) for step in range(400)]
     assert outliers(exact).steps == ()
     assert drift(exact) is None
+
+
+@pytest.mark.parametrize(
+    ("at", "times", "every"),
+    [
+        ([500, 1000, 1500], 1, 500),
+        ([510, 1010, 1510, 2000], 20, 500),
+        ([500, 501, 1000, 1001, 1500], 1, 500),  # what goes on for two steps
+        ([500, 1000], 1, 0),
+        ([500, 700, 1500], 1, 0),
+        ([10, 11, 12, 13], 1, 0),
+    ],
+)
+def test_long_steps_that_come_at_equal_distances_are_told_from_others(at: list[int], times: int, every: int) -> None:
+    assert period([StepTime(step, 9.0, times) for step in at]) == every
+
+
+def test_what_is_saved_or_evaluated_each_hundred_steps_is_said_to_come_so() -> None:
+    run = stepping(lambda step: 30.0 if step % 100 == 50 else 1.0)
+    assert "about every 100 steps, as by a checkpoint or an evaluation: " in said("run.step_outliers", run).message
 
 
 def test_the_warm_up_does_not_count() -> None:

@@ -15,6 +15,7 @@ from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.samples import CLOCK, GPU, MEMORY, POWER, TENSOR
 from tests.training_run.builders import said
+from tests.training_run.sampled import DCGM_4_DMON
 
 # The columns and units of `nvidia-smi --format=csv`: aristocratos/bpytop#26, with the timestamp that loops ask for.
 SMI_HEAD = (
@@ -28,7 +29,6 @@ SMI_DMON = (
 DCGM_DMON = (
     "# EntityId      GPUTL       MCUTL  DRAMA  SMACT  SMOCC  TENSO                 PCITX                 PCIRX\n"
 )
-DCGM_4_DMON = "#Entity   GPUTL  TENSO  SMCLK  FBUSD  FBFRE\nID\n"
 
 
 def read(folder: Path, text: str, name: str = "gpu001.csv") -> TrainingRun:
@@ -146,6 +146,22 @@ def test_answers_of_prometheus_are_read_series_by_series(tmp_path: Path) -> None
     assert means(run, TENSOR) == {("k0s-gpu-0", "gpu0"): 31}
     assert means(run, MEMORY) == {("k0s-gpu-0", "gpu0"): 75}
     assert said("run.gpu_busy", run).verdict.value == "pass"
+
+
+@pytest.mark.parametrize("metric", ["DCGM_FI_DEV_CLOCKS_EVENT_REASONS", "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS"])
+@pytest.mark.parametrize(("bits", "verdict"), [(0x48, "fail"), (0x4, "concern"), (0x1, "pass"), (None, "incomplete")])
+def test_what_prometheus_has_of_a_slow_clock_says_what_holds_it(
+    tmp_path: Path, metric: str, bits: int | None, verdict: str
+) -> None:
+    many = [
+        series(name, value, gpu=str(gpu))
+        for gpu in range(8)
+        for name, value in (("DCGM_FI_DEV_GPU_UTIL", 97), ("DCGM_FI_DEV_SM_CLOCK", 1200 if gpu == 3 else 1980))
+    ]
+    many += [series(metric, bits if gpu == 3 else 0, gpu=str(gpu)) for gpu in range(8) if bits is not None]
+    result = said("run.slow_clock", read(tmp_path, answer(many), "answer.json"))
+    assert result.verdict.value == verdict
+    assert verdict == "pass" or "k0s-gpu-0 gpu3 at 0.61 of its peers' clock" in result.message
 
 
 def test_points_of_a_target_that_has_gone_are_passed_over(tmp_path: Path) -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from time import gmtime, strftime
 
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import apart
-from clusterproof.plugins.core.verdict import Incomplete, concern, concern_if, fail_if
+from clusterproof.plugins.core.verdict import Incomplete, concern, concern_if, fail_if, incomplete
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.training_run import DATA
-from clusterproof.plugins.training_run.rules.gpus import SlowClock, Unused, slow_clocks
+from clusterproof.plugins.training_run.rules.clocks import SlowClock, slow_clocks
+from clusterproof.plugins.training_run.rules.gpus import Unused, ceased
 from clusterproof.plugins.training_run.run import TrainingRun
-from clusterproof.plugins.training_run.samples import CPU, CPU_PRESSURE, IO_PRESSURE, IO_WAIT, TENSOR
+from clusterproof.plugins.training_run.samples import CPU, CPU_PRESSURE, DAYS_S, IO_PRESSURE, IO_WAIT, TENSOR, GpuLost
 
 pytestmark = [mark.run]
 
@@ -106,7 +108,8 @@ def test_slow_clock(run: TrainingRun) -> None:
 
     The SM clock of a busy GPU is compared with that of the others that are busy at the same time; it counts if the
     driver's counters show that something holds it down meanwhile. The power cap alone is a concern: GPUs differ. A
-    hardware slowdown, thermal or by the power brake, fails.
+    hardware slowdown, thermal or by the power brake, fails. Where nobody sampled what holds a slow clock down, the
+    check is incomplete.
 
     Remedy (investigate): Compare the GPU's temperature and power with its neighbours', then check the node's cooling
     and power supplies. If it stays slow, take the node out of the job and have it replaced.
@@ -114,10 +117,15 @@ def test_slow_clock(run: TrainingRun) -> None:
     _ = run.sampled.clock_peers
     below, least_s = run.threshold("run.slow_clock_share"), run.threshold("run.slow_clock_s")
     slow = [gpu for gpu in slow_clocks(run.data.samples, below) if gpu.seconds >= least_s]
-    slowed = [gpu for gpu in slow if gpu.slowed_percent > 0]
+    slowed = [gpu for gpu in slow if gpu.slowed_percent]
     fail_if(slowed, in_words(slowed, below))
-    capped = [gpu for gpu in slow if gpu not in slowed]
+    capped = [gpu for gpu in slow if gpu.capped_percent and gpu not in slowed]
     concern_if(capped, in_words(capped, below))
+    unknown = [gpu for gpu in slow if gpu.slowed_percent is None]
+    if unknown:
+        incomplete(
+            f"{in_words(unknown, below)}: {RECORD}, or nvidia-smi's clocks_event_reasons, says what holds it down"
+        )
 
 
 def in_words(slow: list[SlowClock], below: float) -> str:
@@ -126,8 +134,49 @@ def in_words(slow: list[SlowClock], below: float) -> str:
     for gpu in slow[:MAX_GPUS]:
         by = "slowed by hardware" if gpu.slowed_percent else "held by the power cap"
         percent = gpu.slowed_percent or gpu.capped_percent
+        held = "" if percent is None else f", {by} {percent:.0f} % of it"
         shown = apart(gpu.share, below, 2)[0]
-        minutes = f"{gpu.seconds / 60:.0f} min"
-        seen.append(f"{gpu.name} at {shown} of its peers' clock for {minutes}, {by} {percent:.0f} % of it")
+        seen.append(f"{gpu.name} at {shown} of its peers' clock for {gpu.seconds / 60:.0f} min{held}")
     more = f" and {len(slow) - MAX_GPUS} more" if len(slow) > MAX_GPUS else ""
     return f"{'; '.join(seen)}{more}; expected at least {below:g}"
+
+
+@mark.hyperpod_node_debugger("G")
+@evidence("nvidia-smi -l 10; journalctl -k --grep 'NVRM: Xid'")
+def test_gpu_lost(run: TrainingRun) -> None:
+    """GPUs that are lost during the run.
+
+    What nvidia-smi prints instead of values: a GPU that is lost or waits for a reset, or of which it has no handle any
+    more, fails; one of which no value can be read is a concern. One of which nothing is sampled any more while others
+    of its node are, for a minute at least, is incomplete, and so is a node, for five minutes.
+
+    Remedy (reset or reboot): Drain the node and look for an Xid at that time; reset the GPU, or reboot. If it is lost
+    again, replace the node.
+    """
+    lost = list(run.data.samples.lost.values())
+    gone = [gpu for gpu in lost if gpu.is_gone]
+    fail_if(gone, f"{lost_in_words(gone)}; expected every GPU until the end")
+    unread = [gpu for gpu in lost if not gpu.is_gone]
+    concern_if(unread, f"{lost_in_words(unread)}; expected its values until the end")
+    named = {f"{gpu.node} {gpu.device}" for gpu in lost}
+    unseen = [gpu for gpu in ceased(run.data.samples) if gpu.name not in named]
+    if unseen:
+        words = [f"nothing of {gpu.name} behind {moment(gpu.time_s)}" for gpu in unseen[:MAX_GPUS]]
+        more = f" and {len(unseen) - MAX_GPUS} more" if len(unseen) > MAX_GPUS else ""
+        incomplete(f"{'; '.join(words)}{more}; expected samples as of the others: look whether it is lost")
+    if not lost:
+        _ = run.sampled.gpus
+
+
+def lost_in_words(lost: Sequence[GpuLost]) -> str:
+    """`gpu001 gpu3 from 2025-07-21 15:15:00 on: GPU is lost`."""
+    seen = [f"{' '.join((gpu.node, gpu.device)).strip()} from {moment(gpu.time_s)} on: {gpu.words}" for gpu in lost]
+    more = f" and {len(lost) - MAX_GPUS} more" if len(lost) > MAX_GPUS else ""
+    return f"{'; '.join(seen[:MAX_GPUS])}{more}"
+
+
+def moment(time_s: float) -> str:
+    """The date and time of a file's own clock; of one without dates the minutes."""
+    if time_s < DAYS_S:
+        return f"minute {time_s / 60:.0f}"
+    return strftime("%Y-%m-%d %H:%M:%S", gmtime(time_s))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import apart
 from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.training_run.losses import LASTING, WINDOW, Leap, are_compared, each
+from clusterproof.plugins.training_run.losses import LASTING, WINDOW, Leap, LossSeries, are_compared
 from clusterproof.plugins.training_run.run import TrainingRun
 
 pytestmark = [mark.run]
@@ -19,24 +21,26 @@ def test_loss_finite(run: TrainingRun) -> None:
 
     A loss that is nan or inf at the end of the log stays so: the run learns nothing any more. One that is a number
     again later was skipped or begun again from a checkpoint. The norm of the gradients alone may be inf in single
-    steps, while a loss scale adapts: from three lines at the end on it counts. Leaps are those of run.loss_spikes.
+    steps, while a loss scale adapts, and such steps are skipped: from three lines at the end on both count. A loss that
+    a log no longer has, as Megatron-LM leaves nan out, is none. Leaps are those of run.loss_spikes.
 
     Remedy (investigate): Go back to a checkpoint from before that step, with a lower learning rate, clipped gradients
     and the batch left out. If the same step goes well on other nodes, a GPU computes wrongly: run dcgmi diag -r 3.
     """
-    losses = run.losses
-    for rank, series in losses.never_again:
-        seen = f"the loss is {series.word} from {series.since} on, in {series.at_end} of {series.lines} lines"
-        fail_if(series.at_end, f"rank {rank}: {seen}; expected a number")
-    for rank, series in losses.for_a_while:
-        seen = f"the loss is {series.word} in {series.wrong} of {series.lines} lines, first at {series.first_wrong}"
-        concern_if(series.wrong, f"rank {rank}: {seen}, and a number again later; expected one in each")
-    for rank, series in losses.without_norm:
-        seen = f"the norm of the gradients is {series.word} from {series.since} on"
-        concern_if(series.at_end, f"rank {rank}: {seen}; expected a number")
-    for rank, series in losses.unclear:
-        seen = f"the loss is 0 in the last {series.unclear_at_end} lines, which Trainer prints for nan too"
-        incomplete(f"rank {rank}: {seen}, and they have no grad_norm; set logging_nan_inf_filter=False")
+    losses = run.data.losses
+    for said in alike(losses.never_again, never_again):
+        fail_if(said, f"{said}; expected a number")
+    for said in alike(losses.for_a_while, for_a_while):
+        concern_if(said, f"{said}, and a number again later; expected one in each")
+    for said in alike(
+        losses.without_norm, lambda norm: f"the norm of the gradients is {norm.word} from {norm.since} on"
+    ):
+        concern_if(said, f"{said}; expected a number")
+    for said in alike(losses.skipping, skipping):
+        concern_if(said, f"{said}; expected steps that change the weights")
+    for said in alike(losses.unclear, unclear):
+        incomplete(said)
+    _ = run.losses
 
 
 @mark.hyperpod_performance_debugger
@@ -55,20 +59,50 @@ def test_loss_spikes(run: TrainingRun) -> None:
     logged = run.losses
     leap, rise, norm = (run.threshold(f"run.{name}") for name in ("loss_leap", "loss_rise", "norm_leap"))
     largest, mean = f"the largest of the {WINDOW} lines before", f"the mean of the {WINDOW} lines before"
-    for rank, series in each(logged.losses):
-        for seen, most, times in (
-            (series.leap, leap, largest),
-            (series.rise, rise, f"{mean}, as in {LASTING} lines together"),
-        ):
-            concern_if(excess := too_high(seen, most, times), f"rank {rank}: the loss {excess}")
-    for rank, series in each(logged.norms):
-        concern_if(excess := too_high(series.leap, norm, largest), f"rank {rank}: the norm of the gradients {excess}")
+    rises = f"{mean}, as in {LASTING} lines together"
+    for name, series in logged.named(logged.losses):
+        for seen, most, times in ((series.leap, leap, largest), (series.rise, rise, rises)):
+            concern_if(excess := too_high(seen, most, times), f"{name}: the loss {excess}")
+    for name, series in logged.named(logged.norms):
+        concern_if(excess := too_high(series.leap, norm, largest), f"{name}: the norm of the gradients {excess}")
     kinds = {"loss": logged.losses, "norm of the gradients": logged.norms}
     alone = " and no ".join(what for what, series in kinds.items() if not are_compared(series))
     if alone:
         incomplete(
             f"no {alone} has {WINDOW} before it, all above 0; expected more of them: log a longer part of the run"
         )
+
+
+def alike(found: Iterable[tuple[str, LossSeries]], words: Callable[[LossSeries], str]) -> list[str]:
+    """A line for all of whom the same is to be said: `rank 0 and 7 more: the loss is nan …`."""
+    names: dict[str, list[str]] = {}
+    for name, series in found:
+        names.setdefault(words(series), []).append(name)
+    return [f"{of[0]}{f' and {len(of) - 1} more' if len(of) > 1 else ''}: {seen}" for seen, of in names.items()]
+
+
+def never_again(loss: LossSeries) -> str:
+    """`the loss is nan from step 60 on, in 241 of 300 lines`."""
+    return f"the loss is {loss.word} from {loss.since} on, in {loss.at_end} of {loss.lines} lines"
+
+
+def for_a_while(loss: LossSeries) -> str:
+    """`the loss is inf in 2 of 300 lines, first at step 40`."""
+    return f"the loss is {loss.word} in {loss.wrong} of {loss.lines} lines, first at {loss.first_wrong}"
+
+
+def skipping(steps: LossSeries) -> str:
+    """`the optimizer skips every step from step 290 on, in 11 of 300 lines`."""
+    return f"the optimizer skips every step from {steps.since} on, in {steps.at_end} of {steps.lines} lines"
+
+
+def unclear(loss: LossSeries) -> str:
+    """What the last lines have instead of a loss, and what would tell it."""
+    if loss.missing_at_end:
+        seen = f"the last {loss.missing_at_end} of its lines have no loss, which Megatron-LM leaves out if it is nan"
+        return f"{seen}; expected one in each"
+    seen = f"the loss is 0 in the last {loss.unclear_at_end} lines, which Trainer prints for nan too"
+    return f"{seen}, and they have no grad_norm; set logging_nan_inf_filter=False"
 
 
 def too_high(seen: Leap | None, most: float, times: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from statistics import median
+
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import apart
 from clusterproof.plugins.core.verdict import concern, concern_if, incomplete, not_applicable
@@ -11,6 +13,7 @@ from clusterproof.plugins.training_run.run import RankOfRun, TrainingRun
 
 pytestmark = [mark.run]
 
+MAX_REPLICAS = 5  # that are named
 BY_HAND = "the seconds of each rank's forward and backward, step by step"
 
 
@@ -120,12 +123,25 @@ def test_work_uneven(run: TrainingRun) -> None:
     """
     swing, most = run.usual_swing, run.threshold("run.work_uneven_concern")
     least = run.threshold("run.slow_rank_concern")
-    busy = [f"data-parallel rank {replica} computes {ratio:.2f} times as long" for replica, ratio in run.busy(least)]
+    busy = [
+        f"data-parallel rank {replica} computes {ratio:.2f} times as long"
+        for replica, ratio in busy_replicas(run, least)
+    ]
     concern_if(busy, f"{', '.join(busy)} as others, in several stages; expected less than {least:g}")
     if swing >= most:
         times = apart(swing, most, 2)[0]
         seen = f"ranks compute {times} times as long as usual in one step of ten"
         concern(f"{seen}: {why_uneven(run)}; expected less than {most:g}")
+
+
+def busy_replicas(run: TrainingRun, least: float) -> list[tuple[int, float]]:
+    """The replicas that compute so many times as long as their peers in several stages, and how many times."""
+    ratios: dict[int, list[float]] = {}
+    for pace in run.paces.values():
+        if pace.place.replica is not None and pace.ratio >= least and pace.is_work(least):
+            ratios.setdefault(pace.place.replica, []).append(pace.ratio)
+    middles = {replica: median(values) for replica, values in ratios.items()}
+    return sorted(middles.items(), key=lambda replica: -replica[1])[:MAX_REPLICAS]
 
 
 def why_uneven(run: TrainingRun) -> str:

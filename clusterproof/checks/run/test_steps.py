@@ -16,6 +16,7 @@ from clusterproof.plugins.training_run.rules.steps import (
     OUTLIER_STEPS,
     drift,
     outliers,
+    period,
 )
 from clusterproof.plugins.training_run.rules.stragglers import LEAST_STEPS, WARM_UP
 from clusterproof.plugins.training_run.run import TrainingRun
@@ -44,8 +45,13 @@ def test_step_outliers(run: TrainingRun) -> None:
     if lost > most:
         longest = ", ".join(f"{step.words} ({step.seconds:.3g} s)" for step in slow.steps[:MAX_STEPS])
         shown, limit = apart(lost, most, 1)
+        each = (
+            f", about every {number} steps, as by a checkpoint or an evaluation"
+            if (number := period(slow.steps))
+            else ""
+        )
         concern(
-            f"{slow.count} of {slow.of} steps take far longer than the usual {slow.usual:.3g} s, as {longest}: "
+            f"{slow.count} of {slow.of} steps take far longer than the usual {slow.usual:.3g} s, as {longest}{each}: "
             f"{shown} % of the time is lost; expected at most {limit} %"
         )
     hidden = outliers(series, within=True)
@@ -100,7 +106,8 @@ def test_data_wait(run: TrainingRun) -> None:
         if 100 * largest.usual > most:
             loader = run.data.loaders.get(largest.rank)
             how = f" ({loader.words})" if loader else ""
-            concern(f"rank {largest.rank} waits for data for {shown} % of its steps{how}; expected at most {limit} %")
+            who = run.rank_words(largest.rank)
+            concern(f"{who} waits for data for {shown} % of its steps{how}; expected at most {limit} %")
         few = f"most of it in few of them, {largest.longest:.3g} s in one"
         concern(f"up to {shown} % of a rank's steps is a wait for data, {few}; expected at most {limit} %")
 
@@ -124,16 +131,16 @@ def test_comm_exposed(run: TrainingRun) -> None:
     share, most = 100 * largest.share, run.threshold("run.comm_exposed_percent")
     shown, limit = apart(share, most, 1)
     if largest.steps < least:
-        seen = f"in {shown} % of {largest.steps} steps of rank {largest.rank} only collectives run"
+        seen = f"in {shown} % of {largest.steps} steps of {run.rank_words(largest.rank)} only collectives run"
         incomplete(f"{seen}; expected at least {least} steps: trace more of them")
     if share > most:
-        late = waited_for(every, run.threshold("run.comm_waited_for_share"))
+        late, who = waited_for(every, run.threshold("run.comm_waited_for_share")), run.rank_words(largest.rank)
         if late:
             concern(
                 f"others wait for rank {late.rank}: only collectives run in {100 * late.share:.1f} % of its steps, "
-                f"and in {shown} % of those of rank {largest.rank}; expected at most {limit} %{run.where(late.rank)}"
+                f"and in {shown} % of those of {who}; expected at most {limit} %{run.where(late.rank)}"
             )
-        concern(f"rank {largest.rank}: in {shown} % of its steps only collectives run; expected at most {limit} %")
+        concern(f"{who}: in {shown} % of its steps only collectives run; expected at most {limit} %")
 
 
 @mark.hyperpod_performance_debugger("B")
@@ -183,5 +190,6 @@ def test_checkpoint_share(run: TrainingRun) -> None:
     if share > most:
         shown, limit = apart(share, most, 1)
         concern(
-            f"rank {spent.rank} spends {shown} % of its time on {spent.times} checkpoints; expected at most {limit} %"
+            f"{run.rank_words(spent.rank)} spends {shown} % of its time on {spent.times} checkpoints; "
+            f"expected at most {limit} %"
         )

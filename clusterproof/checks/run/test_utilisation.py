@@ -30,10 +30,10 @@ def test_gpu_busy(run: TrainingRun) -> None:
     Remedy (investigate): Look at what they wait for: run.cpu_bound, run.io_bound, run.data_wait, run.comm_exposed.
     Raise the batch size.
     """
-    least = run.threshold("run.gpu_busy_percent")
     if traced := run.traced_gpus:
-        kernels_busy(traced, least, int(run.threshold("run.traced_steps")))
+        kernels_busy(run, traced)
         return
+    least = run.threshold("run.gpu_busy_percent")
     gpus = run.sampled.gpus
     busy = sum(gpu.percent for gpu in gpus) / len(gpus)
     if busy < least:
@@ -42,13 +42,13 @@ def test_gpu_busy(run: TrainingRun) -> None:
         concern(f"{shown} % of the time, {idlest.name} {idlest.percent:.0f} %; expected at least {limit} %")
 
 
-def kernels_busy(ranks: Sequence[TimeShare], least: float, steps: int) -> None:
+def kernels_busy(run: TrainingRun, ranks: Sequence[TimeShare]) -> None:
     """Say whether kernels ran for too little of the steps that were traced; `ranks` has the idlest first."""
+    least, steps = run.threshold("run.gpu_busy_percent"), int(run.threshold("run.traced_steps"))
     busy, idlest = 100 * sum(rank.share for rank in ranks) / len(ranks), ranks[0]
     shown, limit = apart(busy, least)
-    seen = (
-        f"kernels run in {shown} % of the steps that were traced, in {100 * idlest.share:.0f} % of rank {idlest.rank}'s"
-    )
+    who = run.rank_words(idlest.rank)
+    seen = f"kernels run in {shown} % of the steps that were traced, in {100 * idlest.share:.0f} % of those of {who}"
     if max(rank.steps for rank in ranks) < steps:
         incomplete(f"{seen}, of {idlest.steps} steps; expected at least {steps}: trace more of them")
     concern_if(busy < least, f"{seen}; expected at least {limit} %")

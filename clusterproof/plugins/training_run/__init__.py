@@ -60,6 +60,8 @@ class Step:
     parts: Mapping[str, float] = field(default_factory=dict)
     times: int = 1
     saves: int = 0  # checkpoints that were saved in them, as far as that was counted
+    work: str = ""  # what a step works on, `1024x4096`, where that may change: others take as long as they are larger
+    is_unnamed: bool = False  # whether it does not say which rank it is, as the largest of all
 
 
 KERNEL, OPERATOR = "kernel", "operator"
@@ -111,6 +113,11 @@ class Cores:
 @record
 class Cut:
     """That a file ends in the middle of something: what stands there is left out."""
+
+
+@record
+class Unranked:
+    """That a file does not say of which rank the compute is that it has."""
 
 
 COMPUTE, COMMUNICATION, DATA, EXPOSED = "compute", "communication", "data", "exposed"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import isfinite
 from pathlib import Path
 from typing import IO, Any
@@ -35,6 +35,7 @@ class RunFile:
     path: Path
     below: Path | None = None
     budget: Budget = field(default_factory=lambda: Budget(MAX_BYTES))
+    folder: str = ""  # that tells it apart from files in other folders whose name says no node either
 
     def __str__(self) -> str:
         return str(self.path)
@@ -43,6 +44,26 @@ class RunFile:
     def name(self) -> str:
         """Its own name, without the folder's."""
         return self.path.name
+
+
+def stem_of(path: Path) -> str:
+    """`gpu001` of `gpu001.dmon.txt`."""
+    return path.name.partition(".")[0] or path.name
+
+
+def folders_of(paths: Sequence[Path]) -> dict[Path, str]:
+    """Of files called alike, without a number, the folders that tell them apart: `n1/smi.csv`, `n2/smi.csv`."""
+    alike: dict[str, list[Path]] = {}
+    for path in paths:
+        stem = stem_of(path)
+        if not any(letter.isdecimal() for letter in stem):
+            alike.setdefault(stem, []).append(path.absolute())
+    folders: dict[Path, str] = {}
+    for files in alike.values():
+        if len({path.parent for path in files}) > 1:
+            depth = len(Path(os.path.commonpath([path.parent for path in files])).parts)
+            folders |= {path: path.parts[depth] for path in files if len(path.parts) > depth + 1}
+    return {path: folders.get(path.absolute(), "") for path in paths}
 
 
 class Unpacked:

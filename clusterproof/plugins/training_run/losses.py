@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from math import isfinite
+from math import isfinite, nan
+from pathlib import PurePath
 
+from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.record import record
+from clusterproof.plugins.training_run import RunError
 
+MAX_SERIES = 100_000  # ranks, or files of them, with losses
+PARTS_OF_A_PATH, MAX_PATH = 3, 100  # by which files are told apart that are called alike; characters
 NORM_LINES = 3  # at the end of a log: by a scale of losses that adapts single steps are skipped
 UNCLEAR_LINES = 3  # the same of losses of 0
+SKIPPED_LINES = 3  # the same of lines all of whose steps are skipped
 WINDOW = 100  # lines before one, with which it is compared: as LLM Foundry and Megatron-LM have it
 LASTING = 5  # lines one behind the other
 
@@ -29,12 +35,20 @@ class Loss:
     epoch: float | None = None
     begins: bool = False  # whether a training begins with it, or goes on from a checkpoint
     kept_in: str = ""
-    is_unclear: bool = False  # whether its loss may be none: some trainers write 0 for that
+    is_unclear: bool = False  # whether its loss may be none: some trainers write 0 for that, or nothing
+    is_skipped: bool | None = None  # whether the optimizer skipped all steps of its line; None: the line does not say
+    was_nan: bool = False  # whether the loss of some of these steps was none
+    printed_by: str = ""  # who, where that is not its rank: `task 1, local rank 5`
 
     @property
     def at(self) -> str:
         """`step 60`, `epoch 0.31`."""
         return f"epoch {self.epoch:g}" if self.step is None else f"step {self.step}"
+
+    @property
+    def position(self) -> tuple[bool, float]:
+        """Whether it is told by its step, and that or its epoch."""
+        return (False, self.epoch or 0.0) if self.step is None else (True, float(self.step))
 
 
 @record
@@ -56,6 +70,9 @@ class LossSeries:
     since: str = ""
     at_end: int = 0  # lines
     unclear_at_end: int = 0
+    missing_at_end: int = 0  # of the unclear ones those without any value
+    first: tuple[bool, float] | None = None  # the position of the first line
+    last: tuple[bool, float] | None = None  # and of the last
     word: str = ""  # nan, inf
     leap: Leap | None = None  # the highest over the largest of the lines before
     rise: Leap | None = None  # the last of the lines that stay highest over the mean of the lines before
@@ -68,20 +85,40 @@ class LossSeries:
         self._before.clear()
         self._times.clear()
 
-    def add(self, at: str, value: float) -> None:
-        """Take in the next line."""
+    def add(self, at: str, value: float, *, was_nan: bool = False) -> None:
+        """Take in the next line, and whether its loss was none in some of the steps that it stands for."""
         self.lines += 1
         if isfinite(value):
             self.at_end = 0
             self._compare(at, value)
+            if was_nan:
+                self._wrong(at, nan)
             return
-        if not self.wrong:
-            self.first_wrong = at
         if not self.at_end:
             self.since = at
-        self.wrong += 1
         self.at_end += 1
+        self._wrong(at, value)
+
+    def _wrong(self, at: str, value: float) -> None:
+        self.first_wrong = self.first_wrong or at
+        self.wrong += 1
         self.word = str(value)
+
+    def follow(self, line: Loss) -> None:
+        """Note where the next line is, and whether it may be none. Steps that begin again are compared anew."""
+        if line.begins or (self.last is not None and self.last[0] == line.position[0] and line.position < self.last):
+            self.begin()
+        self.first = self.first or line.position
+        self.last = line.position
+        self.unclear_at_end = self.unclear_at_end + 1 if line.is_unclear else 0
+        self.missing_at_end = self.missing_at_end + 1 if line.is_unclear and line.loss is None else 0
+
+    def follows_on(self, other: LossSeries) -> bool:
+        """Whether it begins behind the other's first line, and ends behind its last."""
+        if not (self.first and self.last and other.first and other.last):
+            return False
+        is_alike = self.first[0] == other.first[0]  # both by step, or by epoch
+        return is_alike and self.first > other.first and self.last > other.last
 
     def _compare(self, at: str, value: float) -> None:
         """Beside the lines before it, where they are enough and all above 0."""
@@ -97,30 +134,49 @@ class LossSeries:
         self._before.append(value)
 
 
-Key = tuple[int, int]  # the rank; and 0 for a log, or which of the attempts that checkpoints keep: a log has them too
+# The rank; and 0, -1, … for logs, each by itself, or 1, 2, … for attempts that checkpoints keep, which logs have too.
+Key = tuple[int, int]
 LOG = 0
 
 
 @dataclass(slots=True)
 class Losses:
-    """Those of all ranks that log any, in the order of their lines."""
+    """Those of all ranks that log any, in the order of their lines; `skips` has nan for a line of skipped steps."""
 
     losses: dict[Key, LossSeries] = field(default_factory=dict)
     norms: dict[Key, LossSeries] = field(default_factory=dict)
+    skips: dict[Key, LossSeries] = field(default_factory=dict)
     _kept: dict[Key, dict[int, str]] = field(default_factory=dict)  # what was said of each step
     _at: dict[int, tuple[str, int]] = field(default_factory=dict)  # by rank the file and its attempt
+    _logs: dict[int, dict[tuple[str, str], Key]] = field(default_factory=dict)  # by rank, and file and who printed it
+    _printed: dict[Key, tuple[str, str]] = field(default_factory=dict)  # the same the other way round
+    _files: set[str] = field(default_factory=set)
 
-    def add(self, line: Loss) -> None:
-        """Take in a line."""
-        attempt = self._attempt(line) if line.kept_in else LOG
-        for kind, value in ((self.losses, line.loss), (self.norms, line.norm)):
-            if value is None or attempt is None:
+    def add(self, line: Loss, where: str = "") -> None:
+        """Take in a line of a file. Raises RunError."""
+        attempt = self._attempt(line) if line.kept_in else None
+        if line.kept_in and attempt is None:
+            return
+        key = self._log(line, where) if attempt is None else (line.rank, attempt)
+        skipped = None if line.is_skipped is None else (nan if line.is_skipped else 1.0)
+        for kind, value in ((self.losses, line.loss), (self.norms, line.norm), (self.skips, skipped)):
+            is_unsaid = kind is self.losses and line.is_unclear and key in kind  # it had a loss before
+            if value is None and not is_unsaid:
                 continue
-            series = kind.setdefault((line.rank, attempt), LossSeries())
-            if line.begins:
-                series.begin()
-            series.unclear_at_end = series.unclear_at_end + 1 if line.is_unclear else 0
-            series.add(line.at, value)
+            series = kind.setdefault(key, LossSeries())
+            series.follow(line)
+            if value is not None:
+                series.add(line.at, value, was_nan=line.was_nan and kind is self.losses)
+
+    def _log(self, line: Loss, where: str) -> Key:
+        logs, of = self._logs.setdefault(line.rank, {}), (where, line.printed_by)
+        if of not in logs:
+            key = logs[of] = line.rank, -len(logs)
+            self._printed[key] = of
+            self._files.add(where)
+            if len(self._printed) > MAX_SERIES:
+                raise RunError(f"{where}: more than {MAX_SERIES:,} ranks log a loss; expected fewer")
+        return logs[of]
 
     def _attempt(self, loss: Loss) -> int | None:
         """Which attempt an entry of a checkpoint is of; None where another checkpoint keeps the same.
@@ -140,30 +196,52 @@ class Losses:
                 return attempt
             attempt += 1
 
-    @property
-    def never_again(self) -> Iterator[tuple[int, LossSeries]]:
-        """The ranks whose loss is no number at the end."""
-        return ((rank, series) for rank, series in each(self.losses) if series.at_end)
+    def named(self, kind: Mapping[Key, LossSeries]) -> list[tuple[str, LossSeries]]:
+        """Each series of a kind with its name, by rank: `rank 3`, or `rank 3 (slurm-7.out)` of several files."""
+        parts = 1 if len({PurePath(file).name for file in self._files}) == len(self._files) else PARTS_OF_A_PATH
+        names = []
+        for key in sorted(kind, key=lambda key: key[0]):
+            file, printed_by = self._printed.get(key, ("", ""))
+            shown = printable("/".join(PurePath(file).parts[-parts:]).replace("\n", "\\n"), MAX_PATH)
+            among = f" ({shown})" if len(self._files) > 1 and file else ""
+            names.append((f"{printed_by or f'rank {key[0]}'}{among}", kind[key]))
+        return names
+
+    def _is_over(self, key: Key) -> bool:
+        """Whether a loss is none at the end, and no other log of the rank goes on from there with numbers."""
+        ended = self.losses[key]
+        logs = (self.losses.get(other) for other in self._logs.get(key[0], {}).values()) if key in self._printed else ()
+        return ended.at_end > 0 and not any(log and not log.at_end and log.follows_on(ended) for log in logs)
 
     @property
-    def for_a_while(self) -> Iterator[tuple[int, LossSeries]]:
+    def never_again(self) -> Iterator[tuple[str, LossSeries]]:
+        """Those whose loss is no number at the end."""
+        return iter(self.named({key: series for key, series in self.losses.items() if self._is_over(key)}))
+
+    @property
+    def for_a_while(self) -> Iterator[tuple[str, LossSeries]]:
         """Those whose loss was none before, and is one again."""
-        return ((rank, series) for rank, series in each(self.losses) if series.wrong and not series.at_end)
+        wrong = {key: series for key, series in self.losses.items() if series.wrong and not self._is_over(key)}
+        return iter(self.named(wrong))
 
     @property
-    def without_norm(self) -> Iterator[tuple[int, LossSeries]]:
+    def without_norm(self) -> Iterator[tuple[str, LossSeries]]:
         """Those of whose gradients the norm is none in the last lines."""
-        return ((rank, series) for rank, series in each(self.norms) if series.at_end >= NORM_LINES)
+        return ((name, series) for name, series in self.named(self.norms) if series.at_end >= NORM_LINES)
 
     @property
-    def unclear(self) -> Iterator[tuple[int, LossSeries]]:
+    def skipping(self) -> Iterator[tuple[str, LossSeries]]:
+        """Those whose steps are all skipped in the last lines."""
+        return ((name, series) for name, series in self.named(self.skips) if series.at_end >= SKIPPED_LINES)
+
+    @property
+    def unclear(self) -> Iterator[tuple[str, LossSeries]]:
         """Those whose loss may be none in the last lines, and nothing tells."""
-        return ((rank, series) for rank, series in each(self.losses) if series.unclear_at_end >= UNCLEAR_LINES)
-
-
-def each(series: Mapping[Key, LossSeries]) -> list[tuple[int, LossSeries]]:
-    """Them with their ranks, in order."""
-    return [(rank, series[rank, attempt]) for rank, attempt in sorted(series)]
+        return (
+            (name, series)
+            for name, series in self.named(self.losses)
+            if series.missing_at_end or series.unclear_at_end >= UNCLEAR_LINES
+        )
 
 
 def are_compared(series: Mapping[Key, LossSeries]) -> bool:

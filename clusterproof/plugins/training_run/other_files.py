@@ -13,6 +13,7 @@ _EXECUTION_TRACE = re.compile(rb'\s*\{\s*"schema"\s*:\s*"[0-9]+\.[^"]{0,60}"')  
 _RAS = re.compile(rb"NCCL version [^\n]{1,100} compiled with CUDA [^\n]{1,40}\n[^\n]{0,100}\n\nJob summary\n")
 _RAS_JSON = re.compile(rb'\s*\{\s*"nccl_version"\s*:\s*"')
 _JOB_STATISTICS = re.compile(rb"\s*Successfully retrieved (?:statistics for job|process info for PID): ")
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # byte order marks
 _EVENTS = b"brain.Event:"  # in the first record of TensorBoard's
 
 
@@ -56,6 +57,10 @@ OTHERS = (
         "events of TensorBoard, whose names each program chooses; "
         "expected the trainer's log, or metrics.csv of CSVLogger",
         lambda _, head: _EVENTS in head[:64],
+    ),
+    Other(
+        "text in UTF-16, as PowerShell writes it; expected UTF-8 (iconv -f UTF-16 -t UTF-8)",
+        lambda _, head: head.startswith(_UTF_16) and b"\0" in head[:64],
     ),
 )
 

@@ -12,7 +12,7 @@ from shlex import quote
 
 from clusterproof.plugins.core.opened import Budget, is_folder
 from clusterproof.plugins.training_run import RunError, formats
-from clusterproof.plugins.training_run.files import HEAD, LONG_HEAD, MAX_BYTES, Format, RunFile, head_of
+from clusterproof.plugins.training_run.files import HEAD, LONG_HEAD, MAX_BYTES, Format, RunFile, folders_of, head_of
 from clusterproof.plugins.training_run.other_files import what_is
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.run_data import RunData
@@ -42,22 +42,26 @@ def read_run(paths: Sequence[str]) -> TrainingRun:
     links: list[str] = []
     budget = Budget(MAX_BYTES)
     is_known = False
-    for named in map(Path, paths):
-        below = named if is_folder(named) else None
-        for path in _files(named, links) if below else (named,):
-            file = RunFile(path, below, budget)
-            known = format_of(file)
-            if known:
-                _read(file, known, recorded)
-                is_known = True
-            elif not below:
-                raise RunError(f"{path}: {what_is(file) or f'its form is not known; expected {_NAMES}'}")
-            elif _is_of_recording(path.relative_to(named)):
-                is_known = True
-            elif other := what_is(file):
-                others.setdefault(other, path.name)
-            else:
-                unknown.append(path.name)
+    given = [
+        (path, named if is_folder(named) else None)
+        for named in map(Path, paths)
+        for path in (_files(named, links) if is_folder(named) else (named,))
+    ]
+    folders = folders_of([path for path, _ in given])
+    for path, below in given:
+        file = RunFile(path, below, budget, folders[path])
+        known = format_of(file)
+        if known:
+            _read(file, known, recorded)
+            is_known = True
+        elif not below:
+            raise RunError(f"{path}: {what_is(file) or f'its form is not known; expected {_NAMES}'}")
+        elif _is_of_recording(path.relative_to(below)):
+            is_known = True
+        elif other := what_is(file):
+            others.setdefault(other, path.name)
+        else:
+            unknown.append(path.name)
     not_read = [f"{name} is {what}" for what, name in others.items()]
     if not is_known:
         if not_read:

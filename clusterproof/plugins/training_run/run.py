@@ -9,7 +9,6 @@ from functools import cached_property
 from statistics import median
 
 from clusterproof.plugins.catalog import Catalog
-from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.policy import NO_POLICY, Policy
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.result import NOT_RECORDED
@@ -21,7 +20,7 @@ from clusterproof.plugins.training_run.rules.gpus import Bounds, Spin
 from clusterproof.plugins.training_run.rules.hang import AwaitedRanks, Mismatch, Missing, awaited, mismatches, missing
 from clusterproof.plugins.training_run.rules.last_rank import LEAST_CALLS, LEAST_TRACED, Last, last_to_come
 from clusterproof.plugins.training_run.rules.phases import TimeShare, kernels_run, shares
-from clusterproof.plugins.training_run.rules.steps import EACH_STEP, LOG_STEPS, StepTime, steady, step_times
+from clusterproof.plugins.training_run.rules.steps import LOG_STEPS, StepTime, step_times, timed
 from clusterproof.plugins.training_run.rules.straggler_cost import LEAST_STEPS as LEAST_COMPARED
 from clusterproof.plugins.training_run.rules.straggler_cost import StragglerCost, common_steps, straggler_costs
 from clusterproof.plugins.training_run.rules.stragglers import (
@@ -45,13 +44,19 @@ NO_STAGES = (
     f"not compared; {COLLECT} (with the stage of each rank)"
 )
 ONE_RANK = "one rank: there is no other to compare it with"
+NO_RANKS = (
+    "files do not say their rank, neither in themselves nor in their names; expected names like rank3.json, a column "
+    "or key rank, or distributedInfo, as PyTorch writes it once torch.distributed is initialised"
+)
 NO_DUMPS = (
     f"{NOT_RECORDED} where ranks wait; for a run that hangs give the Flight Recorder's dumps of all ranks "
     "(TORCH_NCCL_TRACE_BUFFER_SIZE=2000, TORCH_NCCL_DUMP_ON_TIMEOUT=1), or what clusterproof watch --record has seen"
 )
 NO_STEPS = f"{NOT_RECORDED} how long steps take; {LOG_STEPS}"
-NO_LOSS = f"{NOT_RECORDED} the loss; give a log of Megatron-LM, NeMo, torchtitan or Trainer, or Lightning's metrics.csv"
-MAX_REPLICAS = 5  # that are named
+NO_LOSS = (
+    f"{NOT_RECORDED} the loss; give the trainer's log, with pipelines that of a rank of the last stage, or a table of "
+    "steps with a column loss: docs/training-runs.md has the forms"
+)
 
 
 @dataclass(frozen=True)
@@ -80,6 +85,11 @@ class TrainingRun:
         known = on_nodes({**seen, **self.data.placements}, self.data.pods)
         return placements(known, self.data.hostfile, self.nodes, ranks)
 
+    def rank_words(self, rank: int) -> str:
+        """`rank 3`; of a rank that its files do not name so."""
+        is_unsaid = rank in self.data.unnamed or (rank == 0 and len(self.data.unranked) > 1)
+        return "a rank that its files do not name" if is_unsaid else f"rank {rank}"
+
     def where(self, rank: int) -> str:
         """`; it is gpu002, GPU 4: …` with the command that measures its pairs; empty where it is unknown."""
         placement = self.placements.get(rank)
@@ -93,6 +103,9 @@ class TrainingRun:
     @cached_property
     def computed(self) -> Mapping[Place, Computed]:
         """The seconds that each rank computes in each step. Raises Incomplete."""
+        if len(self.data.unranked) > 1:
+            seen = f"{len(self.data.unranked)} {NO_RANKS}"
+            raise Incomplete(seen, cause=seen)
         computed_by_place = computed(self.data)
         if not computed_by_place:
             has_kernels = any(name == KERNELS for _, name in self.data.parts)
@@ -134,18 +147,10 @@ class TrainingRun:
         return seconds_of_stages(self.computed)
 
     def timed(self, least: int, least_lines: int) -> Sequence[StepTime]:
-        """Its steps behind the warm-up, each as long as it is in most ranks, without checkpoints. Raises Incomplete."""
+        """Its steps behind the warm-up, of each kind that has so many, without checkpoints. Raises Incomplete."""
         if not self.data.steps:
             raise Incomplete(NO_STEPS, cause=NO_STEPS)
-        series = steady(self.every_step)
-        count = sum(step.times for step in series)
-        if count < least:
-            few = f"{number_of(count, 'step')} behind the warm-up; expected at least {least}: log more of them"
-            raise Incomplete(few, cause=few)
-        if len(series) < least_lines:
-            few = f"{len(series)} lines that stand for {count} steps; expected at least {least_lines}: {EACH_STEP}"
-            raise Incomplete(few, cause=few)
-        return series
+        return timed(self.every_step, least, least_lines)
 
     @cached_property
     def every_step(self) -> Sequence[StepTime]:
@@ -220,9 +225,10 @@ class TrainingRun:
 
     @property
     def losses(self) -> Losses:
-        """Its losses and the norms of its gradients. Raises Incomplete."""
-        if not self.data.losses.losses and not self.data.losses.norms:
-            raise Incomplete(NO_LOSS, cause=NO_LOSS)
+        """Its losses, and the norms of its gradients. Raises Incomplete."""
+        if not self.data.losses.losses:
+            says_more = self.data.losses.norms or self.data.losses.skips
+            raise Incomplete(NO_LOSS, cause="" if says_more else NO_LOSS)
         return self.data.losses
 
     @cached_property
@@ -239,15 +245,6 @@ class TrainingRun:
         if not self.paces:
             raise NotApplicable("one rank a stage: there is no other to compare it with")
         return median(pace.usual_swing for pace in self.paces.values())
-
-    def busy(self, least: float) -> list[tuple[int, float]]:
-        """The replicas that compute so many times as long as their peers in several stages, and how many times."""
-        ratios: dict[int, list[float]] = {}
-        for pace in self.paces.values():
-            if pace.place.replica is not None and pace.ratio >= least and pace.is_work(least):
-                ratios.setdefault(pace.place.replica, []).append(pace.ratio)
-        busy_by_replica = {replica: median(values) for replica, values in ratios.items()}
-        return sorted(busy_by_replica.items(), key=lambda entry: -entry[1])[:MAX_REPLICAS]
 
     @property
     def ranks(self) -> tuple[RankOfRun, ...]:

@@ -22,13 +22,14 @@ from clusterproof.plugins.training_run import (
     RunError,
     Spent,
     Step,
+    Unranked,
     kind_of,
 )
 from clusterproof.plugins.training_run.collectives import Arrivals, CollectiveCall, Traced
 from clusterproof.plugins.training_run.losses import Loss, Losses
 from clusterproof.plugins.training_run.placement import OnNode, Placement, Slots
 from clusterproof.plugins.training_run.rank_processes import RankProcesses, RankSeen
-from clusterproof.plugins.training_run.samples import Sample, Samples
+from clusterproof.plugins.training_run.samples import GpuLost, Sample, Samples
 
 MAX_CELLS = 2_000_000  # some 300 MB; 1,000 ranks of 500 steps with two kinds of compute are half of it
 MAX_RANKS = 100_000
@@ -46,11 +47,13 @@ Fact = (
     | OnNode
     | Dump
     | Sample
+    | GpuLost
     | RankSeen
     | Loader
     | Loop
     | Cores
     | Cut
+    | Unranked
 )
 
 Seconds = dict[int, tuple[float, int]]  # by step: the mean, and of how many; a line may stand for many steps
@@ -70,6 +73,9 @@ class RunData:
     steps: dict[int, Seconds] = field(default_factory=dict)  # by rank
     starts: dict[int, tuple[int, float]] = field(default_factory=dict)  # by rank: how many, the seconds of the longest
     saves: dict[int, int] = field(default_factory=dict)  # by rank: checkpoints, where a line may stand for several
+    work: dict[int, str] = field(default_factory=dict)  # by step: what it works on, where that may change
+    unnamed: set[int] = field(default_factory=set)  # of ranks: numbers that nobody said
+    unranked: list[str] = field(default_factory=list)  # files that do not say their rank
     dumps: dict[int, Dump] = field(default_factory=dict)  # by rank
     samples: Samples = field(default_factory=Samples)
     kinds: dict[tuple[int, str], float] = field(default_factory=dict)  # seconds by rank and kind of operation or part
@@ -93,13 +99,15 @@ class RunData:
             Operation: self._operation,
             Step: self._step,
             Sample: lambda sample, _: self.samples.add(sample),
+            GpuLost: lambda gpu, _: self.samples.lose(gpu),
             CollectiveCall: lambda call, _: self.arrivals.add(call),
             Traced: lambda fact, _: self.traced.add(fact.call),
-            Loss: lambda loss, _: self.losses.add(loss),
+            Loss: self.losses.add,
             Spent: self._spent,
             Placement: self._placement,
             Slots: lambda slots, _: self.hostfile.append(slots),
             OnNode: self._on_node,
+            Unranked: lambda _, where: self.unranked.append(where),
             Dump: self._dump,
             Loader: lambda loader, _: self.loaders.update({loader.rank: loader}),
             Loop: self._loop,
@@ -168,6 +176,10 @@ class RunData:
         self._place(step.place, where)
         rank = step.place.rank
         self._keep(self.steps.setdefault(rank, {}), step.step, step.seconds, where, step.times)
+        if step.work:
+            self.work[step.step] = step.work
+        if step.is_unnamed:
+            self.unnamed.add(rank)
         if step.saves:
             self.saves[rank] = self.saves.get(rank, 0) + step.saves
         start = step.times * sum(seconds for name, seconds in step.parts.items() if kind_of(name) == INIT)

@@ -8,14 +8,14 @@ from functools import cached_property
 
 from clusterproof.plugins.core.result import NOT_RECORDED
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
+from clusterproof.plugins.training_run.rules.clocks import LEAST_CLOCKS, most_peers
 from clusterproof.plugins.training_run.rules.gpus import (
-    LEAST_CLOCKS,
     LEAST_GROWTH_S,
     Growth,
     HangEvidence,
     Unused,
+    ceased,
     growing,
-    most_peers,
     observed_s,
     peak,
     unused_gpus,
@@ -52,10 +52,12 @@ class SampledGpus:
             raise Incomplete(NO_SAMPLES, cause=NO_SAMPLES)
         if not self.samples.of(GPU):
             raise NotApplicable("no GPU was sampled on these nodes")
-        sampled = gpus(self.samples)
-        if not sampled or any(gpu.samples < LEAST_SAMPLES or gpu.seconds < LEAST_S for gpu in sampled):
+        gone = {gpu.name for gpu in ceased(self.samples)}  # which run.gpu_lost names
+        every = gpus(self.samples)
+        sampled = [gpu for gpu in every if not _is_short(gpu) or gpu.name not in gone]
+        if not sampled or any(map(_is_short, sampled)):
             few = (
-                f"a GPU was sampled {min((gpu.samples for gpu in sampled), default=0)} times since the run began; "
+                f"a GPU was sampled {min((gpu.samples for gpu in every), default=0)} times since the run began; "
                 f"expected at least {LEAST_SAMPLES} times and {LEAST_S // 60} minutes: sample a longer part"
             )
             raise Incomplete(few, cause=few)
@@ -129,6 +131,10 @@ class SampledGpus:
         if look.lacks:
             raise _not_sampled(look.lacks, "all of it")
         return look
+
+
+def _is_short(gpu: Gpu) -> bool:
+    return gpu.samples < LEAST_SAMPLES or gpu.seconds < LEAST_S
 
 
 def _not_sampled(what: str, where: str) -> Incomplete:

@@ -22,9 +22,11 @@ MAX_VALUE |= {MEMORY: 100.5, POWER: 400.0, CLOCK: 10_000.0}  # the power limit d
 BIN_S = 5  # until there are so many bins that two are made one
 LONGEST_BIN_S = 86_400
 MAX_BINS = 2_000_000  # some 250 MB
+MAX_LOST = 10_000
 IDLE_PERCENT = 10.0  # below it a GPU waits
 BEGUN_S = 60  # of GPUs in use before a run counts as begun
 LEAST_SAMPLES, LEAST_S = 30, 300
+DAYS_S = 1e8  # up to which a time is none since 1970
 MAX_PAUSE_S = 60.0  # between two looks at what goes on
 
 
@@ -37,6 +39,20 @@ class Sample:
     device: str
     time_s: float
     percent: float
+
+
+@record
+class GpuLost:
+    """A GPU of which a tool says at a time that it reads nothing any more: `GPU is lost`; no `device`: of all.
+
+    `is_gone` is False where that may be a value that cannot be read, and no GPU that is lost.
+    """
+
+    node: str
+    device: str
+    time_s: float
+    words: str
+    is_gone: bool = True
 
 
 @dataclass(slots=True)
@@ -63,6 +79,12 @@ class Samples:
     series: dict[tuple[str, str, str], Series] = field(default_factory=dict)
     bins: int = 0
     bin_s: int = BIN_S
+    lost: dict[tuple[str, str, str], GpuLost] = field(default_factory=dict)  # by node, device and words: when first
+
+    def lose(self, gpu: GpuLost) -> None:
+        """Take in that a GPU is lost."""
+        if len(self.lost) < MAX_LOST:
+            self.lost.setdefault((gpu.node, gpu.device, gpu.words), gpu)
 
     def add(self, sample: Sample) -> None:
         """Take in a sample."""

@@ -40,7 +40,7 @@ LOOKS_AT = {
     **dict.fromkeys(("data_wait", "comm_exposed", "slow_rank", "work_uneven", "stages_uneven"), RANKS),
     **dict.fromkeys(("last_to_come", "first_missing", "collectives_match"), RANKS),
     **dict.fromkeys(("gpu_busy", "gpu_fluctuates", "load_balance", "cpu_bound", "io_bound", "hung"), SAMPLES),
-    **dict.fromkeys(("gpu_memory_growth", "batch_size", "slow_clock"), SAMPLES),
+    **dict.fromkeys(("gpu_memory_growth", "batch_size", "slow_clock", "gpu_lost"), SAMPLES),
     **dict.fromkeys(("loss_finite", "loss_spikes"), LOSSES),
 }
 RECORDED: Mapping[str, Callable[[TrainingRun], int]] = {
@@ -197,7 +197,7 @@ def _steps(run: TrainingRun) -> str:
         f'step: {caption}"><path class="outlier" d="{marks}"/><path class="line" d="{line}"/>'
         f'<path class="full" d="M0 {y(unusual.usual):.1f}H{WIDTH}"/></svg>'
         f"<p><span>step {first:,}</span><span>dotted: the usual {usual}</span><span>step {last:,}</span></p>"
-        f"</figure>{step_figures(series)}{_longest(run.data, unusual.steps[:MAX_STEPS], unusual.usual)}"
+        f"</figure>{step_figures(series)}{_longest(run, unusual.steps[:MAX_STEPS], unusual.usual)}"
     )
 
 
@@ -213,20 +213,19 @@ def _drifts(series: Sequence[StepTime]) -> str:
     return f"; from step {change.step:,} on {change.times:.2f} times as long as before" if change else ""
 
 
-def _longest(recorded: RunData, steps: Sequence[StepTime], usual: float) -> str:
+def _longest(run: TrainingRun, steps: Sequence[StepTime], usual: float) -> str:
     if not steps:
         return ""
     rows = [
-        (step.words, in_seconds(step.seconds), f"{step.seconds / usual:.1f}" if usual else "", _causes(parts))
-        for step, parts in zip(steps, causes(recorded, steps, usual), strict=True)
+        (step.words, in_seconds(step.seconds), f"{step.seconds / usual:.1f}" if usual else "", _causes(run, parts))
+        for step, parts in zip(steps, causes(run.data, steps, usual), strict=True)
     ]
     return table(("step", "takes", "times the usual", "what took longer in it"), rows, "The longest steps")
 
 
-def _causes(parts: Sequence[Part]) -> str:
-    return ", ".join(
-        f"{printable(part.name, MAX_NAME)} +{in_seconds(part.seconds)} (rank {part.rank})" for part in parts[:3]
-    )
+def _causes(run: TrainingRun, parts: Sequence[Part]) -> str:
+    lasted = ((f"{printable(part.name, MAX_NAME)} +{in_seconds(part.seconds)}", part.rank) for part in parts[:3])
+    return ", ".join(f"{name} ({run.rank_words(rank)})" for name, rank in lasted)
 
 
 def _ranks(run: TrainingRun) -> str:

@@ -5,10 +5,15 @@ from __future__ import annotations
 from functools import cache
 
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.training_run import samples as of_run
 from clusterproof.plugins.training_run.run import TrainingRun
+from clusterproof.plugins.training_run.run_data import RunData
+from clusterproof.plugins.training_run.samples import GpuLost
 from tests.training_run.faults.fault import CONCERN, FAIL, INCOMPLETE, RunFault
 from tests.training_run.sampled import sampled
-from tests.training_run.watched import leaking, of_every_gpu, of_gpu, stuck, watched
+from tests.training_run.watched import BEGAN_S, leaking, of_every_gpu, of_gpu, readings, stuck, watched
+
+LOST_S = 3_000.0
 
 
 @cache
@@ -23,6 +28,21 @@ def recorded() -> TrainingRun:
     return watched()
 
 
+def losing_gpu(words: str, *, is_gone: bool) -> TrainingRun:
+    """A run of which a tool says after 50 minutes that it reads nothing of a GPU."""
+    run = watched()
+    run.data.samples.lose(GpuLost("gpu001", "gpu3", BEGAN_S + LOST_S, words, is_gone=is_gone))
+    return run
+
+
+def vanishing() -> TrainingRun:
+    """A run in which nothing of a GPU is sampled after 50 minutes."""
+    data = RunData()
+    gone = ("gpu001", "gpu3")
+    data.add((one for one in readings() if (one.node, one.device) != gone or one.time_s < BEGAN_S + LOST_S), "made up")
+    return TrainingRun("made-up", data)
+
+
 HEALTHY = {
     "run.gpu_busy": used,
     "run.gpu_fluctuates": used,
@@ -32,6 +52,7 @@ HEALTHY = {
     "run.gpu_memory_growth": recorded,
     "run.batch_size": recorded,
     "run.slow_clock": recorded,
+    "run.gpu_lost": recorded,
     "run.hung": recorded,
 }
 
@@ -101,6 +122,30 @@ FAULTS = (
         lambda: watched(of_gpu("gpu002", 0, clock=1_600.0, power_cap=100.0)),
         {"run.slow_clock": CONCERN},
         "held by the power cap",
+    ),
+    RunFault(
+        "a GPU that is slow where nobody sampled why",
+        lambda: watched(of_gpu("gpu001", 2, clock=1_200.0), without=(of_run.CAPPED, of_run.SLOWED)),
+        {"run.slow_clock": INCOMPLETE},
+        "gpu001 gpu2 at 0.69 of its peers' clock for 60 min; expected at least 0.95: clusterproof watch",
+    ),
+    RunFault(
+        "a GPU that nvidia-smi says is lost",
+        lambda: losing_gpu("GPU is lost", is_gone=True),
+        {"run.gpu_lost": FAIL},
+        "gpu001 gpu3 from 2025-11-20 01:43:20 on: GPU is lost; expected every GPU until the end",
+    ),
+    RunFault(
+        "a GPU of which no value can be read any more",
+        lambda: losing_gpu("Unknown Error", is_gone=False),
+        {"run.gpu_lost": CONCERN},
+        "gpu001 gpu3 from 2025-11-20 01:43:20 on: Unknown Error; expected its values until the end",
+    ),
+    RunFault(
+        "a GPU that is not sampled any more",
+        vanishing,
+        {"run.gpu_lost": INCOMPLETE},
+        "nothing of gpu001 gpu3 behind 2025-11-20 01:43:10; expected samples as of the others",
     ),
     RunFault(
         "a collective that never ends",

@@ -41,6 +41,12 @@ FAULTS = (
         "rank 0: the norm of the gradients is nan from step 290 on",
     ),
     RunFault(
+        "an optimizer that skips every step at the end",
+        lambda: losing(lambda _: 2.0, is_skipped=lambda step: step >= 290),
+        {"run.loss_finite": CONCERN},
+        "rank 0: the optimizer skips every step from step 290 on, in 11 of 300 lines; expected steps that change",
+    ),
+    RunFault(
         "losses of 0 at the end that may stand for nan",
         lambda: losing(lambda step: 2.0 if step < 290 else 0.0, lambda step: 0.3 if step < 290 else None),
         {"run.loss_finite": INCOMPLETE},

@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 
 from clusterproof.plugins.training_run import Place, Step
 from clusterproof.plugins.training_run.files import seconds, whole
+from clusterproof.plugins.training_run.losses import Loss
 
 MS = 1e-3  # s
 STEP = re.compile(
     r"\[([0-9]{4})-([0-9]{2})-([0-9]{2}) ([0-9]{2}):([0-9]{2}):([0-9]{2}),([0-9]{3})\] \[INFO\] \[\S{1,60}\] "
-    r"\[Rank ([0-9]{1,7})\] step=([0-9]{1,18}), skipped="
+    r"\[Rank ([0-9]{1,7})\] step=([0-9]{1,18}), skipped=([0-9]{1,18})?"
 )
 _HEAD = "time (ms) |"
 MAX_TIMERS = 2_000  # characters
@@ -31,6 +32,8 @@ _PARTS = {  # the timers that are no part of another, and what they are called h
     "backward_allreduce": "allreduce",
     "step": "optimizer",
 }
+_TIMED = re.compile(r"/global_step=([0-9]{1,18}), RunningAvgSamplesPerSec=")  # since its process began
+_BEGINS = "DeepSpeed info: version="
 LATE = b"[Rank 0] step="  # in a line that may come late
 
 
@@ -46,25 +49,48 @@ class DeepSpeed:
     behind: list[dict[str, float]] = field(default_factory=list)  # of those behind it
     awaits_last: bool = False  # whether the next timers are those of the step whose line was read
     rank: int = 0
+    timed: int = 0  # steps since its process began
+    has_other: bool = False  # whether something else than steps was done since the line before
+    skipped: tuple[int, int] = (0, 0)  # by the line before: of so many steps so many
 
-    def take(self, line: str, where: str) -> Iterator[Step]:
-        """The step that is complete by this line, if one is. Raises RunError, ValueError."""
+    def take(self, line: str, where: str) -> Iterator[Step | Loss]:
+        """The step that is complete by this line, and whether all since the one before were skipped.
+
+        Raises RunError, ValueError.
+        """
         if match := STEP.search(line):
             yield from self.rest()
             year, month, day, hour, minute, second = (int(match[at]) for at in range(1, 7))
             time_s = timegm((year, month, day, hour, minute, second)) + int(match[7]) * MS
             step, self.rank = whole(match[9], "step", where), whole(match[8], "rank", where)
             last, last_time = self.before or (step, time_s)
-            if step > last and time_s >= last_time:
+            if step > last and time_s >= last_time and not self.has_other:
                 self.held = step, step - last, (time_s - last_time) / (step - last)
-            self.before = step, time_s
+            self.before, self.has_other = (step, time_s), False
+            yield from self._skips(step, match[10])
             self.timers, self.behind, self.awaits_last = self.behind, [], True
+        elif match := _TIMED.search(line):
+            if whole(match[1], "global_step", where) < self.timed:
+                self.held = None  # which another process has begun
+            self.timed = int(match[1])
+        elif _BEGINS in line:
+            yield from self.rest()
+            self.before, self.timed = None, 0
         elif _HEAD in line:
             printed = _TIMER.findall(line.partition(_HEAD)[2][:MAX_TIMERS])
             timers = {_PARTS[name]: seconds(lasted, name, where) * MS for name, lasted in printed if name in _PARTS}
             if "forward" in timers:  # of a whole step: others are of one pass
                 (self.timers if self.awaits_last else self.behind).append(timers)
                 self.awaits_last = False
+
+    def _skips(self, step: int, said: str | None) -> Iterator[Loss]:
+        """What it says of skipped steps, which it counts from the first one on."""
+        if said is None:
+            return
+        steps, skipped = self.skipped
+        self.skipped = step, int(said)
+        if int(said) - skipped >= 0 and step > steps:
+            yield Loss(self.rank, step, None, None, is_skipped=int(said) - skipped >= step - steps)
 
     def rest(self) -> Iterator[Step]:
         """The step whose timers may still have come."""

@@ -1,25 +1,36 @@
-"""What nvidia-smi and dcgmi print of GPUs, a file for each node: CSV with a time on each line, or dmon's columns."""
+"""What tools say of GPUs: a reading, and what nvidia-smi and dcgmi print as dmon, a file for each node."""
 
 from __future__ import annotations
 
-import csv
 import re
-from calendar import timegm
 from collections.abc import Iterator, Mapping, Sequence
 
+from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.training_run import Cut, RunError
-from clusterproof.plugins.training_run.files import MAX_NAME, Format, Lines, RunFile, name, real
-from clusterproof.plugins.training_run.samples import CLOCK, GPU, MAX_VALUE, MEMORY, POWER, TENSOR, Sample
+from clusterproof.plugins.training_run.files import MAX_NAME, Format, Lines, RunFile, real, stem_of
+from clusterproof.plugins.training_run.samples import (
+    CAPPED,
+    CLOCK,
+    GPU,
+    MAX_VALUE,
+    MEMORY,
+    POWER,
+    SLOWED,
+    TENSOR,
+    GpuLost,
+    Sample,
+)
 
 UTIL, TENSORS, CLOCKS = "util", "tensor", "clock"
 USED, FREE, TOTAL = "used", "free", "total"
 DRAW, LIMIT = "draw", "limit"
+CAP, SLOW = "cap", "slow"
 
 
 @record
 class GpuReading:
-    """One GPU at one time, in seconds: of UTIL and TENSORS percent, of CLOCKS MHz; of the others any one unit."""
+    """One GPU at one time, in seconds: % of UTIL, TENSORS, CAP and SLOW, MHz of CLOCKS; others in any one unit."""
 
     node: str
     device: str  # `gpu0`
@@ -34,6 +45,8 @@ class GpuReading:
             (GPU, values.get(UTIL)),
             (TENSOR, values.get(TENSORS)),
             (CLOCK, values.get(CLOCKS)),
+            (CAPPED, values.get(CAP)),
+            (SLOWED, values.get(SLOW)),
             (MEMORY, 100 * values[USED] / of_all if of_all and USED in values else None),
             (POWER, 100 * values[DRAW] / values[LIMIT] if values.get(LIMIT) and DRAW in values else None),
         ):
@@ -46,82 +59,40 @@ class GpuReading:
             yield Sample(self.node, metric, self.device, self.time_s, percent)
 
 
-def node_of(path: RunFile) -> str:
-    """The node that a file's name says: `gpu001.csv`, `gpu001.dmon.txt`."""
-    return (path.name.partition(".")[0] or path.name)[:MAX_NAME]
-
-
-COLUMNS: Mapping[str, str] = {
-    "utilization.gpu": UTIL,
-    "clocks.sm": CLOCKS,
-    "clocks.current.sm": CLOCKS,
-    "memory.used": USED,
-    "memory.free": FREE,
-    "memory.total": TOTAL,
-    "power.draw": DRAW,
-    "power.draw.average": DRAW,
-    "enforced.power.limit": LIMIT,
-    "power.limit": LIMIT,
+REASONS: Mapping[str, tuple[str, int]] = {  # of slow clocks: what they mean, and their bits (nvml.h, dcgm_fields.h)
+    "sw_power_cap": (CAP, 0x4),
+    "hw_slowdown": (SLOW, 0x8),
+    "sw_thermal_slowdown": (SLOW, 0x20),
+    "hw_thermal_slowdown": (SLOW, 0x40),
+    "hw_power_brake_slowdown": (SLOW, 0x80),
 }
-DEVICES = ("index", "pci.bus_id", "gpu_bus_id", "uuid", "gpu_uuid", "serial")  # what names a GPU, the best first
-TIME = "timestamp"
-_TIME = re.compile(r"(\d{4})/(\d\d)/(\d\d) (\d\d):(\d\d):(\d\d(?:\.\d{1,9})?)$")
-_UNIT = re.compile(r" \[[^\[\]]*\]$")
-_NO_VALUE = re.compile(r"\[.*\]$|N/A$|ERR!$|$")
 
 
-def is_smi(head: bytes) -> bool:
-    """Whether a file that begins so is such a table."""
-    columns = _columns(head.partition(b"\n")[0].decode("utf-8", "replace"))
-    return TIME in columns and any(column in COLUMNS for column in columns)
+def held_by(bits: int) -> dict[str, float]:
+    """Whether the power cap, and the hardware, hold clocks down, in percent of the moment."""
+    return {held: 100.0 * any(bit & bits for of, bit in REASONS.values() if of == held) for held in (CAP, SLOW)}
 
 
-def read_smi(path: RunFile) -> Iterator[Sample | Cut]:
-    """The samples of its GPUs. Raises RunError."""
-    lines, node = Lines(path), node_of(path)
-    columns: list[str] = []
-    place = 0
-    last = ""
-    for line in lines:
-        cells = [cell.strip() for cell in next(csv.reader([line]), [])]
-        if not columns or _columns(line) == columns:  # a loop of its own writes them each time
-            columns, place = _columns(line), 0
-            continue
-        if not cells:
-            continue
-        if len(cells) != len(columns):
-            if lines.is_cut:
-                yield Cut()
-                return
-            raise RunError(f"{lines.where}: {len(cells)} values; expected {len(columns)}, as the first line names them")
-        row = dict(zip(columns, cells, strict=True))
-        place = place + 1 if row[TIME] == last else 0  # the GPU's own, where no column names it
-        last = row[TIME]
-        yield from _reading(row, node, place, lines.where).samples(lines.where)
+def node_of(path: RunFile) -> str:
+    """The node that a file's name says: `gpu001.csv`, `gpu001.dmon.txt`; or its folder's, where several are alike."""
+    return (path.folder or stem_of(path.path))[:MAX_NAME]
 
 
-def _columns(line: str) -> list[str]:
-    return [_UNIT.sub("", column.strip()).strip() for column in line.removeprefix("\ufeff").split(",")]
+_COMPLAINT = re.compile(  # instead of a GPU's line, or of all
+    r"(?:Unable to determine the device handle for (?:GPU ?(?:([0-9]{1,3}): ?)?)?"
+    r"([0-9a-fA-F]{4,8}:[0-9a-fA-F:.]{4,12})?"
+    r"|Failed to initialize NVML: |No devices were found)"
+)
+MAX_WORDS = 100  # characters of a complaint
 
 
-def _reading(row: Mapping[str, str], node: str, place: int, where: str) -> GpuReading:
-    device = next((row[column] for column in DEVICES if column in row), str(place))
-    values = {
-        meaning: real(row[column].partition(" ")[0], column, where)
-        for column, meaning in COLUMNS.items()
-        if column in row and not _NO_VALUE.match(row[column])
-    }
-    return GpuReading(node, f"gpu{name(device, 'the GPU', where)}", _seconds(row[TIME], where), values)
-
-
-def _seconds(text: str, where: str) -> float:
-    match = _TIME.match(text)
-    if not match:
-        raise RunError(f"{where}: timestamp is {text!r:.60}; expected one like 2026/11/23 01:31:44.123")
-    year, month, day, hour, minute = (int(part) for part in match.groups()[:5])
-    if not (year >= 1970 and 1 <= month <= 12 and 1 <= day <= 31):
-        raise RunError(f"{where}: timestamp is {text!r:.60}; expected a day of the calendar")
-    return timegm((year, month, day, hour, minute, 0)) + float(match[6])
+def complaint(line: str, node: str, time_s: float) -> GpuLost | None:
+    """What nvidia-smi says of a GPU that it does not reach; of all of them no device is named."""
+    said = _COMPLAINT.match(line)
+    if not said:
+        return None
+    device = f"gpu{int(said[1])}" if said[1] else (said[2] or "").rstrip(":.")
+    return GpuLost(node, device, time_s, printable(line.strip(), MAX_WORDS))
 
 
 EVERY_S = 1.0  # what both take without -d
@@ -150,13 +121,16 @@ def is_dmon(head: bytes) -> bool:
     return _names(head.lstrip().partition(b"\n")[0].decode("utf-8", "replace")) != []
 
 
-def read_dmon(path: RunFile) -> Iterator[Sample | Cut]:
+def read_dmon(path: RunFile) -> Iterator[Sample | GpuLost | Cut]:
     """The samples of its GPUs, each a second behind the one before where no line has a time. Raises RunError."""
     lines, node = Lines(path), node_of(path)
     names: Sequence[str] = ()
     times: dict[str, int] = {}
     last_s = 0.0
     for line in lines:
+        if lost := complaint(line, node, last_s or max(times.values(), default=0) * EVERY_S):
+            yield lost
+            continue
         names = _names(line) or names
         clock = _CLOCK.match(line)
         if clock:
@@ -193,7 +167,4 @@ def _names(line: str) -> list[str]:
     return names if any(name in OF_DCGM or name in OF_SMI for name in names) else []
 
 
-FORMATS = (
-    Format("nvidia-smi --query-gpu=timestamp,… --format=csv", is_smi, read_smi),
-    Format("dcgmi dmon", is_dmon, read_dmon),
-)
+FORMATS = (Format("dcgmi dmon", is_dmon, read_dmon),)

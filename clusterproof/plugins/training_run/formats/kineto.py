@@ -25,6 +25,7 @@ from clusterproof.plugins.training_run import (
     RunError,
     Spent,
     Step,
+    Unranked,
 )
 from clusterproof.plugins.training_run.collectives import Traced
 from clusterproof.plugins.training_run.files import MAX_NAME, Format, RunFile, real, seconds, whole
@@ -162,7 +163,7 @@ class _TraceContents:
         return seconds(lasted, "dur", self.events.where)
 
 
-def read_trace(path: RunFile) -> Iterator[Step | Spent | Traced | Loader | Loop | Cut]:
+def read_trace(path: RunFile) -> Iterator[Step | Spent | Traced | Loader | Loop | Unranked | Cut]:
     """Its steps; the whole trace as one step where nobody called `profiler.step()`. Raises RunError."""
     seen = _TraceContents(Events(path))
     for event in seen.events:
@@ -180,6 +181,8 @@ def read_trace(path: RunFile) -> Iterator[Step | Spent | Traced | Loader | Loop 
     rank = _rank(seen.events, info)
     place = Place(rank or 0)
     world = info.get("world_size")
+    if rank is None and (kernels or seen.steps) and seen.epoch_us is None:
+        yield Unranked()
     if rank is not None:
         yield from seen.collectives.calls(rank, world if type(world) is int else 0, marked)
     for number, (start, end) in sorted(seen.steps.items()):

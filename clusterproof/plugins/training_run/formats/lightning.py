@@ -10,14 +10,13 @@ from collections.abc import Iterator, Sequence
 
 from clusterproof.plugins.training_run import Cut, RunError
 from clusterproof.plugins.training_run.files import Format, Lines, RunFile, whole
-from clusterproof.plugins.training_run.formats.steps import is_table
+from clusterproof.plugins.training_run.formats.steps import NAMES, is_table
 from clusterproof.plugins.training_run.losses import Loss
 
 EXPECTED = "expected metrics.csv as Lightning's CSVLogger writes it"
 _STEP = "step"
 _ABOUT = {_STEP, "epoch"}  # in each row
-_LOSSES = ("train_loss_step", "train/loss_step", "loss_step", "train_loss", "train/loss", "training_loss", "loss")
-_NORMS = ("grad_norm", "grad_2.0_norm_total", "train/grad_norm")
+_LOSSES, _NORMS = NAMES["loss"], NAMES["norm"]
 
 
 def are_metrics(head: bytes) -> bool:

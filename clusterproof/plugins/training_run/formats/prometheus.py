@@ -9,6 +9,7 @@ from typing import Any
 
 from clusterproof.plugins.training_run import Cut, RunError
 from clusterproof.plugins.training_run.files import Format, RunFile, name, real
+from clusterproof.plugins.training_run.files import whole as whole_number
 from clusterproof.plugins.training_run.formats.gpu_tools import (
     CLOCKS,
     DRAW,
@@ -19,10 +20,12 @@ from clusterproof.plugins.training_run.formats.gpu_tools import (
     USED,
     UTIL,
     GpuReading,
+    held_by,
 )
 from clusterproof.plugins.training_run.formats.json_items import Events
 from clusterproof.plugins.training_run.samples import Sample
 
+REASON = "reason"  # bits
 METRICS: Mapping[str, tuple[str, float]] = {  # what they mean, and times what
     "DCGM_FI_DEV_GPU_UTIL": (UTIL, 1),
     "DCGM_FI_PROF_GR_ENGINE_ACTIVE": (UTIL, 100),
@@ -33,6 +36,8 @@ METRICS: Mapping[str, tuple[str, float]] = {  # what they mean, and times what
     "DCGM_FI_DEV_FB_TOTAL": (TOTAL, 1),
     "DCGM_FI_DEV_POWER_USAGE": (DRAW, 1),
     "DCGM_FI_DEV_POWER_MGMT_LIMIT": (LIMIT, 1),
+    "DCGM_FI_DEV_CLOCKS_EVENT_REASONS": (REASON, 1),
+    "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS": (REASON, 1),  # before DCGM 4
 }
 RELATIVE = {USED: (TOTAL, FREE), DRAW: (LIMIT,)}  # shares: of what is given once for a whole series
 NODES = ("Hostname", "hostname", "node", "exported_instance", "instance", "host")  # labels, the best first
@@ -60,9 +65,9 @@ def read_answer(path: RunFile) -> Iterator[Sample | Cut]:
         if not meaning:
             continue
         points = _points(entry, times, series.where)
-        if meaning in (UTIL, TENSORS, CLOCKS):
+        if meaning in (UTIL, TENSORS, CLOCKS, REASON):
             for time_s, value in points:
-                yield from GpuReading(*gpu, time_s, {meaning: value}).samples(series.where)
+                yield from GpuReading(*gpu, time_s, _values(meaning, value, series.where)).samples(series.where)
         elif meaning in RELATIVE:
             held = waiting.setdefault((gpu, meaning), array("d"))
             for point in points:
@@ -104,6 +109,10 @@ def _points(entry: Mapping[str, Any], times: float, where: str) -> Iterator[tupl
             raise RunError(f"{where}: {str(point)!r:.60} is no point; expected [time, value]")
         if str(point[1]) not in ("NaN", "+Inf", "-Inf"):  # of a target that has gone
             yield real(point[0], "a time", where), times * real(point[1], "a value", where)
+
+
+def _values(meaning: str, value: float, where: str) -> dict[str, float]:
+    return held_by(whole_number(value, "a reason", where)) if meaning == REASON else {meaning: value}
 
 
 def _shares(

@@ -4,25 +4,37 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.training_run import UNKNOWN, Cut, Operation, Place, RunError, Step, kind_of
+from clusterproof.plugins.training_run import UNKNOWN, Cut, Operation, Place, RunError, Step, Unranked, kind_of
 from clusterproof.plugins.training_run.files import Format, Lines, RunFile, json_lines, name, seconds, whole
+from clusterproof.plugins.training_run.formats import elapsed
+from clusterproof.plugins.training_run.formats.printed import number_or_none, rank_of_file, value_of
+from clusterproof.plugins.training_run.losses import Loss
 from clusterproof.plugins.training_run.placement import Placement, number_of
 
 NAMES: Mapping[str, tuple[str, ...]] = {  # what a column means, and what it may be called
     "rank": ("rank", "global_rank"),
     "step": ("step", "iteration", "iter"),
     "operation": ("optype", "operation", "op", "op_name", "name"),
-    "duration": ("duration", "dur", "seconds", "step_time", "time"),
+    "duration": ("duration", "dur", "seconds", "step_time", "iter_time", "iteration_time", *elapsed.NAMES),
     "stage": ("stage", "pipeline_stage", "pp_rank"),
     "node": ("host", "hostname", "node", "nodename", "node_name"),
     "gpu": ("gpu", "local_rank", "gpu_index", "device_index"),
     "replica": ("dp_rank", "data_parallel_rank", "replica"),
+    "loss": (
+        *("train_loss_step", "train/loss_step", "loss_step", "train_loss", "train/loss", "training_loss"),
+        *("loss", "lm_loss", "reduced_train_loss"),
+    ),
+    "norm": ("grad_norm", "grad_2.0_norm_total", "train/grad_norm"),
 }
 UNITS = {"_s": 1.0, "_sec": 1.0, "_seconds": 1.0, "_ms": 1e-3, "_us": 1e-6, "_ns": 1e-9}  # in s, by the name's end
+_NO_TIME = re.compile(  # what other columns have
+    r"(?:^|[\W_])(?:(?:tokens?|samples?|batches|norm|loss|lr|rate|percent|memory|count|size|bytes|lengths?|acc)$|per[\W_])"
+)
 EXPECTED_COLUMNS = "expected columns step and duration, with rank and operation where each operation has a row"
 
 
@@ -33,6 +45,7 @@ class Columns:
     at: Mapping[str, tuple[int, float]]
     parts: Mapping[str, tuple[int, float]]
     count: int
+    is_unclear: bool = False  # whether the duration may be the time since the beginning
 
 
 def is_table(head: bytes) -> bool:
@@ -40,82 +53,108 @@ def is_table(head: bytes) -> bool:
     return columns(_cells(head.partition(b"\n")[0].decode("utf-8", "replace").removeprefix("\ufeff"))) is not None
 
 
-def read_table(path: RunFile) -> Iterator[Operation | Step | Placement | Cut]:
-    """Its operations, or its steps, and on which nodes the ranks run. Raises RunError."""
-    lines = Lines(path)
+def read_table(path: RunFile) -> Iterator[Operation | Step | Loss | Placement | Unranked | Cut]:
+    """Its operations, or its steps with their losses, and on which nodes the ranks run. Raises RunError."""
+    lines, table = Lines(path), None
     rows = csv.reader(iter(lines), strict=True)
     try:
         head = columns(next(rows, []))
         if head is None:
             raise RunError(f"{lines.where}: {EXPECTED_COLUMNS}")
-        places: dict[tuple[str, ...], Place] = {}
-        placed: set[tuple[str, ...]] = set()
+        rank = rank_of_file(path.path)
+        if rank is None and "rank" not in head.at and head.parts:
+            yield Unranked()
+        table = _Table(head, rank or 0)
         for row in rows:
             if len(row) != head.count:
                 if lines.is_cut or not row:
                     yield from [Cut()] if row else []
                     continue
                 raise RunError(f"{lines.where}: {len(row)} values; expected {head.count}, as the first line names them")
-            yield _read(row, head, places, lines)
-            if "node" in head.at:
-                who = tuple(row[head.at[what][0]] for what in ("rank", "node", "gpu") if what in head.at)
-                if who not in placed:
-                    placed.add(who)
-                    yield _placement(row, head.at, lines.where)
+            yield from table.take(row, lines.where)
     except csv.Error as wrong:
         if not lines.is_cut:
             raise RunError(f"{lines.where}: {wrong}; expected values between commas") from None
         yield Cut()
+    yield from table.clock.rest() if table else ()
+
+
+class _Table:
+    """The rows of a table so far."""
+
+    def __init__(self, head: Columns, rank: int) -> None:
+        self.head, self.rank = head, rank
+        self.places: dict[tuple[str, ...], Place] = {}
+        self.placed: set[tuple[str, ...]] = set()
+        self.clock = elapsed.Elapsed(head.is_unclear)
+
+    def take(self, row: list[str], where: str) -> Iterator[Operation | Step | Loss | Placement]:
+        """What a row says; one without a step, or a duration, is of something else. Raises RunError."""
+        at = self.head.at
+        if not row[at["step"][0]].strip():
+            return
+        place, step = self._place(row, where), whole(row[at["step"][0]], "step", where)
+        loss, norm = (value_of(row[at[what][0]]) if what in at else None for what in ("loss", "norm"))
+        if (loss is not None or norm is not None) and "operation" not in at:
+            yield Loss(place.rank, step, loss, norm)
+        index, unit = at["duration"]
+        if row[index].strip():
+            lasted = seconds(row[index], "duration", where) * unit
+            if "operation" in at:
+                yield Operation(place, step, name(row[at["operation"][0]], "operation", where), lasted)
+            else:
+                parts = {
+                    part: seconds(row[index], part, where) * unit
+                    for part, (index, unit) in self.head.parts.items()
+                    if row[index].strip()
+                }
+                yield from self.clock.take(Step(place, step, lasted, parts))
+        if "node" in at:
+            who = tuple(row[at[what][0]] for what in ("rank", "node", "gpu") if what in at)
+            if who not in self.placed:
+                self.placed.add(who)
+                gpu = number_of(row[at["gpu"][0]]) if "gpu" in at else None
+                yield Placement(place.rank, name(row[at["node"][0]], "host", where), gpu)
+
+    def _place(self, row: list[str], where: str) -> Place:
+        at = self.head.at
+        key = tuple(row[at[what][0]] for what in ("rank", "stage", "replica") if what in at)
+        place = self.places.get(key)
+        if place is None:
+            rank = whole(row[at["rank"][0]], "rank", where) if "rank" in at else self.rank
+            stage = whole(row[at["stage"][0]], "stage", where) if "stage" in at else 0
+            replica = whole(row[at["replica"][0]], "dp_rank", where) if "replica" in at else None
+            place = self.places[key] = Place(rank, stage, replica)
+        return place
 
 
 def columns(names: list[str]) -> Columns | None:
-    """What the columns of these names mean; None where it is no such table."""
-    at: dict[str, tuple[int, float]] = {}
-    parts: dict[str, tuple[int, float]] = {}
-    for index, full in enumerate(names):
-        short, unit = _without_unit(full.strip().lower())
-        meaning = next((meaning for meaning, known in NAMES.items() if short in known), "")
-        if meaning and meaning not in at:
-            at[meaning] = (index, unit)
-        elif kind_of(full) != UNKNOWN:
-            parts[full.strip()] = (index, unit)
+    """What the columns of these names mean, the best of each kind; None where it is no such table."""
+    shorts = [_without_unit(full.strip().lower()) for full in names]
+    by_name = {short: (index, unit) for index, (short, unit) in reversed(list(enumerate(shorts)))}
+    chosen = {meaning: known for meaning in NAMES if (known := _chosen(meaning, by_name))}
+    at = {meaning: by_name[short] for meaning, short in chosen.items()}
+    used = {index for index, _ in at.values()}
+    parts = {
+        full.strip(): (index, shorts[index][1])
+        for index, full in enumerate(names)
+        if index not in used and kind_of(full) != UNKNOWN and not _NO_TIME.search(full)
+    }
     is_known = {"step", "duration"} <= at.keys() and ("operation" not in at or "rank" in at)
-    return Columns(at, {} if "operation" in at else parts, len(names)) if is_known else None
+    is_unclear = chosen.get("duration") in elapsed.NAMES and "operation" not in at
+    return Columns(at, {} if "operation" in at else parts, len(names), is_unclear) if is_known else None
+
+
+def _chosen(meaning: str, by_name: Mapping[str, tuple[int, float]]) -> str:
+    """The best of the names that are there; times of iterations are none of steps where both are counted."""
+    is_of_both = "step" in by_name and any(name in by_name for name in ("iter", "iteration"))
+    known = (short for short in NAMES[meaning] if short in by_name)
+    return next((short for short in known if not (is_of_both and short in ("iter_time", "iteration_time"))), "")
 
 
 def _without_unit(column: str) -> tuple[str, float]:
     end = next((end for end in UNITS if column.endswith(end)), "")
     return column.removesuffix(end), UNITS.get(end, 1.0)
-
-
-def _read(row: list[str], head: Columns, places: dict[tuple[str, ...], Place], lines: Lines) -> Operation | Step:
-    at = head.at
-    where = lines.where
-    key = tuple(row[at[what][0]] for what in ("rank", "stage", "replica") if what in at)
-    place = places.get(key)
-    if place is None:
-        place = places[key] = _place(row, at, where)
-    step = whole(row[at["step"][0]], "step", where)
-    index, unit = at["duration"]
-    lasted = seconds(row[index], "duration", where) * unit
-    if "operation" in at:
-        return Operation(place, step, name(row[at["operation"][0]], "operation", where), lasted)
-    parts = {
-        part: seconds(row[index], part, where) * unit
-        for part, (index, unit) in head.parts.items()
-        if row[index].strip()
-    }
-    return Step(place, step, lasted, parts)
-
-
-def _place(row: list[str], at: Mapping[str, tuple[int, float]], where: str) -> Place:
-    rank, stage = (whole(row[at[what][0]], what, where) if what in at else 0 for what in ("rank", "stage"))
-    return Place(rank, stage, whole(row[at["replica"][0]], "dp_rank", where) if "replica" in at else None)
-
-
-def _placement(row: list[str], at: Mapping[str, tuple[int, float]], where: str) -> Placement:
-    gpu = number_of(row[at["gpu"][0]]) if "gpu" in at else None
-    return Placement(_place(row, at, where).rank, name(row[at["node"][0]], "host", where), gpu)
 
 
 def _cells(line: str) -> list[str]:
@@ -126,7 +165,6 @@ def _cells(line: str) -> list[str]:
 
 
 EXPECTED_STEP = 'expected {"rank": 0, "step": 1, "dur": 1.3}, with "stages" where they are known'
-DURATIONS = ("dur", "duration", "seconds")
 MAX_PARTS = 100
 
 
@@ -136,44 +174,67 @@ def are_steps(head: bytes) -> bool:
         first = json.loads(head.partition(b"\n")[0])
     except (ValueError, RecursionError):
         return False
-    return isinstance(first, dict) and "step" in first and any(key in first for key in DURATIONS)
+    return isinstance(first, dict) and "step" in first and _duration(first) is not None
 
 
-def read_steps(path: RunFile) -> Iterator[Step | Placement | Cut]:
-    """The steps, a line each, and on which nodes their ranks run. Raises RunError."""
-    lines = Lines(path)
+def read_steps(path: RunFile) -> Iterator[Step | Loss | Placement | Unranked | Cut]:
+    """The steps and losses, a line each, and on which nodes their ranks run. Raises RunError."""
+    lines, rank = Lines(path), rank_of_file(path.path)
+    is_told = rank is not None  # or it has been said that it is not
     placed: set[Placement] = set()
+    clock: elapsed.Elapsed | None = None
     for entry in json_lines(lines, EXPECTED_STEP):
-        step = _step(entry, lines.where)
-        yield step
+        if not isinstance(entry, dict) or "step" not in entry:
+            raise RunError(f"{lines.where}: {str(entry)!r:.60} is not a step; {EXPECTED_STEP}")
+        if not is_told and "rank" not in entry and entry.get("stages"):
+            is_told = True
+            yield Unranked()
+        place, number = _place_of(entry, rank or 0, lines.where), whole(entry["step"], "step", lines.where)
+        yield from _losses(entry, place.rank, number)
+        if duration := _duration(entry):  # others are of a validation
+            clock = clock or elapsed.Elapsed(duration[0] in elapsed.NAMES)
+            lasted = seconds(entry[duration[0]], duration[0], lines.where) * duration[1]
+            yield from clock.take(Step(place, number, lasted, _parts(entry, lines.where)))
         if "host" in entry:
             gpu = number_of(entry.get("gpu", entry.get("local_rank")))
-            placement = Placement(step.place.rank, name(entry["host"], "host", lines.where), gpu)
+            placement = Placement(place.rank, name(entry["host"], "host", lines.where), gpu)
             if placement not in placed:
                 placed.add(placement)
                 yield placement
+    yield from clock.rest() if clock else ()
     if lines.is_cut:
         yield Cut()
 
 
-def _step(entry: Any, where: str) -> Step:
-    key = next((key for key in DURATIONS if isinstance(entry, dict) and key in entry), "")
-    if not key or "step" not in entry:
-        raise RunError(f"{where}: {str(entry)!r:.60} is not a step; {EXPECTED_STEP}")
+def _duration(entry: Mapping[str, Any]) -> tuple[str, float] | None:
+    """The key of the duration, and its unit in seconds; None where there is none."""
+    keys = ((short, end) for short in NAMES["duration"] for end in ("", *UNITS))
+    return next(((f"{short}{end}", UNITS.get(end, 1.0)) for short, end in keys if f"{short}{end}" in entry), None)
+
+
+def _place_of(entry: Mapping[str, Any], rank: int, where: str) -> Place:
+    replica = entry.get("dp_rank")
+    return Place(
+        whole(entry.get("rank", rank), "rank", where),
+        whole(entry.get("stage", 0), "stage", where),
+        None if replica is None else whole(replica, "dp_rank", where),
+    )
+
+
+def _parts(entry: Mapping[str, Any], where: str) -> dict[str, float]:
     parts = entry.get("stages", {})
     if not isinstance(parts, Mapping) or len(parts) > MAX_PARTS:
         raise RunError(f"{where}: stages is {str(parts)!r:.60}; expected seconds by name, {MAX_PARTS} at most")
-    replica = entry.get("dp_rank")
-    return Step(
-        Place(
-            whole(entry.get("rank", 0), "rank", where),
-            whole(entry.get("stage", 0), "stage", where),
-            None if replica is None else whole(replica, "dp_rank", where),
-        ),
-        whole(entry["step"], "step", where),
-        seconds(entry[key], key, where),
-        {name(part, "stages", where): seconds(lasted, part, where) for part, lasted in parts.items()},
+    return {name(part, "stages", where): seconds(lasted, part, where) for part, lasted in parts.items()}
+
+
+def _losses(entry: Mapping[str, Any], rank: int, step: int) -> Iterator[Loss]:
+    loss, norm = (
+        next((number_or_none(entry[key]) for key in NAMES[what] if entry.get(key) is not None), None)
+        for what in ("loss", "norm")
     )
+    if loss is not None or norm is not None:
+        yield Loss(rank, step, loss, norm)
 
 
 FORMATS = (

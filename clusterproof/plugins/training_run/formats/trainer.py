@@ -15,6 +15,7 @@ from typing import Any
 from clusterproof.plugins.training_run import Cut, Place, RunError, Step
 from clusterproof.plugins.training_run.files import Format, RunFile, whole
 from clusterproof.plugins.training_run.formats.json_items import Events
+from clusterproof.plugins.training_run.formats.printed import number_or_none
 from clusterproof.plugins.training_run.losses import Loss
 
 LATE = b"{'loss': "  # in a line that may come late
@@ -29,14 +30,15 @@ _PAIR = re.compile(rf"'(loss|grad_norm|learning_rate|epoch)': {_VALUE}")
 _KEYS = {"loss", "learning_rate", "epoch"}  # in each line of training
 _STEP = re.compile(r"'global_step/max_steps': '([0-9]{1,12})/")  # of ms-swift, whose bar is called Train
 _BAR = re.compile(
-    r"(?:[0-9]{1,7}: |\[[\w. |:-]{1,60}\]:? ?)?"  # what srun and torchrun put before a line
+    # what srun, torchrun, kubectl logs --timestamps and Ray put before a line
+    r"(?:[0-9]{1,7}: |\[[\w. |:-]{1,60}\]:? ?|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]{8,20}Z |\([^()]{1,80}\) )?"
     r"(?:Train: )?\s{0,4}(?:[0-9]{1,3}%(?:\|[^|]{0,1000}\|)?\s{1,2})?([0-9]{1,12})/([0-9]{1,12}) "
     r"\[(?:([0-9]{1,6}):)?([0-9]{1,3}):([0-9]{2})<[0-9:?]{1,15}, {1,4}[0-9.?]{1,12}(?:it/s|s/it)\](\x1b\[A)?"
 )
 _RATES = ("it/s]", "s/it]")
-_OTHER = ("{'eval_", "Saving model checkpoint to ")  # what Trainer says of other work
+OTHER = ("{'eval_", "Saving model checkpoint to ")  # what Trainer says of other work
 _ENDED = "{'train_runtime': "
-_SAID = ("{'", *_RATES, TO_DO, _OTHER[1])
+_SAID = ("{'", *_RATES, TO_DO, OTHER[1])
 _HISTORY = re.compile(r'"log_history"\s*:\s*\[')
 
 
@@ -103,7 +105,7 @@ class Trainer:
             yield from self._drawn(drawn, where)
         elif TO_DO in text and (match := TOTAL.search(text)):
             self.total = whole(match[1].replace(",", ""), "Total optimization steps", where)
-        if self.bar and any(word in text for word in _OTHER):
+        if self.bar and any(word in text for word in OTHER):
             self.bar.has_other = True
 
     def _line(self, text: str, where: str) -> Iterator[Loss]:
@@ -152,14 +154,6 @@ def _pairs(line: str) -> Mapping[str, str]:
 def may_be_none(loss: float | None, norm: float | None) -> bool:
     """Whether a loss may be none: Trainer writes 0 for that (logging_nan_inf_filter)."""
     return loss == 0 and norm is None
-
-
-def number_or_none(value: object) -> float | None:
-    """A number as JSON has it, or Trainer prints it; None for anything else."""
-    try:
-        return float(value) if isinstance(value, (int, float, str)) and not isinstance(value, bool) else None
-    except (ValueError, OverflowError):
-        return None
 
 
 def is_state(head: bytes) -> bool:

@@ -13,7 +13,8 @@ from typing import Any
 
 from clusterproof.plugins.training_run import Cut, RunError, Step
 from clusterproof.plugins.training_run.files import Format, Lines, RunFile, whole
-from clusterproof.plugins.training_run.formats.trainer import Bar, may_be_none, number_or_none
+from clusterproof.plugins.training_run.formats.printed import number_or_none
+from clusterproof.plugins.training_run.formats.trainer import Bar, may_be_none
 from clusterproof.plugins.training_run.losses import Loss
 
 NAME = "trainer_log.jsonl of LLaMA-Factory, logging.jsonl of ms-swift"

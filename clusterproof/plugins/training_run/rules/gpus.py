@@ -1,7 +1,8 @@
-"""GPUs of a run over time: memory that grows, clocks below those of others, and whether all only wait."""
+"""GPUs of a run over time: memory that grows, GPUs that are seen no more, and whether all only wait."""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from statistics import fmean, median
@@ -9,16 +10,16 @@ from statistics import fmean, median
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.robust import spread
 from clusterproof.plugins.training_run.samples import (
-    CAPPED,
-    CLOCK,
     CPU,
+    DAYS_S,
     GPU,
     IDLE_PERCENT,
+    LEAST_S,
     LINK,
+    MAX_PAUSE_S,
     MEMORY,
     NETWORK,
     POWER,
-    SLOWED,
     TENSOR,
     Samples,
     Series,
@@ -129,64 +130,37 @@ def _high(series: Series, start: float) -> float:
     return means[(len(means) - 1) * HIGH // 100] if means else 100.0
 
 
-BUSY_PERCENT = 90.0
-LEAST_CLOCKS = 4
-
-Key = tuple[str, str]  # node, device
+LEAST_LOOKS = 3  # at the other GPUs of a node, and a minute, in which one is not seen
 
 
 @record
-class SlowClock:
-    """A GPU that was slow for so long: its clock as a share of its peers', and of the time how long it was held."""
+class Ceased:
+    """A GPU, or a node, of which nothing was sampled any more for so long while others were; and since when (s)."""
 
     name: str
+    time_s: float
     seconds: float
-    share: float
-    capped_percent: float
-    slowed_percent: float
 
 
-def most_peers(samples: Samples) -> int:
-    """How many busy GPUs at most had their clocks sampled at once, beside one of them."""
-    return max((len(clocks) - 1 for clocks in _clocks(samples).values()), default=0)
-
-
-def slow_clocks(samples: Samples, below: float) -> list[SlowClock]:
-    """GPUs below that share of their peers' clock while something holds them down, the longest first."""
-    shares: dict[Key, dict[int, float]] = {}
-    for at, clocks in sorted(_clocks(samples).items()):
-        middle = median(clocks.values())
-        for key, clock in clocks.items() if len(clocks) > LEAST_CLOCKS else ():
-            shares.setdefault(key, {})[at] = clock / middle
-    capped, slowed = samples.of(CAPPED), samples.of(SLOWED)
-    slowest = []
-    for key, of_gpu in shares.items():
-        held = (capped.get(key, {}), slowed.get(key, {}))
-        is_slow = (
-            (at, share < below and any(_mean(counter, [at]) > 0 for counter in held)) for at, share in of_gpu.items()
-        )
-        times = longest(is_slow, samples.bin_s)
-        if times:
-            seconds = (times[-1] - times[0] + 1) * samples.bin_s
-            share = fmean(of_gpu[at] for at in times)
-            slowest.append(SlowClock(" ".join(key), seconds, share, *(_mean(counter, times) for counter in held)))
-    return sorted(slowest, key=lambda clock: -clock.seconds)
-
-
-def _mean(series: Series, times: list[int]) -> float:
-    return fmean(series[at].mean if at in series else 0.0 for at in times)
-
-
-def _clocks(samples: Samples) -> dict[int, dict[Key, float]]:
-    """By time the clocks of the GPUs that are busy then."""
-    clocks: dict[int, dict[Key, float]] = {}
-    busy = samples.of(GPU)
-    for key, series in samples.of(CLOCK).items():
-        for at, clock in series.items():
-            use = busy.get(key, {}).get(at)
-            if use and use.mean > BUSY_PERCENT:
-                clocks.setdefault(at, {})[key] = clock.mean
-    return clocks
+def ceased(samples: Samples) -> list[Ceased]:
+    """The GPUs and nodes whose use is known only up to a time, the longest unknown first."""
+    nodes: dict[str, dict[str, Series]] = {}
+    for (node, device), series in samples.of(GPU).items():
+        nodes.setdefault(node, {})[device] = series
+    gone = []
+    for node, devices in nodes.items():
+        looks = sorted({at for series in devices.values() for at in series})
+        for device, series in devices.items():
+            last = max(series)
+            missed = len(looks) - bisect_right(looks, last)
+            seconds = (looks[-1] - last) * samples.bin_s
+            if missed >= LEAST_LOOKS and seconds > MAX_PAUSE_S:
+                gone.append(Ceased(f"{node} {device}", last * samples.bin_s, seconds))
+    ends = {node: max(map(max, devices.values())) * samples.bin_s for node, devices in nodes.items()}
+    dated = {node: end for node, end in ends.items() if end > DAYS_S}  # dmon's seconds begin with each file
+    latest = max(dated.values(), default=0)
+    gone += [Ceased(node, end, latest - end) for node, end in dated.items() if latest - end > LEAST_S]
+    return sorted(gone, key=lambda gpu: -gpu.seconds)
 
 
 SPINNING_PERCENT = 98.0  # what the driver calls utilisation, of a kernel that waits

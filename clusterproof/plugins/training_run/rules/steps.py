@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import islice
+from itertools import islice, pairwise
 from math import sqrt
 from statistics import median
 
+from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.robust import weighed_median, weighed_spread
+from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.training_run import CHECKPOINT, kind_of
 from clusterproof.plugins.training_run.rules.stragglers import WARM_UP
 from clusterproof.plugins.training_run.run_data import RunData, Seconds
@@ -30,6 +32,7 @@ class StepTime:
     step: int
     seconds: float
     times: int = 1
+    work: str = ""  # what it works on, as its batch size, where that may change
 
     @property
     def first(self) -> int:
@@ -87,9 +90,14 @@ def step_times(recorded: RunData) -> list[StepTime]:
     series: list[StepTime] = []
     for step, seconds_of_ranks in sorted(ranks.items()):
         stands_for = min(count for _, count in seconds_of_ranks)  # what was done twice is one step
-        apart = step - series[-1].step if series else stands_for
+        apart = step - series[-1].step if series else max(1, step)
         series.append(
-            StepTime(step, median(seconds for seconds, _ in seconds_of_ranks), max(1, min(stands_for, apart)))
+            StepTime(
+                step,
+                median(seconds for seconds, _ in seconds_of_ranks),
+                max(1, min(stands_for, apart)),
+                recorded.work.get(step, ""),
+            )
         )
     return series
 
@@ -99,7 +107,51 @@ def steady(series: Sequence[StepTime]) -> Sequence[StepTime]:
     return [step for step in series if step.first >= series[0].first + WARM_UP] if series else []
 
 
+def alike(series: Sequence[StepTime]) -> list[Sequence[StepTime]]:
+    """The steps that work on as much, each kind in order; the most first."""
+    kinds: dict[str, list[StepTime]] = {}
+    for step in series:
+        kinds.setdefault(step.work, []).append(step)
+    return sorted(kinds.values(), key=lambda kind: -sum(step.times for step in kind))
+
+
+def timed(series: Sequence[StepTime], least: int, least_lines: int) -> Sequence[StepTime]:
+    """Those behind the warm-up, of each kind of which there are so many steps and lines. Raises Incomplete."""
+    kinds = alike(steady(series)) or [[]]
+    enough = [kind for kind in kinds if sum(step.times for step in kind) >= least]
+    count = sum(step.times for step in kinds[0])
+    if not enough:
+        of = " that work on as much" if len(kinds) > 1 else ""
+        few = f"{number_of(count, 'step')}{of} behind the warm-up; expected at least {least}: log more of them"
+        raise Incomplete(few, cause=few)
+    chosen = [step for kind in enough if len(kind) >= least_lines for step in kind]
+    if not chosen:
+        few = f"{len(kinds[0])} lines that stand for {count} steps; expected at least {least_lines}: {EACH_STEP}"
+        raise Incomplete(few, cause=few)
+    return chosen
+
+
+def period(steps: Sequence[StepTime]) -> int:
+    """Every how many steps these come, as what is saved or evaluated does; 0 where they do not, or are fewer than 3."""
+    ordered = sorted(steps, key=lambda step: step.step)
+    begun = [step for step, before in zip(ordered[1:], ordered, strict=False) if step.first > before.step + 1]
+    numbers = [step.step for step in [*ordered[:1], *begun]]
+    gaps = [later - earlier for earlier, later in pairwise(numbers)]
+    room = 2 * max((step.times for step in ordered), default=0)
+    usual = round(median(gaps)) if len(gaps) > 1 else 0
+    return usual if usual > room and all(abs(gap - usual) <= room for gap in gaps) else 0
+
+
 def outliers(series: Sequence[StepTime], *, within: bool = False) -> Outliers:
+    """The steps that are far longer than others that work on as much; `usual` is that of most of them."""
+    kinds = [_outliers(kind, within=within) for kind in alike(series)] or [_outliers(series, within=within)]
+    lost, whole = sum(kind.lost for kind in kinds), sum(step.seconds * step.times for step in series)
+    longest = sorted((step for kind in kinds for step in kind.steps), key=lambda step: -step.seconds)
+    of = sum(kind.of for kind in kinds)
+    return Outliers(tuple(longest), of, kinds[0].usual, lost, lost / whole if whole else 0.0)
+
+
+def _outliers(series: Sequence[StepTime], *, within: bool) -> Outliers:
     """The steps above the median + 5 sigmas, as the middle of all suggests those, that take 1.2 times as long as it.
 
     The mean of several steps must be above it as much; `within` finds those of which one step alone may be.
@@ -113,12 +165,16 @@ def outliers(series: Sequence[StepTime], *, within: bool = False) -> Outliers:
         > max(OUTLIER_SIGMAS * sigma, (OUTLIER_TIMES - 1) * usual / (step.times if within else 1))
     ]
     lost = sum((step.seconds - usual) * step.times for step in outlying)
-    whole = sum(step.seconds * step.times for step in series)
-    longest = tuple(sorted(outlying, key=lambda step: -step.seconds))
-    return Outliers(longest, sum(weights), usual, lost, lost / whole if whole else 0.0)
+    return Outliers(tuple(outlying), sum(weights), usual, lost, 0.0)
 
 
 def drift(series: Sequence[StepTime]) -> Drift | None:
+    """The largest change to longer steps among those that work on as much; None where none is certain."""
+    changes = [_drift(kind) for kind in alike(series) if len(kind) > 2 * SEGMENT - 1]
+    return max((change for change in changes if change), key=lambda change: change.times, default=None)
+
+
+def _drift(series: Sequence[StepTime]) -> Drift | None:
     """The change to longer steps that explains most and is still there at the end; None where none is certain."""
     at = _change(series)
     before, after = series[:at], series[at:]

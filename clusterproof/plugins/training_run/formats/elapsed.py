@@ -1,0 +1,63 @@
+"""Times of steps under a name that does not say which: how long each took, or since when the run goes on.
+
+A time that only ever rises is that since a beginning: no step takes longer than each before it, twenty times together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from clusterproof.plugins.core.record import replace
+from clusterproof.plugins.training_run import Step
+
+NAMES = ("time", "elapsed", "elapsed_time")
+ENOUGH = 20  # steps of a rank, by which it is told
+FEW = 3  # of a file that has no more
+MAX_HELD = 10_000  # of all ranks
+
+
+@dataclass
+class Elapsed:
+    """The steps of a file, held until it is known what their times are."""
+
+    is_unclear: bool  # whether their name does not say
+    rises: bool = False
+    held: dict[int, list[Step]] = field(default_factory=dict)  # by rank
+    count: int = 0
+    before: dict[int, Step] = field(default_factory=dict)  # by rank the line before
+
+    def take(self, step: Step) -> Iterator[Step]:
+        """The steps that are known by this one."""
+        if not self.is_unclear:
+            yield from self._made(step)
+            return
+        held = self.held.setdefault(step.place.rank, [])
+        held.append(step)
+        self.count += 1
+        if len(held) >= ENOUGH or self.count >= MAX_HELD:
+            yield from self.rest()
+
+    def rest(self) -> Iterator[Step]:
+        """Those that are held."""
+        if not self.is_unclear:
+            return
+        of_ranks = [[step.seconds for step in held] for held in self.held.values() if len(held) >= FEW]
+        self.is_unclear = False
+        self.rises = bool(of_ranks) and all(one < other for times in of_ranks for one, other in pairwise(times))
+        for held in self.held.values():
+            for step in held:
+                yield from self._made(step)
+        self.held.clear()
+
+    def _made(self, step: Step) -> Iterator[Step]:
+        """The step, as long as the time since the line before it, by as many steps as that is."""
+        if not self.rises:
+            yield step
+            return
+        last = self.before.get(step.place.rank)
+        self.before[step.place.rank] = step
+        if last and step.step > last.step and step.seconds >= last.seconds:
+            count = step.step - last.step
+            yield replace(step, seconds=(step.seconds - last.seconds) / count, times=count)

@@ -1,0 +1,214 @@
+"""Logs of programs that print a line for each step, or a line and what belongs to it below: a row of a table for each.
+
+A row says how a line is known, and where on it the step, its duration, the wait for data, the loss and the norm of the
+gradients stand. Each form is that of a real log or of the program's own source, as `source` says.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.training_run import Place, Step
+from clusterproof.plugins.training_run.files import seconds, whole
+from clusterproof.plugins.training_run.formats.printed import NUMBER, VALUE, Printer, printer, value_of
+from clusterproof.plugins.training_run.losses import Loss
+
+MS = 1e-3  # s
+_TIMES = {"": 1.0, "K": 1e3, "M": 1e6}  # of numbers that are made short
+_NUMPY = r"(?:np\.float(?:32|64)\()?"  # as some print what is no Python number
+
+
+@record
+class Framework:
+    """How a program prints its steps; `unit` is that of its durations in seconds, 0 of a rate of steps a second."""
+
+    name: str
+    source: str
+    word: str  # that is on each of its lines of steps
+    step: re.Pattern[str]  # the step; or `epoch`, `step` and of how many in each
+    loss: re.Pattern[str]
+    norm: re.Pattern[str] | None = None
+    duration: re.Pattern[str] | None = None
+    unit: float = 1.0
+    data: re.Pattern[str] | None = None
+    is_mean: bool = False  # whether a line stands for all steps since the one before
+    late: tuple[str, ...] = ()  # what no other text has, where the first step may come late
+    has_block: bool = False  # whether the rest stands on the lines below
+
+
+FRAMEWORKS = (
+    Framework(
+        "nanoGPT",
+        "karpathy/nanoGPT train.py",
+        "iter ",
+        re.compile(r"\biter ([0-9]{1,18}): loss "),
+        re.compile(rf": loss{VALUE}", re.IGNORECASE),
+        duration=re.compile(rf", time {NUMBER}ms\b"),
+        unit=MS,
+    ),
+    Framework(
+        "MaxText",
+        "AI-Hypercomputer/maxtext metric_logger.py; jax-ml's course quotes its log",
+        "completed step: ",
+        re.compile(r"\bcompleted step: ([0-9]{1,18}), seconds: "),
+        re.compile(rf"\bloss:{VALUE}", re.IGNORECASE),
+        re.compile(rf"\bgrad_norm:{VALUE}", re.IGNORECASE),
+        re.compile(rf", seconds: {NUMBER},"),
+        late=("completed step: ",),
+    ),
+    Framework(
+        "nanotron",
+        "huggingface/nanotron trainer.py; a log of 2024-08-31",
+        "| elapsed_time_per_iteration_ms: ",
+        re.compile(r"\biteration: ([0-9]{1,18}) / [0-9]"),
+        re.compile(rf"\blm_loss:{VALUE}", re.IGNORECASE),
+        re.compile(rf"\bgrad_norm:{VALUE}", re.IGNORECASE),
+        re.compile(rf"\| elapsed_time_per_iteration_ms: {NUMBER}([KM]?) \|"),
+        unit=MS,
+        is_mean=True,
+        late=("| elapsed_time_per_iteration_ms: ",),
+    ),
+    Framework(
+        "verl",
+        "volcengine/verl utils/logger; logs of its users",
+        "timing_s/step:",
+        re.compile(r"(?:^|[\s)])step:([0-9]{1,18}) - "),
+        re.compile(rf"\bactor/(?:pg_)?loss:{_NUMPY}{VALUE}", re.IGNORECASE),
+        re.compile(rf"\bactor/grad_norm:{_NUMPY}{VALUE}", re.IGNORECASE),
+        re.compile(rf"\btiming_s/step:{_NUMPY}{NUMBER}"),
+        late=("timing_s/step:",),
+    ),
+    Framework(
+        "fairseq",
+        "facebookresearch/fairseq logging/progress_bar.py; a log of 2023-06-13",
+        "| train_inner | ",
+        re.compile(r"\bnum_updates=([0-9]{1,18})\b"),
+        re.compile(rf" loss={VALUE}", re.IGNORECASE),
+        re.compile(rf"\bgnorm={VALUE}", re.IGNORECASE),
+        re.compile(rf"\bups={NUMBER}"),
+        unit=0.0,
+        is_mean=True,
+        late=("| train_inner | epoch ",),
+    ),
+    Framework(
+        "mmengine and MMCV",
+        "open-mmlab/mmengine runner/log_processor.py; logs of mmdetection",
+        "data_time: ",
+        re.compile(
+            r"\b(?:Iter|Epoch)(?:\(train\))? {0,4}(?:\[(?P<epoch>[0-9]{1,9})\])?"
+            r"\[ {0,12}(?P<step>[0-9]{1,12})/ {0,4}(?P<of>[0-9]{1,12})\]"
+        ),
+        re.compile(rf"\bloss:{VALUE}", re.IGNORECASE),
+        re.compile(rf"\bgrad_norm:{VALUE}", re.IGNORECASE),
+        re.compile(rf"(?<!\w)time: {NUMBER}"),
+        data=re.compile(rf"\bdata_time: {NUMBER}"),
+        is_mean=True,
+    ),
+    Framework(
+        "NeMo 1",
+        "the bar of PyTorch Lightning, as NVIDIA's dgxc-benchmarking quotes it",
+        "train_step_timing in s=",
+        re.compile(r"\bglobal_step=([0-9]{1,18})\b"),
+        re.compile(rf"\breduced_train_loss={VALUE}", re.IGNORECASE),
+        duration=re.compile(rf"\btrain_step_timing in s={NUMBER}"),
+        late=("train_step_timing in s=",),
+    ),
+    Framework(
+        "torchtune",
+        "pytorch/torchtune training/metric_logging.py; logs of its users",
+        "| loss:",
+        re.compile(r"(?:^|[\s)])Step ([0-9]{1,18}) {1,4}\| loss:"),
+        re.compile(rf"\| loss:{VALUE}", re.IGNORECASE),
+        re.compile(rf"\bgrad_norm:{VALUE}", re.IGNORECASE),
+        re.compile(rf"\btime_per_step_s:{NUMBER}"),
+    ),
+    Framework(
+        "OLMo and OLMo-core",
+        "allenai/OLMo-core train/callbacks/console_logger.py; a log of OLMo of 2024-04-17",
+        "[step=",
+        re.compile(r"\[step=([0-9]{1,18})/[0-9,]{1,24}[],]"),
+        re.compile(rf"\btrain/(?:CE loss|CrossEntropyLoss)={VALUE}", re.IGNORECASE),
+        re.compile(rf"\boptim/total grad norm={VALUE}", re.IGNORECASE),
+        late=("train/CE loss=", "train/CrossEntropyLoss="),
+        has_block=True,
+    ),
+    Framework(
+        "Composer",
+        "mosaicml/composer loggers/console_logger.py; logs of LLM Foundry",
+        "[batch=",
+        re.compile(r"(?:\[epoch=(?P<epoch>[0-9]{1,9})\])?\[batch=(?P<step>[0-9]{1,18})/(?P<of>[0-9]{1,18})\]:"),
+        re.compile(rf"\bTrain loss/train/total:{VALUE}", re.IGNORECASE),
+        re.compile(rf"\bTrain l2_norm/grad/global:{VALUE}", re.IGNORECASE),
+        late=("Train loss/train/total: ",),
+        has_block=True,
+    ),
+)
+LATE = tuple(word.encode() for framework in FRAMEWORKS for word in framework.late)
+
+
+def is_of_any(line: str) -> bool:
+    """Whether a line is one of a step."""
+    return any(framework.word in line and framework.step.search(line) for framework in FRAMEWORKS)
+
+
+@dataclass
+class Frameworks:
+    """What the lines of any of these have said so far."""
+
+    rank: int = 0  # that the file is of
+    before: dict[Printer, int] = field(default_factory=dict)  # by who printed it the step of the last line
+    blocks: dict[Printer, tuple[Framework, int]] = field(default_factory=dict)  # of what the lines below are
+
+    def take(self, line: str, where: str) -> Iterator[Step | Loss]:
+        """The step of this line, if it has one, and its loss. Raises RunError."""
+        for framework in FRAMEWORKS:
+            if framework.word in line and (match := framework.step.search(line)):
+                yield from self._step(framework, match, line, where)
+                return
+        if self.blocks and ("=" in line or ":" in line):
+            who = printer(line, self.rank)
+            if who in self.blocks:
+                framework, step = self.blocks[who]
+                yield from _losses(framework, line, who, step)
+
+    def _step(self, framework: Framework, match: re.Match[str], line: str, where: str) -> Iterator[Step | Loss]:
+        who, step = printer(line, self.rank), _number(match, where)
+        last = self.before.get(who)
+        self.before[who] = step
+        if framework.has_block:
+            self.blocks[who] = framework, step
+        elif step != last:  # drawn again, or another rank's where lines do not say whose they are
+            yield from _losses(framework, line, who, step)
+            times = step - last if framework.is_mean and last is not None and step > last else 1
+            if timed := framework.duration and framework.duration.search(line):
+                lasted = _seconds(framework, timed, where)
+                waited = framework.data and framework.data.search(line)
+                parts = {"data": seconds(waited[1], "data_time", where)} if waited else {}
+                yield from [] if lasted is None else [Step(Place(who.rank), step, lasted, parts, times)]
+
+
+def _number(match: re.Match[str], where: str) -> int:
+    """The step, counted through all epochs. Raises RunError."""
+    groups = match.groupdict()
+    if not groups:
+        return whole(match[1], "step", where)
+    step, of = (whole(groups[name], "step", where) for name in ("step", "of"))
+    return step + (max(1, whole(groups["epoch"], "epoch", where)) - 1) * of if groups["epoch"] else step
+
+
+def _seconds(framework: Framework, timed: re.Match[str], where: str) -> float | None:
+    """How long the step took; None where a rate of 0 says nothing of it. Raises RunError."""
+    number = seconds(timed[1], "the time of a step", where) * _TIMES[timed[2] if len(timed.groups()) > 1 else ""]
+    if framework.unit:
+        return number * framework.unit
+    return 1 / number if number else None
+
+
+def _losses(framework: Framework, line: str, who: Printer, step: int) -> Iterator[Loss]:
+    forms = (framework.loss, framework.norm)
+    loss, norm = (value_of(match[1]) if form and (match := form.search(line)) else None for form in forms)
+    if loss is not None or norm is not None:
+        yield Loss(who.rank, step, loss, norm, printed_by=who.words)

@@ -1,0 +1,163 @@
+"""What Megatron-LM prints as it trains, and GPT-NeoX and others that come of it: iterations, timers, losses.
+
+A line stands for all iterations since the one before it (`--log-interval`). Times and most timers are means of one;
+what is timed once, as a checkpoint, is shared out among them. Timers are the largest of all ranks, or the last one's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from math import isfinite, nan
+
+from clusterproof.plugins.core.record import replace
+from clusterproof.plugins.training_run import Place, Step
+from clusterproof.plugins.training_run.files import real, seconds, whole
+from clusterproof.plugins.training_run.formats.printed import NUMBER, loss_and_norm
+from clusterproof.plugins.training_run.losses import Loss
+
+MS = 1e-3  # s
+LATE = b"elapsed time per iteration (ms):"  # in a line that may come late
+ITERATION = re.compile(
+    r"\biteration\s+([0-9]{1,18})\s*/(?:(?!\biteration\s+[0-9]).)*?"
+    r"elapsed time per iteration \(ms\):\s*([-+]?(?:nan|inf|[0-9][0-9.eE+-]{0,30}))"
+)
+START = re.compile(rf"time to initialize megatron \(seconds\):\s*{NUMBER}")
+_TIMER = re.compile(rf"([A-Za-z][\w/-]{{2,80}}) \.{{3,}}:\s*(?:\({NUMBER},\s*{NUMBER}\)|{NUMBER})")
+_OLD_TIMERS = "time (ms) |"  # of versions before 3, and of GPT-NeoX: all of them on one line
+MAX_TIMERS = 2_000  # characters
+_LOADED = re.compile(
+    r"\bload(?:ing|ed) (?:[a-z]{1,20} )?checkpoint from (?:(?! checkpoint from ).)*?"
+    r" at iteration\s{1,20}([0-9]{1,18})\b"
+)
+_SKIPPED = re.compile(r"\bnumber of skipped iterations:\s{0,20}([0-9]{1,12})\b")
+_NAN = re.compile(r"\bnumber of nan iterations:\s{0,20}([0-9]{1,12})\b")
+_WORK = re.compile(r"\b(?:global batch size|actual seqlen):\s{0,20}([0-9]{1,12})\b")
+_TIMERS = {  # those that are no part of another, and what they are called here
+    "batch-generator": "data",
+    "save-checkpoint": "checkpoint",
+    "save-checkpoint-non-persistent": "checkpoint",
+    "load-checkpoint": "init",
+    "model-and-optimizer-setup": "init",  # with the load of a checkpoint
+    "train/valid/test-data-iterators-setup": "init",
+}
+CHECKPOINT, INIT = "checkpoint", "init"
+ONCE = (CHECKPOINT, INIT)  # timed besides the iterations, and not once for each
+LOAD, SETUP = "load-checkpoint", "model-and-optimizer-setup"
+
+
+@dataclass
+class Megatron:
+    """What the lines have said so far."""
+
+    rank: int = 0  # that the file is of
+    step: Step | None = None  # its timers come behind it; `times` is 0 where it is not known yet
+    parts: dict[str, float] = field(default_factory=dict)
+    saves: int = 0
+    last: int | None = None  # the iteration that was done before
+    interval: int = 0  # between its lines
+    load: float = 0.0  # s of a setup that goes on
+    is_again: bool = False  # whether the last line repeats the one before it
+    had_loss: bool = False
+
+    def take(self, line: str, where: str) -> Iterator[Step | Loss]:
+        """The step that is complete by this line, if one is, and the loss on it. Raises RunError."""
+        if match := ITERATION.search(line):
+            yield from self._iteration(match, line, where)
+        elif match := START.search(line):
+            yield from self.rest()
+            self.is_again, self.last = False, 0  # unless it says that it goes on from a checkpoint
+            self._add(INIT, seconds(match[1], "time to initialize megatron", where))
+        elif match := _LOADED.search(line):
+            yield from self.rest()
+            self.last = whole(match[1], "iteration", where)
+        elif (match := _TIMER.search(line)) and match[1] in _TIMERS:
+            self._timer(match[1], seconds(match[3] or match[4], match[1], where) * MS)
+        elif _OLD_TIMERS in line:
+            for timer in line.partition(_OLD_TIMERS)[2][:MAX_TIMERS].split("|"):
+                name, _, lasted = timer.partition(":")
+                if (name := name.strip().replace(" ", "-")) in _TIMERS:
+                    self._timer(name, seconds(lasted.strip(), name, where) * MS)
+
+    def _iteration(self, match: re.Match[str], line: str, where: str) -> Iterator[Step | Loss]:
+        number = whole(match[1], "iteration", where)
+        self.is_again = bool(self.step and number == self.step.step)  # printed twice, with its timers
+        if self.is_again:
+            return
+        times = self._stands_for(number)
+        yield from self.rest(times if self.step and number > self.step.step else 0)
+        self.last = number
+        lasted = _lasted(match[2], where)
+        if lasted is not None:
+            work = "x".join(size.lstrip("0") for size in _WORK.findall(line))
+            self.step = Step(Place(self.rank), number, lasted * MS, times=times, work=work, is_unnamed=True)
+        yield from self._loss(line, number, times)
+
+    def _loss(self, line: str, number: int, times: int) -> Iterator[Loss]:
+        """The loss, which is printed only where it is above 0: a line that ends without it has one that is none."""
+        loss, norm = loss_and_norm(line)
+        skipped, nans = (int(match[1]) if (match := form.search(line)) else None for form in (_SKIPPED, _NAN))
+        is_whole = skipped is not None or nans is not None
+        is_skipped = None if skipped is None else not loss and skipped >= max(1, times or self.interval)
+        if is_skipped:
+            loss = None  # that is printed as 0
+        was_missing = loss is None and self.had_loss and is_whole
+        self.had_loss |= loss is not None
+        if loss is None and (nans or (was_missing and norm is not None and not isfinite(norm))):
+            loss = nan
+        if is_whole or loss is not None or norm is not None:
+            yield Loss(
+                self.rank,
+                number,
+                loss,
+                norm,
+                is_unclear=was_missing and loss is None and not is_skipped,
+                is_skipped=is_skipped,
+                was_nan=bool(nans),
+            )
+
+    def _stands_for(self, number: int) -> int:
+        """How many iterations a line stands for; 0 where the line before it is not known."""
+        if self.last is None or number <= self.last:
+            return 0
+        if self.step:
+            self.interval = number - self.last
+        return number - self.last
+
+    def rest(self, following: int = 0) -> Iterator[Step]:
+        """The last step. A checkpoint is saved behind it, and counts to the time that it takes.
+
+        Of its first line, before which nothing is known, it is taken that it stands for as many as the `following` one.
+        """
+        if not self.step:
+            return
+        step, parts, saves = self.step, self.parts, self.saves
+        self.step, self.parts, self.saves = None, {}, 0
+        times = step.times or max(1, min(following or self.interval, step.step))
+        parts = {part: lasted / times if part in ONCE else lasted for part, lasted in parts.items()}
+        lasted = step.seconds + parts.get(CHECKPOINT, 0.0)
+        yield replace(step, seconds=lasted, parts=parts, times=times, saves=saves)
+
+    def _timer(self, name: str, lasted: float) -> None:
+        if name == LOAD:
+            self.load = lasted
+        elif name == SETUP:
+            lasted, self.load = max(0.0, lasted - self.load), 0.0
+        self._add(_TIMERS[name], lasted)
+
+    def _add(self, part: str, lasted: float) -> None:
+        if self.is_again and part in self.parts:
+            self.parts[part] = max(self.parts[part], lasted)
+            return
+        self.parts[part] = self.parts.get(part, 0.0) + lasted
+        if part == CHECKPOINT:
+            self.saves += 1
+
+
+def _lasted(said: str, where: str) -> float | None:
+    """Milliseconds; None where a clock that was set back has made none of them. Raises RunError."""
+    if "n" in said:
+        return None
+    lasted = real(said, "elapsed time", where)
+    return lasted if lasted >= 0 else None

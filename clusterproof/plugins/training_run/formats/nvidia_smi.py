@@ -1,0 +1,152 @@
+"""What a loop of nvidia-smi prints of GPUs as CSV, a file for each node: a line for each GPU and time."""
+
+from __future__ import annotations
+
+import csv
+import re
+from calendar import timegm
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from clusterproof.plugins.training_run import Cut, RunError
+from clusterproof.plugins.training_run.files import Format, Lines, RunFile, name, real
+from clusterproof.plugins.training_run.formats.gpu_tools import (
+    CLOCKS,
+    DRAW,
+    FREE,
+    LIMIT,
+    REASONS,
+    TOTAL,
+    USED,
+    UTIL,
+    GpuReading,
+    complaint,
+    held_by,
+    node_of,
+)
+from clusterproof.plugins.training_run.samples import GpuLost, Sample
+
+COLUMNS: Mapping[str, str] = {
+    "utilization.gpu": UTIL,
+    "clocks.sm": CLOCKS,
+    "clocks.current.sm": CLOCKS,
+    "memory.used": USED,
+    "memory.free": FREE,
+    "memory.total": TOTAL,
+    "power.draw": DRAW,
+    "power.draw.average": DRAW,
+    "enforced.power.limit": LIMIT,
+    "power.limit": LIMIT,
+}
+OF_REASONS = ("clocks_event_reasons.", "clocks_throttle_reasons.")
+DEVICES = ("index", "pci.bus_id", "gpu_bus_id", "uuid", "gpu_uuid", "serial")  # what names a GPU, the best first
+TIME = "timestamp"
+_TIME = re.compile(r"(\d{4})/(\d\d)/(\d\d) (\d\d):(\d\d):(\d\d(?:\.\d{1,9})?)$")
+_UNIT = re.compile(r" \[[^\[\]]*\]$")
+_NO_VALUE = re.compile(r"\[.*\]$|N/A$|ERR!$|$")
+_GONE = re.compile(r"\[(GPU is lost|GPU requires reset)\]$")
+_UNREAD = ("[Unknown Error]", "ERR!")
+_BITS = re.compile(r"0x[0-9a-fA-F]{1,16}")
+MAX_GPUS = 256  # of a node
+
+
+def is_smi(head: bytes) -> bool:
+    """Whether a file that begins so is such a table."""
+    columns = _columns(head.partition(b"\n")[0].decode("utf-8", "replace"))
+    return TIME in columns and any(column in COLUMNS for column in columns)
+
+
+def read_smi(path: RunFile) -> Iterator[Sample | GpuLost | Cut]:
+    """The samples of its GPUs, and which of them are lost. Raises RunError."""
+    lines, table = Lines(path), _Table(node_of(path))
+    for line in lines:
+        if lost := complaint(line, table.node, table.time_s):
+            yield lost
+            continue
+        cells = [cell.strip() for cell in next(csv.reader([line]), [])]
+        if not table.columns or _columns(line) == table.columns:  # a loop of its own writes them each time
+            table.begin(_columns(line))
+            continue
+        if not cells:
+            continue
+        if len(cells) != len(table.columns):
+            if lines.is_cut:
+                yield Cut()
+                return
+            many = f"{len(cells)} values; expected {len(table.columns)}, as the first line names them"
+            raise RunError(f"{lines.where}: {many}")
+        yield from table.take(dict(zip(table.columns, cells, strict=True)), lines.where)
+
+
+@dataclass
+class _Table:
+    """A table of a node so far: its columns, and the GPUs in the order in which each round names them."""
+
+    node: str
+    columns: list[str] = field(default_factory=list)
+    place: int = 0  # of a line among those of one time
+    last: str = ""
+    time_s: float = 0.0
+    order: list[str] = field(default_factory=list)
+    at: int = -1  # in it
+
+    def begin(self, columns: list[str]) -> None:
+        """The line of names."""
+        self.columns, self.place = columns, 0
+
+    def take(self, row: Mapping[str, str], where: str) -> Iterator[Sample | GpuLost]:
+        """What a line says of its GPU. Raises RunError."""
+        self.place = self.place + 1 if row[TIME] == self.last else 0  # the GPU's own, where no column names it
+        self.last = row[TIME]
+        self.time_s = _seconds(row[TIME], where)
+        named = next((row[column] for column in DEVICES if column in row), str(self.place))
+        gone = next((match[1] for cell in row.values() if (match := _GONE.match(cell))), "")
+        device = self._next() if _NO_VALUE.match(named) else f"gpu{name(named, 'the GPU', where)}"
+        self._follow(device)
+        values = _values(row, where)
+        unread = next((cell.strip("[]") for cell in row.values() if cell in _UNREAD), "")
+        if gone or (unread and not values):
+            yield GpuLost(self.node, device, self.time_s, gone or unread, is_gone=bool(gone))
+        yield from GpuReading(self.node, device, self.time_s, values).samples(where)
+
+    def _next(self) -> str:
+        """The GPU whose line comes next, where the line itself does not name it any more."""
+        return self.order[(self.at + 1) % len(self.order)] if self.order else "a GPU"
+
+    def _follow(self, device: str) -> None:
+        if device not in self.order and len(self.order) < MAX_GPUS:
+            self.order.append(device)
+        self.at = self.order.index(device) if device in self.order else self.at
+
+
+def _columns(line: str) -> list[str]:
+    return [_UNIT.sub("", column.strip()).strip() for column in line.removeprefix("\ufeff").split(",")]
+
+
+def _values(row: Mapping[str, str], where: str) -> dict[str, float]:
+    """The values that a line has. Raises RunError."""
+    values = {
+        meaning: real(row[column].partition(" ")[0], column, where)
+        for column, meaning in COLUMNS.items()
+        if column in row and not _NO_VALUE.match(row[column])
+    }
+    for begin in OF_REASONS:
+        if _BITS.fullmatch(bits := row.get(f"{begin}active", "")):
+            values |= held_by(int(bits, 16))
+        for reason, (held, _) in REASONS.items():
+            if (said := row.get(f"{begin}{reason}")) in ("Active", "Not Active"):
+                values[held] = max(values.get(held, 0.0), 100.0 * (said == "Active"))
+    return values
+
+
+def _seconds(text: str, where: str) -> float:
+    match = _TIME.match(text)
+    if not match:
+        raise RunError(f"{where}: timestamp is {text!r:.60}; expected one like 2026/11/23 01:31:44.123")
+    year, month, day, hour, minute = (int(part) for part in match.groups()[:5])
+    if not (year >= 1970 and 1 <= month <= 12 and 1 <= day <= 31):
+        raise RunError(f"{where}: timestamp is {text!r:.60}; expected a day of the calendar")
+    return timegm((year, month, day, hour, minute, 0)) + float(match[6])
+
+
+FORMATS = (Format("nvidia-smi --query-gpu=timestamp,… --format=csv", is_smi, read_smi),)

@@ -1,0 +1,76 @@
+"""What torchtitan prints as it trains: each rank its own lines, with their time, and the loss.
+
+A step is as long as the time since the line before, by as many steps as that is. Its clock begins anew behind a
+validation, and where a run goes on from a checkpoint.
+"""
+
+from __future__ import annotations
+
+import re
+from calendar import timegm
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from clusterproof.plugins.training_run import Place, Step
+from clusterproof.plugins.training_run.files import seconds, whole
+from clusterproof.plugins.training_run.formats.printed import NUMBER, Printer, loss_and_norm, printer
+from clusterproof.plugins.training_run.losses import Loss
+
+LATE = (b" - INFO - step:", b" - INFO - \x1b[31mstep:")  # in a line that may come late
+STEP = re.compile(
+    r"([0-9]{4})-([0-9]{2})-([0-9]{2}) ([0-9]{2}):([0-9]{2}):([0-9]{2})[,.]([0-9]{1,6}) "
+    r"(?:(?![0-9]{4}-[0-9]{2}-[0-9]{2} ).)*?\b(validate )?step:\s{0,20}([0-9]{1,18})\b(?:(?!\bstep:).)*?\bloss:"
+)
+_SAVED = re.compile(rf"Finished saving the checkpoint(?:(?!Finished saving).)*?in {NUMBER} seconds")
+_BEGINS = "Training starts at step "
+CHECKPOINT = "checkpoint"
+NOT_HERE = -1.0  # the loss on ranks without the last pipeline stage
+
+
+@dataclass
+class Titan:
+    """What the lines have said so far, each by who printed it."""
+
+    rank: int = 0  # that the file is of
+    before: dict[Printer, tuple[int, float]] = field(default_factory=dict)  # the step and its time
+    saving_s: dict[Printer, float] = field(default_factory=dict)  # since that
+    saves: dict[Printer, int] = field(default_factory=dict)
+
+    def take(self, line: str, where: str) -> Iterator[Step | Loss]:
+        """The step of this line, if it has one, and its loss. Raises RunError, ValueError."""
+        if "step:" in line and (match := STEP.search(line)):
+            who = printer(line, self.rank)
+            if match[8]:
+                self.before[who] = whole(match[9], "step", where), _time_s(match)
+            else:
+                yield from self._step(match, line, who, where)
+        elif "Finished saving" in line and (match := _SAVED.search(line)):
+            who = printer(line, self.rank)
+            self.saving_s[who] = self.saving_s.get(who, 0.0) + seconds(match[1], "the checkpoint", where)
+            self.saves[who] = self.saves.get(who, 0) + 1
+        elif _BEGINS in line:
+            who = printer(line, self.rank)
+            for told in (self.before, self.saving_s, self.saves):
+                told.pop(who, None)
+
+    def _step(self, match: re.Match[str], line: str, who: Printer, where: str) -> Iterator[Step | Loss]:
+        time_s, step = _time_s(match), whole(match[9], "step", where)
+        last_step, last_time = self.before.get(who, (step, time_s))
+        if step == last_step and who in self.before:  # another rank's, where lines do not say whose they are
+            return
+        self.before[who] = (step, time_s)
+        loss, norm = loss_and_norm(line)
+        loss = None if loss == NOT_HERE else loss
+        if loss is not None or norm is not None:
+            yield Loss(who.rank, step, loss, norm, printed_by=who.words)
+        count = step - last_step
+        if count > 0 and time_s >= last_time:
+            saving, saves = self.saving_s.pop(who, None), self.saves.pop(who, 0)
+            parts = {} if saving is None else {CHECKPOINT: saving / count}
+            yield Step(Place(who.rank), step, (time_s - last_time) / count, parts, count, saves)
+
+
+def _time_s(match: re.Match[str]) -> float:
+    """When a line was printed, in seconds. Raises ValueError."""
+    year, month, day, hour, minute, second = (int(match[at]) for at in range(1, 7))
+    return timegm((year, month, day, hour, minute, second)) + float(f"0.{match[7]}")

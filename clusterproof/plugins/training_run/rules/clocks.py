@@ -1,0 +1,73 @@
+"""Clocks of GPUs: those below the clocks of others that are as busy."""
+
+from __future__ import annotations
+
+from statistics import fmean, median
+
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.training_run.samples import CAPPED, CLOCK, GPU, SLOWED, Samples, Series, longest
+
+BUSY_PERCENT = 90.0
+LEAST_CLOCKS = 4
+
+Key = tuple[str, str]  # node, device
+
+
+@record
+class SlowClock:
+    """A GPU that was slow for so long: its clock as a share of its peers', and of the time how long it was held.
+
+    The latter are None where nothing was sampled of what holds its clock down.
+    """
+
+    name: str
+    seconds: float
+    share: float
+    capped_percent: float | None
+    slowed_percent: float | None
+
+
+def most_peers(samples: Samples) -> int:
+    """How many busy GPUs at most had their clocks sampled at once, beside one of them."""
+    return max((len(clocks) - 1 for clocks in _clocks(samples).values()), default=0)
+
+
+def slow_clocks(samples: Samples, below: float) -> list[SlowClock]:
+    """GPUs below that share of their peers' clock, held down or nothing tells by what; the longest first."""
+    shares: dict[Key, dict[int, float]] = {}
+    for at, clocks in sorted(_clocks(samples).items()):
+        middle = median(clocks.values())
+        for key, clock in clocks.items() if len(clocks) > LEAST_CLOCKS else ():
+            shares.setdefault(key, {})[at] = clock / middle
+    capped, slowed = samples.of(CAPPED), samples.of(SLOWED)
+    slowest = []
+    for key, of_gpu in shares.items():
+        held = [counter.get(key) for counter in (capped, slowed)]
+        is_known = any(counter is not None for counter in held)
+        is_slow = (
+            (at, share < below and (not is_known or any(_mean(counter or {}, [at]) > 0 for counter in held)))
+            for at, share in of_gpu.items()
+        )
+        times = longest(is_slow, samples.bin_s)
+        if times:
+            seconds = (times[-1] - times[0] + 1) * samples.bin_s
+            share = fmean(of_gpu[at] for at in times)
+            percent = [_mean(counter or {}, times) if is_known else None for counter in held]
+            slowest.append(SlowClock(" ".join(key), seconds, share, *percent))
+    return sorted(slowest, key=lambda clock: -clock.seconds)
+
+
+def _mean(series: Series, times: list[int]) -> float:
+    return fmean(series[at].mean if at in series else 0.0 for at in times)
+
+
+def _clocks(samples: Samples) -> dict[int, dict[Key, float]]:
+    """By time the clocks of the GPUs that are busy then."""
+    clocks: dict[int, dict[Key, float]] = {}
+    busy = samples.of(GPU)
+    for key, series in samples.of(CLOCK).items():
+        for at, clock in series.items():
+            use = busy.get(key, {}).get(at)
+            if use and use.mean > BUSY_PERCENT:
+                clocks.setdefault(at, {})[key] = clock.mean
+    return clocks

@@ -1,0 +1,190 @@
+"""What logs say of the loss: also where they leave it out, say it elsewhere, or several ranks and files have one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.training_run.reading import read_run
+from tests.training_run.builders import said
+from tests.training_run.logs import deepspeed, megatron, read, titan
+
+LOSS, NORM = "lm loss: 2.504220E+00 |", "grad norm: 0.231 |"
+
+
+def iteration(step: int, *, loss: str = LOSS, norm: str = NORM, skipped: int = 0, nans: int = 0) -> str:
+    """A line as Megatron-LM prints it: a loss that is nan is not above 0, and is left out."""
+    counted = f"number of skipped iterations: {skipped:3d} | number of nan iterations: {nans:3d} |"
+    line = megatron(step, 500).replace(LOSS, loss).replace(NORM, norm)
+    return line.replace("number of skipped iterations:   0 |", counted)
+
+
+def finite(folder: Path, *texts: str, names: tuple[str, ...] = ()) -> Result:
+    """What `run.loss_finite` says of these files."""
+    for number, text in enumerate(texts):
+        path = folder / (names[number] if names else f"{number}.log")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return said("run.loss_finite", read_run([str(folder)]))
+
+
+def healthy(count: int, of: Callable[[int], str] = iteration) -> str:
+    return "".join(of(step) for step in range(1, count + 1))
+
+
+@pytest.mark.parametrize(
+    ("last", "verdict", "words"),
+    [
+        # bigscience-workshop/Megatron-DeepSpeed#396, epfLLM/Megatron-LLM#33
+        ({"skipped": 1, "nans": 1, "norm": ""}, "fail", "rank 0: the loss is nan from step 9 on, in 4 of 12 lines"),
+        ({"norm": "grad norm: nan |"}, "fail", "rank 0: the loss is nan from step 9 on, in 4 of 12 lines"),
+        ({"skipped": 1, "norm": ""}, "concern", "the optimizer skips every step from step 9 on, in 4 of 12 lines"),
+        ({"skipped": 1, "norm": "", "loss": "lm loss: 0.000000E+00 |"}, "concern", "the optimizer skips every step"),
+        ({}, "incomplete", "rank 0: the last 4 of its lines have no loss, which Megatron-LM leaves out if it is nan"),
+    ],
+)
+def test_a_loss_that_megatron_leaves_out_at_the_end_does_not_pass(
+    tmp_path: Path, last: dict[str, Any], verdict: str, words: str
+) -> None:
+    result = finite(tmp_path, healthy(8) + "".join(iteration(step, **{"loss": "", **last}) for step in range(9, 13)))
+    assert (result.verdict.value, words in result.message) == (verdict, True), result.message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "".join(iteration(step, loss="", norm="", skipped=1) for step in range(1, 12)) + iteration(12),
+        healthy(8) + iteration(9, loss="", norm="", skipped=1) + iteration(10),
+        healthy(8) + iteration(9)[: iteration(9).index("lm loss")],
+        "".join(iteration(step, skipped=1) for step in range(10, 100, 10)),
+    ],
+    ids=["while the scale settles", "once", "a line that was cut", "in one of ten iterations"],
+)
+def test_a_line_without_its_loss_in_a_healthy_log_accuses_nobody(tmp_path: Path, text: str) -> None:
+    assert finite(tmp_path, text).verdict.value == "pass"
+
+
+def test_iterations_of_megatron_that_were_nan_in_the_middle_are_named(tmp_path: Path) -> None:
+    result = finite(tmp_path, healthy(8) + iteration(9, nans=3) + iteration(10))
+    assert result.verdict.value == "concern"
+    assert "the loss is nan in 1 of 10 lines, first at step 9, and a number again later" in result.message
+
+
+def test_a_log_of_deepspeed_whose_steps_are_all_skipped_says_so(tmp_path: Path) -> None:
+    """huggingface/transformers#14531: step=2000, skipped=1995."""
+    lines = (deepspeed(step, step).replace("skipped=0", f"skipped={step - 5}") for step in range(10, 60, 10))
+    result = finite(tmp_path, "".join(lines))
+    assert result.verdict.value == "incomplete"  # it has no loss
+    assert "concern: rank 0: the optimizer skips every step from step 20 on, in 4 of 5 lines" in result.message
+
+
+def test_a_loss_of_gpt_neox_is_read(tmp_path: Path) -> None:
+    """deepspeedai/DeepSpeed#3742."""
+    neox = (
+        " samples/sec: 7.799 | iteration {:8d}/   10000 | elapsed time per iteration (ms): 4103.1 | learning rate: "
+        "2.111E-06 | lm_loss: {} | number of skipped iterations:   0 | number of nan iterations:   {} |\n"
+    )
+    text = "".join(neox.format(step, *(("NAN", 1) if step == 9 else ("9.8E+00", 0))) for step in range(1, 10))
+    assert finite(tmp_path, text).message.startswith("rank 0: the loss is nan from step 9 on, in 1 of 9 lines")
+
+
+@pytest.mark.parametrize(
+    ("label", "name"),
+    [
+        ("{}: ", "task 5"),
+        ("[default{}]:", "local rank 5"),
+        ("[rank{}]:", "rank 5"),
+        ("1: [default{}]:", "task 1, local rank 5"),
+        ("1: [rank{}]:", "task 1, rank 5"),
+    ],
+)
+def test_the_labels_of_srun_and_torchrun_say_who_printed_a_line(tmp_path: Path, label: str, name: str) -> None:
+    lines = [
+        titan(step, step + rank / 100, prefix=label.format(rank)).replace("6.0388", "nan" if rank == 5 else "6.0388")
+        for step in range(1, 9)
+        for rank in range(8)
+    ]
+    assert finite(tmp_path, "".join(lines)).message.startswith(f"{name}: the loss is nan from step 1 on, in 8 of 8")
+
+
+def test_a_time_before_a_line_is_no_label(tmp_path: Path) -> None:
+    lines = [titan(step, step, prefix=f"{step:02}:15:03 ") for step in range(1, 9)]
+    run = read(tmp_path, "".join(lines))
+    assert list(run.data.losses.losses) == [(0, 0)]
+    assert len(run.data.steps[0]) == 7
+
+
+def test_the_name_of_a_file_is_printed_on_one_line(tmp_path: Path) -> None:
+    result = finite(tmp_path, ending(1, 9, 5), ending(1, 9), names=("a\nb\x1b[31m.log", "c.log"))
+    assert result.message.isprintable()
+
+
+def test_what_is_the_same_of_many_ranks_is_said_once(tmp_path: Path) -> None:
+    lines = [titan(9, 9, prefix=f"[rank{rank}]:").replace("6.0388", "nan") for rank in range(8)]
+    assert finite(tmp_path, "".join(lines)).message == (
+        "rank 0 and 7 more: the loss is nan from step 9 on, in 1 of 1 lines; expected a number"
+    )
+
+
+def test_a_loss_of_minus_one_is_that_of_a_rank_without_the_last_stage_of_a_pipeline(tmp_path: Path) -> None:
+    text = healthy(9, lambda step: titan(step, step).replace("6.0388", "-1.00000"))
+    assert finite(tmp_path, text).verdict.value == "incomplete"
+    whole = text + healthy(9, lambda step: titan(step, step, prefix="[rank4]:"))
+    assert finite(tmp_path, whole).verdict.value == "pass"
+
+
+def ending(first: int, last: int, nan_from: int = 10**6) -> str:
+    return "".join(
+        titan(step, step % 3000).replace("6.0388", "nan" if step >= nan_from else "6.0388")
+        for step in range(first, last + 1)
+    )
+
+
+@pytest.mark.parametrize(
+    ("names", "texts", "verdict", "words"),
+    [
+        (("slurm-1000.out", "slurm-999.out"), (ending(31, 50, 40), ending(1, 30)), "fail", "rank 0 (slurm-1000.out)"),
+        (("slurm-1000.out", "slurm-999.out"), (ending(26, 50), ending(1, 30, 26)), "concern", "rank 0 (slurm-999.out)"),
+        (("a.log", "b.log"), (ending(1, 30, 20), ending(1, 33)), "fail", "rank 0 (a.log)"),
+        (("rank0.log", "rank3.log"), (ending(1, 30), ending(1, 30, 20)), "fail", "rank 3 (rank3.log)"),
+        (
+            tuple(f"attempt_0/{rank}/stderr.log" for rank in range(3)),
+            (ending(1, 30), ending(1, 30, 20), ending(1, 30)),
+            "fail",
+            "rank 1 (attempt_0/1/stderr.log)",
+        ),
+    ],
+    ids=[
+        "read before the job that it went on from",
+        "went on in another job",
+        "side by side",
+        "of two ranks",
+        "of torchrun's folders",
+    ],
+)
+def test_the_losses_of_several_files_are_told_apart(
+    tmp_path: Path, names: tuple[str, ...], texts: tuple[str, ...], verdict: str, words: str
+) -> None:
+    result = finite(tmp_path, *(text.replace("[rank0]:", "") for text in texts), names=names)
+    assert (result.verdict.value, result.message.partition(":")[0]) == (verdict, words), result.message
+
+
+@pytest.mark.parametrize(("files", "times"), [(2, 1), (1, 2), (5, 1)], ids=["saved twice", "appended to", "copies"])
+def test_losses_that_begin_again_are_no_spike(tmp_path: Path, files: int, times: int) -> None:
+    lines = [titan(step, step).replace("6.0388", f"{2 + 7 / step:.4f}") for step in range(1, 301)]
+    for number in range(files):
+        (tmp_path / f"{number}.log").write_text("".join(lines * times), encoding="utf-8")
+    run = read_run([str(tmp_path)])
+    assert said("run.loss_finite", run).verdict.value == "pass"
+    assert "the loss is" not in said("run.loss_spikes", run).message
+
+
+def test_a_time_that_is_none_leaves_the_loss_on_its_line(tmp_path: Path) -> None:
+    bad = [megatron(9, 500).replace("500.0", time).replace(NORM, "grad norm: nan |") for time in ("nan", "-5.0")]
+    run = read(tmp_path, healthy(8) + bad[0] + bad[1].replace("9/", "10/"))
+    assert run.data.losses.norms[0, 0].at_end == 2
+    assert max(run.data.steps[0]) == 8

@@ -1,0 +1,151 @@
+"""GPUs that are lost or slow in what nvidia-smi and dcgmi printed are named, and no file is refused for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.training_run.reading import read_run
+from clusterproof.plugins.training_run.samples import GPU
+from tests.training_run.builders import said
+from tests.training_run.sampled import DCGM_4_DMON
+
+COLUMNS = ("index", "utilization.gpu [%]", "memory.used [MiB]", "memory.total [MiB]", "clocks.current.sm [MHz]")
+HEALTHY = ("97 %", "60000 MiB", "81559 MiB", "1980 MHz")
+# As NVIDIA's forum and issues quote it, with and without the number of the GPU.
+HANDLE = (
+    "Unable to determine the device handle for GPU0000:3B:00.0: GPU is lost.  Reboot the system to recover this GPU"
+)
+NVML = "Failed to initialize NVML: Unknown Error"
+Cells = Callable[[int, int], tuple[str, ...] | str | None]  # of a GPU in a minute; a line by itself; None: no line
+
+
+def smi(cells: Cells, columns: tuple[str, ...] = COLUMNS) -> str:
+    """Half an hour of eight GPUs, a round of lines each ten seconds."""
+    lines = ["timestamp, " + ", ".join(columns)]
+    for second in range(0, 1800, 10):
+        for gpu in range(8):
+            row = cells(gpu, second // 60)
+            if isinstance(row, str):
+                lines.append(row)
+            elif row is not None:
+                time = f"2025/07/21 15:{second // 60:02}:{second % 60:02}.{13 * gpu:03}"
+                lines.append(", ".join((time, *row)))
+    return "\n".join(lines) + "\n"
+
+
+def after_a_quarter(row: tuple[str, ...] | str | None) -> Cells:
+    return lambda gpu, minute: row if gpu == 3 and minute >= 15 else (str(gpu), *HEALTHY)
+
+
+def up_to(minutes: int) -> Cells:
+    return lambda gpu, minute: (str(gpu), *HEALTHY) if minute < minutes else None
+
+
+@pytest.mark.parametrize(
+    ("row", "verdict", "words"),
+    [
+        (("[GPU is lost]",) * 5, "fail", "gpu001 gpu3 from 2025-07-21 15:15:00 on: GPU is lost"),
+        (("3", *("[GPU requires reset]",) * 4), "fail", "gpu001 gpu3 from 2025-07-21 15:15:00 on: GPU requires reset"),
+        (HANDLE, "fail", "gpu001 0000:3B:00.0 from 2025-07-21 15:15:00 on: Unable to determine the device handle"),
+        (HANDLE.replace("GPU0000:", "GPU3: 0000:"), "fail", "gpu001 gpu3 from 2025-07-21 15:15:00 on: Unable to"),
+        (NVML, "fail", "gpu001 from 2025-07-21 15:15:00 on: Failed to initialize NVML: Unknown Error"),
+        (("3", *("[Unknown Error]",) * 4), "concern", "gpu001 gpu3 from 2025-07-21 15:15:00 on: Unknown Error"),
+        (None, "incomplete", "nothing of gpu001 gpu3 behind 2025-07-21 15:14:50; expected samples as of the others"),
+        (("3", "[N/A]", *HEALTHY[1:]), "incomplete", "nothing of gpu001 gpu3 behind 2025-07-21 15:14:50"),
+    ],
+    ids=["lost", "reset", "no handle", "no handle of a number", "no driver", "unknown", "no line", "no use"],
+)
+def test_a_gpu_that_is_lost_during_the_run_is_named_with_the_time(
+    tmp_path: Path, row: tuple[str, ...] | str | None, verdict: str, words: str
+) -> None:
+    (tmp_path / "gpu001.csv").write_text(smi(after_a_quarter(row)), encoding="utf-8")
+    result = said("run.gpu_lost", read_run([str(tmp_path)]))
+    assert words in result.message
+    assert verdict in {result.verdict.value, *(finding.verdict.value for finding in result.findings)}
+
+
+@pytest.mark.parametrize("cells", ["[N/A]", "[Not Supported]", "[Unknown Error]"])
+def test_a_value_that_is_missing_from_the_first_line_on_accuses_no_gpu(tmp_path: Path, cells: str) -> None:
+    row = smi(lambda gpu, _: (str(gpu), *HEALTHY[:3], cells))
+    (tmp_path / "gpu001.csv").write_text(row, encoding="utf-8")
+    assert said("run.gpu_lost", read_run([str(tmp_path)])).verdict.value == "pass"
+
+
+def test_a_gpu_that_is_lost_early_hides_nothing_of_the_others(tmp_path: Path) -> None:
+    row = smi(lambda gpu, minute: None if gpu == 3 and minute >= 2 else (str(gpu), "40 %", *HEALTHY[1:]))
+    (tmp_path / "gpu001.csv").write_text(row, encoding="utf-8")
+    run = read_run([str(tmp_path)])
+    assert said("run.gpu_busy", run).verdict.value == "concern"
+    assert "nothing of gpu001 gpu3 behind 2025-07-21 15:01:50" in said("run.gpu_lost", run).message
+
+
+@pytest.mark.parametrize(("minutes", "verdict"), [(15, "incomplete"), (26, "pass")])
+def test_a_node_of_which_nothing_is_sampled_any_more_is_named(tmp_path: Path, minutes: int, verdict: str) -> None:
+    for node, until in (("gpu001", 30), ("gpu002", minutes)):
+        (tmp_path / f"{node}.csv").write_text(smi(up_to(until)), encoding="utf-8")
+    result = said("run.gpu_lost", read_run([str(tmp_path)]))
+    assert result.verdict.value == verdict
+    assert verdict == "pass" or result.message.startswith("nothing of gpu002 behind 2025-07-21 15:14:50")
+
+
+def test_a_gpu_whose_use_dcgmi_has_no_more_is_named(tmp_path: Path) -> None:
+    rows = "".join(
+        f"GPU {gpu}     {'N/A  N/A' if gpu == 3 and second > 600 else '93  0.450'}  1980  60000  20000\n"
+        for second in range(900)
+        for gpu in range(4)
+    )
+    (tmp_path / "gpu001.txt").write_text(DCGM_4_DMON + rows, encoding="utf-8")
+    assert "nothing of gpu001 gpu3 behind minute 10" in said("run.gpu_lost", read_run([str(tmp_path)])).message
+
+
+@pytest.mark.parametrize(
+    ("reasons", "verdict"),
+    [
+        ({}, "incomplete"),
+        ({"clocks_event_reasons.hw_thermal_slowdown": "Active"}, "fail"),
+        ({"clocks_throttle_reasons.hw_slowdown": "Active"}, "fail"),
+        ({"clocks_event_reasons.active": "0x0000000000000048"}, "fail"),
+        ({"clocks_event_reasons.active": "0x0000000000000004"}, "concern"),
+        ({"clocks_event_reasons.sw_power_cap": "Active"}, "concern"),
+        ({"clocks_event_reasons.hw_slowdown": "Not Active", "clocks_event_reasons.sw_power_cap": "Not Active"}, "pass"),
+        ({"clocks_event_reasons.active": "0x0000000000000001"}, "pass"),
+    ],
+)
+def test_a_slow_clock_passes_only_where_the_reasons_for_it_were_printed(
+    tmp_path: Path, reasons: dict[str, str], verdict: str
+) -> None:
+    usual = {"Active": "Not Active"}
+    text = smi(
+        lambda gpu, _: (
+            (str(gpu), *HEALTHY[:3], "1200 MHz", *reasons.values())
+            if gpu == 3
+            else (str(gpu), *HEALTHY, *(usual.get(said, "0x0000000000000000") for said in reasons.values()))
+        ),
+        (*COLUMNS, *reasons),
+    )
+    (tmp_path / "gpu001.csv").write_text(text, encoding="utf-8")
+    result = said("run.slow_clock", read_run([str(tmp_path)]))
+    assert result.verdict.value == verdict
+    assert verdict == "pass" or "gpu001 gpu3 at 0.61 of its peers' clock for 30 min" in result.message
+
+
+@pytest.mark.parametrize(
+    ("names", "nodes"),
+    [
+        (("n1/nvidia-smi.csv", "n2/nvidia-smi.csv"), {"n1", "n2"}),
+        (("n1/logs/smi.csv", "n2/logs/smi.csv"), {"n1", "n2"}),
+        (("monday/gpu001.csv", "tuesday/gpu001.csv"), {"gpu001"}),
+        (("nvidia-smi.csv",), {"nvidia-smi"}),
+    ],
+)
+def test_files_that_are_called_alike_are_of_the_nodes_whose_folders_they_are_in(
+    tmp_path: Path, names: tuple[str, ...], nodes: set[str]
+) -> None:
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(smi(lambda gpu, _: (str(gpu), *HEALTHY)), encoding="utf-8")
+    run = read_run([str(tmp_path)])
+    assert {node for node, _ in run.data.samples.of(GPU)} == nodes

@@ -1,0 +1,118 @@
+"""Steps that training code logs itself: their losses, their times under any name, and rows of other things."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.training_run.reading import read_run
+from clusterproof.plugins.training_run.run import TrainingRun
+from tests.training_run.builders import said
+from tests.training_run.logs import lasting
+
+COUNT = 30
+# The columns of litgpt's metrics.csv: Lightning's Throughput writes `time` since the beginning.
+LITGPT = "loss,iter,step,epoch,iter_time,total_tokens,time,device/batches_per_sec,val_loss"
+
+
+def table(folder: Path, head: str, rows: Sequence[str], name: str = "metrics.csv") -> TrainingRun:
+    (folder / name).write_text("\n".join([head, *rows]) + "\n", encoding="utf-8")
+    return read_run([str(folder / name)])
+
+
+def lines(folder: Path, entries: Sequence[object]) -> TrainingRun:
+    (folder / "steps.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in entries), encoding="utf-8")
+    return read_run([str(folder / "steps.jsonl")])
+
+
+@pytest.mark.parametrize(
+    ("head", "row"),
+    [
+        ("step,duration,loss,grad_norm", "{0},1.5,{1},0.3"),
+        ("step,step_time,train_loss", "{0},1.5,{1}"),
+        ("step,loss,time", "{0},{1},1.5"),
+    ],
+)
+def test_a_loss_beside_the_duration_of_steps_is_read(tmp_path: Path, head: str, row: str) -> None:
+    run = table(tmp_path, head, [row.format(step, "nan" if step > 20 else 2.5) for step in range(1, COUNT + 1)])
+    assert said("run.loss_finite", run).message.startswith("rank 0: the loss is nan from step 21 on, in 10 of 30")
+    assert lasting(run) == dict.fromkeys(range(1, COUNT + 1), 1.5)
+
+
+def test_a_loss_in_lines_of_json_is_read(tmp_path: Path) -> None:
+    run = lines(tmp_path, [{"rank": 2, "step": step, "dur": 1.5, "loss": float("nan")} for step in range(9)])
+    assert said("run.loss_finite", run).message.startswith("rank 2: the loss is nan from step 0 on, in 9 of 9 lines")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("dur", 1.5), ("step_time", 1.5), ("time", 1.5), ("duration_ms", 1500), ("dur_ms", 1500), ("iter_time", 1.5)],
+)
+def test_durations_have_the_same_names_in_lines_of_json_as_in_tables(tmp_path: Path, key: str, value: float) -> None:
+    assert lasting(lines(tmp_path, [{"step": step, key: value} for step in range(3)])) == dict.fromkeys(range(3), 1.5)
+
+
+@pytest.mark.parametrize("each", [1, 10])
+@pytest.mark.parametrize("name", ["time", "elapsed"])
+@pytest.mark.parametrize("begins", [0.0, 1.7e9], ids=["from the beginning", "of the day"])
+def test_a_time_that_only_rises_is_that_since_the_beginning(
+    tmp_path: Path, name: str, each: int, begins: float
+) -> None:
+    steps = range(each, 400, each)
+    run = table(tmp_path, f"step,loss,{name}", [f"{step},2.5,{begins + 1.5 * step}" for step in steps])
+    assert lasting(run) == dict.fromkeys(steps[1:], 1.5)
+    assert sum(one.times for one in run.every_step) == steps[-1] - each
+
+
+def test_a_time_that_begins_again_with_another_run_is_no_step(tmp_path: Path) -> None:
+    rows = [f"{step},2.5,{1.5 * step}" for step in range(1, 51)]
+    resumed = [f"{step},2.5,{1.5 * (step - 50)}" for step in range(51, 101)]
+    assert lasting(table(tmp_path, "step,loss,time", rows + resumed)) == dict.fromkeys(
+        [*range(2, 51), *range(52, 101)], 1.5
+    )
+
+
+def test_the_metrics_of_litgpt_have_steps_losses_and_rows_of_validation(tmp_path: Path) -> None:
+    rows = [f"2.5,{4 * step},{step},0,0.37,{8192 * step},{1.5 * step},2.6," for step in range(1, COUNT + 1)]
+    run = table(tmp_path, LITGPT, [*rows, ",,,,,,,,2.3"])
+    assert lasting(run) == dict.fromkeys(range(2, COUNT + 1), 1.5)
+    assert run.data.losses.losses[0, 0].lines == COUNT
+    assert run.data.parts == {}
+
+
+def test_rows_and_lines_of_a_validation_are_passed_over(tmp_path: Path) -> None:
+    run = table(tmp_path, "epoch,step,train_loss,step_time,val_loss", ["0,1,2.5,1.5,", "0,1,,,2.3", "0,2,2.4,1.5,"])
+    assert lasting(run) == {1: 1.5, 2: 1.5}
+    assert run.data.losses.losses[0, 0].lines == 2
+    run = lines(tmp_path, [{"step": 1, "dur": 1.5, "loss": 2.5}, {"step": 1, "val_loss": 2.3}])
+    assert (lasting(run), run.data.losses.losses[0, 0].lines) == ({1: 1.5}, 1)
+
+
+def test_steps_that_do_not_say_their_rank_are_of_the_rank_of_their_file(tmp_path: Path) -> None:
+    for rank in range(3):
+        table(tmp_path, "step,duration", ["1,1.5"], f"rank{rank}.csv")
+    assert set(read_run([str(tmp_path)]).data.steps) == {0, 1, 2}
+
+
+@pytest.mark.parametrize("form", ["table", "lines"])
+def test_files_of_several_ranks_that_do_not_say_which_are_of_no_rank(tmp_path: Path, form: str) -> None:
+    for name in "abc":
+        if form == "table":
+            table(tmp_path, "step,duration,forward", [f"{step},1.5,0.4" for step in range(30)], f"{name}.csv")
+        else:
+            lines(tmp_path, [{"step": step, "dur": 1.5, "stages": {"forward": 0.4}} for step in range(30)])
+            (tmp_path / "steps.jsonl").rename(tmp_path / f"{name}.jsonl")
+    result = said("run.slow_rank", read_run([str(tmp_path)]))
+    assert (result.verdict.value, result.message.partition(",")[0]) == (
+        "incomplete",
+        "3 files do not say their rank",
+    )
+
+
+def test_columns_that_are_no_times_are_no_parts_of_a_step(tmp_path: Path) -> None:
+    run = table(tmp_path, "step,duration,data_time,total_tokens,grad_norm,batch_size", ["1,1.5,0.2,8192,0.3,64"])
+    assert {name for _, name in run.data.parts} == {"data_time"}
+    assert sum(run.data.kinds.values()) == 0.2
