@@ -78,18 +78,19 @@ def test_gpu_numa(node: Node) -> None:
     Remedy (investigate): Compare nvidia-smi topo -m, the slots and the firmware settings (NUMA nodes per socket) with a
     neighbouring node; replace the node.
     """
-    gpus = gpus_of(node)
-    try:
-        deviations = differences(node, "NUMA nodes of the GPUs", numa_nodes, absent=None)
-    except NotApplicable:  # too few nodes to compare with
-        counts = Counter(gpu.numa for gpu in gpus)
-        usual = len(gpus) / len(counts)
-        if usual.is_integer() and len(set(counts.values())) > 1:
-            seen = ", ".join(f"{count} GPUs on NUMA node {numa}" for numa, count in sorted(counts.items()))
-            concern(f"{seen}; expected {usual:.0f} on each")
-        return
-    elsewhere = [deviation for deviation in deviations if deviation.usual]
-    concern_if(elsewhere, in_words(elsewhere))
+    counts = Counter(gpu.numa for gpu in gpus_of(node))
+    is_meant = False
+    with suppress(NotApplicable):  # too few nodes to compare with
+        deviations = differences(node, NUMA, numa_nodes, absent=None)
+        concern_if(deviations, in_words(deviations))
+        is_meant = not deviations  # as all nodes have it
+    usual = counts.total() / len(counts)
+    if usual.is_integer() and len(set(counts.values())) > 1 and not is_meant:
+        seen = ", ".join(f"{count} GPUs on NUMA node {numa}" for numa, count in sorted(counts.items()))
+        concern(f"{seen}; expected {usual:.0f} on each")
+
+
+NUMA = "NUMA nodes of the GPUs"
 
 
 def numa_nodes(node: Node) -> Values:

@@ -48,7 +48,8 @@ class Difference:
     @property
     def observed(self) -> str:
         """`kernel 6.5.0-1020-aws`."""
-        return f"{self.name} {self.own}" if self.usual else f"{self.name} differs from node to node ({self.others})"
+        name = self.name.removesuffix(" is")  # `port 1 is Ethernet`, `port 1 differs`
+        return f"{self.name} {self.own}" if self.usual else f"{name} differs from node to node ({self.others})"
 
     @property
     def expected(self) -> str:
