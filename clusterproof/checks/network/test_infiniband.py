@@ -9,8 +9,8 @@ from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import NotApplicable, concern, concern_if, fail_if, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import known, readings, require
-from clusterproof.plugins.evidence.group import Difference, Values, differences, in_words
-from clusterproof.plugins.evidence.network.facts import Port, RdmaDevice
+from clusterproof.plugins.evidence.group import Difference, Values, differences, in_words, usual_of
+from clusterproof.plugins.evidence.network.facts import ETHERNET, INFINIBAND, Port, RdmaDevice
 from clusterproof.plugins.evidence.node import Node
 
 pytestmark = [mark.network, mark.preflight, mark.hyperpod_node_debugger("A")]
@@ -19,7 +19,6 @@ pytestmark = [mark.network, mark.preflight, mark.hyperpod_node_debugger("A")]
 HOUR_S = 3600
 DAY_S = 86400
 ACTIVE, OFF = "ACTIVE", "switched off"
-ETHERNET, INFINIBAND = "Ethernet", "InfiniBand"  # as sysfs calls the link layer
 
 
 @mark.prolog
@@ -142,10 +141,8 @@ def _deviations(
 
 def _is_usual_in_group(node: Node, device: RdmaDevice, port: Port) -> bool:
     """Whether most nodes of the group, and other ones among them, have this port at its rate."""
-    usual = node.group.usual(RATES, _rates, None).get(_name(device, port))
-    if usual is None or usual.value != _rate(port):
-        return False
-    return 1 < usual.alike > usual.reporting * node.threshold("group.majority")
+    usual = usual_of(node, RATES, _rates, _name(device, port), None)
+    return usual is not None and usual.value == _rate(port)
 
 
 def _rates(node: Node) -> Values:

@@ -154,6 +154,7 @@ class Node:
     ena_counters = network.ena_counters
     ena_counted_s = network.ena_counted_s
     interfaces = network.interfaces
+    active_link_layers = network.active_link_layers
     interface_names = network.interface_names
     naming = network.naming
     environment = network.environment
