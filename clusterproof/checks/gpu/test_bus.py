@@ -18,7 +18,8 @@ from clusterproof.plugins.core.verdict import (
 )
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import each, readings
-from clusterproof.plugins.evidence.group import Values, differences, in_words
+from clusterproof.plugins.evidence.gpu.facts_rack import RACK_WIDE
+from clusterproof.plugins.evidence.group import Values, differences, in_words, usual_of
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.pci.facts import PciDevice
 
@@ -106,8 +107,16 @@ def gpus_of(node: Node) -> tuple[PciDevice, ...]:
     return node.gpus_on_bus
 
 
+SWITCHED = {"True": "on", "False": "off"}
 ON_ONE_BOARD = 2  # GPUs at most: GB200 and GB300 boards carry two, and both report the board's serial
 KIND = {"name": "GPU", "vbios": "VBIOS", "memory_total_mib": "memory (MiB)", "power_limit_w": "power limit (W)"}
+KIND_IF_REPORTED = {
+    "mig_mode": "MIG",
+    "pcie_gen_max": "PCIe generation at most",
+    "pcie_width_max": "PCIe lanes at most",
+    "power_limit_default_w": "default power limit (W)",
+    "clock_max_mhz": "maximal clock (MHz)",
+}
 OF_ONE_MODEL = {  # what GPUs of one node have alike; their VBIOS and power limits have checks of their own
     "memory_total_mib": "memory (MiB)",
     "power_limit_default_w": "default power limit (W)",
@@ -127,24 +136,31 @@ def test_gpu_identity(node: Node) -> None:
     for name in ("uuid", "serial"):
         counts = Counter(each(node.gpus, attrgetter(name)))  # some have no serial
         shared = [
-            f"{name} {value[:60]} of {counts[value]} GPUs" for value in counts if is_shared(name, counts, counts[value])
+            f"{name} {value[:60]} of {counts[value]} GPUs"
+            for value in counts
+            if counts[value] > (on_one_board(node, counts) if name == "serial" else 1)
         ]
         concern_if(shared, f"{', '.join(shared)}; expected one each")
 
 
-def is_shared(name: str, counts: Counter[str], count: int) -> bool:
-    """Whether too many GPUs share a value: a serial is the board's, and all boards of a node carry the same number."""
-    if name == "serial" and set(counts.values()) == {count} and len(counts) > 1:
-        return count > ON_ONE_BOARD
-    return count > 1
+def on_one_board(node: Node, serials: Counter[str]) -> int:
+    """How many GPUs may report one serial: it is the board's, and all boards of a node carry the same number.
+
+    On a tray of Grace a board carries two, of which one may be gone.
+    """
+    names = [reading["name"] for gpu in node.gpus if (reading := readings(gpu, "name")[0])]
+    is_tray = any(model in name for name in names for model in RACK_WIDE)
+    is_alike = len(serials) > 1 and len(set(serials.values())) == 1
+    return ON_ONE_BOARD if is_tray or is_alike else 1
 
 
 @evidence("nvidia-smi --query-gpu=name,vbios_version,memory.total,enforced.power.limit --format=csv")
 def test_gpu_uniform(node: Node) -> None:
     """GPUs compared with the group.
 
-    Jobs run at the pace of the slowest GPU: a model, memory size, VBIOS or power limit that differs from the rest of
-    the group makes a node the odd one out.
+    Jobs run at the pace of the slowest GPU: a model, memory size, VBIOS, power limit, maximal clock, MIG mode or PCIe
+    link that differs from the rest of the group makes a node the odd one out. GPUs of a node are compared with those of
+    most nodes, where most have the same, and otherwise with each other.
 
     Remedy (investigate): Lower power limit: set it back (nvidia-smi -pl). Otherwise ask for a replacement of the node
     if it is slow.
@@ -154,7 +170,7 @@ def test_gpu_uniform(node: Node) -> None:
         for name in KIND:
             with part:
                 getattr(gpu, name)
-    deviations = differences(node, "GPUs", kind_of_gpus)
+    deviations = differences(node, GPUS, kind_of_gpus)
     concern_if(deviations, in_words(deviations))
 
 
@@ -164,15 +180,29 @@ def evaluate_among_gpus(node: Node) -> None:
     for name, reported in OF_ONE_MODEL.items():
         values = [(gpu.label, reading.get("name"), reading[name]) for gpu, reading in by_gpu if reading.get(name)]
         for label, model, own in values:
-            alike = [value for _, other, value in values if other == model or None in (other, model)]
-            usual, count = Counter(alike).most_common(1)[0]
-            is_odd = own != usual and len(values) > ON_ONE_BOARD
-            concern_if(is_odd, f"{label}: {reported} {own:g}; expected {usual:g} as on {count} GPUs of the node")
+            elsewhere = usual_of(node, GPUS, kind_of_gpus, reported)
+            if elsewhere and " and " not in elsewhere.value and model == one_model(node):
+                is_odd, expected = f"{own}" != elsewhere.value, f"{elsewhere.value} {elsewhere.how_many}"
+            else:
+                alike = [value for _, other, value in values if other == model or None in (other, model)]
+                usual, count = Counter(alike).most_common(1)[0]
+                is_odd = own != usual and len(values) > ON_ONE_BOARD
+                expected = f"{usual:g} as on {count} GPUs of the node"
+            concern_if(is_odd, f"{label}: {reported} {own:g}; expected {expected}")
+
+
+GPUS = "GPUs"
+
+
+def one_model(node: Node) -> str | None:
+    """The model of all its GPUs; None where there are several."""
+    names = {readings(gpu, "name")[0].get("name") for gpu in node.gpus}
+    return names.pop() if len(names) == 1 else None
 
 
 def kind_of_gpus(node: Node) -> Values:
     """What the node's GPUs are, in words: the distinct values of all its GPUs; None where none reports it."""
-    return {reported: values_of(node, name) for name, reported in KIND.items()}
+    return {reported: values_of(node, name) for name, reported in (KIND | KIND_IF_REPORTED).items()}
 
 
 def values_of(node: Node, name: str) -> str | None:
@@ -180,6 +210,6 @@ def values_of(node: Node, name: str) -> str | None:
     values = set()
     for gpu in node.gpus:
         reading, unread = readings(gpu, name)
-        values |= {str(value)[:40] for value in reading.values()}
+        values |= {SWITCHED.get(str(value), str(value)[:40]) for value in reading.values()}
         values |= {"not reported" for why in unread if isinstance(why, NotApplicable)}
     return " and ".join(sorted(values)) or None
