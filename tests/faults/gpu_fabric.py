@@ -70,6 +70,12 @@ FAULTS = (
         "3 NVSwitches on the PCI bus; expected 4",
     ),
     Fault(
+        "an NVSwitch that no driver holds",
+        lambda image: without_file(image, "/sys/bus/pci/devices/0000:dc:00.0/driver"),
+        {"gpu.nvswitch_count": FAIL},
+        "no driver holds 0000:dc:00.0; expected nvidia-nvswitch on every NVSwitch",
+    ),
+    Fault(
         "one NVSwitch of six that is missing",
         lambda image: without_pci(image, "0000:dc:00.0"),
         {"gpu.nvswitch_count": FAIL},

@@ -80,6 +80,12 @@ FAULTS = (
         "2 in SRAM",
     ),
     Fault(
+        "memory banks whose spare rows cannot be read",
+        lambda image: with_nvml(image, gpu=1, remap_banks="error UNKNOWN"),
+        {"gpu.row_remap": INCOMPLETE},
+        "GPU 1: remap_banks could not be read (UNKNOWN)",
+    ),
+    Fault(
         "an ECC counter that cannot be read",
         lambda image: with_nvml(image, gpu=1, ecc_uncorrected_dram="error UNKNOWN"),
         {"gpu.no_uncorrected_ecc": INCOMPLETE},

@@ -151,6 +151,13 @@ FAULTS = (
         base=infiniband,
     ),
     Fault(
+        "an InfiniBand device whose PCIe link the kernel does not know",
+        lambda image: with_slot(image, BUSES[1], current_link_width="0", current_link_speed="Unknown"),
+        {"network.nic_link": INCOMPLETE},
+        "the kernel reports no PCIe link of 0000:18:00.0; expected one, as of others of its model",
+        base=infiniband,
+    ),
+    Fault(
         "an InfiniBand device a generation slower than its peers",
         lambda image: with_slot(image, BUSES[1], current_link_speed="16.0 GT/s PCIe"),
         {"network.nic_link": FAIL},

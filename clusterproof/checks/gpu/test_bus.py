@@ -35,12 +35,13 @@ OF_EIGHT_GPUS = (0, 4, 6)  # NVSwitches of a board with eight: cards have none, 
 def test_nvswitch_count(node: Node) -> None:
     """NVSwitch count.
 
-    Each NVSwitch carries part of the traffic between GPUs. With one missing, fabric manager does not start, or leaves
-    the GPUs with fewer links. Since Blackwell, switches are not on the node's PCI bus.
+    Each NVSwitch carries part of the traffic between GPUs. With one missing, or held by no driver, fabric manager does
+    not start, or leaves the GPUs with fewer links. Since Blackwell, switches are not on the node's PCI bus.
 
     Remedy (reset or reboot): Reboot the node. If a switch is still missing, replace the node.
     """
-    nvswitches = sum(device.is_nvswitch for device in node.pci_devices)
+    on_bus = [device for device in node.pci_devices if device.is_nvswitch]
+    nvswitches, unbound = len(on_bus), [one.address for one in on_bus if readings(one, "driver")[0].get("driver") == ""]
     with suppress(Incomplete):  # GPUs that do not answer are GPUs
         node.gpus  # noqa: B018 - raises NotApplicable on a node without any
     if node.nvlinks_due is None and len(node.gpus_on_bus) == 8:
@@ -50,6 +51,7 @@ def test_nvswitch_count(node: Node) -> None:
     due = node.of_type("nvswitches") if node.of_type("nvswitch") else 0
     if not due:
         not_applicable(f"{node.type_name or 'this node'} has no NVSwitch on its PCI bus")
+    fail_if(unbound, f"no driver holds {', '.join(unbound)}; expected nvidia-nvswitch on every NVSwitch")
     assert nvswitches >= due, f"{nvswitches} NVSwitches on the PCI bus; expected {due}"
 
 

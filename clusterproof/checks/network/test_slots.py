@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.verdict import NotApplicable, concern_if, fail_if, not_applicable, part
+from clusterproof.plugins.core.verdict import NotApplicable, concern_if, fail_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import known, readings, require
 from clusterproof.plugins.evidence.group import Difference, Values, differences, in_words
@@ -42,6 +42,8 @@ def test_nic_link(node: Node) -> None:
             concern_if(is_worse and not able, f"{seen} {usual} as most of its model here")
             concern_if(is_less and not is_worse, f"{seen} {able}, as both of its ends can")
             require(readings(nic, "width", "speed")[1])
+            if not nic.link and _is_alone_without(node, nic):
+                incomplete(f"the kernel reports no PCIe link of {nic.address}; expected one, as of others of its model")
     elsewhere = _differing(node, "PCIe links of network devices", _links)
     concern_if(elsewhere, in_words(elsewhere))
 
@@ -70,6 +72,12 @@ def _nics(node: Node) -> list[PciDevice]:
     if not nics:
         not_applicable("no EFA, InfiniBand or RoCE device on this node")
     return nics
+
+
+def _is_alone_without(node: Node, nic: PciDevice) -> bool:
+    """Whether it reports no link where others of its model do; a virtual function and one that is asleep have none."""
+    is_virtual = readings(nic, "function_of")[0].get("function_of") != ""
+    return not (is_virtual or nic.is_asleep) and any(one.link for one in _nics(node) if one.model == nic.model)
 
 
 def _usual(node: Node, nic: PciDevice) -> PciLink | None:

@@ -196,7 +196,7 @@ def test_a_type_without_gpus_has_none(gpus: list[dict[str, Any]], verdict: Verdi
     ("data", "verdict"),
     [
         ({"ecc_uncorrected_dram": 0, "ecc_uncorrected_sram": 0}, Verdict.PASS),
-        ({"ecc_uncorrected_dram": 0, "ecc_uncorrected_sram": 0, "ecc_uncorrected_total": 3}, Verdict.PASS),
+        ({"ecc_uncorrected_dram": 0, "ecc_uncorrected_sram": 0, "ecc_uncorrected_total": 3}, Verdict.FAIL),
         ({"ecc_uncorrected_dram": 0, "ecc_uncorrected_sram": 1}, Verdict.FAIL),
         ({"ecc_uncorrected_total": 3}, Verdict.FAIL),
         ({"ecc_uncorrected_total": 0}, Verdict.INCOMPLETE),
@@ -312,3 +312,17 @@ def test_what_the_driver_does_not_support_on_one_gpu_is_unread_where_its_like_re
 ) -> None:
     like = {"name": "NVIDIA H100 80GB HBM3", "persistence_mode": True}
     assert evaluated("gpu.persistence_mode", gpus=beside(like | one, like, like)).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("dram", "sram", "words"),
+    [
+        (0, 0, "uncorrected ECC errors: 5 in all, and none in DRAM or SRAM; expected 0"),
+        (5, 0, "uncorrected ECC errors: 5 in DRAM; expected 0"),
+        (UNSUPPORTED, UNSUPPORTED, "uncorrected ECC errors: 5 in all; expected 0"),
+    ],
+)
+def test_uncorrected_errors_are_said_wherever_they_are_counted(dram: object, sram: object, words: str) -> None:
+    counts = {"ecc_uncorrected_dram": dram, "ecc_uncorrected_sram": sram, "ecc_uncorrected_total": 5}
+    result = evaluated("gpu.no_uncorrected_ecc", gpus=[{**GPU, **counts}])
+    assert (result.verdict, words in result.message) == (Verdict.FAIL, True), result.message

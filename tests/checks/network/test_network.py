@@ -39,6 +39,12 @@ def test_gpudirect_is_asked_of_the_types_that_have_it(
     assert verdict("network.efa_gdr", data, instance_type=instance_type).verdict is says
 
 
+def test_an_efa_device_that_lends_no_memory_beside_others_that_do_is_a_concern() -> None:
+    devices = [efa(p2p="NEURON"), efa(p2p=""), efa(p2p="NEURON")]
+    result = verdict("network.efa_gdr", {"rdma": {"devices": devices}}, instance_type="trn1.32xlarge")
+    assert (result.verdict, "memory of devices; expected NEURON" in result.message) == (CONCERN, True), result.message
+
+
 def environment(*assigned: tuple[str, str, int], efa_devices: int = 1) -> dict[str, Any]:
     """Variables of one file, by line, on a node with so many EFA devices."""
     data = [
