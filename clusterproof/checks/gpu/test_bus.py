@@ -7,6 +7,7 @@ from contextlib import suppress
 from operator import attrgetter
 
 from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.verdict import (
     Incomplete,
     NotApplicable,
@@ -131,10 +132,13 @@ def test_gpu_identity(node: Node) -> None:
     """GPU identity.
 
     UUID and serial identify the hardware that a finding is about, even after a node was replaced; every result carries
-    them. Two GPUs that report the same are one GPU seen twice, or have damaged firmware.
+    them. Two GPUs that report the same are one GPU seen twice, or have damaged firmware. Two nodes with the same GPUs
+    are one machine under two names, which counts twice; what most nodes of the group report is not taken for that.
 
-    Remedy (reset or reboot): Reboot the node. If two GPUs still report the same, replace it.
+    Remedy (reset or reboot): Reboot the node. If two GPUs still report the same, replace it. One machine under two
+    names: correct the inventory.
     """
+    evaluate_machine(node)
     for name in ("uuid", "serial"):
         counts = Counter(each(node.gpus, attrgetter(name)))  # some have no serial
         shared = [
@@ -143,6 +147,25 @@ def test_gpu_identity(node: Node) -> None:
             if counts[value] > (on_one_board(node, counts) if name == "serial" else 1)
         ]
         concern_if(shared, f"{', '.join(shared)}; expected one each")
+
+
+def evaluate_machine(node: Node) -> None:
+    """A concern where another node of the group reports the same GPUs."""
+    shared, most = (
+        node.group.shared("GPU UUIDs", uuids),
+        max(2, len(node.group.nodes) * node.threshold("group.majority")),
+    )
+    known = [shared.get(uuid, ()) for uuid in uuids(node)]
+    of_others = [names for names in known if 1 < len(names) <= most]
+    others = sorted({name for names in of_others for name in names} - {node.name})
+    why = ", the same machine by its boot id" if others and {*others} <= {*node.same_machine} else ""
+    seen = f"{len(of_others)} of {len(known)} GPUs are also those of {fold(others)}{why}"
+    concern_if(others, f"{seen}; expected GPUs that no other node has")
+
+
+def uuids(node: Node) -> list[str]:
+    """The UUIDs of its GPUs, as far as they are known."""
+    return [reading["uuid"] for gpu in node.gpus if (reading := readings(gpu, "uuid")[0])]
 
 
 def on_one_board(node: Node, serials: Counter[str]) -> int:

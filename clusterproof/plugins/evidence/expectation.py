@@ -11,6 +11,7 @@ from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.evidence.aws.facts_ec2 import Metadata
 from clusterproof.plugins.evidence.aws.facts_hyperpod import ResourceConfig
 from clusterproof.plugins.evidence.fact import collected_as, collected_by
+from clusterproof.plugins.evidence.field import readings
 from clusterproof.plugins.evidence.host.facts import (
     Boot,
     Platform,
@@ -178,3 +179,16 @@ def of_type(node: Node, what: str) -> Any:
 
 
 boot = collected_as("boot", Boot)
+
+
+@collected_by()
+def same_machine(node: Node) -> tuple[str, ...]:
+    """The other nodes of its group that are the same machine, by the id of its boot; none where that is unknown."""
+    shared = node.group.shared("boot ids", _boot_ids)
+    return tuple(name for boot_id in _boot_ids(node) for name in shared.get(boot_id, ()) if name != node.name)
+
+
+def _boot_ids(node: Node) -> list[str]:
+    """The id of its boot, where it is known."""
+    boots = [reading["boot"] for reading in [readings(node, "boot")[0]] if reading]
+    return [of["boot_id"] for boot in boots if (of := readings(boot, "boot_id")[0]).get("boot_id")]

@@ -112,6 +112,7 @@ class Node:
     is_build_host = expectation.is_build_host
     expected = expectation.expected
     nvlinks_due = expectation.nvlinks_due
+    same_machine = expectation.same_machine
     is_outside_ec2 = expectation.is_outside_ec2
     of_type = expectation.of_type
     boot = expectation.boot

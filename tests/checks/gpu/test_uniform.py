@@ -106,3 +106,24 @@ def test_a_serial_is_that_of_a_board_of_two_on_a_tray(model: str, serials: str, 
     ]
     nvml = {"init": None, "driver": "580.126.09", "count": len(gpus), "gpus": gpus}
     assert said("gpu.gpu_identity", node("n1", nvml=nvml, pci=bus(*([0] * len(gpus))))).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("boot_id", "words"),
+    [
+        (
+            "one",
+            "8 of 8 GPUs are also those of n2, the same machine by its boot id; expected GPUs that no other node has",
+        ),
+        ("other", "8 of 8 GPUs are also those of n2; expected GPUs that no other node has"),
+    ],
+)
+def test_one_machine_under_two_names_is_a_concern(boot_id: str, words: str) -> None:
+    def named(name: str, machine: str, boot: str) -> NodeEvidence:
+        collectors = {key: one.value for key, one in host(machine).collectors.items()}
+        return node(name, **collectors, boot={"boot_id": boot})
+
+    twins = [named("n1", "a", "one"), named("n2", "a", boot_id)]
+    result = said("gpu.gpu_identity", *twins, named("n3", "b", "third"), named("n4", "c", "fourth"))
+    assert (result.verdict, words in result.message) == (Verdict.CONCERN, True), result.message
+    assert said("gpu.gpu_identity", named("n3", "b", "third"), *twins).verdict is Verdict.PASS
