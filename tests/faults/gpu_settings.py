@@ -139,13 +139,13 @@ FAULTS = (
         "a GPU whose maximal clock is lower than that of the others",
         lambda image: with_nvml(image, gpu=2, clock_max_mhz=1755),
         {"gpu.gpu_uniform": CONCERN},
-        "GPU 2: maximal clock (MHz) 1755; expected 1980 as on 7 GPUs of the node",
+        "GPU 2: maximal clock (MHz) 1755; expected 1980 as on 3 of 4 nodes",
     ),
     Fault(
         "a GPU whose default power limit is lower than that of the others",
         lambda image: with_nvml(image, gpu=2, power_limit_default_w=650),
         {"gpu.gpu_uniform": CONCERN},
-        "GPU 2: default power limit (W) 650; expected 700 as on 7 GPUs of the node",
+        "GPU 2: default power limit (W) 650; expected 700 as on 3 of 4 nodes",
     ),
     Fault(
         "a GPU with another VBIOS",

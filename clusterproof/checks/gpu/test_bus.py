@@ -42,7 +42,9 @@ def test_nvswitch_count(node: Node) -> None:
     Remedy (reset or reboot): Reboot the node. If a switch is still missing, replace the node.
     """
     on_bus = [device for device in node.pci_devices if device.is_nvswitch]
-    nvswitches, unbound = len(on_bus), [one.address for one in on_bus if readings(one, "driver")[0].get("driver") == ""]
+    reported = [readings(device, "driver", "address")[0] for device in on_bus]
+    unbound = [reading.get("address", "one of them") for reading in reported if reading.get("driver") == ""]
+    nvswitches = len(on_bus)
     with suppress(Incomplete):  # GPUs that do not answer are GPUs
         node.gpus  # noqa: B018 - raises NotApplicable on a node without any
     if node.nvlinks_due is None and len(node.gpus_on_bus) == 8:
@@ -207,7 +209,7 @@ def evaluate_among_gpus(node: Node) -> None:
         for label, model, own in values:
             elsewhere = usual_of(node, GPUS, kind_of_gpus, reported)
             if elsewhere and " and " not in elsewhere.value and model == one_model(node):
-                is_odd, expected = f"{own}" != elsewhere.value, f"{elsewhere.value} {elsewhere.how_many}"
+                is_odd, expected = as_text(own) != elsewhere.value, f"{elsewhere.value} {elsewhere.how_many}"
             else:
                 alike = [value for _, other, value in values if other == model or None in (other, model)]
                 usual, count = Counter(alike).most_common(1)[0]
@@ -235,6 +237,12 @@ def values_of(node: Node, name: str) -> str | None:
     values = set()
     for gpu in node.gpus:
         reading, unread = readings(gpu, name)
-        values |= {SWITCHED.get(str(value), str(value)[:40]) for value in reading.values()}
+        values |= {as_text(value) for value in reading.values()}
         values |= {"not reported" for why in unread if isinstance(why, NotApplicable)}
     return " and ".join(sorted(values)) or None
+
+
+def as_text(value: object) -> str:
+    """A value in words that are the same on every node: `on`, `700`, `96.00.A5.00.01`."""
+    text = f"{value:.6f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
+    return SWITCHED.get(text, text[:40])

@@ -19,7 +19,7 @@ from clusterproof.plugins.core.verdict import (
 )
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.fact import Absent
-from clusterproof.plugins.evidence.field import readings
+from clusterproof.plugins.evidence.field import known, readings
 from clusterproof.plugins.evidence.gpu.facts import Fabric, Gpu
 from clusterproof.plugins.evidence.gpu.facts_rack import (
     CLUSTER,
@@ -109,7 +109,7 @@ def fabric_of(gpu: Gpu, node: Node) -> Fabric:
     try:
         fabric = gpu.fabric
     except NotApplicable:
-        if not node.nvlinks_due or is_unregistered(gpu):
+        if not node.nvlinks_due or known(lambda: is_unregistered(gpu), False):
             raise
         incomplete(f"the driver reports no fabric; expected one, as {node.type_name or 'this node'} has NVLinks")
     if readings(fabric, "state")[0].get("state") == NOT_SUPPORTED:

@@ -76,7 +76,7 @@ def _nics(node: Node) -> list[PciDevice]:
 
 def _is_alone_without(node: Node, nic: PciDevice) -> bool:
     """Whether it reports no link where others of its model do; a virtual function and one that is asleep have none."""
-    is_virtual = readings(nic, "function_of")[0].get("function_of") != ""
+    is_virtual = bool(readings(nic, "function_of")[0].get("function_of"))
     return not (is_virtual or nic.is_asleep) and any(one.link for one in _nics(node) if one.model == nic.model)
 
 

@@ -50,14 +50,19 @@ def test_device_count(node: Node) -> None:
 def evaluate_alike(node: Node) -> None:
     """Fail for each device with fewer cores than another; a concern where models differ, or a serial is shared."""
     devices = readings(node, "neuron_devices")[0].get("neuron_devices", ())
-    known_of = [(device.label, readings(device, "cores", "model", "serial")[0]) for device in devices]
-    most = max((reading["cores"] for _, reading in known_of if "cores" in reading), default=0)
-    for label, reading in known_of:
-        cores = reading.get("cores", most)
-        fail_if(cores < most, f"{label} has {cores} cores; expected {most}, as another device of the node")
-    models = sorted({reading["model"] for _, reading in known_of if reading.get("model")})
+    known_of = [readings(device, "index", "cores", "model", "serial")[0] for device in devices]
+    for device in devices:
+        with part:
+            device.cores  # noqa: B018 - raises where it is unknown
+    most = max((reading["cores"] for reading in known_of if "cores" in reading), default=0)
+    for reading in known_of:
+        cores, label = reading.get("cores", most), reading.get("index", "of unknown number")
+        fail_if(
+            cores < most, f"Neuron device {label} has {cores} cores; expected {most}, as another device of the node"
+        )
+    models = sorted({reading["model"] for reading in known_of if reading.get("model")})
     concern_if(len(models) > 1, f"devices are {' and '.join(models)}; expected one model")
-    serials = Counter(reading["serial"] for _, reading in known_of if reading.get("serial"))
+    serials = Counter(reading["serial"] for reading in known_of if reading.get("serial"))
     shared = ", ".join(f"{serial[:40]} of {count} devices" for serial, count in serials.items() if count > 1)
     concern_if(shared, f"serial {shared}; expected one each")
 

@@ -7,7 +7,7 @@ from clusterproof.plugins.core.message import apart
 from clusterproof.plugins.core.verdict import NotApplicable, concern_if, fail_if, not_applicable
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.fact import Absent
-from clusterproof.plugins.evidence.field import at_least_one, each, known
+from clusterproof.plugins.evidence.field import at_least_one, each, known, readings
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.storage.facts import NvmeController
 
@@ -27,7 +27,7 @@ def test_nvme_scratch(node: Node) -> None:
     should have mounted them (the image's service, the lifecycle script).
     """
     expected = known(lambda: local_disks_due(node), 0)
-    is_all_local = bool(expected) and node.is_outside_ec2  # whose models have any name
+    is_all_local = bool(expected and readings(node, "is_outside_ec2")[0].get("is_outside_ec2"))  # of any model
     local = [controller for controller in node.nvme_controllers if is_all_local or controller.is_local]
     if not (expected or local):
         not_applicable(f"{node.type_name or 'this node'} has no local NVMe disk")

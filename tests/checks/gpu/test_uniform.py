@@ -47,7 +47,7 @@ OTHERS = [host(f"n{number}") for number in (2, 3, 4)]
         ({"pcie_gen_max": 4}, "PCIe generation at most 4; expected 5 as on 3 of 4 nodes"),
         ({"pcie_width_max": 8}, "PCIe lanes at most 8; expected 16 as on 3 of 4 nodes"),
         ({"clock_max_mhz": 1755}, "maximal clock (MHz) 1755; expected 1980 as on 3 of 4 nodes"),
-        ({"power_limit_default_w": 500}, "default power limit (W) 500.0; expected 700.0 as on 3 of 4 nodes"),
+        ({"power_limit_default_w": 500}, "default power limit (W) 500; expected 700 as on 3 of 4 nodes"),
     ],
 )
 def test_a_node_all_of_whose_gpus_differ_from_the_group_is_a_concern(value: dict[str, Any], words: str) -> None:

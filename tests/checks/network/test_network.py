@@ -200,7 +200,7 @@ def nic(at: int, width: int | None = 16, **data: Any) -> dict[str, Any]:
     return {**names, **link, "port_width_max": None, "port_speed_max": None, **data}
 
 
-WHOLE = {"port_width_max": 16, "port_speed_max": "32.0 GT/s PCIe"}
+WHOLE: dict[str, Any] = {"port_width_max": 16, "port_speed_max": "32.0 GT/s PCIe"}
 
 
 @pytest.mark.parametrize(

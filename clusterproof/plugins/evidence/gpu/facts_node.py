@@ -68,7 +68,7 @@ def hidden_gpus(_node: Node, reported: CollectorData) -> str:
 def gpus(node: Node) -> tuple[Gpu, ...]:
     """The GPUs that NVML counts, at least one. Raises Incomplete where there should be some, else NotApplicable."""
     if not node.driver_error and (counted := node.nvml.gpus):
-        return tuple(as_its_like(gpu, counted, has_ecc=_has_ecc(node)) for gpu in counted)
+        return tuple(as_its_like(gpu, counted, node) for gpu in counted)
     why = node.driver_error or "the driver counts none"
     if not node.gpus_on_bus and not _gpus_are_expected(node):
         raise NotApplicable(f"no NVIDIA GPU on the PCI bus ({why})")
@@ -81,16 +81,18 @@ OF_ECC = frozenset({"ecc_enabled", "ecc_uncorrected_dram", "ecc_corrected_total"
 MODES = ("name", "ecc_enabled", "mig_mode")
 
 
-def as_its_like(gpu: Gpu, others: Iterable[Gpu], *, has_ecc: bool) -> Gpu:
+def as_its_like(gpu: Gpu, others: Iterable[Gpu], node: Node) -> Gpu:
     """A GPU whose values are unread, not inapplicable, where the driver supports them on another GPU of its kind.
 
-    Of one kind are GPUs of one model in the same modes. `has_ecc`: whether its type is known to have ECC.
+    Of one kind are GPUs of one model in the same modes; where a type is known to have ECC, all of it. What no GPU of a
+    kind reports may be unknown to the driver.
     """
     own = gpu.record
     missing = {key for key, value in own.items() if is_unsupported(value)} - OF_LINKS
     if not missing:
         return gpu
-    unlike = OF_ECC & missing if has_ecc and own.get("ecc_enabled") is not False else frozenset()
+    of_ecc = OF_ECC & missing if own.get("ecc_enabled") is not False else frozenset()
+    unlike = of_ecc if of_ecc and _has_ecc(node) else frozenset()
     for other in others:
         if all(is_unsupported(own.get(mode)) or own.get(mode) == other.record.get(mode) for mode in MODES):
             unlike |= {key for key in missing if is_answered(other.record.get(key))}
