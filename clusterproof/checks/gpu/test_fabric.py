@@ -19,7 +19,7 @@ from clusterproof.plugins.core.verdict import (
 )
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.fact import Absent
-from clusterproof.plugins.evidence.field import known, readings
+from clusterproof.plugins.evidence.field import readings
 from clusterproof.plugins.evidence.gpu.facts import Fabric, Gpu
 from clusterproof.plugins.evidence.gpu.facts_rack import (
     CLUSTER,
@@ -109,19 +109,19 @@ def fabric_of(gpu: Gpu, node: Node) -> Fabric:
     try:
         fabric = gpu.fabric
     except NotApplicable:
-        if not node.nvlinks_due or known(lambda: is_unregistered(gpu), False):
+        if not node.nvlinks_due or is_unregistered(readings(gpu, "name")[0].get("name", "")):
             raise
         incomplete(f"the driver reports no fabric; expected one, as {node.type_name or 'this node'} has NVLinks")
     if readings(fabric, "state")[0].get("state") == NOT_SUPPORTED:
-        if is_unregistered(gpu):
+        if is_unregistered(gpu.name):
             not_applicable(f"{gpu.name[:40]} is not registered with a fabric")
         node.expected("nvlinks")  # raises where it is unknown whether it should have one
     return fabric
 
 
-def is_unregistered(gpu: Gpu) -> bool:
-    """Whether GPUs of its model are in no fabric. Raises Incomplete where its name is unknown."""
-    return any(model in gpu.name for model in WITHOUT_REGISTRATION)
+def is_unregistered(name: str) -> bool:
+    """Whether GPUs of this name are known to be in no fabric."""
+    return any(model in name for model in WITHOUT_REGISTRATION)
 
 
 @mark.prolog

@@ -238,7 +238,9 @@ def test_two_nodes_that_differ_are_a_concern(
     ("nics", "says", "words"),
     [
         ([nic(1), nic(2), nic(3)], PASS, ""),
-        ([nic(1), nic(2), nic(3, None)], PASS, ""),  # a virtual function reports no link
+        ([nic(1), nic(2), nic(3, None, function_of="0000:01:00.0")], PASS, ""),  # a virtual function reports no link
+        ([nic(1), nic(2), nic(3, None, power="suspended")], PASS, ""),
+        ([nic(1), nic(2), nic(3, None)], Verdict.INCOMPLETE, "the kernel reports no PCIe link of 0000:03:00.0"),
         ([nic(1, None), nic(2, None)], NA, "the kernel reports no PCIe link of a network device here"),
         ([nic(1), nic(2), nic(3, 8)], CONCERN, "PCIe x8 at 32 GT/s on 0000:03:00.0; expected x16"),
         ([nic(1), nic(2, 8)], PASS, ""),  # of two neither is the usual
