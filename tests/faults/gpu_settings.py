@@ -151,7 +151,7 @@ FAULTS = (
         "a GPU with another VBIOS",
         lambda image: with_nvml(image, gpu=2, vbios="96.00.89.00.01"),
         {"gpu.vbios_uniform": CONCERN, "gpu.gpu_uniform": CONCERN},
-        "VBIOS 96.00.89.00.01 on GPU 2; expected 96.00.A5.00.01, as on 7 GPUs",
+        "VBIOS 96.00.89.00.01 on GPU 2; expected 96.00.A5.00.01, as on 3 of 4 nodes",
     ),
     Fault(
         "a clocks event reason that nobody knows",

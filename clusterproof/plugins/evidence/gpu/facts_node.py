@@ -76,7 +76,7 @@ def gpus(node: Node) -> tuple[Gpu, ...]:
 
 
 UNLIKE = {"error": "NOT_SUPPORTED; others of its kind answer"}
-OF_LINKS = frozenset({"nvlinks", "fabric"})  # their checks say what a GPU without them lacks
+WITH_RULES = frozenset({"nvlinks", "fabric", "temperature_margin_c"})  # checks have one for a GPU without them
 OF_ECC = frozenset({"ecc_enabled", "ecc_uncorrected_dram", "ecc_corrected_total"})  # whichever model has it
 MODES = ("name", "ecc_enabled", "mig_mode")
 
@@ -88,7 +88,7 @@ def as_its_like(gpu: Gpu, others: Iterable[Gpu], node: Node) -> Gpu:
     kind reports may be unknown to the driver.
     """
     own = gpu.record
-    missing = {key for key, value in own.items() if is_unsupported(value)} - OF_LINKS
+    missing = {key for key, value in own.items() if is_unsupported(value)} - WITH_RULES
     if not missing:
         return gpu
     of_ecc = OF_ECC & missing if own.get("ecc_enabled") is not False else frozenset()
