@@ -11,12 +11,13 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
-from clusterproof.plugins.catalog import SITE, CatalogError, owners, thresholds
+from clusterproof.plugins.catalog import PACKAGED, SITE, CatalogError, owners, thresholds
 from clusterproof.plugins.catalog.rows import build
 from clusterproof.plugins.core.cluster import InstanceType, InventoryError
 from clusterproof.plugins.core.nodeset import NodesetError, expand
 from clusterproof.plugins.core.opened import NotOwnError, is_file
 from clusterproof.plugins.core.policy import NO_POLICY, OWN_FILE, PYPROJECT, READINGS, Contact, Disabled, Policy
+from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.strict import Table, nearest, parse_toml, read_text
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.manifest import MANIFEST_TABLES, manifest_of
@@ -129,15 +130,17 @@ def _number(value: object, where: str) -> float:
 
 
 def _instance_types(table: Table) -> dict[str, InstanceType]:
-    """Types of a site's own, or those of the catalogue with other numbers."""
+    """Types of a site's own, or those of the catalogue with other numbers, by their names as EC2 has them."""
     rows = {}
-    for name in table.values:
-        row = table.table(str(name))
+    for key in table.values:
+        row, name = table.table(str(key)), str(key).removeprefix("ml.")
         record = {"name": name, "source": "policy", **row.values}
         try:
-            rows[str(name)] = build(InstanceType, record, row.where, {"policy": "the site's own policy"})
+            own = build(InstanceType, record, row.where, {"policy": "the site's own policy"})
         except CatalogError as wrong:
             raise InventoryError(str(wrong)) from None
+        known = PACKAGED.instance_type(name)
+        rows[name] = replace(known, **{field: getattr(own, field) for field in record}) if known else own
     return rows
 
 

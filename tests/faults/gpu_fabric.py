@@ -8,6 +8,7 @@ from tests.faults.fault import CONCERN, FAIL, INCOMPLETE, NA, Fault
 from tests.testbed.gpus import healthy_gpu_node
 from tests.testbed.image import NodeImage
 from tests.testbed.node import with_file, with_nvml, with_service, with_tool, without_file, without_module, without_pci
+from tests.testbed.nvml.values import NONE
 
 
 def gb300() -> NodeImage:
@@ -20,12 +21,35 @@ def a100() -> NodeImage:
     return healthy_gpu_node("A100-40")
 
 
+def without_fabric(image: NodeImage) -> NodeImage:
+    """The driver supports the fabric's state on no GPU."""
+    return replace(image, nvml=(image.nvml or "").replace("fabric_state = 3", f"fabric_state = {NONE}"))
+
+
 FAULTS = (
     Fault(
         "a fabric that is not ready",
         lambda image: with_nvml(image, gpu=0, fabric_state=2),
         {"gpu.fabric_state": FAIL},
         "fabric state is in progress",
+    ),
+    Fault(
+        "a fabric that the driver does not support, of GPUs that are registered with one",
+        without_fabric,
+        {"gpu.fabric_state": INCOMPLETE, "gpu.fabric_uniform": INCOMPLETE},
+        "the driver reports no fabric; expected one, as p5.48xlarge has NVLinks",
+    ),
+    Fault(
+        "a tray of a rack whose driver supports no fabric",
+        without_fabric,
+        {
+            "gpu.fabric_state": INCOMPLETE,
+            "gpu.fabric_uniform": INCOMPLETE,
+            "gpu.rack_trays": INCOMPLETE,
+            "gpu.rack_uniform": INCOMPLETE,
+        },
+        "the driver reports no fabric",
+        base=gb300,
     ),
     Fault(
         "a fabric that failed",
@@ -44,6 +68,12 @@ FAULTS = (
         lambda image: without_pci(image, "0000:dc:00.0"),
         {"gpu.nvswitch_count": FAIL},
         "3 NVSwitches on the PCI bus; expected 4",
+    ),
+    Fault(
+        "an NVSwitch that no driver holds",
+        lambda image: without_file(image, "/sys/bus/pci/devices/0000:dc:00.0/driver"),
+        {"gpu.nvswitch_count": FAIL},
+        "no driver holds 0000:dc:00.0; expected nvidia-nvswitch on every NVSwitch",
     ),
     Fault(
         "one NVSwitch of six that is missing",

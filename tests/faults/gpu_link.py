@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.faults.fault import CONCERN, FAIL, INCOMPLETE, Fault
+from tests.faults.fault import CONCERN, FAIL, INCOMPLETE, NA, Fault
 from tests.testbed.gpus import healthy_gpu_node
 from tests.testbed.image import NodeImage
 from tests.testbed.node import with_file, with_kernel_line, with_nvml
+from tests.testbed.nvml.values import NONE
 from tests.testbed.sysfs import aer
 
 GPU_2 = "0000:75:00.0"
@@ -16,6 +17,11 @@ GPU_2 = "0000:75:00.0"
 def b200() -> NodeImage:
     """A p6-b200.48xlarge: its NVLinks are of version 5."""
     return healthy_gpu_node("B200")
+
+
+def a100() -> NodeImage:
+    """A p4d.24xlarge: no GPU is registered with a fabric."""
+    return healthy_gpu_node("A100-40")
 
 
 def l40s() -> NodeImage:
@@ -47,6 +53,19 @@ FAULTS = (
         lambda image: with_nvml(image, gpu=7, nvlinks=16),
         {"gpu.nvlink_active": FAIL},
         "16 NVLinks; expected 18",
+    ),
+    Fault(
+        "GPUs whose driver supports no NVLink, of a type that has them",
+        lambda image: replace(image, nvml=(image.nvml or "").replace("nvlinks = 12", f"nvlinks = {NONE}")),
+        {"gpu.nvlink_active": FAIL, "gpu.nvlink_errors": NA},
+        "0 NVLinks; expected 12 active links",
+        base=a100,
+    ),
+    Fault(
+        "a GPU whose driver supports no NVLink, unlike on the others",
+        lambda image: with_nvml(image, gpu=7, nvlinks=NONE),
+        {"gpu.nvlink_active": FAIL, "gpu.nvlink_errors": INCOMPLETE},
+        "GPU 7: 0 NVLinks; expected 18 active links",
     ),
     Fault(
         "an NVLink that is down beside one that cannot be read",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from tests.faults.fault import CONCERN, FAIL, INCOMPLETE, Fault
+from dataclasses import replace
+
+from tests.faults.fault import CONCERN, FAIL, INCOMPLETE, NA, Fault
 from tests.testbed.gpus import healthy_gpu_node
 from tests.testbed.image import NodeImage
 from tests.testbed.node import with_nvml
+from tests.testbed.nvml.values import ECC, NONE
 
 
 def v100() -> NodeImage:
@@ -18,7 +21,52 @@ def h100_with_mig() -> NodeImage:
     return healthy_gpu_node("H100", mig=True)
 
 
+def without_values(image: NodeImage, *keys: str) -> NodeImage:
+    """The driver supports these values on no GPU."""
+    lines = (image.nvml or "").splitlines()
+    return replace(image, nvml="".join(f"{_unsupported(line, keys)}\n" for line in lines))
+
+
+def _unsupported(line: str, keys: tuple[str, ...]) -> str:
+    key = line.partition(" = ")[0]
+    return f"{key} = {NONE}" if key in keys else line
+
+
 FAULTS = (
+    Fault(
+        "ECC counters that the driver supports on the other GPUs",
+        lambda image: with_nvml(image, gpu=2, **dict.fromkeys(ECC, NONE)),
+        {"gpu.no_uncorrected_ecc": INCOMPLETE, "gpu.corrected_ecc_rate": INCOMPLETE, "gpu.sram_threshold": INCOMPLETE},
+        "GPU 2: ecc_uncorrected_dram could not be read (NOT_SUPPORTED; others of its kind answer)",
+    ),
+    Fault(
+        "ECC of which the driver says nothing, on a type that has it",
+        lambda image: without_values(image, "ecc_enabled", *ECC),
+        {
+            "gpu.no_uncorrected_ecc": INCOMPLETE,
+            "gpu.corrected_ecc_rate": INCOMPLETE,
+            "gpu.ecc_mode": INCOMPLETE,
+            "gpu.sram_threshold": NA,
+        },
+        "ecc_uncorrected_dram could not be read (NOT_SUPPORTED; others of its kind answer)",
+    ),
+    Fault(
+        "settings and counters that the driver supports on the other GPUs",
+        lambda image: with_nvml(
+            image,
+            gpu=2,
+            **dict.fromkeys(
+                ("remap_failed", "remap_pending", "clocks_event_reasons", "pcie_width", "persistence_mode"), NONE
+            ),
+        ),
+        {
+            "gpu.row_remap": INCOMPLETE,
+            "gpu.no_throttle": INCOMPLETE,
+            "gpu.pcie_link": INCOMPLETE,
+            "gpu.persistence_mode": INCOMPLETE,
+        },
+        "GPU 2: remap_failed could not be read (NOT_SUPPORTED; others of its kind answer)",
+    ),
     Fault(
         "uncorrected errors in DRAM",
         lambda image: with_nvml(image, gpu=1, ecc_uncorrected_dram=14),
@@ -30,6 +78,12 @@ FAULTS = (
         lambda image: with_nvml(image, gpu=1, ecc_uncorrected_sram=2, ecc_uncorrected_dram="error UNKNOWN"),
         {"gpu.no_uncorrected_ecc": FAIL},
         "2 in SRAM",
+    ),
+    Fault(
+        "memory banks whose spare rows cannot be read",
+        lambda image: with_nvml(image, gpu=1, remap_banks="error UNKNOWN"),
+        {"gpu.row_remap": INCOMPLETE},
+        "GPU 1: remap_banks could not be read (UNKNOWN)",
     ),
     Fault(
         "an ECC counter that cannot be read",

@@ -139,19 +139,19 @@ FAULTS = (
         "a GPU whose maximal clock is lower than that of the others",
         lambda image: with_nvml(image, gpu=2, clock_max_mhz=1755),
         {"gpu.gpu_uniform": CONCERN},
-        "GPU 2: maximal clock (MHz) 1755; expected 1980 as on 7 GPUs of the node",
+        "GPU 2: maximal clock (MHz) 1755; expected 1980 as on 3 of 4 nodes",
     ),
     Fault(
         "a GPU whose default power limit is lower than that of the others",
         lambda image: with_nvml(image, gpu=2, power_limit_default_w=650),
         {"gpu.gpu_uniform": CONCERN},
-        "GPU 2: default power limit (W) 650; expected 700 as on 7 GPUs of the node",
+        "GPU 2: default power limit (W) 650; expected 700 as on 3 of 4 nodes",
     ),
     Fault(
         "a GPU with another VBIOS",
         lambda image: with_nvml(image, gpu=2, vbios="96.00.89.00.01"),
         {"gpu.vbios_uniform": CONCERN, "gpu.gpu_uniform": CONCERN},
-        "VBIOS 96.00.89.00.01 on GPU 2; expected 96.00.A5.00.01, as on 7 GPUs",
+        "VBIOS 96.00.89.00.01 on GPU 2; expected 96.00.A5.00.01, as on 3 of 4 nodes",
     ),
     Fault(
         "a clocks event reason that nobody knows",

@@ -135,6 +135,29 @@ FAULTS = (
         base=infiniband,
     ),
     Fault(
+        "InfiniBand devices that all lost half of their lanes",
+        lambda image: reduce(lambda image, bus: with_slot(image, bus, current_link_width="8"), BUSES, image),
+        {"network.nic_link": CONCERN},
+        "PCIe x8 at 32 GT/s on 0000:17:00.0; expected x16 at 32 GT/s, as both of its ends can",
+        base=infiniband,
+    ),
+    Fault(
+        "an InfiniBand port that is switched off while other nodes use theirs",
+        lambda image: with_file(
+            with_file(image, f"{port(1)}/state", "1: DOWN\n"), f"{port(1)}/phys_state", "3: Disabled\n"
+        ),
+        {"network.ib_ports": CONCERN},
+        "mlx5_1 port 1 switched off; expected ACTIVE as on 3 of 4 nodes",
+        base=infiniband,
+    ),
+    Fault(
+        "an InfiniBand device whose PCIe link the kernel does not know",
+        lambda image: with_slot(image, BUSES[1], current_link_width="0", current_link_speed="Unknown"),
+        {"network.nic_link": INCOMPLETE},
+        "the kernel reports no PCIe link of 0000:18:00.0; expected one, as of others of its model",
+        base=infiniband,
+    ),
+    Fault(
         "an InfiniBand device a generation slower than its peers",
         lambda image: with_slot(image, BUSES[1], current_link_speed="16.0 GT/s PCIe"),
         {"network.nic_link": FAIL},

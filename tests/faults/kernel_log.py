@@ -89,6 +89,15 @@ FAULTS = (
         "Xid 79 (GPU has fallen off the bus) at 0000:5d:00.0",
     ),
     Fault(
+        "unified memory that waits for a reboot, though its module was loaded again",
+        logged(
+            "NVRM: nvGpuOpsReportFatalError: uvm encountered global fatal error 0x60, requiring os reboot to recover.",
+            "nvidia-uvm: Loaded the UVM driver, major device number 511.",
+        ),
+        {"gpu.no_xid": FAIL},
+        "CUDA's unified memory has stopped on all GPUs until a reboot (error 0x60)",
+    ),
+    Fault(
         "a GPU's firmware that sends no heartbeat",
         logged("NVRM: GPU3 _kgspIsHeartbeatTimedOut: GSP RM heartbeat timed out"),
         {"gpu.no_xid": CONCERN},

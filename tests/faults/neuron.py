@@ -52,6 +52,20 @@ FAULTS = (
         base=healthy_trn1,
     ),
     Fault(
+        "a Neuron device with half of its cores",
+        lambda image: with_file(image, f"{FOLDER}/neuron3/core_count", "4\n"),
+        {"neuron.device_count": FAIL},
+        "Neuron device 3 has 4 cores; expected 8, as another device of the node",
+        base=healthy_trn2,
+    ),
+    Fault(
+        "a Neuron device of another model than the others",
+        lambda image: with_file(image, f"{FOLDER}/neuron3/info/architecture/device_name", "Trainium1\n"),
+        {"neuron.device_count": CONCERN},
+        "devices are Trainium1 and Trainium2; expected one model",
+        base=healthy_trn2,
+    ),
+    Fault(
         "uncorrected errors in a Neuron device's SRAM",
         lambda image: counted(image, 3, "sram_ecc_uncorrected", 2),
         {"neuron.no_uncorrected_ecc": FAIL},

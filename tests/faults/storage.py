@@ -158,6 +158,12 @@ DISKS = (
         "7 local NVMe disks; expected 8",
     ),
     Fault(
+        "a local disk without any space",
+        lambda image: with_file(image, "/sys/class/block/nvme3n1/size", "0\n"),
+        {"storage.nvme_scratch": FAIL},
+        "nvme3n1 has no space at all",
+    ),
+    Fault(
         "a local disk without its name space",
         lambda image: without_file(image, "/sys/class/nvme/nvme5/nvme5n1"),
         {"storage.nvme_scratch": FAIL},

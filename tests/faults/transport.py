@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tests.faults.fault import CONCERN, FAIL, INCOMPLETE, Fault
+from tests.faults.infiniband import infiniband
+from tests.faults.roce import roce
 from tests.testbed.gpus import healthy_gpu_node
 from tests.testbed.image import NodeImage
 from tests.testbed.node import healthy_cpu, with_file, with_line
@@ -26,6 +30,57 @@ def on_premises() -> NodeImage:
     """A node of another vendor."""
     image = with_file(healthy_cpu(), "/sys/class/dmi/id/sys_vendor", "Dell Inc.\n")
     return with_file(image, "/sys/class/dmi/id/product_name", "PowerEdge XE9680\n")
+
+
+def variable(line: str) -> Callable[[NodeImage], NodeImage]:
+    """Every program of the node has this variable."""
+    return lambda image: with_line(image, "/etc/environment", line)
+
+
+OF_NVLINK = (
+    ("no direct traffic between GPUs", "NCCL_P2P_DISABLE=1", "NCCL does not use NVLink; expected no such variable"),
+    ("no GPU near enough for direct traffic", "NCCL_P2P_LEVEL=LOC", "NCCL does not use NVLink; expected no such"),
+)
+OF_INFINIBAND = (
+    (
+        "NCCL told not to use InfiniBand",
+        "NCCL_IB_DISABLE=1",
+        FAIL,
+        "NCCL uses TCP; expected no such variable on a node",
+    ),
+    ("NCCL told to use sockets beside InfiniBand", "NCCL_NET=Socket", FAIL, "NCCL uses TCP; expected no such variable"),
+    (
+        "NCCL told to use a network device that is not there",
+        "NCCL_IB_HCA==mlx5_9:1",
+        CONCERN,
+        "chooses no device of this node; expected one of mlx5_0, mlx5_1, mlx5_2, mlx5_3",
+    ),
+    ("NCCL told to use no Mellanox device", "NCCL_IB_HCA=^mlx5", CONCERN, "chooses no device of this node"),
+    ("GPUDirect RDMA switched off for NCCL", "NCCL_NET_GDR_LEVEL=LOC", CONCERN, "is copied through host memory"),
+)
+OF_ROCE = (
+    ("NCCL told not to use RoCE", "NCCL_IB_DISABLE=1", "NCCL uses TCP; expected no such variable on a node with RoCE"),
+    ("NCCL told to use sockets beside RoCE", "NCCL_NET=Socket", "NCCL uses TCP"),
+    ("NCCL told to use an address of RoCE that is not routed", "NCCL_IB_GID_INDEX=0", "is of RoCE version 1"),
+)
+OF_ALL = (
+    ("no shared memory between processes for NCCL", "NCCL_SHM_DISABLE=1", CONCERN, "goes through the network"),
+    ("GPUs hidden from every program", "CUDA_VISIBLE_DEVICES=0,1", CONCERN, "shows 2 of 8 GPUs to every program"),
+    ("libfabric told not to use EFA", "FI_PROVIDER=^efa", FAIL, "libfabric may not use EFA; expected efa"),
+    ("libfabric told to use verbs on a node with EFA", "FI_PROVIDER=verbs", FAIL, "libfabric may not use EFA"),
+    (
+        "NCCL told to use an interface that reaches no other node",
+        "NCCL_SOCKET_IFNAME=lo,docker0",
+        CONCERN,
+        "chooses docker0, lo, which reaches no other node; expected one of ens32",
+    ),
+    (
+        "a variable of NCCL that the other nodes do not set",
+        "NCCL_BUFFSIZE=1048576",
+        CONCERN,
+        "NCCL_BUFFSIZE 1048576; expected not set as on 3 of 4 nodes",
+    ),
+)
 
 
 def with_task_prolog(image: NodeImage, script: str) -> NodeImage:
@@ -123,13 +178,13 @@ FAULTS = (
         "NCCL told to use an interface that is not there",
         lambda image: with_line(image, "/etc/environment", "NCCL_SOCKET_IFNAME==eth0,eth1"),
         {PLAN: CONCERN},
-        "chooses no interface of this node; expected one of docker0, ens32, lo",
+        "chooses no interface of this node; expected one of ens32",
     ),
     Fault(
         "NCCL's algorithm pinned, and its interface not there",
         lambda image: with_file(image, "/etc/nccl.conf", "NCCL_ALGO=Ring\nNCCL_SOCKET_IFNAME==eth0\n"),
         {PLAN: CONCERN},
-        "NCCL_SOCKET_IFNAME==eth0 (/etc/nccl.conf line 2) chooses no interface of this node; expected one of docker0",
+        "NCCL_SOCKET_IFNAME==eth0 (/etc/nccl.conf line 2) chooses no interface of this node; expected one of ens32",
     ),
     Fault(
         "a task prolog of Slurm's that is not there",
@@ -137,4 +192,15 @@ FAULTS = (
         {PLAN: INCOMPLETE},
         f"could not be read: {PROLOG}",
     ),
+    *(Fault(name, variable(line), {PLAN: FAIL}, words) for name, line, words in OF_NVLINK),
+    *(
+        Fault(f"{name}, of cards", variable(line), {PLAN: CONCERN}, "through host memory", base=g6)
+        for name, line, _ in OF_NVLINK[:1]
+    ),
+    *(
+        Fault(name, variable(line), {PLAN: verdict}, words, base=infiniband)
+        for name, line, verdict, words in OF_INFINIBAND
+    ),
+    *(Fault(name, variable(line), {PLAN: CONCERN}, words, base=roce) for name, line, words in OF_ROCE),
+    *(Fault(name, variable(line), {PLAN: verdict}, words) for name, line, verdict, words in OF_ALL),
 )

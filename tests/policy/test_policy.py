@@ -113,6 +113,16 @@ def test_an_instance_type_can_be_the_sites_own(tmp_path: Path) -> None:
     assert (mine.gpus, mine.nvswitch, mine.efa) == (8, True, None)
 
 
+@pytest.mark.parametrize("name", ["p5.48xlarge", "ml.p5.48xlarge", "DGX H100"])
+def test_a_type_of_the_catalogue_keeps_the_numbers_that_the_policy_does_not_change(tmp_path: Path, name: str) -> None:
+    known = PACKAGED.instance_type(name)
+    changed = Catalog.of(policy_of(tmp_path, f'[instance_type."{name}"]\nnvme = 7\n')).instance_type(name)
+    assert known
+    assert changed
+    assert changed.nvme == 7
+    assert replace(changed, nvme=known.nvme, source=known.source) == known
+
+
 def test_nodes_under_two_policies_go_by_their_own_numbers_side_by_side() -> None:
     policies = (NO_POLICY, Policy(thresholds={"shm.minimum_gib": 32}), NO_POLICY)
     nodes = [Node(Target("gpu001"), NodeEvidence("gpu001"), policy=policy) for policy in policies]

@@ -7,6 +7,7 @@ from contextlib import suppress
 from operator import attrgetter
 
 from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.verdict import (
     Incomplete,
     NotApplicable,
@@ -18,7 +19,8 @@ from clusterproof.plugins.core.verdict import (
 )
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import each, readings
-from clusterproof.plugins.evidence.group import Values, differences, in_words
+from clusterproof.plugins.evidence.gpu.facts_rack import RACK_WIDE
+from clusterproof.plugins.evidence.group import Values, differences, in_words, usual_of
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.pci.facts import PciDevice
 
@@ -34,12 +36,15 @@ OF_EIGHT_GPUS = (0, 4, 6)  # NVSwitches of a board with eight: cards have none, 
 def test_nvswitch_count(node: Node) -> None:
     """NVSwitch count.
 
-    Each NVSwitch carries part of the traffic between GPUs. With one missing, fabric manager does not start, or leaves
-    the GPUs with fewer links. Since Blackwell, switches are not on the node's PCI bus.
+    Each NVSwitch carries part of the traffic between GPUs. With one missing, or held by no driver, fabric manager does
+    not start, or leaves the GPUs with fewer links. Since Blackwell, switches are not on the node's PCI bus.
 
     Remedy (reset or reboot): Reboot the node. If a switch is still missing, replace the node.
     """
-    nvswitches = sum(device.is_nvswitch for device in node.pci_devices)
+    on_bus = [device for device in node.pci_devices if device.is_nvswitch]
+    reported = [readings(device, "driver", "address")[0] for device in on_bus]
+    unbound = [reading.get("address", "one of them") for reading in reported if reading.get("driver") == ""]
+    nvswitches = len(on_bus)
     with suppress(Incomplete):  # GPUs that do not answer are GPUs
         node.gpus  # noqa: B018 - raises NotApplicable on a node without any
     if node.nvlinks_due is None and len(node.gpus_on_bus) == 8:
@@ -49,6 +54,7 @@ def test_nvswitch_count(node: Node) -> None:
     due = node.of_type("nvswitches") if node.of_type("nvswitch") else 0
     if not due:
         not_applicable(f"{node.type_name or 'this node'} has no NVSwitch on its PCI bus")
+    fail_if(unbound, f"no driver holds {', '.join(unbound)}; expected nvidia-nvswitch on every NVSwitch")
     assert nvswitches >= due, f"{nvswitches} NVSwitches on the PCI bus; expected {due}"
 
 
@@ -78,18 +84,19 @@ def test_gpu_numa(node: Node) -> None:
     Remedy (investigate): Compare nvidia-smi topo -m, the slots and the firmware settings (NUMA nodes per socket) with a
     neighbouring node; replace the node.
     """
-    gpus = gpus_of(node)
-    try:
-        deviations = differences(node, "NUMA nodes of the GPUs", numa_nodes, absent=None)
-    except NotApplicable:  # too few nodes to compare with
-        counts = Counter(gpu.numa for gpu in gpus)
-        usual = len(gpus) / len(counts)
-        if usual.is_integer() and len(set(counts.values())) > 1:
-            seen = ", ".join(f"{count} GPUs on NUMA node {numa}" for numa, count in sorted(counts.items()))
-            concern(f"{seen}; expected {usual:.0f} on each")
-        return
-    elsewhere = [deviation for deviation in deviations if deviation.usual]
-    concern_if(elsewhere, in_words(elsewhere))
+    counts = Counter(gpu.numa for gpu in gpus_of(node))
+    is_meant = False
+    with suppress(NotApplicable):  # too few nodes to compare with
+        deviations = differences(node, NUMA, numa_nodes, absent=None)
+        concern_if(deviations, in_words(deviations))
+        is_meant = not deviations  # as all nodes have it
+    usual = counts.total() / len(counts)
+    if usual.is_integer() and len(set(counts.values())) > 1 and not is_meant:
+        seen = ", ".join(f"{count} GPUs on NUMA node {numa}" for numa, count in sorted(counts.items()))
+        concern(f"{seen}; expected {usual:.0f} on each")
+
+
+NUMA = "NUMA nodes of the GPUs"
 
 
 def numa_nodes(node: Node) -> Values:
@@ -105,8 +112,16 @@ def gpus_of(node: Node) -> tuple[PciDevice, ...]:
     return node.gpus_on_bus
 
 
+SWITCHED = {"True": "on", "False": "off"}
 ON_ONE_BOARD = 2  # GPUs at most: GB200 and GB300 boards carry two, and both report the board's serial
 KIND = {"name": "GPU", "vbios": "VBIOS", "memory_total_mib": "memory (MiB)", "power_limit_w": "power limit (W)"}
+KIND_IF_REPORTED = {
+    "mig_mode": "MIG",
+    "pcie_gen_max": "PCIe generation at most",
+    "pcie_width_max": "PCIe lanes at most",
+    "power_limit_default_w": "default power limit (W)",
+    "clock_max_mhz": "maximal clock (MHz)",
+}
 OF_ONE_MODEL = {  # what GPUs of one node have alike; their VBIOS and power limits have checks of their own
     "memory_total_mib": "memory (MiB)",
     "power_limit_default_w": "default power limit (W)",
@@ -119,31 +134,60 @@ def test_gpu_identity(node: Node) -> None:
     """GPU identity.
 
     UUID and serial identify the hardware that a finding is about, even after a node was replaced; every result carries
-    them. Two GPUs that report the same are one GPU seen twice, or have damaged firmware.
+    them. Two GPUs that report the same are one GPU seen twice, or have damaged firmware. Two nodes with the same GPUs
+    are one machine under two names, which counts twice; what most nodes of the group report is not taken for that.
 
-    Remedy (reset or reboot): Reboot the node. If two GPUs still report the same, replace it.
+    Remedy (reset or reboot): Reboot the node. If two GPUs still report the same, replace it. One machine under two
+    names: correct the inventory.
     """
+    evaluate_machine(node)
     for name in ("uuid", "serial"):
         counts = Counter(each(node.gpus, attrgetter(name)))  # some have no serial
         shared = [
-            f"{name} {value[:60]} of {counts[value]} GPUs" for value in counts if is_shared(name, counts, counts[value])
+            f"{name} {value[:60]} of {counts[value]} GPUs"
+            for value in counts
+            if counts[value] > (on_one_board(node, counts) if name == "serial" else 1)
         ]
         concern_if(shared, f"{', '.join(shared)}; expected one each")
 
 
-def is_shared(name: str, counts: Counter[str], count: int) -> bool:
-    """Whether too many GPUs share a value: a serial is the board's, and all boards of a node carry the same number."""
-    if name == "serial" and set(counts.values()) == {count} and len(counts) > 1:
-        return count > ON_ONE_BOARD
-    return count > 1
+def evaluate_machine(node: Node) -> None:
+    """A concern where another node of the group reports the same GPUs."""
+    shared, most = (
+        node.group.shared("GPU UUIDs", uuids),
+        max(2, len(node.group.nodes) * node.threshold("group.majority")),
+    )
+    known = [shared.get(uuid, ()) for uuid in uuids(node)]
+    of_others = [names for names in known if 1 < len(names) <= most]
+    others = sorted({name for names in of_others for name in names} - {node.name})
+    why = ", the same machine by its boot id" if others and {*others} <= {*node.same_machine} else ""
+    seen = f"{len(of_others)} of {len(known)} GPUs are also those of {fold(others)}{why}"
+    concern_if(others, f"{seen}; expected GPUs that no other node has")
+
+
+def uuids(node: Node) -> list[str]:
+    """The UUIDs of its GPUs, as far as they are known."""
+    return [reading["uuid"] for gpu in node.gpus if (reading := readings(gpu, "uuid")[0])]
+
+
+def on_one_board(node: Node, serials: Counter[str]) -> int:
+    """How many GPUs may report one serial: it is the board's, and all boards of a node carry the same number.
+
+    On a tray of Grace a board carries two, of which one may be gone.
+    """
+    names = [reading["name"] for gpu in node.gpus if (reading := readings(gpu, "name")[0])]
+    is_tray = any(model in name for name in names for model in RACK_WIDE)
+    is_alike = len(serials) > 1 and len(set(serials.values())) == 1
+    return ON_ONE_BOARD if is_tray or is_alike else 1
 
 
 @evidence("nvidia-smi --query-gpu=name,vbios_version,memory.total,enforced.power.limit --format=csv")
 def test_gpu_uniform(node: Node) -> None:
     """GPUs compared with the group.
 
-    Jobs run at the pace of the slowest GPU: a model, memory size, VBIOS or power limit that differs from the rest of
-    the group makes a node the odd one out.
+    Jobs run at the pace of the slowest GPU: a model, memory size, VBIOS, power limit, maximal clock, MIG mode or PCIe
+    link that differs from the rest of the group makes a node the odd one out. GPUs of a node are compared with those of
+    most nodes, where most have the same, and otherwise with each other.
 
     Remedy (investigate): Lower power limit: set it back (nvidia-smi -pl). Otherwise ask for a replacement of the node
     if it is slow.
@@ -153,7 +197,7 @@ def test_gpu_uniform(node: Node) -> None:
         for name in KIND:
             with part:
                 getattr(gpu, name)
-    deviations = differences(node, "GPUs", kind_of_gpus)
+    deviations = differences(node, GPUS, kind_of_gpus)
     concern_if(deviations, in_words(deviations))
 
 
@@ -163,15 +207,29 @@ def evaluate_among_gpus(node: Node) -> None:
     for name, reported in OF_ONE_MODEL.items():
         values = [(gpu.label, reading.get("name"), reading[name]) for gpu, reading in by_gpu if reading.get(name)]
         for label, model, own in values:
-            alike = [value for _, other, value in values if other == model or None in (other, model)]
-            usual, count = Counter(alike).most_common(1)[0]
-            is_odd = own != usual and len(values) > ON_ONE_BOARD
-            concern_if(is_odd, f"{label}: {reported} {own:g}; expected {usual:g} as on {count} GPUs of the node")
+            elsewhere = usual_of(node, GPUS, kind_of_gpus, reported)
+            if elsewhere and " and " not in elsewhere.value and model == one_model(node):
+                is_odd, expected = as_text(own) != elsewhere.value, f"{elsewhere.value} {elsewhere.how_many}"
+            else:
+                alike = [value for _, other, value in values if other == model or None in (other, model)]
+                usual, count = Counter(alike).most_common(1)[0]
+                is_odd = own != usual and len(values) > ON_ONE_BOARD
+                expected = f"{usual:g} as on {count} GPUs of the node"
+            concern_if(is_odd, f"{label}: {reported} {own:g}; expected {expected}")
+
+
+GPUS = "GPUs"
+
+
+def one_model(node: Node) -> str | None:
+    """The model of all its GPUs; None where there are several."""
+    names = {readings(gpu, "name")[0].get("name") for gpu in node.gpus}
+    return names.pop() if len(names) == 1 else None
 
 
 def kind_of_gpus(node: Node) -> Values:
     """What the node's GPUs are, in words: the distinct values of all its GPUs; None where none reports it."""
-    return {reported: values_of(node, name) for name, reported in KIND.items()}
+    return {reported: values_of(node, name) for name, reported in (KIND | KIND_IF_REPORTED).items()}
 
 
 def values_of(node: Node, name: str) -> str | None:
@@ -179,6 +237,12 @@ def values_of(node: Node, name: str) -> str | None:
     values = set()
     for gpu in node.gpus:
         reading, unread = readings(gpu, name)
-        values |= {str(value)[:40] for value in reading.values()}
+        values |= {as_text(value) for value in reading.values()}
         values |= {"not reported" for why in unread if isinstance(why, NotApplicable)}
     return " and ".join(sorted(values)) or None
+
+
+def as_text(value: object) -> str:
+    """A value in words that are the same on every node: `on`, `700`, `96.00.A5.00.01`."""
+    text = f"{value:.6f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
+    return SWITCHED.get(text, text[:40])

@@ -8,7 +8,15 @@ from collections import Counter
 from clusterproof.plugins.catalog import fabric_faults, fabric_state, fabric_statuses, fabric_summary
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.nodeset import fold
-from clusterproof.plugins.core.verdict import concern, concern_if, fail_if, incomplete, not_applicable, part
+from clusterproof.plugins.core.verdict import (
+    NotApplicable,
+    concern,
+    concern_if,
+    fail_if,
+    incomplete,
+    not_applicable,
+    part,
+)
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.fact import Absent
 from clusterproof.plugins.evidence.field import readings
@@ -98,12 +106,22 @@ def fabric_of(gpu: Gpu, node: Node) -> Fabric:
         not_applicable(f"{node.type_name or 'this node'} has no NVLink fabric")
     if gpu.is_partitioned:
         not_applicable("MIG is on: the GPU is not part of a fabric")
-    fabric = gpu.fabric
+    try:
+        fabric = gpu.fabric
+    except NotApplicable:
+        if not node.nvlinks_due or is_unregistered(readings(gpu, "name")[0].get("name", "")):
+            raise
+        incomplete(f"the driver reports no fabric; expected one, as {node.type_name or 'this node'} has NVLinks")
     if readings(fabric, "state")[0].get("state") == NOT_SUPPORTED:
-        if any(model in gpu.name for model in WITHOUT_REGISTRATION):
+        if is_unregistered(gpu.name):
             not_applicable(f"{gpu.name[:40]} is not registered with a fabric")
         node.expected("nvlinks")  # raises where it is unknown whether it should have one
     return fabric
+
+
+def is_unregistered(name: str) -> bool:
+    """Whether GPUs of this name are known to be in no fabric."""
+    return any(model in name for model in WITHOUT_REGISTRATION)
 
 
 @mark.prolog
@@ -147,9 +165,7 @@ def test_rack_trays(node: Node) -> None:
     the rack's fabric manager; a tray in a cluster of its own has to be reset.
     """
     require_rack(node)
-    own = cluster_of(node)[CLUSTER]
-    if own is None:
-        not_applicable("no GPU here is known to be in a cluster of the fabric")
+    own = own_cluster(node)
     trays, due = trays_of(node, own), node.target.expect.get("trays")
     unknown = len(node.group.nodes) - len(node.group.values(CLUSTER, cluster_of))
     seen = f"{own} has {len(trays)} trays here ({fold(trays)})"
@@ -174,6 +190,15 @@ def test_rack_trays(node: Node) -> None:
     )
 
 
+def own_cluster(node: Node) -> str:
+    """The cluster that a tray is in. Raises NotApplicable where it is in none, and Incomplete."""
+    own = cluster_of(node)[CLUSTER]
+    if own is None:
+        fabric_of(node.gpus[0], node)
+        not_applicable("no GPU here is known to be in a cluster of the fabric")
+    return own
+
+
 def sizes_of(node: Node) -> tuple[int, ...]:
     """How many trays a domain of its type has; where the type is unknown, those of an NVL72."""
     row = readings(node, "type")[0].get("type")
@@ -193,8 +218,7 @@ def test_rack_uniform(node: Node) -> None:
     NVLinks are missing, reset the GPUs.
     """
     require_rack(node)
-    if cluster_of(node)[CLUSTER] is None:
-        not_applicable("no GPU here is known to be in a cluster of the fabric")
+    own_cluster(node)
     deviations = differences(node, "trays of a domain", of_tray, absent=None)
     concern_if(deviations, in_words(deviations))
 

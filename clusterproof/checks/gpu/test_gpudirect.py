@@ -12,6 +12,7 @@ from clusterproof.plugins.core.verdict import NotApplicable, concern, concern_if
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import each, readings
 from clusterproof.plugins.evidence.group import Values, differences, in_words
+from clusterproof.plugins.evidence.network.facts import INFINIBAND
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.pci.facts_config import PciFunction, PciPaths, PciSettings
 
@@ -27,18 +28,32 @@ def test_peermem(node: Node) -> None:
     """GPUDirect RDMA kernel support.
 
     Without it, everything the network sends and receives is copied through host memory. It needs nvidia_peermem, or a
-    kernel with DMA-BUF and NVIDIA's open kernel modules; gdrcopy's gdrdrv makes small messages fast.
+    kernel with DMA-BUF and NVIDIA's open kernel modules; gdrcopy's gdrdrv makes small messages fast on EFA. Beside RoCE
+    it is asked of machines with NVLink, as others may use these ports for storage.
 
     Remedy (fix configuration): Load nvidia_peermem, or install the open kernel modules; install gdrcopy and load
     gdrdrv.
     """
     if node.expected("efa") == 0:
-        not_applicable(f"{node.type_name or 'this node'} has no EFA device")
+        if not has_fabric(node):
+            not_applicable(f"{node.type_name or 'this node'} has no EFA device, nor GPUs beside another fabric")
+        if "nvidia_peermem" not in node.modules:
+            evaluate_dma_buf(node)
+        return
     if not node.type.gdr:
         not_applicable(f"the catalogue knows of no GPUDirect RDMA on {node.type_name}")
     if "nvidia_peermem" not in node.modules:
         evaluate_dma_buf(node)
     concern_if("gdrdrv" not in node.modules, "gdrdrv is not loaded; expected on a node with EFA and GPUs")
+
+
+def has_fabric(node: Node) -> bool:
+    """Whether its GPUs communicate over active ports of InfiniBand, or of RoCE. Raises Incomplete."""
+    reading, _ = readings(node, "ib_devices", "gpus_on_bus")
+    if not (reading.get("ib_devices") and reading.get("gpus_on_bus")):
+        return False
+    layers = node.active_link_layers
+    return INFINIBAND in layers or bool(layers and node.nvlinks_due)
 
 
 def evaluate_dma_buf(node: Node) -> None:
@@ -127,8 +142,9 @@ def test_pcie_settings(node: Node) -> None:
     """PCIe requests of GPUs and network devices.
 
     A device whose largest payload differs from that of the port above it loses packets or sends small ones; with
-    smaller read requests, or without relaxed ordering, it is slower than its peers. In a virtual machine payloads
-    are not compared, as the ports are emulated.
+    smaller read requests, or without relaxed ordering, it is slower than its peers. So is a node all of whose devices
+    have a smaller payload than those of other nodes. In a virtual machine payloads are not compared, as the ports are
+    emulated.
 
     Remedy (fix configuration): Compare the firmware's settings with a neighbouring node and boot again; drivers or
     setpci may have changed the device since.
@@ -165,6 +181,12 @@ SETTINGS: dict[str, Callable[[PciSettings], object]] = {
 }
 
 
+IN_GROUP: dict[str, Callable[[PciSettings], object]] = {
+    **SETTINGS,
+    "MaxPayload": lambda settings: settings.max_payload,
+}
+
+
 def settings_by_model(paths: PciPaths, read: Callable[[PciSettings], object]) -> dict[str, dict[str, object]]:
     """What the settings of each device are, by its model and address, as far as they are known."""
     by_model: dict[str, dict[str, object]] = {}
@@ -188,9 +210,14 @@ def usual_settings(node: Node) -> Values:
     """What most devices of a model have on a node, by the setting's name with the model."""
     return {
         f"{what} of {model}": str(Counter(values.values()).most_common(1)[0][0])
-        for what, read in SETTINGS.items()
+        for what, read in (SETTINGS if may_be_virtual(node.pci_settings) else IN_GROUP).items()
         for model, values in settings_by_model(node.pci_settings, read).items()
     }
+
+
+def may_be_virtual(paths: PciPaths) -> bool:
+    """Whether the devices may be those of a virtual machine, by what is known."""
+    return bool(readings(paths, "is_virtual")[0].get("is_virtual", True))
 
 
 def require_metal(node: Node) -> None:

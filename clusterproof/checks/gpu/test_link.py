@@ -7,7 +7,15 @@ from collections import Counter
 from collections.abc import Iterable
 
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.verdict import Incomplete, concern_if, fail_if, incomplete, not_applicable, part
+from clusterproof.plugins.core.verdict import (
+    Incomplete,
+    NotApplicable,
+    concern_if,
+    fail_if,
+    incomplete,
+    not_applicable,
+    part,
+)
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import readings, require
 from clusterproof.plugins.evidence.gpu.facts import Gpu, NvlinkErrors
@@ -27,8 +35,9 @@ def test_nvlink_active(gpu: Gpu, node: Node) -> None:
     """Active NVLinks.
 
     Every GPU of a type has the same number of links, and all of them must be up: with one down, collectives inside the
-    node are slow or fail. If it is not known how many there should be, a link that is down among others, or fewer links
-    than the node's other GPUs have, is still a fault. So are fewer in the matrix of nvidia-smi topo.
+    node are slow or fail. A driver that supports none there has none up. If it is not known how many there should be,
+    a link that is down among others, or fewer links than the node's other GPUs have, is still a fault. So are fewer in
+    the matrix of nvidia-smi topo.
 
     Remedy (reset or reboot): Reset the GPU or reboot the node. If a link stays down, replace the node.
     """
@@ -38,7 +47,7 @@ def test_nvlink_active(gpu: Gpu, node: Node) -> None:
         not_applicable("the driver does not report NVLink states while MIG is on")
     with part:
         evaluate_ways(gpu, node)
-    states = gpu.nvlink_states
+    states = links_of(gpu, node)
     if node.nvlinks_due is None:
         evaluate_links_by_peers(gpu, node)
     due = node.expected("nvlinks")
@@ -51,13 +60,26 @@ def test_nvlink_active(gpu: Gpu, node: Node) -> None:
     raise AssertionError(f"{len(states)} NVLinks; expected {due} active links")
 
 
+def links_of(gpu: Gpu, node: Node) -> tuple[bool | None, ...]:
+    """Its links; none where the driver supports none though its type or another GPU of its model has some.
+
+    Raises Incomplete, NotApplicable.
+    """
+    try:
+        return gpu.nvlink_states
+    except NotApplicable:
+        if not (node.nvlinks_due or any(links_of_peers(gpu, node))):
+            raise
+    return ()
+
+
 FEWEST_JOINED = 4  # GPUs that may be joined all with all; of three a bridge joins two
 BASEBOARD = re.compile(r"SXM|HBM3$|NVIDIA (?:H20|H200|H800|G?B[23]00)$")  # names of GPUs whose board wires all NVLinks
 
 
 def evaluate_links_by_peers(gpu: Gpu, node: Node) -> None:
     """The verdict on a GPU's links where it is unknown how many are due; none where they show no fault."""
-    states, of_peers = gpu.nvlink_states, links_of_peers(gpu, node)
+    states, of_peers = links_of(gpu, node), links_of_peers(gpu, node)
     is_wired = not of_peers or bool(BASEBOARD.search(readings(gpu, "name")[0].get("name", "")))
     is_dead = is_wired and set(states).union(*of_peers) == {False}
     concern_if(is_dead, f"all {len(states)} NVLinks inactive; expected active ones, unless the machine wires none")

@@ -10,6 +10,7 @@ from clusterproof.plugins.core.verdict import NotApplicable, concern_if, fail_if
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import readings
 from clusterproof.plugins.evidence.gpu.facts import Gpu
+from clusterproof.plugins.evidence.group import Values, usual_of
 from clusterproof.plugins.evidence.node import Node
 
 pytestmark = [
@@ -124,7 +125,8 @@ def mig_mode(gpu: Gpu) -> bool:
 def test_vbios_uniform(node: Node) -> None:
     """VBIOS versions within a node.
 
-    Mixed versions are the result of a replaced GPU, and can differ in clocks and power.
+    Mixed versions are the result of a replaced GPU, and can differ in clocks and power. Where most nodes of the group
+    have one version, it is expected; otherwise that of most GPUs of the node.
 
     Remedy (investigate): Compare with other nodes of the type; ask for a replacement if the odd one is slow.
     """
@@ -133,8 +135,17 @@ def test_vbios_uniform(node: Node) -> None:
         with part:
             versions[gpu.label] = gpu.vbios
     usual, count = max(Counter(versions.values()).items(), key=lambda item: item[1], default=("", 0))
+    as_most, elsewhere = f"as on {count} GPUs", usual_of(node, "VBIOS", vbios_of, "VBIOS")
+    if elsewhere and elsewhere.value in versions.values():
+        usual, as_most = elsewhere.value, elsewhere.how_many
     others = ", ".join(f"{version} on {label}" for label, version in versions.items() if version != usual)
-    deviates_if(others, node, f"VBIOS {others}; expected {usual}, as on {count} GPUs")
+    deviates_if(others, node, f"VBIOS {others}; expected {usual}, {as_most}")
+
+
+def vbios_of(node: Node) -> Values:
+    """The VBIOS versions of its GPUs; None where none is known."""
+    versions = {reading["vbios"] for gpu in node.gpus if (reading := readings(gpu, "vbios")[0])}
+    return {"VBIOS": " and ".join(sorted(versions)) or None}
 
 
 @evidence("nvidia-smi --query-gpu=index,power.limit,power.default_limit --format=csv")

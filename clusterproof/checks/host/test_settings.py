@@ -6,7 +6,7 @@ from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import SIGNIFICANT, apart, listed
 from clusterproof.plugins.core.verdict import Incomplete, concern, concern_if, not_applicable
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.evidence.field import each, known, readings
+from clusterproof.plugins.evidence.field import at_least_one, each, known, readings
 from clusterproof.plugins.evidence.group import Values, differences, in_words
 from clusterproof.plugins.evidence.host.facts import newer
 from clusterproof.plugins.evidence.node import Node
@@ -29,7 +29,7 @@ def test_numa(node: Node) -> None:
 
     Remedy (investigate): Compare numactl --hardware and nvidia-smi topo -m with a neighbouring node; replace the node.
     """
-    sockets = known(lambda: node.main_memory.sockets, ())
+    sockets = known(lambda: at_least_one(list(node.main_memory.sockets), "NUMA node with CPUs"), [])
     near = [*each(known(lambda: node.pci_devices, ()), lambda pci: (pci.address, _socket_of(pci)))]
     homeless = [address for address, socket in near if socket is not None and socket < 0]
     is_named = any(socket is not None and socket >= 0 for _, socket in near)

@@ -22,7 +22,8 @@ pytestmark = [mark.host, mark.preflight, mark.prolog]
 def test_root_volume(node: Node) -> None:
     """Root volume space.
 
-    A full root volume breaks logging, containers and SSM sessions, and so every attempt to repair the node.
+    A full root volume breaks logging, containers and SSM sessions, and so every attempt to repair the node. Without
+    inodes no file can be created there, however much space is left.
 
     Remedy (clean up): Remove old logs, images and core files; move checkpoints and caches to the shared or the NVMe
     file system.
@@ -30,8 +31,12 @@ def test_root_volume(node: Node) -> None:
     root = node.mount_at("/")
     if root is None or not root.total_kib or root.free_kib is None:
         incomplete("the root volume does not report its size")
-    with part:
-        assert root.inodes_free != 0 or not root.inodes, f"no inode is free of {root.inodes}; expected some"
+    if root.inodes and root.inodes_free is not None:
+        percent = 100 * (1 - root.inodes_free / root.inodes)
+        full, filling = node.threshold("space.used_fail_percent"), node.threshold("space.used_concern_percent")
+        seen = f"/ has {percent:.1f} % of its {root.inodes} inodes in use"
+        fail_if(percent >= full, f"{seen}; expected less than {full:.0f} %")
+        concern_if(filling <= percent < full, f"{seen}; expected less than {filling:.0f} %")
     used = 100 * (1 - root.free_kib / root.total_kib)
     fail, worry = node.threshold("root.used_fail_percent"), node.threshold("root.used_concern_percent")
     assert used < fail, f"/ is {used:.0f} % full; expected less than {fail:.0f} %"

@@ -8,7 +8,7 @@ from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import apart
 from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete, not_applicable
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.evidence.field import known
+from clusterproof.plugins.evidence.field import known, readings
 from clusterproof.plugins.evidence.network.facts import Counters, RdmaDevice
 from clusterproof.plugins.evidence.node import Node
 
@@ -43,6 +43,9 @@ def test_efa_gdr(efa_device: RdmaDevice, node: Node) -> None:
     -c FI_HMEM shows whether libfabric can use GPU memory.
     """
     if not node.type.gdr:
+        lenders = {reading["p2p"] for one in node.efa_devices if (reading := readings(one, "p2p")[0]).get("p2p")}
+        seen = "the EFA driver names no module that gives it the memory of devices"
+        concern_if(lenders and not efa_device.has_peer_memory, f"{seen}; expected {' or '.join(sorted(lenders))}")
         not_applicable(f"{node.type_name} has no GPUDirect RDMA")
     if efa_device.has_peer_memory:
         return

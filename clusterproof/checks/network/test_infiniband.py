@@ -1,18 +1,16 @@
-"""InfiniBand and RoCE: fabrics other than EFA, their ports, errors and settings."""
+"""InfiniBand and RoCE: fabrics other than EFA, their ports, and errors."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.verdict import NotApplicable, concern_if, fail_if, not_applicable, part
+from clusterproof.plugins.core.verdict import NotApplicable, concern, concern_if, fail_if, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.evidence.field import each, known, readings, require
-from clusterproof.plugins.evidence.group import Values, differences, in_words
-from clusterproof.plugins.evidence.network.facts import Port, RdmaDevice
-from clusterproof.plugins.evidence.network.facts_node import RocePort
+from clusterproof.plugins.evidence.field import known, readings, require
+from clusterproof.plugins.evidence.group import Difference, Values, differences, in_words, usual_of
+from clusterproof.plugins.evidence.network.facts import ETHERNET, INFINIBAND, Port, RdmaDevice
 from clusterproof.plugins.evidence.node import Node
 
 pytestmark = [mark.network, mark.preflight, mark.hyperpod_node_debugger("A")]
@@ -20,7 +18,7 @@ pytestmark = [mark.network, mark.preflight, mark.hyperpod_node_debugger("A")]
 
 HOUR_S = 3600
 DAY_S = 86400
-ETHERNET, INFINIBAND = "Ethernet", "InfiniBand"  # as sysfs calls the link layer
+ACTIVE, OFF = "ACTIVE", "switched off"
 
 
 @mark.prolog
@@ -29,6 +27,7 @@ def test_ib_count(node: Node) -> None:
     """InfiniBand or RoCE device count.
 
     RDMA devices other than EFA are counted, and compared with --expect ib=N, otherwise with most nodes of the group.
+    Where no number is that of most, having fewer than another node is a concern.
 
     Remedy (investigate): Look for the device with lspci and in the kernel log; reseat it, or replace the node.
     """
@@ -38,14 +37,24 @@ def test_ib_count(node: Node) -> None:
     if due == 0 or node.efa_devices:
         not_applicable("this node's fabric is EFA" if node.efa_devices else "none is expected here")
     if due is None:
-        fewer = [other for other in differences(node, "InfiniBand devices", _count) if int(other.usual or 0) > count]
-        assert not fewer, in_words(fewer)
+        deviations = differences(node, "InfiniBand devices", _count)
+        fail_if(fewer := [other for other in deviations if int(other.usual or 0) > count], in_words(fewer))
+        most = max((int(value) for value in _counted_in_group(node)), default=0)
+        undecided = [other for other in deviations if not other.usual and count < most]
+        concern_if(undecided, in_words(undecided))
         if not count:
             not_applicable("no InfiniBand or RoCE device on this node, nor on most of its kind")
 
 
+NUMBER = "number of InfiniBand or RoCE devices"
+
+
 def _count(node: Node) -> Mapping[str, str]:
-    return {"number of InfiniBand or RoCE devices": str(len(node.ib_devices))}
+    return {NUMBER: str(len(node.ib_devices))}
+
+
+def _counted_in_group(node: Node) -> Iterable[str]:
+    return node.group.counts("InfiniBand devices", _count).get(NUMBER, ())
 
 
 @mark.prolog
@@ -54,8 +63,9 @@ def test_ib_ports(ib_device: RdmaDevice, node: Node) -> None:
     """InfiniBand or RoCE port state and speed.
 
     Every port with a cable must be active, at the rate of most ports of its model on this node, and of the same port on
-    most nodes of the group; one slow rail slows every collective. A port whose physical state is Disabled was switched
-    off by somebody and is ignored.
+    most nodes of the group; one slow rail slows every collective. Where no rate is that of most, being slower than
+    another port of the model, or than the same port elsewhere, is a concern. A port whose physical state is Disabled
+    was switched off by somebody: that is a concern where the same port is active on most nodes of the group.
 
     Remedy (investigate): Reseat or replace the cable; look at the switch port. ibdiagnet shows more.
     """
@@ -63,6 +73,10 @@ def test_ib_ports(ib_device: RdmaDevice, node: Node) -> None:
         not_applicable("this node's fabric is EFA")
     assert ib_device.ports, "no port; expected at least one"
     used = [port for port in ib_device.ports if not _is_disabled(port)]
+    for port in ib_device.ports:
+        if port not in used:
+            off = _deviations(node, ib_device, port, STATES, _states)
+            concern_if(off, in_words(off))
     if not used:
         not_applicable("every port is disabled")
     for port in used:
@@ -71,39 +85,87 @@ def test_ib_ports(ib_device: RdmaDevice, node: Node) -> None:
         with part:
             assert port.is_linked, f"{port.label} is {port.physical_state}; expected 5: LinkUp"
         with part:
-            gbps, usual = port.gbps, max(_usual_on(node, ib_device, port), _usual_in_group(node, ib_device, port))
-            is_slow = gbps < usual and port.is_active
-            assert not is_slow, f"{port.label} at {port.rate}; expected {usual:g} Gb/s, as most ports of its model"
+            evaluate_rate(node, ib_device, port)
+
+
+def evaluate_rate(node: Node, device: RdmaDevice, port: Port) -> None:
+    """Fail where an active port is slower than most like it; a concern where it is slower than some."""
+    gbps, like = port.gbps, _rates_on(node, device, port)
+    deviations = _deviations(node, device, port, RATES, _rates)
+    usual = max(_usual_of(like, node), *(_gbps(deviation.usual) for deviation in deviations), 0.0)
+    if not port.is_active:
+        return
+    assert gbps >= usual, f"{port.label} at {port.rate}; expected {usual:g} Gb/s, as most ports of its model"
+    if gbps < max(like, default=0.0) and not _is_usual_in_group(node, device, port):
+        concern(
+            f"{port.label} at {port.rate}; expected {max(like):g} Gb/s, as {like[max(like)]} ports of its model here"
+        )
+    rates = node.group.counts(RATES, _rates).get(_name(device, port), ())
+    undecided = [one for one in deviations if not one.usual and gbps < max(map(_gbps, rates), default=0.0)]
+    concern_if(undecided, in_words(undecided))
 
 
 def _is_disabled(port: Port) -> bool:
     return known(lambda: port.is_disabled, False)
 
 
-def _usual_on(node: Node, device: RdmaDevice, port: Port) -> float:
-    """The rate of most active ports of this model and link layer on the node; 0 where no rate has a majority."""
-    rates = Counter(
-        rate
+def _rates_on(node: Node, device: RdmaDevice, port: Port) -> Counter[float]:
+    """How many active ports of this model and link layer on the node have each rate."""
+    return Counter(
+        _gbps(rate)
         for like in node.ib_devices
         for other in like.ports
         if like.model == device.model and other.link_layer == port.link_layer and (rate := _rate(other))
     )
-    rate, alike = rates.most_common(1)[0] if rates else ("0", 0)
-    return float(rate) if alike > rates.total() * node.threshold("group.majority") else 0.0
 
 
-def _usual_in_group(node: Node, device: RdmaDevice, port: Port) -> float:
-    """The rate that this port has on most nodes of the group; 0 where it is unknown."""
+def _usual_of(rates: Counter[float], node: Node) -> float:
+    """The rate of most ports; 0 where no rate has a majority."""
+    rate, alike = rates.most_common(1)[0] if rates else (0.0, 0)
+    return rate if alike > rates.total() * node.threshold("group.majority") else 0.0
+
+
+RATES, STATES = "rates of InfiniBand ports", "states of InfiniBand ports"
+
+
+def _deviations(
+    node: Node, device: RdmaDevice, port: Port, what: str, read: Callable[[Node], Values]
+) -> list[Difference]:
+    """Where a port differs from the same port in its group; nothing in a group too small to compare."""
     try:
-        deviations = differences(node, "rates of InfiniBand ports", _rates)
+        deviations = differences(node, what, read, absent=None)
     except NotApplicable:
-        return 0.0
-    usual = [deviation.usual for deviation in deviations if deviation.name == f"{device.name} {port.label}"]
-    return float(usual[0]) if usual and usual[0].replace(".", "", 1).isdecimal() else 0.0
+        return []
+    return [deviation for deviation in deviations if deviation.name == _name(device, port)]
 
 
-def _rates(node: Node) -> Mapping[str, str | None]:
-    return {f"{device.name} {port.label}": _rate(port) for device, port in _ports(node)}
+def _is_usual_in_group(node: Node, device: RdmaDevice, port: Port) -> bool:
+    """Whether most nodes of the group, and other ones among them, have this port at its rate."""
+    usual = usual_of(node, RATES, _rates, _name(device, port), None)
+    return usual is not None and usual.value == _rate(port)
+
+
+def _rates(node: Node) -> Values:
+    return {_name(device, port): _rate(port) for device, port in _ports(node)}
+
+
+def _states(node: Node) -> Values:
+    """Whether each port is active or switched off; None for one that is neither, or of which that is unknown."""
+    return {_name(device, port): _state(port) for device, port in _ports(node)}
+
+
+def _state(port: Port) -> str | None:
+    reading, _ = readings(port, "is_active", "is_disabled")
+    return ACTIVE if reading.get("is_active") else OFF if reading.get("is_disabled") else None
+
+
+def _name(device: RdmaDevice, port: Port) -> str:
+    return f"{device.name} {port.label}"
+
+
+def _gbps(rate: str) -> float:
+    """The number of a rate; 0 where there is none."""
+    return float(rate.partition(" ")[0] or 0)
 
 
 def _ports(node: Node) -> Iterator[tuple[RdmaDevice, Port]]:
@@ -116,7 +178,7 @@ def _ports(node: Node) -> Iterator[tuple[RdmaDevice, Port]]:
 def _rate(port: Port) -> str | None:
     """Its rate while it is active; None where one of them is unknown."""
     reading, _ = readings(port, "gbps", "is_active")
-    return f"{reading['gbps']:g}" if reading.get("is_active") and "gbps" in reading else None
+    return f"{reading['gbps']:g} Gb/s" if reading.get("is_active") and "gbps" in reading else None
 
 
 @evidence("cat /sys/class/infiniband/*/ports/*/link_layer; mlxconfig -d DEVICE query LINK_TYPE_P1")
@@ -125,7 +187,7 @@ def test_ib_link_layer(node: Node) -> None:
 
     A port can be either (LINK_TYPE in the device's firmware); one with the wrong setting is up and carries no traffic
     of the fabric. It is compared with the same port on most nodes of the group: one that is Ethernet everywhere is
-    meant to be, usually for storage.
+    meant to be, usually for storage. Where neither is that of most it is a concern.
 
     Remedy (fix configuration): Set LINK_TYPE_P1 (or P2) to IB with mlxconfig, and reset the device or reboot the node.
     """
@@ -134,6 +196,8 @@ def test_ib_link_layer(node: Node) -> None:
     deviations = differences(node, "link layers", _link_layers)
     turned = [deviation for deviation in deviations if deviation.own == ETHERNET and deviation.usual == INFINIBAND]
     fail_if(turned, in_words(turned))
+    undecided = [deviation for deviation in deviations if deviation.own == ETHERNET and not deviation.usual]
+    concern_if(undecided, in_words(undecided))
     require(why for device in node.ib_devices for port in device.ports for why in readings(port, "link_layer")[1])
 
 
@@ -178,65 +242,3 @@ def counted(errors: int | None) -> int:
     if errors is None:
         not_applicable("this device counts neither lost links nor symbol errors")
     return errors
-
-
-ACTIVE = "ACTIVE"
-SETTINGS: Mapping[str, Callable[[RocePort], str]] = {
-    "RoCE v2 GID index": lambda port: port.gid_v2,
-    "ECN notification": lambda port: port.notifies,
-    "ECN reaction": lambda port: port.reacts,
-    "traffic class": lambda port: port.traffic_class,
-}
-
-
-@evidence("show_gids; grep . /sys/class/net/*/ecn/roce_[nr]p/enable/* /sys/class/infiniband/*/tc/*/traffic_class")
-def test_roce_settings(node: Node) -> None:
-    """RoCE settings of ports.
-
-    NCCL uses all rails alike: one without a routable RoCE v2 address at the same index as the others ends a job as it
-    starts, and one without congestion control or in another traffic class loses packets under load. Active ports of one
-    model and speed are compared with each other, and each with the same port on other nodes.
-
-    Remedy (fix configuration): Give the interface its address; set ECN and the traffic class as on the other ports, and
-    in what sets them after a boot.
-    """
-    ports = active_ports(node)
-    if not ports:
-        not_applicable("no active RoCE port on this node")
-    odd = {name for what in SETTINGS for name in odd_ports(node, ports, what)}
-    with suppress(NotApplicable):
-        deviations = differences(node, "settings of RoCE ports", of_ports, absent=None)
-        elsewhere = [deviation for deviation in deviations if deviation.name not in odd]
-        concern_if(elsewhere, in_words(elsewhere))
-
-
-def odd_ports(node: Node, ports: Iterable[RocePort], what: str) -> list[str]:
-    """Say which ports have another setting than most of their kind here: `traffic class of mlx5_0 port 1`."""
-    kinds: dict[tuple[str, str], dict[str, str]] = {}
-    for port in ports:
-        with part:
-            value, label, kind = SETTINGS[what](port), port.label, (port.model, port.rate)
-            kinds.setdefault(kind, {})[f"{what} of {label}"] = value
-    odd = []
-    for values in kinds.values():
-        usual, alike = Counter(values.values()).most_common(1)[0]
-        if alike > len(values) * node.threshold("group.majority"):
-            as_most = f"expected {usual or 'none'} as {alike} of {len(values)} ports of its kind"
-            for name, value in values.items():
-                concern_if(value != usual, f"{name} is {value or 'not set'}; {as_most}")
-            odd += [name for name, value in values.items() if value != usual]
-    return odd
-
-
-def active_ports(node: Node) -> list[RocePort]:
-    """The RoCE ports that are active, or may be: of one whose state is unknown that part of a check is incomplete."""
-    return [port for port in node.roce_ports if known(lambda: port.state, ACTIVE).endswith(ACTIVE)]  # noqa: B023 - at once
-
-
-def of_ports(node: Node) -> Values:
-    """Each setting of each port; None where it is unknown."""
-    return {
-        f"{what} of {label}": value or "not set"
-        for what, read in SETTINGS.items()
-        for label, value in each(active_ports(node), lambda port: (port.label, read(port)))  # noqa: B023 - at once
-    }

@@ -39,7 +39,7 @@ def test_interfaces_up(node: Node) -> None:
     down = [
         deviation
         for deviation in _differing(node, "interfaces", _states)
-        if deviation.own == DOWN and deviation.usual == UP
+        if deviation.own == DOWN and deviation.usual in (UP, "")
     ]
     concern_if(down, in_words(down))
 
@@ -96,10 +96,9 @@ def _physical(node: Node) -> tuple[Interface, ...]:
 def _differing(node: Node, what: str, read: Callable[[Node], Values]) -> tuple[Difference, ...]:
     """Where a node differs from its group; nothing in a group too small to compare, since more is evaluated."""
     try:
-        deviations = differences(node, what, read, absent=None)
+        return differences(node, what, read, absent=None)
     except NotApplicable:
         return ()
-    return tuple(deviation for deviation in deviations if deviation.usual)
 
 
 def _link(interface: Interface) -> str:

@@ -71,7 +71,7 @@ def test_address_unique(node: Node) -> None:
     machine, as between its cards and its board's controller.
 
     Remedy (fix configuration): Give each node an address of its own; look for a cloned disk with a fixed address, or a
-    virtual machine that was started twice.
+    virtual machine that was started twice. One machine under two names: correct the inventory.
     """
     naming = node.naming
     with part:
@@ -86,7 +86,9 @@ def test_address_unique(node: Node) -> None:
     most = max(2, len(node.group.nodes) * node.threshold("group.majority"))
     ours = {address: shared[address] for address in sorted(naming.unique) if 1 < len(shared.get(address, ())) <= most}
     seen = in_list(f"{address} is also that of {_others(names, node)}" for address, names in ours.items())
-    concern_if(ours, f"{seen}; expected an address of one node alone")
+    is_one = all({*names} <= {node.name, *node.same_machine} for names in ours.values())
+    why = ", which is the same machine by its boot id" if is_one else ""
+    concern_if(ours, f"{seen}{why}; expected {'a machine of its own' if is_one else 'an address of one node alone'}")
 
 
 def _unique(node: Node) -> Iterable[str]:

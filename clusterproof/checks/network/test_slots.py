@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.verdict import NotApplicable, concern_if, fail_if, not_applicable, part
+from clusterproof.plugins.core.verdict import NotApplicable, concern_if, fail_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import known, readings, require
 from clusterproof.plugins.evidence.group import Difference, Values, differences, in_words
@@ -24,6 +24,7 @@ def test_nic_link(node: Node) -> None:
     Half the lanes, or one generation less, halves the throughput between GPUs and network. A link that is worse than on
     most devices of its model on this node, and worse than the device and its port support, has lost lanes or speed. If
     the port's own limit is unknown, or only other nodes do better, the slot may be a different one: that is a concern.
+    So is a link that is worse than both ends support where no more of its model here are better.
 
     Remedy (reset or reboot): Reseat the device or its riser, then reboot; check that it is in the same slot as on other
     nodes. In a cloud, replace the node.
@@ -35,10 +36,14 @@ def test_nic_link(node: Node) -> None:
         with part:
             usual, able = _usual(node, nic), known(lambda: nic.link_of_both_ends, None)  # noqa: B023 - called at once
             is_worse = bool(usual and nic.link and nic.link.is_worse_than(usual))
-            seen = f"PCIe {nic.link} on {nic.address}; expected {usual} as most of its model here"
-            fail_if(is_worse and able and nic.link and nic.link.is_worse_than(able), seen)
-            concern_if(is_worse and not able, seen)
+            is_less = bool(able and nic.link and nic.link.is_worse_than(able))
+            seen = f"PCIe {nic.link} on {nic.address}; expected"
+            fail_if(is_worse and is_less, f"{seen} {usual} as most of its model here")
+            concern_if(is_worse and not able, f"{seen} {usual} as most of its model here")
+            concern_if(is_less and not is_worse, f"{seen} {able}, as both of its ends can")
             require(readings(nic, "width", "speed")[1])
+            if not nic.link and _is_alone_without(node, nic):
+                incomplete(f"the kernel reports no PCIe link of {nic.address}; expected one, as of others of its model")
     elsewhere = _differing(node, "PCIe links of network devices", _links)
     concern_if(elsewhere, in_words(elsewhere))
 
@@ -69,6 +74,12 @@ def _nics(node: Node) -> list[PciDevice]:
     return nics
 
 
+def _is_alone_without(node: Node, nic: PciDevice) -> bool:
+    """Whether it reports no link where others of its model do; a virtual function and one that is asleep have none."""
+    is_virtual = bool(readings(nic, "function_of")[0].get("function_of"))
+    return not (is_virtual or nic.is_asleep) and any(one.link for one in _nics(node) if one.model == nic.model)
+
+
 def _usual(node: Node, nic: PciDevice) -> PciLink | None:
     """The link of most devices of its model here; None where no link has a majority, or its own is unknown."""
     if not nic.link:
@@ -78,13 +89,12 @@ def _usual(node: Node, nic: PciDevice) -> PciLink | None:
     return usual if alike > sum(links.values()) * node.threshold("group.majority") else None
 
 
-def _differing(node: Node, what: str, read: Callable[[Node], Values]) -> list[Difference]:
-    """Where the same devices differ from those of most nodes; nothing in a group too small to compare."""
+def _differing(node: Node, what: str, read: Callable[[Node], Values]) -> tuple[Difference, ...]:
+    """Where the same devices differ from those of other nodes; nothing in a group too small to compare."""
     try:
-        deviations = differences(node, what, read, absent=None)
+        return differences(node, what, read, absent=None)
     except NotApplicable:
-        return []
-    return [deviation for deviation in deviations if deviation.usual]
+        return ()
 
 
 def _links(node: Node) -> Values:

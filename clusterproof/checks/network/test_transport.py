@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from itertools import product
 
 from clusterproof.plugins.catalog.node import EnvironmentRule, environment_rules
 from clusterproof.plugins.core.cluster import InstanceType
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.verdict import Incomplete, concern, concern_if, incomplete, not_applicable, part
+from clusterproof.plugins.core.verdict import (
+    Incomplete,
+    NotApplicable,
+    concern,
+    concern_if,
+    incomplete,
+    not_applicable,
+    part,
+)
 from clusterproof.plugins.evaluation.routing import evidence
+from clusterproof.plugins.evidence.group import Values, differences, in_words
+from clusterproof.plugins.evidence.network.facts import INFINIBAND
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.evidence.software.facts import Variable, chosen_interfaces
+from clusterproof.plugins.evidence.software.facts import LOCAL, Variable, chosen_adapters, chosen_interfaces
 
 pytestmark = [mark.network, mark.preflight, mark.ami]
 
@@ -21,7 +33,8 @@ def test_transport_plan(node: Node) -> None:
     """NCCL and libfabric variables of jobs.
 
     Variables are read from /etc/environment, /etc/profile.d, /etc/nccl.conf and what Slurm's TaskProlog prints. Which
-    of them a job really gets depends on how it is started, and a container may set its own.
+    of them a job really gets depends on how it is started, and a container may set its own. They are compared with
+    those of the other nodes too: with different ones, the ranks of a job may not agree on how they communicate.
 
     Remedy (fix configuration): Remove the variable from the file that is named; EFA's plugin for NCCL sets what it
     needs by itself.
@@ -37,9 +50,58 @@ def test_transport_plan(node: Node) -> None:
                 seen = f"{_setting(variable)}: {rule.words}; expected {rule.expected}"
                 assert rule.verdict != "fail" or variable.conditional, seen
                 concern(seen)
-    for variable in filter(_names_interfaces, variables):
-        seen, names = f"{_setting(variable)} chooses no interface of this node", node.interface_names
-        concern_if(not chosen_interfaces(variable.value, names), f"{seen}; expected one of {', '.join(names[:8])}")
+    for variable in variables:
+        if variable.name in CHOICES and "$" not in variable.value:
+            with part:
+                CHOICES[variable.name](variable, node)
+    with suppress(NotApplicable):
+        deviations = differences(node, "variables of jobs", _set_for_jobs, absent="not set")
+        concern_if(deviations, in_words(deviations))
+
+
+def _set_for_jobs(node: Node) -> Values:
+    """The value of each variable that is set in every case, by its name."""
+    return {
+        variable.name: variable.value[:80] or "empty"
+        for variable in node.environment
+        if not (variable.conditional or _is_overridden(variable, node.environment))
+    }
+
+
+def evaluate_interfaces(variable: Variable, node: Node) -> None:
+    """A concern where NCCL_SOCKET_IFNAME chooses no interface, or none by which another node is reached."""
+    if not variable.value:
+        return
+    names = node.interface_names
+    chosen, others = chosen_interfaces(variable.value, names), [one for one in names if not one.startswith(LOCAL)]
+    expected = f"expected one of {', '.join((others or names)[:8])}"
+    concern_if(not chosen, f"{_setting(variable)} chooses no interface of this node; {expected}")
+    is_local = chosen and all(name.startswith(LOCAL) for name in chosen)
+    seen = f"{_setting(variable)} chooses {', '.join(chosen[:8])}, which reaches no other node"
+    concern_if(is_local, f"{seen}; {expected}")
+
+
+def evaluate_adapters(variable: Variable, node: Node) -> None:
+    """A concern where NCCL_IB_HCA chooses no InfiniBand or RoCE device of the node."""
+    names = [] if node.efa_devices else [device.name for device in node.ib_devices]
+    chosen = chosen_adapters(variable.value, names)
+    expected = f"expected one of {', '.join(names[:8])}"
+    concern_if(names and not chosen, f"{_setting(variable)} chooses no device of this node; {expected}")
+
+
+def evaluate_visible(variable: Variable, node: Node) -> None:
+    """A concern where CUDA_VISIBLE_DEVICES hides GPUs from every job."""
+    count, there = len([word for word in variable.value.split(",") if word.strip() not in NO_GPU]), node.gpus_on_bus
+    seen = f"{_setting(variable)} shows {count} of {len(there)} GPUs to every program"
+    concern_if(count < len(there), f"{seen}; expected no such variable, but what a scheduler sets for each job")
+
+
+NO_GPU = ("", "-1", "NoDevFiles")
+CHOICES: Mapping[str, Callable[[Variable, Node], None]] = {
+    "NCCL_SOCKET_IFNAME": evaluate_interfaces,
+    "NCCL_IB_HCA": evaluate_adapters,
+    "CUDA_VISIBLE_DEVICES": evaluate_visible,
+}
 
 
 def _is_overridden(variable: Variable, others: tuple[Variable, ...]) -> bool:
@@ -57,8 +119,15 @@ def _applies(rule: EnvironmentRule, node: Node) -> bool:
     """Whether a rule applies to this node. Raises Incomplete where that is unknown."""
     if rule.where == "always":
         return True
+    if rule.where in ("nvlink", "no-nvlink"):
+        return bool(node.nvlinks_due) == (rule.where == "nvlink")
     if rule.where in ("efa", "no-efa"):
         return _has_efa(node) == (rule.where == "efa")
+    if rule.where == "fabric":
+        return bool(node.rdma_devices)
+    if rule.where in ("infiniband", "roce"):
+        layers = set() if node.efa_devices else node.active_link_layers
+        return (INFINIBAND in layers) == (rule.where == "infiniband") and bool(layers)
     if not _has_efa(node):  # then it is only known for a type whose devices would have no RDMA
         return rule.where == "no-rdma-read" and not node.is_outside_ec2 and _known(node).rdma_read is False
     if rule.where == "rdma":
@@ -76,10 +145,6 @@ def _known(node: Node) -> InstanceType:
         return node.type
     except Incomplete:
         return InstanceType(name=node.type_name, source="")
-
-
-def _names_interfaces(variable: Variable) -> bool:
-    return variable.name == "NCCL_SOCKET_IFNAME" and bool(variable.value) and "$" not in variable.value
 
 
 def _setting(variable: Variable) -> str:
@@ -103,10 +168,10 @@ def test_memlock(node: Node) -> None:
         not_applicable("no EFA, InfiniBand or RoCE device on this node")
     least_gib = node.threshold("memlock.minimum_gib")
     limits = [(name, limit) for name, limit in node.memlock_bytes.items() if limit is not None]
-    seen = ", ".join(f"{in_words(limit)} for {name}" for name, limit in limits if limit < least_gib * 2**30)
+    seen = ", ".join(f"{size_in_words(limit)} for {name}" for name, limit in limits if limit < least_gib * 2**30)
     assert not seen, f"memlock is {seen}; expected at least {least_gib:g} GiB, or unlimited"
 
 
-def in_words(size: int) -> str:
+def size_in_words(size: int) -> str:
     """Bytes in KiB, or in MiB from one on."""
     return f"{size // 2**20} MiB" if size >= 2**20 else f"{size // 2**10} KiB"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, concern, concern_if, fail_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
@@ -25,7 +27,8 @@ COUNTERS = {
 def test_device_count(node: Node) -> None:
     """Neuron device count.
 
-    The devices that the driver runs are counted, and compared with what the instance type has.
+    The devices that the driver runs are counted, and compared with what the instance type has; and with each other, as
+    all devices of a type are of one model with as many cores, each with a serial of its own.
 
     Remedy (reset or reboot): If the bus shows them all, reload the neuron driver (aws-neuronx-dkms for the running
     kernel) and read the kernel log. Otherwise stop and start the instance, or replace the node.
@@ -39,7 +42,29 @@ def test_device_count(node: Node) -> None:
         not_applicable(f"{node.type_name or 'this node'} has no Neuron device")
     if count < expected and has_just_booted(node):
         incomplete(f"{count} Neuron devices, {node.boot.uptime_s:.0f} s after boot; expected {expected}")
-    assert count >= expected, f"{count} Neuron devices, {on_bus} on the PCI bus; expected {expected}"
+    with part:
+        assert count >= expected, f"{count} Neuron devices, {on_bus} on the PCI bus; expected {expected}"
+    evaluate_alike(node)
+
+
+def evaluate_alike(node: Node) -> None:
+    """Fail for each device with fewer cores than another; a concern where models differ, or a serial is shared."""
+    devices = readings(node, "neuron_devices")[0].get("neuron_devices", ())
+    known_of = [readings(device, "index", "cores", "model", "serial")[0] for device in devices]
+    for device in devices:
+        with part:
+            device.cores  # noqa: B018 - raises where it is unknown
+    most = max((reading["cores"] for reading in known_of if "cores" in reading), default=0)
+    for reading in known_of:
+        cores, label = reading.get("cores", most), reading.get("index", "of unknown number")
+        fail_if(
+            cores < most, f"Neuron device {label} has {cores} cores; expected {most}, as another device of the node"
+        )
+    models = sorted({reading["model"] for reading in known_of if reading.get("model")})
+    concern_if(len(models) > 1, f"devices are {' and '.join(models)}; expected one model")
+    serials = Counter(reading["serial"] for reading in known_of if reading.get("serial"))
+    shared = ", ".join(f"{serial[:40]} of {count} devices" for serial, count in serials.items() if count > 1)
+    concern_if(shared, f"serial {shared}; expected one each")
 
 
 def has_just_booted(node: Node) -> bool:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import apart
-from clusterproof.plugins.core.verdict import concern_if, fail_if, not_applicable
+from clusterproof.plugins.core.verdict import NotApplicable, concern_if, fail_if, not_applicable
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.fact import Absent
-from clusterproof.plugins.evidence.field import at_least_one, each, known
+from clusterproof.plugins.evidence.field import at_least_one, each, known, readings
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.storage.facts import NvmeController
 
@@ -26,8 +26,9 @@ def test_nvme_scratch(node: Node) -> None:
     Remedy (fix configuration): A missing disk: stop and start the instance, or replace the node. Otherwise look at what
     should have mounted them (the image's service, the lifecycle script).
     """
-    local = [controller for controller in node.nvme_controllers if controller.is_local]
-    expected = known(lambda: int(node.of_type("nvme")), 0)
+    expected = known(lambda: local_disks_due(node), 0)
+    is_all_local = bool(expected and readings(node, "is_outside_ec2")[0].get("is_outside_ec2"))  # of any model
+    local = [controller for controller in node.nvme_controllers if is_all_local or controller.is_local]
     if not (expected or local):
         not_applicable(f"{node.type_name or 'this node'} has no local NVMe disk")
     fail_if(len(local) < expected, f"{len(local)} local NVMe disks; expected {expected}")
@@ -35,8 +36,18 @@ def test_nvme_scratch(node: Node) -> None:
     bare = ", ".join(label for label, has in disks if not has)
     fail_if(bare, f"no disk on {bare}; expected one on each controller")
     every = [disk for _, has in disks for disk in has]
+    empty = ", ".join(filter(None, each(every, lambda disk: disk.name if disk.kib == 0 else "")))
+    fail_if(empty, f"{empty} has no space at all; expected the size of its model")
     unused = ", ".join(filter(None, each(every, lambda disk: "" if disk.mounted else disk.name)))
     concern_if(unused, f"not mounted: {unused}; expected every local disk in a mounted file system")
+
+
+def local_disks_due(node: Node) -> int:
+    """How many its type has; none are due where nobody says how many a node of its kind has. Raises Incomplete."""
+    try:
+        return int(node.of_type("nvme"))
+    except NotApplicable:
+        return 0
 
 
 @mark.ami

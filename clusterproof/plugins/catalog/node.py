@@ -14,7 +14,7 @@ VERDICTS = ("fail", "concern")
 USER = "user"
 HUNG = ("driver", "file_system")
 ENVIRONMENT = "environment.toml"
-WHERE = ("always", "efa", "no-efa", "no-rdma-read", "rdma")
+WHERE = ("always", "efa", "no-efa", "no-rdma-read", "rdma", "infiniband", "roce", "fabric", "nvlink", "no-nvlink")
 
 
 @record

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from clusterproof.plugins.catalog import InstanceType, instance_types
-from clusterproof.plugins.catalog.instance_types import machine_type
+from clusterproof.plugins.catalog.instance_types import machine_row, machine_type
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.evidence.aws.facts_ec2 import Metadata
 from clusterproof.plugins.evidence.aws.facts_hyperpod import ResourceConfig
 from clusterproof.plugins.evidence.fact import collected_as, collected_by
+from clusterproof.plugins.evidence.field import readings
 from clusterproof.plugins.evidence.host.facts import (
     Boot,
     Platform,
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 EC2 = "Amazon EC2"  # the vendor that the firmware of an instance names
 UNKNOWN_TYPE = "instance type unknown"
+OF_ITS_OWNER = ("memory_mib", "vcpus", "nvme")  # what machines outside EC2 are ordered with
 WITHOUT_NVLINKS = {"nvswitch": False, "nvswitches": 0}  # what `nvlinks=0` says besides
 WITHOUT_GPUS = {"nvlinks_per_gpu": 0, **WITHOUT_NVLINKS}  # what `gpus=0` says besides
 
@@ -149,7 +151,8 @@ def is_outside_ec2(node: Node) -> bool:
 
 def of_type(node: Node, what: str) -> Any:
     """A value of its instance type, or what `expect` says in its place. Raises Incomplete where the catalogue does not
-    know it, NotApplicable where no training node is of this type, or `expect` describes a node whose type is unknown.
+    know it, NotApplicable where no training node is of this type, `expect` describes a node whose type is unknown, or
+    it is a machine's whose owner chooses it.
     """
     said = node.target.expect
     if what in WITHOUT_GPUS and said.get("gpus") == 0:
@@ -161,16 +164,31 @@ def of_type(node: Node, what: str) -> Any:
     try:
         value = getattr(node.type, what)
     except Incomplete as unknown:
-        if what in ("memory_mib", "vcpus", "nvme") and "gpus" in said:
+        if what in OF_ITS_OWNER and "gpus" in said:
             raise NotApplicable("its type is unknown, and what is expected of it has only devices") from unknown
         if what in WITHOUT_NVLINKS and isinstance(unknown, UnknownType):
             raise _unknown(node, "nvswitch") from unknown
         raise
     if value is None and node.is_build_host:
         raise NotApplicable(f"{node.instance_type} only builds the image: nobody says what {what} it should have")
+    if value is None and what in OF_ITS_OWNER and machine_row(node.type.name):
+        raise NotApplicable(f"the owner of a {node.type.name} chooses its {what}, and no policy says it")
     if value is None:
         raise Incomplete(f"the catalogue has no {what} for {node.instance_type}", cause="not in the catalogue")
     return value
 
 
 boot = collected_as("boot", Boot)
+
+
+@collected_by()
+def same_machine(node: Node) -> tuple[str, ...]:
+    """The other nodes of its group that are the same machine, by the id of its boot; none where that is unknown."""
+    shared = node.group.shared("boot ids", _boot_ids)
+    return tuple(name for boot_id in _boot_ids(node) for name in shared.get(boot_id, ()) if name != node.name)
+
+
+def _boot_ids(node: Node) -> list[str]:
+    """The id of its boot, where it is known."""
+    boots = [reading["boot"] for reading in [readings(node, "boot")[0]] if reading]
+    return [of["boot_id"] for boot in boots if (of := readings(boot, "boot_id")[0]).get("boot_id")]

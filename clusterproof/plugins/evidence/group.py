@@ -48,7 +48,8 @@ class Difference:
     @property
     def observed(self) -> str:
         """`kernel 6.5.0-1020-aws`."""
-        return f"{self.name} {self.own}" if self.usual else f"{self.name} differs from node to node ({self.others})"
+        name = self.name.removesuffix(" is")  # `port 1 is Ethernet`, `port 1 differs`
+        return f"{self.name} {self.own}" if self.usual else f"{name} differs from node to node ({self.others})"
 
     @property
     def expected(self) -> str:
@@ -64,6 +65,11 @@ class Usual:
     alike: int
     reporting: int
     others: str  # their values, the most frequent first: `A on 2, B on gpu007`
+
+    @property
+    def how_many(self) -> str:
+        """`as on 15 of 16 nodes`."""
+        return f"as on {self.alike} of {self.reporting} nodes"
 
     @classmethod
     def of(cls, values: Mapping[str, str]) -> Usual:
@@ -200,6 +206,14 @@ def differences(node: N, what: str, read: Callable[[N], Values], absent: str | N
     majority = node.threshold("group.majority")
     deviations = (_difference(name, own.get(name, absent), common, majority) for name, common in usual.items())
     return tuple(difference for difference in deviations if difference and difference.reporting >= least)
+
+
+def usual_of(node: N, what: str, read: Callable[[N], Values], name: str, absent: str | None = ABSENT) -> Usual | None:
+    """What more than half of its group, and more than one node, report under a name; None where nothing is."""
+    usual = node.group.usual(what, read, absent).get(name)
+    if usual is None or usual.reporting < int(node.threshold("group.compared_nodes")):
+        return None
+    return usual if 1 < usual.alike > usual.reporting * node.threshold("group.majority") else None
 
 
 def in_words(deviations: Iterable[Difference]) -> str:

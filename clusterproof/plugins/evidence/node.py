@@ -112,6 +112,7 @@ class Node:
     is_build_host = expectation.is_build_host
     expected = expectation.expected
     nvlinks_due = expectation.nvlinks_due
+    same_machine = expectation.same_machine
     is_outside_ec2 = expectation.is_outside_ec2
     of_type = expectation.of_type
     boot = expectation.boot
@@ -154,6 +155,7 @@ class Node:
     ena_counters = network.ena_counters
     ena_counted_s = network.ena_counted_s
     interfaces = network.interfaces
+    active_link_layers = network.active_link_layers
     interface_names = network.interface_names
     naming = network.naming
     environment = network.environment

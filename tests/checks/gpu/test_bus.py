@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.core.verdict import Verdict
+from tests.builders.evaluated import said
+from tests.builders.recordings import node
 from tests.checks.gpu.given import GPU, NO_AER, ON_BUS, UNKNOWN, UNSUPPORTED, beside, bus, evaluated
 
 
@@ -132,6 +134,21 @@ def test_gpus_are_shared_evenly_among_numa_nodes_where_no_other_node_shows_how(
 ) -> None:
     result = evaluated("gpu.gpu_numa", gpus=[GPU], pci=bus(*numa))
     assert (result.verdict, words in result.message) == (verdict, True), result.message
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        ((0, 0, 0, 0, 1, 1, 1, 1), "5 GPUs on NUMA node 0, 3 GPUs on NUMA node 1; expected 4 on each"),
+        ((0, 0, 0, 0, 0, 1, 1, 1), ""),  # it is the machine's way
+    ],
+)
+def test_a_node_whose_gpus_are_shared_unevenly_stays_a_concern_beside_one_that_is_even(
+    other: tuple[int, ...], words: str
+) -> None:
+    nodes = [node(f"n{n}", pci=bus(*numa)) for n, numa in enumerate(((0, 0, 0, 0, 0, 1, 1, 1), other))]
+    result = said("gpu.gpu_numa", *nodes)
+    assert (result.verdict is Verdict.CONCERN, words in result.message) == (bool(words), True), result.message
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.captures.collection import read_text
+from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.verdict import Verdict
 from tests.builders.evaluated import expect, said
 from tests.builders.recordings import boot, node
 from tests.builders.samples import sample
-from tests.checks.gpu.given import GPU, evaluated
+from tests.checks.gpu.given import GPU, bus, evaluated
 
 PASS, CONCERN, NA, INCOMPLETE = Verdict.PASS, Verdict.CONCERN, Verdict.NOT_APPLICABLE, Verdict.INCOMPLETE
 PATH = ["pci0000:44", "0000:44:01.0", "0000:45:00.0"]
@@ -144,6 +145,47 @@ def test_gpudirect_needs_peermem_or_dma_buf_and_gdrcopy(
 ) -> None:
     rdma = {"devices": [EFA], "modules": modules, "uverbs": [], "nvidia_taint": taint}
     assert evaluated("gpu.peermem", gpus=[GPU], rdma=rdma, boot={"kernel": kernel}).verdict is verdict
+
+
+def fabric(layer: str, state: str = "4: ACTIVE") -> dict[str, Any]:
+    """A ConnectX with a port of that kind."""
+    port = {"port": 1, "state": state, "physical_state": "5: LinkUp", "rate": "400 Gb/sec", "link_layer": layer}
+    return {"name": "mlx5_0", "vendor": "15b3", "device": "1021", "ports": [port]}
+
+
+@pytest.mark.parametrize(
+    ("device", "links", "modules", "verdict"),
+    [
+        (fabric("InfiniBand"), 18, [], CONCERN),
+        (fabric("InfiniBand"), 18, ["nvidia_peermem"], PASS),
+        (fabric("InfiniBand"), 0, [], CONCERN),
+        (fabric("Ethernet"), 18, [], CONCERN),
+        (fabric("Ethernet"), 0, [], NA),  # it may be there for storage
+        (fabric("InfiniBand", "1: DOWN"), 18, [], NA),
+        ({**fabric("InfiniBand"), "ports": {"error": "EIO", "text": ""}}, 18, [], INCOMPLETE),
+    ],
+)
+def test_gpudirect_is_asked_of_other_fabrics_than_efa(
+    device: dict[str, Any], links: int, modules: list[str], verdict: Verdict
+) -> None:
+    rdma = {"devices": [device], "modules": modules, "uverbs": [], "nvidia_taint": "POE"}
+    collectors = {"rdma": rdma, "boot": boot("6.8.0-60-generic"), "pci": bus(0, 0)}
+    expect_of = {"gpus": 2, "efa": 0, "nvlinks": links}
+    result = said("gpu.peermem", node("gpu001", **collectors), expect=expect_of)
+    assert result.verdict is verdict, result.message
+
+
+@pytest.mark.parametrize(("is_virtual", "verdict"), [(False, CONCERN), (True, PASS)])
+def test_a_node_all_of_whose_devices_have_a_smaller_payload_than_others_is_a_concern(
+    is_virtual: bool, verdict: Verdict
+) -> None:
+    def host(name: str, payload: int) -> NodeEvidence:
+        functions = [{**one, "settings": {**one["settings"], "max_payload": payload}} for one in board()]
+        config = {"machine": "x86_64", "is_virtual": is_virtual, "functions": functions}
+        return node(name, boot=boot(), pci_config=config)
+
+    result = said("gpu.pcie_settings", host("n1", 128), host("n2", 256), host("n3", 256))
+    assert result.verdict is verdict, result.message
 
 
 @pytest.mark.parametrize(

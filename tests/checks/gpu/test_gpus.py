@@ -135,6 +135,7 @@ def warm(*celsius: object) -> list[dict[str, Any]]:
         (beside(*warm(90, UNKNOWN, 31)), Verdict.PASS),
         (beside(warm(70)[0] | SOMEBODY, *warm(31, 32, 33)), Verdict.PASS),  # it has work
         (beside(warm(70)[0] | BUSY, *warm(31, 32, 33)), Verdict.PASS),
+        (beside(*(one | {"temperature_margin_c": UNSUPPORTED} for one in warm(53, 31, 32, 33))), Verdict.CONCERN),
         (beside(warm(53)[0] | {"temperature_margin_c": UNSUPPORTED}, *warm(31, 32, 33)), Verdict.CONCERN),
         (beside(warm(53)[0] | {"temperature_margin_c": -1}, *warm(31, 32, 33)), Verdict.FAIL),
     ],
@@ -195,7 +196,7 @@ def test_a_type_without_gpus_has_none(gpus: list[dict[str, Any]], verdict: Verdi
     ("data", "verdict"),
     [
         ({"ecc_uncorrected_dram": 0, "ecc_uncorrected_sram": 0}, Verdict.PASS),
-        ({"ecc_uncorrected_dram": 0, "ecc_uncorrected_sram": 0, "ecc_uncorrected_total": 3}, Verdict.PASS),
+        ({"ecc_uncorrected_dram": 0, "ecc_uncorrected_sram": 0, "ecc_uncorrected_total": 3}, Verdict.FAIL),
         ({"ecc_uncorrected_dram": 0, "ecc_uncorrected_sram": 1}, Verdict.FAIL),
         ({"ecc_uncorrected_total": 3}, Verdict.FAIL),
         ({"ecc_uncorrected_total": 0}, Verdict.INCOMPLETE),
@@ -295,3 +296,33 @@ def test_gpus_that_the_driver_lost_are_named_where_nobody_says_how_many_are_due(
 def test_a_corrupted_inforom_is_named_by_its_gpu(inforom: object, verdict: Verdict, words: str) -> None:
     result = evaluated("gpu.inforom", gpus=[GPU], nvml_inforom={"gpus": inforom})
     assert (result.verdict, words in result.message) == (verdict, True)
+
+
+@pytest.mark.parametrize(
+    ("one", "verdict"),
+    [
+        ({"persistence_mode": UNSUPPORTED}, Verdict.INCOMPLETE),
+        ({"persistence_mode": UNSUPPORTED, "name": "NVIDIA T400"}, Verdict.PASS),  # as one for a display
+        ({"persistence_mode": UNSUPPORTED, "mig_mode": True}, Verdict.PASS),  # another mode
+        ({"persistence_mode": UNSUPPORTED, "mig_mode": UNSUPPORTED}, Verdict.INCOMPLETE),
+    ],
+)
+def test_what_the_driver_does_not_support_on_one_gpu_is_unread_where_its_like_report_it(
+    one: dict[str, Any], verdict: Verdict
+) -> None:
+    like = {"name": "NVIDIA H100 80GB HBM3", "persistence_mode": True}
+    assert evaluated("gpu.persistence_mode", gpus=beside(like | one, like, like)).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("dram", "sram", "words"),
+    [
+        (0, 0, "uncorrected ECC errors: 5 in all, and none in DRAM or SRAM; expected 0"),
+        (5, 0, "uncorrected ECC errors: 5 in DRAM; expected 0"),
+        (UNSUPPORTED, UNSUPPORTED, "uncorrected ECC errors: 5 in all; expected 0"),
+    ],
+)
+def test_uncorrected_errors_are_said_wherever_they_are_counted(dram: object, sram: object, words: str) -> None:
+    counts = {"ecc_uncorrected_dram": dram, "ecc_uncorrected_sram": sram, "ecc_uncorrected_total": 5}
+    result = evaluated("gpu.no_uncorrected_ecc", gpus=[{**GPU, **counts}])
+    assert (result.verdict, words in result.message) == (Verdict.FAIL, True), result.message

@@ -44,7 +44,8 @@ def test_ib_may_be_expected_on_the_command_line() -> None:
         ([mlx5(0, port()), mlx5(1, port(rate=EDR), device="1017")], PASS),  # another model
         ([mlx5(0, port()), mlx5(1, port(rate=EDR, link_layer="Ethernet"))], PASS),
         ([mlx5(0, port()), mlx5(1, port()), mlx5(2, port(rate=EDR, link_layer="Ethernet"))], PASS),
-        ([mlx5(0, port()), mlx5(1, port(rate="200 Gb/sec (4X HDR)"))], PASS),  # of two neither is the usual
+        ([mlx5(0, port()), mlx5(1, port(rate="200 Gb/sec (4X HDR)"))], CONCERN),  # of two neither is the usual
+        ([mlx5(0, port()), *(mlx5(n, port(rate=EDR)) for n in (1, 2, 3))], CONCERN),
         ([mlx5(0, port()), mlx5(1, port()), mlx5(2, port(rate="200 Gb/sec (4X HDR)"))], FAIL),
         ([mlx5(0, port(physical_state="3: Disabled", state="1: DOWN"))], NA),
         ([mlx5(0, port(), port(port=2, physical_state="3: Disabled", state="1: DOWN"))], PASS),
@@ -62,6 +63,38 @@ def test_one_port_of_two_that_is_slower_than_on_other_nodes_is_found() -> None:
     assert result.verdict is FAIL, result.message
     assert "port 1 at 100 Gb/sec (4X EDR); expected 400 Gb/s" in result.message
     assert result.devices == ("mlx5_1",)
+
+
+def four(**values: Any) -> dict[str, Any]:
+    """A node with four ports, the first of which is so."""
+    return rdma(mlx5(0, port(**values)), *(mlx5(number, port()) for number in (1, 2, 3)))
+
+
+OFF = {"physical_state": "3: Disabled", "state": "1: DOWN"}
+SLOW = rdma(*(mlx5(number, port(rate=EDR)) for number in range(4)))
+
+
+@pytest.mark.parametrize(
+    ("check", "worse", "words"),
+    [
+        ("network.ib_ports", SLOW, "mlx5_0 port 1 differs from node to node (100 Gb/s on n0, 400 Gb/s on n1)"),
+        ("network.ib_count", rdma(mlx5(0, port())), "devices differs from node to node (1 on n0, 4 on n1)"),
+        ("network.ib_link_layer", four(link_layer="Ethernet"), "differs from node to node (Ethernet on n0, Infini"),
+        ("network.ib_ports", four(**OFF), "mlx5_0 port 1 differs from node to node (switched off on n0, ACTIVE on n1)"),
+    ],
+    ids=["rate", "number", "link layer", "switched off"],
+)
+def test_of_two_nodes_the_lesser_one_is_a_concern(check: str, worse: dict[str, Any], words: str) -> None:
+    one, other = node("n0", **worse), node("n1", **four())
+    result = said(check, one, other)
+    assert (result.verdict, words in result.message) == (CONCERN, True), result.message
+    assert said(check, other, one).verdict is PASS
+
+
+def test_ports_that_are_slower_on_every_node_are_meant_to_be() -> None:
+    ports = [port(), port(), port(rate=EDR), port(rate=EDR)]
+    nodes = [node(f"n{number}", **rdma(*map(mlx5, range(4), ports))) for number in range(3)]
+    assert said("network.ib_ports", *nodes).verdict is PASS
 
 
 @pytest.mark.parametrize(

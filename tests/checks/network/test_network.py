@@ -39,6 +39,12 @@ def test_gpudirect_is_asked_of_the_types_that_have_it(
     assert verdict("network.efa_gdr", data, instance_type=instance_type).verdict is says
 
 
+def test_an_efa_device_that_lends_no_memory_beside_others_that_do_is_a_concern() -> None:
+    devices = [efa(p2p="NEURON"), efa(p2p=""), efa(p2p="NEURON")]
+    result = verdict("network.efa_gdr", {"rdma": {"devices": devices}}, instance_type="trn1.32xlarge")
+    assert (result.verdict, "memory of devices; expected NEURON" in result.message) == (CONCERN, True), result.message
+
+
 def environment(*assigned: tuple[str, str, int], efa_devices: int = 1) -> dict[str, Any]:
     """Variables of one file, by line, on a node with so many EFA devices."""
     data = [
@@ -194,14 +200,52 @@ def nic(at: int, width: int | None = 16, **data: Any) -> dict[str, Any]:
     return {**names, **link, "port_width_max": None, "port_speed_max": None, **data}
 
 
+WHOLE: dict[str, Any] = {"port_width_max": 16, "port_speed_max": "32.0 GT/s PCIe"}
+
+
+@pytest.mark.parametrize(
+    ("check", "one", "other", "words"),
+    [
+        ("nic_link", {"pci": {"devices": [nic(1, 8)]}}, {"pci": {"devices": [nic(1)]}}, "PCIe link of 0000:01:00.0"),
+        (
+            "nic_numa",
+            {"pci": {"devices": [nic(1, numa=1)]}},
+            {"pci": {"devices": [nic(1)]}},
+            "NUMA node of 0000:01:00.0 differs from node to node (1 on n0, 0 on n1)",
+        ),
+        (
+            "mtu",
+            {"interfaces": {"names": [], "physical": [interface("e0", 1500)]}},
+            {"interfaces": {"names": [], "physical": [interface("e0", 4200)]}},
+            "MTU of e0 differs from node to node (1500 on n0, 4200 on n1)",
+        ),
+        (
+            "interfaces_up",
+            {"interfaces": {"names": [], "physical": [interface("e0", 9001), interface("e1", 9001, flags=2)]}},
+            {"interfaces": {"names": [], "physical": [interface("e0", 9001), interface("e1", 9001)]}},
+            "e1 differs from node to node (down on n0, up on n1)",
+        ),
+    ],
+)
+def test_two_nodes_that_differ_are_a_concern(
+    check: str, one: dict[str, Any], other: dict[str, Any], words: str
+) -> None:
+    result = said(f"network.{check}", node("n0", **one), node("n1", **other))
+    assert (result.verdict, words in result.message) == (CONCERN, True), result.message
+
+
 @pytest.mark.parametrize(
     ("nics", "says", "words"),
     [
         ([nic(1), nic(2), nic(3)], PASS, ""),
-        ([nic(1), nic(2), nic(3, None)], PASS, ""),  # a virtual function reports no link
+        ([nic(1), nic(2), nic(3, None, function_of="0000:01:00.0")], PASS, ""),  # a virtual function reports no link
+        ([nic(1), nic(2), nic(3, None, power="suspended")], PASS, ""),
+        ([nic(1), nic(2), nic(3, None)], Verdict.INCOMPLETE, "the kernel reports no PCIe link of 0000:03:00.0"),
         ([nic(1, None), nic(2, None)], NA, "the kernel reports no PCIe link of a network device here"),
         ([nic(1), nic(2), nic(3, 8)], CONCERN, "PCIe x8 at 32 GT/s on 0000:03:00.0; expected x16"),
         ([nic(1), nic(2, 8)], PASS, ""),  # of two neither is the usual
+        ([nic(1, 8, **WHOLE)], CONCERN, "PCIe x8 at 32 GT/s on 0000:01:00.0; expected x16 at 32 GT/s, as both of its"),
+        ([nic(1, speed="16.0 GT/s PCIe", **WHOLE), nic(2)], CONCERN, "PCIe x16 at 16 GT/s on 0000:01:00.0; expected"),
         ([nic(1), nic(2), nic(3, 8, device="1023")], PASS, ""),  # another model
         ([nic(1), nic(2), nic(3, 8, port_width_max=16, port_speed_max="32.0 GT/s PCIe")], FAIL, "PCIe x8"),
         ([nic(1), nic(2), nic(3, 8, port_width_max=8, port_speed_max="32.0 GT/s PCIe")], PASS, ""),  # its slot

@@ -18,7 +18,7 @@ ABSENT = Collected(Status.ABSENT)
 
 def device(index: int, *connected: int) -> dict[str, Any]:
     counters = dict.fromkeys(("mem_ecc_uncorrected", "mem_ecc_repairable_uncorrected", "sram_ecc_uncorrected"), 0)
-    return {"index": index, "serial": str(index), "connected": list(connected), **counters}
+    return {"index": index, "serial": str(index), "cores": 2, "connected": list(connected), **counters}
 
 
 def evaluated(
@@ -87,3 +87,18 @@ def test_links_have_two_ends(devices: list[dict[str, Any]], verdict: Verdict, wo
 def test_an_answer_of_neuron_ls_that_is_no_list_is_incomplete(check: str) -> None:
     result = evaluated(check, device(0), neuron_ls={"exit": 0, "output": "no devices\n"})
     assert (result.verdict, result.message) == (INCOMPLETE, "neuron-ls says 'no devices'; expected a list of devices")
+
+
+@pytest.mark.parametrize(
+    ("one", "verdict", "words"),
+    [
+        ({"cores": 1}, FAIL, "Neuron device 3 has 1 cores; expected 2, as another device of the node"),
+        ({"cores": {"error": "EIO", "text": ""}}, INCOMPLETE, "cores could not be read (EIO)"),
+        ({"model": "Trainium1"}, Verdict.CONCERN, "devices are Trainium1 and Trainium2; expected one model"),
+        ({"serial": "0"}, Verdict.CONCERN, "serial 0 of 2 devices; expected one each"),
+    ],
+)
+def test_devices_of_a_node_are_alike(one: dict[str, Any], verdict: Verdict, words: str) -> None:
+    devices = [{**device(index), "model": "Trainium2"} for index in range(3)]
+    result = evaluated("device_count", *devices, {**device(3), "model": "Trainium2", **one})
+    assert (result.verdict, words in result.message) == (verdict, True), result.message

@@ -42,15 +42,16 @@ class NvlinkErrors:
 
 def nvlink_errors(kinds: Mapping[str, object]) -> Iterator[NvlinkErrors]:
     """The counters that a node sends: not zero, or not to be read. Raises Incomplete where it has none of any kind."""
-    supported = {kind: links for kind, links in kinds.items() if not _is_unsupported(links)}
+    supported = {kind: links for kind, links in kinds.items() if not is_unsupported(links)}
     if not supported:
         raise Incomplete("no NVLink error counter was reported", cause="not reported by the node")
     for kind, links in supported.items():
         yield from _of_kind(kind, links)
 
 
-def _is_unsupported(links: object) -> bool:
-    return isinstance(links, dict) and links.get("error") in UNSUPPORTED
+def is_unsupported(answer: object) -> bool:
+    """Whether an answer is that the driver does not support the question."""
+    return isinstance(answer, dict) and isinstance(word := answer.get("error"), str) and word in UNSUPPORTED
 
 
 def _of_kind(kind: str, links: object) -> Iterable[NvlinkErrors]:

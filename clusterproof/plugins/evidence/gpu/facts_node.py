@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from clusterproof.plugins.core.evidence import Status
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.evidence.fact import Absent, CollectorData, collected_as, collected_by, list_collected_as
 from clusterproof.plugins.evidence.field import objects, optional, readings, table
-from clusterproof.plugins.evidence.gpu.facts import Gpu, Nvml
+from clusterproof.plugins.evidence.gpu.facts import Gpu, Nvml, is_unsupported
 from clusterproof.plugins.evidence.pci.facts import Paths, PciDevice, PciSwitch, paths_of, switches_of
 
 if TYPE_CHECKING:
@@ -67,12 +67,48 @@ def hidden_gpus(_node: Node, reported: CollectorData) -> str:
 @collected_by()
 def gpus(node: Node) -> tuple[Gpu, ...]:
     """The GPUs that NVML counts, at least one. Raises Incomplete where there should be some, else NotApplicable."""
-    if not node.driver_error and node.nvml.gpus:
-        return node.nvml.gpus
+    if not node.driver_error and (counted := node.nvml.gpus):
+        return tuple(as_its_like(gpu, counted, node) for gpu in counted)
     why = node.driver_error or "the driver counts none"
     if not node.gpus_on_bus and not _gpus_are_expected(node):
         raise NotApplicable(f"no NVIDIA GPU on the PCI bus ({why})")
     raise Incomplete(f"no GPU answers: {why}", cause=f"no GPU answers: {why}")
+
+
+UNLIKE = {"error": "NOT_SUPPORTED; others of its kind answer"}
+WITH_RULES = frozenset({"nvlinks", "fabric", "temperature_margin_c"})  # checks have one for a GPU without them
+OF_ECC = frozenset({"ecc_enabled", "ecc_uncorrected_dram", "ecc_corrected_total"})  # whichever model has it
+MODES = ("name", "ecc_enabled", "mig_mode")
+
+
+def as_its_like(gpu: Gpu, others: Iterable[Gpu], node: Node) -> Gpu:
+    """A GPU whose values are unread, not inapplicable, where the driver supports them on another GPU of its kind.
+
+    Of one kind are GPUs of one model in the same modes; where a type is known to have ECC, all of it. What no GPU of a
+    kind reports may be unknown to the driver.
+    """
+    own = gpu.record
+    missing = {key for key, value in own.items() if is_unsupported(value)} - WITH_RULES
+    if not missing:
+        return gpu
+    of_ecc = OF_ECC & missing if own.get("ecc_enabled") is not False else frozenset()
+    unlike = of_ecc if of_ecc and _has_ecc(node) else frozenset()
+    for other in others:
+        if all(is_unsupported(own.get(mode)) or own.get(mode) == other.record.get(mode) for mode in MODES):
+            unlike |= {key for key in missing if is_answered(other.record.get(key))}
+    return Gpu(gpu.index, {**own, **dict.fromkeys(unlike, UNLIKE)}) if unlike else gpu
+
+
+def is_answered(value: object) -> bool:
+    """Whether a driver answered with a value rather than an error."""
+    return value is not None and not (isinstance(value, dict) and "error" in value)
+
+
+def _has_ecc(node: Node) -> bool:
+    try:
+        return bool(node.of_type("ecc"))
+    except (Incomplete, NotApplicable):
+        return False
 
 
 @collected_by()

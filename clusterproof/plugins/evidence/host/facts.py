@@ -35,6 +35,7 @@ class Boot(Reported):
 
     uptime_s = Field(number)
     now = Field(number)
+    boot_id = Field(optional(text))  # None in captures that do not show it
     hostname = Field(text)
     kernel = Field(text)
     os = Field(text)  # the distribution and its release, as /etc/os-release words them

@@ -95,6 +95,9 @@ NO_MAC = "00:00:00:00:00:00"
 LINK_LOCAL = "169.254."
 
 
+ETHERNET, INFINIBAND = "Ethernet", "InfiniBand"  # as sysfs calls the link layer of a port
+
+
 @record
 class Port(Reported):
     """One port of an RDMA device; `state` and `physical_state` as sysfs words them: `4: ACTIVE`."""

@@ -18,6 +18,7 @@ from clusterproof.plugins.evidence.field import (
     optional,
     read,
     readings,
+    require,
     table,
     text,
     texts,
@@ -103,6 +104,22 @@ def efa_attached(node: Node) -> int:
 def ib_devices(node: Node) -> tuple[RdmaDevice, ...]:
     """The RDMA devices that are not EFA."""
     return tuple(device for device in node.rdma_devices if not device.is_efa)
+
+
+@collected_by()
+def active_link_layers(node: Node) -> frozenset[str]:
+    """What the active ports of its InfiniBand and RoCE devices are. Raises Incomplete where no port says it."""
+    layers, unread = set(), []
+    for device in node.ib_devices:
+        reading, why = readings(device, "ports")
+        unread += why
+        for port in reading.get("ports", ()):
+            of_port, why = readings(port, "is_active", "link_layer")
+            layers |= {of_port["link_layer"]} if of_port.get("is_active") and "link_layer" in of_port else set()
+            unread += why
+    if not layers:
+        require(unread)
+    return frozenset(layers)
 
 
 @collected_by("rdma")

@@ -32,6 +32,8 @@ class NeuronDevice(Reported):
 
     index = Field(whole)
     serial = Field(text)
+    model = Field(text)
+    cores = Field(whole)
     mem_ecc_uncorrected = Field(whole)
     mem_ecc_repairable_uncorrected = Field(whole)
     sram_ecc_uncorrected = Field(whole)

@@ -181,7 +181,7 @@ class Image(Reported):
     modules = Field(texts)
 
 
-NEVER_BY_ITSELF = ("lo", "docker")  # NCCL takes them only where nothing else is left, or where they are named
+LOCAL = ("lo", "docker")  # reach no other node: NCCL takes them where nothing else is left, or they are named
 
 
 @record
@@ -206,6 +206,24 @@ def chosen_interfaces(value: str, names: Iterable[str]) -> tuple[str, ...]:
     It is a list of prefixes; `=` before it makes them whole names, `^` before that excludes them (source:
     NCCL's user guide).
     """
+    excludes, chosen = value.startswith("^"), _chosen(value, names)
+    return tuple(name for name in chosen if not name.startswith(LOCAL)) if excludes else chosen
+
+
+def chosen_adapters(value: str, names: Iterable[str]) -> tuple[str, ...]:
+    """Those of a node's InfiniBand or RoCE devices that NCCL_IB_HCA lets NCCL use: names as above, or with ports.
+
+    With `^` a device of which only a port is named is not excluded.
+    """
+    words = [word for word in value.lstrip("^=").split(",") if word]
+    if value.startswith("^"):
+        words = [word for word in words if ":" not in word]
+    marks = value[: len(value) - len(value.lstrip("^="))]
+    named = ",".join(word.partition(":")[0] for word in words)
+    return _chosen(marks + named, names) if named else tuple(names)
+
+
+def _chosen(value: str, names: Iterable[str]) -> tuple[str, ...]:
     excludes = value.startswith("^")
     value = value.removeprefix("^")
     is_exact = value.startswith("=")
@@ -214,6 +232,4 @@ def chosen_interfaces(value: str, names: Iterable[str]) -> tuple[str, ...]:
     def is_named(name: str) -> bool:
         return any(name == word if is_exact else name.startswith(word) for word in wanted)
 
-    if excludes:
-        return tuple(name for name in names if not is_named(name) and not name.startswith(NEVER_BY_ITSELF))
-    return tuple(name for name in names if is_named(name))
+    return tuple(name for name in names if is_named(name) != excludes)

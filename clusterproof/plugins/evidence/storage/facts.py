@@ -42,6 +42,7 @@ class NvmeDisk(Reported):
     """One NVMe name space: a disk. `used_by`: partitions, RAID arrays and volumes made of it."""
 
     name = Field(text)
+    kib = Field(optional(whole))  # None in captures that do not show it
     used_by = Field(texts)
     mounted = Field(texts)
 

@@ -1,0 +1,129 @@
+"""GPUs compared with those of other nodes, and with each other: who is odd, and who is not accused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.core.evidence import NodeEvidence
+from clusterproof.plugins.core.verdict import Verdict
+from tests.builders.evaluated import said
+from tests.builders.recordings import node
+from tests.checks.gpu.given import UNSUPPORTED, bus
+
+H100: dict[str, Any] = {
+    "name": "NVIDIA H100 80GB HBM3",
+    "vbios": "96.00.A5.00.01",
+    "memory_total_mib": 81559,
+    "power_limit_w": 700,
+    "power_limit_default_w": 700,
+    "clock_max_mhz": 1980,
+    "pcie_gen_max": 5,
+    "pcie_width_max": 16,
+    "mig_mode": False,
+    "mig_pending": False,
+}
+
+
+def host(name: str, *gpus: dict[str, Any]) -> NodeEvidence:
+    """A node with eight H100s, the first of which are so."""
+    of_all = [*gpus, *[{}] * (8 - len(gpus))]
+    entries = [
+        {**H100, "index": n, "lost": None, "uuid": f"GPU-{name}-{n}", "serial": f"{name}{n}", **one}
+        for n, one in enumerate(of_all)
+    ]
+    nvml = {"init": None, "driver": "580.126.09", "count": len(entries), "gpus": entries}
+    return node(name, nvml=nvml, pci=bus(*([0] * 8)))
+
+
+OTHERS = [host(f"n{number}") for number in (2, 3, 4)]
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ({"mig_mode": True}, "MIG on; expected off as on 3 of 4 nodes"),
+        ({"pcie_gen_max": 4}, "PCIe generation at most 4; expected 5 as on 3 of 4 nodes"),
+        ({"pcie_width_max": 8}, "PCIe lanes at most 8; expected 16 as on 3 of 4 nodes"),
+        ({"clock_max_mhz": 1755}, "maximal clock (MHz) 1755; expected 1980 as on 3 of 4 nodes"),
+        ({"power_limit_default_w": 500}, "default power limit (W) 500; expected 700 as on 3 of 4 nodes"),
+    ],
+)
+def test_a_node_all_of_whose_gpus_differ_from_the_group_is_a_concern(value: dict[str, Any], words: str) -> None:
+    one = host("n1", *[value] * 8)
+    result = said("gpu.gpu_uniform", one, *OTHERS)
+    assert (result.verdict, words in result.message) == (Verdict.CONCERN, True), result.message
+    assert said("gpu.gpu_uniform", OTHERS[0], one, *OTHERS[1:]).verdict is Verdict.PASS
+
+
+def test_two_nodes_of_which_one_is_in_mig_mode_are_a_concern() -> None:
+    result = said("gpu.gpu_uniform", host("n1", *[{"mig_mode": True}] * 8), host("n2"))
+    assert "MIG differs from node to node (on on n1, off on n2)" in result.message
+
+
+def test_a_gpu_that_cannot_be_partitioned_is_in_no_mode() -> None:
+    nodes = [host(name, *[{"mig_mode": UNSUPPORTED}] * 8) for name in ("n1", "n2", "n3")]
+    assert said("gpu.gpu_uniform", *nodes).verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize(
+    ("check", "value", "accused", "expected"),
+    [
+        ("gpu_uniform", {"clock_max_mhz": 1755}, "maximal clock (MHz) 1755", "1980 as on 3 of 4 nodes"),
+        ("gpu_uniform", {"memory_total_mib": 80535}, "memory (MiB) 80535", "81559 as on 3 of 4 nodes"),
+        ("vbios_uniform", {"vbios": "96.00.30.00.01"}, "VBIOS 96.00.30.00.01", "96.00.A5.00.01, as on 3 of 4 nodes"),
+    ],
+)
+def test_where_most_gpus_of_a_node_are_odd_the_others_are_not_accused(
+    check: str, value: dict[str, Any], accused: str, expected: str
+) -> None:
+    result = said(f"gpu.{check}", host("n1", *[value] * 5), *OTHERS)
+    assert result.verdict is Verdict.CONCERN, result.message
+    assert accused in result.message
+    assert expected in result.message
+    assert not any(f"GPU {healthy}" in result.message for healthy in (5, 6, 7)), result.message
+
+
+def test_where_the_group_does_not_decide_most_gpus_of_the_node_do() -> None:
+    result = said("gpu.gpu_uniform", host("n1", {"clock_max_mhz": 1755}))
+    assert "GPU 0: maximal clock (MHz) 1755; expected 1980 as on 7 GPUs of the node" in result.message
+
+
+@pytest.mark.parametrize(
+    ("model", "serials", "verdict"),
+    [
+        ("NVIDIA GB300", "AABB", Verdict.PASS),
+        ("NVIDIA GB300", "AAB", Verdict.PASS),  # one of a board's two is gone
+        ("NVIDIA GB300", "AAAB", Verdict.CONCERN),
+        ("NVIDIA H100 80GB HBM3", "AAB", Verdict.CONCERN),
+        ("NVIDIA H100 80GB HBM3", "AABB", Verdict.PASS),
+    ],
+)
+def test_a_serial_is_that_of_a_board_of_two_on_a_tray(model: str, serials: str, verdict: Verdict) -> None:
+    gpus = [
+        {"index": n, "lost": None, "name": model, "uuid": f"GPU-{n}", "serial": one} for n, one in enumerate(serials)
+    ]
+    nvml = {"init": None, "driver": "580.126.09", "count": len(gpus), "gpus": gpus}
+    assert said("gpu.gpu_identity", node("n1", nvml=nvml, pci=bus(*([0] * len(gpus))))).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("boot_id", "words"),
+    [
+        (
+            "one",
+            "8 of 8 GPUs are also those of n2, the same machine by its boot id; expected GPUs that no other node has",
+        ),
+        ("other", "8 of 8 GPUs are also those of n2; expected GPUs that no other node has"),
+    ],
+)
+def test_one_machine_under_two_names_is_a_concern(boot_id: str, words: str) -> None:
+    def named(name: str, machine: str, boot: str) -> NodeEvidence:
+        collectors = {key: one.value for key, one in host(machine).collectors.items()}
+        return node(name, **collectors, boot={"boot_id": boot})
+
+    twins = [named("n1", "a", "one"), named("n2", "a", boot_id)]
+    result = said("gpu.gpu_identity", *twins, named("n3", "b", "third"), named("n4", "c", "fourth"))
+    assert (result.verdict, words in result.message) == (Verdict.CONCERN, True), result.message
+    assert said("gpu.gpu_identity", named("n3", "b", "third"), *twins).verdict is Verdict.PASS
