@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     Entry = tuple[Line, ...]  # lines that say one thing together
 
 # By how the kernel's words begin, in small letters: no words of users stand there, and others are soon passed over.
-DEVICE = rb"[\w.-]+ [0-9a-f:.]+(?: [\w.-]+)?: "  # a driver, and the address and name of what it speaks of
+DEVICE = rb"[\w.-]+ [0-9a-f:.]+(?:pcie\w+| [\w.-]+)?: "  # a driver, and the address and name of what it speaks of
 MATTERS = Pattern(
     rb"nvrm|nvidia|neuron|efa[ :]|infiniband|lustre|lnet|nfs|linux version \d"
     rb"|amdgpu .*(?:hardware err|poison|gpu reset|\*error\* ring)|\[drm.*(?:nvidia|\*error\* ring)"
@@ -23,8 +23,8 @@ MATTERS = Pattern(
     rb"|ena .*(?:timeout|not in run|lost tx|fail|unhealthy|paused|responsive|reset comp|msi.?x issue)"
     rb"|bnxt_en .*tx time|netdev w|unregister_n|ib\w+: trans|tcp: (?:out|too)|(?:nf_conn|neighb).*(?:full|overf)"
     rb"|[\w.-]+: (?:\(slave .*def|now running w)"
-    rb"|" + DEVICE + rb"(?:aer: |pcie bus|dpc: |rp_pio|pciehp: slot\(|unable to ch|refused|not ready \d+ms a|amd-vi: ev"
-    rb"|netdev w|error \(timeout|nic link|rebuild f|malicious)"
+    rb"|" + DEVICE + rb"(?:aer: |pcie bus|dpc:? |rp_pio|(?:pciehp: )?slot\(|card |(?:unable to|can.t) ch|refused"
+    rb"|not ready \d+ms a|amd-vi: ev|netdev w|error \(timeout|nic link|rebuild f|malicious)"
     rb"|dmar: (?:\[|.*time-?out)|amd-vi: [ec]|arm-smmu.*(?:timeout|event 0|failure mode)"
     rb"|mce|edac|bert:|(?:\{\d+\})?\[hardw|soft.?offl|memory (?:fail|cg)|nmi: |uhhuh|serror|internal err"
     rb"|(?:mce: )?cpu\d+: pack|thermal.* critical temp|clocksource: tim|tsc: mark|irq \d+: nob"
