@@ -54,8 +54,42 @@ def test_cpus_that_lscpu_calls_offline_are_a_fault_unless_smt_is_off() -> None:
     assert words in evaluated({"lscpu.txt": offline})["host.cpus_online"].message
     power = f"Architecture: ppc64le\n{offline}"  # on two of its four threads per core, say
     assert "offline" not in evaluated({"lscpu.txt": power})["host.cpus_online"].message
-    without_smt = re.sub(r"(Thread\(s\) per core: +)2", r"\g<1>1", offline)
+    half = offline.replace(listed, f"{online[1]}0-{last // 2}\nOff-line CPU(s) list: {last // 2 + 1}-{last}")
+    without_smt = re.sub(r"(Thread\(s\) per core: +)2", r"\g<1>1", half)
     assert "offline" not in evaluated({"lscpu.txt": without_smt})["host.cpus_online"].message
+
+
+ON_A_TERMINAL = """\
+Architecture:            x86_64
+  CPU op-mode(s):        32-bit, 64-bit
+CPU(s):                  96
+  On-line CPU(s) list:   0-47,49-95
+  Off-line CPU(s) list:  48
+Vendor ID:               GenuineIntel
+  Model name:            Intel(R) Xeon(R) Platinum 8275CL CPU @ 3.00GHz
+    Thread(s) per core:  2
+    Core(s) per socket:  24
+    Socket(s):           2
+NUMA:
+  NUMA node(s):          2
+  NUMA node0 CPU(s):     0-23,48-71
+  NUMA node1 CPU(s):     24-47,72-95
+"""
+
+
+def test_lscpu_is_the_same_as_a_terminal_shows_it() -> None:
+    indented: Any = hardware.read_lscpu(ON_A_TERMINAL)
+    flat = re.sub(r"^ +", "", ON_A_TERMINAL, flags=re.MULTILINE)
+    assert hardware.is_lscpu(ON_A_TERMINAL)
+    assert indented == hardware.read_lscpu(flat)
+    assert indented["cpus"]["info"]["model"] == "Intel(R) Xeon(R) Platinum 8275CL CPU @ 3.00GHz"
+    assert [one["node"] for one in indented["memory"]["numa"]] == [0, 1]
+    assert "CPUs 48 are offline; expected all 96" in evaluated({"lscpu.txt": ON_A_TERMINAL})["host.cpus_online"].message
+
+
+def test_fewer_cpus_offline_than_every_second_are_a_fault_without_smt_too() -> None:
+    one_thread = ON_A_TERMINAL.replace("Thread(s) per core:  2", "Thread(s) per core:  1")
+    assert "CPUs 48 are offline" in evaluated({"lscpu.txt": one_thread})["host.cpus_online"].message
 
 
 def test_lscpu_shows_what_cpuinfo_does() -> None:
