@@ -35,7 +35,7 @@ MATTERS = Pattern(
     rb"|nvme nvme\d+: (?:.* timeout, |contr|dev|rem|dis|froz|rest|\d+/)|block nvme.*no av|buffer i/o"
     rb"|(?:blk_update_request: |print_req_error: )?(?:critical [\w ]+|i/o) error, dev|(?:read|write)-err|sd .*offline"
     rb"|ata\d.*(?:emask|giving|failed c)|md.*(?:fail|kicking|recovery done)|device-mapper: (?:mul|thin)"
-    rb"|ext4-fs |aborting j|xfs(?: \(|:)|btrfs .*(?:error|forced)"
+    rb"|ext4-fs |jbd2: .*(?:errors while|superbl)|aborting j|xfs(?: \(|:)|btrfs .*(?:error|forced)"
 )
 ERROR, UNKNOWN = 3, 7  # the kernel's levels: of errors, below which all are worse; and where a source shows none
 OURS = Pattern(
