@@ -38,6 +38,7 @@ from clusterproof.plugins.evidence.kernel_log import parse as kernel_log
 from clusterproof.plugins.evidence.kernel_log import parse_journal as journal
 from clusterproof.plugins.evidence.kubernetes.facts import NODES
 from clusterproof.plugins.evidence.network import parse as network
+from clusterproof.plugins.evidence.network import parse_ports as ports
 from clusterproof.plugins.evidence.network import parse_rdma as rdma
 from clusterproof.plugins.evidence.neuron import parse as neuron
 from clusterproof.plugins.evidence.parsing import Form
@@ -68,6 +69,7 @@ FORMS: tuple[Form, ...] = (
     *neuron.FORMS,
     *pci.FORMS,
     *rdma.FORMS,
+    *ports.FORMS,
     *kubernetes.FORMS,
     *slurm.FORMS,
     *system.FORMS,

@@ -32,7 +32,7 @@ _WORDS = """
 nvidia-smi nvidia-bug-report.sh nv-fabricmanager dcgmi dmesg journalctl lspci lscpu ibstat ibstatus ibv_devinfo
 ibv_devices rdma fi_info findmnt lsblk uname ulimit systemctl sinfo scontrol sacct squeue lfs lctl numactl ethtool
 sysctl chronyc timedatectl hostnamectl dmidecode neuron-ls neuron-top modinfo lsmod uptime tail grep sudo hostname
-ec2-metadata nvme cpupower dpkg rpm curl
+ec2-metadata nvme cpupower dpkg rpm curl ibdev2netdev kubectl smartctl
 """
 _ALSO_IN_COMMENTS = "cat ls df mount free ip ps top head time timeout for date env"
 # The first words of command lines that people type on a node; those of the second list begin comments too.
