@@ -129,6 +129,31 @@ def test_lctl_shows_imports_and_health() -> None:
     assert data == {"lustre": {"health": "healthy", "clients": [client], "left_out": 0}}
 
 
+STATES = """\
+osc.tesfs-OST0000-osc-ffff9a7c4d1ee000.state=
+current_state: FULL
+state_history:
+ - [ 1777500001, CONNECTING ]
+osc.tesfs-OST0001-osc-ffff9a7c4d1ee000.state=
+current_state: DISCONN
+state_history:
+ - [ 1777500002, FULL ]
+"""
+GREPPED = """\
+    target: MGS
+    state: FULL
+    target: tesfs-OST0001_UUID
+    state: DISCONN
+       target_version: 2.15.6.1
+"""
+
+
+@pytest.mark.parametrize("text", [STATES, GREPPED])
+def test_a_client_whose_state_alone_lctl_shows_is_judged(text: str) -> None:
+    words = "tesfs-OST0001: osc is DISCONN; expected FULL"
+    expect(evaluated({"t": text})["storage.lustre_clients"], Verdict.FAIL, words)
+
+
 # What runs
 
 
