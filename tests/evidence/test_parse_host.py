@@ -208,6 +208,23 @@ def test_ulimit_and_proc_limits_show_the_limits_of_a_login_in_bytes() -> None:
     assert limits["limits"]["login"]["memlock"] == 65536
 
 
+ULIMIT = "max locked memory       (kbytes, -l) {}\nopen files                      (-n) {}\n"
+GREPPED_LIMIT = "Max locked memory         {}                {}                bytes\n"
+ACTIVE = "hca_id: mlx5_0\n\tvendor_id: 0x02c9\n\t\tport:\t1\n\t\t\tstate: PORT_ACTIVE (4)\n"
+
+
+@pytest.mark.parametrize("limits", [ULIMIT.format(64, 1024), GREPPED_LIMIT.format(65536, 65536)])
+def test_a_low_limit_of_a_login_fails_though_nothing_shows_those_of_daemons(limits: str) -> None:
+    results = evaluated({"limits": limits, "ibv": ACTIVE})
+    expect(results["network.memlock"], Verdict.FAIL, "memlock is 64 KiB for a login; expected")
+
+
+def test_a_high_limit_of_a_login_proves_nothing_of_the_daemons_that_start_jobs() -> None:
+    results = evaluated({"limits": ULIMIT.format("unlimited", 1048576), "ibv": ACTIVE})
+    expect(results["network.memlock"], Verdict.INCOMPLETE, "memlock is not in what was captured")
+    assert results["host.ulimits"].verdict is Verdict.INCOMPLETE
+
+
 def test_a_part_of_the_processes_shows_nothing_about_zombies() -> None:
     whole = "  PID STAT COMMAND\n    1 Ss   systemd\n   77 Z    python3 <defunct>\n"
     assert system.read_ps(whole) == {"processes": {"total": 2, "zombies": 1}}
