@@ -185,6 +185,22 @@ def read_chronyc(text: str) -> Mapping[str, object]:
     return {"kernel": {"clock": clock}}
 
 
+_NO_ANSWER = re.compile(r"^50[0-9] (?:Cannot talk to daemon|Not authorised)$", re.MULTILINE)
+
+
+def is_chronyc_error(text: str) -> bool:
+    """Whether it is what chronyc says where chronyd does not answer it."""
+    return bool(_NO_ANSWER.search(text))
+
+
+def read_chronyc_error(text: str) -> Mapping[str, object]:
+    """The clock of the collector `kernel`: something else than chronyd may keep it. Raises CaptureError."""
+    said = _NO_ANSWER.search(text)
+    if not said:
+        raise CaptureError("no error of chronyc's")
+    return {"kernel": {"clock": {"synchronised": {"error": f"chronyc: {said[0]}"}}}}
+
+
 # sysctl
 
 _SYSCTL = re.compile(r"^(kernel\.(?:numa_balancing|hostname|osrelease)) = (.{1,200})$", re.MULTILINE)
@@ -219,5 +235,6 @@ FORMS = (
     Form("ps", is_ps, read_ps),
     Form("timedatectl", is_timedatectl, read_timedatectl, 45),
     Form("chronyc tracking", is_chronyc, read_chronyc),
+    Form("chronyc's error", is_chronyc_error, read_chronyc_error, 30),
     Form("sysctl", is_sysctl, read_sysctl),
 )

@@ -87,8 +87,23 @@ def _interface(name: str, state: str, flags: list[str]) -> dict[str, object]:
     return {"name": name, "state": state.lower(), "flags": IFF_UP if is_on else 0, **link}
 
 
+_NONE = re.compile(r"^(No IB devices found|Failed to get IB devices)(?: list: .{0,100})?$", re.MULTILINE)
+
+
+def is_none(text: str) -> bool:
+    """Whether it is what ibv_devinfo says where verbs find no device."""
+    return bool(_NONE.search(text))
+
+
+def read_none(text: str) -> Mapping[str, object]:
+    """The collector `rdma`, whose devices verbs did not show: that there are none is not said by it."""
+    said = _NONE.search(text)
+    return {"rdma": {"devices": {"error": f"ibv_devinfo: {said[1] if said else ''}"}}}
+
+
 FORMS = (
     Form("ibstatus", is_ibstatus, read_ibstatus, 58),
     Form("ibdev2netdev", is_ibdev2netdev, read_ibdev2netdev, 42),
     Form("ip -br link", is_links, read_links),
+    Form("ibv_devinfo's error", is_none, read_none, 20),
 )
