@@ -8,10 +8,19 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.verdict import NotApplicable, concern, concern_if, incomplete, not_applicable, part
+from clusterproof.plugins.core.verdict import (
+    Incomplete,
+    NotApplicable,
+    concern,
+    concern_if,
+    incomplete,
+    not_applicable,
+    part,
+)
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import each, readings
 from clusterproof.plugins.evidence.group import Values, differences, in_words
+from clusterproof.plugins.evidence.kernel_log.wording import say
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.pci.facts_config import PciFunction, PciPaths, PciSettings
 
@@ -22,16 +31,18 @@ PROPRIETARY = "P"  # in a kernel module's taint
 
 
 @mark.ami
-@evidence("lsmod | grep -E 'nvidia_peermem|gdrdrv'; cat /sys/module/nvidia/taint; uname -r")
+@evidence("lsmod | grep -E 'nvidia_peermem|gdrdrv'; cat /sys/module/nvidia/taint; uname -r; dmesg | grep peermem")
 def test_peermem(node: Node) -> None:
     """GPUDirect RDMA kernel support.
 
     Without it, everything the network sends and receives is copied through host memory. It needs nvidia_peermem, or a
-    kernel with DMA-BUF and NVIDIA's open kernel modules; gdrcopy's gdrdrv makes small messages fast.
+    kernel with DMA-BUF and NVIDIA's open kernel modules; gdrcopy's gdrdrv makes small messages fast. A nvidia_peermem
+    that was built for another kernel or RDMA stack is not loaded, and the kernel logs why.
 
     Remedy (fix configuration): Load nvidia_peermem, or install the open kernel modules; install gdrcopy and load
-    gdrdrv.
+    gdrdrv. Where nvidia_peermem does not fit, install NVIDIA's driver again, after the RDMA stack (MLNX_OFED).
     """
+    evaluate_fit(node)
     if node.expected("efa") == 0:
         not_applicable(f"{node.type_name or 'this node'} has no EFA device")
     if not node.type.gdr:
@@ -39,6 +50,15 @@ def test_peermem(node: Node) -> None:
     if "nvidia_peermem" not in node.modules:
         evaluate_dma_buf(node)
     concern_if("gdrdrv" not in node.modules, "gdrdrv is not loaded; expected on a node with EFA and GPUs")
+
+
+def evaluate_fit(node: Node) -> None:
+    """A concern where nvidia_peermem did not fit when it was loaded, and has not been loaded since."""
+    with suppress(Incomplete):
+        if "nvidia_peermem" in node.modules:
+            return
+    with suppress(Incomplete):
+        say(node, "gpu.peermem", "a module built for this kernel and its RDMA stack")
 
 
 def evaluate_dma_buf(node: Node) -> None:
