@@ -84,8 +84,7 @@ def _usual_on(node: Node, device: RdmaDevice, port: Port) -> float:
     """The rate of most active ports of this model and link layer on the node; 0 where no rate has a majority."""
     rates = Counter(
         rate
-        for like in node.ib_devices
-        for other in like.ports
+        for like, other in _ports(node)
         if like.model == device.model and other.link_layer == port.link_layer and (rate := _rate(other))
     )
     rate, alike = rates.most_common(1)[0] if rates else ("0", 0)

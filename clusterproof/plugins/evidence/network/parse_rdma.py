@@ -53,19 +53,19 @@ def as_in_sysfs(table: Mapping[str, str], state: str) -> str:
 _CA = re.compile(rf"^CA '{_NAME}'", re.MULTILINE)
 _ROW = re.compile(r"\s{0,40}([A-Za-z][\w ]{1,30}):\s{0,40}(.{0,120})")
 _PORT = re.compile(r"\s{1,40}Port (\d{1,3}):\s*\Z")
-_PANIC = re.compile(rf"^ibpanic: .{{0,200}}?'{_NAME}'(.{{0,120}})", re.MULTILINE)
+_PANIC = re.compile(rf"^ibpanic: .{{0,200}}?'{_NAME}'(?: failed: )?(.{{0,120}})", re.MULTILINE)
 
 
 def is_ibstat(text: str) -> bool:
     """Whether it is ibstat's."""
-    return bool(_CA.search(text))
+    return bool(_CA.search(text) or _PANIC.search(text))
 
 
 def read_ibstat(text: str) -> Mapping[str, object]:
     """The devices of the collector `rdma`. Where ibstat stopped at a device, its ports could not be read."""
     devices = [_ca(head[1], rest) for head, rest in sections(_CA, text, MAX_DEVICES)]
     for name, why in _PANIC.findall(text)[:MAX_DEVICES]:
-        devices.append({**named(name), "ports": {"error": "EIO", "text": short(f"ibstat{why}")}})
+        devices.append({**named(name), "ports": {"error": short(why.strip()) or "ibpanic", "text": "ibstat stopped"}})
     return {"rdma": {"devices": devices}}
 
 
