@@ -51,6 +51,7 @@ from clusterproof.plugins.evidence.software import parse as versions
 from clusterproof.plugins.evidence.storage import parse as storage
 from clusterproof.plugins.evidence.storage import parse_mounts as mounts
 from clusterproof.plugins.kubernetes import parse as kubernetes
+from clusterproof.plugins.kubernetes import parse_get as kubectl_get
 
 FORMS: tuple[Form, ...] = (
     *hardware.FORMS,
@@ -71,6 +72,7 @@ FORMS: tuple[Form, ...] = (
     *rdma.FORMS,
     *ports.FORMS,
     *kubernetes.FORMS,
+    *kubectl_get.FORMS,
     *slurm.FORMS,
     *system.FORMS,
     *nvidia_smi_csv.FORMS,
