@@ -167,7 +167,7 @@ def test_a_peermem_that_did_not_fit_is_a_concern_until_it_is_loaded_on_any_node(
     modules: list[str], verdict: Verdict
 ) -> None:
     log = {"lines": [[1.0, MISFIT]], "read": 1, "dropped": 0, "truncated": False, "whole_from": 0.0}
-    given = {"kernel_log": log, "rdma": {"devices": [], "modules": modules}}
-    result = evaluated("gpu.peermem", "g6e.48xlarge", gpus=[GPU], **given)
+    rdma = {"devices": [], "modules": modules}
+    result = evaluated("gpu.peermem", "g6e.48xlarge", gpus=[GPU], kernel_log=log, rdma=rdma)
     assert result.verdict is verdict, result.message
     assert ("nvidia-peermem does not fit the kernel" in result.message) is (verdict is CONCERN)
