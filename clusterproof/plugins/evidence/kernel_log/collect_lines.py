@@ -33,7 +33,7 @@ MATTERS = Pattern(
     rb"|stack seg|divide|list_\w+ corr|refcount_t|warning: cpu|info: (?:task|rcu)|rcu: (?:info|rcu_\w+ k)"
     rb"|(?:nmi )?watchdog: (?:bug|cpu|watchdog det)|traps: |.{1,15}?(?:\[\d+\]: segf|: page alloc| invoked oom)"
     rb"|nvme(?: [0-9a-f:.]+)?: probe "
-    rb"|nvme nvme\d+: (?:.* timeout, |contr|dev|rem|dis|froz|rest|iden|could|io q|pci f|.*dupl|\d+/)"
+    rb"|nvme nvme\d+: (?:.* timeout, |contr|dev|rem|dis|froz|rest|iden|could|io q|pci f|\d+/)"
     rb"|block nvme.*no av|buffer i/o"
     rb"|(?:blk_update_request: |print_req_error: )?(?:critical [\w ]+|i/o) error, dev|(?:read|write)-err|sd .*offline"
     rb"|ata\d.*(?:emask|giving|failed c)|md.*(?:fail|kicking|recovery done)|device-mapper: (?:mul|thin)"
