@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.agent.program import collector_names
 from clusterproof.plugins.captures.collection import read_capture
-from clusterproof.plugins.captures.several import control_plane
 from clusterproof.plugins.core.cluster import InventoryError
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.evaluation.all_checks import all_checks
-from clusterproof.plugins.evidence.cluster import ClusterFacts
-from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.inventory import resolve
 from clusterproof.plugins.kubernetes.parse import MAX_NODES
-from tests.builders.members import of_each
 from tests.captures.captured import written
+from tests.captures.in_kubernetes import EFA, GPUS, READY, TAKES, results
 
 NAME = "ip-10-1-2-3.us-west-2.compute.internal"
 OTHER = NAME.replace("-3", "-4")
-READY, TAKES, GPUS, EFA = (
-    f"k8s_{name}" for name in ("node_ready", "node_takes_pods", "gpu_allocatable", "efa_allocatable")
-)
 TIMES = "Fri, 27 Nov 2026 10:05:28 +0100   Fri, 27 Nov 2026 08:05:28 +0100"
 NODE = f"""\
 Name:               {NAME}
@@ -83,16 +74,6 @@ def changed(*changes: tuple[str, str]) -> str:
         assert before in text
         text = text.replace(before, after)
     return text
-
-
-def results(path: Path) -> Mapping[str, Mapping[str, Result]]:
-    """Of each check of Kubernetes its result on each node of a capture."""
-    cluster = resolve(f"capture:{path}")
-    captured = read_capture(path, cluster, collector_names())
-    known = nodes(cluster, {one.evidence.node: one.evidence for one in captured})
-    evidence = control_plane(cluster.name, {one.evidence.node: one.in_kubernetes for one in captured})
-    facts = ClusterFacts(cluster, evidence, known)
-    return {name: of_each(all_checks()[f"control_plane.{name}"], facts) for name in (READY, TAKES, GPUS, EFA)}
 
 
 def of_text(folder: Path, text: str) -> dict[str, Result]:

@@ -26,6 +26,7 @@ from clusterproof.plugins.evidence.kernel_log import facts
 from clusterproof.plugins.evidence.kernel_log import parse as kernel_log
 from clusterproof.plugins.evidence.kernel_log import parse_journal as journal
 from clusterproof.plugins.evidence.network import parse as network
+from clusterproof.plugins.evidence.network import parse_ports as ports
 from clusterproof.plugins.evidence.network import parse_rdma as rdma
 from clusterproof.plugins.evidence.neuron import parse as neuron
 from clusterproof.plugins.evidence.node import Node
@@ -46,7 +47,7 @@ FAMILIES = {
     "dcgmi": dcgmi.FORMS,
     "fi_info": network.FORMS,
     "host": (*hardware.FORMS, *host.FORMS, *storage.FORMS, *mounts.FORMS, *system.FORMS),
-    "ibstat": rdma.FORMS,
+    "ibstat": (*rdma.FORMS, *ports.FORMS),
     "ibv": rdma.FORMS,
     "kernel-log": (*kernel_log.FORMS, *journal.FORMS),
     "lscpu": hardware.FORMS,

@@ -94,7 +94,15 @@ def test_ibstat_names_no_type_of_an_efa_device(name: str, layer: str, whose: dic
 
 def test_a_device_at_which_ibstat_stopped_has_ports_that_could_not_be_read() -> None:
     data: Any = rdma.read_ibstat(f"{IBSTAT}ibpanic: [7] main: stat of IB device 'mlx5_8' failed: No such file\n")
-    assert data["rdma"]["devices"][-1]["ports"] == {"error": "EIO", "text": "ibstat failed: No such file"}
+    assert data["rdma"]["devices"][-1]["ports"] == {"error": "No such file", "text": "ibstat stopped"}
+
+
+def test_of_a_device_at_which_ibstat_stopped_nothing_is_said_of_another() -> None:
+    active = IBSTAT.replace("Down", "Active").replace("Polling", "LinkUp")
+    panic = "ibpanic: [7] main: stat of IB device 'mlx5_8' failed: No such file or directory\n"
+    result = evaluated({"ibstat": active + panic})["network.ib_ports"]
+    expect(result, Verdict.INCOMPLETE, "mlx5_8: ports could not be read (No such file or directory)")
+    assert "mlx5_0" not in result.message
 
 
 @pytest.mark.parametrize(

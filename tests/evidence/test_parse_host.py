@@ -54,8 +54,42 @@ def test_cpus_that_lscpu_calls_offline_are_a_fault_unless_smt_is_off() -> None:
     assert words in evaluated({"lscpu.txt": offline})["host.cpus_online"].message
     power = f"Architecture: ppc64le\n{offline}"  # on two of its four threads per core, say
     assert "offline" not in evaluated({"lscpu.txt": power})["host.cpus_online"].message
-    without_smt = re.sub(r"(Thread\(s\) per core: +)2", r"\g<1>1", offline)
+    half = offline.replace(listed, f"{online[1]}0-{last // 2}\nOff-line CPU(s) list: {last // 2 + 1}-{last}")
+    without_smt = re.sub(r"(Thread\(s\) per core: +)2", r"\g<1>1", half)
     assert "offline" not in evaluated({"lscpu.txt": without_smt})["host.cpus_online"].message
+
+
+ON_A_TERMINAL = """\
+Architecture:            x86_64
+  CPU op-mode(s):        32-bit, 64-bit
+CPU(s):                  96
+  On-line CPU(s) list:   0-47,49-95
+  Off-line CPU(s) list:  48
+Vendor ID:               GenuineIntel
+  Model name:            Intel(R) Xeon(R) Platinum 8275CL CPU @ 3.00GHz
+    Thread(s) per core:  2
+    Core(s) per socket:  24
+    Socket(s):           2
+NUMA:
+  NUMA node(s):          2
+  NUMA node0 CPU(s):     0-23,48-71
+  NUMA node1 CPU(s):     24-47,72-95
+"""
+
+
+def test_lscpu_is_the_same_as_a_terminal_shows_it() -> None:
+    indented: Any = hardware.read_lscpu(ON_A_TERMINAL)
+    flat = re.sub(r"^ +", "", ON_A_TERMINAL, flags=re.MULTILINE)
+    assert hardware.is_lscpu(ON_A_TERMINAL)
+    assert indented == hardware.read_lscpu(flat)
+    assert indented["cpus"]["info"]["model"] == "Intel(R) Xeon(R) Platinum 8275CL CPU @ 3.00GHz"
+    assert [one["node"] for one in indented["memory"]["numa"]] == [0, 1]
+    assert "CPUs 48 are offline; expected all 96" in evaluated({"lscpu.txt": ON_A_TERMINAL})["host.cpus_online"].message
+
+
+def test_fewer_cpus_offline_than_every_second_are_a_fault_without_smt_too() -> None:
+    one_thread = ON_A_TERMINAL.replace("Thread(s) per core:  2", "Thread(s) per core:  1")
+    assert "CPUs 48 are offline" in evaluated({"lscpu.txt": one_thread})["host.cpus_online"].message
 
 
 def test_lscpu_shows_what_cpuinfo_does() -> None:
@@ -93,6 +127,31 @@ def test_lctl_shows_imports_and_health() -> None:
     )
     client = {"kind": "osc", "name": "abcde-OST0000-osc-ffff8e2d", "state": "DISCONN", "max_rpcs_in_flight": 32}
     assert data == {"lustre": {"health": "healthy", "clients": [client], "left_out": 0}}
+
+
+STATES = """\
+osc.tesfs-OST0000-osc-ffff9a7c4d1ee000.state=
+current_state: FULL
+state_history:
+ - [ 1777500001, CONNECTING ]
+osc.tesfs-OST0001-osc-ffff9a7c4d1ee000.state=
+current_state: DISCONN
+state_history:
+ - [ 1777500002, FULL ]
+"""
+GREPPED = """\
+    target: MGS
+    state: FULL
+    target: tesfs-OST0001_UUID
+    state: DISCONN
+       target_version: 2.15.6.1
+"""
+
+
+@pytest.mark.parametrize("text", [STATES, GREPPED])
+def test_a_client_whose_state_alone_lctl_shows_is_judged(text: str) -> None:
+    words = "tesfs-OST0001: osc is DISCONN; expected FULL"
+    expect(evaluated({"t": text})["storage.lustre_clients"], Verdict.FAIL, words)
 
 
 # What runs
@@ -147,6 +206,23 @@ def test_ulimit_and_proc_limits_show_the_limits_of_a_login_in_bytes() -> None:
     limits: Any = system.read_proc_limits(sample("host/insights-proc_limits-L11.txt").text)
     assert ulimit["limits"]["login"] == {"memlock": 65536 * 1024, "nofile": 1024}
     assert limits["limits"]["login"]["memlock"] == 65536
+
+
+ULIMIT = "max locked memory       (kbytes, -l) {}\nopen files                      (-n) {}\n"
+GREPPED_LIMIT = "Max locked memory         {}                {}                bytes\n"
+ACTIVE = "hca_id: mlx5_0\n\tvendor_id: 0x02c9\n\t\tport:\t1\n\t\t\tstate: PORT_ACTIVE (4)\n"
+
+
+@pytest.mark.parametrize("limits", [ULIMIT.format(64, 1024), GREPPED_LIMIT.format(65536, 65536)])
+def test_a_low_limit_of_a_login_fails_though_nothing_shows_those_of_daemons(limits: str) -> None:
+    results = evaluated({"limits": limits, "ibv": ACTIVE})
+    expect(results["network.memlock"], Verdict.FAIL, "memlock is 64 KiB for a login; expected")
+
+
+def test_a_high_limit_of_a_login_proves_nothing_of_the_daemons_that_start_jobs() -> None:
+    results = evaluated({"limits": ULIMIT.format("unlimited", 1048576), "ibv": ACTIVE})
+    expect(results["network.memlock"], Verdict.INCOMPLETE, "memlock is not in what was captured")
+    assert results["host.ulimits"].verdict is Verdict.INCOMPLETE
 
 
 def test_a_part_of_the_processes_shows_nothing_about_zombies() -> None:

@@ -7,7 +7,16 @@ from dataclasses import replace
 from tests.faults.fault import CONCERN, FAIL, INCOMPLETE, NA, Fault
 from tests.testbed.gpus import healthy_gpu_node
 from tests.testbed.image import NodeImage
-from tests.testbed.node import with_file, with_nvml, with_service, with_tool, without_file, without_module, without_pci
+from tests.testbed.node import (
+    with_file,
+    with_kernel_line,
+    with_nvml,
+    with_service,
+    with_tool,
+    without_file,
+    without_module,
+    without_pci,
+)
 from tests.testbed.nvml.values import NONE
 
 
@@ -182,6 +191,14 @@ FAULTS = (
         lambda image: with_file(image, "/sys/module/nvidia/taint", "POE\n"),
         {"gpu.peermem": CONCERN},
         "nvidia_peermem is not loaded, and no DMA-BUF with kernel 6.8.0-1021-aws and a proprietary NVIDIA module",
+    ),
+    Fault(
+        "an nvidia-peermem that was built for another kernel",
+        lambda image: with_kernel_line(
+            image, "nvidia_peermem: Unknown symbol ib_register_peer_memory_client (err -22)"
+        ),
+        {"gpu.peermem": CONCERN},
+        "nvidia-peermem does not fit the kernel (ib_register_peer_memory_client): no GPUDirect RDMA",
     ),
     Fault(
         "a kernel without DMA-BUF",

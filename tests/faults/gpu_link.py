@@ -41,6 +41,12 @@ def with_aer(image: NodeImage, address: str, *, fatal: int = 0, nonfatal: int = 
     return image
 
 
+def with_narrow_link(image: NodeImage) -> NodeImage:
+    """The bus shows four lanes of GPU 2, and its driver cannot say how many there are."""
+    image = with_nvml(image, gpu=2, pcie_width="error UNKNOWN")
+    return with_file(image, f"/sys/bus/pci/devices/{GPU_2}/current_link_width", "4\n")
+
+
 FAULTS = (
     Fault(
         "an NVLink that is down",
@@ -96,6 +102,18 @@ FAULTS = (
         lambda image: with_nvml(image, gpu=2, pcie_width=8, pcie_width_max=8),
         {"gpu.pcie_link": FAIL},
         "GPU 2: PCIe x8 at most; expected 16, as other GPUs of the node have",
+    ),
+    Fault(
+        "lanes that the bus has lost of a GPU of which the driver says nothing",
+        lambda image: with_file(with_narrow_link(image), f"/sys/bus/pci/devices/{GPU_2}/../max_link_width", "16\n"),
+        {"gpu.pcie_lanes": FAIL, "gpu.pcie_link": INCOMPLETE},
+        "0000:75:00.0: PCIe x4; expected x16",
+    ),
+    Fault(
+        "the same where nobody knows how many lanes its slot has",
+        with_narrow_link,
+        {"gpu.pcie_lanes": CONCERN, "gpu.pcie_link": INCOMPLETE},
+        "0000:75:00.0: PCIe x4; expected x16, unless its slot has no more",
     ),
     Fault(
         "NVLinks that replayed",

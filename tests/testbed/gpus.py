@@ -253,8 +253,9 @@ def _node(row: Model, addresses: list[str], nvml: str) -> NodeImage:
     tree = {**base.sys, **software.SYS, "module/nvidia/taint": "OE\n" if row.is_open else "POE\n"}
     for module in ("nvidia", "nvidia_uvm", "nvidia_modeset", "gdrdrv"):
         tree |= sysfs.module(module, row.driver if module.startswith("nvidia") else "")
+    link = (8 if row.values.get("pcie_width") == 8 else 16, "16.0 GT/s PCIe")
     for address in addresses:
-        tree |= sysfs.pci_function(address, "10de", row.device, "030200", "nvidia")
+        tree |= sysfs.pci_function(address, "10de", row.device, "030200", "nvidia", link=link)
     for bus in range(FIRST_NVSWITCH_BUS, FIRST_NVSWITCH_BUS + (has.nvswitches or 0)):
         tree |= sysfs.pci_function(f"0000:{bus:02x}:00.0", "10de", "22a3", "068000", "nvidia-nvswitch")
     image = replace(

@@ -8,10 +8,19 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.verdict import NotApplicable, concern, concern_if, incomplete, not_applicable, part
+from clusterproof.plugins.core.verdict import (
+    Incomplete,
+    NotApplicable,
+    concern,
+    concern_if,
+    incomplete,
+    not_applicable,
+    part,
+)
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import each, readings
 from clusterproof.plugins.evidence.group import Values, differences, in_words
+from clusterproof.plugins.evidence.kernel_log.wording import say
 from clusterproof.plugins.evidence.network.facts import INFINIBAND
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.pci.facts_config import PciFunction, PciPaths, PciSettings
@@ -23,17 +32,19 @@ PROPRIETARY = "P"  # in a kernel module's taint
 
 
 @mark.ami
-@evidence("lsmod | grep -E 'nvidia_peermem|gdrdrv'; cat /sys/module/nvidia/taint; uname -r")
+@evidence("lsmod | grep -E 'nvidia_peermem|gdrdrv'; cat /sys/module/nvidia/taint; uname -r; dmesg | grep peermem")
 def test_peermem(node: Node) -> None:
     """GPUDirect RDMA kernel support.
 
     Without it, everything the network sends and receives is copied through host memory. It needs nvidia_peermem, or a
     kernel with DMA-BUF and NVIDIA's open kernel modules; gdrcopy's gdrdrv makes small messages fast on EFA. Beside RoCE
-    it is asked of machines with NVLink, as others may use these ports for storage.
+    it is asked of machines with NVLink, as others may use these ports for storage. A nvidia_peermem that was built for
+    another kernel or RDMA stack is not loaded, and the kernel logs why.
 
     Remedy (fix configuration): Load nvidia_peermem, or install the open kernel modules; install gdrcopy and load
-    gdrdrv.
+    gdrdrv. Where nvidia_peermem does not fit, install NVIDIA's driver again, after the RDMA stack (MLNX_OFED).
     """
+    evaluate_fit(node)
     if node.expected("efa") == 0:
         if not has_fabric(node):
             not_applicable(f"{node.type_name or 'this node'} has no EFA device, nor GPUs beside another fabric")
@@ -54,6 +65,15 @@ def has_fabric(node: Node) -> bool:
         return False
     layers = node.active_link_layers
     return INFINIBAND in layers or bool(layers and node.nvlinks_due)
+
+
+def evaluate_fit(node: Node) -> None:
+    """A concern where nvidia_peermem did not fit when it was loaded, and has not been loaded since."""
+    with suppress(Incomplete):
+        if "nvidia_peermem" in node.modules:
+            return
+    with suppress(Incomplete):
+        say(node, "gpu.peermem", "a module built for this kernel and its RDMA stack")
 
 
 def evaluate_dma_buf(node: Node) -> None:

@@ -21,7 +21,7 @@ pytestmark = [
 ]
 
 
-@evidence("journalctl -k -b | grep -E 'NVRM:|nvidia|amdgpu'")
+@evidence("journalctl -k -b | grep -E 'NVRM|nvidia|amdgpu'")
 def test_no_xid(node: Node) -> None:
     """Xid errors.
 

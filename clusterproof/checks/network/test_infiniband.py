@@ -113,8 +113,7 @@ def _rates_on(node: Node, device: RdmaDevice, port: Port) -> Counter[float]:
     """How many active ports of this model and link layer on the node have each rate."""
     return Counter(
         _gbps(rate)
-        for like in node.ib_devices
-        for other in like.ports
+        for like, other in _ports(node)
         if like.model == device.model and other.link_layer == port.link_layer and (rate := _rate(other))
     )
 

@@ -19,6 +19,7 @@ from clusterproof.plugins.core.verdict import (
     part,
 )
 from clusterproof.plugins.evaluation.routing import evidence
+from clusterproof.plugins.evidence.field import each
 from clusterproof.plugins.evidence.group import Values, differences, in_words
 from clusterproof.plugins.evidence.network.facts import INFINIBAND
 from clusterproof.plugins.evidence.node import Node
@@ -167,8 +168,9 @@ def test_memlock(node: Node) -> None:
     if not node.rdma_devices and node.expected("efa") == 0:
         not_applicable("no EFA, InfiniBand or RoCE device on this node")
     least_gib = node.threshold("memlock.minimum_gib")
-    limits = [(name, limit) for name, limit in node.memlock_bytes.items() if limit is not None]
-    seen = ", ".join(f"{size_in_words(limit)} for {name}" for name, limit in limits if limit < least_gib * 2**30)
+    limits = each(node.process_limits.items(), lambda one: (one[0], one[1].soft("memlock")))
+    little = [(name, limit) for name, limit in limits if limit is not None and limit < least_gib * 2**30]
+    seen = ", ".join(f"{size_in_words(limit)} for {name}" for name, limit in little)
     assert not seen, f"memlock is {seen}; expected at least {least_gib:g} GiB, or unlimited"
 
 

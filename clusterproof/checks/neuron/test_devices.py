@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, concern, concern_if, fail_if, incomplete, not_applicable, part
@@ -139,7 +140,12 @@ def test_devices_answer(node: Node) -> None:
     Remedy (reset or reboot): Search the kernel log for neuron. Reload the driver when no job is running, or reboot the
     node; replace it if that does not help.
     """
-    due = devices_due(node)
+    try:
+        due = devices_due(node)
+    except Incomplete:
+        with suppress(Incomplete):
+            fail_if(node.neuron_ls.exit, f"neuron-ls says {node.neuron_ls.output.strip()[:200]}; expected its devices")
+        raise
     hangs = node.neuron_ls_hangs
     if hangs and node.occasion == "prolog":  # it has a second there, and no more
         incomplete(f"{hangs}; expected an answer of {due}")

@@ -106,6 +106,7 @@ def _if_absent(entry: FstabEntry) -> FstabEntry | None:
     return entry if not entry.mounted and entry.is_due else None
 
 
+REMOUNTED = "errors=remount-ro"
 NFS = ("nfs", "nfs4")
 FROM_FSX = ".fsx."  # in the DNS name of a file system of FSx; those of EFS do not take nconnect
 
@@ -156,7 +157,8 @@ def test_mounts_writable(mount: Mount, node: Node) -> None:
     """File system write access.
 
     A kernel that finds a file system damaged remounts it read-only, and so may somebody who forgot to undo it. The
-    mount's options are compared with what /etc/fstab asks for: nothing is written.
+    mount's options are compared with what /etc/fstab asks for: nothing is written. Where that says nothing, a file
+    system that the kernel is to remount so after an error (errors=remount-ro) is a concern.
 
     Remedy (reset or reboot): Read the kernel log for the error. If a disk is broken, replace the node; otherwise reboot
     it: fsck then runs.
@@ -167,9 +169,16 @@ def test_mounts_writable(mount: Mount, node: Node) -> None:
     by_kernel = "mounted to be written to, and refused by the kernel since: an error"
     type_ = known(lambda: mount.type, "mounted")
     assert options[0] != "rw", f"{type_} read-only, {by_kernel}; expected read-write"
-    entry = entry_of(mount, node.fstab)
+    after_error = REMOUNTED in options and f"{type_} read-only, which {REMOUNTED} makes it after an error"
+    try:
+        entry = entry_of(mount, node.fstab)
+    except Incomplete as unread:
+        if after_error:
+            concern(f"{after_error}; expected read-write, unless /etc/fstab says otherwise")
+        incomplete(f"{type_} read-only, and {unread}; expected what /etc/fstab asks for")
     is_for_writing = entry is not None and "ro" not in options_of(entry)
     assert not is_for_writing, f"{type_} read-only; expected read-write, as in /etc/fstab"
+    concern_if(entry is None and after_error, f"{after_error}; expected read-write, or a line in /etc/fstab")
     not_applicable("mounted read-only, and nothing asks for read-write")
 
 

@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 
 from clusterproof.plugins.captures import Layout, NoCaptureError, NodeFiles, layout
 from clusterproof.plugins.captures.merge import completed, merged
+from clusterproof.plugins.captures.outputs import MAX_HEAD, MAX_SAID, Part, first_line, of_text
 from clusterproof.plugins.captures.several import Reader
-from clusterproof.plugins.captures.text import MAX_BYTES, decoded, most_bytes, pieces, plain, undecorated, unpacked
+from clusterproof.plugins.captures.text import (
+    MAX_BYTES,
+    decoded,
+    most_bytes,
+    pieces,
+    plain,
+    unpacked,
+)
 from clusterproof.plugins.captures.to_collect import how_to_collect
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.errors import place_of
@@ -31,9 +38,10 @@ from clusterproof.plugins.evidence.kernel_log import parse as kernel_log
 from clusterproof.plugins.evidence.kernel_log import parse_journal as journal
 from clusterproof.plugins.evidence.kubernetes.facts import NODES
 from clusterproof.plugins.evidence.network import parse as network
+from clusterproof.plugins.evidence.network import parse_ports as ports
 from clusterproof.plugins.evidence.network import parse_rdma as rdma
 from clusterproof.plugins.evidence.neuron import parse as neuron
-from clusterproof.plugins.evidence.parsing import CaptureError, Form
+from clusterproof.plugins.evidence.parsing import Form
 from clusterproof.plugins.evidence.pci import parse as pci
 from clusterproof.plugins.evidence.perf import parse_dcgm as dcgmi
 from clusterproof.plugins.evidence.perf import parse_nccl as nccl_tests
@@ -43,6 +51,7 @@ from clusterproof.plugins.evidence.software import parse as versions
 from clusterproof.plugins.evidence.storage import parse as storage
 from clusterproof.plugins.evidence.storage import parse_mounts as mounts
 from clusterproof.plugins.kubernetes import parse as kubernetes
+from clusterproof.plugins.kubernetes import parse_get as kubectl_get
 
 FORMS: tuple[Form, ...] = (
     *hardware.FORMS,
@@ -61,7 +70,9 @@ FORMS: tuple[Form, ...] = (
     *neuron.FORMS,
     *pci.FORMS,
     *rdma.FORMS,
+    *ports.FORMS,
     *kubernetes.FORMS,
+    *kubectl_get.FORMS,
     *slurm.FORMS,
     *system.FORMS,
     *nvidia_smi_csv.FORMS,
@@ -71,12 +82,9 @@ FORMS: tuple[Form, ...] = (
 )
 
 
-_OF_LOGS = frozenset(form.name for form in (*kernel_log.FORMS, *journal.FORMS))
 # What is left to do with a collector's value when every file has been read.
 _FINISHED: Mapping[str, Callable[[object], object]] = {"nvml": completed, "mounts": storage.completed}
 MAX_WHOLE_BYTES = 2 * 1024**3  # of all files, unpacked; 100 bug reports of NVIDIA's have some 1 billion
-MAX_HEAD = 1024 * 1024  # characters of an output by which its form is known; only logs are as long
-FEW, MAX_SAID = 3, 200  # lines and characters of a file that holds no output
 SHOWN = 20  # lines about files that were not understood
 PROBE = {"source": "capture"}  # in the place of what the probe says of itself
 
@@ -90,15 +98,6 @@ class Understood:
     in_kubernetes: object = None  # the node as Kubernetes has it
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """What one output holds for one collector."""
-
-    collector: str
-    rank: int
-    value: object
-
-
 def understood(
     node: NodeFiles,
     root: Path,
@@ -109,7 +108,7 @@ def understood(
 ) -> Understood:
     """All evidence in one node's files; every other collector says what to collect."""
     budget = budget or Budget(MAX_WHOLE_BYTES)
-    parts: list[_Part] = []
+    parts: list[Part] = []
     unknown: list[str] = []
     for file in node.files:
         name = _shown(file, root)
@@ -169,11 +168,11 @@ def not_understood(understood_nodes: Iterable[Understood], is_redacted: bool = F
 
 def read_text(text: str, forms: Sequence[Form] = FORMS) -> tuple[dict[str, object], list[str]]:
     """What a text holds, by collector, and what is wrong with it."""
-    parts, problems = _of_text(text, forms)
+    parts, problems = of_text(text, forms)
     return _values(parts, problems), problems
 
 
-def _of_file(file: Path, root: Path, forms: Sequence[Form], budget: Budget) -> tuple[list[_Part], list[str]]:
+def _of_file(file: Path, root: Path, forms: Sequence[Form], budget: Budget) -> tuple[list[Part], list[str]]:
     try:
         with opened(file, root) as stream:
             content = stream.read(MAX_BYTES + 1)
@@ -181,75 +180,28 @@ def _of_file(file: Path, root: Path, forms: Sequence[Form], budget: Budget) -> t
         budget.take(len(whole))
     except OSError as problem:
         return [], [problem.strerror or str(problem)]
-    parts, problems = _of_text(plain(decoded(whole)), forms)
+    parts, problems = of_text(plain(decoded(whole)), forms)
     most = most_bytes(content)
     if len(content) > most or (len(whole) >= most and whole != content):
         problems.append(f"is longer than {most:,} bytes, and was read no further")
     return parts, problems
 
 
-def _of_part(text: str, forms: Sequence[Form], budget: Budget) -> tuple[list[_Part], list[str]]:
+def _of_part(text: str, forms: Sequence[Form], budget: Budget) -> tuple[list[Part], list[str]]:
     """What a node's part of a file of several holds, and what is wrong with it."""
     try:
         budget.take(len(text))
     except OSError as problem:
         return [], [str(problem)]
-    parts, problems = _of_text(text, forms)
-    return parts, problems or ([] if parts else [f"it is none of the known forms{_first_line(text)}"])
+    parts, problems = of_text(text, forms)
+    return parts, problems or ([] if parts else [f"it is none of the known forms{first_line(text)}"])
 
 
 def _instead(file: Path, root: Path) -> str:
     """What a file of few lines says in place of an output: that the command is not there, or may not be run."""
     with suppress(OSError), opened(file, root) as stream:
-        return _first_line(plain(decoded(stream.read(MAX_SAID + 1))))
+        return first_line(plain(decoded(stream.read(MAX_SAID + 1))))
     return ""
-
-
-def _first_line(text: str) -> str:
-    lines = text.strip().splitlines()
-    return "" if len(lines) > FEW else f": {lines[0]:.{MAX_SAID}}" if lines else ": it is empty"
-
-
-def _of_text(text: str, forms: Sequence[Form]) -> tuple[list[_Part], list[str]]:
-    problems: list[str] = []
-    for output in undecorated(text):
-        parts, problems = _of_outputs(output, forms)
-        if parts:
-            return parts, problems
-    return [], problems
-
-
-class _Output:
-    """An output, without lines of logs in it: any user has such lines written, and they are no other command's."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-
-    @cached_property
-    def without_logged(self) -> str:
-        return kernel_log.without_logged(self._text)
-
-
-def _of_outputs(text: str, forms: Sequence[Form]) -> tuple[list[_Part], list[str]]:
-    parts: list[_Part] = []
-    problems: list[str] = []
-    for piece in pieces(text, forms):
-        others = _Output(piece.text)
-        for form in forms:
-            try:
-                if not form.recognises(piece.text[:MAX_HEAD]):
-                    continue
-                output = piece.text if form.name in _OF_LOGS else others.without_logged
-                if not form.recognises(output[:MAX_HEAD]):
-                    continue
-                collectors = form.read(output)
-            except CaptureError as problem:
-                problems.append(f"{form.name}: {problem}")
-            except Exception as problem:  # what others have collected may be anything
-                problems.append(f"{form.name}: {type(problem).__name__} in {place_of(problem)}")
-            else:
-                parts += [_Part(collector, form.rank, value) for collector, value in collectors.items()]
-    return parts, problems
 
 
 def _evidence(name: str, values: Mapping[str, object], collectors: Iterable[str]) -> NodeEvidence:
@@ -258,7 +210,7 @@ def _evidence(name: str, values: Mapping[str, object], collectors: Iterable[str]
     return NodeEvidence(name, dict(sorted(answers.items())), probe=PROBE)
 
 
-def _values(parts: Iterable[_Part], problems: list[str]) -> dict[str, object]:
+def _values(parts: Iterable[Part], problems: list[str]) -> dict[str, object]:
     """What all outputs together hold, by collector."""
     by_collector: dict[str, list[tuple[int, object]]] = {}
     for part in parts:

@@ -29,6 +29,7 @@ from clusterproof.plugins.core.opened import Budget, opened
 from clusterproof.plugins.evidence.kernel_log.parse import DRIVERS
 from clusterproof.plugins.evidence.kubernetes.facts import COLLECTORS, NODES
 from clusterproof.plugins.kubernetes.parse import DESCRIBED, MAX_BEFORE, MAX_NODES, nodes_in
+from clusterproof.plugins.kubernetes.parse_get import LISTED, listed_in
 
 HEAD_BYTES = 256 * 1024  # in which a file shows whether it is of several nodes
 MAX_BYTES_IN_ALL = 512 * 1024**2  # of all files of several nodes, unpacked: they are kept until their nodes are read
@@ -136,10 +137,13 @@ def _described(text: str) -> tuple[dict[str, list[str]], str]:
     """What kubectl says of each node, up to a command that was typed behind it; and the rest."""
     described: dict[str, list[str]] = {}
     rest: list[str] = []
-    for piece in pieces(text, ()) if DESCRIBED.search(text) else ():
+    for piece in pieces(text, ()) if DESCRIBED.search(text) or LISTED.search(text) else ():
         found = nodes_in(piece.text.split("\n"))
         described |= {name: ["\n".join(lines)] for name, lines in found.items()}
-        if not found:
+        listed = {} if found else listed_in(piece.text)
+        for name, row in listed.items():
+            described.setdefault(name, []).append(f"{DIVIDER}{row}")
+        if not found and not listed:
             rest.append(piece.text)
     return described, DIVIDER.join(rest)
 

@@ -32,7 +32,7 @@ _WORDS = """
 nvidia-smi nvidia-bug-report.sh nv-fabricmanager dcgmi dmesg journalctl lspci lscpu ibstat ibstatus ibv_devinfo
 ibv_devices rdma fi_info findmnt lsblk uname ulimit systemctl sinfo scontrol sacct squeue lfs lctl numactl ethtool
 sysctl chronyc timedatectl hostnamectl dmidecode neuron-ls neuron-top modinfo lsmod uptime tail grep sudo hostname
-ec2-metadata nvme cpupower dpkg rpm curl
+ec2-metadata nvme cpupower dpkg rpm curl ibdev2netdev kubectl smartctl
 """
 _ALSO_IN_COMMENTS = "cat ls df mount free ip ps top head time timeout for date env"
 # The first words of command lines that people type on a node; those of the second list begin comments too.
@@ -162,10 +162,11 @@ def decoded(content: bytes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One command's output; `typed` is the command line where the text shows it."""
+    """One command's output, or a part of it; `typed` is the command line where the text shows it above the first."""
 
     text: str
     typed: str = ""
+    goes_on: bool = False  # the output of the piece above
 
 
 def pieces(text: str, forms: Iterable[Form]) -> Iterator[Piece]:
@@ -176,18 +177,18 @@ def pieces(text: str, forms: Iterable[Form]) -> Iterator[Piece]:
     """
     begins = {form.begins for form in forms}.difference({no_line})
     lines: list[str] = []
-    typed = ""
+    typed, goes_on = "", False
     is_of_users = False
     for line in _LAST_TAGS.sub("", _TAGS.sub(DIVIDER, text)).split("\n"):
         is_of_users = is_of_users or is_raw(line) or (bool(lines) and begins_events(lines[-1], line))
         command = command_in(line) if line and not is_of_users else None
         is_another = lines and not is_of_users and len(line) >= _SHORTEST
         if command is not None or (is_another and any(is_first(line) for is_first in begins)):
-            yield from _piece(lines, typed)
-            lines, typed = [], command or ""
+            yield from _piece(lines, typed, goes_on)
+            lines, typed, goes_on = [], command or "", command is None
         if command is None:
             lines.append(line)
-    yield from _piece(lines, typed)
+    yield from _piece(lines, typed, goes_on)
 
 
 def is_raw(line: str) -> bool:
@@ -195,11 +196,11 @@ def is_raw(line: str) -> bool:
     return line.startswith(EXPORTED)
 
 
-def _piece(lines: list[str], typed: str) -> Iterator[Piece]:
+def _piece(lines: list[str], typed: str, goes_on: bool) -> Iterator[Piece]:
     start = next((place for place, line in enumerate(lines) if line.strip()), None)
     if start is None or _EARLIER_BOOT.search(typed) or lines[start].startswith(_OLD_LOGS):
         return
-    yield Piece("\n".join([*_columns(typed), *lines]) + "\n", typed)
+    yield Piece("\n".join([*_columns(typed), *lines]) + "\n", typed, goes_on)
 
 
 def command_in(line: str) -> str | None:

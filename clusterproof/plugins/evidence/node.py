@@ -161,7 +161,6 @@ class Node:
     environment = network.environment
     environment_unread = network.environment_unread
     fi_info = network.fi_info
-    memlock_bytes = network.memlock_bytes
 
     # The kernel log
 

@@ -133,7 +133,7 @@ def _node(name: str, lines: Sequence[str]) -> dict[str, Any]:
         },
     }
     whole = shown.keys() - {last}
-    data = {**entry(node_of(described)), "asked_at": _seconds(max(times, default=""))}
+    data = {**entry(node_of(described)), "asked_at": seconds(max(times, default=""))}
     needed = {"capacity": "Capacity", "allocatable": "Allocatable", "cordoned": "Unschedulable", "taints": "Taints"}
     return {key: value for key, value in data.items() if needed.get(key, "") in ("", *whole)}
 
@@ -189,7 +189,7 @@ def _utc(time: str) -> str:
     return f"{moment:%Y-%m-%dT%H:%M:%SZ}" if moment.year >= FIRST_YEAR else ""
 
 
-def _seconds(time: str) -> float:
+def seconds(time: str) -> float:
     """Seconds since 1970; 0 where it is none."""
     return datetime.strptime(time, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc).timestamp() if time else 0.0
 

@@ -199,3 +199,17 @@ def test_a_node_all_of_whose_devices_have_a_smaller_payload_than_others_is_a_con
 def test_gpudirect_is_not_asked_for_where_there_is_none(instance_type: str, words: str) -> None:
     result = evaluated("gpu.peermem", instance_type, gpus=[GPU], rdma={"devices": [EFA]})
     assert (result.verdict, words in result.message) == (Verdict.NOT_APPLICABLE, True)
+
+
+MISFIT = "nvidia_peermem: disagrees about version of symbol ib_register_peer_memory_client"
+
+
+@pytest.mark.parametrize(("modules", "verdict"), [([], CONCERN), (["nvidia_peermem"], NA)])
+def test_a_peermem_that_did_not_fit_is_a_concern_until_it_is_loaded_on_any_node(
+    modules: list[str], verdict: Verdict
+) -> None:
+    log = {"lines": [[1.0, MISFIT]], "read": 1, "dropped": 0, "truncated": False, "whole_from": 0.0}
+    rdma = {"devices": [], "modules": modules}
+    result = evaluated("gpu.peermem", "g6e.48xlarge", gpus=[GPU], kernel_log=log, rdma=rdma)
+    assert result.verdict is verdict, result.message
+    assert ("nvidia-peermem does not fit the kernel" in result.message) is (verdict is CONCERN)

@@ -257,6 +257,14 @@ def test_memory_may_be_locked_where_there_is_efa(
     assert words in result.message
 
 
+def test_a_daemon_whose_limits_cannot_be_read_hides_nothing_of_a_login() -> None:
+    limits = {"login": {"memlock": 65536}, "daemons": {"slurmd": {"error": "EACCES"}}}
+    result = evaluated("network.memlock", output_of(count=2, limits=limits), expect={"efa": 2})
+    assert result.verdict is FAIL
+    assert "memlock is 64 KiB for a login" in result.message
+    assert "could not be read (EACCES)" in result.message
+
+
 def loopback(*mb_per_s: float | None) -> dict[str, Any]:
     """Exchanges through as many domains."""
     head = "bytes   #sent   #ack     total       time     MB/sec    usec/xfer   Mxfers/sec"

@@ -94,3 +94,28 @@ def test_a_file_system_that_df_cannot_ask_does_not_answer(beside: str, verdict: 
     capture = sample("host/hyperpod-df-h-lustre.txt").text
     lines = ["df: /fsx: Stale file handle" if line.endswith(" /fsx") else line for line in capture.split("\n")]
     expect(evaluated({"df.txt": "\n".join(lines), "mounts.txt": beside})["storage.mounts_alive"], verdict, words)
+
+
+ROOT = "/dev/nvme0n1p1 on / type ext4 (ro,relatime{})\nproc on /proc type proc (rw)\ntmpfs on /run type tmpfs (rw)\n"
+FSTAB = "/dev/nvme0n1p1 / ext4 {} 0 1\n/dev/nvme1n1 /scratch ext4 defaults,nofail 0 2\n"
+
+
+@pytest.mark.parametrize(
+    ("errors", "fstab", "verdict", "words"),
+    [
+        (
+            ",errors=remount-ro",
+            "",
+            Verdict.CONCERN,
+            "/: ext4 read-only, which errors=remount-ro makes it after an error",
+        ),
+        ("", "", Verdict.INCOMPLETE, "/: ext4 read-only, and mounts: fstab was not reported; expected"),
+        (",errors=remount-ro", FSTAB.format("defaults"), Verdict.FAIL, "ext4 read-only; expected read-write, as in"),
+        (",errors=remount-ro", FSTAB.format("ro"), Verdict.PASS, ""),
+    ],
+)
+def test_a_root_that_is_read_only_is_said_with_and_without_fstab(
+    errors: str, fstab: str, verdict: Verdict, words: str
+) -> None:
+    files = {"mount.txt": ROOT.format(errors), **({"fstab": fstab} if fstab else {})}
+    expect(evaluated(files)["storage.mounts_writable"], verdict, words)

@@ -110,6 +110,31 @@ def _take(line: str, block: Block, stack: list[tuple[int, str]]) -> None:
         block.pairs.append(("/".join(name for _, name in stack), word.strip()))
 
 
+_SECTIONS = ("Fabric", "Remapped Rows", "ECC Errors")  # which people cut out of it, as checks tell them to
+
+
+def _is_cut_out(text: str) -> bool:
+    """Whether it is what `grep -A` leaves of such a section, of one GPU or of several."""
+    head, _, rest = text.lstrip().partition("\n")
+    return head.strip() in _SECTIONS and " : " in rest[:200] and not _recognises(text)
+
+
+def _read_cut_out(text: str) -> Mapping[str, object]:
+    """The GPUs by their sections. Where there are several, all are listed, in the order of their numbers."""
+    lines = [line.expandtabs() for line in text.split("\n") if line.strip() not in ("", "--")]
+    gpus = list[Block]()
+    stack: list[tuple[int, str]] = []
+    for line in lines:
+        if line.strip() == lines[0].strip():
+            gpus.append(Block())
+            stack.clear()
+        _take(line, gpus[-1], stack)
+    nvml = collector_of({}, gpus)
+    if len(gpus) > 1:
+        nvml["gpus"] = [_gpu(block, place, is_complete=True) for place, block in enumerate(gpus[:MAX_GPUS])]
+    return {"nvml": nvml}
+
+
 _ROOT, _END = "<nvidia_smi_log", "</nvidia_smi_log>"
 _MAX_DEPTH = 20
 _STEP = 1024 * 1024  # characters that are given to the parser at once
@@ -188,6 +213,12 @@ FORMS = (
         read=_read,
         rank=80,
         begins=lambda line: _TITLE in line,
+    ),
+    Form(
+        name="nvidia-smi -q | grep -A",
+        recognises=_is_cut_out,
+        read=_read_cut_out,
+        rank=30,
     ),
     Form(
         name="nvidia-smi -q -x",

@@ -12,13 +12,14 @@ from clusterproof.plugins.evidence.parsing import CaptureError, Form, bytes_of, 
 
 GHZ_IN_KHZ, MHZ_IN_KHZ = 1_000_000, 1_000
 
-_LSCPU = re.compile(r"^([A-Z][\w() /.-]{2,40}?):[ \t]{1,80}(\S.{0,400})$", re.MULTILINE)
+# On a terminal rows are indented below what they are of.
+_LSCPU = re.compile(r"^[ \t]{0,8}([A-Z][\w() /.-]{2,40}?):[ \t]{1,80}(\S.{0,400})$", re.MULTILINE)
 _NUMA = re.compile(r"NUMA node(\d{1,4}) CPU\(s\)")
 
 
 def is_lscpu(text: str) -> bool:
     """Whether it is lscpu."""
-    return bool(re.search(r"^On-line CPU\(s\) list:[ \t]{1,80}\d", text, re.MULTILINE))
+    return bool(re.search(r"^[ \t]{0,8}On-line CPU\(s\) list:[ \t]{1,80}\d", text, re.MULTILINE))
 
 
 def read_lscpu(text: str) -> Mapping[str, object]:
@@ -33,6 +34,9 @@ def read_lscpu(text: str) -> Mapping[str, object]:
         cpus["smt"] = "on"  # with one thread it may be off, or the processor has none
     offline = rows.get("Off-line CPU(s) list", "")
     may_have_more = rows.get("Architecture", "").startswith("ppc")  # threads per core, of which some are off on purpose
+    is_known = rows.get("Architecture") in ("x86_64", "aarch64")
+    if is_known and "smt" not in cpus and 0 < _count(offline) < _count(cpus.get("online", "")):
+        cpus["smt"] = ""  # not off: that would take every second CPU
     if "online" in cpus and (not offline or ("smt" in cpus and not may_have_more)):
         cpus["present"] = f"{cpus['online']},{offline}" if offline else cpus["online"]
     cpus["info"] = _info(rows)

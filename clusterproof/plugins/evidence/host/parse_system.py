@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from clusterproof.plugins.evidence.field import UNCAPTURED
 from clusterproof.plugins.evidence.host.collect_limits import LIMITS
 from clusterproof.plugins.evidence.host.collect_services import MAX_FAILED, WANTED
 from clusterproof.plugins.evidence.parsing import CaptureError, Form, number, sections, whole
@@ -76,7 +77,13 @@ _ULIMITS = {
     "stack size": "stack",
 }
 _IN_KIB = frozenset({"memlock", "stack"})  # what ulimit counts in kbytes
-_LIMITS_HEADER = re.compile(r"^Limit\s{1,40}Soft Limit\s{1,40}Hard Limit\s{1,40}Units", re.MULTILINE)
+_LIMITS_ROW = re.compile(
+    r"^Max (?:locked memory|open files|processes|stack size)\s{1,40}(?:unlimited|\d{1,20})\s{1,40}"
+    r"(?:unlimited|\d{1,20})\s{1,40}(?:bytes|files|processes)\b",
+    re.MULTILINE,
+)
+# Nothing shows those of the daemons that start jobs.
+DAEMONS = {"what starts jobs": {name: {"error": UNCAPTURED, "text": "no file has it"} for name in (*LIMITS, "memory")}}
 
 
 def is_ulimit(text: str) -> bool:
@@ -90,12 +97,12 @@ def read_ulimit(text: str) -> Mapping[str, object]:
     for label, _, limit in _ULIMIT.findall(text):
         if name := _ULIMITS.get(label):
             login[name] = None if limit == "unlimited" else int(limit) * (KIB if name in _IN_KIB else 1)
-    return {"limits": {"login": login}}
+    return {"limits": {"login": login, "daemons": DAEMONS}}
 
 
 def is_proc_limits(text: str) -> bool:
     """Whether it is /proc/PID/limits."""
-    return bool(_LIMITS_HEADER.search(text))
+    return bool(_LIMITS_ROW.search(text))
 
 
 def read_proc_limits(text: str) -> Mapping[str, object]:
@@ -105,7 +112,7 @@ def read_proc_limits(text: str) -> Mapping[str, object]:
         row = re.search(rf"^{label}\s{{1,40}}(unlimited|\d{{1,20}})\b", text, re.MULTILINE)
         if row:
             login[name] = None if row[1] == "unlimited" else int(row[1])
-    return {"limits": {"login": login}}
+    return {"limits": {"login": login, "daemons": DAEMONS}}
 
 
 # ps
@@ -178,6 +185,22 @@ def read_chronyc(text: str) -> Mapping[str, object]:
     return {"kernel": {"clock": clock}}
 
 
+_NO_ANSWER = re.compile(r"^50[0-9] (?:Cannot talk to daemon|Not authorised)$", re.MULTILINE)
+
+
+def is_chronyc_error(text: str) -> bool:
+    """Whether it is what chronyc says where chronyd does not answer it."""
+    return bool(_NO_ANSWER.search(text))
+
+
+def read_chronyc_error(text: str) -> Mapping[str, object]:
+    """The clock of the collector `kernel`: something else than chronyd may keep it. Raises CaptureError."""
+    said = _NO_ANSWER.search(text)
+    if not said:
+        raise CaptureError("no error of chronyc's")
+    return {"kernel": {"clock": {"synchronised": {"error": f"chronyc: {said[0]}"}}}}
+
+
 # sysctl
 
 _SYSCTL = re.compile(r"^(kernel\.(?:numa_balancing|hostname|osrelease)) = (.{1,200})$", re.MULTILINE)
@@ -212,5 +235,6 @@ FORMS = (
     Form("ps", is_ps, read_ps),
     Form("timedatectl", is_timedatectl, read_timedatectl, 45),
     Form("chronyc tracking", is_chronyc, read_chronyc),
+    Form("chronyc's error", is_chronyc_error, read_chronyc_error, 30),
     Form("sysctl", is_sysctl, read_sysctl),
 )

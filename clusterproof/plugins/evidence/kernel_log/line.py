@@ -96,7 +96,7 @@ def begins_with_a_name(message: str) -> bool:
 @lru_cache(ADDRESSES)
 def pci_address(address: str) -> str:
     """A PCI address in any form that driver and NVML write, as sysfs writes it; empty where it is none."""
-    if not _ADDRESS.fullmatch(address):
+    if not _ADDRESS.fullmatch(address.replace("0x", "")):
         return ""
     place, _, function = address.lower().partition(".")
     domain, bus, device = [int(part, 16) for part in f"0:{place}".split(":")[-3:]]

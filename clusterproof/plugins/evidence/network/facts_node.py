@@ -16,7 +16,6 @@ from clusterproof.plugins.evidence.field import (
     number,
     objects,
     optional,
-    read,
     readings,
     require,
     table,
@@ -27,7 +26,6 @@ from clusterproof.plugins.evidence.field import (
 from clusterproof.plugins.evidence.host.facts import (
     Command,
 )
-from clusterproof.plugins.evidence.host.facts_node import inherited
 from clusterproof.plugins.evidence.network.facts import Counters, Interface, Naming, RdmaDevice
 from clusterproof.plugins.evidence.software.facts import Variable
 
@@ -188,13 +186,6 @@ def environment_unread(node: Node, environment: CollectorData) -> tuple[str, ...
 
 
 fi_info = collected_as("libfabric", Command)
-
-
-@collected_by("limits")
-def memlock_bytes(node: Node, limits: CollectorData) -> Mapping[str, int | None]:
-    """The locked-memory limit of a login and of each daemon that starts jobs; None is unlimited."""
-    limit_of = {name: CollectorData(read(entry, table, name), name) for name, entry in inherited(limits).items()}
-    return {name: entry.get("memlock", optional(whole)) for name, entry in limit_of.items()}
 
 
 def _between(counters: CollectorData, what: str) -> float:

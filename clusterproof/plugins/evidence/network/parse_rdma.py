@@ -32,18 +32,17 @@ _OF_EFA = re.compile(r"rdmap\d{1,5}s\d{1,5}|efa_\d{1,4}")  # rdma-core calls wha
 _OF_OTHERS = re.compile(r"netdev|Link layer: (?!Un)")
 
 
-def _named(name: str) -> dict[str, Any]:
-    """A device of which the vendor is not printed: Mellanox's are known by their name."""
+def named(name: str, link: str = "netdev") -> dict[str, Any]:
+    """A device of which the vendor is not printed: Mellanox's are known by their name.
+
+    EFA's by what is printed of the link: they have no network interface, and are neither InfiniBand nor Ethernet.
+    """
+    if _OF_EFA.fullmatch(name) and not _OF_OTHERS.search(link):
+        return {"name": name, "vendor": AMAZON, "device": "efa"}
     return {"name": name, "vendor": MELLANOX} if _OF_MELLANOX.fullmatch(name) else {"name": name}
 
 
-def _linked(name: str, rest: str) -> dict[str, Any]:
-    """The same where its link is printed: EFA's have no network interface, and are neither InfiniBand nor Ethernet."""
-    is_efa = _OF_EFA.fullmatch(name) and not _OF_OTHERS.search(rest)
-    return {"name": name, "vendor": AMAZON, "device": "efa"} if is_efa else _named(name)
-
-
-def _word(table: Mapping[str, str], state: str) -> str:
+def as_in_sysfs(table: Mapping[str, str], state: str) -> str:
     """The kernel's wording of a state: `Active`, `LINK_UP` and `4: ACTIVE` become what sysfs has."""
     plain = state.strip().lower()
     return table.get(plain) or table.get(plain.replace("_", "").replace(" ", "")) or short(state.strip())
@@ -54,24 +53,24 @@ def _word(table: Mapping[str, str], state: str) -> str:
 _CA = re.compile(rf"^CA '{_NAME}'", re.MULTILINE)
 _ROW = re.compile(r"\s{0,40}([A-Za-z][\w ]{1,30}):\s{0,40}(.{0,120})")
 _PORT = re.compile(r"\s{1,40}Port (\d{1,3}):\s*\Z")
-_PANIC = re.compile(rf"^ibpanic: .{{0,200}}?'{_NAME}'(.{{0,120}})", re.MULTILINE)
+_PANIC = re.compile(rf"^ibpanic: .{{0,200}}?'{_NAME}'(?: failed: )?(.{{0,120}})", re.MULTILINE)
 
 
 def is_ibstat(text: str) -> bool:
     """Whether it is ibstat's."""
-    return bool(_CA.search(text))
+    return bool(_CA.search(text) or _PANIC.search(text))
 
 
 def read_ibstat(text: str) -> Mapping[str, object]:
     """The devices of the collector `rdma`. Where ibstat stopped at a device, its ports could not be read."""
     devices = [_ca(head[1], rest) for head, rest in sections(_CA, text, MAX_DEVICES)]
     for name, why in _PANIC.findall(text)[:MAX_DEVICES]:
-        devices.append({**_named(name), "ports": {"error": "EIO", "text": short(f"ibstat{why}")}})
+        devices.append({**named(name), "ports": {"error": short(why.strip()) or "ibpanic", "text": "ibstat stopped"}})
     return {"rdma": {"devices": devices}}
 
 
 def _ca(name: str, text: str) -> dict[str, object]:
-    device: dict[str, Any] = {**_linked(name, text), "ports": []}
+    device: dict[str, Any] = {**named(name, text), "ports": []}
     for line in text.split("\n"):
         port, row = _PORT.match(line), _ROW.match(line)
         if port:
@@ -88,9 +87,9 @@ def _add_ca_row(device: dict[str, Any], key: str, value: str) -> None:
     elif key == "firmware version":
         device["firmware"] = short(value)
     elif key == "state":
-        port["state"] = _word(STATES, value)
+        port["state"] = as_in_sysfs(STATES, value)
     elif key == "physical state":
-        port["physical_state"] = _word(PHYSICAL, value)
+        port["physical_state"] = as_in_sysfs(PHYSICAL, value)
     elif key == "rate":
         port["rate"] = f"{short(value)} Gb/sec"
     elif key == "link layer":
@@ -142,7 +141,7 @@ def _add_hca_row(device: dict[str, Any], key: str, value: str) -> None:
     elif key == "state" and number:
         port["state"] = f"{number[2]}: {number[1]}"
     elif key == "phys_state" and number:
-        port["physical_state"] = _word(PHYSICAL, number[1])
+        port["physical_state"] = as_in_sysfs(PHYSICAL, number[1])
     elif key == "link_layer":
         port["link_layer"] = short(value)
     elif key in ("active_width", "active_speed"):
@@ -161,7 +160,7 @@ def read_ibv_devices(text: str) -> Mapping[str, object]:
     names = [row[0] for row in rows if len(row) == 2 and re.fullmatch(r"[0-9a-f]{16}", row[1])]
     if not names:
         raise CaptureError("ibv_devices lists no device")
-    return {"rdma": {"devices": [_named(name) for name in names[:MAX_DEVICES]]}}
+    return {"rdma": {"devices": [named(name) for name in names[:MAX_DEVICES]]}}
 
 
 # rdma dev, rdma link
@@ -182,13 +181,13 @@ def read_rdma_tool(text: str) -> Mapping[str, object]:
     devices: dict[str, dict[str, Any]] = {}
     for name, rest in _DEV.findall(text)[:MAX_DEVICES]:
         firmware = re.search(r"\bfw (\S{1,40})", rest)
-        devices[name] = {**_named(name), **({"firmware": firmware[1]} if firmware else {})}
+        devices[name] = {**named(name), **({"firmware": firmware[1]} if firmware else {})}
     for name, port, rest in _LINK.findall(text)[:MAX_DEVICES]:
         row: dict[str, object] = {"port": int(port)}
         for key, table, word in (("state", STATES, "state"), ("physical_state", PHYSICAL, "physical_state")):
             if match := re.search(rf"(?:^|\s){word} (\w{{1,40}})", rest):
-                row[key] = _word(table, match[1])
-        devices.setdefault(name, _linked(name, rest)).setdefault("ports", []).append(row)
+                row[key] = as_in_sysfs(table, match[1])
+        devices.setdefault(name, named(name, rest)).setdefault("ports", []).append(row)
     return {"rdma": {"devices": list(devices.values())}}
 
 

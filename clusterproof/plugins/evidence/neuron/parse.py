@@ -55,7 +55,21 @@ def read_table(text: str) -> Mapping[str, object]:
     return {"neuron": {"devices": devices[:MAX_DEVICES]}}
 
 
+_FAILED = re.compile(r"^(?:FATA\[\d{4}\] |time=\S{1,60} level=fatal msg=\"?)[^\n]{0,200}?\bneuron\b", re.MULTILINE)
+
+
+def is_failure(text: str) -> bool:
+    """Whether it is what neuron-ls says in place of its list."""
+    return bool(_FAILED.search(text))
+
+
+def read_failure(text: str) -> Mapping[str, object]:
+    """The collector `neuron_ls`: it ended without a list."""
+    return {"neuron_ls": {"command": "neuron-ls", "exit": 1, "output": text[:MAX_OUTPUT]}}
+
+
 FORMS = (
     Form("neuron-ls --json-output", is_json, read_json),
     Form("neuron-ls", is_table, read_table, 40),
+    Form("neuron-ls's error", is_failure, read_failure, 30),
 )

@@ -29,6 +29,7 @@ _IDS = re.compile(r"\[([0-9a-f]{4}):([0-9a-f]{4})\](?!.{0,200}\[[0-9a-f]{4}:)")
 _LINK = re.compile(
     r"\s{1,8}Lnk(Cap|Sta):\s.{0,100}?\bSpeed (\d{1,3}(?:\.\d)?)GT/s(?: \([a-z]{1,12}\))?, Width x(\d{1,2})\b"
 )
+_MODEL = re.compile(r"Mellanox Technologies (MT[\w ]{1,40}(?:\[[^\[\]]{1,60}\])?)")
 _NEURON = re.compile(rf"7[0-9]6[0-9]|{NEURON}")
 _NUMA = re.compile(r"\s{1,8}NUMA node: (\d{1,4})\s*\Z")
 _DRIVER = re.compile(r"\s{1,8}Kernel driver in use: (\S{1,60})")
@@ -67,7 +68,9 @@ def _named(match: re.Match[str]) -> dict[str, Any]:
 
 
 def _by_name(title: str) -> str:
-    """Amazon's devices that matter, without their generation."""
+    """Amazon's devices that matter, without their generation; Mellanox's models by their name."""
+    if match := _MODEL.match(title):
+        return match[1]
     return "efa" if EFA in title else NEURON if NEURON in title else ""
 
 

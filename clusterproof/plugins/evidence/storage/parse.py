@@ -102,6 +102,13 @@ MAX_TARGETS = 1024
 _HEADER = re.compile(r"^UUID\s{1,80}(?:bytes|1K-blocks|Inodes)\s{1,40}I?Used\b", re.MULTILINE)
 _PARAMETER = re.compile(r"^(mgc|mdc|osc)\.([\w.@:-]{1,120}?)\.(import|[a-z_]{3,40})=(.{0,200})$", re.MULTILINE)
 _STATE = re.compile(r"^\s{1,16}state:\s{1,16}(\w{1,40})", re.MULTILINE)
+_CURRENT = re.compile(r"^\s{0,16}current_state:\s{1,16}(\w{1,40})", re.MULTILINE)
+_TARGET = re.compile(
+    r"^[ \t]{0,16}target:[ \t]{1,16}([\w.@:-]{1,120})\n(?:[ \t]{0,16}current_connection:.{0,200}\n)?"
+    r"[ \t]{0,16}state:[ \t]{1,16}(\w{1,40})[ \t]*$",
+    re.MULTILINE,
+)
+_KINDS = {"MGS": "mgc", "MDT": "mdc", "OST": "osc"}  # whose client is of which kind
 _HEALTH = re.compile(
     r"^(?:lustre\.|/sys/fs/lustre/|/proc/fs/lustre/)?health_check[=:]\s{0,8}(\S.{0,199})$", re.MULTILINE
 )
@@ -138,8 +145,8 @@ def read_parameters(text: str) -> Mapping[str, object]:
     for parameter, rest in sections(_PARAMETER, text, MAX_TARGETS * 8):
         kind, name, key, value = parameter.groups()
         client = clients.setdefault(name, {"kind": kind if kind in KINDS else "", "name": name})
-        if key == "import":
-            state = _STATE.search(rest)
+        if key in ("import", "state"):
+            state = (_STATE if key == "import" else _CURRENT).search(rest)
             client["state"] = state[1] if state else {"error": "EINVAL", "text": "an import without a state"}
         elif key in TUNING:
             count = whole(value.strip())
@@ -149,9 +156,24 @@ def read_parameters(text: str) -> Mapping[str, object]:
     return {"lustre": lustre}
 
 
+def is_states(text: str) -> bool:
+    """Whether it is what `grep -E 'target|state:'` leaves of imports, without whose they are."""
+    return bool(_TARGET.search(text)) and not _PARAMETER.search(text)
+
+
+def read_states(text: str) -> Mapping[str, object]:
+    """The clients of the collector `lustre`, by the names of their targets."""
+    rows = [
+        {"kind": next((kind for word, kind in _KINDS.items() if word in target), ""), "name": target, "state": state}
+        for target, state in ((target.removesuffix("_UUID"), state) for target, state in _TARGET.findall(text))
+    ]
+    return {"lustre": {"clients": rows[:MAX_TARGETS], "left_out": max(0, len(rows) - MAX_TARGETS)}}
+
+
 FORMS = (
     Form("fstab", is_fstab, read_fstab),
     Form("nvme list", is_nvme_list, read_nvme_list),
     Form("lfs df", is_lfs_df, read_lfs_df),
     Form("lctl get_param", is_parameters, read_parameters),
+    Form("lctl get_param | grep", is_states, read_states, 40),
 )

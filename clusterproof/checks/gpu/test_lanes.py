@@ -1,0 +1,56 @@
+"""How many PCIe lanes the bus shows of GPUs, whatever their driver says."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern_if, fail_if, not_applicable
+from clusterproof.plugins.evaluation.routing import evidence
+from clusterproof.plugins.evidence.field import readings, require
+from clusterproof.plugins.evidence.kernel_log.facts import pci_address
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.pci.facts import MAX_LANES, PciDevice
+
+pytestmark = [mark.gpu, mark.preflight, mark.hyperpod_node_debugger("G")]
+
+
+@evidence("lspci -vv -d 10de: | grep -E 'LnkCap|LnkSta'; grep . /sys/bus/pci/devices/*/{current,max}_link_width")
+def test_pcie_lanes(pci_device: PciDevice, node: Node) -> None:
+    """GPU PCIe lanes on the bus.
+
+    The bus shows the lanes of a GPU of which the driver says nothing: one that does not start, or that a capture has by
+    lspci alone. Where the driver names them, gpu.pcie_link says what it sees. Fewer lanes than the GPU has are only a
+    concern where the port's own limit is unknown, as in lspci: the slot may have no more.
+
+    Remedy (reset or reboot): Reboot the node. If the link stays narrow, replace the node.
+    """
+    if not pci_device.is_nvidia_gpu or readings(pci_device, "function_of")[0].get("function_of"):
+        not_applicable("it is no NVIDIA GPU of its own")
+    reading, unread = readings(pci_device, "width", "width_max")
+    require(unread)
+    width, most = reading["width"], reading["width_max"]
+    if not width or not most or width > MAX_LANES or pci_device.is_asleep:
+        not_applicable("the bus shows no lanes of it")
+    port = readings(pci_device, "port_width_max")[0].get("port_width_max")
+    due = min(most, port or most, _wired(node) or most)
+    if width < due and pci_device.address in _named_by_the_driver(node):
+        not_applicable("its driver says how many lanes it has")
+    fail_if(port and width < due, f"PCIe x{width}; expected x{due}")
+    concern_if(not port and width < due, f"PCIe x{width}; expected x{due}, unless its slot has no more")
+
+
+def _wired(node: Node) -> int | None:
+    """How many lanes the instance type wires to each GPU, where that is known to be fewer than the GPU has."""
+    try:
+        return node.type.pcie_lanes
+    except (Incomplete, NotApplicable):
+        return None
+
+
+def _named_by_the_driver(node: Node) -> set[str]:
+    """The addresses of the GPUs whose driver reports how many lanes they have."""
+    with suppress(Incomplete, NotApplicable):
+        named = [readings(gpu, "pci", "pcie_width")[0] for gpu in node.gpus]
+        return {pci_address(reading["pci"]) for reading in named if {"pci", "pcie_width"} <= reading.keys()}
+    return set()

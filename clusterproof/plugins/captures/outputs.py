@@ -1,0 +1,93 @@
+"""What the outputs in one text hold, by collector; and what of them no form takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from clusterproof.plugins.captures.text import Piece, pieces, undecorated
+from clusterproof.plugins.core.errors import place_of
+from clusterproof.plugins.evidence.kernel_log import parse as kernel_log
+from clusterproof.plugins.evidence.kernel_log import parse_journal as journal
+from clusterproof.plugins.evidence.parsing import CaptureError, Form
+
+MAX_HEAD = 1024 * 1024  # characters of an output by which its form is known; only logs are as long
+FEW, MAX_SAID = 3, 200  # lines and characters of a file that holds no output
+MAX_TYPED = 80  # characters of a command whose output is named
+_OF_LOGS = frozenset(form.name for form in (*kernel_log.FORMS, *journal.FORMS))
+_BUG_REPORT, _MAX_BEFORE = "Start of NVIDIA bug report log file", 4096  # what it begins with, and where
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one output holds for one collector."""
+
+    collector: str
+    rank: int
+    value: object
+
+
+def of_text(text: str, forms: Sequence[Form]) -> tuple[list[Part], list[str]]:
+    """What a text holds, and what is wrong with it; of a bug report, whose parts nobody chose, not what is unknown."""
+    names_unknown = _BUG_REPORT not in text[:_MAX_BEFORE]
+    problems: list[str] = []
+    for output in undecorated(text):
+        parts, found = _of_outputs(output, forms, names_unknown)
+        if parts:
+            return parts, found
+        problems = found or problems
+    return [], problems
+
+
+def _of_outputs(text: str, forms: Sequence[Form], names_unknown: bool) -> tuple[list[Part], list[str]]:
+    parts: list[Part] = []
+    problems: list[str] = []
+    for output in _outputs(text, forms):
+        before = len(parts) + len(problems)
+        for piece in output:
+            _read_piece(piece.text, forms, parts, problems)
+        typed = output[0].typed
+        if typed and names_unknown and len(parts) + len(problems) == before:
+            said = first_line("".join(piece.text for piece in output[:2]))
+            problems.append(f"{typed:.{MAX_TYPED}} is none of the known forms{said}")
+    return parts, problems
+
+
+def _outputs(text: str, forms: Sequence[Form]) -> Iterator[list[Piece]]:
+    """The pieces of a text, those of one command together."""
+    output: list[Piece] = []
+    for piece in pieces(text, forms):
+        if output and not piece.goes_on:
+            yield output
+            output = []
+        output.append(piece)
+    if output:
+        yield output
+
+
+def _read_piece(text: str, forms: Sequence[Form], parts: list[Part], problems: list[str]) -> None:
+    """Adds what a piece holds, and what is wrong with it."""
+    others: str | None = None  # what is of no log: any user has lines logged, and they are no other command's
+    for form in forms:
+        try:
+            if not form.recognises(text[:MAX_HEAD]):
+                continue
+            if form.name in _OF_LOGS:
+                collectors = form.read(text)
+            else:
+                others = kernel_log.without_logged(text) if others is None else others
+                if not form.recognises(others[:MAX_HEAD]):
+                    continue
+                collectors = form.read(others)
+        except CaptureError as problem:
+            problems.append(f"{form.name}: {problem}")
+        except Exception as problem:  # what others have collected may be anything
+            problems.append(f"{form.name}: {type(problem).__name__} in {place_of(problem)}")
+        else:
+            parts += [Part(collector, form.rank, value) for collector, value in collectors.items()]
+
+
+def first_line(text: str) -> str:
+    """What a text of few lines says, behind a colon; nothing of a longer one."""
+    lines = text.strip().splitlines()
+    return "" if len(lines) > FEW else f": {lines[0]:.{MAX_SAID}}" if lines else ": it is empty"

@@ -1,0 +1,109 @@
+"""Ports and interfaces in a line or a few each: ibstatus, ibdev2netdev, `ip -br link`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from clusterproof.plugins.evidence.network.facts import IFF_UP
+from clusterproof.plugins.evidence.network.parse_rdma import MAX_DEVICES, STATES, as_in_sysfs, named
+from clusterproof.plugins.evidence.parsing import Form, sections, short
+
+# ibstatus
+
+_PORT = re.compile(r"^Infiniband device '([\w.-]{1,64})' port (\d{1,3}) status:", re.MULTILINE)
+_ROW = re.compile(r"^[ \t]{1,8}(state|phys state|rate|link_layer):[ \t]{1,8}(\S.{0,120})$", re.MULTILINE)
+_KEYS = {"phys state": "physical_state"}
+
+
+def is_ibstatus(text: str) -> bool:
+    """Whether it is ibstatus's."""
+    return bool(_PORT.search(text))
+
+
+def read_ibstatus(text: str) -> Mapping[str, object]:
+    """The devices of the collector `rdma`: ibstatus prints what sysfs has."""
+    devices: dict[str, dict[str, Any]] = {}
+    for head, rest in sections(_PORT, text, MAX_DEVICES):
+        rows = {_KEYS.get(key, key): short(value.strip()) for key, value in _ROW.findall(rest)}
+        whose = named(head[1], f"Link layer: {rows.get('link_layer', '')}")
+        device = devices.setdefault(head[1], {**whose, "ports": []})
+        device["ports"].append({"port": int(head[2]), **rows})
+    return {"rdma": {"devices": list(devices.values())}}
+
+
+# ibdev2netdev: with -v the state of the port stands before the arrow, behind it that of its network interface
+
+_PAIR = re.compile(
+    r"^(?:[0-9a-f:.]{7,12} )?([\w.-]{1,64}) (?:\([^()\n]{1,80}\)[^\n]{0,200}? )?port (\d{1,3}) "
+    r"(?:\(([A-Z]{2,12})[ \t]{0,8}\) )?==> ([\w.-]{1,15}) \((Up|Down)\)[ \t]*$",
+    re.MULTILINE,
+)
+
+
+def is_ibdev2netdev(text: str) -> bool:
+    """Whether it is ibdev2netdev's, with or without -v."""
+    return bool(_PAIR.search(text))
+
+
+def read_ibdev2netdev(text: str) -> Mapping[str, object]:
+    """The devices of the collector `rdma`, without states unless -v was given; which network interfaces are up."""
+    devices: dict[str, dict[str, Any]] = {}
+    interfaces: list[dict[str, object]] = []
+    for name, port, state, interface, is_up in _PAIR.findall(text)[:MAX_DEVICES]:
+        row = {"port": int(port), **({"state": as_in_sysfs(STATES, state)} if state else {})}
+        devices.setdefault(name, {**named(name), "ports": []})["ports"].append(row)
+        interfaces.append({"name": interface, **({"carrier": True} if is_up == "Up" else {})})
+    return {"rdma": {"devices": list(devices.values())}, "interfaces": {"physical": interfaces}}
+
+
+# ip -br link
+
+MAX_INTERFACES = 1024
+_LINK = re.compile(
+    r"^([\w.@-]{1,40})[ \t]{1,40}(UNKNOWN|UP|DOWN|LOWERLAYERDOWN|DORMANT|NOTPRESENT|TESTING)[ \t]{1,40}"
+    r"[0-9a-f:]{2,60}[ \t]{1,8}<([A-Z0-9_,-]{1,200})>[ \t]*$",
+    re.MULTILINE,
+)
+_PHYSICAL = re.compile(r"(?:en|eth|ib)\w{1,14}")  # as systemd and kernels name what has a device of its own
+
+
+def is_links(text: str) -> bool:
+    """Whether it is `ip -br link`."""
+    return bool(_LINK.search(text))
+
+
+def read_links(text: str) -> Mapping[str, object]:
+    """The collector `interfaces`; which have a device of their own, their names say."""
+    rows = _LINK.findall(text)[:MAX_INTERFACES]
+    physical = [_interface(name, state, flags.split(",")) for name, state, flags in rows if _PHYSICAL.fullmatch(name)]
+    return {"interfaces": {"names": [name.partition("@")[0] for name, _, _ in rows], "physical": physical}}
+
+
+def _interface(name: str, state: str, flags: list[str]) -> dict[str, object]:
+    is_on = "UP" in flags
+    link = {"carrier": "LOWER_UP" in flags} if is_on else {"carrier": None}
+    return {"name": name, "state": state.lower(), "flags": IFF_UP if is_on else 0, **link}
+
+
+_NONE = re.compile(r"^(No IB devices found|Failed to get IB devices)(?: list: .{0,100})?$", re.MULTILINE)
+
+
+def is_none(text: str) -> bool:
+    """Whether it is what ibv_devinfo says where verbs find no device."""
+    return bool(_NONE.search(text))
+
+
+def read_none(text: str) -> Mapping[str, object]:
+    """The collector `rdma`, whose devices verbs did not show: that there are none is not said by it."""
+    said = _NONE.search(text)
+    return {"rdma": {"devices": {"error": f"ibv_devinfo: {said[1] if said else ''}"}}}
+
+
+FORMS = (
+    Form("ibstatus", is_ibstatus, read_ibstatus, 58),
+    Form("ibdev2netdev", is_ibdev2netdev, read_ibdev2netdev, 42),
+    Form("ip -br link", is_links, read_links),
+    Form("ibv_devinfo's error", is_none, read_none, 20),
+)

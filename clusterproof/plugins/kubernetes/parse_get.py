@@ -1,0 +1,112 @@
+"""Nodes as `kubectl get nodes` lists them, as a table or as JSON, in the form of the collector `k8s_nodes`."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from clusterproof.plugins.evidence.kubernetes.facts import NODES
+from clusterproof.plugins.evidence.parsing import CaptureError, Form, document_in, objects
+from clusterproof.plugins.kubernetes.collectors.k8s_nodes import entry
+from clusterproof.plugins.kubernetes.nodes import node_of
+from clusterproof.plugins.kubernetes.parse import MAX_NODES, seconds
+
+TABLE = re.compile(r"\s{0,80}NAME {2,253}STATUS {2,60}ROLES {2,80}AGE {2,40}VERSION\b")
+LISTED = re.compile(r'^NAME {2,253}STATUS {2,60}ROLES |"kind": ?"Node"', re.MULTILINE)
+_ROW = re.compile(
+    r"^([a-z0-9][a-z0-9.-]{0,252}) {2,253}(Ready|NotReady|Unknown)(,SchedulingDisabled)? {2,60}"
+    r"\S{1,200} {2,80}\w{1,20} {2,40}(v\d{1,3}\.\S{1,60})(?: .{0,1000})?$",
+    re.MULTILINE,
+)
+_JSON = re.compile(r'\s{0,80}\{(?=[\s\S]{0,20000}"kind": ?"(?:Node|NodeList|List)")')
+_YAML = re.compile(r"^kind: Node$", re.MULTILINE)
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+NOT_TRUE = "not True"  # what the table tells of Ready: False or Unknown
+# What the table does not show of a node.
+UNSHOWN = ("capacity", "allocatable", "taints", "labels")
+
+
+def listed_in(text: str) -> dict[str, str]:
+    """What one output says of each node, of up to one more than MAX_NODES; none where it is no such list.
+
+    Only at its beginning a table or JSON is kubectl's: further down they may be a user's words.
+    """
+    if TABLE.match(text):
+        head = text.lstrip().partition("\n")[0]
+        return {row[1]: f"{head}\n{row[0]}\n" for row, _ in zip(_ROW.finditer(text), range(MAX_NODES + 1))}  # noqa: B905
+    if not _JSON.match(text):
+        return {}
+    try:
+        resources = _resources(document_in(text))
+    except CaptureError:
+        return {}
+    return {node_of(one).name: json.dumps(one) for one in resources[: MAX_NODES + 1] if node_of(one).name}
+
+
+def is_table(text: str) -> bool:
+    """Whether it is the table of `kubectl get nodes`, with or without -o wide."""
+    return bool(TABLE.match(text) and _ROW.search(text))
+
+
+def read_table(text: str) -> Mapping[str, object]:
+    """The collector `k8s_nodes`: which are not ready or cordoned. That the others are well is not to be seen in it."""
+    return {NODES: {"asked_at": 0.0, "nodes": [_of_row(*row) for row in _ROW.findall(text)[:MAX_NODES]]}}
+
+
+def _of_row(name: str, status: str, cordon: str, version: str) -> dict[str, Any]:
+    ready = [{"type": "Ready", "status": NOT_TRUE}] if status == "NotReady" else []
+    described = {
+        "metadata": {"name": name},
+        "spec": {"unschedulable": bool(cordon)},
+        "status": {"conditions": ready, "nodeInfo": {"kubeletVersion": version}},
+    }
+    shown = {key: value for key, value in entry(node_of(described)).items() if key not in UNSHOWN}
+    return {**shown, "asked_at": 0.0}
+
+
+def is_json(text: str) -> bool:
+    """Whether it is `kubectl get nodes -o json`, of one node or of several."""
+    return bool(_JSON.match(text)) and '"Node"' in text
+
+
+def read_json(text: str) -> Mapping[str, object]:
+    """The collector `k8s_nodes`, as the API has it. Raises CaptureError."""
+    nodes = [_of_resource(one) for one in _resources(document_in(text))[:MAX_NODES]]
+    if not nodes:
+        raise CaptureError("its JSON lists no node")
+    return {NODES: {"asked_at": max(node["asked_at"] for node in nodes), "nodes": nodes}}
+
+
+def _of_resource(resource: Mapping[str, Any]) -> dict[str, Any]:
+    node = node_of(resource)
+    heard = [condition.heard for condition in node.conditions if _TIME.fullmatch(condition.heard)]
+    try:
+        asked_at = seconds(max(heard, default=""))
+    except ValueError:  # the 31st of a month without one
+        asked_at = 0.0
+    return {**entry(node), "asked_at": asked_at}
+
+
+def _resources(document: dict[str, Any]) -> list[dict[str, Any]]:
+    """The nodes in what kubectl printed."""
+    items = [document] if document.get("kind") == "Node" else objects(document.get("items"))
+    return [one for one in items if one.get("kind") == "Node"]
+
+
+def is_yaml(text: str) -> bool:
+    """Whether it is `kubectl get node -o yaml`."""
+    return bool(_YAML.search(text)) and "apiVersion:" in text
+
+
+def refuse(_text: str) -> Mapping[str, object]:
+    """Raises CaptureError."""
+    raise CaptureError("it is not read; expected kubectl get nodes -o json, or describe node --show-events=false")
+
+
+FORMS = (
+    Form("kubectl get nodes", is_table, read_table, 40),
+    Form("kubectl get nodes -o json", is_json, read_json, 55),
+    Form("kubectl get nodes -o yaml", is_yaml, refuse),
+)

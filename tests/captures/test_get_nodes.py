@@ -1,0 +1,75 @@
+"""Nodes as `kubectl get nodes` lists them, in a table or as JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.captures.collection import read_text
+from clusterproof.plugins.core.verdict import Verdict
+from tests.captures.captured import written
+from tests.captures.in_kubernetes import GPUS, READY, TAKES, results
+
+TABLE = """\
+NAME         STATUS                     ROLES    AGE   VERSION               INTERNAL-IP   KERNEL-VERSION
+ip-10-0-1-4  Ready                      <none>   17h   v1.29.0-eks-5e0fdde   10.0.1.4      5.10.210
+ip-10-0-1-5  Ready,SchedulingDisabled   <none>   17h   v1.29.0-eks-5e0fdde   10.0.1.5      5.10.210
+ip-10-0-1-6  NotReady                   <none>   17h   v1.29.0-eks-5e0fdde   10.0.1.6      5.10.210
+"""
+
+
+def node(name: str, ready: str = "True", gpus: str = "8") -> dict[str, object]:
+    """A node as the API has it."""
+    condition = {"type": "Ready", "status": ready, "lastHeartbeatTime": "2026-11-27T09:05:28Z"}
+    status = {
+        "conditions": [condition],
+        "capacity": {"nvidia.com/gpu": "8"},
+        "allocatable": {"nvidia.com/gpu": gpus},
+    }
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": {}, "status": status}
+
+
+def verdicts(folder: Path, text: str, check: str) -> dict[str, tuple[Verdict, str]]:
+    found = results(written(folder, nodes=text) / "nodes")[check]
+    return {name: (result.verdict, result.message) for name, result in found.items()}
+
+
+@pytest.mark.parametrize("before", ["", "$ kubectl get nodes -o wide\n"])
+def test_a_node_that_the_table_calls_not_ready_fails_and_one_that_is_ready_is_not_proven(
+    before: str, tmp_path: Path
+) -> None:
+    found = verdicts(tmp_path, before + TABLE, READY)
+    assert found["ip-10-0-1-6"] == (Verdict.FAIL, "Ready is not True; expected a node that is Ready")
+    assert {found[f"ip-10-0-1-{number}"][0] for number in (4, 5)} == {Verdict.INCOMPLETE}
+
+
+def test_a_node_that_the_table_calls_cordoned_takes_no_pods(tmp_path: Path) -> None:
+    verdict, message = verdicts(tmp_path, TABLE, TAKES)["ip-10-0-1-5"]
+    assert verdict is Verdict.FAIL
+    assert "it is cordoned" in message
+
+
+@pytest.mark.parametrize("kind", ["List", "NodeList"])
+def test_nodes_in_json_are_judged_as_in_a_live_cluster(kind: str, tmp_path: Path) -> None:
+    text = json.dumps({"kind": kind, "items": [node("a-1"), node("a-2", "False"), node("a-3", gpus="0")]}, indent=4)
+    assert {name: one[0] for name, one in verdicts(tmp_path, text, READY).items()} == {
+        "a-1": Verdict.PASS,
+        "a-2": Verdict.FAIL,
+        "a-3": Verdict.PASS,
+    }
+    assert "0 of 8 nvidia.com/gpu allocatable" in verdicts(tmp_path, text, GPUS)["a-3"][1]
+
+
+def test_one_node_in_json_is_that_node(tmp_path: Path) -> None:
+    assert verdicts(tmp_path, json.dumps(node("a-2", "Unknown")), READY)["a-2"][0] is Verdict.FAIL
+
+
+def test_of_yaml_is_said_what_to_collect_instead() -> None:
+    assert "expected kubectl get nodes -o json" in read_text("apiVersion: v1\nkind: Node\nmetadata:\n  name: a\n")[1][0]
+
+
+@pytest.mark.any_user
+def test_a_table_further_down_in_an_output_is_nobodys() -> None:
+    assert read_text(f"words of a user\n{TABLE}")[0] == {}

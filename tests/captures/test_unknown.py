@@ -1,0 +1,72 @@
+"""What of a capture no form takes is named, with what a short one says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.captures.collection import read_text
+from tests.captures.captured import of_file, written
+
+SESSION = """\
+me@gpu07:~$ cat /proc/uptime
+350735.47 234388.90
+me@gpu07:~$ ethtool eth0
+Settings for eth0:
+\tSpeed: 100000Mb/s
+\tDuplex: Full
+\tLink detected: yes
+me@gpu07:~$ cd /tmp
+me@gpu07:~$ dcgmi health -c
+Error: no connection to localhost
+"""
+
+
+def unknown(text: str) -> list[str]:
+    """What is said of the outputs in a text that are not understood."""
+    return read_text(text)[1]
+
+
+def test_of_a_session_each_output_of_no_known_form_is_named_and_the_others_are_read() -> None:
+    values, said = read_text(SESSION)
+    assert values["boot"] == {"uptime_s": 350735.47}
+    assert said == [
+        "ethtool eth0 is none of the known forms",
+        "dcgmi health -c is none of the known forms: Error: no connection to localhost",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "# ethtool eth0\nCannot get device settings: No such device\n",
+            "ethtool eth0 is none of the known forms: Can",
+        ),
+        (
+            "== ethtool ==\nCannot get device settings\n\n== dmesg ==\n[1.0] a\n",
+            "ethtool is none of the known forms: Ca",
+        ),
+        ("==> gpu07/modinfo <==\nnothing\n", "gpu07/modinfo is none of the known forms: nothing"),
+        (f"$ ethtool {'x' * 500}\nno\n", f"ethtool {'x' * 72} is none of the known forms: no"),
+    ],
+)
+def test_what_a_prompt_or_a_heading_opens_is_called_by_its_command(text: str, said: str) -> None:
+    assert unknown(text)[0].startswith(said)
+
+
+@pytest.mark.parametrize("text", ["$ cd /tmp\n$ uptime\n", "remember the milk\n", "# the notes of a colleague\nmilk\n"])
+def test_where_nothing_was_printed_or_no_command_is_shown_no_output_is_named(text: str) -> None:
+    assert unknown(text) == []
+
+
+def test_of_a_bug_report_whose_parts_nobody_chose_none_is_named() -> None:
+    rule = "_" * 44
+    head = f"{rule}\n\nStart of NVIDIA bug report log file.  Please include this file\n{rule}\n\n"
+    assert unknown(f"{head}*** /proc/uptime\n350735.47 234388.90\n{rule}\n\n*** /proc/pci\nbusy\n") == []
+
+
+def test_of_a_file_that_shows_a_command_what_it_printed_is_said_and_not_the_command(tmp_path: Path) -> None:
+    file = written(tmp_path, **{"chrony.txt": "# ethtool eth0\n501 Not authorised\n"}) / "chrony.txt"
+    assert of_file(file).unknown == ("chrony.txt: ethtool eth0 is none of the known forms: 501 Not authorised",)

@@ -1,0 +1,80 @@
+"""Ports and network interfaces as ibstatus, ibdev2netdev and `ip -br link` print them."""
+
+from __future__ import annotations
+
+import pytest
+
+from clusterproof.plugins.core.verdict import Verdict
+from tests.builders.evaluated import expect
+from tests.captures.captured import output_of
+from tests.faults.captured_fault import evaluated
+
+IBSTATUS = """\
+Infiniband device '{name}' port 1 status:
+\tdefault gid:\t fe80:0000:0000:0000:58a2:e103:0022:ce5c
+\tbase lid:\t 0xffff
+\tsm lid:\t\t 0x0
+\tstate:\t\t {state}
+\tphys state:\t {physical}
+\trate:\t\t 400 Gb/sec (4X NDR)
+\tlink_layer:\t {layer}
+"""
+WITH_V = "0000:5e:00.0 mlx5_2 (MT4129 - MCX75310AAS) NVIDIA ConnectX-7 fw 28.39.2048 port 1 (DOWN  ) ==> ibp75s0 (Down)"
+LINKS = """\
+lo               UNKNOWN        00:00:00:00:00:00 <LOOPBACK,UP,LOWER_UP>
+ens32            UP             0e:c2:2f:aa:bb:cc <BROADCAST,MULTICAST,UP,LOWER_UP>
+ens65            DOWN           0e:c2:2f:aa:bb:cd <NO-CARRIER,BROADCAST,MULTICAST,UP>
+ens66            DOWN           0e:c2:2f:aa:bb:ce <BROADCAST,MULTICAST>
+docker0          DOWN           02:42:aa:bb:cc:dd <NO-CARRIER,BROADCAST,MULTICAST,UP>
+veth1a2b@if7     DOWN           02:42:aa:bb:cc:de <NO-CARRIER,BROADCAST,MULTICAST,UP>
+ib0              DOWN           00:00:10:49:fe:80:00:00:00:00:00:00:58:a2:e1:03:00:2a:09:b8 <NO-CARRIER,BROADCAST,UP>
+"""
+
+
+def ibstatus(
+    name: str = "mlx5_11", state: str = "4: ACTIVE", physical: str = "5: LinkUp", layer: str = "InfiniBand"
+) -> str:
+    return IBSTATUS.format(name=name, state=state, physical=physical, layer=layer)
+
+
+def test_ibstatus_prints_what_sysfs_has() -> None:
+    (device,) = output_of(ibstatus())["rdma"]["devices"]
+    port = {"port": 1, "state": "4: ACTIVE", "physical_state": "5: LinkUp", "link_layer": "InfiniBand"}
+    assert device == {"name": "mlx5_11", "vendor": "15b3", "ports": [port | {"rate": "400 Gb/sec (4X NDR)"}]}
+
+
+def test_a_port_that_ibstatus_calls_down_is_said() -> None:
+    text = ibstatus() + "\n" + ibstatus("mlx5_2", "1: DOWN", "2: Polling")
+    expect(evaluated({"a": text})["network.ib_ports"], Verdict.FAIL, "mlx5_2: port 1 is 1: DOWN; expected 4: ACTIVE")
+
+
+@pytest.mark.parametrize(("layer", "is_efa"), [("Unspecified", True), ("Ethernet", False)])
+def test_an_efa_device_is_known_by_its_name_and_its_link(layer: str, is_efa: bool) -> None:
+    (device,) = output_of(ibstatus("rdmap79s0", layer=layer))["rdma"]["devices"]
+    assert (device.get("device") == "efa") is is_efa
+
+
+@pytest.mark.parametrize(
+    ("line", "port", "interface"),
+    [
+        ("mlx5_2 port 1 ==> ibp75s0 (Up)", {"port": 1}, {"name": "ibp75s0", "carrier": True}),
+        ("mlx5_2 port 1 ==> ibp75s0 (Down)", {"port": 1}, {"name": "ibp75s0"}),
+        (WITH_V, {"port": 1, "state": "1: DOWN"}, {"name": "ibp75s0"}),
+    ],
+)
+def test_ibdev2netdev_shows_ports_and_whether_their_interfaces_are_up(
+    line: str, port: dict[str, object], interface: dict[str, object]
+) -> None:
+    values = output_of(line)
+    assert values["rdma"]["devices"] == [{"name": "mlx5_2", "vendor": "15b3", "ports": [port]}]
+    assert values["interfaces"]["physical"] == [interface]
+
+
+def test_a_port_of_which_ibdev2netdev_shows_no_state_proves_nothing() -> None:
+    result = evaluated({"a": "mlx5_2 port 1 ==> ibp75s0 (Down)\n"})["network.ib_ports"]
+    expect(result, Verdict.INCOMPLETE, "mlx5_2: state was not reported")
+
+
+def test_an_interface_that_is_switched_on_and_has_no_link_is_said_and_others_are_not() -> None:
+    result = evaluated({"a": LINKS})["network.interfaces_up"]
+    expect(result, Verdict.CONCERN, "no link on ens65, ib0, which is switched on; expected one")
