@@ -30,7 +30,7 @@ options="$*"; domain=${{options##*-d }}
 FI_TCP_IFACE=${{domain%% *}} exec {OWN} "$@"
 """
 OPTIONS = ("--meter-program", PROGRAM, "--meter-options=-p tcp", "--pairs-seed", "1")
-CHECK = str(ROOT / "checks" / "perf" / "test_rdma_mesh.py")
+CHECK = str(ROOT / "checks" / "perf" / "test_pairwise_mesh.py")
 
 
 def with_rails(image: NodeImage) -> NodeImage:
