@@ -53,10 +53,11 @@ class SeenRail:
     rail: Rail
     of_places: Mapping[str, frozenset[str]]
     cuts: tuple[Cut, ...]
+    has_places: bool
 
     @cached_property
     def beyond(self) -> frozenset[str]:
-        """The silent nodes that may only be on another side than all their partners."""
+        """The silent nodes that may only be on another side than most of their partners."""
         silent = self.rail.silent.difference(*self.of_places.values())
         return frozenset(node for node in silent for cut in self.cuts if cut.may_have(self.rail.good_partners(node)))
 
@@ -85,7 +86,7 @@ def _analysed(rails: Sequence[Rail], places: Mapping[str, str], limits: MeshLimi
     if dead and not live:
         yield _all(dead, nodes)
         return
-    seen = [SeenRail(rail, _of_places(rail, places), tuple(cuts(rail, places))) for rail in live]
+    seen = [SeenRail(rail, _of_places(rail, places), tuple(cuts(rail, places)), bool(places)) for rail in live]
     silent_nodes = _silent_nodes(seen)
     yield from _dead_rails(dead, live)
     if 2 * len(silent_nodes) > len(nodes) >= FEWEST_NODES:
@@ -103,14 +104,14 @@ def _all(rails: Sequence[Rail], nodes: Sequence[str]) -> MeshFinding:
     """That nothing, or hardly anything, carries anything."""
     made, arrived = sum(len(rail.links) for rail in rails), sum(rail.arrived for rail in rails)
     words = f"{arrived} of {made} exchanges between RDMA devices of {fold(nodes)} brought anything back"
-    said = why(link for rail in rails for link in rail.failed().values())
+    said = why(link for rail in rails for link in rail.failed.values())
     return MeshFinding(MeshKind.ALL, tuple(nodes), f"{words}: {said}", tuple(rail.number for rail in rails))
 
 
 def _most(rails: Sequence[Rail], nodes: Sequence[str]) -> MeshFinding:
     """That most nodes reach nobody: what they share is more likely at fault than each of them."""
     words = f"no RDMA device of {fold(nodes)}, most of the nodes, reaches any other"
-    said = why(link for rail in rails for link in rail.failed(*nodes).values())
+    said = why(link for rail in rails for link in rail.failed_of(nodes))
     return MeshFinding(MeshKind.ALL, tuple(nodes), f"{words}: {said}", tuple(rail.number for rail in rails))
 
 
@@ -118,7 +119,7 @@ def _dead_rails(dead: Sequence[Rail], live: Sequence[Rail]) -> Iterator[MeshFind
     made, arrived = sum(len(rail.links) for rail in live), sum(rail.arrived for rail in live)
     for rail in dead:
         of_all = f"{rail.arrived} of {number_of(len(rail.links), 'pair')} of nodes reach each other"
-        words = f"rail {rail.number}: {of_all}, {arrived} of {made} on the others: {why(rail.failed().values())}"
+        words = f"rail {rail.number}: {of_all}, {arrived} of {made} on the others: {why(rail.failed.values())}"
         yield MeshFinding(MeshKind.RAIL, tuple(sorted(rail.tried)), words, (rail.number,))
 
 
@@ -160,7 +161,7 @@ def _node(node: str, rails: Sequence[Rail]) -> MeshFinding:
     own = [rail for rail in rails if node in rail.tried]
     partners = frozenset().union(*(rail.tried[node] for rail in own))
     good = frozenset().union(*(rail.good_partners(node) for rail in own))
-    said = why(link for rail in own for link in rail.failed(node).values())
+    said = why(link for rail in own for link in rail.failed_of([node]))
     numbers = tuple(rail.number for rail in own)
     words = f"none of its {len(own)} RDMA devices reaches any of {fold(partners)}"
     if len(good) < FEWEST_PARTNERS:
@@ -181,10 +182,11 @@ def _on_rail(seen: SeenRail, silent_nodes: frozenset[str], limits: MeshLimits) -
         if nodes - silent_nodes:
             yield _switch(rail, nodes - silent_nodes, f" ({place})")
     for node in sorted(seen.beyond - silent_nodes):
-        words = f"its device on {RAILS} reaches none of {fold(rail.tried[node])}, all of one side of a cut"
-        yield OnRail(MeshKind.OPEN, (node,), words, rail.number, why(rail.failed(node).values()))
+        words = f"its device on {RAILS} reaches none of {fold(rail.tried[node])}, with too few of each side of a cut"
+        yield OnRail(MeshKind.OPEN, (node,), words, rail.number, why(rail.failed_of([node])))
     left = rail.silent - silent_nodes - seen.excused
-    if len(left) >= max(FEWEST_OF_A_SWITCH, limits.switch_share * len(rail.tried)):
+    share = limits.switch_share if seen.has_places else 0.0
+    if len(left) >= max(FEWEST_OF_A_SWITCH, share * len(rail.tried)):
         yield _switch(rail, left, "")
     else:
         for node in sorted(left):
@@ -199,12 +201,12 @@ def _on_rail(seen: SeenRail, silent_nodes: frozenset[str], limits: MeshLimits) -
 def _switch(rail: Rail, nodes: Iterable[str], where: str) -> OnRail:
     known = tuple(sorted(nodes))
     words = f"{RAILS}: the devices of {fold(known)}{where} reach nobody, those of other nodes do"
-    return OnRail(MeshKind.SWITCH, known, words, rail.number, why(rail.failed(*known).values()))
+    return OnRail(MeshKind.SWITCH, known, words, rail.number, why(rail.failed_of(known)))
 
 
 def _device(rail: Rail, node: str) -> OnRail:
     """A device that reaches nobody, where most others of the rail do."""
-    good, said = rail.good_partners(node), why(rail.failed(node).values())
+    good, said = rail.good_partners(node), why(rail.failed_of([node]))
     partners = fold(rail.tried[node])
     if len(good) < FEWEST_PARTNERS:
         words = f"its device on {RAILS} reaches none of {partners}; {_untold(good)}"

@@ -36,7 +36,7 @@ def between(rail: Rail, found: Sequence[Cut]) -> Iterator[OnRail]:
         yield _cut(rail, cut)
     across = {ends for cut in found for ends in cut.across}
     yield from _paths(
-        rail, {e: link for e, link in rail.failed().items() if e not in across and not rail.silent & set(e)}
+        rail, {e: link for e, link in rail.failed.items() if e not in across and not rail.silent & set(e)}
     )
 
 

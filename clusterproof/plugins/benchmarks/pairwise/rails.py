@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -61,10 +61,14 @@ class Rail:
         """The partners of a node's device that are known to work: they reach others."""
         return frozenset(self.tried.get(node, frozenset()) - self.silent)
 
-    def failed(self, *nodes: str) -> dict[Pair, Link]:
-        """The links of these nodes that never carried anything; of all nodes where none is named."""
-        wanted = {pair: link for pair, link in self.links.items() if not nodes or set(nodes) & set(pair)}
-        return {pair: link for pair, link in wanted.items() if not link.has_arrived}
+    @cached_property
+    def failed(self) -> Mapping[Pair, Link]:
+        """The links that never carried anything."""
+        return {pair: link for pair, link in self.links.items() if not link.has_arrived}
+
+    def failed_of(self, nodes: Collection[str]) -> list[Link]:
+        """Those of these nodes."""
+        return [link for pair, link in self.failed.items() if pair.a in nodes or pair.b in nodes]
 
     def device(self, node: str) -> str:
         """What the node's device is called."""

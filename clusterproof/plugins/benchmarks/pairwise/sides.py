@@ -14,6 +14,7 @@ from clusterproof.plugins.benchmarks.pairwise.rails import Rail
 from clusterproof.plugins.evidence.pairs import Pair
 
 FEWEST_ACROSS = 2  # pairs that fail between two sides
+FEWEST_PARTNERS = 2  # on each side before a device that reaches none of them is at fault itself
 
 Nodes = frozenset[str]
 
@@ -26,9 +27,9 @@ class Cut:
     across: tuple[Pair, ...]
 
     def may_have(self, partners: Nodes) -> bool:
-        """Whether a device that reaches none of these partners may only be on another side than all of them."""
-        within = [side for side in self.sides if partners & side]
-        return len(within) < len(self.sides) and partners <= frozenset().union(*within)
+        """Whether a device that reaches none of these partners may only be on another side than most of them."""
+        proven = sum(len(partners & side) >= FEWEST_PARTNERS for side in self.sides)
+        return proven < len(self.sides) and partners <= frozenset().union(*self.sides)
 
 
 def cuts(rail: Rail, places: Mapping[str, str]) -> list[Cut]:
@@ -36,7 +37,7 @@ def cuts(rail: Rail, places: Mapping[str, str]) -> list[Cut]:
     parts = _of_places(rail.parts(), rail, places)
     failed: dict[tuple[int, int], list[Pair]] = defaultdict(list)
     number_of = {node: number for number, nodes in enumerate(parts) for node in nodes}
-    for ends in rail.failed():
+    for ends in rail.failed:
         if not rail.silent & set(ends):
             one, other = sorted(number_of[node] for node in ends)
             if one != other:
@@ -55,7 +56,7 @@ def _of_places(parts: Sequence[Nodes], rail: Rail, places: Mapping[str, str]) ->
     for nodes in parts:
         own = {places.get(node) for node in nodes} - {None, ""}
         alike = next((one for one in merged if own & {places.get(node) for node in one}), None)
-        if alike is None or any(set(ends) & nodes and set(ends) & alike for ends in rail.failed()):
+        if alike is None or any(set(ends) & nodes and set(ends) & alike for ends in rail.failed):
             merged.append(nodes)
         else:
             merged[merged.index(alike)] = alike | nodes
@@ -95,7 +96,7 @@ def _between_places(rail: Rail, places: Mapping[str, str], known: set[Pair]) -> 
     tried: dict[Nodes, list[Pair]] = defaultdict(list)
     for ends in rail.links:
         tried[frozenset(places.get(node, "") for node in ends)].append(ends)
-    failed = {ends for ends in rail.failed() if not rail.silent & set(ends)} - known
+    failed = {ends for ends in rail.failed if not rail.silent & set(ends)} - known
     found = []
     for two, pairs in tried.items():
         if len(two) > 1 and "" not in two and len(pairs) >= FEWEST_ACROSS and failed.issuperset(pairs):
