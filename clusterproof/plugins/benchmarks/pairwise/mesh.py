@@ -163,7 +163,7 @@ def _node(node: str, rails: Sequence[Rail]) -> MeshFinding:
     good = frozenset().union(*(rail.good_partners(node) for rail in own))
     said = why(link for rail in own for link in rail.failed_of([node]))
     numbers = tuple(rail.number for rail in own)
-    words = f"none of its {len(own)} RDMA devices reaches any of {fold(partners)}"
+    words = f"none of its RDMA devices on {in_words(numbers)} reaches any of {fold(partners)}"
     if len(good) < FEWEST_PARTNERS:
         return MeshFinding(MeshKind.OPEN, (node,), f"{words}; {_untold(good)}: {said}", numbers)
     return MeshFinding(MeshKind.NODE, (node,), f"{words}, {len(good)} of which reach others: {said}", numbers)

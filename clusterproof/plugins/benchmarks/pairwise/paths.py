@@ -65,4 +65,6 @@ def _cut(rail: Rail, cut: Cut) -> OnRail:
     nodes = tuple(sorted(frozenset().union(*cut.sides)))
     apart = " and ".join(sorted(map(fold, cut.sides)))
     words = f"cut on {RAILS}: {apart} do not reach each other, though each reaches others"
-    return OnRail(MeshKind.CUT, nodes, words, rail.number, f"{number_of(len(failed), 'pair')} of nodes, {why(failed)}")
+    return OnRail(
+        MeshKind.CUT, nodes, words, rail.number, f"none of {number_of(len(failed), 'pair')} across, {why(failed)}"
+    )
