@@ -35,16 +35,19 @@ TABLES = (
 )
 
 
-def find_policy(named: str | None, folder: Path) -> Policy:
+def find_policy(named: str | None, folder: Path, inventory: str = "") -> Policy:
     """The policy that the command line names, or that lies in the folder; an empty one where there is none.
 
-    What lies in the folder must be the caller's own, or root's. Raises InventoryError.
+    What lies in the folder must be the caller's own, or root's. One beside an inventory elsewhere is not
+    read, and said. Raises InventoryError.
     """
     if named:
         return read_policy(folder / named)
     name = next((name for name in (OWN_FILE, PYPROJECT) if is_file(folder / name)), None)
     if not name:
-        return NO_POLICY
+        beside = Path(inventory).parent / OWN_FILE
+        is_beside = inventory.endswith(".toml") and is_file(folder / beside)
+        return Policy(ignored=f"{beside} is not read; --policy {beside} does that") if is_beside else NO_POLICY
     try:
         record = _toml(folder / name, is_own=True)
     except NotOwnError as why:

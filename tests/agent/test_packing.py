@@ -56,6 +56,7 @@ def test_a_text_that_is_not_whole_is_not_taken_for_one() -> None:
         text_of(program[:-5])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shell", ["sh", "dash", "bash", "ksh", "busybox"])
 @pytest.mark.parametrize("sudo", [False, True])
 def test_a_command_too_long_for_an_argument_is_a_script_that_any_posix_shell_reads(

@@ -127,6 +127,7 @@ class Closing(Commanding):
             answered(target, Answer(output))
 
 
+@pytest.mark.long
 def test_what_came_before_a_connection_was_refused_stays() -> None:
     cluster = Cluster("small", "closing", (Target("gpu001"), Target("gpu002")))
     kept: list[NodeEvidence] = []

@@ -82,6 +82,7 @@ def test_the_command_survives_quoting_by_any_shell(sudo: bool) -> None:
     assert len(sent.command) < 1400
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shell", ["sh", "dash", "bash", "zsh", "ksh", "csh", "tcsh", "fish"])
 @pytest.mark.parametrize("on_stdin", [True, False])
 def test_it_runs_whatever_the_login_shell(shell: str, on_stdin: bool) -> None:
@@ -105,36 +106,42 @@ def test_it_runs_under_every_python_since_3_8(python: str, tmp_path: Path) -> No
     assert evidence.collectors["boot"].value["hostname"] == os.uname().nodename
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("script", ["exit 97", "exit 1", "exit 127", "echo broken >&2; exit 2"])
 def test_a_python_that_is_too_old_or_does_not_start_is_passed_over(script: str, tmp_path: Path) -> None:
     evidence = probe(["boot"], PATIENT, path=stand_in(tmp_path, "python3", script))
     assert evidence.collectors["boot"].status is Status.READ
 
 
+@pytest.mark.long
 def test_a_python_without_lzma_is_passed_over_too(tmp_path: Path) -> None:
     blind = """shift 4; code="import sys;sys.modules['lzma']=None;$1"; shift"""
     path = stand_in(tmp_path, "python3", f'{blind}; exec {sys.executable} -I -S -B -c "$code" "$@"')
     assert probe(["boot"], PATIENT, path=path).collectors["boot"].status is Status.READ
 
 
+@pytest.mark.long
 def test_where_there_is_no_python_the_node_says_what_it_has(tmp_path: Path) -> None:
     evidence = probe(["boot"], PATIENT, path=no_python(tmp_path, "3.6.8"))
     assert evidence.unreached is Unreached.NO_PYTHON
     assert "python3 (Python 3.6.8)" in evidence.detail
 
 
+@pytest.mark.long
 def test_a_program_that_arrives_in_part_is_a_cut_answer() -> None:
     sent, nonce = program(["boot"], PATIENT)
     output = answer(Program(sent.command, sent.stdin[:-100]))
     assert decode("here", Answer(output), nonce).unreached is Unreached.CUT
 
 
+@pytest.mark.long
 def test_input_after_the_program_is_not_waited_for() -> None:
     sent, nonce = program(["boot"], PATIENT)
     output = answer(Program(sent.command, sent.stdin + b"\nmore\n" * 9))
     assert decode("here", Answer(output), nonce).collectors["boot"].status is Status.READ
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("uid", "sudo", "data"),
     [
@@ -154,6 +161,7 @@ def test_sudo_is_used_where_it_is_permitted_and_reported_where_it_is_not(
     assert evidence.probe["sudo"] == data
 
 
+@pytest.mark.long
 def test_without_the_option_sudo_is_never_called(tmp_path: Path) -> None:
     stand_in(tmp_path, "id", "echo 1000")
     evidence = probe(["boot"], PATIENT, path=stand_in(tmp_path, "sudo", f"touch {tmp_path}/called; exit 1"))

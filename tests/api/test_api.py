@@ -46,6 +46,7 @@ def test_a_name_that_is_not_there_is_said_as_python_says_it() -> None:
     assert not hasattr(clusterproof, "tests")
 
 
+@pytest.mark.long
 def test_importing_it_loads_nothing_else() -> None:
     script = "import sys; before = set(sys.modules); import clusterproof; print(sorted(set(sys.modules) - before))"
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

@@ -22,6 +22,7 @@ LOGS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_a_captured_fault_changes_just_the_verdicts_that_it_should(fault: CapturedFault) -> None:
     changed = changes(fault)

@@ -108,3 +108,11 @@ def test_a_path_without_a_file_is_refused(tmp_path: Path, path: str) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(NoCaptureError):
         layout(tmp_path / path)
+
+
+def test_the_reports_of_an_earlier_run_are_no_node(tmp_path: Path) -> None:
+    written(tmp_path, "gpu001/dmesg", "runs/c/latest/results.jsonl", "runs/c/latest/junit.xml", "runs/c/latest/more/a")
+    assert nodes(tmp_path) == {"gpu001": ["dmesg"]}
+    assert layout(tmp_path).strays == ("runs/c/latest has the reports of a run, which are no outputs of a node",)
+    written(tmp_path / "flat", "dmesg.txt", "runs/c/latest/results.jsonl", "runs/c/latest/junit.xml")
+    assert nodes(tmp_path / "flat") == {"flat": ["dmesg.txt"]}

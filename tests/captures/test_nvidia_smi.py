@@ -80,6 +80,7 @@ def test_a_capture_is_understood_as_a_whole(capture: Sample) -> None:
     assert bool(understood.unknown) == (capture.file in NO_OUTPUT)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("capture", captures(healthy=True))
 def test_of_a_healthy_capture_no_check_complains(capture: Sample) -> None:
     results = evaluated(FOLDER / capture.file, instance_type=TYPES.get(capture.file, ""))

@@ -75,6 +75,7 @@ def verdict(text: str, check: str) -> Verdict:
     return evaluate(node_checks()[check], node).verdict
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("file", "check"), faulty())
 def test_a_fault_cut_off_or_taken_out_is_no_pass(file: str, check: str) -> None:
     lines = sample(file).lines

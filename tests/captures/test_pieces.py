@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusterproof.plugins.captures.collection import FORMS
+from clusterproof.plugins.captures.collection import FORMS, read_text
 from clusterproof.plugins.captures.text import pieces
 from clusterproof.plugins.evidence.parsing import Form
 
@@ -108,3 +108,42 @@ def test_what_the_kernel_said_before_this_boot_is_left_out(text: str) -> None:
 def test_no_line_of_an_output_is_lost(text: str) -> None:
     kept = "\n".join(piece.text for piece in pieces(text, FORMS)).split("\n")
     assert [line for line in text.split("\n") if line.isalpha() and line not in kept] == []
+
+
+MESSAGE = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that it runs."
+LOST = "Unable to determine the device handle for GPU0000:19:00.0: GPU is lost.  Reboot the system to recover this GPU"
+JOURNAL = "Nov 28 11:22:33 gpu001 kernel: Linux version 6.1\nNov 28 11:22:34 gpu001 {}\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(JOURNAL.format(f"alice[1234]: {said}") for said in (MESSAGE, LOST, "No devices were found")),
+        f"[    0.000000] Linux version 6.1\n[  100.000000] tmpfs: Unknown parameter '{MESSAGE}'\n",
+        f"2026-11-28T11:22:34+00:00 gpu001 alice: {LOST}\n",
+        f"USER PID COMMAND\nalice 7 echo {MESSAGE}\n",
+        JOURNAL.format("alice[1]: nccom-test -r 32 allr\nNov 28 11:22:35 gpu001 alice[1]: error: no such file"),
+        "To do: run nccom-test on this node.\nAlice saw an error in her job's log.\n",
+        '{"evidence": "nccom-test -r 32 allr", "remedy": "an error"}',
+    ],
+)
+def test_what_any_user_may_have_logged_or_written_is_no_output_of_another_command(text: str) -> None:
+    values, _ = read_text(text)
+    assert {"nvml", "nccom"}.isdisjoint(values)
+
+
+@pytest.mark.parametrize("before", ["", "gpu001: ", "nvidia-smi: ", "  ", "bash: line 3: "])
+@pytest.mark.parametrize("said", [MESSAGE, LOST, "No devices were found"])
+def test_a_message_in_place_of_an_output_is_read_behind_a_name(before: str, said: str) -> None:
+    values, _ = read_text(f"{before}{said}\n")
+    assert "nvml" in values
+
+
+def test_a_message_beside_a_log_in_one_file_is_read() -> None:
+    values, _ = read_text(f"{JOURNAL.format('sshd[1]: x')}{MESSAGE}\n")
+    assert {"nvml", "kernel_log"} <= set(values)
+
+
+@pytest.mark.parametrize("typed", ["nccom-test -r 32 allr", "+ nccom-test allr -r 32", "A=1 /opt/bin/nccom-test -b 8"])
+def test_nccom_tests_command_with_what_went_wrong_is_its_output(typed: str) -> None:
+    assert "nccom" in read_text(f"{typed}\nERROR  NRT_FAILURE: no neuron device\n")[0]

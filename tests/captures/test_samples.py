@@ -161,6 +161,7 @@ def test_every_capture_is_recognised_as_what_it_is_or_says_nothing_of_a_node(sam
     assert set(recognised(text)) <= {form.name for form in FAMILIES[sample.topic]}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sample", parameters())
 def test_no_capture_breaks_a_check(sample: Sample) -> None:
     assert [result.message for result in evaluated(sample) if "the check itself broke" in result.message] == []
@@ -171,6 +172,7 @@ def found_in(sample: Sample) -> list[Result]:
     return [one for result in evaluated(sample) for one in result.by_verdict if one.verdict in FINDINGS]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sample", parameters("is_healthy"))
 def test_a_healthy_capture_has_no_finding(sample: Sample) -> None:
     found = {result.check: result.message for result in found_in(sample)}

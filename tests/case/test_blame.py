@@ -8,7 +8,6 @@ import pytest
 
 from clusterproof.plugins.case.advice import opened_case
 from clusterproof.plugins.case.folder import collect
-from clusterproof.plugins.case.report import OUTLIVED, rows
 from clusterproof.plugins.case.verdict import CANDIDATE, ESTABLISHED, SUPPORTED
 from tests.case.files import BROKEN_GPU, CUDA_OF_3, SACCT, STEPS, WATCHDOG_OF_1, XID_79, case_of, written
 
@@ -161,14 +160,6 @@ def test_several_nodes_at_once_share_a_cause_and_none_is_blamed(tmp_path: Path) 
     assert case.verdict.nodes == ()
     assert set(case.verdict.suspects) == {"gpu002", "gpu003", "gpu004"}
     assert "what they share" in case.verdict.why
-
-
-def test_what_the_job_outlived_is_shown_and_is_not_the_cause(tmp_path: Path) -> None:
-    own = "2026-03-01 07:59:30,000 [rank5] torch.OutOfMemoryError: CUDA out of memory.\n"
-    case = case_of(tmp_path, {"rank_5.log": own + STEPS, "sacct.txt": SACCT.format(state="FAILED")})
-    assert (case.verdict.cause, case.verdict.first) == ("unknown", None)
-    assert any("after which the job made further steps" in one for one in case.verdict.against)
-    assert [(row.mark, row.where) for row in rows(case)] == [(OUTLIVED, "rank 5")]
 
 
 def test_a_rank_that_reports_the_end_of_its_peers_is_never_the_cause(tmp_path: Path) -> None:

@@ -139,6 +139,7 @@ def test_files_that_are_broken_are_said_and_cost_nothing_else(tmp_path: Path) ->
         assert f"- {name}" in text
 
 
+@pytest.mark.long
 def test_a_file_is_read_from_its_beginning_and_its_end(tmp_path: Path) -> None:
     filler = "a line that says nothing at all, of which there are many\n" * 250_000
     files = {"rank_0.log": f"{filler}2026-03-01 08:00:00,000 KeyError: 'image'\n", "sacct.txt": BROKEN_GPU["sacct.txt"]}

@@ -134,10 +134,12 @@ read(["Traceback (most recent call last):", *lines], OutputSource("x"), Clock(20
 """
 
 
+@pytest.mark.long
 def test_long_lines_behind_a_traceback_are_read_in_time_that_grows_with_them() -> None:
     assert bounded(LONG, cpu_s=15).returncode == 0
 
 
+@pytest.mark.long
 def test_what_lies_between_the_ends_of_a_long_file_may_tell_the_exception(tmp_path: Path) -> None:
     long = labelled(HEADER) + "x" * 99 + "\n"
     middle = "".join(f"epoch {number}\n" for number in range(900_000))

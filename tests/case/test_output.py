@@ -133,6 +133,7 @@ for line in ("a" * 1999, "a" * 1900 + " NCCL x", "a:1:1 [1] " * 190 + " NCCL "):
 """
 
 
+@pytest.mark.long
 def test_lines_that_almost_are_nccls_take_no_longer_than_others() -> None:
     assert bounded(LONG, cpu_s=30).returncode == 0
 
@@ -164,6 +165,29 @@ def test_steps_of_others_do_not_take_back_a_failure(before: tuple[str, ...], aft
 def test_a_failure_is_outlived_by_the_steps_of_its_rank_or_of_all(after: tuple[str, ...]) -> None:
     said = read(f"[rank3]: {OOM}\n{steps(*after)}")
     assert (said.events, [(event.rank, event.count) for event in said.outlived]) == ((), [(3, 1)])
+
+
+STEPS_OF_TRAINERS = {
+    "Megatron-LM": " iteration {step:8d}/  500000 | consumed samples: 1024 |",
+    "tqdm": "  5%|#         | {step}/2724 [4:48:39<95:46:57, 132.93s/it]",
+    "a dict of a callback": "{{'loss': 1.6, 'step': {step}, 'epoch': 0.1}}",
+    "JSON": '{{"global_step": {step}, "loss": 1.6}}',
+    "torchvision": "Epoch: [0][ {step}/5005]  Time  0.312",
+    "mmengine": "Epoch [1][{step}/2321]  lr: 1e-3",
+    "timm": "Train: 0 [  {step}/1251 (  4%)]  Loss: 6.9",
+}
+
+
+@pytest.mark.parametrize("form", STEPS_OF_TRAINERS.values(), ids=STEPS_OF_TRAINERS)
+def test_steps_are_seen_as_trainers_write_them(form: str) -> None:
+    lines = "\n".join(form.format(step=step) for step in (130, 140, 150))
+    said = read(f"{OOM}\n{lines}\n")
+    assert (said.events, [event.sign for event in said.outlived]) == ((), ["gpu_memory"])
+
+
+def test_a_build_that_counts_its_files_makes_no_steps() -> None:
+    built = "\n".join(f"[{number}/9] c++ -o {number}.o" for number in range(1, 10))
+    assert [event.sign for event in read(f"{OOM}\n{built}\n").events] == ["gpu_memory"]
 
 
 def test_what_comes_again_after_it_was_outlived_is_another_event() -> None:

@@ -164,6 +164,7 @@ def test_the_names_of_columns_are_no_answer() -> None:
         case_of(Answers(NO_JOB, (0, rows())))
 
 
+@pytest.mark.long
 def test_a_command_that_is_not_there_and_one_that_does_not_answer_are_no_crash(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,6 +177,7 @@ def test_a_command_that_is_not_there_and_one_that_does_not_answer_are_no_crash(
     assert (status != 0, text) == (True, "")
 
 
+@pytest.mark.long
 def test_times_are_asked_for_by_utc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "scontrol").write_text("#!/bin/sh\necho $TZ\n")
     (tmp_path / "scontrol").chmod(0o755)

@@ -62,6 +62,7 @@ def test_what_a_row_leaves_out_is_none() -> None:
     assert {getattr(row, entry.name) for entry in fields(row)} == {"x", "ec2", None}
 
 
+@pytest.mark.long
 def test_importing_the_catalogue_reads_no_file_and_no_toml_parser() -> None:
     script = """if True:
         import sys

@@ -63,6 +63,7 @@ class Terminal:
         os.waitpid(self.pid, 0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shell", SHELLS)
 def test_a_real_shell_completes_commands_options_marks_and_checks(shell: str, tmp_path: Path) -> None:
     if not shutil.which(shell):
@@ -101,6 +102,7 @@ def test_an_unknown_shell_is_refused_with_those_that_are_known(capsys: pytest.Ca
     assert "choose from" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_the_man_page_is_one_that_man_shows_without_a_warning() -> None:
     if not shutil.which("man"):
         pytest.skip("needs man: apt-get install man-db")

@@ -11,6 +11,7 @@ from clusterproof.plugins.evaluation.all_checks import all_checks, example_of
 from clusterproof.plugins.evaluation.rules import rules
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", all_checks())
 def test_every_check_is_explained_within_the_terminal(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")

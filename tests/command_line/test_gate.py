@@ -91,3 +91,19 @@ def test_a_policy_that_an_agent_does_not_have_is_one_line(told: Callable[..., st
     assert said.startswith("clusterproof gate: ")
     assert "/etc/elsewhere.toml" in said
     assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["run", "local"], "'local' is no cluster of Kubernetes; expected k8s:CONTEXT, k8s:in-cluster or eks:NAME"),
+        (["wait", "ssh:n1", "--node", "n1"], "'ssh:n1' is no cluster of Kubernetes"),
+        (["agent", "--probe-timeout", "inf"], "--probe-timeout is inf; expected 0.1 to 86400 s"),
+    ],
+)
+def test_what_no_gate_can_do_is_refused_before_it_begins(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        command.gate(words)
+    assert said in capsys.readouterr().err

@@ -139,6 +139,7 @@ def test_the_policy_of_init_is_understood_as_it_is_and_whole(form: Callable[[str
 # doctor
 
 
+@pytest.mark.long
 def test_doctor_says_of_each_kind_of_cluster_whether_it_can_be_reached(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor"]) == 0
     printed = capsys.readouterr().out.splitlines()
@@ -197,6 +198,7 @@ def test_aws_is_not_there_without_credentials_and_says_what_is_missing() -> None
     assert of_aws(refuse).line == "--   ec2:, asg:   no AWS credentials here"
 
 
+@pytest.mark.long
 def test_what_is_missing_comes_with_what_to_do(tmp_path: Path) -> None:
     for means in every_means({"PATH": ""}, tmp_path):
         if means.serves in ("ssh:", "HyperPod"):

@@ -69,6 +69,7 @@ def test_marks_stand_in_the_order_in_which_pytest_puts_its_own() -> None:
     assert [one.name for one in marks_on(ours)] == ["hyperpod_nccl", "prolog"]
 
 
+@pytest.mark.long
 def test_no_check_that_a_prolog_may_need_imports_pytest() -> None:
     modules = [
         "clusterproof." + ".".join(path.relative_to(CHECKS.parent).with_suffix("").parts)

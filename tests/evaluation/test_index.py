@@ -108,6 +108,7 @@ def test_a_rule_for_a_check_that_there_is_not_is_refused(tmp_path: Path) -> None
         policy_of(Settings(policy=str(policy)), frozenset(INDEX))
 
 
+@pytest.mark.long
 def test_a_prolog_loads_no_pytest_and_no_machinery_and_compiles_no_pattern_of_the_log() -> None:
     looks = (
         "import sys; from clusterproof.integrations.slurm import checking as c, main;"
@@ -132,6 +133,7 @@ def test_a_prolog_loads_no_pytest_and_no_machinery_and_compiles_no_pattern_of_th
     assert ran.stdout == "[] False\n"
 
 
+@pytest.mark.long
 def test_every_check_is_collected_from_the_index_as_from_its_file(tmp_path: Path) -> None:
     (tmp_path / "other.py").write_text("def pytest_itemcollected(item): item.obj\n")  # it looks: files are imported
 
@@ -158,6 +160,7 @@ def test_the_index_says_all_of_a_check_but_its_functions() -> None:
         assert known.needs == check.needs
 
 
+@pytest.mark.long
 def test_a_run_of_one_check_imports_no_benchmark_no_training_run_and_no_other_check() -> None:
     looks = (
         "import sys; from clusterproof.plugins.command_line.main import main;"

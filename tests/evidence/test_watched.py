@@ -101,6 +101,7 @@ def test_a_file_system_that_hangs_is_told_by_the_second_look_and_all_else_by_the
     assert [bool(facts(sampler, root)) for _ in answers] == told
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("text", "is_told"),
     [
@@ -180,6 +181,7 @@ def hanging() -> Iterator[int]:
         LEFT.clear()
 
 
+@pytest.mark.long
 def test_while_a_process_of_the_last_look_hangs_no_other_is_sent_there(
     root: Path, monkeypatch: pytest.MonkeyPatch, hanging: int
 ) -> None:
@@ -199,6 +201,7 @@ def test_while_a_process_of_the_last_look_hangs_no_other_is_sent_there(
     assert sum(touched) == mounts.MAX_LOOKS + 1
 
 
+@pytest.mark.long
 def test_beside_a_file_system_that_hangs_the_others_are_looked_at(
     root: Path, monkeypatch: pytest.MonkeyPatch, hanging: int
 ) -> None:
@@ -221,6 +224,7 @@ def test_beside_a_file_system_that_hangs_the_others_are_looked_at(
     assert [sorted(paths) for paths in asked] == [["/data", "/fsx"], ["/data"], ["/data"]]
 
 
+@pytest.mark.long
 def test_looking_at_mounts_leaves_no_file_open_and_no_process(root: Path) -> None:
     sampler = mounts.Sampler(Node(str(root)))
     facts(sampler, root)

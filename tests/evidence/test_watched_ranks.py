@@ -61,6 +61,7 @@ def rows(sampler: ranks.Sampler, node: Node = THIS) -> dict[int, list[Any]]:
     return {row[0]: row for row in values if row[2] == JOB}
 
 
+@pytest.mark.long
 def test_what_the_main_thread_of_each_rank_does_is_what_the_kernel_says(job: list[int]) -> None:
     sampler = ranks.Sampler(THIS)
     computed = rows(sampler)[1][5]

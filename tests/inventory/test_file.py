@@ -124,6 +124,11 @@ def test_an_inventory_that_is_no_text_is_refused(tmp_path: Path) -> None:
     assert "byte 0 is not UTF-8" in refusal(str(tmp_path / "x.toml"))
 
 
+def test_the_byte_order_mark_of_an_editor_is_no_part_of_an_inventory(tmp_path: Path) -> None:
+    text = "\ufeff[cluster]\nname = 'x'\nconnection = 'ssh'\n[[group]]\nnodes = 'gpu001'\n"
+    assert [target.name for target in resolve(str(written(tmp_path, text))).targets] == ["gpu001"]
+
+
 MEBIBYTE = 1 << 20
 BOMBS = {
     "a key of half a million parts": "a." * (MEBIBYTE // 2) + "a = 1",

@@ -74,12 +74,14 @@ def gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Gate:
     return Gate(tmp_path, monkeypatch)
 
 
+@pytest.mark.long
 def test_the_log_has_the_lines_of_a_round_and_not_its_report(gate: Gate, capsys: pytest.CaptureFixture[str]) -> None:
     gate.makes(f"print('a report, page after page')\nFOUND = {{}}\n{EVALUATES}")
     gate.round()
     assert capsys.readouterr().out == "gate: evaluated (0 requests, 1.0 s)\n"
 
 
+@pytest.mark.long
 def test_what_stands_is_confirmed_each_five_minutes_and_nothing_is_evaluated_for_it(
     gate: Gate, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -93,6 +95,7 @@ def test_what_stands_is_confirmed_each_five_minutes_and_nothing_is_evaluated_for
     assert "gate: 2 nodes as before (0 requests, 0.0 s)\n" in said
 
 
+@pytest.mark.long
 def test_an_evaluation_that_comes_to_nothing_says_its_last_words_and_confirms_no_node(
     gate: Gate, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -107,6 +110,7 @@ def test_an_evaluation_that_comes_to_nothing_says_its_last_words_and_confirms_no
     assert gate.written == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("refuses", [True, False], ids=["the API server does not answer", "there are no agents"])
 def test_where_no_agent_is_seen_no_node_is_confirmed(gate: Gate, refuses: bool) -> None:
     gate.round()
@@ -123,6 +127,7 @@ def test_where_no_agent_is_seen_no_node_is_confirmed(gate: Gate, refuses: bool) 
     assert gate.written == []
 
 
+@pytest.mark.long
 def test_a_node_whose_agent_says_that_something_changes_is_not_confirmed_until_it_is_evaluated(gate: Gate) -> None:
     gate.agents = lambda: {**every(1), "n0001": agent("n0001", is_ready=False)}
     gate.round()
@@ -156,6 +161,7 @@ def test_agents_are_looked_for_in_the_cluster_whichever_of_its_nodes_are_evaluat
     assert seen == [asked]
 
 
+@pytest.mark.long
 def test_what_could_not_be_written_is_tried_in_the_next_round(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
     gate.round()
     monkeypatch.setattr(gate_run, "write", lambda *given: gate._write(*given) and Written((), ("409 Conflict",)))

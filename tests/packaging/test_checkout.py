@@ -12,6 +12,8 @@ import pytest
 
 from tests.builders.wheel import ROOT, Installed, clone_of, environment, environment_with, wheel_of
 
+pytestmark = pytest.mark.long
+
 ONE_NODE = ("--nodes", "gpu003", "--no-report", "-q", "-p", "no:cacheprovider")
 FOUND = "FAIL        Uncorrected GPU memory errors: 1 of 1 node (gpu003)"
 MODULE = "clusterproof.plugins.core.verdict"

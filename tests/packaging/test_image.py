@@ -34,6 +34,7 @@ def files_in(wheel: Path) -> set[str]:
     return {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
 
 
+@pytest.mark.long
 def test_nothing_travels_but_what_the_wheel_is_made_of(tmp_path: Path) -> None:
     assert set(travelling()) == {"clusterproof", "pyproject.toml", "README.md"}
     whole = clone_of(ROOT, tmp_path / "whole")
@@ -97,6 +98,7 @@ def step(key: str, start: str) -> dict[str, Any]:
     return next(dict(one) for one in STEPS if one.get(key, "").startswith(start))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "expected"),
     [

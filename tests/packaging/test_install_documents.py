@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = ("README.md", "docs", "clusterproof")
 INSTALLS = re.compile(r"\bpip(?:3|x)? +install\b[^`\n]*")

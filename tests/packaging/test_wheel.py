@@ -12,6 +12,8 @@ import pytest
 from clusterproof.reports.results import read_results
 from tests.builders.wheel import ROOT, Installed, environment_with
 
+pytestmark = pytest.mark.long
+
 
 def verdicts(path: Path) -> set[tuple[str, str, str]]:
     """Node, check and verdict of every result."""

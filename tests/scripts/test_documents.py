@@ -73,6 +73,7 @@ def test_a_part_of_a_message_is_no_example(check: str, words: str, is_whole: boo
     assert examples.is_whole(check, words) is is_whole
 
 
+@pytest.mark.long
 def test_the_examples_of_findings_are_the_generated_ones() -> None:
     assert EXAMPLES.read_text(encoding="utf-8") == examples.document(), HOW
 

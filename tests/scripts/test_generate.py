@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import subprocess
 
+import pytest
+
 from clusterproof.plugins.evaluation.needs import FILE
 from tests.builders.runs import ROOT
+
+pytestmark = pytest.mark.long
 
 
 def generate(*words: str) -> subprocess.CompletedProcess[str]:

@@ -11,6 +11,8 @@ import pytest
 
 from clusterproof.plugins.core.strict import parse_toml
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 
 

@@ -33,6 +33,7 @@ def of_one_test_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("workers", ALONE_OR_NOT)
 def test_a_run_shows_its_cluster_and_its_findings_and_nothing_of_pytest(
     capfd: pytest.CaptureFixture[str], workers: list[str]
@@ -74,6 +75,7 @@ def test_the_evaluation_of_many_nodes_is_one_line_that_is_overwritten(monkeypatc
     assert terminal.sent == [*(f"evaluating 1000 nodes: {share} %" for share in (25, 50, 75, 100)), "", "\r"]
 
 
+@pytest.mark.long
 def test_with_workers_the_line_goes_on_as_their_verdicts_come(tmp_path: Path) -> None:
     command = [str(Path(sys.executable).with_name("clusterproof")), "check", "demo", "-n2", "--no-report"]
     shown = tmp_path / "shown"

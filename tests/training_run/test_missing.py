@@ -143,6 +143,7 @@ BOMBS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", BOMBS)
 def test_a_dump_takes_no_more_time_and_room_than_its_bytes_are_worth(tmp_path: Path, name: str) -> None:
     (tmp_path / "dump_0").write_bytes(BOMBS[name])

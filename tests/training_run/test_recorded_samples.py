@@ -208,6 +208,7 @@ def test_bytes_that_are_damaged_are_one_error(tmp_path: Path) -> None:
         read_run([str(path)])
 
 
+@pytest.mark.long
 def test_a_day_is_read_with_as_much_memory_as_an_hour(tmp_path: Path) -> None:
     code = (
         "import sys, resource\n"

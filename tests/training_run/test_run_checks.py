@@ -13,6 +13,7 @@ from tests.training_run.faults import FAULTS, HEALTHY
 from tests.training_run.faults.fault import RunFault
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_a_fault_changes_the_verdicts_that_it_is_to_change_and_no_other(fault: RunFault) -> None:
     run = fault.run()

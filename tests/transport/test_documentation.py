@@ -13,6 +13,8 @@ from clusterproof.plugins import inventory, transport
 from clusterproof.plugins.core import kinds
 from tests.builders.wheel import ROOT
 
+pytestmark = pytest.mark.long
+
 MODULE, TEST = "clusterproof/plugins/transport/docker.py", "tests/transport/test_docker.py"
 ROWS = "the rows, in KINDS and in CONNECTIONS of clusterproof/plugins/core/kinds.py"
 NAME = "clusterproof.plugins.transport.docker"

@@ -26,6 +26,7 @@ def answer_of(command: str, stdin: bytes = b"", answer_s: float = 20.0) -> Answe
     return answer
 
 
+@pytest.mark.long
 def test_a_program_of_any_length_reaches_the_node_whole(tmp_path: Path) -> None:
     evidence = reported("local", [Target("here")], [padded(tmp_path, 3_000_000)])["here"]
     assert evidence.collectors["padded"].value == 3_000_000
@@ -45,27 +46,32 @@ def is_gone(pid: int) -> bool:
     return False
 
 
+@pytest.mark.long
 def test_both_outputs_come_back_in_one() -> None:
     answer = answer_of("cat; echo printed >&2; exit 3", b"given\n")
     assert (answer.output, answer.unreached, answer.detail) == (b"given\nprinted\n", None, "")
     assert answer.seconds > 0
 
 
+@pytest.mark.long
 def test_a_large_input_and_a_large_output_do_not_wait_for_each_other() -> None:
     payload = os.urandom(1_000_000)
     assert answer_of("cat", payload).output == payload
 
 
+@pytest.mark.long
 def test_a_program_that_does_not_read_its_input_answers_all_the_same() -> None:
     assert answer_of("exec 0<&-; echo deaf", bytes(1_000_000)).output == b"deaf\n"
 
 
+@pytest.mark.long
 def test_an_answer_is_read_up_to_its_bound() -> None:
     answer = answer_of("yes")
     assert len(answer.output) == MAX_ANSWER_BYTES
     assert answer.unreached is None
 
 
+@pytest.mark.long
 def test_a_program_that_never_ends_is_killed_with_its_children(tmp_path: Path) -> None:
     command = f"sleep 60 & echo $! > {tmp_path}/child; echo $$ > {tmp_path}/shell; echo begun; wait"
     answer = answer_of(command, answer_s=0.5)
@@ -74,10 +80,12 @@ def test_a_program_that_never_ends_is_killed_with_its_children(tmp_path: Path) -
     assert all(is_gone(int((tmp_path / name).read_text())) for name in ("shell", "child"))
 
 
+@pytest.mark.long
 def test_a_program_that_never_reads_or_writes_is_killed() -> None:
     assert answer_of("sleep 60", bytes(1_000_000), answer_s=0.5).unreached is Unreached.TIMED_OUT
 
 
+@pytest.mark.long
 def test_a_program_that_leaves_its_output_open_is_not_waited_for(tmp_path: Path) -> None:
     answer = answer_of(f"sleep 60 & echo $! > {tmp_path}/child; echo done")
     assert (answer.output, answer.unreached) == (b"done\n", None)
@@ -96,6 +104,7 @@ def test_only_known_connections_have_a_name() -> None:
         connection_for("sssh")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", ["false", "no-such-runtime run IMAGE", "echo hello #", "sleep 600 #"])
 def test_a_command_that_brings_no_container_is_nothing_against_the_node(command: str) -> None:
     cluster, options = Cluster("here", "local", (Target("here"),)), ProbeOptions(in_container=command)

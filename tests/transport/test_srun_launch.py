@@ -268,6 +268,7 @@ def test_all_nodes_are_asked_where_none_is_named(stand: Stand, monkeypatch: pyte
     assert "--nodelist=a,b,c" in (stand.folder / "called").read_text()
 
 
+@pytest.mark.long
 def test_a_host_without_srun_is_one_line() -> None:
     places = "from clusterproof.plugins.transport.srun import launch; launch.FOLDERS='/nowhere'; import os, json;"
     places += "os.environ['PATH']='/nowhere'; print(json.dumps(launch.answer({'names': ['a']})))"

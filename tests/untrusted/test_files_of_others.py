@@ -17,6 +17,7 @@ from clusterproof.plugins.benchmarks.pairwise.journal import JournalError
 from clusterproof.plugins.benchmarks.pairwise.journal import read as read_journal
 from clusterproof.plugins.captures import collection
 from clusterproof.plugins.captures.collection import read_capture
+from clusterproof.plugins.catalog.node import unreached_rows
 from clusterproof.plugins.core.cluster import InventoryError
 from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.core.opened import IS_LINK, IS_NO_FILE
@@ -64,11 +65,11 @@ def folder(tmp_path: Path) -> Path:
 
 
 @TRAPS
-def test_a_node_whose_file_is_none_is_garbled(folder: Path, trap: Callable[[Path], None]) -> None:
+def test_a_node_whose_file_is_none_was_not_recorded(folder: Path, trap: Callable[[Path], None]) -> None:
     (folder / "nodes" / "gpu001.json").unlink()
     trap(folder / "nodes" / "gpu001.json")
     read = gather.replay(folder, read_cluster(folder))
-    assert read["gpu001"].unreached is Unreached.GARBLED
+    assert read["gpu001"].unreached is Unreached.UNRECORDED
     assert read["gpu001"].detail in (f"gpu001.json: {IS_LINK}", f"gpu001.json: {IS_NO_FILE}")
     assert not read["gpu002"].unreached
 
@@ -77,6 +78,15 @@ def test_a_folder_of_nodes_that_is_a_link_is_not_followed(folder: Path) -> None:
     (folder / "nodes").rename(folder.parent / "elsewhere")
     (folder / "nodes").symlink_to("../elsewhere")
     assert all(one.unreached for one in gather.replay(folder, read_cluster(folder)).values())
+
+
+@pytest.mark.parametrize("text", [None, "", "{", '{"schema": 99, "node": "gpu001"}', '{"schema": 1}'])
+def test_what_a_recording_lacks_is_nothing_against_its_node(folder: Path, text: str | None) -> None:
+    file = min((folder / "nodes").iterdir())
+    file.unlink() if text is None else file.write_text(text)
+    evidence = next(iter(gather.replayed(folder, resolve(f"replay:{folder}"))))
+    assert evidence.unreached is Unreached.UNRECORDED
+    assert not unreached_rows()[Unreached.UNRECORDED.value].speaks_against_node
 
 
 def test_a_recording_is_read_up_to_its_budget(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,6 +177,7 @@ def test_all_files_of_a_capture_together_have_a_budget(tmp_path: Path, monkeypat
     assert any("with it more than 2,000,000 bytes were read in all" in line for line in first.unknown)
 
 
+@pytest.mark.long
 def test_a_packed_file_of_a_capture_that_was_not_read_to_its_end_is_named(tmp_path: Path) -> None:
     (tmp_path / "dmesg.gz").write_bytes(gzip.compress(b"[    1.000000] a\n" * 1_000_000))
     (first,) = read_capture(tmp_path, resolve(f"capture:{tmp_path}"), ["kernel_log"])

@@ -30,11 +30,13 @@ def test_a_file_that_is_too_long_to_be_read_whole_is_not_read_in_part(tmp_path: 
     assert node.text("/file") == {"error": "EFBIG", "text": "/file: File too large"}
 
 
+@pytest.mark.long
 def test_a_listing_without_end_is_not_understood() -> None:
     with pytest.raises(Broke, match=r"head -c \d+ /dev/zero prints more than"):
         lines(Node(collector_s=60), "head", "-c", str(MAX_LISTING_BYTES + 1), "/dev/zero")
 
 
+@pytest.mark.long
 def test_of_a_program_that_prints_too_much_nothing_is_passed_on_as_whole() -> None:
     data = command(Node(collector_s=60), "head", "-c", str(MAX_OUTPUT_BYTES), "/dev/zero")
     assert len(str(data["output"])) == MAX_OUTPUT_BYTES
@@ -42,6 +44,7 @@ def test_of_a_program_that_prints_too_much_nothing_is_passed_on_as_whole() -> No
         command(Node(collector_s=60), "head", "-c", str(MAX_OUTPUT_BYTES + 1), "/dev/zero")
 
 
+@pytest.mark.long
 def test_every_job_and_every_switch_of_slurm_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     switches = "\n".join(f"SwitchName=s{number} Level=0 Nodes=gpu{number}" for number in range(9_000))
     jobs = "\n".join(f"{number}|{number}|gpu1|RUNNING" for number in range(30_000))
@@ -92,6 +95,7 @@ def blocked_root(folder: Path, uids: int, each: int) -> Path:
     return host_root(folder, files)
 
 
+@pytest.mark.long
 def test_of_many_blocked_processes_each_that_waits_elsewhere_is_shown(tmp_path: Path) -> None:
     data = read_under(blocked_root(tmp_path, 3, 50), "processes")
     assert len(data["blocked"]) == MAX_BLOCKED
@@ -100,6 +104,7 @@ def test_of_many_blocked_processes_each_that_waits_elsewhere_is_shown(tmp_path: 
     assert (data["blocked_alike"], data["blocked_left_out"]) == (150 - MAX_BLOCKED, 0)
 
 
+@pytest.mark.long
 def test_blocked_processes_of_kinds_that_are_not_shown_are_counted(tmp_path: Path) -> None:
     data = read_under(blocked_root(tmp_path, 70, 2), "processes")
     assert data["blocked_left_out"] == 2 * (70 - MAX_BLOCKED)

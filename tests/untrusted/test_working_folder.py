@@ -13,6 +13,8 @@ import pytest
 from clusterproof.plugins.inventory.file import DEMO
 from tests.testbed.needs import needs_root
 
+pytestmark = pytest.mark.long
+
 SPRUNG = "sprung"
 MAIN = "import sys; from clusterproof.plugins.command_line.main import main; sys.exit(main())"
 QUIET = ("-q", "--no-report", "-k", "uptime")

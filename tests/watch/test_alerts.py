@@ -9,6 +9,7 @@ import pytest
 from bench.alerts import chaos, judged
 
 
+@pytest.mark.long
 def test_no_alert_is_lost_or_comes_out_of_order_while_all_goes_wrong() -> None:
     found = chaos(4.0, 11)
     assert found.pop("alerts")

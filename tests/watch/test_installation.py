@@ -32,6 +32,7 @@ def parsed(words: list[str], folder: Path) -> Any:
     return parser().parse_args([word.replace("/etc/clusterproof", str(folder)) for word in words])
 
 
+@pytest.mark.long
 def test_the_unit_is_what_systemd_reads(tmp_path: Path) -> None:
     if not shutil.which("systemd-analyze"):
         pytest.skip("systemd-analyze is not installed: apt-get install systemd")

@@ -142,6 +142,7 @@ def test_neither_a_slurm_that_does_not_answer_nor_a_job_that_is_halted_ends_a_wa
     ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("words", "said"),
     [

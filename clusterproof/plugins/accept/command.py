@@ -148,6 +148,8 @@ def _accept(option: argparse.Namespace) -> tuple[int, str]:
     again = _again(option.again, cluster)
     if option.dry_run:
         return 0, "\n".join(_planned(plan, cluster)) + "\n"
+    if option.sign:
+        _signature(b"", option.sign)  # what cannot be used is better known before the stages than behind them
     folder = Path(option.into or Path("acceptance") / safe_name(cluster.name))
     made = Acceptance(cluster, option.cluster, plan, folder)
     try:
@@ -192,23 +194,24 @@ def _write(made: Acceptance, stopped: str, option: argparse.Namespace) -> Report
     if option.redact:
         made_report = redacted(made_report, made.cluster)
     write_whole(made.folder / PAGE, page(made_report))
-    write_whole(made.folder / RECORD, json.dumps(made_report, indent=1) + "\n")
+    record = json.dumps(made_report, indent=1) + "\n"
+    (made.folder / f"{RECORD}.sig").unlink(missing_ok=True)
+    write_whole(made.folder / RECORD, record)
     if option.sign:
-        _sign(made.folder / RECORD, option.sign)
+        write_whole(made.folder / f"{RECORD}.sig", _signature(record.encode(), option.sign))
     return made_report
 
 
-def _sign(path: Path, key: str) -> None:
-    """A detached signature beside the record. Raises JournalError, OSError."""
-    path.with_name(f"{path.name}.sig").unlink(missing_ok=True)
-    command = ["ssh-keygen", "-Y", "sign", "-q", "-f", key, "-n", NAMESPACE, str(path)]
-    ran = subprocess.run(command, capture_output=True, check=False, stdin=subprocess.DEVNULL)
+def _signature(content: bytes, key: str) -> str:
+    """A detached signature of OpenSSH. Raises JournalError."""
+    command = ["ssh-keygen", "-Y", "sign", "-q", "-f", key, "-n", NAMESPACE]
+    ran = subprocess.run(command, input=content, capture_output=True, check=False)
     if ran.returncode:
         why = " ".join(ran.stderr.decode("utf-8", "replace").split())[-200:]
         raise JournalError(
-            f"--sign {key!r:.120}: {why or 'ssh-keygen failed'}; expected a private key of OpenSSH; "
-            f"{path} is not signed"
+            f"--sign {key!r:.120}: {why or 'ssh-keygen failed'}; expected a private key of OpenSSH; nothing is signed"
         )
+    return ran.stdout.decode()
 
 
 def _planned(plan: AcceptancePlan, cluster: Cluster) -> Iterator[str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from clusterproof.plugins.core.errors import ClusterproofError
 
 MAX_FILES = 10_000
+REPORTS = frozenset({"results.jsonl", "junit.xml"})  # a folder with these was written by a run
 _MAX_DEPTH = 8  # folders in folders
 _MAX_NAME = 100
 
@@ -105,6 +106,10 @@ def _files_under(folder: Path, most: int, strays: list[str], root: Path) -> list
     files: list[Path] = []
     for where, folders, names in os.walk(folder):
         folder_path = Path(where)
+        if REPORTS.issubset(names):
+            strays.append(f"{folder_path.relative_to(root)} has the reports of a run, which are no outputs of a node")
+            folders.clear()
+            continue
         if len(folder_path.relative_to(folder).parts) >= _MAX_DEPTH:
             folders.clear()
         folders.sort()

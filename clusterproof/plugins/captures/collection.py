@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from clusterproof.plugins.captures import Layout, NoCaptureError, NodeFiles, layout
@@ -70,6 +71,7 @@ FORMS: tuple[Form, ...] = (
 )
 
 
+_OF_LOGS = frozenset(form.name for form in (*kernel_log.FORMS, *journal.FORMS))
 # What is left to do with a collector's value when every file has been read.
 _FINISHED: Mapping[str, Callable[[object], object]] = {"nvml": completed, "mounts": storage.completed}
 MAX_WHOLE_BYTES = 2 * 1024**3  # of all files, unpacked; 100 bug reports of NVIDIA's have some 1 billion
@@ -142,7 +144,7 @@ def read_capture(path: Path, cluster: Cluster, collectors: Iterable[str]) -> tup
     try:
         capture, reader = read_layout(path)
     except NoCaptureError as problem:
-        gone = NodeEvidence("", unreached=Unreached.LOST, detail=f"{path}: {problem}")
+        gone = NodeEvidence("", unreached=Unreached.UNRECORDED, detail=f"{path}: {problem}")
         return tuple(Understood(replace(gone, node=target.name)) for target in cluster.targets)
     files = {node.name: node for node in capture.nodes}
     collectors, budget = tuple(collectors), Budget(MAX_WHOLE_BYTES)
@@ -217,16 +219,30 @@ def _of_text(text: str, forms: Sequence[Form]) -> tuple[list[_Part], list[str]]:
     return [], problems
 
 
+class _Output:
+    """An output, without lines of logs in it: any user has such lines written, and they are no other command's."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    @cached_property
+    def without_logged(self) -> str:
+        return kernel_log.without_logged(self._text)
+
+
 def _of_outputs(text: str, forms: Sequence[Form]) -> tuple[list[_Part], list[str]]:
     parts: list[_Part] = []
     problems: list[str] = []
     for piece in pieces(text, forms):
-        head = piece.text[:MAX_HEAD]
+        others = _Output(piece.text)
         for form in forms:
             try:
-                if not form.recognises(head):
+                if not form.recognises(piece.text[:MAX_HEAD]):
                     continue
-                collectors = form.read(piece.text)
+                output = piece.text if form.name in _OF_LOGS else others.without_logged
+                if not form.recognises(output[:MAX_HEAD]):
+                    continue
+                collectors = form.read(output)
             except CaptureError as problem:
                 problems.append(f"{form.name}: {problem}")
             except Exception as problem:  # what others have collected may be anything

@@ -75,6 +75,11 @@ class Event:
         """Whether it is the end of others, as seen from here."""
         return self.row.role == CASCADE
 
+    @property
+    def is_warning(self) -> bool:
+        """Whether programs write such a line and go on as well: it leads to nothing that says more."""
+        return self.row.unexplained and "output" in self.row.read_in
+
 
 @record
 class Fact:
@@ -137,7 +142,7 @@ class Collected:
     name: str
     job: Job
     events: tuple[Event, ...] = ()
-    outlived: tuple[Event, ...] = ()  # after which the job made further steps: shown, and never the cause
+    outlived: tuple[Event, ...] = ()  # after which the job went on: shown, and never the cause
     facts: tuple[Fact, ...] = ()
     leads: tuple[Lead, ...] = ()
     nodes_of_ranks: Mapping[int, str] = field(default_factory=dict)

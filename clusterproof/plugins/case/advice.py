@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from shlex import quote
 
 from clusterproof.plugins.case import Collected, Event, Fact, label
-from clusterproof.plugins.case.relevance import of_another_time
+from clusterproof.plugins.case.first import long_before_the_end
+from clusterproof.plugins.case.relevance import is_broken_since, of_another_time
 from clusterproof.plugins.case.verdict import ESTABLISHED, CaseVerdict, decide
 from clusterproof.plugins.catalog.causes import (
     CODE,
@@ -61,6 +62,10 @@ class Case:
 
 def opened_case(collected: Collected) -> Case:
     """The verdict on what was collected, and what follows from it."""
+    early = long_before_the_end(collected)
+    events = tuple(event for event in collected.events if event not in early)
+    outlived = (*collected.outlived, *(event for event in collected.events if event in early))
+    collected = replace(collected, events=events, outlived=outlived)
     collected = replace(collected, missing=(*of_another_time(collected), *collected.missing))
     verdict = decide(collected)
     return Case(collected, verdict, advise(collected, verdict))
@@ -70,7 +75,7 @@ def advise(case: Collected, verdict: CaseVerdict) -> Advice:
     """What follows from a verdict."""
     to_drain = verdict.nodes if verdict.standing == ESTABLISHED and verdict.cause == HARDWARE else ()
     suspects = tuple(node for node in dict.fromkeys((*verdict.nodes, *verdict.suspects)) if node not in to_drain)
-    failed = (fact.node for fact in case.facts if fact.is_of_run)
+    failed = (fact.node for fact in case.facts if fact.is_of_run or is_broken_since(fact, case))
     to_test = tuple(dict.fromkeys((*suspects, *(node for node in failed if node not in to_drain))))
     nodes = dict.fromkeys((*case.job.nodes, *case.nodes_with_log, *to_drain, *to_test), NOT_KNOWN)
     for due, of in ((KEEP, (*case.nodes_with_log, *case.nodes_checked)), (TEST, to_test), (DRAIN, to_drain)):
@@ -100,6 +105,9 @@ def _commands(
 ) -> Iterator[str]:
     tested = (*to_drain, *to_test)
     proof, load = _checks(verdict)
+    if not proof and not load:
+        failed = (fact.check for fact in case.facts if fact.node in to_test and is_broken_since(fact, case))
+        proof = " or ".join(dict.fromkeys(check.rpartition(".")[2] for check in failed))
     if tested and (proof or load):
         nodes = quote(f"ssh:{fold(tested)}")
         if case.cluster:

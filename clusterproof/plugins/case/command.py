@@ -126,6 +126,8 @@ def _period(option: argparse.Namespace) -> str:
     """What is said of all jobs that died in a time. Raises CaseError, OSError."""
     now = datetime.now(timezone.utc).timestamp()
     begins = since(option.since, now, option.utc_offset)
+    if option.cluster:
+        raise CaseError("--cluster is for one case: of many jobs no node is asked; expected --since without it")
     if option.redact:
         raise CaseError("--redact is for one case: nodes of several would get the same names")
     if option.job and NUMBER.fullmatch(option.job) and not is_folder(option.job):

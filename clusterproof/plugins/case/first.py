@@ -7,9 +7,11 @@ from bisect import bisect_left
 from collections.abc import Iterable
 
 from clusterproof.plugins.case import Collected, Event
-from clusterproof.plugins.case.clocks import apart_s
-from clusterproof.plugins.catalog.causes import limits
+from clusterproof.plugins.case.clocks import apart_s, in_words
+from clusterproof.plugins.case.relevance import is_broken_since
+from clusterproof.plugins.catalog.causes import CAUSE, limits
 from clusterproof.plugins.core.record import record
+from clusterproof.plugins.training_run import rank_names
 
 ALL = -1  # in place of a rank
 LAUNCHER_STOPPED = "launcher_stopped"
@@ -32,6 +34,24 @@ def candidates(case: Collected) -> tuple[Candidate, ...]:
     most_s = apart_s(case)
     ordered = sorted(own, key=lambda event: (event.when.begins is None, event.when.begins or 0.0))
     return tuple(Candidate(event, _is_echo(event, cascades, most_s)) for event in ordered)
+
+
+def long_before_the_end(case: Collected) -> frozenset[Event]:
+    """Words that look like a cause, and after which the job went on: it met something else much later.
+
+    What stops by itself may be waited for: so long, as ranks tell, and `before_s` more. A scheduler's end counts where
+    the job had not fallen silent before it.
+    """
+    cascades = _Cascades(event for event in case.events if event.is_cascade)
+    most_s = apart_s(case)
+    own = [event for event in case.events if not event.is_cascade and not _is_echo(event, cascades, most_s)]
+    met = [event for event in own if "scheduler" not in event.row.read_in or not silent_before(event, case.last)]
+    last = max((event.when.begins for event in met if event.when.begins is not None), default=-math.inf)
+    waited_s = max((event.waited_s for event in case.events), default=0.0)
+    until = last - limits().before_s - waited_s - most_s
+    of_output = (event for event in own if "output" in event.row.read_in)
+    early = (event for event in of_output if event.when.ends is not None and event.when.ends < until)
+    return frozenset(event for event in early if event.row.role == CAUSE or event.is_warning)
 
 
 def told_from_outside(case: Collected) -> Event | None:
@@ -100,3 +120,25 @@ def _is_echo(event: Event, cascades: _Cascades, most_s: float) -> bool:
     own = cascades.last_before(begins, event.rank)
     others = cascades.last_before(begins - most_s, ALL)
     return any(last is not None and begins - last <= limits().teardown_s for last in (own, others))
+
+
+def has_hung(case: Collected) -> bool:
+    """Whether ranks waited for others until their time was over."""
+    return any(lead.is_late for lead in case.leads) or any(event.row.hang for event in case.events)
+
+
+def why_nobody_can_tell(case: Collected) -> str:
+    """What there is in place of a cause, in words."""
+    late = tuple(dict.fromkeys(lead.rank for lead in case.leads if lead.is_late))
+    if late:
+        return f"ranks waited in vain for {rank_names(late)}; nothing says what kept {'them' if late[1:] else 'it'}"
+    if has_hung(case):
+        return "ranks waited for others in vain; nothing says for what"
+    if case.events:
+        told = "why the first ended" if case.leads else "who ended first"
+        return f"all that was read is the end of others; nothing says {told}"
+    broken = next((fact for fact in case.facts if is_broken_since(fact, case)), None)
+    if broken:
+        when = "at a time that is not known" if broken.when.begins is None else f"at {in_words(broken.when.begins)}"
+        return f"the job says nothing of its end; {broken.node} says {broken.words}, {when}"
+    return "nothing that was read is a known sign, which does not mean that all was well"

@@ -30,8 +30,13 @@ _NCCL_RANK = re.compile(r" comm 0x[0-9a-f]{1,16} rank (\d{1,7}) nranks (\d{1,7})
 _SRUN = re.compile(r"srun: error: ([\w.\[\],-]{1,1000}): tasks? (\d{1,7})([,:\d -]{0,300}): ")
 _SRUN_EXIT = re.compile(r"srun: error: [\w.-]{1,253}: task (\d{1,7}): Exited with exit code (\d{1,3})")
 _MPIRUN = re.compile(r"process rank (\d{1,7}) with PID \d{1,10} on node ([\w.-]{1,253}) exited on signal")
-_NODE_FAILURE = re.compile(r"Node failure on ([A-Za-z0-9][\w.-]{0,252})")
-_STEP = re.compile(r"(?:^|[\s\[(])(?:iteration|iter|step|global_step)\b[ :=#]{1,4}(\d{1,18})", re.IGNORECASE)
+_NODE_FAILURE = re.compile(r"(?:Node failure on|Task launch for \S{1,64} failed on node) ([A-Za-z0-9][\w.-]{0,252})")
+_STEP = re.compile(
+    r"(?:^|[\s\[({'\"])(?:iteration|iter|step|global_step)\b['\"]?[ :=#]{1,20}(\d{1,18})"
+    r"|(?:\bEpoch:? ?|\bTrain: \d{1,9} |\])\[ {0,8}(\d{1,9})/ {0,8}\d{1,9}[\] (]"  # torchvision, mmengine, timm
+    r"|[| ](\d{1,9})/\d{1,9} \[[\d:]{4,12}<",  # a bar of tqdm
+    re.IGNORECASE,
+)
 _WAITED = re.compile(r"ran for (\d{1,12}) milliseconds")
 _DESYNC = re.compile(r"\[(\d{1,7})\] (finished collective #\d{1,12}, but didn't join collective #\d{1,12})")
 
@@ -50,7 +55,7 @@ class Output:
     """What a file of output has: its signs, where ranks ran, and how far the job came."""
 
     events: tuple[Event, ...]
-    outlived: tuple[Event, ...]  # after which the job made further steps
+    outlived: tuple[Event, ...]  # after which the job went on
     nodes_of_ranks: dict[int, str]
     progress: float | None
     last: float | None
@@ -110,7 +115,7 @@ class _Reader:
         self._is_stamped(self.clock.of(wrote or line))
         rank, node = self._whose(line)
         if step := _STEP.search(line):
-            self._is_step(number, rank, int(step[1]))
+            self._is_step(number, rank, int(step[step.lastindex or 1]))
         if desync := _DESYNC.search(line):
             self.lagging[int(desync[1])] = desync[2]
         failure = self.failures.take(line)
@@ -224,16 +229,8 @@ class _Reader:
 
     def _told(self, line: str) -> tuple[int | None, str]:
         """The same as the line, and the name of its file, tell them."""
-        if srun := _SRUN.search(line):
-            is_one = not srun[3].strip(", ") and "[" not in srun[1] and "," not in srun[1]
-            if is_one:
-                self.nodes[int(srun[2])] = label(srun[1])
-            return (int(srun[2]), label(srun[1])) if is_one else (None, "")
-        if mpirun := _MPIRUN.search(line):
-            self.nodes[int(mpirun[1])] = label(mpirun[2])
-            return int(mpirun[1]), label(mpirun[2])
-        if failed := _NODE_FAILURE.search(line):
-            return None, label(failed[1])
+        if (told := self._told_by_launcher(line)) is not None:
+            return told
         rank, node = self.place.rank, ""
         if named := _RANK.search(line):
             rank = int(named[1])
@@ -250,6 +247,22 @@ class _Reader:
             if rank is not None:
                 self.nodes.setdefault(rank, node)
         return rank, node
+
+    def _told_by_launcher(self, line: str) -> tuple[int | None, str] | None:
+        """The same of a line in which a launcher or Slurm tells whose end it was; None of any other."""
+        if srun := _SRUN.search(line):
+            is_one = not srun[3].strip(", ") and "[" not in srun[1] and "," not in srun[1]
+            if is_one:
+                self.nodes[int(srun[2])] = label(srun[1])
+            return (int(srun[2]), label(srun[1])) if is_one else (None, "")
+        if mpirun := _MPIRUN.search(line):
+            self.nodes[int(mpirun[1])] = label(mpirun[2])
+            return int(mpirun[1]), label(mpirun[2])
+        if failed := _NODE_FAILURE.search(line):
+            return None, label(failed[1])
+        if "DUE TO NODE FAILURE" in line:  # every node of the step says so
+            return None, ""
+        return None
 
     def _has_joined(self, node: str, pid: str, rank: int, size: int) -> None:
         """Which rank a process is: as its largest communicator has it, which is that of all."""

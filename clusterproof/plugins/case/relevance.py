@@ -5,6 +5,7 @@ What was long before, or after, did not end it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Set
 
 from clusterproof.plugins.case import Collected, Event, Fact, Span
@@ -35,7 +36,7 @@ def window(case: Collected) -> JobWindow:
     """
     known = [event for event in case.events if event.when.begins is not None]
     ended = next((time for time in (case.job.ran.ends, case.last) if time is not None), None)
-    own = [event for event in known if not event.is_cascade]
+    own = [event for event in known if not event.is_cascade and not event.is_warning]
     first = min((_stopped(event) for event in known), default=ended)
     shown = min((_begins(event) for event in own or known), default=ended)
     if first is None or shown is None:
@@ -79,6 +80,13 @@ def is_shown(fact: Fact, of: JobWindow) -> bool:
     return when is None or of.begins is None or of.begins <= when <= (of.ends or when)
 
 
+def is_broken_since(fact: Fact, case: Collected) -> bool:
+    """Whether a node's own log says that its hardware failed in the days of the job, or nobody knows when."""
+    began, when = case.job.ran.begins or window(case).begins, fact.when.begins
+    is_of_old = began is not None and when is not None and when < began - limits().stale_s
+    return fact.cause == HARDWARE and fact.is_strong and not is_of_old
+
+
 def of_another_time(case: Collected) -> Iterator[str]:
     """What is said of evidence that no order of events has, as it is not of the job's time."""
     of = shown(case)
@@ -101,6 +109,7 @@ def undated(case: Collected) -> tuple[Fact, ...]:
     return tuple(fact for fact in case.facts if fact.when.begins is None or not is_known)
 
 
+_JOB = re.compile(r"\bjob_(\d{1,10})\b")  # of a control group of Slurm's
 SEEN_AS = {  # signs that a fault of this kind makes in a job, besides those that say so
     NETWORK: ("nccl_system", "efa_completion", "peer_gone", "watchdog", "observed_dump", "stuck_process"),
     STORAGE: ("watchdog", "observed_dump", "stuck_process", "told_to_end"),
@@ -113,7 +122,23 @@ def relevant(facts: Iterable[Fact], case: Collected) -> list[Fact]:
     """Those of the facts that count."""
     ended_badly = _has_ended_badly(case)
     seen = {(event.sign, event.row.cause, event.node) for event in case.events}  # of thousands of events some kinds
-    return [fact for fact in facts if _is_relevant(fact, case.job.number, ended_badly, seen)]
+    return [
+        fact
+        for fact in facts
+        if not _is_of_another(fact, case) and _is_relevant(fact, case.job.number, ended_badly, seen)
+    ]
+
+
+def _is_of_another(fact: Fact, case: Collected) -> bool:
+    """Whether it says itself that it was another job, or another process than the rank that crashed on its node."""
+    if fact.cause == RESOURCES and case.job.number.isdecimal():
+        jobs = _JOB.findall(fact.words)
+        return bool(jobs) and case.job.number not in jobs
+    if fact.cause != CODE or fact.pid is None:
+        return False
+    crashed = [event.rank for event in case.events if event.sign in SEEN_AS[CODE] and event.node == fact.node]
+    pids = [case.pids_of_ranks.get(rank) for rank in crashed if rank is not None]
+    return bool(pids) and len(pids) == len(crashed) and None not in pids and fact.pid not in pids
 
 
 def _is_relevant(fact: Fact, job: str, ended_badly: bool, seen: Set[tuple[str, str, str]]) -> bool:
@@ -123,7 +148,7 @@ def _is_relevant(fact: Fact, job: str, ended_badly: bool, seen: Set[tuple[str, s
         return fact.is_strong and ended_badly
     if fact.cause == UNKNOWN:  # its kernel stopped, or a CPU did
         return fact.is_strong
-    if fact.cause == RESOURCES and job and f"job_{job}" in fact.words:
+    if fact.cause == RESOURCES and job and job in _JOB.findall(fact.words):
         return True  # the control group is the job's own
     is_everywhere, others = fact.cause in (NETWORK, STORAGE), SEEN_AS.get(fact.cause, ())
     is_named = fact.cause != CODE  # a program that crashed explains no error of another kind in the job's code

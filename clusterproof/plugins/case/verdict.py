@@ -8,7 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from clusterproof.plugins.case import Collected, Event, Fact, Lead, clocks
-from clusterproof.plugins.case.first import Candidate, candidates, silent_before, told_from_outside
+from clusterproof.plugins.case.first import (
+    Candidate,
+    candidates,
+    has_hung,
+    silent_before,
+    told_from_outside,
+    why_nobody_can_tell,
+)
 from clusterproof.plugins.case.relevance import borne_out, dated, rank_of, relevant, said_against, undated
 from clusterproof.plugins.case.scheduler import has_completed
 from clusterproof.plugins.catalog.causes import (
@@ -25,7 +32,6 @@ from clusterproof.plugins.catalog.causes import (
 )
 from clusterproof.plugins.core.message import listed
 from clusterproof.plugins.core.record import record, replace
-from clusterproof.plugins.training_run import rank_names
 
 ESTABLISHED, SUPPORTED, CANDIDATE, COMPLETED = "established", "supported", "candidate", "completed"
 OF_CRASH = 0.7  # that a crash which the kernel logged, of a library or of a kernel on a GPU, is the job's own code
@@ -77,7 +83,7 @@ def _of_completed(case: Collected) -> CaseVerdict:
 def _outlived(case: Collected) -> Iterator[str]:
     for event in case.outlived:
         of_rank = f"rank {event.rank}: " if event.rank is not None else ""
-        yield f"{of_rank}{event.row.meaning}, after which the job made further steps"
+        yield f"{of_rank}{event.row.meaning}, after which the job went on"
 
 
 def _by_evidence(case: Collected) -> CaseVerdict | None:
@@ -207,7 +213,9 @@ def _of_words(case: Collected, own: Sequence[Candidate], doubts: Sequence[Event]
     first = next((rival for rival in rivals if rival.event.sign == DESYNC and first.event.row.cause == CODE), first)
     event = first.event
     before = [
-        doubt for doubt in doubts if doubt.row.cause != event.row.cause and _may_have_led_to(doubt, event, apart_s)
+        doubt
+        for doubt in doubts
+        if doubt.row.cause != event.row.cause and not doubt.is_warning and _may_have_led_to(doubt, event, apart_s)
     ]
     if before:
         return _unknown(case, before)
@@ -255,7 +263,7 @@ def _unknown(case: Collected, events: Iterable[Event], reason: str = "") -> Case
     events = list(events)
     first = events[0] if events else None
     if not reason:
-        reason = _in_words(case, first) if first else _nothing(case)
+        reason = _in_words(case, first) if first else why_nobody_can_tell(case)
     suspects = {event.node for event in events if event.row.cause in (HARDWARE, NETWORK) and event.node}
     suspects |= {lead.node for lead in case.leads if lead.node and lead.is_late}
     suspects = suspects.intersection(case.job.nodes or suspects)  # a job's words name any node
@@ -270,25 +278,9 @@ def _in_words(case: Collected, first: Event) -> str:
     text = _quoted(first)
     if first.rank in {lead.rank for lead in case.leads if not lead.is_late}:
         return text  # others waited for it, as it had ended
-    return f"{_nothing(case)}; {text}" if first.row.unexplained and _has_hung(case) else text
+    return f"{why_nobody_can_tell(case)}; {text}" if first.row.unexplained and has_hung(case) else text
 
 
 def _quoted(event: Event) -> str:
     meaning = event.row.meaning
     return f"{meaning}: {event.words}" if event.row.quoted and event.words != meaning else meaning
-
-
-def _has_hung(case: Collected) -> bool:
-    return any(lead.is_late for lead in case.leads) or any(event.row.hang for event in case.events)
-
-
-def _nothing(case: Collected) -> str:
-    late = tuple(dict.fromkeys(lead.rank for lead in case.leads if lead.is_late))
-    if late:
-        return f"ranks waited in vain for {rank_names(late)}; nothing says what kept {'them' if late[1:] else 'it'}"
-    if _has_hung(case):
-        return "ranks waited for others in vain; nothing says for what"
-    if case.events:
-        told = "why the first ended" if case.leads else "who ended first"
-        return f"all that was read is the end of others; nothing says {told}"
-    return "nothing that was read is a known sign, which does not mean that all was well"

@@ -73,6 +73,7 @@ class Limits:
     before_s: float
     teardown_s: float
     silent_s: float
+    stale_s: float
     longest_wait_s: float
     source: str
 
@@ -99,10 +100,18 @@ def sign_of(where: str, line: str) -> Sign | None:
     """The first sign that a line of such a source has."""
     if alone := _whole_lines(where).get(line.strip()):
         return alone
+    if where == "output" and any(phrase in line for phrase in harmless()):
+        return None
     for phrase, sign in _words_of(where):
         if phrase in line and not any(other in line for other in sign.unless):
             return sign
     return None
+
+
+@cache
+def harmless() -> tuple[str, ...]:
+    """Words of lines of output after which jobs went on to train: such a line is no sign."""
+    return tuple(phrase for row in document(FILE)["harmless"].values() for phrase in row["says"])
 
 
 @cache

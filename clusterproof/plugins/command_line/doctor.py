@@ -83,7 +83,7 @@ def of_ssh(environment: Mapping[str, str], home: Path) -> Iterator[Means]:
     yield Means("ssh:", bool(keys), f"keys: {', '.join(keys)}" if keys else lacking)
     lines = _text(home / ".ssh" / "known_hosts").splitlines()
     hosts = sum(bool(line.strip()) and not line.startswith("#") for line in lines)
-    unknown = "~/.ssh/known_hosts is empty; log in once by hand, or --accept-new-host-keys"
+    unknown = "no host key in ~/.ssh/known_hosts; log in once by hand, or --accept-new-host-keys"
     yield Means("ssh:", hosts > 0, f"{number_of(hosts, 'host key')} in ~/.ssh/known_hosts" if hosts else unknown)
 
 

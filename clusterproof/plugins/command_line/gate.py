@@ -24,6 +24,7 @@ from clusterproof.plugins.kubernetes.api import KubernetesError
 from clusterproof.plugins.kubernetes.gate import UNKNOWN
 from clusterproof.plugins.kubernetes.gate.wait import EXITS, FRESH_S, PATIENCE_S, Wait, in_words, waited
 from clusterproof.plugins.kubernetes.gate.write import remove
+from clusterproof.plugins.options.table import LEAST_S, MOST_S
 from clusterproof.plugins.policy import find_policy
 from clusterproof.plugins.suite.ending import EXIT_UNWRITTEN, INTERRUPTED
 from clusterproof.plugins.transport.kubernetes.reporting import Unchanged, report_for_ever
@@ -71,6 +72,10 @@ def gate(arguments: Sequence[str]) -> tuple[int, str]:
         own.error(f"unrecognized arguments: {' '.join(further)}")
     if (option.what == "agent") is bool(option.x):
         own.error("expected gate agent, or gate run X, gate wait X and gate remove X")
+    if option.x and not option.x.startswith(("k8s:", "eks:")):
+        own.error(f"{option.x!r:.80} is no cluster of Kubernetes; expected k8s:CONTEXT, k8s:in-cluster or eks:NAME")
+    if not LEAST_S <= option.probe_timeout <= MOST_S:
+        own.error(f"--probe-timeout is {option.probe_timeout:g}; expected {LEAST_S:g} to {MOST_S} s")
     if (option.what == "wait") is not bool(option.node):
         own.error("expected gate wait X --node NAME, and --node of nothing else")
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import shutil
 import sys
 from pathlib import Path
@@ -68,14 +69,18 @@ def begin_in(folder: Path, policy: str = "") -> tuple[int, str]:
     texts = {name: template(name) for name in TEMPLATES}
     if policy:
         texts["clusterproof.toml"] += f"\n# What nhc.conf asked of every node:\n{policy}"
+    writing = folder
     try:
         if not is_there(folder):
             folder.mkdir()
         for name, text in texts.items():
-            with (folder / name).open("x", encoding="utf-8") as file:
+            writing = folder / name
+            with writing.open("x", encoding="utf-8") as file:
                 file.write(text)
     except OSError as problem:
-        what = f"{problem.filename}: {problem.strerror}; expected a folder that may be written"
+        if problem.errno == errno.ENOSPC:
+            writing.unlink(missing_ok=True)  # half of a policy is one, too
+        what = f"{problem.filename or writing}: {problem.strerror}; expected a folder that may be written"
         return BAD_COMMAND_LINE, f"clusterproof init: {what}\n"
     lines = [f"wrote {folder / name}: {words}\n" for name, words in TEMPLATES.items()]
     cd = "" if folder == Path() else f"cd {quote(str(folder))} && "

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import os
 import sys
 import warnings
+from contextlib import suppress
 from pathlib import Path
 from shlex import quote
 
@@ -40,9 +43,36 @@ def main(arguments: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     if not sys.warnoptions:
         warnings.simplefilter("ignore")  # what libraries say of their own future is in front of no answer
+    _prepare_output()
+    if arguments and (why := _no_working_folder()):
+        return _print(BAD_COMMAND_LINE, f"clusterproof: the working folder: {why}; expected one to begin in: cd /\n")
+    try:
+        return _answered(arguments)
+    except KeyboardInterrupt:
+        return _print(INTERRUPTED, "clusterproof: interrupted\n")
+
+
+def _prepare_output() -> None:
+    """Let what a terminal of another encoding lacks be escaped, and what a daemon has closed be written nowhere."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, PTH123 - as long as this process
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _no_working_folder() -> str:
+    """Why nothing can be read or written beside where one stands; empty where it can."""
+    try:
+        return "" if os.access(os.getcwd(), os.X_OK) else os.strerror(errno.EACCES)  # noqa: PTH109 - of none that is gone
+    except OSError as problem:
+        return problem.strerror or str(problem)
+
+
+def _answered(arguments: list[str]) -> int:
     if not arguments:  # nothing was checked: no exit code of success
-        print(shortest_help(), end="")
-        return BAD_COMMAND_LINE
+        return _print(BAD_COMMAND_LINE, shortest_help(), to_stdout=True)
     mistaken = _mistaken_command(arguments) or _further_word(arguments) or _further_cluster(arguments)
     if mistaken:
         return _print(BAD_COMMAND_LINE, f"clusterproof: {mistaken}\n")
@@ -53,8 +83,7 @@ def main(arguments: list[str] | None = None) -> int:
         arguments = _as_a_run(arguments[1:])
     arguments = joined_options(arguments)
     if arguments[:1] in (["--version"], ["version"]):
-        print(f"clusterproof {__version__}")
-        return 0
+        return _print(0, f"clusterproof {__version__}\n")
     if wants_help(arguments) and arguments[0] not in (*ANSWERED, "manifest"):
         return _print(0, _help_of_a_run(asks_for_all))
     if arguments[:1] and arguments[0] in ANSWERED:
@@ -76,7 +105,11 @@ def main(arguments: list[str] | None = None) -> int:
     own += [] if _is_without_cache(arguments) else ["-o", f"cache_dir={cache}"]
     plugins = [word for plugin in (*_ALWAYS, *requested(arguments)) for word in ("-p", plugin)]
     own_arguments = ["--help" if word == ALL_OPTIONS else word for word in arguments]
-    return int(pytest.main([*own, *plugins, *own_arguments], plugins=[mistakes, *plugins_of_run]))
+    try:
+        return int(pytest.main([*own, *plugins, *own_arguments], plugins=[mistakes, *plugins_of_run]))
+    except BrokenPipeError:  # of `--help-all | head`
+        _write_nowhere()
+        return 0
 
 
 def _help_of_a_run(is_whole: bool) -> str:
@@ -120,6 +153,7 @@ def _mistaken_command(arguments: list[str]) -> str:
     return f"no command is called {word!r:.80}{near or _LISTED}"
 
 
+INTERRUPTED = 2  # as pytest has it
 _OF_VERDICTS = (0, 1, 10)  # exit codes of what was answered
 _LISTED = "; clusterproof --help lists them"
 
@@ -151,13 +185,24 @@ def _is_without_cache(arguments: list[str]) -> bool:
     return any(word.removeprefix("-p") == "no:cacheprovider" for word in words)
 
 
-def _print(status: int, text: str) -> int:
+def _print(status: int, text: str, *, to_stdout: bool = False) -> int:
     """Print what a command answers, a bad verdict too. A pipe that is closed early, as by `head`, is no error."""
     try:
-        print(text, end="", file=sys.stdout if status in _OF_VERDICTS else sys.stderr, flush=True)
+        print(text, end="", file=sys.stdout if to_stdout or status in _OF_VERDICTS else sys.stderr, flush=True)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _write_nowhere()
+    except OSError as problem:
+        _write_nowhere()
+        if not text:  # it said as it went on what it had to say
+            return status
+        with suppress(OSError):
+            sys.stderr.write(f"clusterproof: the answer could not be written: {problem.strerror}\n")
+        return INTERRUPTED
     return status
+
+
+def _write_nowhere() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def requested(arguments: list[str]) -> list[str]:

@@ -54,6 +54,7 @@ class Unreached(str, Enum):
     GARBLED = "garbled"  # it answered, but not with the probe's frame
     CUT = "cut"  # the frame began and did not end
     LOST = "lost"  # the connection broke, or the run was stopped
+    UNRECORDED = "unrecorded"  # a recording has nothing of it, or nothing that can be read
 
 
 class EvidenceError(ClusterproofError, ValueError):

@@ -70,7 +70,7 @@ def read_text(
     Raises InventoryError; NotOwnError where it is to be one's own, and is not.
     """
     try:
-        text = read_whole(path, most_bytes, below, is_own=is_own).decode()
+        text = read_whole(path, most_bytes, below, is_own=is_own).decode("utf-8-sig")
     except NotOwnError:
         raise
     except UnicodeDecodeError as problem:

@@ -45,7 +45,13 @@ def rules(function: Callable[..., Any]) -> list[Rule]:
     sources = list(_sources(function, DEPTH))
     given = _given([tree for tree, _ in sources])
     rules = [rule for tree, called in sources for rule in _said(tree, _Scope(called, _assigned(tree), given))]
-    return list(dict.fromkeys(rules))
+    return list(dict.fromkeys(Rule(rule.verdict, _readable(rule.sentence)) for rule in rules))
+
+
+def _readable(sentence: str) -> str:
+    """The sentence with one sign for each gap; where it is nothing else, what it would say."""
+    joined = re.sub("…+", "…", sentence)
+    return joined if re.search(r"\w", joined) else "what was seen, in its own words"
 
 
 def thresholds_of(function: Callable[..., Any]) -> list[str]:

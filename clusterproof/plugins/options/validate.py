@@ -25,14 +25,16 @@ def check_options(option: Options) -> None:
     _check_none_is_empty(option)
     for flag, value, least in (
         ("--fanout", option.fanout, 1),
-        ("--connect-timeout", option.connect_timeout, 0.1),
-        ("--probe-timeout", option.probe_timeout, 0.1),
-        ("--answer-timeout", option.answer_timeout, 0.1),
+        ("--connect-timeout", option.connect_timeout, table.LEAST_S),
+        ("--probe-timeout", option.probe_timeout, table.LEAST_S),
+        ("--answer-timeout", option.answer_timeout, table.LEAST_S),
         ("--ssm-rate", option.ssm_rate, 0.1),
         ("--slurm-wait", option.slurm_wait, 1),
     ):
         if value is not None and not value >= least:
             raise pytest.UsageError(f"{flag} is {value:g}; expected at least {least:g}")
+        if value is not None and flag.endswith("-timeout") and value > table.MOST_S:
+            raise pytest.UsageError(f"{flag} is {value:g}; expected at most {table.MOST_S} s, a day")
     if option.ssm_output and not option.ssm_output.startswith("s3://"):
         raise pytest.UsageError(f"--ssm-output is {option.ssm_output!r}; expected s3://BUCKET or s3://BUCKET/PREFIX")
     window_minutes(option.fsx_window)

@@ -26,7 +26,7 @@ from clusterproof.plugins.suite.ending import Signals
 from clusterproof.plugins.suite.items import CheckItem, asks_for_node, node_name, route_of
 from clusterproof.plugins.suite.outcomes import Outcomes
 from clusterproof.plugins.suite.perf.load_options import check_load_options
-from clusterproof.plugins.suite.perf.pairs_options import check_pair_options
+from clusterproof.plugins.suite.perf.pairs_options import check_pair_files, check_pair_options
 from clusterproof.plugins.suite.reporting import Reporting
 from clusterproof.plugins.suite.selection import needs_pairs
 from clusterproof.plugins.suite.session import ClusterSession
@@ -51,8 +51,9 @@ def pytest_configure(config: pytest.Config) -> None:
     check_options(config.option)
     check_load_options(config.option)
     check_pair_options(config.option)
+    check_pair_files(config.option)
     try:
-        policy = find_policy(config.option.policy, config.invocation_params.dir)
+        policy = find_policy(config.option.policy, config.invocation_params.dir, config.option.cluster or "")
         if policy.ignored and not hasattr(config, "workerinput"):
             sys.stderr.write(f"clusterproof: {policy.ignored}\n")
         if asks_for_training_run(config):

@@ -179,11 +179,11 @@ def _recorded(folder: Path, node: str, budget: Budget) -> NodeEvidence:
         budget.take(len(text))
         recorded = load(text)
     except FileNotFoundError:
-        return NodeEvidence(node, unreached=Unreached.LOST, detail=f"the recording has no {path.name}")
+        return NodeEvidence(node, unreached=Unreached.UNRECORDED, detail=f"the recording has no {path.name}")
     except (OSError, EvidenceError) as problem:
-        return NodeEvidence(node, unreached=Unreached.GARBLED, detail=f"{path.name}: {_why(problem)}")
+        return NodeEvidence(node, unreached=Unreached.UNRECORDED, detail=f"{path.name}: {_why(problem)}")
     if recorded.node != node:
-        return NodeEvidence(node, unreached=Unreached.GARBLED, detail=f"{path.name} is of {recorded.node!r:.60}")
+        return NodeEvidence(node, unreached=Unreached.UNRECORDED, detail=f"{path.name} is of {recorded.node!r:.60}")
     return recorded
 
 

@@ -22,7 +22,7 @@ from clusterproof.plugins.core.verdict import EXIT_FAILED, EXIT_INCOMPLETE, Verd
 from clusterproof.plugins.inventory import narrow, resolve, with_expectations
 from clusterproof.plugins.kubernetes import HOST
 from clusterproof.plugins.kubernetes.api import KubernetesError
-from clusterproof.plugins.options.table import Joined
+from clusterproof.plugins.options.table import LEAST_S, MOST_S, Joined
 from clusterproof.plugins.policy import find_policy
 from clusterproof.plugins.training_run.formats.placement import write_pods
 from clusterproof.plugins.transport import Limits, Unusable
@@ -47,7 +47,7 @@ from clusterproof.plugins.watch.notify.services import receiver_of
 from clusterproof.plugins.watch.recording import CHANGES_FILE, Recording
 from clusterproof.plugins.watch.sampler_session import SamplerOptions
 from clusterproof.plugins.watch.sinks import NoTextfile, Sinks
-from clusterproof.plugins.watch.view import LineView, ScreenView, beginning, summary
+from clusterproof.plugins.watch.view import LineView, ScreenView, beginning, printed, summary
 from clusterproof.plugins.watch.watch import Watch
 
 MIN_REMIND_S = 60.0
@@ -139,8 +139,13 @@ def settings_of(option: argparse.Namespace, cluster: Cluster, policy: Policy) ->
     every_s = _span(option.every, "--every")
     if not MIN_EVERY_S <= every_s <= MAX_EVERY_S:
         raise Refused(f"--every is {option.every:.20}; expected from {MIN_EVERY_S:.0f} to {MAX_EVERY_S:.0f} s")
-    if option.fanout < 1 or option.connect_timeout <= 0:
-        raise Refused("--fanout and --connect-timeout are too small; expected at least 1 and more than 0")
+    if option.fanout < 1 or not LEAST_S <= option.connect_timeout <= MOST_S:
+        raise Refused(
+            f"--fanout is {option.fanout}, --connect-timeout {option.connect_timeout:g}; expected 1 or more, and "
+            f"{LEAST_S:g} to {MOST_S} s"
+        )
+    if not option.host_root.startswith("/"):
+        raise Refused(f"--host-root is {option.host_root!r:.80}; expected a folder that begins with /")
     trust = {"accept_new_host_keys": "yes"} if option.accept_new_host_keys else {}
     ours = {key: getattr(option, key) for key in ("k8s_namespace", "k8s_image") if getattr(option, key)}
     root = HOST if option.k8s_image and cluster.connection == "kubernetes" else option.host_root
@@ -194,7 +199,7 @@ def watch(arguments: Sequence[str]) -> tuple[int, str]:
             raise Refused("--remind repeats notifications; expected --notify with it")
         if option.steps and not option.job:
             raise Refused("--steps is for a job; expected --job ID with it")
-        policy = find_policy(option.policy, Path.cwd())
+        policy = find_policy(option.policy, Path.cwd(), option.cluster or "")
         if policy.ignored:
             sys.stderr.write(f"clusterproof watch: {policy.ignored}\n")
         cluster = cluster_to_watch(option, policy)
@@ -241,14 +246,14 @@ def _watched(cluster: Cluster, policy: Policy, settings: WatchSettings, option: 
                 view.say(f"open since before, and not said again: {before} ({option.record}/{CHANGES_FILE})")
             controller.run()
         for line in summary(state, time.monotonic() - began):
-            sys.stdout.write(f"{line}\n")
+            printed(line, sys.stdout)
         if end and recording:
             folder, pod_hosts = recording.folder, end.pod_hosts
             recording.guard(lambda: keep_latest(folder, names, state.evaluator.latest), time.monotonic())
             recording.guard(lambda: write_pods(folder, pod_hosts), time.monotonic())
             evaluate_recorded(folder, option.steps, option.policy)
     verdicts = set(state.verdicts.values())
-    is_incomplete = Verdict.INCOMPLETE in verdicts or bool(state.unknown)
+    is_incomplete = Verdict.INCOMPLETE in verdicts or bool(state.unknown) or any(state.incomplete.values())
     return EXIT_FAILED if Verdict.FAIL in verdicts else EXIT_INCOMPLETE if is_incomplete else 0
 
 

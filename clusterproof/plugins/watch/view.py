@@ -6,6 +6,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, TextIO
 
 from clusterproof.plugins.core.cluster import Cluster
@@ -59,6 +60,12 @@ def _span(seconds: float) -> str:
     return f"{seconds / size:g} {unit}"
 
 
+def printed(line: str, out: TextIO) -> None:
+    """Print a line; where its disk is full, or nobody reads any more, the nodes are watched all the same."""
+    with suppress(OSError):
+        print(line, file=out, flush=True)
+
+
 class LineView:
     """A line for each change; where nothing changes for long, that the watch goes on."""
 
@@ -82,7 +89,7 @@ class LineView:
     def say(self, message: str) -> None:
         """Say anything else."""
         self._said = time.monotonic()
-        print(f"{time.strftime('%H:%M:%S')} {message}", file=self._out, flush=True)
+        printed(f"{time.strftime('%H:%M:%S')} {message}", self._out)
 
 
 class ScreenView:
@@ -105,7 +112,7 @@ class ScreenView:
     def __exit__(self, *ended: object) -> None:
         self._live.__exit__(None, None, None)
         for line in self._last:
-            sys.stdout.write(f"{line}\n")
+            printed(line, sys.stdout)
 
     def show(self, changes: Sequence[Change]) -> None:
         """Draw what has changed."""

@@ -71,6 +71,8 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _count(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) <= 7):
+        raise argparse.ArgumentTypeError(f"{text!r:.80}; expected from 1 to 1000000")
     number = int(text)
     if not 1 <= number <= 1_000_000:
         raise argparse.ArgumentTypeError(f"{number}; expected from 1 to 1000000")

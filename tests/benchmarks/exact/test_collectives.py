@@ -11,6 +11,8 @@ import pytest
 from clusterproof.plugins.evidence.perf.collective import Blame, OfNode
 from tests.benchmarks.exact.in_torch import printed_by
 
+pytestmark = pytest.mark.long
+
 ONCE = "which cannot be told yet"
 
 

@@ -13,6 +13,7 @@ from clusterproof.plugins.benchmarks.exact import cores
 REQUEST: dict[str, Any] = {"kinds": "", "budget_s": 0.1, "seed": 1, "within_s": 600.0, "most_mib": 8}
 
 
+@pytest.mark.long
 def test_every_core_of_this_machine_computes_right(capsys: pytest.CaptureFixture[str]) -> None:
     cores.main(REQUEST)
     found = json.loads(capsys.readouterr().out)

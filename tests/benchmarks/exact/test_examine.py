@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from tests.benchmarks.exact.in_torch import printed_by
+
+pytestmark = pytest.mark.long
 
 
 def examined(python: str, case: str) -> dict[str, Any]:

@@ -55,6 +55,7 @@ def hanging() -> dict[str, object]:
     return {}
 
 
+@pytest.mark.long
 def test_each_process_answers_for_itself_and_one_that_does_not_is_named_in_its_place() -> None:
     answers = forked([lambda: {"own": 1}, lambda: 1 // 0, killed, hanging, lambda: sys.exit(3)], 3.0)  # type: ignore[list-item, return-value]
     assert [answer.get("own") or answer["error"] for answer in answers] == [
@@ -77,6 +78,7 @@ def answering(end: Callable[[], object]) -> Callable[[], Iterator[dict[str, Any]
     return answers
 
 
+@pytest.mark.long
 def test_what_a_process_has_said_is_kept_however_it_ends() -> None:
     assert forked([answering(end) for end in (dict, lambda: 1 // 0, killed, hanging)], 3.0) == [
         {"seen": 2},
@@ -86,6 +88,7 @@ def test_what_a_process_has_said_is_kept_however_it_ends() -> None:
     ]
 
 
+@pytest.mark.long
 def test_an_answer_longer_than_a_pipe_holds_comes_whole() -> None:
     (answer,) = forked([lambda: {"text": "x" * 1_000_000}], 60.0)
     assert len(answer["text"]) == 1_000_000

@@ -11,6 +11,8 @@ import pytest
 from tests.benchmarks.exact.in_torch import printed_by
 from tests.testbed.compiled import shared_library
 
+pytestmark = pytest.mark.long
+
 STEP = 5
 
 

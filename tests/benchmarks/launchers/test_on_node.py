@@ -59,12 +59,14 @@ def is_soon_gone(run: str) -> bool:
     return not living(run)
 
 
+@pytest.mark.long
 def test_a_node_that_is_only_asked_returns_its_name_and_addresses() -> None:
     data = LOCAL.visit(HERE, {}, 60.0)
     assert (data.unreached, data.name, data.outputs) == ("", os.uname().nodename, ())
     assert data.addresses
 
 
+@pytest.mark.long
 def test_commands_run_at_once_each_with_its_output_and_exit_status(tmp_path: Path) -> None:
     pipe = shlex.quote(str(tmp_path / "pipe"))
     os.mkfifo(tmp_path / "pipe")
@@ -72,12 +74,14 @@ def test_commands_run_at_once_each_with_its_output_and_exit_status(tmp_path: Pat
     assert [(one.text, one.exit) for one in data.outputs] == [("there\n", 0), ("aside\n", 3)]
 
 
+@pytest.mark.long
 def test_a_command_has_its_environment_and_the_mark_of_the_run() -> None:
     asked = {"shell": f"echo $WORD ${VARIABLE}", "environment": {"WORD": "a 'b' $c"}}
     data = LOCAL.visit(HERE, {**request(run="cp1"), "commands": [asked]}, 60.0)
     assert data.outputs[0].text == "a 'b' $c cp1\n"
 
 
+@pytest.mark.long
 def test_nothing_that_lies_where_a_command_runs_is_run_or_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f":.:bin:{os.environ['PATH']}:")
     monkeypatch.setenv("LD_LIBRARY_PATH", "/opt/lib::.:")
@@ -86,6 +90,7 @@ def test_nothing_that_lies_where_a_command_runs_is_run_or_loaded(monkeypatch: py
     assert words[1] == "/opt/lib"
 
 
+@pytest.mark.long
 def test_of_a_long_output_the_head_and_the_tail_are_kept() -> None:
     data = visited("echo first; head -c 3000000 /dev/zero | tr '\\0' x; echo; echo last")
     text = data.outputs[0].text
@@ -95,6 +100,7 @@ def test_of_a_long_output_the_head_and_the_tail_are_kept() -> None:
     assert len(text) < MAX_BYTES + 100
 
 
+@pytest.mark.long
 def test_what_a_command_leaves_behind_does_not_hold_up_its_answer_and_is_ended() -> None:
     run = new_nonce()
     data = visited("setsid sleep 1000 & echo done", run=run)
@@ -135,6 +141,7 @@ def start(run: str, *commands: str, **more: Any) -> subprocess.Popen[bytes]:
     return process
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_when_it_is_ended_itself_nothing_is_left(number: signal.Signals) -> None:
     run = new_nonce()
@@ -144,6 +151,7 @@ def test_when_it_is_ended_itself_nothing_is_left(number: signal.Signals) -> None
     process.wait()
 
 
+@pytest.mark.long
 def test_when_nobody_listens_any_more_nothing_is_left() -> None:
     run = new_nonce()
     process = start(run, "setsid sleep 1000 & sleep 1000")
@@ -153,6 +161,7 @@ def test_when_nobody_listens_any_more_nothing_is_left() -> None:
     process.wait()
 
 
+@pytest.mark.long
 def test_a_cleanup_ends_what_is_of_its_run_and_nothing_else() -> None:
     def sleeper(run: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen(["sleep", "1000"], env={VARIABLE: run}, start_new_session=True)
@@ -173,6 +182,7 @@ def rendezvous(port: int, **more: object) -> dict[str, object]:
     return {"rendezvous_port": port, "port": port + 1, "timeout_s": 5.0, **more}
 
 
+@pytest.mark.long
 def test_a_server_that_nobody_comes_to_is_ended_and_says_so() -> None:
     run = new_nonce()
     data = visited("sleep 1000", run=run, rendezvous={**rendezvous(free_port()), "timeout_s": 0.3})
@@ -180,6 +190,7 @@ def test_a_server_that_nobody_comes_to_is_ended_and_says_so() -> None:
     assert living(run) == []
 
 
+@pytest.mark.long
 def test_a_client_that_finds_nobody_says_where_it_looked_and_starts_nothing() -> None:
     searches = {"addresses": ["127.0.0.1"], "stands_for_address": "ADDRESS", "timeout_s": 0.3}
     data = visited("echo started", rendezvous=rendezvous(port := free_port(), **searches))
@@ -220,6 +231,7 @@ def second_of_two() -> socket.socket:
     raise AssertionError("no two ports are free")
 
 
+@pytest.mark.long
 def test_a_port_that_is_taken_is_reported_before_anything_starts() -> None:
     with second_of_two() as taken:
         port = taken.getsockname()[1]
@@ -246,6 +258,7 @@ def come(port: int) -> None:
         find_server(["127.0.0.1"], port, b"a word", time.monotonic() + 30)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("python", ["python3.8", "python3"])
 def test_it_runs_on_python(python: str, tmp_path: Path) -> None:
     found = interpreter(python)

@@ -15,6 +15,8 @@ from clusterproof.plugins.benchmarks.launchers.mpirun import peer_program
 from tests.testbed.kubernetes.processes import wait_until
 from tests.transport.loopback import free_port
 
+pytestmark = pytest.mark.long
+
 SOURCE = peer_program()
 WORD = "a word of the run"
 

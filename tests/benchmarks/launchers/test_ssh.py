@@ -54,6 +54,7 @@ def campaign(bed: Testbed, meter: Meter, run_s: float = 600.0) -> MeterCampaign:
     return over_ssh(bed, meter, run_s, MeterSettings(environment={"WORD": "a word"}))
 
 
+@pytest.mark.long
 def test_on_one_machine_a_client_meets_its_server() -> None:
     cluster = cluster_of({"a": "", "b": ""}, "local")
     with ssh(MeterCampaign(sending(), MeterSettings(), cluster, PATIENT)) as launcher:
@@ -68,6 +69,7 @@ def test_a_meter_of_ranks_is_refused_with_the_way_out() -> None:
         ssh(MeterCampaign(ranks, MeterSettings(), cluster_of({}, "local"), PATIENT))
 
 
+@pytest.mark.long
 def test_a_reader_that_fails_costs_one_reading() -> None:
     def read(settings: object, outputs: object) -> Reading:
         raise ValueError("no such column")
@@ -77,6 +79,7 @@ def test_a_reader_that_fails_costs_one_reading() -> None:
         assert measured(launcher, [Pair("a", "b")])["a~b"].problem == "ValueError: no such column"
 
 
+@pytest.mark.long
 def test_an_end_that_cannot_be_started_is_at_fault() -> None:
     with ssh(MeterCampaign(BROKEN, MeterSettings(), cluster_of({"a": "", "b": ""}, "local"), PATIENT)) as launcher:
         data = measured(launcher, [Pair("a", "b")])["a~b"]

@@ -22,6 +22,8 @@ from tests.testbed.load import SCRATCH, loadable_p5
 from tests.testbed.needs import needs_fio, needs_nodes
 from tests.testbed.node import without_file
 
+pytestmark = pytest.mark.long
+
 SETTLE_S = 600.0
 
 

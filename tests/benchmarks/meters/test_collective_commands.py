@@ -49,6 +49,7 @@ def program(
     return file
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("chosen", ["", "own_perf"])
 def test_what_a_person_types_runs_the_program_of_a_rank_as_the_rank_does(tmp_path: Path, chosen: str) -> None:
     found = program(tmp_path, chosen or "all_reduce_perf")
@@ -63,6 +64,7 @@ def test_what_a_person_types_runs_the_program_of_a_rank_as_the_rank_does(tmp_pat
     assert sorted(typed.splitlines()) == sorted(ran.splitlines())
 
 
+@pytest.mark.long
 def test_the_command_of_a_rank_measures_one_large_size_with_checked_results(tmp_path: Path) -> None:
     found = program(tmp_path, "all_reduce_perf")
     ran = sh(nccl_tests.ranks(MeterSettings(size_bytes=8 * GIB, options="-d 'b f16'")), str(tmp_path))
@@ -75,6 +77,7 @@ def test_the_command_of_a_rank_measures_one_large_size_with_checked_results(tmp_
     assert {"NCCL_DEBUG=INFO", "NCCL_DEBUG_SUBSYS=INIT,NET", "LC_ALL=C"} <= set(data)
 
 
+@pytest.mark.long
 def test_a_users_environment_comes_before_the_meters_own(tmp_path: Path) -> None:
     program(tmp_path, "all_gather_perf")
     settings = MeterSettings(collective="all_gather", environment={"NCCL_DEBUG": "it's $HOME"})
@@ -86,6 +89,7 @@ def test_the_default_size_is_never_below_1_gib() -> None:
     assert f" -b {GIB} -e {GIB} " in nccom_test.ranks(MeterSettings())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "command", "words"),
     [
@@ -131,6 +135,7 @@ def test_settings_that_make_no_command_are_one_clear_error(meter: Any, settings:
         meter.ranks(settings)
 
 
+@pytest.mark.long
 def test_the_first_rank_starts_nccom_test_on_both_nodes_and_the_others_end(tmp_path: Path) -> None:
     found = program(tmp_path, "nccom-test")
     script = nccom_test.ranks(MeterSettings(ranks_per_node=32, collective="all_gather"))

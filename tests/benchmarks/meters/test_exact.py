@@ -110,6 +110,7 @@ def test_sums_that_are_wrong_on_one_node_blame_neither() -> None:
     assert "whose fault it is cannot be told" in found.problem
 
 
+@pytest.mark.long
 def test_a_node_without_pytorch_says_what_to_do() -> None:
     found, _ = measured(METER, MeterSettings(program="/bin/false"))
     assert "/bin/false is not a program here that has PyTorch; install it, or name a Python" in found.problem
@@ -127,6 +128,7 @@ def of_two_ends(meter: Meter) -> Reading:
         return launched(launcher, [Pair("a", "b")])["a~b"]
 
 
+@pytest.mark.long
 def test_real_ranks_of_two_ends_meet_and_agree_on_every_element_but_are_no_gpus() -> None:
     meter = replace(METER, server=partial(server, backend="gloo"), client=partial(client, backend="gloo"))
     found = of_two_ends(meter)
@@ -134,6 +136,7 @@ def test_real_ranks_of_two_ends_meet_and_agree_on_every_element_but_are_no_gpus(
     assert (found.is_correct, found.busbw_gb_per_s) == (None, None)
 
 
+@pytest.mark.long
 def test_ends_without_gpus_say_so_and_measure_nothing() -> None:
     found = of_two_ends(METER)
     assert (found.is_correct, found.busbw_gb_per_s) == (None, None)

@@ -223,6 +223,7 @@ def test_an_iperf3_server_that_has_another_client_is_a_problem_and_not_a_number(
     assert read.problem.startswith("to the server: the server is busy running a test")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["iperf3", "fi_pingpong"])
 def test_a_server_that_never_listens_is_a_problem(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("clusterproof.plugins.benchmarks.meters.TRIES", 2)
@@ -238,6 +239,7 @@ def test_a_server_that_never_listens_is_a_problem(name: str, monkeypatch: pytest
     assert "Connection refused" in read.problem
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["iperf3", "fi_pingpong"])
 def test_a_program_that_is_not_there_is_named_with_its_package(name: str, tmp_path: Path) -> None:
     meter = METERS[name]

@@ -38,6 +38,7 @@ def flagged(analysis: Analysis) -> set[tuple[str, ...]]:
     return {one.nodes for one in analysis.findings if one.kind in kinds}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("noise", NOISES, ids=lambda noise: noise.name)
 def test_no_noise_flags_a_node_or_a_link_of_a_healthy_cluster(noise: Noise) -> None:
     assert not any(flagged(concluded(disturbed(noise, 32, Random(seed)), seed)) for seed in range(3))

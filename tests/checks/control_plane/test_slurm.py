@@ -166,6 +166,7 @@ def read() -> Any:
     return collector.read(Node())
 
 
+@pytest.mark.long
 def test_the_collector_reports_nodes_partitions_jobs_settings_and_topology(commands: Path) -> None:
     assert read() == {
         "nodes": [
@@ -189,11 +190,13 @@ def test_the_collector_reports_nodes_partitions_jobs_settings_and_topology(comma
     assert slurm_jobs.read(Node()) == {"jobs": [["12_3", "15", "gpu1", "RUNNING"]], "job": "15"}
 
 
+@pytest.mark.long
 def test_a_cluster_without_a_topology_says_none(commands: Path) -> None:
     (commands / "topology").unlink()
     assert read()["topology"] is None
 
 
+@pytest.mark.long
 def test_a_command_that_fails_is_broken_evidence(commands: Path) -> None:
     (commands / "node").unlink()
     with pytest.raises(Broke, match="scontrol -o show node ended with 1"):

@@ -26,7 +26,14 @@ from clusterproof.reports.summary import summary
 from tests.reports.page import Page
 from tests.reports.reported import run_of
 
-OF_THE_CALLER = (Unreached.AUTH, Unreached.HOST_KEY, Unreached.NAME, Unreached.NO_CONTAINER, Unreached.THROTTLED)
+OF_THE_CALLER = (
+    Unreached.AUTH,
+    Unreached.HOST_KEY,
+    Unreached.NAME,
+    Unreached.NO_CONTAINER,
+    Unreached.THROTTLED,
+    Unreached.UNRECORDED,
+)
 OF_SLURM = (Unreached.BUSY, Unreached.DRAINED)
 OF_KUBERNETES = (Unreached.API, Unreached.NO_IMAGE, Unreached.REMOVED)
 

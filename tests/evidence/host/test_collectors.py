@@ -6,6 +6,8 @@ import os
 import time
 from pathlib import Path
 
+import pytest
+
 from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.evidence.host.facts_hardware import in_ranges
 from tests.builders.probed import PATIENT, probe, probe_node, value
@@ -21,6 +23,8 @@ from tests.testbed.node import (
     with_memlock,
     without_file,
 )
+
+pytestmark = pytest.mark.long
 
 NOBODY = 65534
 SETTLE_S = 600.0

@@ -138,6 +138,7 @@ def test_limits_that_may_not_be_read_are_incomplete() -> None:
         ProcessLimits({"error": "EACCES", "text": "/proc/7/limits: Permission denied"}).soft("stack")
 
 
+@pytest.mark.long
 def test_the_frequency_policy_of_a_real_machine_is_read(tmp_path: Path) -> None:
     capture = sample("host/sysfs-cpu-cpufreq-procfs.txt")
     data = read_under(host_root(tmp_path, files_of(capture, f"/{CPU}/cpufreq/")), "cpus")
@@ -163,6 +164,7 @@ def files_of(capture: Sample, folder: str) -> dict[str, str | bytes]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("file", "key", "data"),
     [
@@ -181,6 +183,7 @@ def test_the_memory_of_real_machines_is_read(file: str, key: str, data: Any, tmp
     assert read_under(host_root(tmp_path, {"proc/meminfo": sample(file).text}), "memory")[key] == data
 
 
+@pytest.mark.long
 def test_the_processor_of_a_real_machine_is_read(tmp_path: Path) -> None:
     data = read_under(host_root(tmp_path, {"proc/cpuinfo": sample("host/jc-linux-proc-cpuinfo.txt").text}), "cpus")[
         "info"
@@ -188,6 +191,7 @@ def test_the_processor_of_a_real_machine_is_read(tmp_path: Path) -> None:
     assert (data["model"], data["sockets"], data["cores"]) == ("Intel(R) Core(TM) i5-7360U CPU @ 2.30GHz", 1, 1)
 
 
+@pytest.mark.long
 def test_the_limits_of_a_real_process_are_read(tmp_path: Path) -> None:
     files: dict[str, str | bytes] = {
         "proc/7/comm": "slurmd\n",
@@ -203,6 +207,7 @@ GIB = 2**30
 UNIT = "system.slice/slurmd.service"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("groups", "files", "limit"),
     [

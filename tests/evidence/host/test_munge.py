@@ -13,6 +13,8 @@ from tests.testbed.needs import needs_root, needs_slurm
 from tests.testbed.node import healthy_p5
 from tests.testbed.slurm import slurm
 
+pytestmark = pytest.mark.long
+
 OF_ANOTHER = "a process called munged runs as neither root nor munge"
 SLURM_CONF = "etc/slurm/slurm.conf"
 SLURMD = {"proc/7/comm": "slurmd\n", "proc/uptime": "900.0 1.0\n", SLURM_CONF: "ClusterName=x\n"}

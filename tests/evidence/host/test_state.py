@@ -13,6 +13,8 @@ from tests.testbed.host_faults import with_clock, with_frequency_policies, with_
 from tests.testbed.needs import needs_nodes
 from tests.testbed.node import healthy_cpu, healthy_p5
 
+pytestmark = pytest.mark.long
+
 
 def test_a_limit_that_the_kernel_does_not_name_is_an_error_in_its_place(tmp_path: Path) -> None:
     folder = host_root(tmp_path, {"proc/7/comm": "slurmd\n", "proc/7/limits": "Max open files   many   1024   files\n"})

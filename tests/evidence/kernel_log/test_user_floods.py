@@ -46,6 +46,7 @@ def checked(log: dict[str, Any], check: str) -> Verdict:
     return verdict(check, node(*map(tuple, lines), **log))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("flood", [crashes(2_100), crashes(20_000), everything()], ids=["2100", "20000", "everything"])
 @pytest.mark.parametrize("place", ["first", "in the middle", "last"])
 def test_every_fault_is_kept_in_a_flood_of_what_users_write(flood: list[str], place: str) -> None:

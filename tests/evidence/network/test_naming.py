@@ -141,6 +141,7 @@ def test_an_address_that_the_kernel_calls_duplicate_is_a_concern_without_any_oth
     assert said(["10.0.0.1"], ["2001:db8::7 on eth0"], []).verdict is Verdict.CONCERN
 
 
+@pytest.mark.long
 def test_another_network_namespace_is_reported_with_what_helps(tmp_path: Path) -> None:
     folder = tmp_path / "proc/1/ns"
     folder.mkdir(parents=True)
@@ -150,6 +151,7 @@ def test_another_network_namespace_is_reported_with_what_helps(tmp_path: Path) -
     assert answer.detail == "this process is in another network namespace; expected the node's own (hostNetwork: true)"
 
 
+@pytest.mark.long
 def test_a_network_namespace_that_may_not_be_looked_at_is_not_called_another(tmp_path: Path) -> None:
     answer = collect_under(tmp_path, "naming")
     assert (answer.status, answer.detail) == (Status.DENIED, "/proc/1/ns/net may not be looked at")

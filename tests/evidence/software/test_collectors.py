@@ -177,6 +177,7 @@ def test_a_container_is_distinguished_from_a_host(tmp_path: Path, files: dict[st
     assert evidence_of(tmp_path, files)["container"] == kind
 
 
+@pytest.mark.long
 def test_an_empty_root_has_no_component_and_no_error(tmp_path: Path) -> None:
     data = probe(["versions", "image"], ProbeOptions(host_root=str(tmp_path), collector_s=30.0)).collectors
     assert data["versions"].status is data["image"].status is Status.READ

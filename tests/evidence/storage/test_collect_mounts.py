@@ -14,6 +14,8 @@ from tests.testbed.lustre import MOUNT
 from tests.testbed.needs import needs_nodes
 from tests.testbed.node import entered, healthy_p5, with_tmpfs
 
+pytestmark = pytest.mark.long
+
 FUSE = "rw,nosuid,nodev - fuse.x x rw,user_id=1000,group_id=1000,allow_other"
 NFS = "rw - nfs4 10.0.0.7:/x rw,hard"
 

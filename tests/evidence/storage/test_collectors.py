@@ -24,16 +24,19 @@ OST0 = f"{FILE_SYSTEM}-OST0000-osc-{INSTANCE}"
 NEURON = "sys/devices/virtual/neuron_device"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("collector", ["lustre", "lustre_space", "neuron"])
 def test_what_a_host_has_nothing_of_is_absent(tmp_path: Path, collector: str) -> None:
     assert collect_under(host_root(tmp_path, {"sys/module/ena/initstate": "live\n"}), collector).status is Status.ABSENT
 
 
+@pytest.mark.long
 def test_a_host_without_nvme_has_no_controller(tmp_path: Path) -> None:
     data = read_under(host_root(tmp_path, {"proc/1/mountinfo": ""}), "nvme")
     assert data == {"controllers": []}
 
 
+@pytest.mark.long
 def test_every_one_of_very_many_controllers_is_reported_with_all_its_disks(tmp_path: Path) -> None:
     files: dict[str, str | bytes] = {"proc/1/mountinfo": ""}
     for number in range(300):
@@ -45,6 +48,7 @@ def test_every_one_of_very_many_controllers_is_reported_with_all_its_disks(tmp_p
     assert [len(one["disks"]) for one in data if one["name"] == "nvme0"] == [100]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("root", ["proc/fs/lustre", "sys/kernel/debug/lustre", "sys/fs/lustre"])
 def test_an_import_is_found_wherever_the_clients_version_has_it(tmp_path: Path, root: str) -> None:
     files = {f"{root}/osc/{OST0}/import": imported(OST0, "EVICTED"), "sys/fs/lustre/health_check": "healthy\n"}
@@ -52,6 +56,7 @@ def test_an_import_is_found_wherever_the_clients_version_has_it(tmp_path: Path, 
     assert [(client["name"], client["state"]) for client in data["clients"]] == [(OST0, "EVICTED")]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("text", "error"),
     [("import:\n    name: x\n", "EINVAL"), (b"\xff\xfe\x00", "EINVAL"), ("", "ENOENT"), ("x: state: FULL", "EINVAL")],
@@ -63,12 +68,14 @@ def test_an_import_without_a_state_is_an_error_in_its_place(tmp_path: Path, text
     assert client["max_dirty_mb"] == "lots"
 
 
+@pytest.mark.long
 def test_of_too_many_clients_some_are_left_out_and_counted(tmp_path: Path) -> None:
     files = {f"sys/fs/lustre/osc/fs-OST{index:04x}-osc-ffff/active": "0\n" for index in range(1030)}
     data = read_under(host_root(tmp_path, files), "lustre_space")
     assert (len(data["targets"]), data["left_out"]) == (1024, 6)
 
 
+@pytest.mark.long
 def test_an_inactive_target_has_no_numbers_and_an_older_client_has_them_in_proc(tmp_path: Path) -> None:
     numbers = {"kbytestotal": "100", "kbytesfree": "40", "kbytesavail": "30", "filestotal": "10", "filesfree": "9"}
     files = {f"proc/fs/lustre/osc/{OST0}/{name}": text for name, text in numbers.items()}
@@ -109,6 +116,7 @@ def controller(name: str, block: str) -> dict[str, str | bytes]:
     return {f"{here}/model": "M   \n", f"{here}/serial": "S\n", f"{here}/state": "live\n", f"{here}/{block}/x": ""}
 
 
+@pytest.mark.long
 def test_a_disk_is_mounted_where_its_partition_array_or_volume_is(tmp_path: Path) -> None:
     files = (
         controller("nvme0", "nvme0n1")
@@ -138,6 +146,7 @@ def test_a_disk_is_mounted_where_its_partition_array_or_volume_is(tmp_path: Path
     assert data[0]["model"] == "M"
 
 
+@pytest.mark.long
 def test_a_mount_that_a_user_made_or_that_a_container_is_run_from_is_nobody_elses(tmp_path: Path) -> None:
     fuse = "rw,nosuid,nodev - fuse.sshfs somebody@elsewhere:/x rw,user_id={},group_id=0"
     files = {
@@ -170,6 +179,7 @@ def test_an_nvme_controller_without_a_driver_is_not_an_absent_one() -> None:
     assert evaluate(node_checks()["host.device_drivers"], node).verdict is Verdict.INCOMPLETE
 
 
+@pytest.mark.long
 def test_neuron_devices_are_reported_by_index_whatever_else_is_there(tmp_path: Path) -> None:
     files: dict[str, str | bytes] = {
         f"{NEURON}/neuron10/core_count": "8\n",

@@ -127,6 +127,7 @@ def test_of_jobs_that_never_end_the_last_thousand_are_remembered(state: State) -
     assert (state.read("jobs/4"), len(state.names("jobs"))) == ({}, MAX_JOBS)
 
 
+@pytest.mark.long
 def test_what_a_process_has_begun_to_write_is_removed_once_it_is_gone(state: State) -> None:
     state.prepare()
     with subprocess.Popen(["true"]) as gone:
@@ -181,6 +182,7 @@ def removed(folder: str) -> None:
     shutil.rmtree(folder)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("befalls", [full, unwritable, somebodys, everybodys])
 def test_what_the_folder_does_not_take_is_remembered_in_run(small: State, befalls: Callable[[str], None]) -> None:
     small.prepare()
@@ -192,6 +194,7 @@ def test_what_the_folder_does_not_take_is_remembered_in_run(small: State, befall
     assert small.names("drained") == ("drained/prolog-41",)
 
 
+@pytest.mark.long
 def test_a_disk_that_is_full_with_run_on_it_takes_a_few_records_more(small: State) -> None:
     small.prepare()
     small.write("room", {"number": 1})
@@ -205,6 +208,7 @@ def test_a_disk_that_is_full_with_run_on_it_takes_a_few_records_more(small: Stat
     assert small.read("drained/prolog-41") == {"number": 2}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("lost", ["folder", "runtime_folder"])
 def test_drains_and_how_many_there_are_outlive_the_loss_of_either_folder(small: State, lost: str) -> None:
     small.prepare()
@@ -214,6 +218,7 @@ def test_drains_and_how_many_there_are_outlive_the_loss_of_either_folder(small: 
     assert [small.read(name) for name in BOTH] == [{"number": 1}] * 2
 
 
+@pytest.mark.long
 def test_what_is_kept_of_a_job_is_in_run_where_that_takes_it(small: State) -> None:
     small.prepare()
     small.write("jobs/41", {"number": 1})
@@ -223,6 +228,7 @@ def test_what_is_kept_of_a_job_is_in_run_where_that_takes_it(small: State) -> No
     assert (small.read("jobs/41"), small.read("jobs/42")) == ({"number": 1}, {"number": 2})
 
 
+@pytest.mark.long
 def test_what_the_folder_takes_again_is_newer_than_what_is_in_run(small: State) -> None:
     small.prepare()
     everybodys(small.folder)
@@ -233,6 +239,7 @@ def test_what_the_folder_takes_again_is_newer_than_what_is_in_run(small: State) 
     assert Folder(small.runtime_folder).read("verdict") == {}
 
 
+@pytest.mark.long
 def test_what_is_forgotten_is_forgotten_in_both(small: State) -> None:
     small.prepare()
     small.write("room", {"number": 1})

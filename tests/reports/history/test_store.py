@@ -114,6 +114,7 @@ for number in range(5):
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("local", [True, False], ids=["write-ahead log", "as on a file server"])
 def test_runs_that_end_at_the_same_time_are_all_kept(file: Path, tmp_path: Path, local: bool) -> None:
     linked_in(tmp_path)
@@ -155,6 +156,7 @@ def test_a_file_that_another_run_begins_while_one_looks_whose_it_is_is_ours(
     assert len(past(file).runs) == 2
 
 
+@pytest.mark.long
 def test_a_run_that_is_killed_while_it_writes_leaves_no_half(file: Path, tmp_path: Path) -> None:
     add(file, result("gpu001", FAIL))
     linked_in(tmp_path)

@@ -151,6 +151,7 @@ def test_nobody_who_listens_is_said_without_the_url() -> None:
     assert SECRET not in send(f"http://nowhere.invalid/{SECRET}")
 
 
+@pytest.mark.long
 def test_a_switch_over_tls_is_asked_where_its_certificate_is_trusted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -130,6 +130,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[WebServer]:
         yield made
 
 
+@pytest.mark.long
 def test_what_came_while_the_receiver_was_down_is_sent_when_it_is_back_in_order_and_once(server: WebServer) -> None:
     server.status = 500
     notified = Notified(server.program)
@@ -150,6 +151,7 @@ def test_what_came_while_the_receiver_was_down_is_sent_when_it_is_back_in_order_
     assert notified.own[1] == "notifications are delivered again"
 
 
+@pytest.mark.long
 def test_a_receiver_that_asks_for_a_pause_gets_it(server: WebServer) -> None:
     server.status, server.after = 429, "3600"
     notified = Notified(server.program)
@@ -193,6 +195,7 @@ def test_what_stays_open_is_told_again_once_for_all_of_its_cause_and_what_is_ove
     assert remind(-3_300.0) == [("reminder", "a,b")]
 
 
+@pytest.mark.long
 def test_a_program_is_run_once_for_what_is_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     quick(monkeypatch)
     notified = Notified(keeping(tmp_path / "received"))
@@ -203,6 +206,7 @@ def test_a_program_is_run_once_for_what_is_alike(tmp_path: Path, monkeypatch: py
     assert notified.own == []
 
 
+@pytest.mark.long
 def test_a_program_that_always_fails_costs_a_line_and_is_given_the_others_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -221,6 +225,7 @@ def test_a_program_that_always_fails_costs_a_line_and_is_given_the_others_too(
     assert notified.notifier.is_failing
 
 
+@pytest.mark.long
 def test_a_disk_that_is_full_delays_what_a_program_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     quick(monkeypatch)
     notified = Notified(keeping(tmp_path / "received"))
@@ -238,6 +243,7 @@ def _no_room(*_: object) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
+@pytest.mark.long
 def test_a_program_that_hangs_is_killed_with_what_it_has_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -258,6 +264,7 @@ def test_a_program_that_hangs_is_killed_with_what_it_has_started(
         time.sleep(0.01)
 
 
+@pytest.mark.long
 def test_the_end_sends_what_waits_and_does_not_wait_for_what_hangs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -274,6 +281,7 @@ def test_the_end_sends_what_waits_and_does_not_wait_for_what_hangs(
     assert hangs.own[-1].startswith("not delivered when the watch ended: 2 changes by sleep; they are lost")
 
 
+@pytest.mark.long
 def test_a_watch_tells_each_of_what_it_says_and_counts_that(tmp_path: Path) -> None:
     watched, files = OfDay(), [tmp_path / "first", tmp_path / "second"]
     with watched.sinks as sinks:

@@ -33,6 +33,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[WebServer]:
         yield made
 
 
+@pytest.mark.long
 def test_a_watch_that_goes_on_sends_what_another_left_with_the_ids_it_had(server: WebServer, tmp_path: Path) -> None:
     server.status = 500
     killed = Notified(server.program, tmp_path)
@@ -56,6 +57,7 @@ def outbox_of(folder: Path) -> Outbox:
     return OutboxFile(folder / "outbox-1.jsonl", Outbox("prod"), print).outbox
 
 
+@pytest.mark.long
 def test_what_was_taken_is_on_disk_when_it_counts_as_said(tmp_path: Path) -> None:
     notified = Notified(["false"], tmp_path)
     notified.notifier.said([change("a")])
@@ -68,6 +70,7 @@ def test_what_was_taken_is_on_disk_when_it_counts_as_said(tmp_path: Path) -> Non
     )
 
 
+@pytest.mark.long
 def test_who_is_told_learns_what_a_watch_that_goes_on_finds_otherwise(server: WebServer, tmp_path: Path) -> None:
     before = Notified(server.program, tmp_path)
     before.notifier.said([change("a"), change("b"), change("elsewhere")])
@@ -141,6 +144,7 @@ def test_lines_of_another_version_or_of_nobody_cost_no_alert(tmp_path: Path) -> 
     assert list(outbox_of(tmp_path).entries()) == list(file.outbox.entries())
 
 
+@pytest.mark.long
 def test_nothing_is_recorded_as_said_while_its_notification_is_not_on_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -113,6 +113,7 @@ def test_a_reminder_that_cannot_be_is_refused(
     assert capsys.readouterr().err == f"clusterproof watch: {said}\n"
 
 
+@pytest.mark.long
 def test_nothing_of_a_url_is_in_the_outbox_or_in_what_is_said(tmp_path: Path) -> None:
     with web_server() as server:
         server.status = 500

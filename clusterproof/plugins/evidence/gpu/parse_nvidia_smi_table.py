@@ -146,6 +146,7 @@ _HANDLE = re.compile(
 )
 
 
+_BEFORE = re.compile(r"\s{0,80}(?:[-\w./@]{1,64}(?::| \|) ?(?:(?:line )?\d{1,6}: )?){0,2}(?:NVIDIA-SMI )?")
 _CORRUPTED = re.compile(
     r"^WARNING: infoROM is corrupted at gpu ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])\s{0,80}$",
     re.MULTILINE,
@@ -154,7 +155,7 @@ _MAX_CORRUPTED = 128
 
 
 def _is_message(text: str) -> bool:
-    return any(message in text for message in (_NO_DRIVER, _NO_START, _NONE, _NO_HANDLE, *_NO_LIBRARY))
+    return any(_lines(text, message) for message in (_NO_DRIVER, _NO_START, _NONE, _NO_HANDLE, *_NO_LIBRARY))
 
 
 def _read_message(text: str) -> Mapping[str, object]:
@@ -172,7 +173,8 @@ def _read_message(text: str) -> Mapping[str, object]:
 
 def _lines(text: str, start: str) -> list[str]:
     """The lines that begin with these words, but for a name of the program or a host before them."""
-    return [line[line.index(start) :][:_MAX_LINE] for line in text.split("\n") if 0 <= line.find(start) < 100]
+    said = (line for line in text.split("\n") if start in line) if start in text else ()
+    return [line[line.index(start) :][:_MAX_LINE] for line in said if _BEFORE.fullmatch(line[: line.index(start)])]
 
 
 def _init(text: str) -> dict[str, str] | None:

@@ -35,6 +35,7 @@ _TIME = rf"(?:{SYSLOG_TIME}|(?:{WORD} )?{ISO_DAY}[T ]\d\d:\d\d:\d\d[^\s,]{{0,20}
 _OF_SYSLOG = re.compile(rf"{_TIME} \S")  # a program's, if no head
 _BY = rf"{_TIME} (?:\S{{0,254}}[^\s:] )?"  # and on which host
 _OF_KERNEL = re.compile(rf"^{_BY}kernel: ", re.MULTILINE)
+_LOGGED = re.compile(rf"{_TIME} \S{{1,255}} [^\s:\[]{{1,128}}(?:\[\d{{1,10}}\])?: ")  # of a program, on a host
 # What else is in journalctl -k: what systemd logs before the journal is there, and the journal into the kernel's log.
 _KERNELS = r"kernel|systemd-(?:journald|shutdown)\[\d{1,10}\]"
 _AT_BOOT = r"(?:systemd|(?:systemd|dracut)-[a-z-]{1,40})\[\d{1,10}\]"
@@ -64,6 +65,13 @@ def is_kernel_log(text: str) -> bool:
     lines = _first_lines(text)
     stamped = sum(1 for line in lines if _STAMPED.match(line))
     return (stamped and stamped >= len(lines) * SHARE) or any(DRIVERS.match(line) for line in lines)
+
+
+def without_logged(text: str) -> str:
+    """The lines that are of no log: what a program or the kernel logged is no output of another command."""
+    is_logged = _STAMPED if is_kernel_log(text) else _LOGGED
+    lines = (line for line in text.split("\n") if not _LOGGED.match(line) and not is_logged.match(line))
+    return "\n".join(lines)
 
 
 def is_of_kernel_alone(text: str) -> bool:

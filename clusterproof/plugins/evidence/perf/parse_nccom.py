@@ -26,6 +26,11 @@ MIN_PRINTED = 1.0  # of a bandwidth: below it two decimals do not distinguish th
 _HEADER = re.compile(r"\s{0,40}size\(B\)\s{1,40}count\(elems\)\s{1,40}\S")
 _AVERAGE = re.compile(r"\s*Avg bus bandwidth:\s{0,40}(\d{1,9}(?:\.\d{1,9})?)\s?GB/s")
 _COMMAND = re.compile(r".{0,200}?\bnccom-test\s(.{0,300})")
+_TYPED = re.compile(  # at the beginning of a line, behind variables and its folder
+    r"^(?:[+$#>] )?(?:usage: )?(?:[A-Z_]{1,64}=\S{0,200} ){0,9}(?:[\w./-]{1,200}/)?nccom-test"
+    r"(?:: error\b|\s(?:[^\n]{0,300}\s)?(?:-\w|--\w|all[a-z]{1,12}|redsct|bcast|sendrecv|permute)\b)",
+    re.MULTILINE,
+)
 _RANKS = re.compile(r"(?:^|\s)(?:-r|--nworkers)[= ]{1,4}(\d{1,6})\b")
 _CHECKED = re.compile(r"(?:^|\s)(?:-c|--check)(?:\s|$)")
 _PROBLEM = re.compile(
@@ -38,9 +43,7 @@ _PROBLEM = re.compile(
 def is_table(text: str) -> bool:
     """Whether it is nccom-test's table, or nccom-test's command with what went wrong."""
     return any(_HEADER.match(line[:LONGEST_LINE]) for line in text.split("\n")) or bool(
-        re.search(r"^[^\n]{0,200}\bnccom-test\s", text, re.MULTILINE)
-        and "size(B)" not in text
-        and "error" in text.lower()
+        _TYPED.search(text) and "size(B)" not in text and "error" in text.lower()
     )
 
 

@@ -14,17 +14,15 @@ from clusterproof.plugins.benchmarks import launchers as launching
 from clusterproof.plugins.benchmarks.launchers import Launcher, Measured
 from clusterproof.plugins.benchmarks.meters import Meter
 from clusterproof.plugins.benchmarks.meters import baseline as site
-from clusterproof.plugins.benchmarks.meters.baseline import BaselineError, BaselineFigure
+from clusterproof.plugins.benchmarks.meters.baseline import BaselineError
 from clusterproof.plugins.benchmarks.pairwise.analysis import Campaign
 from clusterproof.plugins.benchmarks.pairwise.drive import Progress, drive, drive_groups
 from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
 from clusterproof.plugins.benchmarks.pairwise.groups import GroupLimits, GroupPlan, plan_groups
 from clusterproof.plugins.benchmarks.pairwise.journal import (
     Journal,
-    JournalError,
     JournalWriter,
     file_name,
-    read,
     write,
 )
 from clusterproof.plugins.catalog import Catalog
@@ -35,8 +33,13 @@ from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.exchanges import shown as shown_exchanges
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.pairs import Group, Reading, pair
-from clusterproof.plugins.evidence.recording import PAIRWISE_FILES
-from clusterproof.plugins.suite.perf.pairs_options import PairOptions
+from clusterproof.plugins.suite.perf.pairs_options import (
+    PairOptions,
+    baseline_figures,
+    begun_before,
+    journals_of,
+    read_or_refuse,
+)
 from clusterproof.plugins.suite.perf.pairs_planning import launcher_for, meter_of, parts, planned
 from clusterproof.plugins.transport import Connection, Limits, Unusable
 
@@ -65,8 +68,8 @@ class MeasuringSetup:
 
 def measure(options: PairOptions, cluster: ClusterFacts, setup: MeasuringSetup) -> PairwiseRun:
     """Measure the pairs of a cluster, and keep everything in `setup.folder`. Raises pytest.UsageError."""
-    figures = _figures(options.baseline)
-    begun = [read_or_refuse(path) for path in _files(options.resume)] if options.resume else []
+    figures = baseline_figures(options.baseline)
+    begun = begun_before(options.resume)
     campaigns: list[Campaign] = []
     for number, nodes in enumerate(parts(list(cluster.nodes.values()))):
         journal = planned(nodes, options, cluster, setup.unavailable)
@@ -93,8 +96,8 @@ def measure(options: PairOptions, cluster: ClusterFacts, setup: MeasuringSetup) 
 
 def replayed(folder: Path, catalog: Catalog, baseline: str | None = None) -> PairwiseRun:
     """The measurements of pairs in a recording. Raises pytest.UsageError."""
-    figures = _figures(Path(baseline) if baseline else None)
-    campaigns = tuple(Campaign(read_or_refuse(path), figures, catalog) for path in _files(folder))
+    figures = baseline_figures(Path(baseline) if baseline else None)
+    campaigns = tuple(Campaign(read_or_refuse(path), figures, catalog) for path in journals_of(folder))
     return PairwiseRun(campaigns, why_not="" if campaigns else "the recording has no measurements between nodes")
 
 
@@ -228,18 +231,6 @@ def _under(names: Mapping[str, str], nodes: launching.Together) -> launching.Tog
     return Group(named) if isinstance(nodes, Group) else pair(*named)
 
 
-def _files(path: Path) -> list[Path]:
-    return sorted(path.glob(PAIRWISE_FILES)) if path.is_dir() else [path] if path.exists() else []
-
-
-def read_or_refuse(path: Path) -> Journal:
-    """A journal. Raises pytest.UsageError where it is none."""
-    try:
-        return read(path)
-    except JournalError as problem:
-        raise pytest.UsageError(str(problem)) from None
-
-
 def _resumed(journal: Journal, begun: Sequence[Journal], path: Path) -> Journal:
     """The campaign of these nodes that was broken off. Raises pytest.UsageError where there is none."""
     for before in begun:
@@ -259,13 +250,6 @@ def _resumed(journal: Journal, begun: Sequence[Journal], path: Path) -> Journal:
     raise pytest.UsageError(
         f"--resume {path}: no measurements of {fold(journal.plan.nodes)} there; expected the same nodes"
     )
-
-
-def _figures(path: Path | None) -> tuple[BaselineFigure, ...]:
-    try:
-        return site.read(path) if path else ()
-    except BaselineError as problem:
-        raise pytest.UsageError(str(problem)) from None
 
 
 def _save(path: Path, run: PairwiseRun) -> None:

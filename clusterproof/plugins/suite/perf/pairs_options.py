@@ -15,6 +15,8 @@ from clusterproof.plugins.options.perf_table import ALL, DOUBLING, FEWEST_NODES,
 
 if TYPE_CHECKING:
     from clusterproof.plugins.benchmarks.meters import MeterSettings
+    from clusterproof.plugins.benchmarks.meters.baseline import BaselineFigure
+    from clusterproof.plugins.benchmarks.pairwise.journal import Journal
     from clusterproof.plugins.evidence.pairs import Pair
     from clusterproof.plugins.options.parsed import Options
 
@@ -50,7 +52,11 @@ def check_pair_options(option: Options) -> None:
     ):
         if value is not None and not value >= least:
             raise pytest.UsageError(f"{flag} is {value:g}; expected at least {least:g}")
-    for flag, text in (("--mpirun-options", option.mpirun_options), ("--srun-options", option.srun_options or "")):
+    for flag, text in (
+        ("--mpirun-options", option.mpirun_options),
+        ("--srun-options", option.srun_options or ""),
+        ("--meter-options", option.meter_options),
+    ):
         _check_words(flag, text)
     check_groups(option.groups)
     seconds(option.pairs_budget)
@@ -90,6 +96,46 @@ def pair_options(option: Options) -> PairOptions:
         baseline=Path(option.baseline) if option.baseline else None,
         save_baseline=Path(option.save_baseline) if option.save_baseline else None,
     )
+
+
+def check_pair_files(option: Options) -> None:
+    """Refuse a baseline and measurements that cannot be read, before anything is loaded. Raises pytest.UsageError."""
+    if option.baseline:
+        baseline_figures(Path(option.baseline))
+    if option.resume:
+        begun_before(Path(option.resume))
+
+
+def baseline_figures(path: Path | None) -> tuple[BaselineFigure, ...]:
+    """What a site measured before; empty where it names no file. Raises pytest.UsageError."""
+    from clusterproof.plugins.benchmarks.meters import baseline  # what few runs name
+
+    try:
+        return baseline.read(path) if path else ()
+    except baseline.BaselineError as problem:
+        raise pytest.UsageError(str(problem)) from None
+
+
+def begun_before(path: Path | None) -> list[Journal]:
+    """The measurements that a run goes on with. Raises pytest.UsageError."""
+    return [read_or_refuse(file) for file in journals_of(path)] if path else []
+
+
+def journals_of(path: Path) -> list[Path]:
+    """The files of measurements in a folder, or the one that is named."""
+    from clusterproof.plugins.evidence.recording import PAIRWISE_FILES
+
+    return sorted(path.glob(PAIRWISE_FILES)) if path.is_dir() else [path] if path.exists() else []
+
+
+def read_or_refuse(path: Path) -> Journal:
+    """A journal. Raises pytest.UsageError where it is none."""
+    from clusterproof.plugins.benchmarks.pairwise.journal import JournalError, read
+
+    try:
+        return read(path)
+    except JournalError as problem:
+        raise pytest.UsageError(str(problem)) from None
 
 
 def _check_words(flag: str, text: str) -> None:

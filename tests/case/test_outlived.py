@@ -1,0 +1,90 @@
+"""Words after which a job went on, and what befell other jobs and processes: neither hides a cause nor makes one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.case.advice import KEEP, TEST
+from clusterproof.plugins.case.report import OUTLIVED, rows
+from tests.case.files import BROKEN_GPU, CUDA_OF_3, SACCT, STEPS, WATCHDOG_OF_1, XID_79, case_of
+
+
+def test_what_the_job_outlived_is_shown_and_is_not_the_cause(tmp_path: Path) -> None:
+    own = "2026-03-01 07:59:30,000 [rank5] torch.OutOfMemoryError: CUDA out of memory.\n"
+    case = case_of(tmp_path, {"rank_5.log": own + STEPS, "sacct.txt": SACCT.format(state="FAILED")})
+    assert (case.verdict.cause, case.verdict.first) == ("unknown", None)
+    assert any("after which the job went on" in one for one in case.verdict.against)
+    assert [(row.mark, row.where) for row in rows(case)] == [(OUTLIVED, "rank 5")]
+
+
+MISSING = "{time} FileNotFoundError: [Errno 2] No such file or directory: 'cache.json'\n"
+
+
+@pytest.mark.parametrize(("time", "cause"), [("05:00:00,000", "hardware"), ("07:59:49,000", "code")])
+def test_words_of_hours_ago_do_not_hide_what_a_node_says_of_the_end(tmp_path: Path, time: str, cause: str) -> None:
+    early = MISSING.format(time=f"2026-03-01 {time}")
+    case = case_of(tmp_path, {**BROKEN_GPU, "rank_3.log": f"{early}2026-03-01 {time} INFO\n{CUDA_OF_3}"})
+    assert case.verdict.cause == cause
+    assert any("after which the job went on" in one for one in case.verdict.against) == (cause == "hardware")
+
+
+def test_who_waited_as_long_as_ranks_tell_had_not_gone_on(tmp_path: Path) -> None:
+    early = MISSING.format(time="2026-03-01 07:59:50,000")
+    late = "2026-03-01 08:15:30,000 torch.OutOfMemoryError: CUDA out of memory.\n"
+    files = {"rank_0.log": f"{early}2026-03-01 07:59:50,000 INFO\n", "rank_2.log": late}
+    assert case_of(tmp_path / "alone", files).verdict.cause == "resources"
+    assert case_of(tmp_path / "waited", {**files, "rank_1.log": WATCHDOG_OF_1}).verdict.cause == "code"
+
+
+def test_a_limit_that_ends_a_job_which_had_fallen_silent_hides_no_exception(tmp_path: Path) -> None:
+    early = MISSING.format(time="2026-03-01 07:10:00,000") + "2026-03-01 07:10:00,000 INFO\n"
+    ended = {"sacct.txt": SACCT.format(state="TIMEOUT")}
+    assert case_of(tmp_path / "silent", {"rank_0.log": early, **ended}).verdict.cause == "code"
+    went_on = f"{early}2026-03-01 08:10:00,000 INFO saved\n"
+    assert case_of(tmp_path / "went on", {"rank_0.log": went_on, **ended}).verdict.cause == "stopped"
+
+
+def test_a_node_whose_gpu_broke_is_tested_whatever_ended_the_job(tmp_path: Path) -> None:
+    own = "2026-03-01 08:00:00,100 [rank3] KeyError: 'image'\n"
+    old = XID_79.format(time="01:00:00").replace("2026-03-01", "2026-02-27")
+    later = {"gpu003-dmesg.txt": XID_79.format(time="08:00:21"), "gpu001-dmesg.txt": old}
+    case = case_of(tmp_path, {"rank_3.log": STEPS + own, "sacct.txt": SACCT.format(state="FAILED"), **later})
+    assert (case.verdict.cause, case.advice.nodes["gpu003"], case.advice.nodes["gpu001"]) == ("code", TEST, KEEP)
+    assert case.advice.commands == ("clusterproof check ssh:gpu003 -k no_xid",)
+
+
+@pytest.mark.parametrize("stamp", ["[ 5000.000001] ", "2026-03-01T06:23:00,000000+00:00 "])
+def test_a_broken_gpu_of_an_unknown_or_earlier_time_is_said_and_its_node_tested(tmp_path: Path, stamp: str) -> None:
+    log = {"gpu003-dmesg.txt": stamp + XID_79.partition(" ")[2]}
+    case = case_of(tmp_path, {"rank_0.log": STEPS, "sacct.txt": SACCT.format(state="FAILED"), **log})
+    assert (case.verdict.cause, case.advice.nodes["gpu003"]) == ("unknown", TEST)
+    assert "gpu003 says Xid 79" in case.verdict.why
+
+
+OOM_OF = (
+    "2026-03-01T08:00:00,000000+00:00 oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,"
+    "oom_memcg=/slurm/uid_7/job_{job},task_memcg=/slurm/uid_7/job_{job}/step_0,task=python3,pid=4444,uid=7\n"
+    "2026-03-01T08:00:00,000000+00:00 Memory cgroup out of memory: Killed process 4444 (python3) total-vm:9kB, "
+    "anon-rss:9kB, file-rss:0kB, shmem-rss:0kB, UID:7 pgtables:9kB oom_score_adj:0\n"
+)
+
+
+@pytest.mark.parametrize(("job", "cause"), [("77", "resources"), ("770", "unknown"), ("99", "unknown")])
+def test_the_memory_limit_of_another_job_killed_none_of_this_one(tmp_path: Path, job: str, cause: str) -> None:
+    own = "2026-03-01 08:00:01,000 srun: error: gpu003: task 3: Killed\n"
+    files = {"slurm-77.out": own, "sacct.txt": SACCT.format(state="FAILED"), "gpu003-dmesg.txt": OOM_OF.format(job=job)}
+    case = case_of(tmp_path, files)
+    assert (case.verdict.cause, case.verdict.nodes) == (cause, ("gpu003",) if cause == "resources" else ())
+
+
+CRASH = "2026-03-01T08:00:00,000000+00:00 {name}[{pid}]: segfault at 0 ip 0 sp 0 error 4 in libxul.so[7f0+1000]\n"
+
+
+@pytest.mark.parametrize(("pid", "cause"), [(10, "code"), (9999, "unknown")])
+def test_a_process_that_is_no_rank_explains_the_crash_of_none(tmp_path: Path, pid: int, cause: str) -> None:
+    joined = "gpu003:10:20 [1] NCCL INFO comm 0x55 rank 3 nranks 8 cudaDev 1\n"
+    own = "2026-03-01 08:00:01,000 srun: error: gpu003: task 3: Segmentation fault\n"
+    log = {"gpu003-dmesg.txt": CRASH.format(name="firefox", pid=pid)}
+    assert case_of(tmp_path, {"slurm-77.out": joined + own, **log}).verdict.cause == cause
