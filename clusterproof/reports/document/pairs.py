@@ -111,6 +111,8 @@ def _findings(campaign: Campaign) -> str:
 
 def _exchanges(mesh: Mesh) -> str:
     """What the exchanges between RDMA devices come to."""
+    if not mesh.rails:
+        return "<p>No exchange was made.</p>"
     if not mesh.findings:
         return "<p>No RDMA device, rail or path was found to carry nothing.</p>"
     items = "".join(

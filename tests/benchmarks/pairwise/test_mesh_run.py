@@ -14,7 +14,7 @@ from clusterproof.reports.document.pairs import pairs_section
 from clusterproof.reports.formats.pairs_csv import measurements_csv
 from clusterproof.reports.pairs import lines_of_pairs
 from tests.benchmarks.pairwise.measured import names
-from tests.benchmarks.pairwise.mesh_faults import HEALTHY_MESH, MESH_FAULTS, mesh_run_of
+from tests.benchmarks.pairwise.mesh_faults import HEALTHY_MESH, MESH_FAULTS, MISSING, MeshFault, mesh_run_of
 from tests.benchmarks.pairwise.meshes import Wiring, measured, planned
 from tests.reports.reported import result, run_of
 
@@ -86,6 +86,14 @@ def test_the_page_has_what_was_found_and_no_heat_map_of_bandwidths() -> None:
     well = pairs_section(mesh_run_of(HEALTHY_MESH), names(16))
     assert well
     assert "No RDMA device, rail or path was found to carry nothing" in well.html
+
+
+def test_the_page_praises_nothing_where_nothing_was_exchanged() -> None:
+    silent = mesh_run_of(MeshFault("nobody has the program", Wiring(silent=dict.fromkeys(names(16), MISSING))))
+    section = pairs_section(silent, names(16))
+    assert section
+    assert "No exchange was made." in section.html
+    assert "was found" not in section.html
 
 
 def test_the_table_of_measurements_has_the_error_of_each_rail() -> None:
