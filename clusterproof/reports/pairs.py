@@ -36,7 +36,7 @@ def lines_of_pairs(run: PairwiseRun, width: int) -> Iterator[str]:
     """What was measured, what is normal, and what was left out, for each campaign, in lines of so many columns."""
     campaigns = measured(run)
     for campaign in campaigns[:MAX_LINES]:
-        parts = [f"{_count(campaign)}: normal {normal(campaign) or 'unknown: all failed'}"]
+        parts = [f"{_count(campaign)}: {_outcome(campaign)}"]
         if wire := of_wire(campaign):
             parts.append(f" ({wire})")
         if left_out(campaign):
@@ -63,14 +63,31 @@ def facts(campaign: Campaign) -> Iterator[tuple[str, str]]:
         f"{_count(campaign)}, in {len({measurement.round for measurement in journal.measurements})} rounds",
     )
     yield "what", what(campaign)
+    yield "exchanged", exchanged(campaign)
     yield "network", _networks(campaign)
     yield "normal", _normal_and_spread(campaign)
     yield "of the wire", of_wire(campaign)
-    yield "floor", _floor(campaign)
+    yield "floor", "" if campaign.mesh else _floor(campaign)
     yield "groups", campaign.groups.in_words()
     yield "seed", str(journal.plan.seed)
     yield "left out", left_out(campaign)
     yield "not measured", _absent(campaign)
+
+
+def _outcome(campaign: Campaign) -> str:
+    """What is normal; of exchanges between RDMA devices how many brought anything back."""
+    return exchanged(campaign) or f"normal {normal(campaign) or 'unknown: all failed'}"
+
+
+def exchanged(campaign: Campaign) -> str:
+    """`448 of 512 exchanges between RDMA devices arrived, on 8 rails`; empty where bandwidth was measured."""
+    if campaign.mesh is None:
+        return ""
+    rails = campaign.mesh.rails
+    arrived, made = sum(rail.arrived for rail in rails), sum(len(rail.links) for rail in rails)
+    return (
+        f"{arrived} of {number_of(made, 'exchange')} between RDMA devices arrived, on {number_of(len(rails), 'rail')}"
+    )
 
 
 def _count(campaign: Campaign) -> str:

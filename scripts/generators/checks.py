@@ -19,6 +19,7 @@ from clusterproof.plugins.evaluation.routing import Route
 from clusterproof.plugins.evaluation.rules import rules
 from clusterproof.reports import skill_of
 from tests.aws.cluster_faults import FAULTS as CLUSTER_FAULTS
+from tests.benchmarks.pairwise.mesh_faults import MESH_FAULTS
 from tests.benchmarks.pairwise.pair_faults import PAIR_FAULTS
 from tests.checks.control_plane.kubernetes_node_faults import NODE_FAULTS
 from tests.checks.control_plane.kubernetes_pod_faults import POD_FAULTS
@@ -140,7 +141,7 @@ def _faults(name: str) -> str:
 def _faults_of_pairs(name: str) -> str:
     data = (
         f"{fault.name} ({verdict.value})"
-        for fault in PAIR_FAULTS
+        for fault in (*PAIR_FAULTS, *MESH_FAULTS)
         for asked, verdict in fault.expect.items()
         if asked.partition("@")[0] == name
     )

@@ -194,13 +194,15 @@ def of_recordings() -> Seeds:
     plan = {
         "schema": SCHEMA, "nodes": ["gpu001", "gpu002"], "places": {}, "min_effect": 0.1,
         "is_full": True, "asked": [], "seed": 1, "absent": {}, "about": {},
+        "mesh": {"rail_share": 0.1, "switch_share": 0.1},
     }  # fmt: skip
     reading = {"pair": ["gpu001", "gpu002"], "round": 0, "at_once": 1, "reading": {"busbw_gb_per_s": 48.0}}
+    exchange = {"rail": 0, "a": "mlx5_0 port 1", "b": "mlx5_0 port 1", "problem": ""}
     return {
         "cluster.json": json.dumps({**cluster, "nodes": cluster["nodes"][:1]}).encode(),
         "nodes/gpu001.json": json.dumps(node).encode(),
         "control_plane.json": (DEMO / "control_plane.json").read_bytes(),
-        "pairwise.jsonl": _lines(plan, reading),
+        "pairwise.jsonl": _lines(plan, reading, {**reading, "reading": {"exchanges": [exchange]}}),
     }
 
 

@@ -13,7 +13,7 @@ from clusterproof.plugins.core.verdict import concern, concern_if, fail, fail_if
 from clusterproof.plugins.evaluation.routing import by_hand, evidence
 from clusterproof.plugins.evidence.field import readings
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.evidence.pairs import Finding, Kind, Measurement, PairsOfNode
+from clusterproof.plugins.evidence.pairs import RDMA_MESH, Finding, Kind, Measurement, PairsOfNode
 
 pytestmark = [mark.network, mark.perf, mark.hyperpod_performance_debugger("A")]
 
@@ -69,6 +69,8 @@ def test_not_a_straggler(node: Node) -> None:
     Replace it if nothing there explains the measurements.
     """
     pairs = node.pairwise
+    if pairs.mesh:
+        not_applicable(f"measured with {RDMA_MESH}, which exchanges a few bytes and measures no bandwidth")
     with part:
         say_finding(pairs.finding) if pairs.finding else require_measured(pairs)
     if pairs.shared:
@@ -119,6 +121,8 @@ def test_pairwise_busbw(pair: MeasuredPair) -> None:
     their security groups. If most pairs are below the floor, look at the configuration of all: the EFA plugin, NCCL's
     environment.
     """
+    if pair.campaign.mesh:
+        not_applicable(f"measured with {RDMA_MESH}, which exchanges a few bytes and measures no bandwidth")
     found, said = pair.finding, measured_in_words(pair)
     floor, best = pair.campaign.floor_gb_per_s or 0.0, pair.best_gb_per_s or 0.0
     least = speed(floor, apart(floor, best, 4, SIGNIFICANT)[0])

@@ -11,9 +11,11 @@ from typing import Protocol
 
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
+from clusterproof.plugins.evidence.exchanges import Exchange, MeshOfNode
 
 APART = "the ranks did not find each other"
 NOT_AT_FAULT = "by no fault of its own"
+RDMA_MESH = "rdma_mesh"  # the meter that measures no bandwidth
 NOT_INSTALLED, NO_PROGRAM = "is not installed: looked", "is not a program here"
 
 
@@ -40,6 +42,14 @@ class Reading:
         str, ...
     ] = ()  # the names by which the run calls the nodes that took part; empty where it does not say
     command: str = ""  # with which a person measures this pair in the same way; empty in older recordings
+    exchanges: tuple[
+        Exchange, ...
+    ] = ()  # of RDMA devices, by rail, where the meter makes these and measures no bandwidth
+
+    @property
+    def has_succeeded(self) -> bool:
+        """Whether it brought what it was made for."""
+        return self.busbw_gb_per_s is not None or bool(self.exchanges)
 
     @property
     def is_without_program(self) -> bool:
@@ -217,6 +227,7 @@ class PairsOfNode:
     in_groups: tuple[MeasuredGroup, ...] = ()  # those that it was in
     groups_left_out: str = ""  # which of them were not measured, and why
     if_no_group: Incomplete | NotApplicable | None = None  # why it was in none
+    mesh: MeshOfNode | None = None  # where its RDMA devices exchanged a few bytes, and no bandwidth was measured
 
     @property
     def groups(self) -> tuple[MeasuredGroup, ...]:

@@ -23,7 +23,7 @@ LOADS = (
     "fs_bandwidth",
 )
 DCGM_LEVELS = (1, 2, 3, 4)
-METERS = ("nccl-tests", "nccom-test", "iperf3", "fi_pingpong", "exact")
+METERS = ("nccl-tests", "nccom-test", "iperf3", "fi_pingpong", "exact", "rdma_mesh")
 LAUNCHERS = ("srun", "mpirun", "ssh", "pods")
 
 GROUPS: dict[str, tuple[Option, ...]] = {

@@ -11,7 +11,9 @@ from urllib.parse import quote
 from clusterproof.plugins.benchmarks.pairwise.analysis import TOO_FEW, Campaign
 from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
 from clusterproof.plugins.benchmarks.pairwise.in_words import estimate_in_words, finding_in_words
+from clusterproof.plugins.benchmarks.pairwise.mesh import Mesh
 from clusterproof.plugins.core.message import printable
+from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.evidence.pairs import Finding, Kind, Measurement
 from clusterproof.reports.document import Section, heat, node_map, of_nodes
 from clusterproof.reports.document.data import MAX_NAME
@@ -50,11 +52,16 @@ def pairs_section(run: PairwiseRun, known: Container[str]) -> Section | None:
         parts.append(f"<p>… and {len(campaigns) - MAX_CAMPAIGNS} more kinds of nodes; pairs.csv has all</p>")
     if run.why_not:
         parts.append(f"<p>{escape(shortened(run.why_not, MAX_WORDS))}</p>")
-    return Section("pairs", "Bandwidth between nodes", "".join(parts))
+    is_mesh = all(campaign.mesh for campaign in campaigns)
+    title = "RDMA connectivity between nodes" if is_mesh else "Bandwidth between nodes"
+    return Section("pairs", title, "".join(parts))
 
 
 def _campaign(campaign: Campaign, known: Container[str], is_one: bool) -> str:
     kind = campaign.key.instance_type if campaign.key else ""
+    if campaign.mesh:
+        title = "" if is_one else f"<h3>{escape(kind or 'nodes of no known type')}</h3>"
+        return f"{title}{_exchanges(campaign.mesh)}{_facts(campaign)}"
     marks = _marks(campaign)
     lines = list(_lines(campaign, marks, known))
     nodes = in_order(campaign.of_node, campaign.journal.plan.places)
@@ -99,6 +106,21 @@ def _findings(campaign: Campaign) -> str:
         for finding in findings[:MAX_FINDINGS]
     )
     more = f"<li>… and {len(findings) - MAX_FINDINGS} more</li>" if len(findings) > MAX_FINDINGS else ""
+    return f'<ul class="of-pairs">{items}{more}</ul>'
+
+
+def _exchanges(mesh: Mesh) -> str:
+    """What the exchanges between RDMA devices come to."""
+    if not mesh.rails:
+        return "<p>No exchange was made.</p>"
+    if not mesh.findings:
+        return "<p>No RDMA device, rail or path was found to carry nothing.</p>"
+    items = "".join(
+        f"<li{of_nodes(found.nodes)}>{escape(shortened(f'{fold(found.nodes)}: {found.words}', MAX_WORDS))}</li>"
+        for found in mesh.findings[:MAX_FINDINGS]
+    )
+    left = len(mesh.findings) - MAX_FINDINGS
+    more = f"<li>… and {left} more</li>" if left > 0 else ""
     return f'<ul class="of-pairs">{items}{more}</ul>'
 
 

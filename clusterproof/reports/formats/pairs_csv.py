@@ -13,6 +13,7 @@ from clusterproof.reports.run import Run
 
 if TYPE_CHECKING:
     from clusterproof.plugins.benchmarks.pairwise.analysis import Campaign
+    from clusterproof.plugins.evidence.pairs import Reading
 
 HEAD = (
     "pair",
@@ -64,9 +65,16 @@ def _rows(campaign: Campaign) -> Iterator[tuple[object, ...]]:
             reading.size_bytes or "",
             "" if reading.is_correct is None else "yes" if reading.is_correct else "no",
             _cell(reading.network),
-            _cell(reading.problem),
+            _cell(reading.problem or "; ".join(_failed(reading))),
             _number(reading.seconds or None),
         )
+
+
+def _failed(reading: Reading) -> Iterator[str]:
+    """The exchanges that brought nothing back, by rail."""
+    for one in reading.exchanges:
+        if one.problem:
+            yield f"rail {one.rail}: {one.problem}"
 
 
 def _number(number: float | None) -> str:

@@ -18,9 +18,14 @@ from clusterproof.plugins.evaluation.check import Check
 from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.pairs import Reading
+from tests.benchmarks.pairwise.mesh_faults import MESH
 from tests.benchmarks.pairwise.pair_faults import HEALTHY, KEY, PAIR_FAULTS, TYPE, PairFault, run_of
 
-CHECKS = {name: check for name, check in all_checks().items() if check.needs_pairs}
+CHECKS = {
+    name: check
+    for name, check in all_checks().items()
+    if check.needs_pairs and name != MESH  # has tests of its own
+}
 
 
 def node(name: str, run: PairwiseRun | None) -> Node:

@@ -128,7 +128,7 @@ def silenced(reading: Reading, silent: Mapping[str, str], nodes: Together) -> Re
 
     Of a group nobody is: that many are cleaned up at once that one may only be late.
     """
-    if reading.busbw_gb_per_s is not None or not silent:
+    if reading.has_succeeded or not silent:
         return reading
     message = ", ".join(f"{node} does not answer any more: {why}" for node, why in silent.items())
     is_one = len(silent) == 1 and isinstance(nodes, Pair)

@@ -24,6 +24,7 @@ QUESTION_BYTES = PROOF_BYTES = 32
 PROVES_S = 5.0  # for the other end to prove itself
 MAX_CANDIDATES = 64  # at once that have not yet
 SERVES, COMES = b"serves", b"comes"
+SECRET = "CLUSTERPROOF_RUN_SECRET"  # in the environment of both ends' programs, for those that meet themselves  # noqa: S105 - its name
 
 READY, DONE = b"ready\n", b"done\n"
 CONNECT_S = 2.0  # for one address to answer

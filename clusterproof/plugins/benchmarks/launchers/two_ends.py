@@ -23,6 +23,7 @@ from clusterproof.plugins.benchmarks.launchers import (
     silenced,
     typed,
 )
+from clusterproof.plugins.benchmarks.launchers.rendezvous import SECRET
 from clusterproof.plugins.benchmarks.launchers.visit import ENDS_S, MAX_BYTES, NodeAddresses, NodeAnswer, Visitor
 from clusterproof.plugins.core.cluster import InventoryError, Target
 from clusterproof.plugins.evidence.pairs import Pair, Reading
@@ -119,7 +120,7 @@ class OverNodes:
         reading = replace(outcome.reading, seconds=outcome.reading.seconds or seconds)
         cleaned = self._clean_up([self.campaign.target(node) for node in outcome.to_clean_up], turn.run)
         self._running.pop(turn.run, None)
-        return reading if reading.busbw_gb_per_s is not None else _with(reading, cleaned, turn.together)
+        return reading if reading.has_succeeded else _with(reading, cleaned, turn.together)
 
     def _clean_up(self, targets: list[Target], run: str) -> dict[str, NodeAnswer]:
         """End what a run has left; nodes that do not answer are asked again what they are, before the next run."""
@@ -182,9 +183,10 @@ def ends_of(campaign: MeterCampaign, run: str, addresses: tuple[str, ...]) -> En
     timeout_s = min(campaign.run_s, MEET_S + 2 * campaign.limits.connect_s)
     common = {"run": run, "deadline_s": campaign.run_s, "most_bytes": MAX_BYTES}
     ports = {"rendezvous_port": rendezvous_port, "port": rendezvous_port + 1}
-    rendezvous = {**ports, "timeout_s": timeout_s, "word": secrets.token_hex(16)}  # both know the word
+    word = secrets.token_hex(16)  # both know it
+    rendezvous = {**ports, "timeout_s": timeout_s, "word": word}
     searches = {"addresses": list(addresses), "stands_for_address": ADDRESS}
-    environment = dict(settings.environment)
+    environment = {**settings.environment, SECRET: word}
     serves = {"shell": meter.server(settings, rendezvous_port + 1), "environment": environment}
     comes = {"shell": meter.client(settings, ADDRESS, rendezvous_port + 1), "environment": environment}
     return EndRequests(
@@ -216,7 +218,7 @@ def reading_of(campaign: MeterCampaign, pair: Pair, server: NodeAnswer, client: 
     reading = typed(campaign, reading, "", pair)
     was_ended = any(output.exit is None for output in (*client.outputs, *server.outputs))
     reading = attributed(reading, {a: [server.name], b: [client.name]}, was_ended)
-    if reading.busbw_gb_per_s is not None or reading.culprit:
+    if reading.has_succeeded or reading.culprit:
         return reading
     unable = [node for node, data in ((a, server), (b, client)) if any(o.exit in NOT_STARTED for o in data.outputs)]
     return replace(reading, culprit=unable[0] if len(unable) == 1 else "")

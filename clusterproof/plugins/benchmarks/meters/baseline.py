@@ -17,6 +17,7 @@ from clusterproof.plugins.benchmarks.meters import (
     iperf3,
     nccl_tests,
     nccom_test,
+    rdma_mesh,
 )
 from clusterproof.plugins.catalog.busbw import BusbwKey
 from clusterproof.plugins.core.errors import ClusterproofError
@@ -186,7 +187,11 @@ def _text(row: Mapping[str, Any], name: str, where: str) -> str:
 
 
 METERS: Mapping[str, Meter] = {
-    each.name: each for each in (nccl_tests.METER, nccom_test.METER, iperf3.METER, fi_pingpong.METER, exact.METER)
+    each.name: each
+    for each in (
+        *(nccl_tests.METER, nccom_test.METER, iperf3.METER, fi_pingpong.METER),
+        *(exact.METER, rdma_mesh.METER),
+    )
 }
 
 

@@ -20,6 +20,7 @@ from clusterproof.plugins.benchmarks.pairwise.findings import (
 )
 from clusterproof.plugins.benchmarks.pairwise.groups import MeasuredGroups
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal
+from clusterproof.plugins.benchmarks.pairwise.mesh import Mesh, mesh_of
 from clusterproof.plugins.benchmarks.pairwise.normal import AnalysisSettings, Normal, succeeded
 from clusterproof.plugins.benchmarks.pairwise.screen import Screened, SlowPlace, screen
 from clusterproof.plugins.benchmarks.pairwise.suspects import RETESTS, estimates_of, suspected
@@ -157,8 +158,15 @@ class Campaign:
 
     @cached_property
     def analysis(self) -> Analysis:
-        """What the measurements come to."""
-        return analyse(self.journal.measurements, self.journal.plan.settings, self.floor_gb_per_s)
+        """What the measurements come to; nothing where they are no bandwidths."""
+        plan = self.journal.plan
+        return Analysis() if plan.mesh else analyse(self.journal.measurements, plan.settings, self.floor_gb_per_s)
+
+    @cached_property
+    def mesh(self) -> Mesh | None:
+        """What exchanges between RDMA devices come to; None where bandwidth was measured."""
+        plan = self.journal.plan
+        return mesh_of(self.journal.measurements, plan.places, plan.mesh) if plan.mesh else None
 
     @cached_property
     def of_pair(self) -> Mapping[Pair, tuple[Measurement, ...]]:

@@ -13,6 +13,8 @@ from random import Random
 
 from clusterproof.plugins.benchmarks.pairwise import RETEST_ROUNDS, Round, full, is_inside, quick
 from clusterproof.plugins.benchmarks.pairwise.findings import too_noisy
+from clusterproof.plugins.benchmarks.pairwise.mesh import MeshLimits
+from clusterproof.plugins.benchmarks.pairwise.mesh_rounds import again
 from clusterproof.plugins.benchmarks.pairwise.normal import AnalysisSettings, by_pair, slow_together
 from clusterproof.plugins.benchmarks.pairwise.screen import Screened, SlowPlace, screen
 from clusterproof.plugins.benchmarks.pairwise.suspects import decided, undecided
@@ -42,6 +44,7 @@ class PairPlan:
     seed: int = 0
     absent: frozenset[str] = frozenset()
     first_rounds: int | None = None
+    mesh: MeshLimits | None = None  # where RDMA devices exchange a few bytes, and no bandwidth is measured
 
     @cached_property
     def first(self) -> list[Round]:
@@ -97,7 +100,7 @@ def disjoint(pairs: Iterable[Pair]) -> list[Round]:
 def next_round(plan: PairPlan, measurements: Sequence[Measurement]) -> tuple[int, Round]:
     """The number of the next round and its unmeasured pairs, the most informative first; none at the end."""
     first = plan.first
-    last = len(first) + (0 if plan.asked else RETEST_ROUNDS + FURTHER_ROUNDS)
+    last = len(first) + (0 if plan.asked else RETEST_ROUNDS if plan.mesh else RETEST_ROUNDS + FURTHER_ROUNDS)
     latest = max((one.round for one in measurements), default=0)
     for number in (*range(len(first)), *range(max(len(first), latest), last)):  # retests are whole once others follow
         before = [one for one in measurements if one.round < number]
@@ -115,6 +118,9 @@ def retests(plan: PairPlan, measurements: Sequence[Measurement], number: int) ->
     A node that is surely slow is measured no more. In the further rounds only undecided nodes are, unless the noise
     would hide any node.
     """
+    if plan.mesh:
+        present = [node for node in plan.nodes if node not in plan.absent]
+        return again(measurements, present, plan.places, plan.mesh)
     settings = plan.settings
     screened = screen(measurements, settings)
     nodes = len({node for one in measurements for node in one.pair.nodes})

@@ -173,11 +173,11 @@ def _measure(
         with lock:
             if is_over:
                 return
-            if reading.busbw_gb_per_s is None:
-                failed.append(measurement)
-            else:
+            if reading.has_succeeded:
                 well.append(measurement)
                 keep(measurement)
+            else:
+                failed.append(measurement)
 
     try:
         launcher.measure(batch, measured)

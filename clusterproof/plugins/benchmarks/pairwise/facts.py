@@ -12,6 +12,7 @@ from clusterproof.plugins.benchmarks.pairwise.in_words import attribution
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal
 from clusterproof.plugins.core.message import speed
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
+from clusterproof.plugins.evidence.exchanges import shown as shown_exchanges
 from clusterproof.plugins.evidence.pairs import (
     Finding,
     Group,
@@ -165,6 +166,7 @@ def _of_node(node: str, campaign: Campaign) -> PairsOfNode:
         in_groups=campaign.groups_of.get(node, ()),
         groups_left_out=_groups_left_out(node, campaign),
         if_no_group=None if node in campaign.groups_of else _why_in_no_group(node, campaign),
+        mesh=campaign.mesh.of_node(node) if campaign.mesh else None,
     )
 
 
@@ -270,6 +272,7 @@ def _reading(reading: Reading, shown_names: Mapping[str, str], text: Callable[[s
         problem=text(reading.problem),
         culprit=shown_names.get(reading.culprit, ""),
         hosts=tuple(map(text, reading.hosts)),
+        exchanges=shown_exchanges(reading.exchanges, text),
         command=text(reading.command),
     )
 

@@ -16,8 +16,10 @@ from typing import IO, Any
 
 from clusterproof.plugins.benchmarks.pairwise.campaign import PairPlan
 from clusterproof.plugins.benchmarks.pairwise.groups import FEWEST_NODES, GroupPlan
+from clusterproof.plugins.benchmarks.pairwise.mesh import MeshLimits
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.opened import appendable, read_whole
+from clusterproof.plugins.evidence.exchanges import exchange_of
 from clusterproof.plugins.evidence.pairs import Group, GroupMeasurement, Measurement, Reading, is_believable, pair
 
 SCHEMA = "clusterproof pairs 1"
@@ -131,6 +133,7 @@ def _header(journal: Journal) -> dict[str, Any]:
         "asked": [list(one) for one in plan.asked],
         "seed": plan.seed,
         "absent": dict(journal.absent),
+        **({"mesh": asdict(plan.mesh)} if plan.mesh else {}),
         "about": dict(journal.about),
     }
 
@@ -216,6 +219,7 @@ def _of_header(record: Mapping[str, Any]) -> Journal:
         asked=tuple(pair(*_two(one)) for one in record["asked"]),
         seed=int(record["seed"]),
         absent=frozenset(absent),
+        mesh=MeshLimits(**{name: float(share) for name, share in record["mesh"].items()}) if "mesh" in record else None,
     )
     return Journal(plan, dict(record["about"]), absent)
 
@@ -267,12 +271,17 @@ def _reading(record: Mapping[str, Any]) -> Reading:
         raise ValueError(f"a reading has no {sorted(unknown)[0]!r:.40}")
     for name, value in record.items():
         is_rightly_bool = isinstance(value, bool) == (name == "is_correct")
-        if name != "hosts" and value is not None and not (is_rightly_bool and isinstance(value, _KINDS[name])):
+        if (
+            name not in ("hosts", "exchanges")
+            and value is not None
+            and not (is_rightly_bool and isinstance(value, _KINDS[name]))
+        ):
             raise ValueError(f"{value!r:.40} is not a value of {name}")
     busbw = record.get("busbw_gb_per_s")
     if busbw is not None and not is_believable(busbw):
         raise ValueError(f"{busbw!r:.40} is not a bandwidth")
-    return Reading(**{**record, "hosts": tuple(_texts(record.get("hosts", ())))})
+    exchanges = tuple(exchange_of(one) for one in record.get("exchanges", ()))
+    return Reading(**{**record, "hosts": tuple(_texts(record.get("hosts", ()))), "exchanges": exchanges})
 
 
 def _texts(values: Sequence[Any]) -> list[str]:

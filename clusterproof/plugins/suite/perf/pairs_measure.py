@@ -30,6 +30,7 @@ from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.evidence.cluster import ClusterFacts
+from clusterproof.plugins.evidence.exchanges import shown as shown_exchanges
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.pairs import Group, Reading, pair
 from clusterproof.plugins.suite.perf.pairs_options import (
@@ -215,6 +216,7 @@ class _Renamed:
                 command=self.setup.text(reading.command),
                 culprit=shown_names.get(reading.culprit, ""),
                 hosts=tuple(self.setup.text(host) for host in reading.hosts),
+                exchanges=shown_exchanges(reading.exchanges, self.setup.text),
             )
             measured(real[each], hidden)
 

@@ -70,6 +70,7 @@ def pair_options(option: Options) -> PairOptions:
     from clusterproof.plugins.benchmarks.meters import (
         MeterSettings,  # a prolog has no time for what it does not need
     )
+    from clusterproof.plugins.evidence.pairs import RDMA_MESH
 
     check_pair_options(option)
     which = option.pairs if option.pairs in (QUICK, FULL) else ""
@@ -82,7 +83,7 @@ def pair_options(option: Options) -> PairOptions:
         run_s=option.pair_timeout,
         seed=option.pairs_seed,
         resume=Path(option.resume) if option.resume else None,
-        meter=option.meter or "",
+        meter=option.meter or (RDMA_MESH if option.keyword.strip() == RDMA_MESH else ""),
         settings=MeterSettings(
             collective=option.collective,
             size_bytes=size_bytes(option.meter_size),

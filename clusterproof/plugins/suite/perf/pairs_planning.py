@@ -16,6 +16,7 @@ from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings
 from clusterproof.plugins.benchmarks.meters.baseline import METERS, Stack, key_of, meter_for
 from clusterproof.plugins.benchmarks.pairwise.campaign import plan
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal
+from clusterproof.plugins.benchmarks.pairwise.mesh import MeshLimits
 from clusterproof.plugins.catalog.busbw import size_bytes_for
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
@@ -23,10 +24,13 @@ from clusterproof.plugins.evidence.aws.placement import lowest_layers, network_l
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.kubernetes import facts_cluster as by_labels
 from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.pairs import RDMA_MESH
 from clusterproof.plugins.options.perf_table import FULL
 from clusterproof.plugins.suite.perf.pairs_options import PairOptions, asked_pairs
 from clusterproof.plugins.transport import Unusable
 from clusterproof.plugins.transport.srun import SETTING
+
+MESH_SHARES = ("rail_share", "switch_share")
 
 
 def parts(nodes: Sequence[Node]) -> list[list[Node]]:
@@ -59,6 +63,8 @@ def planned(
         named_pairs=asked_pairs(options.asked, cluster.nodes.keys()) if options.asked else (),
         seed=options.seed if options.seed is not None else secrets.randbelow(10**6),
     )
+    if meter.name == RDMA_MESH:
+        made = replace(made, mesh=MeshLimits(*(cluster.threshold(f"rdma_mesh.{name}") for name in MESH_SHARES)))
     if made.asked:
         made = replace(made, asked=tuple(one for one in made.asked if set(one) <= set(names)))
     key = key_of(meter, settings, settings.size_bytes, first.type_name, _efa(first), settings.ranks_per_node)

@@ -1,0 +1,79 @@
+"""Connectivity before bandwidth: which RDMA device, node, rail or path carries nothing."""
+
+from __future__ import annotations
+
+from clusterproof.plugins.benchmarks.pairwise.mesh import FEWEST_PARTNERS
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.message import number_of
+from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete, not_applicable, part
+from clusterproof.plugins.evaluation.routing import by_hand, evidence
+from clusterproof.plugins.evidence.exchanges import MeshFinding, MeshKind, in_words
+from clusterproof.plugins.evidence.field import readings
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.pairs import PairsOfNode
+
+pytestmark = [mark.network, mark.perf, mark.hyperpod_performance_debugger("A")]
+
+SHARED = (MeshKind.RAIL, MeshKind.SWITCH, MeshKind.ALL)
+
+
+def of_devices(node: Node) -> str:
+    """What a person types for one device, with the node and a partner where they are known."""
+    data, _ = readings(node, "pairwise")
+    if not data:
+        return ""
+    pairs: PairsOfNode = data["pairwise"]
+    if pairs.mesh is None:
+        return ""
+    return next((one.reading.command for one in pairs.measured if one.reading.command), pairs.by_hand)
+
+
+@by_hand(of_devices)
+@evidence("fi_pingpong -p efa -e rdm -d DEVICE-rdm on NODE, then on PARTNER: fi_pingpong … NODE; else ibv_rc_pingpong")
+def test_rdma_mesh(node: Node) -> None:
+    """RDMA connectivity between nodes.
+
+    Before bandwidth is measured, each RDMA device exchanges a few bytes with that of the same rail on three partners or
+    more (--meter rdma_mesh). A device or a node fails only if two partners that reach others do not reach it; what many
+    devices of a rail have in common is the rail's or a switch's, and what lies between two sides is a path's: then no
+    node is at fault.
+
+    Remedy (investigate): Of one device: its cable, transceiver and switch port (network.ib_ports, network.efa_count).
+    Of a rail or a side: its switch, VLAN and subnet manager, on EC2 the security group.
+    """
+    pairs = node.pairwise
+    if pairs.mesh is None:
+        not_applicable("not asked: --meter rdma_mesh exchanges a few bytes between all RDMA devices")
+    measurements = pairs.measurements
+    for finding in pairs.mesh.findings:
+        with part:
+            say_finding(finding)
+    if not pairs.mesh.partners:
+        why = next((one.reading.problem for one in measurements if one.reading.problem), "nothing says why")
+        incomplete(f"nothing was exchanged with {number_of(pairs.partners, 'partner')}: {why}; expected an exchange")
+    if pairs.mesh.partners < FEWEST_PARTNERS and not pairs.is_one_of_two:
+        incomplete(f"exchanged with one partner only; expected at least {FEWEST_PARTNERS}")
+
+
+def say_finding(found: MeshFinding) -> None:
+    """Say one finding that names the node, or what it shares with others."""
+    kind, words = found.kind, found.words
+    fail_if(kind is MeshKind.NODE, f"{words}; expected bytes to come back to each")
+    fail_if(kind is MeshKind.DEVICE, f"{words}; expected bytes to come back, as to its other devices")
+    is_cut = kind in (MeshKind.CUT, MeshKind.PATH)
+    concern_if(is_cut, f"{words}; expected what lies between them to carry both ways")
+    concern_if(kind is MeshKind.PARTLY, f"{words}; expected it to reach each")
+    concern_if(kind is MeshKind.ONCE, f"{words}; expected it each time")
+    is_shared = kind in (MeshKind.RAIL, MeshKind.SWITCH)
+    concern_if(is_shared, f"{words}; expected what they share (switch, VLAN, subnet manager) to carry them")
+    is_of_all = kind is MeshKind.ALL
+    concern_if(
+        is_of_all, f"{words}; expected that what all share (security group, VLAN, subnet manager) lets them pass"
+    )
+    if kind in SHARED:
+        own = f"its device{'' if len(found.rails) == 1 else 's'} on {in_words(found.rails)}"
+        incomplete(f"whether {own} can reach anybody cannot be told; expected partners that reach others there")
+    if kind is MeshKind.GAP:
+        incomplete(f"{words}; expected the same devices on each node")
+    if kind is MeshKind.OPEN:
+        incomplete(f"{words}; expected more partners that reach others")

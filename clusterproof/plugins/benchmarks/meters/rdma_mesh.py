@@ -1,0 +1,140 @@
+"""Connectivity before bandwidth: each RDMA device of a node exchanges a few bytes with that of its rail on another."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from clusterproof.plugins.agent.packing import text_of
+from clusterproof.plugins.agent.payload import modules_for, started
+from clusterproof.plugins.benchmarks import meters
+from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, Output
+from clusterproof.plugins.evidence.exchanges import MAX_RAILS, Exchange
+from clusterproof.plugins.evidence.pairs import RDMA_MESH, Reading
+
+PROGRAM = "clusterproof.plugins.benchmarks.rdma.exchange"
+PYTHON = '"${CLUSTERPROOF_PYTHON:-python3}"'  # that the launcher's own program runs in
+MAX_HOST = 253
+_DEVICE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}(?: port \d{1,3})?|", re.ASCII)
+NO_WORD = "it printed nothing"
+
+
+class UnreadableError(ValueError):
+    """What an end printed is no report of exchanges."""
+
+
+def server(settings: MeterSettings, port: int, root: str = "/") -> str:
+    """The shell command of the end that says what is exchanged. Raises ValueError."""
+    return _shell(settings, {"port": port, "address": "", "root": root})
+
+
+def client(settings: MeterSettings, address: str, port: int, root: str = "/") -> str:
+    """The shell command of the end that comes. Raises ValueError."""
+    return _shell(settings, {"port": port, "address": address, "root": root})
+
+
+def read(_settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
+    """What was exchanged, a line for each rail of the two nodes; or why nothing was."""
+    seconds = max((output.seconds for output in outputs), default=0.0)
+    theirs, ours = (*outputs, Output("", None), Output("", None))[:2]  # the client's first
+    document = _document(ours.text)
+    try:
+        if document is None:
+            text = next((one for one in (ours, theirs) if one.exit != 0), ours)
+            raise UnreadableError(meters.problem_of(text))
+        if "error" in document:
+            raise UnreadableError(meters.problem_of(Output(str(document["error"]), 0)))
+        exchanges = _exchanges(document)
+    except UnreadableError as problem:
+        culprit = meters.culprit_in("\n".join([str((document or {}).get("error", "")), theirs.text, ours.text]))
+        return Reading(problem=meters.one_line(str(problem)), culprit=culprit, seconds=seconds)
+    return Reading(exchanges=exchanges, seconds=seconds)
+
+
+def command(_settings: MeterSettings, _launch: str, nodes: Sequence[str]) -> str:
+    """What a person types on both nodes, for one device of each."""
+    node, other = nodes
+    return by_hand(node, other, "")
+
+
+def by_hand(node: str, other: str, _collective: str) -> str:
+    """What a person types on both nodes, for one device of each: of EFA, else of InfiniBand or RoCE."""
+    efa = "fi_pingpong -p efa -e rdm -d DEVICE-rdm -I 10 -S 64"
+    verbs = "ibv_rc_pingpong -d DEVICE -i PORT -n 10 -s 64 [-g GID]"
+    return f"{efa} on {node}, then on {other}: {efa} {node}; without EFA: {verbs}"
+
+
+METER = Meter(RDMA_MESH, read, server=server, client=client, command=command, by_hand=by_hand)
+
+
+def _exchanges(document: Mapping[str, Any]) -> tuple[Exchange, ...]:
+    """Raises UnreadableError."""
+    rows, hosts = document.get("exchanges"), document.get("hosts")
+    if not isinstance(rows, list) or not 0 < len(rows) <= MAX_RAILS:
+        raise UnreadableError(f"it reports no list of exchanges; expected 1 to {MAX_RAILS}")
+    if not (isinstance(hosts, list) and len(hosts) == 2 and all(isinstance(host, str) for host in hosts)):
+        raise UnreadableError("it does not say between which two hosts; expected their names")
+    return tuple(_exchange(row, [meters.one_line(host[:MAX_HOST]) for host in hosts]) for row in rows)
+
+
+def _exchange(row: Any, hosts: Sequence[str]) -> Exchange:
+    if not isinstance(row, dict):
+        raise UnreadableError(f"{row!r:.40} is no exchange; expected its rail and its devices")
+    rail, a, b = row.get("rail"), row.get("a"), row.get("b")
+    is_named = all(isinstance(name, str) and _DEVICE.fullmatch(name) for name in (a, b))
+    if type(rail) is not int or not 0 <= rail < MAX_RAILS or not is_named or not (a or b):
+        raise UnreadableError(f"an exchange is of rail {rail!r:.20}, {a!r:.40} and {b!r:.40}; expected RDMA devices")
+    return Exchange(rail, str(a), str(b), _problem(row, hosts))
+
+
+def _problem(row: Mapping[str, Any], hosts: Sequence[str]) -> str:
+    """Why the bytes did not come back, in the words of either end; empty where they did."""
+    if isinstance(row.get("why"), str):
+        return meters.one_line(row["why"]) or NO_WORD
+    if row.get("arrived") is True or not (row["a"] and row["b"]):
+        return ""
+    ends = row.get("ends")
+    if not (isinstance(ends, list) and len(ends) == 2):
+        raise UnreadableError("a failed exchange does not say how it ended; expected the words of both ends")
+    said = [_ended(end) for end in ends]
+    words = [f"{host}: {why}" for host, why in zip(reversed(hosts), reversed(said), strict=True) if why]
+    return meters.one_line("; ".join(words)) or NO_WORD
+
+
+def _ended(end: Any) -> str:
+    """How one end's program ended; empty where it ended well, or was only ended because the other had failed."""
+    if not (isinstance(end, list) and len(end) == 2 and isinstance(end[1], str)) or type(end[0]) not in (
+        int,
+        type(None),
+    ):
+        raise UnreadableError(f"{end!r:.40} does not say how an end ended; expected its exit status and its output")
+    if end[0] == 0 or (end[0] is None and not end[1].strip()):
+        return "" if end[0] == 0 else "no answer in its time"
+    return meters.problem_of(Output(end[1], end[0]))
+
+
+def _document(text: str) -> dict[str, Any] | None:
+    """The JSON object that the serving end printed."""
+    lines = [line for line in text.splitlines() if line.startswith("{")]
+    try:
+        document = json.loads(lines[-1])
+    except (IndexError, ValueError, RecursionError):
+        return None
+    return document if isinstance(document, dict) else None
+
+
+def _shell(settings: MeterSettings, place: Mapping[str, object]) -> str:
+    """Lines that run one end in the Python that the launcher has found. Raises ValueError."""
+    meters.words(settings.options)
+    request = {**place, "program": settings.program, "options": shlex.split(settings.options)}
+    text = text_of(started(PROGRAM, _modules(), (request,)))
+    return f"{meters.exports(settings.environment)}exec {PYTHON} -I -c {shlex.quote(text)}\n"
+
+
+@cache
+def _modules() -> dict[str, str]:
+    return modules_for([PROGRAM])

@@ -1,0 +1,235 @@
+"""From exchanges of a few bytes to findings: which device, node, rail, switch or path carries nothing. Pure.
+
+A device is named only if two partners that reach others do not reach it. What is common to many devices of one rail is
+the rail's or a switch's, and what is between two sides each of which is well inside is between them: then no node is.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from clusterproof.plugins.benchmarks.pairwise.paths import RAILS, OnRail, between
+from clusterproof.plugins.benchmarks.pairwise.rails import Rail, rails_of, why, without_partner
+from clusterproof.plugins.benchmarks.pairwise.sides import Cut, cuts
+from clusterproof.plugins.core.message import number_of
+from clusterproof.plugins.core.nodeset import fold
+from clusterproof.plugins.evidence.exchanges import MeshFinding, MeshKind, MeshOfNode, in_words
+from clusterproof.plugins.evidence.pairs import Measurement
+
+FEWEST_PARTNERS = 2  # that reach others, before a device that does not reach them is at fault
+FEWEST_NODES = 3  # on a rail before it can be at fault itself
+FEWEST_OF_A_SWITCH = 3  # devices of one rail
+
+
+@dataclass(frozen=True, slots=True)
+class MeshLimits:
+    """Shares of all pairs of a rail that may still carry something on a rail that is at fault, and of its devices."""
+
+    rail_share: float
+    switch_share: float
+
+
+@dataclass(frozen=True)
+class Mesh:
+    """What all exchanges of a run come to. `partners` are those that any was made with, by node."""
+
+    rails: tuple[Rail, ...]
+    findings: tuple[MeshFinding, ...]
+    partners: Mapping[str, frozenset[str]]
+
+    def of_node(self, node: str) -> MeshOfNode:
+        """What of it is a node's."""
+        named = tuple(finding for finding in self.findings if node in finding.nodes)
+        return MeshOfNode(len(self.partners.get(node, ())), named)
+
+
+@dataclass(frozen=True)
+class SeenRail:
+    """A rail that works for others, with the silent nodes that places account for, and its cuts."""
+
+    rail: Rail
+    of_places: Mapping[str, frozenset[str]]
+    cuts: tuple[Cut, ...]
+    has_places: bool
+
+    @cached_property
+    def beyond(self) -> frozenset[str]:
+        """The silent nodes that may only be on another side than most of their partners."""
+        silent = self.rail.silent.difference(*self.of_places.values())
+        return frozenset(node for node in silent for cut in self.cuts if cut.may_have(self.rail.good_partners(node)))
+
+    @cached_property
+    def excused(self) -> frozenset[str]:
+        """The silent nodes that something shared accounts for."""
+        return self.beyond.union(*self.of_places.values())
+
+
+def mesh_of(measurements: Sequence[Measurement], places: Mapping[str, str], limits: MeshLimits) -> Mesh:
+    """What these exchanges come to."""
+    rails = rails_of(measurements)
+    found = (*_analysed(rails, places, limits), *_gaps(measurements))
+    tried = [(node, partners) for rail in rails for node, partners in rail.tried.items()]
+    partners: dict[str, frozenset[str]] = {}
+    for node, others in tried:
+        partners[node] = partners.get(node, frozenset()) | others
+    return Mesh(tuple(rails), found, partners)
+
+
+def _analysed(rails: Sequence[Rail], places: Mapping[str, str], limits: MeshLimits) -> Iterator[MeshFinding]:
+    """What is common to most comes first: nothing that it accounts for is said of a node."""
+    nodes = sorted({node for rail in rails for node in rail.tried})
+    dead = [rail for rail in rails if len(rail.tried) >= FEWEST_NODES and _share(rail) <= limits.rail_share]
+    live = [rail for rail in rails if rail not in dead]
+    if dead and not live:
+        yield _all(dead, nodes)
+        return
+    seen = [SeenRail(rail, _of_places(rail, places), tuple(cuts(rail, places)), bool(places)) for rail in live]
+    silent_nodes = _silent_nodes(seen)
+    yield from _dead_rails(dead, live)
+    if 2 * len(silent_nodes) > len(nodes) >= FEWEST_NODES:
+        yield _most(live, sorted(silent_nodes))
+    else:
+        yield from (_node(node, live) for node in sorted(silent_nodes))
+    yield from _folded(one for each in seen for one in _on_rail(each, silent_nodes, limits))
+
+
+def _share(rail: Rail) -> float:
+    return rail.arrived / len(rail.links)
+
+
+def _all(rails: Sequence[Rail], nodes: Sequence[str]) -> MeshFinding:
+    """That nothing, or hardly anything, carries anything."""
+    made, arrived = sum(len(rail.links) for rail in rails), sum(rail.arrived for rail in rails)
+    words = f"{arrived} of {made} exchanges between RDMA devices of {fold(nodes)} brought anything back"
+    said = why(link for rail in rails for link in rail.failed.values())
+    return MeshFinding(MeshKind.ALL, tuple(nodes), f"{words}: {said}", tuple(rail.number for rail in rails))
+
+
+def _most(rails: Sequence[Rail], nodes: Sequence[str]) -> MeshFinding:
+    """That most nodes reach nobody: what they share is more likely at fault than each of them."""
+    words = f"no RDMA device of {fold(nodes)}, most of the nodes, reaches any other"
+    said = why(link for rail in rails for link in rail.failed_of(nodes))
+    return MeshFinding(MeshKind.ALL, tuple(nodes), f"{words}: {said}", tuple(rail.number for rail in rails))
+
+
+def _dead_rails(dead: Sequence[Rail], live: Sequence[Rail]) -> Iterator[MeshFinding]:
+    made, arrived = sum(len(rail.links) for rail in live), sum(rail.arrived for rail in live)
+    for rail in dead:
+        of_all = f"{rail.arrived} of {number_of(len(rail.links), 'pair')} of nodes reach each other"
+        words = f"rail {rail.number}: {of_all}, {arrived} of {made} on the others: {why(rail.failed.values())}"
+        yield MeshFinding(MeshKind.RAIL, tuple(sorted(rail.tried)), words, (rail.number,))
+
+
+def _of_places(rail: Rail, places: Mapping[str, str]) -> dict[str, frozenset[str]]:
+    """The silent nodes of each place most of whose devices on this rail are."""
+    silent, tried = _by_place(rail.silent, places), _by_place(rail.tried, places)
+    return {
+        place: frozenset(nodes)
+        for place, nodes in silent.items()
+        if len(nodes) > 1 and 2 * len(nodes) > len(tried[place])
+    }
+
+
+def _by_place(nodes: Iterable[str], places: Mapping[str, str]) -> dict[str, set[str]]:
+    by_place: dict[str, set[str]] = defaultdict(set)
+    for node in nodes:
+        if places.get(node):
+            by_place[places[node]].add(node)
+    return by_place
+
+
+def _silent_nodes(seen: Sequence[SeenRail]) -> frozenset[str]:
+    """The nodes with several devices none of which reaches anybody, where something shared accounts not for all."""
+    tried: dict[str, list[SeenRail]] = defaultdict(list)
+    for each in seen:
+        for node in each.rail.tried:
+            tried[node].append(each)
+    return frozenset(
+        node
+        for node, of_node in tried.items()
+        if len(of_node) > 1
+        and all(node in each.rail.silent for each in of_node)
+        and not all(node in each.excused for each in of_node)
+    )
+
+
+def _node(node: str, rails: Sequence[Rail]) -> MeshFinding:
+    """A node none of whose devices reaches anybody."""
+    own = [rail for rail in rails if node in rail.tried]
+    partners = frozenset().union(*(rail.tried[node] for rail in own))
+    good = frozenset().union(*(rail.good_partners(node) for rail in own))
+    said = why(link for rail in own for link in rail.failed_of([node]))
+    numbers = tuple(rail.number for rail in own)
+    words = f"none of its RDMA devices on {in_words(numbers)} reaches any of {fold(partners)}"
+    if len(good) < FEWEST_PARTNERS:
+        return MeshFinding(MeshKind.OPEN, (node,), f"{words}; {_untold(good)}: {said}", numbers)
+    return MeshFinding(MeshKind.NODE, (node,), f"{words}, {len(good)} of which reach others: {said}", numbers)
+
+
+def _untold(good: frozenset[str]) -> str:
+    if not good:
+        return "of those that do not reach each other it cannot be told which is at fault"
+    return f"whether it or {fold(good)} is at fault cannot be told, as no other partner reaches anybody"
+
+
+def _on_rail(seen: SeenRail, silent_nodes: frozenset[str], limits: MeshLimits) -> Iterator[OnRail]:
+    """What is found on one rail that works for others: switches, devices, sides and paths."""
+    rail = seen.rail
+    for place, nodes in seen.of_places.items():
+        if nodes - silent_nodes:
+            yield _switch(rail, nodes - silent_nodes, f" ({place})")
+    for node in sorted(seen.beyond - silent_nodes):
+        words = f"its device on {RAILS} reaches none of {fold(rail.tried[node])}, with too few of each side of a cut"
+        yield OnRail(MeshKind.OPEN, (node,), words, rail.number, why(rail.failed_of([node])))
+    left = rail.silent - silent_nodes - seen.excused
+    share = limits.switch_share if seen.has_places else 0.0
+    if len(left) >= max(FEWEST_OF_A_SWITCH, share * len(rail.tried)):
+        yield _switch(rail, left, "")
+    else:
+        for node in sorted(left):
+            yield _device(rail, node)
+    yield from between(rail, seen.cuts)
+    for ends, link in rail.links.items():
+        if link.has_arrived and link.has_failed:
+            words = f"{ends.a} and {ends.b} failed to reach each other once on {RAILS}, and did when it was tried again"
+            yield OnRail(MeshKind.ONCE, ends.nodes, words, rail.number, why([link]))
+
+
+def _switch(rail: Rail, nodes: Iterable[str], where: str) -> OnRail:
+    known = tuple(sorted(nodes))
+    words = f"{RAILS}: the devices of {fold(known)}{where} reach nobody, those of other nodes do"
+    return OnRail(MeshKind.SWITCH, known, words, rail.number, why(rail.failed_of(known)))
+
+
+def _device(rail: Rail, node: str) -> OnRail:
+    """A device that reaches nobody, where most others of the rail do."""
+    good, said = rail.good_partners(node), why(rail.failed_of([node]))
+    partners = fold(rail.tried[node])
+    if len(good) < FEWEST_PARTNERS:
+        words = f"its device on {RAILS} reaches none of {partners}; {_untold(good)}"
+        return OnRail(MeshKind.OPEN, (node,), words, rail.number, said)
+    words = (
+        f"{rail.device(node)} (rail {rail.number}) reaches none of {partners}, {len(good)} of which reach others on it"
+    )
+    return OnRail(MeshKind.DEVICE, (node,), words, rail.number, said)
+
+
+def _folded(found: Iterable[OnRail]) -> Iterator[MeshFinding]:
+    """What is alike on several rails as one finding."""
+    alike: dict[tuple[MeshKind, tuple[str, ...], str], list[OnRail]] = defaultdict(list)
+    for one in found:
+        alike[one.kind, one.nodes, one.words].append(one)
+    for (kind, nodes, words), same in alike.items():
+        numbers = tuple(one.rail for one in same)
+        links = tuple(dict.fromkeys(link for one in same for link in one.links))
+        yield MeshFinding(kind, nodes, f"{words.replace(RAILS, in_words(numbers))}: {same[0].why}", numbers, links)
+
+
+def _gaps(measurements: Sequence[Measurement]) -> Iterator[MeshFinding]:
+    """Rails on which a node lacks a device that its partners have, or has one that nobody else has."""
+    for node, rails in without_partner(measurements).items():
+        for number, words in rails.items():
+            yield MeshFinding(MeshKind.GAP, (node,), f"rail {number}: {words}", (number,))

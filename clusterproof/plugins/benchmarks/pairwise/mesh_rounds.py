@@ -1,0 +1,46 @@
+"""Which pairs exchange again after the first rounds: paths that failed once, and nodes with too few partners. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+from clusterproof.plugins.benchmarks.pairwise import Round
+from clusterproof.plugins.benchmarks.pairwise.mesh import MeshLimits, mesh_of
+from clusterproof.plugins.evidence.exchanges import MeshFinding, MeshKind
+from clusterproof.plugins.evidence.pairs import Measurement, Pair, pair
+
+LEAST_PARTNERS = 3  # of each node, where there are so many
+
+
+def again(
+    measurements: Sequence[Measurement], nodes: Sequence[str], places: Mapping[str, str], limits: MeshLimits
+) -> Round:
+    """One further round in which no node is twice; empty where nothing is left to be told apart."""
+    found = mesh_of(measurements, places, limits).findings
+    met: dict[str, set[str]] = defaultdict(set)
+    for one in measurements:
+        for node in one.pair:
+            met[node].add(one.pair.other(node))
+    round_of: list[Pair] = []
+    busy: set[str] = set()
+    for ends in (*_paths(found), *_new(found, met, nodes)):
+        if not busy & set(ends):
+            round_of.append(ends)
+            busy.update(ends)
+    return tuple(round_of)
+
+
+def _paths(found: Sequence[MeshFinding]) -> Iterator[Pair]:
+    """Pairs that failed once, though both their nodes reach others."""
+    yield from dict.fromkeys(pair(*link) for finding in found for link in finding.links)
+
+
+def _new(found: Sequence[MeshFinding], met: Mapping[str, set[str]], nodes: Sequence[str]) -> Iterator[Pair]:
+    """New partners for nodes of which too little is known: those that nothing is found of first."""
+    blamed = {node for finding in found if finding.kind in (MeshKind.NODE, MeshKind.DEVICE) for node in finding.nodes}
+    untold = {node for finding in found if finding.kind is MeshKind.OPEN for node in finding.nodes}
+    wanted = [node for node in nodes if node in untold or len(met.get(node, ())) < LEAST_PARTNERS]
+    partners = sorted(nodes, key=lambda node: (node in blamed or node in untold, len(met.get(node, ())), node))
+    for node in wanted:
+        yield from (pair(node, other) for other in partners if other != node and other not in met.get(node, ()))

@@ -1,0 +1,193 @@
+"""Both ends of a pair: all RDMA devices of one node exchange a few bytes at once with those of their rail on the other.
+
+The two meet on a TCP port and prove that they know the secret of their run; the end that serves says what is exchanged,
+and prints what came of it as one JSON object. Each exchange has its own deadline, so that one that hangs costs nothing
+but itself. Travels; standard library only, for Python 3.8.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import socket
+import threading
+import time
+from typing import Any
+
+from clusterproof.plugins.agent.reading import Node
+from clusterproof.plugins.benchmarks.launchers.rendezvous import SECRET, Acceptor, authenticate, exactly, listen
+from clusterproof.plugins.benchmarks.rdma.ports import ports, rails
+from clusterproof.plugins.benchmarks.rdma.programs import (
+    OF_FABRIC,
+    PACKAGES,
+    PLACES,
+    Ended,
+    Running,
+    common,
+    has_arrived,
+    programs,
+    words,
+)
+
+MEETS_S = 20.0  # for the other end to come
+EXCHANGE_S = 15.0  # for one exchange; without a fault it takes one or two
+SERVER_ENDS_S = 5.0  # for a server whose client has ended well
+AGAIN_S, TRIES = 0.2, 25  # of a client whose server does not listen yet
+TCP_PORTS = range(20_000, 30_000)  # which nodes are open to each other on
+MAX_BYTES = 256 * 1024  # of what one end says at once
+LENGTH_BYTES = 4
+
+
+def main(request: dict[str, Any]) -> None:
+    """Be one end: that which comes, where the request has an address."""
+    word = os.environ.pop(SECRET, "").encode()
+    if request["address"]:
+        with _connected(request["address"], request["port"]) as other:
+            authenticate(other, word)
+            _come(other, _own(request), request)
+        return
+    with contextlib.closing(Acceptor(listen(request["port"]), word)) as acceptor:
+        peer = acceptor.accept(MEETS_S)
+    if peer is None:
+        print(json.dumps({"error": f"the other end did not come within {MEETS_S:g} s"}), flush=True)  # noqa: T201
+        return
+    with peer:
+        print(json.dumps(_serve(peer, _own(request), request)), flush=True)  # noqa: T201
+
+
+def _own(request: dict[str, Any]) -> dict[str, Any]:
+    """What this node has."""
+    host = os.uname().nodename
+    return {"host": host, "ports": ports(Node(request["root"])), "programs": programs(request["program"])}
+
+
+def _connected(address: str, port: int) -> socket.socket:
+    """A connection to the other end, which may not listen yet. Raises OSError."""
+    until = time.monotonic() + MEETS_S
+    while True:
+        try:
+            return socket.create_connection((address, port), MEETS_S)
+        except ConnectionRefusedError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(AGAIN_S)
+
+
+def _serve(other: socket.socket, own: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
+    """What came of all exchanges: of those that failed, how each end's program ended."""
+    theirs = _heard(other, MEETS_S)
+    missing = _missing(own, theirs)
+    if missing:
+        _say(other, [])
+        return {"error": missing}
+    planned = [_planned(rail, here, there, own, theirs) for rail, here, there in rails(own["ports"], theirs["ports"])]
+    made = [one for one in planned if "program" in one]
+    for one, tcp_port in zip(made, _free(len(made))):
+        one["tcp_port"] = tcp_port
+        here, name = one.pop("here"), one["program"]
+        one["server"] = Running(words(own["programs"][name], name, here, tcp_port, request["options"]))
+    _say(other, [{name: one[name] for name in ("program", "tcp_port", "b")} for one in made])
+    answers = _heard(other, 2 * EXCHANGE_S + MEETS_S) if made else []
+    for one, answer in zip(made, answers):
+        server = one.pop("server").ended(SERVER_ENDS_S if answer["arrived"] else 0.0)
+        del one["tcp_port"], one["program"]
+        one["arrived"] = answer["arrived"] is True and server.exit == 0
+        if not one["arrived"]:
+            one.update(ends=[list(server), [answer["exit"], answer["text"]]])
+    return {"hosts": [own["host"], theirs["host"]], "exchanges": planned}
+
+
+def _planned(rail: int, here: Any, there: Any, own: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
+    """One exchange as it is reported; with a program where there is one to be made."""
+    one: dict[str, Any] = {"rail": rail, "a": here["label"] if here else "", "b": there["label"] if there else ""}
+    if not here or not there:
+        return one
+    down = [f"{side['host']}: {port['down']}" for side, port in ((own, here), (theirs, there)) if port["down"]]
+    if here["fabric"] != there["fabric"]:
+        down.append(f"{here['fabric']} on {own['host']}, {there['fabric']} on {theirs['host']}")
+    if down:
+        return {**one, "why": "; ".join(down)}
+    name = common(here["fabric"], own["programs"], theirs["programs"])
+    return {**one, "program": name, "here": here}
+
+
+def _missing(own: dict[str, Any], theirs: dict[str, Any]) -> str:
+    """Why nothing can be exchanged: a node without devices or without a program for them; empty where nothing is."""
+    for side in (own, theirs):
+        if not side["ports"]:
+            return f"clusterproof: {side['host']}: no RDMA device that is switched on in /sys/class/infiniband"
+    for fabric in sorted({port["fabric"] for port in own["ports"]} & {port["fabric"] for port in theirs["ports"]}):
+        if not common(fabric, own["programs"], theirs["programs"]):
+            names = OF_FABRIC[fabric]
+            without = next((one for one in (own, theirs) if not set(names) & set(one["programs"])), own)
+            looked = ", in ".join(["on PATH", *PLACES])
+            install = " or ".join(PACKAGES[name] for name in names)
+            return (
+                f"clusterproof: {without['host']}: {' or '.join(names)} is not installed: looked {looked}; "
+                f"install {install}"
+            )
+    return ""
+
+
+def _come(other: socket.socket, own: dict[str, Any], request: dict[str, Any]) -> None:
+    """Make the exchanges that the other end says, all at once, and tell it how they ended."""
+    _say(other, own)
+    asked = _heard(other, MEETS_S)
+    answers: list[dict[str, Any]] = [{} for _ in asked]
+
+    def exchange(number: int) -> None:
+        answers[number] = _exchanged(asked[number], own, request)
+
+    threads = [threading.Thread(target=exchange, args=(number,), daemon=True) for number in range(len(asked))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if asked:
+        _say(other, answers)
+    other.settimeout(MEETS_S)
+    with contextlib.suppress(OSError):
+        other.recv(1)  # until the other end has said everything
+
+
+def _exchanged(asked: dict[str, Any], own: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
+    """How the client of one exchange ended."""
+    name, until = asked["program"], time.monotonic() + EXCHANGE_S
+    port = next(port for port in own["ports"] if port["label"] == asked["b"])
+    called = words(own["programs"][name], name, port, int(asked["tcp_port"]), request["options"], request["address"])
+    ended = Ended(None, "")
+    for _ in range(TRIES):
+        ended = Running(called).ended(until - time.monotonic())
+        if not ended.is_refused() or time.monotonic() > until:
+            break
+        time.sleep(AGAIN_S)
+    arrived = has_arrived(name, ended)
+    return {"arrived": arrived, "exit": ended.exit, "text": "" if arrived else ended.text}
+
+
+def _free(count: int) -> list[int]:
+    """So many TCP ports that nobody listens on here."""
+    found: list[int] = []
+    for port in random.sample(TCP_PORTS, len(TCP_PORTS)):
+        if len(found) == count:
+            break
+        with contextlib.suppress(OSError), socket.socket() as tried:
+            tried.bind(("", port))
+            found.append(port)
+    return found
+
+
+def _say(other: socket.socket, said: Any) -> None:
+    data = json.dumps(said).encode()
+    other.sendall(len(data).to_bytes(LENGTH_BYTES, "big") + data)
+
+
+def _heard(other: socket.socket, within_s: float) -> Any:
+    """What the other end says. Raises OSError, ValueError."""
+    until = time.monotonic() + within_s
+    length = int.from_bytes(exactly(other, LENGTH_BYTES, until), "big")
+    if length > MAX_BYTES:
+        raise ValueError(f"the other end says {length} bytes; expected {MAX_BYTES} at most")
+    return json.loads(exactly(other, length, until))

@@ -1,0 +1,108 @@
+"""The programs that exchange a few bytes between two RDMA ports: how each is called, and what shows that they arrived.
+
+Travels; standard library only, for Python 3.8.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import threading
+from typing import Any, NamedTuple
+
+from clusterproof.plugins.benchmarks.launchers.pipes import BoundedOutput
+from clusterproof.plugins.benchmarks.rdma.ports import EFA, INFINIBAND, ROCE
+
+FI_PINGPONG, IBV, PERFTEST = "fi_pingpong", "ibv_rc_pingpong", "ib_send_lat"
+OF_FABRIC = {EFA: (FI_PINGPONG,), INFINIBAND: (IBV, PERFTEST), ROCE: (IBV, PERFTEST)}
+PACKAGES = {
+    FI_PINGPONG: "the EFA installer's libfabric or the package libfabric-bin",
+    IBV: "the package ibverbs-utils",
+    PERFTEST: "perftest",
+}
+PLACES = ("/opt/amazon/efa/bin",)
+ARRIVED = {  # a row of the client's table
+    FI_PINGPONG: re.compile(r"^\s*\S+\s+(\d+)\s+=\1\s", re.MULTILINE),
+    IBV: re.compile(r"^\d+ bytes in [\d.]+ seconds", re.MULTILINE),
+    PERFTEST: re.compile(r"^\s*\d+\s+\d+\s+\d+\.\d+\s", re.MULTILINE),
+}
+REFUSED = ("Connection refused", "Couldn't connect to", "Unable to init the socket connection")
+TIMES, SIZE_BYTES = 10, 64
+MAX_TEXT = 600  # characters of what a program that failed printed last
+MAX_OUTPUT = 16 * 1024
+
+
+class Ended(NamedTuple):
+    """How a program ended, None where it was killed, and the last that it printed."""
+
+    exit: int | None
+    text: str
+
+    def is_refused(self) -> bool:
+        """Whether the other end did not listen yet."""
+        return bool(self.exit) and any(words in self.text for words in REFUSED)
+
+
+class Running:
+    """A program that runs, and what it prints; none where it cannot be started."""
+
+    def __init__(self, words: list[str]) -> None:
+        self._output = BoundedOutput(MAX_OUTPUT)
+        self._process = subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout
+        for part in iter(lambda: os.read(self._process.stdout.fileno(), 65536), b""):  # type: ignore[union-attr]
+            self._output.add(part)
+
+    def ended(self, within_s: float) -> Ended:
+        """How it ended, within that time at the latest."""
+        exit_status: int | None
+        try:
+            exit_status = self._process.wait(max(0.0, within_s))
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            exit_status = None
+        self._reader.join(1.0)
+        return Ended(exit_status, self._output.kept().decode("utf-8", "replace")[-MAX_TEXT:])
+
+
+def programs(chosen: str) -> dict[str, str]:
+    """The paths of the programs that this node has; of the one that is chosen by its path, if it is any of these."""
+    if chosen:
+        return {os.path.basename(chosen): chosen} if shutil.which(chosen) else {}
+    found = {name: shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", ""), *PLACES])) for name in PACKAGES}
+    return {name: path for name, path in found.items() if path}
+
+
+def common(fabric: str, own: dict[str, str], others: dict[str, str]) -> str:
+    """The program for a fabric that both nodes have; empty where there is none."""
+    return next((name for name in OF_FABRIC[fabric] if name in own and name in others), "")
+
+
+def words(
+    path: str, name: str, port: dict[str, Any], tcp_port: int, options: list[str], address: str = ""
+) -> list[str]:
+    """The command line of one end: of the one that waits, or with the address of that of the other."""
+    device, gid = port["device"], port["gid"]
+    if name == FI_PINGPONG:
+        provider = [] if any(word.startswith("-p") for word in options) else ["-p", "efa"]
+        where = ["-P", str(tcp_port), address] if address else ["-B", str(tcp_port)]
+        counts = ["-I", str(TIMES), "-S", str(SIZE_BYTES)]
+        return [path, *provider, "-e", "rdm", "-d", f"{device}-rdm", *counts, *options, *where]
+    counts = ["-n", str(TIMES), "-s", str(SIZE_BYTES), *(["-F"] if name == PERFTEST else [])]
+    index = [] if gid is None else ["-x" if name == PERFTEST else "-g", str(gid)]
+    place = ["-d", device, "-i", str(port["port"]), *index, "-p", str(tcp_port)]
+    return [path, *place, *counts, *options, *([address] if address else [])]
+
+
+def has_arrived(name: str, ended: Ended) -> bool:
+    """Whether a client shows that its bytes came back."""
+    return ended.exit == 0 and bool(ARRIVED[name].search(ended.text))

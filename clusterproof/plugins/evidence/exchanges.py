@@ -1,0 +1,94 @@
+"""A few bytes exchanged between RDMA devices of two nodes: what came of each exchange, and what all of them say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any
+
+from clusterproof.plugins.evidence.host.facts_hardware import in_ranges
+
+MAX_RAILS = 128  # of two nodes with 64 ports each, none of which are on one rail
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """The device of a pair's first node, `a`, with the one of its rail on the second, `b`.
+
+    `rail` counts a node's devices in the order of the PCI bus, from 0. `problem` is empty where the bytes came back. A
+    device is empty where that node has none on the rail: then nothing was exchanged.
+    """
+
+    rail: int
+    a: str
+    b: str
+    problem: str = ""
+
+    @property
+    def is_made(self) -> bool:
+        """Whether both nodes have a device for it."""
+        return bool(self.a and self.b)
+
+    @property
+    def has_arrived(self) -> bool:
+        """Whether the bytes came back."""
+        return self.is_made and not self.problem
+
+
+def exchange_of(record: Mapping[str, Any]) -> Exchange:
+    """One as a recording has it. Raises KeyError, ValueError."""
+    rail, texts = record["rail"], [record[name] for name in ("a", "b", "problem")]
+    if type(rail) is not int or not 0 <= rail < MAX_RAILS or len(record) != 1 + len(texts):
+        raise ValueError(f"{rail!r:.40} is not the rail of an exchange")
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError("expected texts of an exchange")
+    return Exchange(rail, *texts)
+
+
+def shown(exchanges: Iterable[Exchange], text: Callable[[str], str]) -> tuple[Exchange, ...]:
+    """The same; `text` is what may be shown of a text."""
+    return tuple(replace(one, a=text(one.a), b=text(one.b), problem=text(one.problem)) for one in exchanges)
+
+
+class MeshKind(str, Enum):
+    """What of the network does not carry anything."""
+
+    DEVICE = "device"  # of a node, whose others do
+    NODE = "node"  # none of its devices does
+    RAIL = "rail"  # no pair does on it, or hardly any
+    SWITCH = "switch"  # devices of several nodes on one rail: what they share
+    ALL = "all"  # no device of any node
+    CUT = "cut"  # two sides, each of which is well inside
+    PARTLY = "partly"  # a device that reaches some partners and not others
+    PATH = "path"  # between two devices that are well with others
+    ONCE = "once"  # an exchange that failed, and succeeded when it was made again
+    GAP = "gap"  # a node lacks a device that others have, or nobody else has one
+    OPEN = "open"  # too few partners to tell
+
+
+@dataclass(frozen=True, slots=True)
+class MeshFinding:
+    """One fault, or what cannot be told. `nodes` are those whose check says it; `words` what was observed.
+
+    `links` are pairs of nodes that might be tried again, of a path that failed.
+    """
+
+    kind: MeshKind
+    nodes: tuple[str, ...]
+    words: str
+    rails: tuple[int, ...] = ()
+    links: tuple[tuple[str, str], ...] = ()
+
+
+def in_words(rails: Sequence[int]) -> str:
+    """`rail 3`, `rails 0-2,5`."""
+    return f"rail{'' if len(rails) == 1 else 's'} {in_ranges(rails)}"
+
+
+@dataclass(frozen=True, slots=True)
+class MeshOfNode:
+    """What the exchanges say of one node: with how many others any was made, and each finding that names it."""
+
+    partners: int
+    findings: tuple[MeshFinding, ...] = ()

@@ -1,0 +1,163 @@
+"""The meter of exchanges between RDMA devices: real fi_pingpong between two ends, and what is read of them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.benchmarks.launchers.rendezvous import SECRET
+from clusterproof.plugins.benchmarks.meters import MeterSettings, Output
+from clusterproof.plugins.benchmarks.meters.rdma_mesh import client, read, server
+from clusterproof.plugins.benchmarks.rdma.programs import IBV
+from clusterproof.plugins.evidence.exchanges import Exchange
+from clusterproof.plugins.evidence.pairs import Reading
+from tests.benchmarks.meters.ends import ended, start
+from tests.benchmarks.rdma.nodes import efas, rdma_device, written
+from tests.testbed.needs import needs_fi_pingpong
+from tests.testbed.sysfs import Tree
+from tests.transport.loopback import free_port
+
+OVER_TCP = MeterSettings(options="-p tcp")
+
+
+def both(roots: tuple[str, str], settings: MeterSettings = OVER_TCP) -> Reading:
+    """What two real ends on this machine bring."""
+    port = free_port()
+    comes = start(client(settings, "127.0.0.1", port, roots[1]), **{SECRET: "word"})
+    waits = start(server(settings, port, roots[0]), **{SECRET: "word"})
+    return read(settings, (ended(comes), ended(waits)))
+
+
+@needs_fi_pingpong
+def test_each_device_exchanges_bytes_with_that_of_its_rail(tmp_path: Path) -> None:
+    root = written(tmp_path, efas(0x90, 0x4F, 0x60))
+    assert both((root, root)).exchanges == (
+        Exchange(0, "rdmap79s0", "rdmap79s0"), Exchange(1, "rdmap96s0", "rdmap96s0"),
+        Exchange(2, "rdmap144s0", "rdmap144s0"),
+    )  # fmt: skip
+
+
+@needs_fi_pingpong
+def test_a_device_that_the_other_node_lacks_is_said_and_the_others_keep_their_rails(tmp_path: Path) -> None:
+    roots = (written(tmp_path / "a", efas(0x4F, 0x60, 0x90)), written(tmp_path / "b", efas(0x4F, 0x90)))
+    assert both(roots).exchanges == (
+        Exchange(0, "rdmap79s0", "rdmap79s0"), Exchange(1, "rdmap96s0", ""), Exchange(2, "rdmap144s0", "rdmap144s0")
+    )  # fmt: skip
+
+
+@needs_fi_pingpong
+def test_what_fails_has_the_words_of_both_ends(tmp_path: Path) -> None:
+    root = written(tmp_path, efas(0x4F))
+    (failed,) = both((root, root), MeterSettings(options="-p nosuch")).exchanges
+    assert not failed.has_arrived
+    assert "it ended with 61; fi_getinfo(): util/pingpong.c" in failed.problem
+    assert failed.problem.count(f"{os.uname().nodename}: it ended with ") == 2
+
+
+def test_an_end_that_does_not_know_the_secret_is_refused_and_the_other_waits_on(tmp_path: Path) -> None:
+    root, port = written(tmp_path, efas(0x4F)), free_port()
+    waits = start(server(OVER_TCP, port, root), **{SECRET: "word"})
+    comes = ended(start(client(OVER_TCP, "127.0.0.1", port, root), **{SECRET: "another"}))
+    assert waits.poll() is None
+    waits.kill()
+    found = read(OVER_TCP, (comes, ended(waits)))
+    assert (found.exchanges, comes.exit) == ((), 1)
+    assert "OSError" in comes.text
+
+
+def test_a_port_that_is_down_is_not_tried_and_said(tmp_path: Path) -> None:
+    down = written(tmp_path / "a", rdma_device("mlx5_0", 0x4F, state="1: DOWN", phys_state="2: Polling"))
+    well = written(tmp_path / "b", rdma_device("mlx5_0", 0x4F))
+    program = tmp_path / IBV
+    program.write_text("#!/bin/false\n")
+    program.chmod(0o755)
+    (failed,) = both((down, well), MeterSettings(program=str(program))).exchanges
+    assert failed.problem.endswith("mlx5_0 port 1 is 1: DOWN, 2: Polling")
+
+
+@pytest.mark.parametrize(
+    ("tree", "settings", "problem"),
+    [
+        ({}, OVER_TCP, "no RDMA device that is switched on in /sys/class/infiniband"),
+        (efas(0x4F), MeterSettings(program="/nowhere/fi_pingpong"), "fi_pingpong is not installed: looked on PATH"),
+        (rdma_device("mlx5_0", 0x4F), MeterSettings(program="/bin/true"), "ibv_rc_pingpong or ib_send_lat is not inst"),
+    ],
+)
+def test_without_a_device_or_a_program_nothing_is_exchanged_and_the_node_is_named(
+    tmp_path: Path, tree: Tree, settings: MeterSettings, problem: str
+) -> None:
+    root = written(tmp_path, tree)
+    (tmp_path / "sys").mkdir(exist_ok=True)
+    found = both((root, root), settings)
+    assert (found.exchanges, found.has_succeeded) == ((), False)
+    assert problem in found.problem
+    assert found.culprit
+    assert found.is_without_program == bool(tree)
+
+
+WORDS = "Failed status transport retry counter exceeded (12) for wr_id 2"
+
+
+def reported(row: Mapping[str, Any], exit_status: int | None = 0) -> Reading:
+    document = {
+        "hosts": ["host-a", "host-b"],
+        "exchanges": [{"rail": 3, "a": "mlx5_3 port 1", "b": "mlx5_3 port 1", **row}],
+    }
+    return read(MeterSettings(), (Output("", 0), Output(f"a warning\n{json.dumps(document)}\n", exit_status)))
+
+
+@pytest.mark.parametrize(
+    ("row", "problem"),
+    [
+        ({"arrived": True}, ""),
+        ({"ends": [[0, ""], [1, f"{WORDS}\n"]]}, f"host-b: it ended with 1; {WORDS}"),
+        ({"ends": [[None, ""], [None, ""]]}, "host-b: no answer in its time; host-a: no answer in its time"),
+        ({"arrived": False, "ends": [[0, ""], [0, ""]]}, "it printed nothing"),
+        ({"why": "host-a: mlx5_3 port 1 is 1: DOWN"}, "host-a: mlx5_3 port 1 is 1: DOWN"),
+        ({"b": ""}, ""),
+    ],
+)  # fmt: skip
+def test_an_exchange_is_read_with_the_words_of_the_ends_that_failed(row: Mapping[str, Any], problem: str) -> None:
+    (exchange,) = reported(row).exchanges
+    assert (exchange.rail, exchange.a, exchange.problem) == (3, "mlx5_3 port 1", problem)
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ({}, "a failed exchange does not say how it ended"),
+        ({"arrived": 1}, "a failed exchange does not say how it ended"),
+        ({"arrived": False, "ends": [[0, ""]]}, "a failed exchange does not say how it ended"),
+        ({"arrived": False, "ends": [["0", ""], [0, ""]]}, "does not say how an end ended"),
+        ({"rail": -1}, "of rail -1"),
+        ({"rail": True}, "of rail True"),
+        ({"a": "x; rm -rf"}, "expected RDMA devices"),
+        ({"a": "", "b": ""}, "expected RDMA devices"),
+        ({"a": "e" * 70}, "expected RDMA devices"),
+    ],
+)
+def test_what_is_no_exchange_is_a_problem_of_the_pair(row: Mapping[str, Any], words: str) -> None:
+    found = reported(row)
+    assert found.exchanges == ()
+    assert words in found.problem
+
+
+@pytest.mark.parametrize(
+    ("outputs", "words"),
+    [
+        ((), "it did not end in its time"),
+        ((Output("", 0), Output("", None)), "it did not end in its time"),
+        ((Output("OSError: it does not know the secret", 1), Output("", 0)), "it ended with 1; OSError: it does not"),
+        ((Output("", 0), Output('{"exchanges": []}', 0)), "it reports no list of exchanges; expected 1 to 128"),
+        ((Output("", 0), Output("{" * 5000, 0)), "it printed nothing"),
+    ],
+)
+def test_ends_that_report_nothing_have_exchanged_nothing(outputs: tuple[Output, ...], words: str) -> None:
+    found = read(MeterSettings(), outputs)
+    assert (found.exchanges, found.has_succeeded) == ((), False)
+    assert words in found.problem

@@ -1,0 +1,96 @@
+"""Simulated meshes of RDMA devices whose faults are known, measured as a run measures them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from clusterproof.plugins.benchmarks.pairwise.campaign import PairPlan, next_round, plan
+from clusterproof.plugins.benchmarks.pairwise.mesh import Mesh, MeshLimits, mesh_of
+from clusterproof.plugins.evidence.exchanges import Exchange, MeshKind
+from clusterproof.plugins.evidence.pairs import RDMA_MESH, Measurement, Pair, Reading
+from tests.benchmarks.pairwise.measured import names, racks
+
+LIMITS = MeshLimits(rail_share=0.1, switch_share=0.1)
+RAILS = 8
+DEAD = "Failed status transport retry counter exceeded (12)"
+NODE_KINDS = (MeshKind.NODE, MeshKind.DEVICE)
+Device = tuple[str, int]  # a node, and the rail
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """What carries nothing: devices, whole rails, paths on a rail (-1: on all), and sides that do not reach each other.
+
+    `once` are pairs that fail the first time; `silent` are nodes with which nothing can be exchanged, and why.
+    """
+
+    devices: Collection[Device] = ()
+    rails: Collection[int] = ()
+    paths: Collection[tuple[Pair, int]] = ()
+    sides: Sequence[Collection[str]] = ()
+    once: Collection[Pair] = ()
+    silent: Mapping[str, str] = field(default_factory=dict)
+    lacking: Collection[Device] = ()
+
+    def read(self, pair: Pair, of_rails: int, tries: int) -> Reading:
+        """What one visit of a pair brings."""
+        why = next((self.silent[node] for node in pair if node in self.silent), "")
+        if why:
+            return Reading(problem=why, culprit=next(node for node in pair if node in self.silent))
+        return Reading(exchanges=tuple(self._exchange(pair, rail, tries) for rail in range(of_rails)), seconds=2.0)
+
+    def _exchange(self, pair: Pair, rail: int, tries: int) -> Exchange:
+        a, b = ("" if (node, rail) in self.lacking else f"mlx5_{rail} port 1" for node in pair)
+        is_apart = any(len(set(pair) & set(side)) == 1 for side in self.sides)
+        is_dead = (
+            rail in self.rails
+            or any((node, rail) in self.devices for node in pair)
+            or {(pair, rail), (pair, -1)} & set(self.paths)
+            or is_apart
+            or (pair in self.once and not tries)
+        )
+        return Exchange(rail, a, b, DEAD if is_dead and a and b else "")
+
+
+def planned(count: int, rack: int = 0, seed: int = 3) -> PairPlan:
+    """The plan of a run over so many nodes, in racks of so many."""
+    nodes = names(count)
+    made = plan(nodes, racks(nodes, rack) if rack else {}, 0.05, seed=seed)
+    return PairPlan(made.nodes, made.places, made.min_effect, seed=seed, mesh=LIMITS)
+
+
+def measured(made: PairPlan, wiring: Wiring, rails: int = RAILS) -> list[Measurement]:
+    """All rounds of it."""
+    data: list[Measurement] = []
+    while True:
+        number, pairs = next_round(made, data)
+        if not pairs:
+            return data
+        tried = [one.pair for one in data]
+        data += [Measurement(one, number, len(pairs), wiring.read(one, rails, tried.count(one))) for one in pairs]
+
+
+def concluded(made: PairPlan, wiring: Wiring, rails: int = RAILS) -> Mesh:
+    """What they come to."""
+    return mesh_of(measured(made, wiring, rails), made.places, LIMITS)
+
+
+def said(mesh: Mesh) -> set[tuple[MeshKind, str]]:
+    """Each finding with whom it names: `n001`, `n001+2` with its rail, a rail alone."""
+    return {(one.kind, _whom(one.kind, one.nodes, one.rails)) for one in mesh.findings}
+
+
+def _whom(kind: MeshKind, nodes: Sequence[str], rails: Iterable[int]) -> str:
+    on = ",".join(map(str, rails))
+    if kind in (MeshKind.RAIL, MeshKind.ALL):
+        return on
+    return "~".join(nodes) if kind is MeshKind.NODE else f"{'~'.join(nodes)} on {on}"
+
+
+def of_node(node: str, rails: int = RAILS) -> list[Device]:
+    """All devices of a node."""
+    return [(node, rail) for rail in range(rails)]
+
+
+__all__ = ["DEAD", "NODE_KINDS", "RAILS", "RDMA_MESH", "Wiring", "concluded", "measured", "of_node", "planned", "said"]

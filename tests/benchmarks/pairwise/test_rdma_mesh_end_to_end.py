@@ -1,0 +1,118 @@
+"""`pytest --cluster X -m perf -k rdma_mesh` as typed: real sshds and fi_pingpong, each rail a network of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.benchmarks.pairwise.journal import read
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
+from tests.benchmarks.pairwise.typed import ROOT, Run, run
+from tests.testbed.cluster import Testbed, testbed
+from tests.testbed.image import File, NodeImage
+from tests.testbed.needs import needs_cluster, needs_fi_pingpong
+from tests.testbed.node import healthy_cpu
+from tests.testbed.sysfs import efa_device
+from tests.testbed.wires import ip
+
+NAMES = ("n1", "n2", "n3", "n4")
+BUSES = (0x4F, 0x60, 0x90)  # of a node's devices, by rail
+PROGRAM, OWN = "/opt/rails/fi_pingpong", "/opt/amazon/efa/bin/fi_pingpong"
+# libfabric's provider for TCP takes a domain for a wish; this one keeps to the interface of the device.
+KEEPS_TO_ITS_RAIL = f"""#!/bin/sh
+options="$*"; domain=${{options##*-d }}
+FI_TCP_IFACE=${{domain%% *}} exec {OWN} "$@"
+"""
+OPTIONS = ("--meter-program", PROGRAM, "--meter-options=-p tcp", "--pairs-seed", "1")
+CHECK = str(ROOT / "checks" / "perf" / "test_pairwise_mesh.py")
+
+
+def with_rails(image: NodeImage) -> NodeImage:
+    """The node has three EFA devices, and a program for them."""
+    found = shutil.which("fi_pingpong")
+    tree = {path: made for rail, bus in enumerate(BUSES) for path, made in efa_device(rail, bus, "efa2").items()}
+    files = {PROGRAM: File(KEEPS_TO_ITS_RAIL.encode(), 0o755)}
+    files |= {OWN: File(Path(found).read_bytes(), 0o755)} if found else {}
+    return replace(image, sys=image.sys | tree, files={**image.files, **files}, whole_machine=True)
+
+
+def interface(rail: int) -> str:
+    """The interface that stands for a device: called like its domain."""
+    return f"rdmap{BUSES[rail]}s0-rdm"
+
+
+@pytest.fixture(scope="module")
+def bed() -> Iterator[Testbed]:
+    with testbed(dict.fromkeys(NAMES, with_rails(healthy_cpu()))) as running:
+        switch = switch_of(running)
+        for rail in range(len(BUSES)):
+            ip(switch, [f"link add rail{rail} type bridge", f"link set rail{rail} up"])
+            for number, name in enumerate(NAMES, start=1):
+                node, port = running.nodes[name].pid, f"r{rail}{name}"
+                ip(switch, [f"link add {port} type veth peer name {interface(rail)} netns {node}"])
+                ip(switch, [f"link set {port} master rail{rail} up"])
+                ip(node, [f"addr add 10.77.{rail}.{number}/24 dev {interface(rail)}", f"link set {interface(rail)} up"])
+        yield running
+
+
+def switch_of(bed: Testbed) -> int:
+    return int(bed.network.parts[2])
+
+
+@contextlib.contextmanager
+def down(bed: Testbed, pid: int, interfaces: Sequence[str]) -> Iterator[None]:
+    """These links of a network are down."""
+    ip(pid, [f"link set {name} down" for name in interfaces])
+    try:
+        yield
+    finally:
+        ip(pid, [f"link set {name} up" for name in interfaces])
+
+
+def results(ran: Run) -> dict[str, Result]:
+    return {one.node: one for one in ran.results if one.check == "network.rdma_mesh"}
+
+
+def verdicts(ran: Run) -> dict[str, Verdict]:
+    return {node: one.verdict for node, one in results(ran).items()}
+
+
+@needs_cluster
+@needs_fi_pingpong
+class TestRails:
+    def test_every_device_reaches_its_partners_and_a_recording_says_the_same(
+        self, bed: Testbed, tmp_path: Path
+    ) -> None:
+        ran = run(bed, tmp_path, "--cluster", "ssh:n[1-4]", *OPTIONS, "-k", "rdma_mesh", CHECK)
+        assert verdicts(ran) == dict.fromkeys(NAMES, Verdict.PASS), ran.output
+        journal = read(ran.recording / "pairwise.jsonl")
+        assert {len(one.reading.exchanges) for one in journal.measurements} == {len(BUSES)}
+        assert "exchanges between RDMA devices arrived, on 3 rails" in ran.output
+        again = run(bed, tmp_path, "--cluster", f"replay:{ran.recording}", CHECK)
+        assert verdicts(again) == verdicts(ran)
+
+    def test_a_device_and_a_rail_that_are_dead_are_told_apart(self, bed: Testbed, tmp_path: Path) -> None:
+        node, switch = bed.nodes["n3"].pid, switch_of(bed)
+        with down(bed, node, [interface(1)]), down(bed, switch, ["rail2"]):
+            ran = run(bed, tmp_path, "--cluster", "ssh:n[1-4]", "--meter", "rdma_mesh", *OPTIONS, CHECK)
+        found = results(ran)
+        assert {name for name, one in found.items() if one.verdict is Verdict.FAIL} == {"n3"}, ran.output
+        assert "rdmap96s0 (rail 1) reaches none of n[1-2,4], 3 of which reach others on it: " in found["n3"].message
+        for one in found.values():
+            assert "rail 2: 0 of 6 pairs of nodes reach each other, 9 of 12 on the others" in one.message
+
+    def test_a_node_none_of_whose_devices_reaches_anybody_is_named(self, bed: Testbed, tmp_path: Path) -> None:
+        with down(bed, bed.nodes["n2"].pid, [interface(rail) for rail in range(len(BUSES))]):
+            ran = run(bed, tmp_path, "--cluster", "ssh:n[1-4]", "--meter", "rdma_mesh", *OPTIONS, CHECK)
+        well = dict.fromkeys(NAMES, Verdict.PASS)
+        assert verdicts(ran) == {**well, "n2": Verdict.FAIL}, ran.output
+        assert (
+            "none of its RDMA devices on rails 0-2 reaches any of n[1,3-4], 3 of which reach"
+            in results(ran)["n2"].message
+        )

@@ -1,0 +1,1 @@
+"""What runs on both nodes to exchange a few bytes."""

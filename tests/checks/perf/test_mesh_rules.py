@@ -1,0 +1,124 @@
+"""network.rdma_mesh: what it says of each fault between RDMA devices, and of whom."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from clusterproof.plugins.benchmarks.pairwise.analysis import Campaign
+from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
+from clusterproof.plugins.core.cluster import Target
+from clusterproof.plugins.core.evidence import NodeEvidence
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evaluation.all_checks import all_checks
+from clusterproof.plugins.evaluation.evaluate import evaluate
+from clusterproof.plugins.evidence.node import Node
+from tests.benchmarks.pairwise.mesh_faults import HEALTHY_MESH, MESH, MESH_FAULTS, PATH, MeshFault, mesh_run_of
+from tests.benchmarks.pairwise.meshes import DEAD
+from tests.benchmarks.pairwise.pair_faults import HEALTHY, run_of
+
+NAMED = {fault.name: fault for fault in MESH_FAULTS}
+
+
+def of_node(name: str, run: PairwiseRun, check: str = MESH) -> Result:
+    return evaluate(all_checks()[check], Node(Target(name), NodeEvidence(name), between=run))
+
+
+def results(fault: MeshFault) -> Mapping[str, Result]:
+    run = mesh_run_of(fault)
+    return {name: of_node(name, run) for name in run.campaigns[0].journal.plan.nodes}
+
+
+def campaign(fault: MeshFault) -> Campaign:
+    return mesh_run_of(fault).campaigns[0]
+
+
+@pytest.mark.parametrize("fault", MESH_FAULTS, ids=lambda fault: fault.name)
+def test_a_fault_is_found_where_it_is_and_no_other_node_fails(fault: MeshFault) -> None:
+    found = results(fault)
+    for asked, verdict in fault.expect.items():
+        node = asked.partition("@")[2]
+        assert found[node].verdict is verdict, found[node].message
+    failed = {name for name, result in found.items() if result.verdict is Verdict.FAIL}
+    assert failed == {asked.partition("@")[2] for asked, verdict in fault.expect.items() if verdict is Verdict.FAIL}
+
+
+@pytest.mark.parametrize(("count", "rack"), [(2, 0), (3, 0), (16, 0), (16, 4)])
+def test_it_is_silent_where_every_device_reaches_its_partners(count: int, rack: int) -> None:
+    found = results(replace(HEALTHY_MESH, count=count, rack=rack))
+    assert {result.verdict for result in found.values()} == {Verdict.PASS}
+
+
+@pytest.mark.parametrize(
+    ("name", "node", "words"),
+    [
+        (
+            "a device that reaches nobody",
+            "n003",
+            f"of which reach others on it: {DEAD}; expected bytes to come back, as to its other devices",
+        ),
+        (
+            "a node none of whose devices reaches anybody",
+            "n003",
+            f"4 of which reach others: {DEAD}; expected bytes to come back to each",
+        ),
+        (
+            "a rail that carries nothing",
+            "n009",
+            "rail 3: 0 of 32 pairs of nodes reach each other, 224 of 224 on the others",
+        ),
+        ("a rail that carries nothing", "n009", "whether its device on rail 3 can reach anybody cannot be told"),
+        ("no rail that carries anything", "n009", "0 of 256 exchanges between RDMA devices of n[000-015] brought"),
+        ("a rack whose switch of one rail is dead", "n005", "rail 5: the devices of n[004-007] (r1) reach nobody"),
+        ("two halves that do not reach each other", "n009", "cut on rails 0-7: n[000-007] and n[008-015] do not reach"),
+        ("a path between two devices", PATH.b, f"{PATH.a} and {PATH.b} do not reach each other on rail 2, though both"),
+        ("a path that fails once", PATH.a, f"{PATH.a} and {PATH.b} failed to reach each other once on rails 0-7"),
+        ("a node that lacks a device", "n003", "rail 5: no device where"),
+        ("a node without the program", "n003", "nothing was exchanged with 4 partners: clusterproof: n003"),
+        ("two nodes only, one of whose devices is dead", "n001", "it cannot be told which is at fault"),
+    ],
+)  # fmt: skip
+def test_it_says_what_was_seen(name: str, node: str, words: str) -> None:
+    assert words in results(NAMED[name])[node].message
+
+
+def test_a_rail_is_a_concern_besides_what_cannot_be_told_of_its_devices() -> None:
+    found = results(NAMED["a rail that carries nothing"])["n000"].findings
+    assert [one.verdict for one in found] == [Verdict.INCOMPLETE, Verdict.CONCERN]
+
+
+def test_a_node_whose_exchanges_were_made_with_one_partner_only_does_not_pass() -> None:
+    made = campaign(HEALTHY_MESH)
+    first = made.journal.measurements[0]
+    few = replace(made, journal=replace(made.journal, measurements=(first, *made.journal.measurements[-4:])))
+    lonely = next(node for node in first.pair if not any(node in one.pair for one in few.journal.measurements[1:]))
+    result = of_node(lonely, PairwiseRun((few,)))
+    assert (result.verdict, result.message) == (
+        Verdict.INCOMPLETE, "exchanged with one partner only; expected at least 2"
+    )  # fmt: skip
+
+
+def test_where_bandwidth_was_measured_it_does_not_apply_and_says_how_to_ask() -> None:
+    run = run_of(HEALTHY)
+    result = of_node(run.campaigns[0].journal.plan.nodes[0], run)
+    assert result.verdict is Verdict.NOT_APPLICABLE
+    assert "--meter rdma_mesh" in result.message
+
+
+def test_where_bytes_were_exchanged_no_check_judges_bandwidth() -> None:
+    run = mesh_run_of(NAMED["a device that reaches nobody"])
+    for check in ("not_a_straggler", "pairwise_transport", "pairwise_correct", "pairwise_groups"):
+        assert of_node("n003", run, f"network.{check}").verdict is Verdict.NOT_APPLICABLE
+    assert evaluate(all_checks()["network.pairwise_busbw"], run.pairs[0]).verdict is Verdict.NOT_APPLICABLE
+
+
+def test_what_a_person_types_names_both_nodes() -> None:
+    made = campaign(HEALTHY_MESH)
+    command = of_node("n003", mesh_run_of(HEALTHY_MESH)).evidence
+    assert command.startswith("fi_pingpong -p efa -e rdm -d DEVICE-rdm -I 10 -S 64 on NODE, then on GOOD_NODE")
+    typed = replace(made.journal.measurements[0], reading=replace(made.journal.measurements[0].reading, command="this"))
+    run = PairwiseRun((replace(made, journal=replace(made.journal, measurements=(typed,))),))
+    assert of_node(typed.pair.a, run).evidence == "this"
