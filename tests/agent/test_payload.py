@@ -127,14 +127,12 @@ def test_where_there_is_no_python_the_node_says_what_it_has(tmp_path: Path) -> N
     assert "python3 (Python 3.6.8)" in evidence.detail
 
 
-@pytest.mark.long
 def test_a_program_that_arrives_in_part_is_a_cut_answer() -> None:
     sent, nonce = program(["boot"], PATIENT)
     output = answer(Program(sent.command, sent.stdin[:-100]))
     assert decode("here", Answer(output), nonce).unreached is Unreached.CUT
 
 
-@pytest.mark.long
 def test_input_after_the_program_is_not_waited_for() -> None:
     sent, nonce = program(["boot"], PATIENT)
     output = answer(Program(sent.command, sent.stdin + b"\nmore\n" * 9))

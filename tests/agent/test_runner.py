@@ -22,6 +22,8 @@ from tests.builders.probed import PATH, PATIENT, SOON, probe, probe_node
 from tests.testbed.needs import needs_frozen
 from tests.testbed.node import entered, healthy_p5, with_stuck_nvml
 
+pytestmark = pytest.mark.long
+
 SETTLE_S = 600.0
 HEADER = "import os, signal, sys, time\nfrom clusterproof.plugins.agent.reading import Absent, Broke, Denied, Node\n"
 FOR_EVER = "while True: time.sleep(1)"
@@ -59,7 +61,6 @@ def ends(pid: int) -> bool:
     return not is_running(pid)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     "body",
     [
@@ -78,7 +79,6 @@ def test_a_collector_that_does_not_answer_is_killed_and_says_what_it_was_reading
     assert collector.value is None
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("body", "status", "detail"),
     [
@@ -108,26 +108,22 @@ def test_a_collector_that_fails_says_why(body: str, status: Status, detail: str,
     assert detail in collector.detail
 
 
-@pytest.mark.long
 def test_a_collector_with_a_mistake_in_its_text_is_its_own_evidence(tmp_path: Path) -> None:
     collector = odd(tmp_path, "return (")
     assert collector.status is Status.BROKE
     assert collector.detail.startswith("SyntaxError")
 
 
-@pytest.mark.long
 def test_a_collector_that_sends_without_end_is_stopped(tmp_path: Path) -> None:
     collector = odd(tmp_path, "return 'x' * 100_000_000")
     assert collector.status is Status.BROKE
     assert collector.detail == f"sent more than {MAX_RECORD_BYTES} bytes"
 
 
-@pytest.mark.long
 def test_a_collector_may_send_much(tmp_path: Path) -> None:
     assert odd(tmp_path, "return ['x' * 999] * 3000").value == ["x" * 999] * 3000
 
 
-@pytest.mark.long
 def test_a_collector_that_prints_disturbs_nothing(tmp_path: Path) -> None:
     collector = odd(
         tmp_path, "print('noise', flush=True)\nos.write(2, b'noise')\nos.system('echo noise; cat')\nreturn 1"
@@ -135,7 +131,6 @@ def test_a_collector_that_prints_disturbs_nothing(tmp_path: Path) -> None:
     assert collector.value == 1
 
 
-@pytest.mark.long
 def test_a_collector_holds_nothing_of_the_connection_nor_of_its_neighbours(tmp_path: Path) -> None:
     body = """fds = map('/proc/self/fd/{}'.format, range(1024))
 return [os.readlink(fd) for fd in fds if os.path.lexists(fd)]"""
@@ -144,12 +139,10 @@ return [os.readlink(fd) for fd in fds if os.path.lexists(fd)]"""
     assert len(held) == 4
 
 
-@pytest.mark.long
 def test_a_collector_leaves_no_core_behind(tmp_path: Path) -> None:
     assert odd(tmp_path, "import resource\nreturn resource.getrlimit(resource.RLIMIT_CORE)[0]").value in (0, 1)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("end", [FOR_EVER, "return pid", "os._exit(1)"], ids=["hangs", "answers", "dies"])
 def test_what_a_collector_has_started_ends_with_it(end: str, tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
@@ -157,7 +150,6 @@ def test_what_a_collector_has_started_ends_with_it(end: str, tmp_path: Path) -> 
     assert ends(int(pid_file.read_text()))
 
 
-@pytest.mark.long
 def test_a_process_that_has_left_its_collector_does_not_hold_the_connection(tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     body = f"""pid = os.fork()
@@ -179,7 +171,6 @@ def left_behind(pid_file: Path) -> Iterator[None]:
         os.kill(int(pid_file.read_text()), signal.SIGKILL)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("how", ["SIGTERM", "SIGHUP", "SIGINT", "nobody-listens"])
 def test_when_the_run_is_stopped_the_collectors_end_too(how: str, tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
@@ -222,12 +213,10 @@ def test_a_run_that_is_stopped_while_it_starts_collectors_knows_them_when_it_end
     assert running == [begun]
 
 
-@pytest.mark.long
 def test_a_collector_is_open_to_every_signal(tmp_path: Path) -> None:
     assert odd(tmp_path, "return len(signal.pthread_sigmask(signal.SIG_BLOCK, []))").value == 0
 
 
-@pytest.mark.long
 def test_the_answer_as_a_whole_has_a_deadline_also_when_nobody_takes_it(tmp_path: Path) -> None:
     class Hasty(ProbeOptions):
         def whole_s(self, *_: object) -> float:
@@ -244,7 +233,6 @@ def test_the_answer_as_a_whole_has_a_deadline_also_when_nobody_takes_it(tmp_path
         assert shell.wait(SETTLE_S) == 0  # its pipe is full: it can only give up
 
 
-@pytest.mark.long
 def test_many_collectors_cost_the_time_of_the_slowest(tmp_path: Path) -> None:
     files = [collector_file(tmp_path, f"time.sleep(0.5)\nreturn {n}", f"slow{n}") for n in range(12)]
     evidence = probe([file.stem for file in files], PATIENT, further=files)
@@ -263,7 +251,6 @@ def test_a_collector_that_cannot_be_killed_is_abandoned_and_its_process_named() 
     assert evidence.collectors["boot"].status is evidence.collectors["pci"].status is Status.READ
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("body", "options", "status", "detail"),
     [
@@ -292,7 +279,6 @@ def test_the_collectors_that_share_a_process_are_those_that_no_program_and_no_se
         assert not any(word in text for word in ("tools import", "touch import", "os.fork", "socket", "ctypes")), name
 
 
-@pytest.mark.long
 def test_a_collector_that_hangs_after_all_costs_those_it_shares_a_process_with_nothing(tmp_path: Path) -> None:
     alone = {name: probe([name], PATIENT).collectors[name].status for name in MOSTLY_QUICK}
     hung = collector_file(tmp_path, f"node.at('cmdline of 7')\n{FOR_EVER}", "jobs")

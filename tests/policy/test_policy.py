@@ -294,13 +294,3 @@ def test_workers_read_verdicts_by_the_same_policy(runs: Runs) -> None:
     runs.pytester.makefile(".toml", clusterproof='[verdicts."host.word"]\nfail = "concern"\n')
     data = runs.over([saying("gpu001", "bad"), saying("gpu002", "pass")], "-n2")
     assert counts(data) == {"passed": 1, "concern": 1}
-
-
-def test_a_policy_beside_an_inventory_elsewhere_is_not_read_and_that_is_said(tmp_path: Path) -> None:
-    (tmp_path / "site").mkdir()
-    (tmp_path / "site" / "clusterproof.toml").write_text("[thresholds.shm]\nminimum_gib = 1\n")
-    said = "site/clusterproof.toml is not read; --policy site/clusterproof.toml does that"
-    assert find_policy(None, tmp_path, "site/cluster.toml").ignored == said
-    assert not find_policy(None, tmp_path / "site", "cluster.toml").ignored
-    assert not find_policy("site/clusterproof.toml", tmp_path, "site/cluster.toml").ignored
-    assert not find_policy(None, tmp_path, "ssh:gpu001").ignored

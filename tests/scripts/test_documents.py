@@ -122,4 +122,6 @@ def test_the_thresholds_of_a_check_are_those_that_it_and_what_it_calls_ask_for()
     assert thresholds_of(all_checks()["host.root_volume"].function) == [
         "root.used_concern_percent",
         "root.used_fail_percent",
+        "space.used_concern_percent",
+        "space.used_fail_percent",
     ]

@@ -11,7 +11,7 @@ from tests.untrusted.bounded import bounded
 from tests.untrusted.expressions import Expression, expressions, untold
 from tests.untrusted.patterns import offenders
 
-pytestmark = pytest.mark.any_user
+pytestmark = [pytest.mark.any_user, pytest.mark.long]
 ROOT = Path(__file__).parents[2]
 ALL = """
 from tests.untrusted.expressions import expressions

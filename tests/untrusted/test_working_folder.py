@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.inventory.file import DEMO
+from clusterproof.plugins.policy import find_policy
 from tests.testbed.needs import needs_root
 
 pytestmark = pytest.mark.long
@@ -118,3 +119,13 @@ def test_a_policy_of_another_user_is_ignored(folder: Path, is_link: bool) -> Non
     said = run(folder, "check", "demo", *QUIET)
     assert "clusterproof.toml is ignored: it belongs to user 1234" in said
     assert "policy: expects gpus=3" in run(folder, "check", "demo", *QUIET[1:], "--policy", "clusterproof.toml")
+
+
+def test_a_policy_beside_an_inventory_elsewhere_is_not_read_and_that_is_said(tmp_path: Path) -> None:
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "clusterproof.toml").write_text("[thresholds.shm]\nminimum_gib = 1\n")
+    said = "site/clusterproof.toml is not read; --policy site/clusterproof.toml does that"
+    assert find_policy(None, tmp_path, "site/cluster.toml").ignored == said
+    assert not find_policy(None, tmp_path / "site", "cluster.toml").ignored
+    assert not find_policy("site/clusterproof.toml", tmp_path, "site/cluster.toml").ignored
+    assert not find_policy(None, tmp_path, "ssh:gpu001").ignored

@@ -68,6 +68,7 @@ FORMS = re.compile(
     r"|\bsegfault at [0-9a-f]{1,16} ip [0-9a-f]{1,16} sp [0-9a-f]{1,16} error [0-9a-f]{1,8}\b"
     r"|\bCPU_SrcID#\d{1,2}_(?:Ha|MC)#\d{1,2}_Chan#\d{1,2}_DIMM#\d{1,2}\b"
     r"|\bip:[0-9a-f]{1,16} sp:[0-9a-f]{1,16} error:[0-9a-f]{1,8}\b"
+    r"|\[0x[0-9a-f]{2}:0x[0-9a-f]{2}\.[0-7]\]|(?<=[0-7]):pcie\d{1,3}(?=:)|\b15[bc]-[0-9a-f](?=: MGC)"
 )
 UNIT = re.compile(r"(.+?)(\.(?:service|timer|socket|mount|target|scope|slice|automount|swap))")
 VERSION = re.compile(r"v?\d{1,9}[.~-](?=[\w.~-]*\d)|v?\d{1,3}\.\d", re.IGNORECASE)

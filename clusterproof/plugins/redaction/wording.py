@@ -40,7 +40,8 @@ _PROCESS = re.compile(  # where the kernel names a process, of whatever letters
     rf"|(\bname=['`]?)([^,'`{BEGIN}]{{1,60}})(?=['`]?,)"
 )
 _LUSTRE = re.compile(
-    r"(?<![\w.-])()([\w-]{1,20}?)(?=-(?:OST|MDT)[0-9a-f]{4}(?![0-9a-f]))|(\bUnmounted )([\w-]{1,20}?)(?=-client\b)"
+    r"(?<![\w.-])()([\w-]{1,20}?)(?=-(?:OST|MDT)[0-9a-f]{4}(?![0-9a-f]))"
+    r"|(\b(?:Unm|M)ounted |\blog '?|\bprofile ')([\w-]{1,20}?)(?=-client\b)"
     r"|(@(?:tcp|o2ib)\d{0,3}:/)([\w-]{1,20})"
 )
 

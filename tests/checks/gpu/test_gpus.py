@@ -296,33 +296,3 @@ def test_gpus_that_the_driver_lost_are_named_where_nobody_says_how_many_are_due(
 def test_a_corrupted_inforom_is_named_by_its_gpu(inforom: object, verdict: Verdict, words: str) -> None:
     result = evaluated("gpu.inforom", gpus=[GPU], nvml_inforom={"gpus": inforom})
     assert (result.verdict, words in result.message) == (verdict, True)
-
-
-@pytest.mark.parametrize(
-    ("one", "verdict"),
-    [
-        ({"persistence_mode": UNSUPPORTED}, Verdict.INCOMPLETE),
-        ({"persistence_mode": UNSUPPORTED, "name": "NVIDIA T400"}, Verdict.PASS),  # as one for a display
-        ({"persistence_mode": UNSUPPORTED, "mig_mode": True}, Verdict.PASS),  # another mode
-        ({"persistence_mode": UNSUPPORTED, "mig_mode": UNSUPPORTED}, Verdict.INCOMPLETE),
-    ],
-)
-def test_what_the_driver_does_not_support_on_one_gpu_is_unread_where_its_like_report_it(
-    one: dict[str, Any], verdict: Verdict
-) -> None:
-    like = {"name": "NVIDIA H100 80GB HBM3", "persistence_mode": True}
-    assert evaluated("gpu.persistence_mode", gpus=beside(like | one, like, like)).verdict is verdict
-
-
-@pytest.mark.parametrize(
-    ("dram", "sram", "words"),
-    [
-        (0, 0, "uncorrected ECC errors: 5 in all, and none in DRAM or SRAM; expected 0"),
-        (5, 0, "uncorrected ECC errors: 5 in DRAM; expected 0"),
-        (UNSUPPORTED, UNSUPPORTED, "uncorrected ECC errors: 5 in all; expected 0"),
-    ],
-)
-def test_uncorrected_errors_are_said_wherever_they_are_counted(dram: object, sram: object, words: str) -> None:
-    counts = {"ecc_uncorrected_dram": dram, "ecc_uncorrected_sram": sram, "ecc_uncorrected_total": 5}
-    result = evaluated("gpu.no_uncorrected_ecc", gpus=[{**GPU, **counts}])
-    assert (result.verdict, words in result.message) == (Verdict.FAIL, True), result.message

@@ -24,9 +24,9 @@ PACKAGES = {
 }
 PLACES = ("/opt/amazon/efa/bin",)
 ARRIVED = {  # a row of the client's table
-    FI_PINGPONG: re.compile(r"^\s*\S+\s+(\d+)\s+=\1\s", re.MULTILINE),
+    FI_PINGPONG: re.compile(r"^[ \t]{0,8}[^\s=]{1,16}[ \t]{1,16}(\d{1,12})[ \t]{1,16}=\1\s", re.MULTILINE),
     IBV: re.compile(r"^\d+ bytes in [\d.]+ seconds", re.MULTILINE),
-    PERFTEST: re.compile(r"^\s*\d+\s+\d+\s+\d+\.\d+\s", re.MULTILINE),
+    PERFTEST: re.compile(r"^[ \t]{0,8}\d{1,12}[ \t]{1,24}\d{1,12}[ \t]{1,24}\d{1,9}\.\d{1,9}\s", re.MULTILINE),
 }
 REFUSED = ("Connection refused", "Couldn't connect to", "Unable to init the socket connection")
 TIMES, SIZE_BYTES = 10, 64

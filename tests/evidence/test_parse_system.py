@@ -1,0 +1,109 @@
+"""What commands show of Lustre's clients, services, limits and the machine, read into the collectors of the probe."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evidence.host import parse as host
+from clusterproof.plugins.evidence.host import parse_system as system
+from tests.builders.evaluated import expect
+from tests.builders.samples import sample
+from tests.faults.captured_fault import evaluated
+
+STATES = """\
+osc.tesfs-OST0000-osc-ffff9a7c4d1ee000.state=
+current_state: FULL
+state_history:
+ - [ 1777500001, CONNECTING ]
+osc.tesfs-OST0001-osc-ffff9a7c4d1ee000.state=
+current_state: DISCONN
+state_history:
+ - [ 1777500002, FULL ]
+"""
+GREPPED = """\
+    target: MGS
+    state: FULL
+    target: tesfs-OST0001_UUID
+    state: DISCONN
+       target_version: 2.15.6.1
+"""
+
+
+@pytest.mark.parametrize("text", [STATES, GREPPED])
+def test_a_client_whose_state_alone_lctl_shows_is_judged(text: str) -> None:
+    words = "tesfs-OST0001: osc is DISCONN; expected FULL"
+    expect(evaluated({"t": text})["storage.lustre_clients"], Verdict.FAIL, words)
+
+
+# What runs
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        (" 10:14:32 up 12 days,  3:04,  2 users,  load average: 0.08, 0.03, 0.01\n", 12 * 86400 + 3 * 3600 + 4 * 60),
+        (" 10:14:32 up 7 min,  0 users,  load average: 0.08, 0.03, 0.01\n", 7 * 60),
+        (" 10:14:32 up 1 day, 5 min,  1 user,  load average: 0.08, 0.03, 0.01\n", 86400 + 5 * 60),
+    ],
+)
+def test_uptime_in_its_forms(text: str, seconds: float) -> None:
+    assert host.read_uptime(text) == {"boot": {"uptime_s": seconds}}
+
+
+def test_dmidecode_shows_the_instance_type() -> None:
+    system_rows = "System Information\n\tManufacturer: Amazon EC2\n\tProduct Name: p5.48xlarge\n"
+    text = f"{system_rows}\nBase Board Information\n\tProduct Name: another\n"
+    assert host.read_dmidecode(text) == {"platform": {"vendor": "Amazon EC2", "product": "p5.48xlarge"}}
+
+
+def test_systemctl_status_shows_the_services_that_matter() -> None:
+    text = (
+        "● slurmd.service - Slurm node daemon\n"
+        "     Loaded: loaded (/lib/systemd/system/slurmd.service; enabled; vendor preset: enabled)\n"
+        "     Active: failed (Result: exit-code) since Sat\n\n"
+        "● cups.service - CUPS\n     Loaded: loaded (/x; enabled)\n     Active: active (running)\n"
+    )
+    data: Any = system.read_status(text)
+    assert data["services"]["services"] == {
+        "slurmd": {"load": "loaded", "active": "failed", "sub": "Result: exit-code", "enabled": "enabled"}
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "failed"),
+    [
+        ("  UNIT LOAD ACTIVE SUB DESCRIPTION\n● foo.service loaded failed failed Foo\n\n1 loaded units listed.\n", 1),
+        ("  UNIT LOAD ACTIVE SUB DESCRIPTION\n\n0 loaded units listed.\n", 0),
+    ],
+)
+def test_systemctl_failed_lists_what_failed(text: str, failed: int) -> None:
+    data: Any = system.read_list(text)
+    assert system.is_list(text)
+    assert data["services"]["failed"] == ["foo.service"] * failed
+
+
+def test_ulimit_and_proc_limits_show_the_limits_of_a_login_in_bytes() -> None:
+    ulimit: Any = system.read_ulimit("max locked memory           (kbytes, -l) 65536\nopen files  (-n) 1024\n")
+    limits: Any = system.read_proc_limits(sample("host/insights-proc_limits-L11.txt").text)
+    assert ulimit["limits"]["login"] == {"memlock": 65536 * 1024, "nofile": 1024}
+    assert limits["limits"]["login"]["memlock"] == 65536
+
+
+ULIMIT = "max locked memory       (kbytes, -l) {}\nopen files                      (-n) {}\n"
+GREPPED_LIMIT = "Max locked memory         {}                {}                bytes\n"
+ACTIVE = "hca_id: mlx5_0\n\tvendor_id: 0x02c9\n\t\tport:\t1\n\t\t\tstate: PORT_ACTIVE (4)\n"
+
+
+@pytest.mark.parametrize("limits", [ULIMIT.format(64, 1024), GREPPED_LIMIT.format(65536, 65536)])
+def test_a_low_limit_of_a_login_fails_though_nothing_shows_those_of_daemons(limits: str) -> None:
+    results = evaluated({"limits": limits, "ibv": ACTIVE})
+    expect(results["network.memlock"], Verdict.FAIL, "memlock is 64 KiB for a login; expected")
+
+
+def test_a_high_limit_of_a_login_proves_nothing_of_the_daemons_that_start_jobs() -> None:
+    results = evaluated({"limits": ULIMIT.format("unlimited", 1048576), "ibv": ACTIVE})
+    expect(results["network.memlock"], Verdict.INCOMPLETE, "memlock is not in what was captured")
+    assert results["host.ulimits"].verdict is Verdict.INCOMPLETE
