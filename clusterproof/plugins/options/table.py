@@ -33,9 +33,6 @@ class Option:
         return self.more.get("metavar") == "WORDS"
 
 
-LEAST_S, MOST_S = 0.1, 86400  # of a timeout: clocks and sockets take no number of any size
-
-
 class Joined(argparse.Action):
     """Takes what is given twice together, joined by a comma, as clush takes `-w`."""
 

@@ -14,7 +14,7 @@ import pytest
 from clusterproof.plugins.agent.reading import NO_CURSOR
 from clusterproof.plugins.core.opened import NO_ROOM, is_file, is_folder
 from clusterproof.plugins.evidence.kernel_log.window import window
-from clusterproof.plugins.options import perf_table, table
+from clusterproof.plugins.options import LEAST_S, MOST_S, perf_table, table
 
 if TYPE_CHECKING:
     from clusterproof.plugins.options.parsed import Options
@@ -25,16 +25,16 @@ def check_options(option: Options) -> None:
     _check_none_is_empty(option)
     for flag, value, least in (
         ("--fanout", option.fanout, 1),
-        ("--connect-timeout", option.connect_timeout, table.LEAST_S),
-        ("--probe-timeout", option.probe_timeout, table.LEAST_S),
-        ("--answer-timeout", option.answer_timeout, table.LEAST_S),
+        ("--connect-timeout", option.connect_timeout, LEAST_S),
+        ("--probe-timeout", option.probe_timeout, LEAST_S),
+        ("--answer-timeout", option.answer_timeout, LEAST_S),
         ("--ssm-rate", option.ssm_rate, 0.1),
         ("--slurm-wait", option.slurm_wait, 1),
     ):
         if value is not None and not value >= least:
             raise pytest.UsageError(f"{flag} is {value:g}; expected at least {least:g}")
-        if value is not None and flag.endswith("-timeout") and value > table.MOST_S:
-            raise pytest.UsageError(f"{flag} is {value:g}; expected at most {table.MOST_S} s, a day")
+        if value is not None and flag.endswith("-timeout") and value > MOST_S:
+            raise pytest.UsageError(f"{flag} is {value:g}; expected at most {MOST_S} s, a day")
     if option.ssm_output and not option.ssm_output.startswith("s3://"):
         raise pytest.UsageError(f"--ssm-output is {option.ssm_output!r}; expected s3://BUCKET or s3://BUCKET/PREFIX")
     window_minutes(option.fsx_window)

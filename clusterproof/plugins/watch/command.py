@@ -22,7 +22,8 @@ from clusterproof.plugins.core.verdict import EXIT_FAILED, EXIT_INCOMPLETE, Verd
 from clusterproof.plugins.inventory import narrow, resolve, with_expectations
 from clusterproof.plugins.kubernetes import HOST
 from clusterproof.plugins.kubernetes.api import KubernetesError
-from clusterproof.plugins.options.table import LEAST_S, MOST_S, Joined
+from clusterproof.plugins.options import LEAST_S, MOST_S
+from clusterproof.plugins.options.table import Joined
 from clusterproof.plugins.policy import find_policy
 from clusterproof.plugins.training_run.formats.placement import write_pods
 from clusterproof.plugins.transport import Limits, Unusable
