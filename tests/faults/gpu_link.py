@@ -94,13 +94,13 @@ FAULTS = (
     Fault(
         "a PCIe link that came up for an older generation",
         lambda image: with_nvml(image, gpu=2, pcie_gen=4, pcie_gen_max=4),
-        {"gpu.pcie_link": FAIL},
+        {"gpu.pcie_link": FAIL, "gpu.gpu_uniform": CONCERN},
         "GPU 2: PCIe generation 4 at most; expected 5, as other GPUs of the node have",
     ),
     Fault(
         "a PCIe link that came up with fewer lanes at most",
         lambda image: with_nvml(image, gpu=2, pcie_width=8, pcie_width_max=8),
-        {"gpu.pcie_link": FAIL},
+        {"gpu.pcie_link": FAIL, "gpu.gpu_uniform": CONCERN},
         "GPU 2: PCIe x8 at most; expected 16, as other GPUs of the node have",
     ),
     Fault(

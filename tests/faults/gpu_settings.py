@@ -126,7 +126,7 @@ FAULTS = (
     Fault(
         "MIG on one GPU only",
         lambda image: with_nvml(image, gpu=2, mig_mode=True),
-        {"gpu.mig_uniform": CONCERN},
+        {"gpu.mig_uniform": CONCERN, "gpu.gpu_uniform": CONCERN},
         "MIG is on for GPU 2 of 8",
     ),
     Fault(

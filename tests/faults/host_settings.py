@@ -42,13 +42,13 @@ FAULTS = (
     Fault(
         "no huge pages beside EFA, as was chosen",
         lambda image: with_line(with_huge_pages(image, pages=0, free=0), "/etc/environment", "FI_EFA_USE_HUGE_PAGE=0"),
-        {"host.efa_huge_pages": NA},
+        {"host.efa_huge_pages": NA, "network.transport_plan": CONCERN},
         "told to do without",
     ),
     Fault(
         "no huge pages beside EFA, whose software is told to use them",
         lambda image: with_line(with_huge_pages(image, pages=0, free=0), "/etc/environment", "FI_EFA_USE_HUGE_PAGE=1"),
-        {"host.efa_huge_pages": CONCERN},
+        {"host.efa_huge_pages": CONCERN, "network.transport_plan": CONCERN},
         "0 huge pages of 2 MiB; expected at least 1",
     ),
     Fault(
