@@ -42,7 +42,11 @@ def test_a_limit_that_ends_a_job_which_had_fallen_silent_hides_no_exception(tmp_
     early = MISSING.format(time="2026-03-01 07:10:00,000") + "2026-03-01 07:10:00,000 INFO\n"
     ended = {"sacct.txt": SACCT.format(state="TIMEOUT")}
     assert case_of(tmp_path / "silent", {"rank_0.log": early, **ended}).verdict.cause == "code"
-    went_on = f"{early}2026-03-01 08:10:00,000 INFO saved\n"
+    talks = f"{early}2026-03-01 08:10:00,000 INFO heartbeat\n"
+    assert case_of(tmp_path / "no step", {"rank_0.log": talks, **ended}).verdict.cause == "code"
+    stopped_at = "".join(f"2026-03-01 07:0{minute}:00,000 iteration {minute}/90000\n" for minute in range(1, 6))
+    assert case_of(tmp_path / "no step since", {"rank_0.log": stopped_at + talks, **ended}).verdict.cause == "code"
+    went_on = f"{early}2026-03-01 08:10:00,000 iteration 4000/90000\n"
     assert case_of(tmp_path / "went on", {"rank_0.log": went_on, **ended}).verdict.cause == "stopped"
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from clusterproof.plugins.case import Collected, Event
 from clusterproof.plugins.case.clocks import apart_s, in_words
 from clusterproof.plugins.case.relevance import is_broken_since
-from clusterproof.plugins.catalog.causes import CAUSE, limits
+from clusterproof.plugins.catalog.causes import CAUSE, STOPPED, limits
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.training_run import rank_names
 
@@ -39,17 +39,18 @@ def candidates(case: Collected) -> tuple[Candidate, ...]:
 def long_before_the_end(case: Collected) -> frozenset[Event]:
     """Words that look like a cause, and after which the job went on: it met something else much later.
 
-    What stops by itself may be waited for: so long, as ranks tell, and `before_s` more. A scheduler's end counts where
-    the job had not fallen silent before it.
+    What stops by itself may be waited for: so long, as ranks tell, and `before_s` more. Where steps are known, there
+    were some behind these words; where none are, a limit or an operator may have ended what had hung.
     """
     cascades = _Cascades(event for event in case.events if event.is_cascade)
     most_s = apart_s(case)
     own = [event for event in case.events if not event.is_cascade and not _is_echo(event, cascades, most_s)]
-    met = [event for event in own if "scheduler" not in event.row.read_in or not silent_before(event, case.last)]
+    met = [event for event in own if case.progress is not None or event.row.cause != STOPPED]
     last = max((event.when.begins for event in met if event.when.begins is not None), default=-math.inf)
     waited_s = max((event.waited_s for event in case.events), default=0.0)
     until = last - limits().before_s - waited_s - most_s
     of_output = (event for event in own if "output" in event.row.read_in)
+    until = min(until, math.inf if case.progress is None else case.progress)
     early = (event for event in of_output if event.when.ends is not None and event.when.ends < until)
     return frozenset(event for event in early if event.row.role == CAUSE or event.is_warning)
 
