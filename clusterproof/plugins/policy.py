@@ -45,10 +45,11 @@ def find_policy(named: str | None, folder: Path, inventory: str = "") -> Policy:
     if named:
         return read_policy(folder / named)
     name = next((name for name in (OWN_FILE, PYPROJECT) if is_file(folder / name)), None)
+    beside = Path(inventory).parent / OWN_FILE
+    is_beside = inventory.endswith(".toml") and is_file(folder / beside)
+    none = Policy(ignored=f"{beside} is not read; --policy {beside} does that") if is_beside else NO_POLICY
     if not name:
-        beside = Path(inventory).parent / OWN_FILE
-        is_beside = inventory.endswith(".toml") and is_file(folder / beside)
-        return Policy(ignored=f"{beside} is not read; --policy {beside} does that") if is_beside else NO_POLICY
+        return none
     try:
         record = _toml(folder / name, is_own=True)
     except NotOwnError as why:
@@ -57,7 +58,7 @@ def find_policy(named: str | None, folder: Path, inventory: str = "") -> Policy:
         return _policy(Table(name, record))
     tools = record.get("tool", {})
     if not isinstance(tools, Mapping) or "clusterproof" not in tools:
-        return NO_POLICY
+        return none
     return _policy(Table.of(f"{PYPROJECT} [tool.clusterproof]", tools["clusterproof"]))
 
 

@@ -207,8 +207,9 @@ def evaluate_among_gpus(node: Node) -> None:
     for name, reported in OF_ONE_MODEL.items():
         values = [(gpu.label, reading.get("name"), reading[name]) for gpu, reading in by_gpu if reading.get(name)]
         for label, model, own in values:
-            elsewhere = usual_of(node, GPUS, kind_of_gpus, reported)
-            if elsewhere and " and " not in elsewhere.value and model == one_model(node):
+            elsewhere, of_model = (usual_of(node, GPUS, kind_of_gpus, one) for one in (reported, KIND["name"]))
+            is_of_one = model == one_model(node) and of_model is not None and of_model.value == model
+            if is_of_one and elsewhere and " and " not in elsewhere.value and elsewhere.value != UNREPORTED:
                 is_odd, expected = as_text(own) != elsewhere.value, f"{elsewhere.value} {elsewhere.how_many}"
             else:
                 alike = [value for _, other, value in values if other == model or None in (other, model)]
@@ -218,7 +219,7 @@ def evaluate_among_gpus(node: Node) -> None:
             concern_if(is_odd, f"{label}: {reported} {own:g}; expected {expected}")
 
 
-GPUS = "GPUs"
+GPUS, UNREPORTED = "GPUs", "not reported"
 
 
 def one_model(node: Node) -> str | None:
@@ -238,7 +239,7 @@ def values_of(node: Node, name: str) -> str | None:
     for gpu in node.gpus:
         reading, unread = readings(gpu, name)
         values |= {as_text(value) for value in reading.values()}
-        values |= {"not reported" for why in unread if isinstance(why, NotApplicable)}
+        values |= {UNREPORTED for why in unread if isinstance(why, NotApplicable)}
     return " and ".join(sorted(values)) or None
 
 

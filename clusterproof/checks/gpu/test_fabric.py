@@ -20,7 +20,7 @@ from clusterproof.plugins.core.verdict import (
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.fact import Absent
 from clusterproof.plugins.evidence.field import readings
-from clusterproof.plugins.evidence.gpu.facts import Fabric, Gpu
+from clusterproof.plugins.evidence.gpu.facts import BASEBOARD, Fabric, Gpu
 from clusterproof.plugins.evidence.gpu.facts_rack import (
     CLUSTER,
     FABRIC,
@@ -109,7 +109,8 @@ def fabric_of(gpu: Gpu, node: Node) -> Fabric:
     try:
         fabric = gpu.fabric
     except NotApplicable:
-        if not node.nvlinks_due or is_unregistered(readings(gpu, "name")[0].get("name", "")):
+        name = readings(gpu, "name")[0].get("name", "")
+        if not node.nvlinks_due or is_unregistered(name) or (name and not BASEBOARD.search(name)):
             raise
         incomplete(f"the driver reports no fabric; expected one, as {node.type_name or 'this node'} has NVLinks")
     if readings(fabric, "state")[0].get("state") == NOT_SUPPORTED:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable
 
@@ -18,7 +17,7 @@ from clusterproof.plugins.core.verdict import (
 )
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import readings, require
-from clusterproof.plugins.evidence.gpu.facts import Gpu, NvlinkErrors
+from clusterproof.plugins.evidence.gpu.facts import BASEBOARD, Gpu, NvlinkErrors
 from clusterproof.plugins.evidence.kernel_log.facts import pci_address
 from clusterproof.plugins.evidence.kernel_log.wording import gpus_by_address
 from clusterproof.plugins.evidence.kernel_log.xid_findings import evaluate
@@ -68,13 +67,13 @@ def links_of(gpu: Gpu, node: Node) -> tuple[bool | None, ...]:
     try:
         return gpu.nvlink_states
     except NotApplicable:
-        if not (node.nvlinks_due or any(links_of_peers(gpu, node))):
+        is_wired = bool(BASEBOARD.search(readings(gpu, "name")[0].get("name", "")))
+        if not (node.nvlinks_due or (is_wired and any(links_of_peers(gpu, node)))):
             raise
     return ()
 
 
 FEWEST_JOINED = 4  # GPUs that may be joined all with all; of three a bridge joins two
-BASEBOARD = re.compile(r"SXM|HBM3$|NVIDIA (?:H20|H200|H800|G?B[23]00)$")  # names of GPUs whose board wires all NVLinks
 
 
 def evaluate_links_by_peers(gpu: Gpu, node: Node) -> None:

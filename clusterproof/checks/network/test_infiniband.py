@@ -95,8 +95,10 @@ def evaluate_rate(node: Node, device: RdmaDevice, port: Port) -> None:
     usual = max(_usual_of(like, node), *(_gbps(deviation.usual) for deviation in deviations), 0.0)
     if not port.is_active:
         return
+    if _is_usual_in_group(node, device, port):
+        return
     assert gbps >= usual, f"{port.label} at {port.rate}; expected {usual:g} Gb/s, as most ports of its model"
-    if gbps < max(like, default=0.0) and not _is_usual_in_group(node, device, port):
+    if gbps < max(like, default=0.0):
         concern(
             f"{port.label} at {port.rate}; expected {max(like):g} Gb/s, as {like[max(like)]} ports of its model here"
         )

@@ -9,9 +9,9 @@ from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import NotApplicable, concern_if, fail_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import known, readings, require
-from clusterproof.plugins.evidence.group import Difference, Values, differences, in_words
+from clusterproof.plugins.evidence.group import Difference, Values, differences, in_words, usual_of
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.evidence.pci.facts import PciDevice, PciLink
+from clusterproof.plugins.evidence.pci.facts import MAX_LANES, PciDevice, PciLink
 
 pytestmark = [mark.network, mark.preflight, mark.hyperpod_node_debugger("A")]
 
@@ -40,11 +40,11 @@ def test_nic_link(node: Node) -> None:
             seen = f"PCIe {nic.link} on {nic.address}; expected"
             fail_if(is_worse and is_less, f"{seen} {usual} as most of its model here")
             concern_if(is_worse and not able, f"{seen} {usual} as most of its model here")
-            concern_if(is_less and not is_worse, f"{seen} {able}, as both of its ends can")
+            concern_if(is_less and not is_worse and not _is_meant(node, nic), f"{seen} {able}, as both of its ends can")
             require(readings(nic, "width", "speed")[1])
             if not nic.link and _is_alone_without(node, nic):
                 incomplete(f"the kernel reports no PCIe link of {nic.address}; expected one, as of others of its model")
-    elsewhere = _differing(node, "PCIe links of network devices", _links)
+    elsewhere = _differing(node, LINKS, _links)
     concern_if(elsewhere, in_words(elsewhere))
 
 
@@ -74,6 +74,13 @@ def _nics(node: Node) -> list[PciDevice]:
     return nics
 
 
+def _is_meant(node: Node, nic: PciDevice) -> bool:
+    """Whether a link that could be better is nobody's fault: it is as on most nodes, asleep, or an emulated port's."""
+    usual = usual_of(node, LINKS, _links, f"PCIe link of {nic.address}")
+    is_emulated = (readings(nic, "port_width_max")[0].get("port_width_max") or 0) > MAX_LANES
+    return nic.is_asleep or is_emulated or (usual is not None and usual.value == str(nic.link))
+
+
 def _is_alone_without(node: Node, nic: PciDevice) -> bool:
     """Whether it reports no link where others of its model do; a virtual function and one that is asleep have none."""
     is_virtual = bool(readings(nic, "function_of")[0].get("function_of"))
@@ -95,6 +102,9 @@ def _differing(node: Node, what: str, read: Callable[[Node], Values]) -> tuple[D
         return differences(node, what, read, absent=None)
     except NotApplicable:
         return ()
+
+
+LINKS = "PCIe links of network devices"
 
 
 def _links(node: Node) -> Values:

@@ -19,7 +19,7 @@ from clusterproof.plugins.core.verdict import (
     part,
 )
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.evidence.field import each
+from clusterproof.plugins.evidence.field import each, readings
 from clusterproof.plugins.evidence.group import Values, differences, in_words
 from clusterproof.plugins.evidence.network.facts import INFINIBAND
 from clusterproof.plugins.evidence.node import Node
@@ -57,15 +57,18 @@ def test_transport_plan(node: Node) -> None:
                 CHOICES[variable.name](variable, node)
     with suppress(NotApplicable):
         deviations = differences(node, "variables of jobs", _set_for_jobs, absent="not set")
-        concern_if(deviations, in_words(deviations))
+        concern_if(deviations and not node.environment_unread, in_words(deviations))
+
+
+OF_A_NODE = ("_IFNAME", "_HCA", "_FILE")  # variables that end so name what is called otherwise on each node
 
 
 def _set_for_jobs(node: Node) -> Values:
-    """The value of each variable that is set in every case, by its name."""
+    """The value of each variable that is set in every case, by its name; None where it is on a condition."""
     return {
-        variable.name: variable.value[:80] or "empty"
+        variable.name: None if variable.conditional else variable.value[:80] or "empty"
         for variable in node.environment
-        if not (variable.conditional or _is_overridden(variable, node.environment))
+        if not (variable.name.endswith(OF_A_NODE) or _is_overridden(variable, node.environment))
     }
 
 
@@ -121,7 +124,8 @@ def _applies(rule: EnvironmentRule, node: Node) -> bool:
     if rule.where == "always":
         return True
     if rule.where in ("nvlink", "no-nvlink"):
-        return bool(node.nvlinks_due) == (rule.where == "nvlink")
+        has_gpus = readings(node, "gpus_on_bus")[0].get("gpus_on_bus") != ()
+        return has_gpus and bool(node.nvlinks_due) == (rule.where == "nvlink")
     if rule.where in ("efa", "no-efa"):
         return _has_efa(node) == (rule.where == "efa")
     if rule.where == "fabric":

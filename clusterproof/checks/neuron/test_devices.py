@@ -63,8 +63,10 @@ def evaluate_alike(node: Node) -> None:
         )
     models = sorted({reading["model"] for reading in known_of if reading.get("model")})
     concern_if(len(models) > 1, f"devices are {' and '.join(models)}; expected one model")
-    serials = Counter(reading["serial"] for reading in known_of if reading.get("serial"))
-    shared = ", ".join(f"{serial[:40]} of {count} devices" for serial, count in serials.items() if count > 1)
+    serials = Counter(serial for reading in known_of if (serial := reading.get("serial", "")).strip("0"))
+    is_of_boards = len(serials) > 1 and len(set(serials.values())) == 1  # each of which has as many devices
+    twice = {serial: count for serial, count in serials.items() if count > 1 and not is_of_boards}
+    shared = ", ".join(f"{serial[:40]} of {count} devices" for serial, count in twice.items())
     concern_if(shared, f"serial {shared}; expected one each")
 
 

@@ -100,9 +100,10 @@ def sign_of(where: str, line: str) -> Sign | None:
     """The first sign that a line of such a source has."""
     if alone := _whole_lines(where).get(line.strip()):
         return alone
-    if where == "output" and any(phrase in line for phrase in harmless()):
-        return None
+    is_harmless = where == "output" and any(phrase in line for phrase in harmless())
     for phrase, sign in _words_of(where):
+        if is_harmless and sign.cause != HARDWARE:  # a job that tries again goes on with a GPU that is broken
+            continue
         if phrase in line and not any(other in line for other in sign.unless):
             return sign
     return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -29,6 +30,9 @@ from clusterproof.plugins.evidence.gpu.facts_processes import GpuProcess
 from clusterproof.plugins.evidence.pci.facts import Paths
 
 MAX_WORD = 20  # characters of a name that a node gives to a counter or a link
+
+
+BASEBOARD = re.compile(r"SXM|HBM3$|NVIDIA (?:H20|H200|H800|G?B[23]00)$")  # names of GPUs whose board wires all NVLinks
 
 
 @record
