@@ -195,7 +195,8 @@ FAULTS = (
     Fault(
         "an nvidia-peermem that was built for another kernel",
         lambda image: with_kernel_line(
-            image, "nvidia_peermem: Unknown symbol ib_register_peer_memory_client (err -22)"
+            with_file(image, "/sys/module/nvidia/taint", "POE\n"),
+            "nvidia_peermem: Unknown symbol ib_register_peer_memory_client (err -22)",
         ),
         {"gpu.peermem": CONCERN},
         "nvidia-peermem does not fit the kernel (ib_register_peer_memory_client): no GPUDirect RDMA",

@@ -18,7 +18,7 @@ from clusterproof.plugins.core.verdict import (
     part,
 )
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.evidence.field import each, known, readings, require
+from clusterproof.plugins.evidence.field import each, readings, require
 from clusterproof.plugins.evidence.group import Values, differences, in_words
 from clusterproof.plugins.evidence.kernel_log.wording import say
 from clusterproof.plugins.evidence.network.facts import INFINIBAND
@@ -44,8 +44,7 @@ def test_peermem(node: Node) -> None:
     Remedy (fix configuration): Load nvidia_peermem, or install the open kernel modules; install gdrcopy and load
     gdrdrv. Where nvidia_peermem does not fit, install NVIDIA's driver again, after the RDMA stack (MLNX_OFED).
     """
-    with suppress(Incomplete):
-        evaluate_fit(node)
+    evaluate_fit(node)
     if node.expected("efa") == 0:
         if not has_fabric(node):
             not_applicable(f"{node.type_name or 'this node'} has no EFA device, nor GPUs beside another fabric")
@@ -72,14 +71,15 @@ def has_fabric(node: Node) -> bool:
 
 
 def evaluate_fit(node: Node) -> None:
-    """A concern where nvidia_peermem did not fit when it was loaded, is not loaded now, and nothing replaces it.
-
-    Raises Incomplete.
-    """
-    known_of = [known(lambda: "nvidia_peermem" in node.modules, False), known(lambda: not node.gpus_on_bus, False)]
-    if any(known_of) or (known(lambda: has_dma_buf(node), False) and known(lambda: is_open(node), False)):
+    """A concern where nvidia_peermem did not fit when it was loaded, is not loaded now, and nothing replaces it."""
+    reading, _ = readings(node, "modules", "gpus_on_bus")
+    if "nvidia_peermem" in reading.get("modules", ()) or not reading.get("gpus_on_bus", True):
         return
-    say(node, "gpu.peermem", "a module built for this kernel and its RDMA stack")
+    with suppress(Incomplete):
+        if has_dma_buf(node) and is_open(node):
+            return
+    with suppress(Incomplete):
+        say(node, "gpu.peermem", "a module built for this kernel and its RDMA stack")
 
 
 def evaluate_dma_buf(node: Node) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from clusterproof.plugins.catalog.instance_types import machine_row
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import apart
 from clusterproof.plugins.core.verdict import NotApplicable, concern_if, fail_if, not_applicable
@@ -27,7 +28,8 @@ def test_nvme_scratch(node: Node) -> None:
     should have mounted them (the image's service, the lifecycle script).
     """
     expected = known(lambda: local_disks_due(node), 0)
-    is_all_local = bool(expected and readings(node, "is_outside_ec2")[0].get("is_outside_ec2"))  # of any model
+    is_ours = bool(machine_row(node.type_name)) or readings(node, "is_outside_ec2")[0].get("is_outside_ec2")
+    is_all_local = bool(expected and is_ours)  # of any model
     local = [controller for controller in node.nvme_controllers if is_all_local or controller.is_local]
     if not (expected or local):
         not_applicable(f"{node.type_name or 'this node'} has no local NVMe disk")
