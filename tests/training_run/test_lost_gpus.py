@@ -18,7 +18,11 @@ HEALTHY = ("97 %", "60000 MiB", "81559 MiB", "1980 MHz")
 HANDLE = (
     "Unable to determine the device handle for GPU0000:3B:00.0: GPU is lost.  Reboot the system to recover this GPU"
 )
-NVML = "Failed to initialize NVML: Unknown Error"
+NO_DRIVER = (  # a container that has lost its devices, a driver that was updated below a run, a driver that is gone
+    "Failed to initialize NVML: Unknown Error",
+    "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 550.90",
+    "\nNVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest …\n",
+)
 Cells = Callable[[int, int], tuple[str, ...] | str | None]  # of a GPU in a minute; a line by itself; None: no line
 
 
@@ -51,12 +55,11 @@ def up_to(minutes: int) -> Cells:
         (("3", *("[GPU requires reset]",) * 4), "fail", "gpu001 gpu3 from 2025-07-21 15:15:00 on: GPU requires reset"),
         (HANDLE, "fail", "gpu001 0000:3B:00.0 from 2025-07-21 15:15:00 on: Unable to determine the device handle"),
         (HANDLE.replace("GPU0000:", "GPU3: 0000:"), "fail", "gpu001 gpu3 from 2025-07-21 15:15:00 on: Unable to"),
-        (NVML, "fail", "gpu001 from 2025-07-21 15:15:00 on: Failed to initialize NVML: Unknown Error"),
         (("3", *("[Unknown Error]",) * 4), "concern", "gpu001 gpu3 from 2025-07-21 15:15:00 on: Unknown Error"),
         (None, "incomplete", "nothing of gpu001 gpu3 behind 2025-07-21 15:14:50; expected samples as of the others"),
         (("3", "[N/A]", *HEALTHY[1:]), "incomplete", "nothing of gpu001 gpu3 behind 2025-07-21 15:14:50"),
     ],
-    ids=["lost", "reset", "no handle", "no handle of a number", "no driver", "unknown", "no line", "no use"],
+    ids=["lost", "reset", "no handle", "no handle of a number", "unknown", "no line", "no use"],
 )
 def test_a_gpu_that_is_lost_during_the_run_is_named_with_the_time(
     tmp_path: Path, row: tuple[str, ...] | str | None, verdict: str, words: str
@@ -65,6 +68,18 @@ def test_a_gpu_that_is_lost_during_the_run_is_named_with_the_time(
     result = said("run.gpu_lost", read_run([str(tmp_path)]))
     assert words in result.message
     assert verdict in {result.verdict.value, *(finding.verdict.value for finding in result.findings)}
+
+
+@pytest.mark.parametrize("printed", NO_DRIVER)
+@pytest.mark.parametrize("form", ["csv", "dmon"])
+def test_a_tool_that_does_not_reach_the_driver_accuses_no_gpu_and_is_quoted(
+    tmp_path: Path, printed: str, form: str
+) -> None:
+    healthy = DCGM_4_DMON + "GPU 0     93  0.450  1980  60000  20000\n" * 900 if form == "dmon" else smi(up_to(15))
+    (tmp_path / "gpu001.csv").write_text(healthy + f"{printed}\n" * 3, encoding="utf-8")
+    result = said("run.gpu_lost", read_run([str(tmp_path)]))
+    assert result.verdict.value == "incomplete"
+    assert f"on: {printed.strip().partition('. Make')[0].partition(chr(10))[0]}; expected" in result.message
 
 
 @pytest.mark.parametrize("cells", ["[N/A]", "[Not Supported]", "[Unknown Error]"])

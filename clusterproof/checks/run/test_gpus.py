@@ -7,7 +7,7 @@ from time import gmtime, strftime
 
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import apart
-from clusterproof.plugins.core.verdict import Incomplete, concern, concern_if, fail_if, incomplete
+from clusterproof.plugins.core.verdict import Incomplete, concern, concern_if, fail_if, incomplete, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.training_run import DATA
 from clusterproof.plugins.training_run.rules.clocks import SlowClock, slow_clocks
@@ -148,7 +148,8 @@ def test_gpu_lost(run: TrainingRun) -> None:
 
     What nvidia-smi prints instead of values: a GPU that is lost or waits for a reset, or of which it has no handle any
     more, fails; one of which no value can be read is a concern. One of which nothing is sampled any more while others
-    of its node are, for a minute at least, is incomplete, and so is a node, for five minutes.
+    of its node are, for a minute at least, is incomplete, and so is a node, for five minutes, or one whose driver it
+    does not reach: a container that has lost its devices says so of healthy GPUs.
 
     Remedy (reset or reboot): Drain the node and look for an Xid at that time; reset the GPU, or reboot. If it is lost
     again, replace the node.
@@ -156,9 +157,16 @@ def test_gpu_lost(run: TrainingRun) -> None:
     lost = list(run.data.samples.lost.values())
     gone = [gpu for gpu in lost if gpu.is_gone]
     fail_if(gone, f"{lost_in_words(gone)}; expected every GPU until the end")
-    unread = [gpu for gpu in lost if not gpu.is_gone]
+    unread = [gpu for gpu in lost if not gpu.is_gone and gpu.device]
     concern_if(unread, f"{lost_in_words(unread)}; expected its values until the end")
-    named = {f"{gpu.node} {gpu.device}" for gpu in lost}
+    unreached = [gpu for gpu in lost if not gpu.is_gone and not gpu.device]
+    with part:
+        if unreached:
+            incomplete(
+                f"{lost_in_words(unreached)}; expected values until the end: run nvidia-smi on the node itself, "
+                "outside its containers"
+            )
+    named = {f"{gpu.node} {gpu.device}".strip() for gpu in lost}
     unseen = [gpu for gpu in ceased(run.data.samples) if gpu.name not in named]
     if unseen:
         words = [f"nothing of {gpu.name} behind {moment(gpu.time_s)}" for gpu in unseen[:MAX_GPUS]]

@@ -45,7 +45,7 @@ class Sample:
 class GpuLost:
     """A GPU of which a tool says at a time that it reads nothing any more: `GPU is lost`; no `device`: of all.
 
-    `is_gone` is False where that may be a value that cannot be read, and no GPU that is lost.
+    `is_gone` is False where that may be a value, or a driver, that cannot be read, and no GPU that is lost.
     """
 
     node: str

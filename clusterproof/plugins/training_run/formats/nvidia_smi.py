@@ -22,6 +22,7 @@ from clusterproof.plugins.training_run.formats.gpu_tools import (
     GpuReading,
     complaint,
     held_by,
+    is_rest_of_complaint,
     node_of,
 )
 from clusterproof.plugins.training_run.samples import GpuLost, Sample
@@ -62,6 +63,8 @@ def read_smi(path: RunFile) -> Iterator[Sample | GpuLost | Cut]:
     for line in lines:
         if lost := complaint(line, table.node, table.time_s):
             yield lost
+            continue
+        if is_rest_of_complaint(line):
             continue
         cells = [cell.strip() for cell in next(csv.reader([line]), [])]
         if not table.columns or _columns(line) == table.columns:  # a loop of its own writes them each time
