@@ -26,10 +26,10 @@ NO_DRIVER = (  # a container that has lost its devices, a driver that was update
 Cells = Callable[[int, int], tuple[str, ...] | str | None]  # of a GPU in a minute; a line by itself; None: no line
 
 
-def smi(cells: Cells, columns: tuple[str, ...] = COLUMNS) -> str:
-    """Half an hour of eight GPUs, a round of lines each ten seconds."""
+def smi(cells: Cells, columns: tuple[str, ...] = COLUMNS, every_s: int = 10) -> str:
+    """Half an hour of eight GPUs, a round of lines each ten seconds, or as often as is asked."""
     lines = ["timestamp, " + ", ".join(columns)]
-    for second in range(0, 1800, 10):
+    for second in range(0, 1800, every_s):
         for gpu in range(8):
             row = cells(gpu, second // 60)
             if isinstance(row, str):
@@ -80,6 +80,28 @@ def test_a_tool_that_does_not_reach_the_driver_accuses_no_gpu_and_is_quoted(
     result = said("run.gpu_lost", read_run([str(tmp_path)]))
     assert result.verdict.value == "incomplete"
     assert f"on: {printed.strip().partition('. Make')[0].partition(chr(10))[0]}; expected" in result.message
+
+
+@pytest.mark.parametrize(
+    ("last", "words"),
+    [
+        (0, "gpu001 gpu3 at 2025-07-21 15:15:00, and with values again from 2025-07-21 15:16:00 on: Unknown Error;"),
+        (3, "gpu001 gpu3 from 2025-07-21 15:15:00 to 2025-07-21 15:18:00, and with values again from"),
+    ],
+    ids=["once", "some minutes"],
+)
+def test_a_gpu_whose_values_come_back_is_not_said_to_lack_them_until_the_end(
+    tmp_path: Path, last: int, words: str
+) -> None:
+    cells = smi(
+        lambda gpu, minute: (
+            ("3", *("[Unknown Error]",) * 4) if gpu == 3 and 15 <= minute <= 15 + last else (str(gpu), *HEALTHY)
+        ),
+        every_s=60,
+    )
+    (tmp_path / "gpu001.csv").write_text(cells, encoding="utf-8")
+    result = said("run.gpu_lost", read_run([str(tmp_path)]))
+    assert (result.verdict.value, words in result.message) == ("concern", True), result.message
 
 
 @pytest.mark.parametrize("cells", ["[N/A]", "[Not Supported]", "[Unknown Error]"])

@@ -11,7 +11,7 @@ from clusterproof.plugins.core.verdict import Incomplete, concern, concern_if, f
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.training_run import DATA
 from clusterproof.plugins.training_run.rules.clocks import SlowClock, slow_clocks
-from clusterproof.plugins.training_run.rules.gpus import Unused, ceased
+from clusterproof.plugins.training_run.rules.gpus import Unused, back_s, ceased
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.samples import CPU, CPU_PRESSURE, DAYS_S, IO_PRESSURE, IO_WAIT, TENSOR, GpuLost
 
@@ -156,14 +156,14 @@ def test_gpu_lost(run: TrainingRun) -> None:
     """
     lost = list(run.data.samples.lost.values())
     gone = [gpu for gpu in lost if gpu.is_gone]
-    fail_if(gone, f"{lost_in_words(gone)}; expected every GPU until the end")
+    fail_if(gone, f"{lost_in_words(run, gone)}; expected every GPU until the end")
     unread = [gpu for gpu in lost if not gpu.is_gone and gpu.device]
-    concern_if(unread, f"{lost_in_words(unread)}; expected its values until the end")
+    concern_if(unread, f"{lost_in_words(run, unread)}; expected its values until the end")
     unreached = [gpu for gpu in lost if not gpu.is_gone and not gpu.device]
     with part:
         if unreached:
             incomplete(
-                f"{lost_in_words(unreached)}; expected values until the end: run nvidia-smi on the node itself, "
+                f"{lost_in_words(run, unreached)}; expected values until the end: run nvidia-smi on the node itself, "
                 "outside its containers"
             )
     named = {f"{gpu.node} {gpu.device}".strip() for gpu in lost}
@@ -176,11 +176,21 @@ def test_gpu_lost(run: TrainingRun) -> None:
         _ = run.sampled.gpus
 
 
-def lost_in_words(lost: Sequence[GpuLost]) -> str:
+def lost_in_words(run: TrainingRun, lost: Sequence[GpuLost]) -> str:
     """`gpu001 gpu3 from 2025-07-21 15:15:00 on: GPU is lost`."""
-    seen = [f"{' '.join((gpu.node, gpu.device)).strip()} from {moment(gpu.time_s)} on: {gpu.words}" for gpu in lost]
+    seen = [f"{' '.join((gpu.node, gpu.device)).strip()} {since(run, gpu)}: {gpu.words}" for gpu in lost[:MAX_GPUS]]
     more = f" and {len(lost) - MAX_GPUS} more" if len(lost) > MAX_GPUS else ""
-    return f"{'; '.join(seen[:MAX_GPUS])}{more}"
+    return f"{'; '.join(seen)}{more}"
+
+
+def since(run: TrainingRun, gpu: GpuLost) -> str:
+    """`from 2025-07-21 15:15:00 on`, or until when, where it has values again."""
+    back = back_s(run.data.samples, gpu)
+    first, last = moment(gpu.time_s), moment(gpu.last_s)
+    if back is None:
+        return f"from {first} on"
+    when = f"at {first}" if first == last else f"from {first} to {last}"
+    return f"{when}, and with values again from {moment(back)} on"
 
 
 def moment(time_s: float) -> str:
