@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -116,3 +116,43 @@ def test_columns_that_are_no_times_are_no_parts_of_a_step(tmp_path: Path) -> Non
     run = table(tmp_path, "step,duration,data_time,total_tokens,grad_norm,batch_size", ["1,1.5,0.2,8192,0.3,64"])
     assert {name for _, name in run.data.parts} == {"data_time"}
     assert sum(run.data.kinds.values()) == 0.2
+
+
+@pytest.mark.parametrize("form", ["table", "lines"])
+@pytest.mark.parametrize(
+    ("has_loss", "verdict"),
+    [
+        (lambda step: step <= 200, "incomplete"),
+        (lambda step: step % 10 == 0, "pass"),
+        (lambda step: step % 10 == 0 and step <= 200, "incomplete"),
+        (lambda step: step != 200, "pass"),
+        (lambda _: True, "pass"),
+    ],
+    ids=["none at the end", "each ten steps", "each ten steps, and none at the end", "not once", "always"],
+)
+def test_a_loss_that_is_empty_at_the_end_does_not_pass(
+    tmp_path: Path, form: str, has_loss: Callable[[int], bool], verdict: str
+) -> None:
+    """As pandas and json.dumps, made to write standard JSON, write nan."""
+    steps = range(1, 300)
+    if form == "table":
+        run = table(tmp_path, "step,step_time,loss", [f"{step},1.5,{2.5 if has_loss(step) else ''}" for step in steps])
+    else:
+        rows = [{"step": step, "step_time": 1.5, "loss": 2.5 if has_loss(step) else None} for step in steps]
+        run = lines(tmp_path, rows)
+    result = said("run.loss_finite", run)
+    assert result.verdict.value == verdict
+    if has_loss(200) and verdict != "pass":
+        many = 99 if has_loss(199) else 90
+        assert result.message.startswith(f"rank 0: the last {many} of its lines have no loss")
+
+
+@pytest.mark.parametrize("last", [{"step": 300, "eval_loss": 1.9, "step_time": 90.0}, {"step": 300, "val_loss": 1.9}])
+def test_a_line_of_a_validation_lacks_no_loss(tmp_path: Path, last: object) -> None:
+    run = lines(tmp_path, [*({"step": step, "step_time": 1.5, "loss": 2.5} for step in range(30)), last])
+    assert said("run.loss_finite", run).verdict.value == "pass"
+
+
+def test_a_last_row_that_was_cut_lacks_no_loss(tmp_path: Path) -> None:
+    (tmp_path / "steps.csv").write_text("step,step_time,loss\n1,1.5,2.5\n2,1.5,2.5\n3,1.5,", encoding="utf-8")
+    assert said("run.loss_finite", read_run([str(tmp_path)])).verdict.value == "pass"
