@@ -6,6 +6,7 @@ import csv
 import json
 import re
 from collections.abc import Iterator, Mapping
+from math import isfinite
 from typing import Any
 
 from clusterproof.plugins.core.record import record, replace
@@ -45,7 +46,12 @@ class Columns:
     at: Mapping[str, tuple[int, float]]
     parts: Mapping[str, tuple[int, float]]
     count: int
-    is_unclear: bool = False  # whether the duration may be the time since the beginning
+    duration: str  # what its column is called, without the unit
+
+    @property
+    def is_unclear(self) -> bool:
+        """Whether the duration may be the time since the beginning."""
+        return self.duration in elapsed.NAMES and "operation" not in self.at
 
 
 def is_table(head: bytes) -> bool:
@@ -101,7 +107,7 @@ class _Table:
             is_expected = "loss" in at and row[index].strip() != "" and not is_cut  # others are of a validation
             yield from _loss(Loss(place.rank, step, loss, norm), self.gaps, is_expected=is_expected)
         if row[index].strip():
-            lasted = seconds(row[index], "duration", where) * unit
+            lasted = _lasted(row[index], self.head.duration, unit, where, is_unclear=self.head.is_unclear)
             if "operation" in at:
                 yield Operation(place, step, name(row[at["operation"][0]], "operation", where), lasted)
             else:
@@ -138,6 +144,14 @@ def _loss(line: Loss, gaps: dict[int, LossGap], *, is_expected: bool) -> Iterato
         yield replace(line, is_unclear=is_unclear)
 
 
+def _lasted(value: object, column: str, unit: float, where: str, *, is_unclear: bool) -> float:
+    """The seconds of a step, or where that is unclear since a beginning. Raises RunError, also for a date."""
+    lasted = seconds(value, column, where) * unit
+    if lasted > (elapsed.LAST_EPOCH_S if is_unclear else elapsed.EPOCH_S):
+        raise RunError(f"{where}: {column} is {value!r:.60}, which is a date; expected the seconds that a step took")
+    return lasted
+
+
 def columns(names: list[str]) -> Columns | None:
     """What the columns of these names mean, the best of each kind; None where it is no such table."""
     shorts = [_without_unit(full.strip().lower()) for full in names]
@@ -151,8 +165,7 @@ def columns(names: list[str]) -> Columns | None:
         if index not in used and kind_of(full) != UNKNOWN and not _NO_TIME.search(full)
     }
     is_known = {"step", "duration"} <= at.keys() and ("operation" not in at or "rank" in at)
-    is_unclear = chosen.get("duration") in elapsed.NAMES and "operation" not in at
-    return Columns(at, {} if "operation" in at else parts, len(names), is_unclear) if is_known else None
+    return Columns(at, {} if "operation" in at else parts, len(names), chosen["duration"]) if is_known else None
 
 
 def _chosen(meaning: str, by_name: Mapping[str, tuple[int, float]]) -> str:
@@ -184,7 +197,9 @@ def are_steps(head: bytes) -> bool:
         first = json.loads(head.partition(b"\n")[0])
     except (ValueError, RecursionError):
         return False
-    return isinstance(first, dict) and "step" in first and _duration(first) is not None
+    duration = _duration(first) if isinstance(first, dict) and "step" in first else None
+    lasted = number_or_none(first[duration[0]]) if duration else None
+    return lasted is not None and isfinite(lasted)
 
 
 def read_steps(path: RunFile) -> Iterator[Step | Loss | Placement | Unranked | Cut]:
@@ -206,8 +221,9 @@ def read_steps(path: RunFile) -> Iterator[Step | Loss | Placement | Unranked | C
         is_expected = duration is not None and any(key in entry for key in NAMES["loss"])
         yield from _loss(Loss(place.rank, number, loss, norm), gaps, is_expected=is_expected)
         if duration:  # others are of a validation
-            clock = clock or elapsed.Elapsed(duration[0] in elapsed.NAMES)
-            lasted = seconds(entry[duration[0]], duration[0], lines.where) * duration[1]
+            is_unclear = duration[0] in elapsed.NAMES
+            clock = clock or elapsed.Elapsed(is_unclear)
+            lasted = _lasted(entry[duration[0]], *duration, lines.where, is_unclear=is_unclear)
             yield from clock.take(Step(place, number, lasted, _parts(entry, lines.where)))
         if "host" in entry:
             gpu = number_of(entry.get("gpu", entry.get("local_rank")))
