@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from clusterproof.plugins.training_run.formats.gpu_tools import REASONS
 from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.samples import GPU
 from tests.training_run.builders import said
@@ -23,6 +24,7 @@ NO_DRIVER = (  # a container that has lost its devices, a driver that was update
     "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 550.90",
     "\nNVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest …\n",
 )
+EACH_REASON = tuple(f"clocks_event_reasons.{reason}" for reason in REASONS)
 Cells = Callable[[int, int], tuple[str, ...] | str | None]  # of a GPU in a minute; a line by itself; None: no line
 
 
@@ -147,14 +149,19 @@ def test_a_gpu_whose_use_dcgmi_has_no_more_is_named(tmp_path: Path) -> None:
         ({"clocks_event_reasons.active": "0x0000000000000048"}, "fail"),
         ({"clocks_event_reasons.active": "0x0000000000000004"}, "concern"),
         ({"clocks_event_reasons.sw_power_cap": "Active"}, "concern"),
-        ({"clocks_event_reasons.hw_slowdown": "Not Active", "clocks_event_reasons.sw_power_cap": "Not Active"}, "pass"),
+        ({"clocks_event_reasons.sw_power_cap": "Not Active"}, "incomplete"),
+        ({"clocks_event_reasons.hw_thermal_slowdown": "Not Active"}, "incomplete"),
+        (dict.fromkeys(EACH_REASON[:-1], "Not Active"), "incomplete"),
+        (dict.fromkeys(EACH_REASON[1:], "Not Active"), "incomplete"),
+        ({"clocks_event_reasons.active": "[N/A]"}, "incomplete"),
+        (dict.fromkeys(EACH_REASON, "Not Active"), "pass"),
         ({"clocks_event_reasons.active": "0x0000000000000001"}, "pass"),
     ],
 )
-def test_a_slow_clock_passes_only_where_the_reasons_for_it_were_printed(
+def test_a_slow_clock_passes_only_where_all_reasons_for_it_were_printed(
     tmp_path: Path, reasons: dict[str, str], verdict: str
 ) -> None:
-    usual = {"Active": "Not Active"}
+    usual = {"Active": "Not Active", "Not Active": "Not Active"}
     text = smi(
         lambda gpu, _: (
             (str(gpu), *HEALTHY[:3], "1200 MHz", *reasons.values())

@@ -108,8 +108,8 @@ def test_slow_clock(run: TrainingRun) -> None:
 
     The SM clock of a busy GPU is compared with that of the others that are busy at the same time; it counts if the
     driver's counters show that something holds it down meanwhile. The power cap alone is a concern: GPUs differ. A
-    hardware slowdown, thermal or by the power brake, fails. Where nobody sampled what holds a slow clock down, the
-    check is incomplete.
+    hardware slowdown, thermal or by the power brake, fails. Where nobody sampled all that may hold a slow clock down,
+    the power cap and each slowdown, the check is incomplete.
 
     Remedy (investigate): Compare the GPU's temperature and power with its neighbours', then check the node's cooling
     and power supplies. If it stays slow, take the node out of the job and have it replaced.
@@ -121,11 +121,10 @@ def test_slow_clock(run: TrainingRun) -> None:
     fail_if(slowed, in_words(slowed, below))
     capped = [gpu for gpu in slow if gpu.capped_percent and gpu not in slowed]
     concern_if(capped, in_words(capped, below))
-    unknown = [gpu for gpu in slow if gpu.slowed_percent is None]
+    unknown = [gpu for gpu in slow if gpu not in (*slowed, *capped)]
     if unknown:
-        incomplete(
-            f"{in_words(unknown, below)}: {RECORD}, or nvidia-smi's clocks_event_reasons, says what holds it down"
-        )
+        told = f"{RECORD}, or nvidia-smi's clocks_event_reasons.active, says what holds it down"
+        incomplete(f"{in_words(unknown, below)}: {told}")
 
 
 def in_words(slow: list[SlowClock], below: float) -> str:
@@ -134,7 +133,7 @@ def in_words(slow: list[SlowClock], below: float) -> str:
     for gpu in slow[:MAX_GPUS]:
         by = "slowed by hardware" if gpu.slowed_percent else "held by the power cap"
         percent = gpu.slowed_percent or gpu.capped_percent
-        held = "" if percent is None else f", {by} {percent:.0f} % of it"
+        held = f", {by} {percent:.0f} % of it" if percent else ""
         shown = apart(gpu.share, below, 2)[0]
         seen.append(f"{gpu.name} at {shown} of its peers' clock for {gpu.seconds / 60:.0f} min{held}")
     more = f" and {len(slow) - MAX_GPUS} more" if len(slow) > MAX_GPUS else ""

@@ -137,6 +137,12 @@ FAULTS = (
         "gpu001 gpu2 at 0.69 of its peers' clock for 60 min; expected at least 0.95: clusterproof watch",
     ),
     RunFault(
+        "a GPU that is slow where only the power cap was sampled",
+        lambda: watched(of_gpu("gpu001", 2, clock=1_200.0, power_cap=0.0), without=(of_run.SLOWED,)),
+        {"run.slow_clock": INCOMPLETE},
+        "gpu001 gpu2 at 0.69 of its peers' clock for 60 min; expected at least 0.95: clusterproof watch",
+    ),
+    RunFault(
         "a GPU that nvidia-smi says is lost",
         lambda: losing_gpu("GPU is lost", is_gone=True),
         {"run.gpu_lost": FAIL},
