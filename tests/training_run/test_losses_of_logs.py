@@ -144,12 +144,28 @@ def ending(first: int, last: int, nan_from: int = 10**6) -> str:
     )
 
 
+def again(last: int, nan_from: int = 10**6) -> str:
+    """The same of a job on the next day."""
+    return ending(1, last, nan_from).replace("2025-06-16", "2025-06-17")
+
+
+def undated(last: int, nan_from: int = 10**6) -> str:
+    return "".join(iteration(step, loss="lm loss: nan |" if step >= nan_from else LOSS) for step in range(1, last + 1))
+
+
 @pytest.mark.parametrize(
     ("names", "texts", "verdict", "words"),
     [
         (("slurm-1000.out", "slurm-999.out"), (ending(31, 50, 40), ending(1, 30)), "fail", "rank 0 (slurm-1000.out)"),
         (("slurm-1000.out", "slurm-999.out"), (ending(26, 50), ending(1, 30, 26)), "concern", "rank 0 (slurm-999.out)"),
         (("a.log", "b.log"), (ending(1, 30, 20), ending(1, 33)), "fail", "rank 0 (a.log)"),
+        (("slurm-999.out", "slurm-1000.out"), (ending(1, 30, 20), again(33)), "concern", "rank 0 (slurm-999.out)"),
+        (("b.log", "a.log"), (ending(1, 30, 20), again(33)), "concern", "rank 0 (b.log)"),
+        (("slurm-1.out", "slurm-2.out"), (again(33, 20), ending(1, 33)), "fail", "rank 0 (slurm-1.out)"),
+        (("slurm-1.out", "slurm-2.out"), (ending(1, 30, 20), again(29)), "fail", "rank 0 (slurm-1.out)"),
+        (("slurm-9.out", "slurm-10.out"), (undated(30, 20), undated(33)), "concern", "rank 0 (slurm-9.out)"),
+        (("slurm-9.out", "slurm-10.out"), (undated(33), undated(30, 20)), "fail", "rank 0 (slurm-10.out)"),
+        (("a.log", "b.log"), (undated(30, 20), undated(33)), "fail", "rank 0 (a.log)"),
         (("rank0.log", "rank3.log"), (ending(1, 30), ending(1, 30, 20)), "fail", "rank 3 (rank3.log)"),
         (
             tuple(f"attempt_0/{rank}/stderr.log" for rank in range(3)),
@@ -162,6 +178,13 @@ def ending(first: int, last: int, nan_from: int = 10**6) -> str:
         "read before the job that it went on from",
         "went on in another job",
         "side by side",
+        "begun again from the first step",
+        "begun again, as the dates say",
+        "begun before",
+        "begun again, and not yet as far",
+        "begun again without dates, as the numbers of the jobs say",
+        "begun again, and nan",
+        "without dates or numbers",
         "of two ranks",
         "of torchrun's folders",
     ],

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from clusterproof.plugins.training_run.formats.gpu_tools import REASONS
 from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.samples import GPU
 from tests.training_run.builders import said
@@ -18,14 +19,19 @@ HEALTHY = ("97 %", "60000 MiB", "81559 MiB", "1980 MHz")
 HANDLE = (
     "Unable to determine the device handle for GPU0000:3B:00.0: GPU is lost.  Reboot the system to recover this GPU"
 )
-NVML = "Failed to initialize NVML: Unknown Error"
+NO_DRIVER = (  # a container that has lost its devices, a driver that was updated below a run, a driver that is gone
+    "Failed to initialize NVML: Unknown Error",
+    "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 550.90",
+    "\nNVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest …\n",
+)
+EACH_REASON = tuple(f"clocks_event_reasons.{reason}" for reason in REASONS)
 Cells = Callable[[int, int], tuple[str, ...] | str | None]  # of a GPU in a minute; a line by itself; None: no line
 
 
-def smi(cells: Cells, columns: tuple[str, ...] = COLUMNS) -> str:
-    """Half an hour of eight GPUs, a round of lines each ten seconds."""
+def smi(cells: Cells, columns: tuple[str, ...] = COLUMNS, every_s: int = 10) -> str:
+    """Half an hour of eight GPUs, a round of lines each ten seconds, or as often as is asked."""
     lines = ["timestamp, " + ", ".join(columns)]
-    for second in range(0, 1800, 10):
+    for second in range(0, 1800, every_s):
         for gpu in range(8):
             row = cells(gpu, second // 60)
             if isinstance(row, str):
@@ -51,12 +57,11 @@ def up_to(minutes: int) -> Cells:
         (("3", *("[GPU requires reset]",) * 4), "fail", "gpu001 gpu3 from 2025-07-21 15:15:00 on: GPU requires reset"),
         (HANDLE, "fail", "gpu001 0000:3B:00.0 from 2025-07-21 15:15:00 on: Unable to determine the device handle"),
         (HANDLE.replace("GPU0000:", "GPU3: 0000:"), "fail", "gpu001 gpu3 from 2025-07-21 15:15:00 on: Unable to"),
-        (NVML, "fail", "gpu001 from 2025-07-21 15:15:00 on: Failed to initialize NVML: Unknown Error"),
         (("3", *("[Unknown Error]",) * 4), "concern", "gpu001 gpu3 from 2025-07-21 15:15:00 on: Unknown Error"),
         (None, "incomplete", "nothing of gpu001 gpu3 behind 2025-07-21 15:14:50; expected samples as of the others"),
         (("3", "[N/A]", *HEALTHY[1:]), "incomplete", "nothing of gpu001 gpu3 behind 2025-07-21 15:14:50"),
     ],
-    ids=["lost", "reset", "no handle", "no handle of a number", "no driver", "unknown", "no line", "no use"],
+    ids=["lost", "reset", "no handle", "no handle of a number", "unknown", "no line", "no use"],
 )
 def test_a_gpu_that_is_lost_during_the_run_is_named_with_the_time(
     tmp_path: Path, row: tuple[str, ...] | str | None, verdict: str, words: str
@@ -65,6 +70,40 @@ def test_a_gpu_that_is_lost_during_the_run_is_named_with_the_time(
     result = said("run.gpu_lost", read_run([str(tmp_path)]))
     assert words in result.message
     assert verdict in {result.verdict.value, *(finding.verdict.value for finding in result.findings)}
+
+
+@pytest.mark.parametrize("printed", NO_DRIVER)
+@pytest.mark.parametrize("form", ["csv", "dmon"])
+def test_a_tool_that_does_not_reach_the_driver_accuses_no_gpu_and_is_quoted(
+    tmp_path: Path, printed: str, form: str
+) -> None:
+    healthy = DCGM_4_DMON + "GPU 0     93  0.450  1980  60000  20000\n" * 900 if form == "dmon" else smi(up_to(15))
+    (tmp_path / "gpu001.csv").write_text(healthy + f"{printed}\n" * 3, encoding="utf-8")
+    result = said("run.gpu_lost", read_run([str(tmp_path)]))
+    assert result.verdict.value == "incomplete"
+    assert f"on: {printed.strip().partition('. Make')[0].partition(chr(10))[0]}; expected" in result.message
+
+
+@pytest.mark.parametrize(
+    ("last", "words"),
+    [
+        (0, "gpu001 gpu3 at 2025-07-21 15:15:00, and with values again from 2025-07-21 15:16:00 on: Unknown Error;"),
+        (3, "gpu001 gpu3 from 2025-07-21 15:15:00 to 2025-07-21 15:18:00, and with values again from"),
+    ],
+    ids=["once", "some minutes"],
+)
+def test_a_gpu_whose_values_come_back_is_not_said_to_lack_them_until_the_end(
+    tmp_path: Path, last: int, words: str
+) -> None:
+    cells = smi(
+        lambda gpu, minute: (
+            ("3", *("[Unknown Error]",) * 4) if gpu == 3 and 15 <= minute <= 15 + last else (str(gpu), *HEALTHY)
+        ),
+        every_s=60,
+    )
+    (tmp_path / "gpu001.csv").write_text(cells, encoding="utf-8")
+    result = said("run.gpu_lost", read_run([str(tmp_path)]))
+    assert (result.verdict.value, words in result.message) == ("concern", True), result.message
 
 
 @pytest.mark.parametrize("cells", ["[N/A]", "[Not Supported]", "[Unknown Error]"])
@@ -110,14 +149,19 @@ def test_a_gpu_whose_use_dcgmi_has_no_more_is_named(tmp_path: Path) -> None:
         ({"clocks_event_reasons.active": "0x0000000000000048"}, "fail"),
         ({"clocks_event_reasons.active": "0x0000000000000004"}, "concern"),
         ({"clocks_event_reasons.sw_power_cap": "Active"}, "concern"),
-        ({"clocks_event_reasons.hw_slowdown": "Not Active", "clocks_event_reasons.sw_power_cap": "Not Active"}, "pass"),
+        ({"clocks_event_reasons.sw_power_cap": "Not Active"}, "incomplete"),
+        ({"clocks_event_reasons.hw_thermal_slowdown": "Not Active"}, "incomplete"),
+        (dict.fromkeys(EACH_REASON[:-1], "Not Active"), "incomplete"),
+        (dict.fromkeys(EACH_REASON[1:], "Not Active"), "incomplete"),
+        ({"clocks_event_reasons.active": "[N/A]"}, "incomplete"),
+        (dict.fromkeys(EACH_REASON, "Not Active"), "pass"),
         ({"clocks_event_reasons.active": "0x0000000000000001"}, "pass"),
     ],
 )
-def test_a_slow_clock_passes_only_where_the_reasons_for_it_were_printed(
+def test_a_slow_clock_passes_only_where_all_reasons_for_it_were_printed(
     tmp_path: Path, reasons: dict[str, str], verdict: str
 ) -> None:
-    usual = {"Active": "Not Active"}
+    usual = {"Active": "Not Active", "Not Active": "Not Active"}
     text = smi(
         lambda gpu, _: (
             (str(gpu), *HEALTHY[:3], "1200 MHz", *reasons.values())

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
+from clusterproof.plugins.training_run import RunError
 from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.run import TrainingRun
 from tests.training_run.builders import said
-from tests.training_run.logs import lasting
+from tests.training_run.logs import lasting, megatron
 
 COUNT = 30
 # The columns of litgpt's metrics.csv: Lightning's Throughput writes `time` since the beginning.
@@ -116,3 +117,71 @@ def test_columns_that_are_no_times_are_no_parts_of_a_step(tmp_path: Path) -> Non
     run = table(tmp_path, "step,duration,data_time,total_tokens,grad_norm,batch_size", ["1,1.5,0.2,8192,0.3,64"])
     assert {name for _, name in run.data.parts} == {"data_time"}
     assert sum(run.data.kinds.values()) == 0.2
+
+
+@pytest.mark.parametrize("form", ["table", "lines"])
+@pytest.mark.parametrize(
+    ("has_loss", "verdict"),
+    [
+        (lambda step: step <= 200, "incomplete"),
+        (lambda step: step % 10 == 0, "pass"),
+        (lambda step: step % 10 == 0 and step <= 200, "incomplete"),
+        (lambda step: step != 200, "pass"),
+        (lambda _: True, "pass"),
+    ],
+    ids=["none at the end", "each ten steps", "each ten steps, and none at the end", "not once", "always"],
+)
+def test_a_loss_that_is_empty_at_the_end_does_not_pass(
+    tmp_path: Path, form: str, has_loss: Callable[[int], bool], verdict: str
+) -> None:
+    """As pandas and json.dumps, made to write standard JSON, write nan."""
+    steps = range(1, 300)
+    if form == "table":
+        run = table(tmp_path, "step,step_time,loss", [f"{step},1.5,{2.5 if has_loss(step) else ''}" for step in steps])
+    else:
+        rows = [{"step": step, "step_time": 1.5, "loss": 2.5 if has_loss(step) else None} for step in steps]
+        run = lines(tmp_path, rows)
+    result = said("run.loss_finite", run)
+    assert result.verdict.value == verdict
+    if has_loss(200) and verdict != "pass":
+        many = 99 if has_loss(199) else 90
+        assert result.message.startswith(f"rank 0: the last {many} of its lines have no loss")
+
+
+@pytest.mark.parametrize("last", [{"step": 300, "eval_loss": 1.9, "step_time": 90.0}, {"step": 300, "val_loss": 1.9}])
+def test_a_line_of_a_validation_lacks_no_loss(tmp_path: Path, last: object) -> None:
+    run = lines(tmp_path, [*({"step": step, "step_time": 1.5, "loss": 2.5} for step in range(30)), last])
+    assert said("run.loss_finite", run).verdict.value == "pass"
+
+
+def test_a_last_row_that_was_cut_lacks_no_loss(tmp_path: Path) -> None:
+    (tmp_path / "steps.csv").write_text("step,step_time,loss\n1,1.5,2.5\n2,1.5,2.5\n3,1.5,", encoding="utf-8")
+    assert said("run.loss_finite", read_run([str(tmp_path)])).verdict.value == "pass"
+
+
+@pytest.mark.parametrize("when", [{"time": "2026-11-28T01:00:00Z"}, {"time": None}, {"seconds": {"a": 1}}])
+def test_lines_whose_time_is_no_number_are_not_understood_and_hide_no_other_file(
+    tmp_path: Path, when: dict[str, object]
+) -> None:
+    (tmp_path / "events.jsonl").write_text(json.dumps({"step": 0, "loss": 2.0, **when}) + "\n", encoding="utf-8")
+    (tmp_path / "train.log").write_text("".join(megatron(step, 500) for step in range(1, 9)), encoding="utf-8")
+    run = read_run([str(tmp_path)])
+    assert run.data.notes == ["not understood: events.jsonl"]
+    assert len(run.data.steps[0]) == 8
+
+
+@pytest.mark.parametrize(
+    ("form", "name", "times"),
+    [("lines", "time", 1000), ("table", "time", 1000), ("lines", "step_time", 1), ("table", "duration", 1)],
+)
+def test_a_date_in_place_of_a_duration_is_refused(tmp_path: Path, form: str, name: str, times: int) -> None:
+    rows = [{"step": step, "loss": 2.5, name: times * (1_700_000_000 + 1.5 * step)} for step in range(30)]
+    cells = [",".join(map(str, row.values())) for row in rows]
+    with pytest.raises(RunError, match=rf"{name} is '?17000000.*, which is a date; expected the seconds that a step"):
+        _ = lines(tmp_path, rows) if form == "lines" else table(tmp_path, f"step,loss,{name}", cells)
+
+
+@pytest.mark.parametrize("count", [2, 30])
+def test_whole_seconds_since_1970_that_repeat_are_no_durations(tmp_path: Path, count: int) -> None:
+    run = lines(tmp_path, [{"step": step, "time": 1_700_000_000 + step // 2} for step in range(count)])
+    assert sum(one.seconds for one in run.every_step) == (count - 1) // 2

@@ -7,11 +7,11 @@ from time import gmtime, strftime
 
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import apart
-from clusterproof.plugins.core.verdict import Incomplete, concern, concern_if, fail_if, incomplete
+from clusterproof.plugins.core.verdict import Incomplete, concern, concern_if, fail_if, incomplete, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.training_run import DATA
 from clusterproof.plugins.training_run.rules.clocks import SlowClock, slow_clocks
-from clusterproof.plugins.training_run.rules.gpus import Unused, ceased
+from clusterproof.plugins.training_run.rules.gpus import Unused, back_s, ceased
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.samples import CPU, CPU_PRESSURE, DAYS_S, IO_PRESSURE, IO_WAIT, TENSOR, GpuLost
 
@@ -108,8 +108,8 @@ def test_slow_clock(run: TrainingRun) -> None:
 
     The SM clock of a busy GPU is compared with that of the others that are busy at the same time; it counts if the
     driver's counters show that something holds it down meanwhile. The power cap alone is a concern: GPUs differ. A
-    hardware slowdown, thermal or by the power brake, fails. Where nobody sampled what holds a slow clock down, the
-    check is incomplete.
+    hardware slowdown, thermal or by the power brake, fails. Where nobody sampled all that may hold a slow clock down,
+    the power cap and each slowdown, the check is incomplete.
 
     Remedy (investigate): Compare the GPU's temperature and power with its neighbours', then check the node's cooling
     and power supplies. If it stays slow, take the node out of the job and have it replaced.
@@ -121,11 +121,10 @@ def test_slow_clock(run: TrainingRun) -> None:
     fail_if(slowed, in_words(slowed, below))
     capped = [gpu for gpu in slow if gpu.capped_percent and gpu not in slowed]
     concern_if(capped, in_words(capped, below))
-    unknown = [gpu for gpu in slow if gpu.slowed_percent is None]
+    unknown = [gpu for gpu in slow if gpu not in (*slowed, *capped)]
     if unknown:
-        incomplete(
-            f"{in_words(unknown, below)}: {RECORD}, or nvidia-smi's clocks_event_reasons, says what holds it down"
-        )
+        told = f"{RECORD}, or nvidia-smi's clocks_event_reasons.active, says what holds it down"
+        incomplete(f"{in_words(unknown, below)}: {told}")
 
 
 def in_words(slow: list[SlowClock], below: float) -> str:
@@ -134,7 +133,7 @@ def in_words(slow: list[SlowClock], below: float) -> str:
     for gpu in slow[:MAX_GPUS]:
         by = "slowed by hardware" if gpu.slowed_percent else "held by the power cap"
         percent = gpu.slowed_percent or gpu.capped_percent
-        held = "" if percent is None else f", {by} {percent:.0f} % of it"
+        held = f", {by} {percent:.0f} % of it" if percent else ""
         shown = apart(gpu.share, below, 2)[0]
         seen.append(f"{gpu.name} at {shown} of its peers' clock for {gpu.seconds / 60:.0f} min{held}")
     more = f" and {len(slow) - MAX_GPUS} more" if len(slow) > MAX_GPUS else ""
@@ -148,17 +147,25 @@ def test_gpu_lost(run: TrainingRun) -> None:
 
     What nvidia-smi prints instead of values: a GPU that is lost or waits for a reset, or of which it has no handle any
     more, fails; one of which no value can be read is a concern. One of which nothing is sampled any more while others
-    of its node are, for a minute at least, is incomplete, and so is a node, for five minutes.
+    of its node are, for a minute at least, is incomplete, and so is a node, for five minutes, or one whose driver it
+    does not reach: a container that has lost its devices says so of healthy GPUs.
 
     Remedy (reset or reboot): Drain the node and look for an Xid at that time; reset the GPU, or reboot. If it is lost
     again, replace the node.
     """
     lost = list(run.data.samples.lost.values())
     gone = [gpu for gpu in lost if gpu.is_gone]
-    fail_if(gone, f"{lost_in_words(gone)}; expected every GPU until the end")
-    unread = [gpu for gpu in lost if not gpu.is_gone]
-    concern_if(unread, f"{lost_in_words(unread)}; expected its values until the end")
-    named = {f"{gpu.node} {gpu.device}" for gpu in lost}
+    fail_if(gone, f"{lost_in_words(run, gone)}; expected every GPU until the end")
+    unread = [gpu for gpu in lost if not gpu.is_gone and gpu.device]
+    concern_if(unread, f"{lost_in_words(run, unread)}; expected its values until the end")
+    unreached = [gpu for gpu in lost if not gpu.is_gone and not gpu.device]
+    with part:
+        if unreached:
+            incomplete(
+                f"{lost_in_words(run, unreached)}; expected values until the end: run nvidia-smi on the node itself, "
+                "outside its containers"
+            )
+    named = {f"{gpu.node} {gpu.device}".strip() for gpu in lost}
     unseen = [gpu for gpu in ceased(run.data.samples) if gpu.name not in named]
     if unseen:
         words = [f"nothing of {gpu.name} behind {moment(gpu.time_s)}" for gpu in unseen[:MAX_GPUS]]
@@ -168,11 +175,21 @@ def test_gpu_lost(run: TrainingRun) -> None:
         _ = run.sampled.gpus
 
 
-def lost_in_words(lost: Sequence[GpuLost]) -> str:
+def lost_in_words(run: TrainingRun, lost: Sequence[GpuLost]) -> str:
     """`gpu001 gpu3 from 2025-07-21 15:15:00 on: GPU is lost`."""
-    seen = [f"{' '.join((gpu.node, gpu.device)).strip()} from {moment(gpu.time_s)} on: {gpu.words}" for gpu in lost]
+    seen = [f"{' '.join((gpu.node, gpu.device)).strip()} {since(run, gpu)}: {gpu.words}" for gpu in lost[:MAX_GPUS]]
     more = f" and {len(lost) - MAX_GPUS} more" if len(lost) > MAX_GPUS else ""
-    return f"{'; '.join(seen[:MAX_GPUS])}{more}"
+    return f"{'; '.join(seen)}{more}"
+
+
+def since(run: TrainingRun, gpu: GpuLost) -> str:
+    """`from 2025-07-21 15:15:00 on`, or until when, where it has values again."""
+    back = back_s(run.data.samples, gpu)
+    first, last = moment(gpu.time_s), moment(gpu.last_s)
+    if back is None:
+        return f"from {first} on"
+    when = f"at {first}" if first == last else f"from {first} to {last}"
+    return f"{when}, and with values again from {moment(back)} on"
 
 
 def moment(time_s: float) -> str:

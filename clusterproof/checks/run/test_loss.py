@@ -22,7 +22,8 @@ def test_loss_finite(run: TrainingRun) -> None:
     A loss that is nan or inf at the end of the log stays so: the run learns nothing any more. One that is a number
     again later was skipped or begun again from a checkpoint. The norm of the gradients alone may be inf in single
     steps, while a loss scale adapts, and such steps are skipped: from three lines at the end on both count. A loss that
-    a log no longer has, as Megatron-LM leaves nan out, is none. Leaps are those of run.loss_spikes.
+    a log no longer has, as Megatron-LM leaves nan out and pandas leaves its cell empty, may be none. Leaps are those of
+    run.loss_spikes.
 
     Remedy (investigate): Go back to a checkpoint from before that step, with a lower learning rate, clipped gradients
     and the batch left out. If the same step goes well on other nodes, a GPU computes wrongly: run dcgmi diag -r 3.
@@ -100,7 +101,7 @@ def unclear(loss: LossSeries) -> str:
     """What the last lines have instead of a loss, and what would tell it."""
     if loss.missing_at_end:
         seen = f"the last {loss.missing_at_end} of its lines have no loss, which Megatron-LM leaves out if it is nan"
-        return f"{seen}; expected one in each"
+        return f"{seen}, and pandas leaves empty; expected one in each"
     seen = f"the loss is 0 in the last {loss.unclear_at_end} lines, which Trainer prints for nan too"
     return f"{seen}, and they have no grad_norm; set logging_nan_inf_filter=False"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ PARTS_OF_A_PATH, MAX_PATH = 3, 100  # by which files are told apart that are cal
 NORM_LINES = 3  # at the end of a log: by a scale of losses that adapts single steps are skipped
 UNCLEAR_LINES = 3  # the same of losses of 0
 SKIPPED_LINES = 3  # the same of lines all of whose steps are skipped
+_NUMBER = re.compile(r"([0-9]{1,18})")
 WINDOW = 100  # lines before one, with which it is compared: as LLM Foundry and Megatron-LM have it
 LASTING = 5  # lines one behind the other
 
@@ -39,6 +41,7 @@ class Loss:
     is_skipped: bool | None = None  # whether the optimizer skipped all steps of its line; None: the line does not say
     was_nan: bool = False  # whether the loss of some of these steps was none
     printed_by: str = ""  # who, where that is not its rank: `task 1, local rank 5`
+    time: str = ""  # `2025-07-21 15:15:00`, where its line says it
 
     @property
     def at(self) -> str:
@@ -73,6 +76,8 @@ class LossSeries:
     missing_at_end: int = 0  # of the unclear ones those without any value
     first: tuple[bool, float] | None = None  # the position of the first line
     last: tuple[bool, float] | None = None  # and of the last
+    began: str = ""  # the time of the first line that has one
+    ended: str = ""  # and of the last
     word: str = ""  # nan, inf
     leap: Leap | None = None  # the highest over the largest of the lines before
     rise: Leap | None = None  # the last of the lines that stay highest over the mean of the lines before
@@ -110,6 +115,7 @@ class LossSeries:
             self.begin()
         self.first = self.first or line.position
         self.last = line.position
+        self.began, self.ended = self.began or line.time, line.time or self.ended
         self.unclear_at_end = self.unclear_at_end + 1 if line.is_unclear else 0
         self.missing_at_end = self.missing_at_end + 1 if line.is_unclear and line.loss is None else 0
 
@@ -119,6 +125,16 @@ class LossSeries:
             return False
         is_alike = self.first[0] == other.first[0]  # both by step, or by epoch
         return is_alike and self.first > other.first and self.last > other.last
+
+    def covers(self, other: LossSeries) -> bool:
+        """Whether it has come as far."""
+        return bool(self.last and other.last and self.last[0] == other.last[0] and self.last >= other.last)
+
+    def is_later(self, other: LossSeries) -> bool | None:
+        """Whether it begins when the other has ended; None where their lines do not tell."""
+        if not (self.began and other.ended) or self.began == self.ended == other.began == other.ended:
+            return None
+        return self.began >= other.ended
 
     def _compare(self, at: str, value: float) -> None:
         """Beside the lines before it, where they are enough and all above 0."""
@@ -210,8 +226,18 @@ class Losses:
     def _is_over(self, key: Key) -> bool:
         """Whether a loss is none at the end, and no other log of the rank goes on from there with numbers."""
         ended = self.losses[key]
-        logs = (self.losses.get(other) for other in self._logs.get(key[0], {}).values()) if key in self._printed else ()
-        return ended.at_end > 0 and not any(log and not log.at_end and log.follows_on(ended) for log in logs)
+        logs = self._logs.get(key[0], {}).values() if key in self._printed else ()
+        return ended.at_end > 0 and not any(self._goes_on(other, key) for other in logs if other in self.losses)
+
+    def _goes_on(self, key: Key, ended: Key) -> bool:
+        """Whether a log ends with numbers behind the end of another, or in a later job that began again."""
+        log, before = self.losses[key], self.losses[ended]
+        if log.at_end or log is before:
+            return False
+        is_later = log.is_later(before)
+        if is_later is None:
+            is_later = _is_named_later(self._printed[key][0], self._printed[ended][0])
+        return log.follows_on(before) or (is_later and log.covers(before))
 
     @property
     def never_again(self) -> Iterator[tuple[str, LossSeries]]:
@@ -242,6 +268,12 @@ class Losses:
             for name, series in self.named(self.losses)
             if series.missing_at_end or series.unclear_at_end >= UNCLEAR_LINES
         )
+
+
+def _is_named_later(file: str, other: str) -> bool:
+    """Whether their names differ in numbers alone, and its own are higher: `slurm-1000.out` and `slurm-999.out`."""
+    words, others = (_NUMBER.split(name) for name in (file, other))
+    return words[::2] == others[::2] and [*map(int, words[1::2])] > [*map(int, others[1::2])]
 
 
 def are_compared(series: Mapping[Key, LossSeries]) -> bool:

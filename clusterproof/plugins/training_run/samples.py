@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from statistics import fmean, median
 
-from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.record import record, replace
 from clusterproof.plugins.training_run import RunError
 
 GPU, CPU, IO_WAIT = "gpu", "cpu", "io wait"  # in percent, as all but those with another unit
@@ -45,7 +45,8 @@ class Sample:
 class GpuLost:
     """A GPU of which a tool says at a time that it reads nothing any more: `GPU is lost`; no `device`: of all.
 
-    `is_gone` is False where that may be a value that cannot be read, and no GPU that is lost.
+    `until_s` is when it said so last, where that is later.
+    `is_gone` is False where that may be a value, or a driver, that cannot be read, and no GPU that is lost.
     """
 
     node: str
@@ -53,6 +54,12 @@ class GpuLost:
     time_s: float
     words: str
     is_gone: bool = True
+    until_s: float = 0.0
+
+    @property
+    def last_s(self) -> float:
+        """When it was said last."""
+        return max(self.time_s, self.until_s)
 
 
 @dataclass(slots=True)
@@ -83,8 +90,13 @@ class Samples:
 
     def lose(self, gpu: GpuLost) -> None:
         """Take in that a GPU is lost."""
-        if len(self.lost) < MAX_LOST:
-            self.lost.setdefault((gpu.node, gpu.device, gpu.words), gpu)
+        key = gpu.node, gpu.device, gpu.words
+        known = self.lost.get(key)
+        if known:
+            first = known if known.time_s <= gpu.time_s else gpu
+            self.lost[key] = replace(first, until_s=max(known.last_s, gpu.last_s))
+        elif len(self.lost) < MAX_LOST:
+            self.lost[key] = gpu
 
     def add(self, sample: Sample) -> None:
         """Take in a sample."""

@@ -13,7 +13,7 @@ from tests.training_run.faults.fault import CONCERN, FAIL, INCOMPLETE, RunFault
 from tests.training_run.sampled import sampled
 from tests.training_run.watched import BEGAN_S, leaking, of_every_gpu, of_gpu, readings, stuck, watched
 
-LOST_S = 3_000.0
+LOST_S, END_S = 3_000.0, 3_600.0
 
 
 @cache
@@ -30,8 +30,15 @@ def recorded() -> TrainingRun:
 
 def losing_gpu(words: str, *, is_gone: bool) -> TrainingRun:
     """A run of which a tool says after 50 minutes that it reads nothing of a GPU."""
-    run = watched()
+    run = vanishing()
     run.data.samples.lose(GpuLost("gpu001", "gpu3", BEGAN_S + LOST_S, words, is_gone=is_gone))
+    return run
+
+
+def out_of_reach(words: str) -> TrainingRun:
+    """A run at whose end a tool does not reach the driver of a node."""
+    run = watched()
+    run.data.samples.lose(GpuLost("gpu001", "", BEGAN_S + END_S, words, is_gone=False))
     return run
 
 
@@ -130,6 +137,12 @@ FAULTS = (
         "gpu001 gpu2 at 0.69 of its peers' clock for 60 min; expected at least 0.95: clusterproof watch",
     ),
     RunFault(
+        "a GPU that is slow where only the power cap was sampled",
+        lambda: watched(of_gpu("gpu001", 2, clock=1_200.0, power_cap=0.0), without=(of_run.SLOWED,)),
+        {"run.slow_clock": INCOMPLETE},
+        "gpu001 gpu2 at 0.69 of its peers' clock for 60 min; expected at least 0.95: clusterproof watch",
+    ),
+    RunFault(
         "a GPU that nvidia-smi says is lost",
         lambda: losing_gpu("GPU is lost", is_gone=True),
         {"run.gpu_lost": FAIL},
@@ -140,6 +153,12 @@ FAULTS = (
         lambda: losing_gpu("Unknown Error", is_gone=False),
         {"run.gpu_lost": CONCERN},
         "gpu001 gpu3 from 2025-11-20 01:43:20 on: Unknown Error; expected its values until the end",
+    ),
+    RunFault(
+        "a driver that nvidia-smi does not reach any more",
+        lambda: out_of_reach("Failed to initialize NVML: Unknown Error"),
+        {"run.gpu_lost": INCOMPLETE},
+        "gpu001 from 2025-11-20 01:53:20 on: Failed to initialize NVML: Unknown Error; expected values until the end",
     ),
     RunFault(
         "a GPU that is not sampled any more",

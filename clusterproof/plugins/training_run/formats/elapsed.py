@@ -1,6 +1,7 @@
 """Times of steps under a name that does not say which: how long each took, or since when the run goes on.
 
 A time that only ever rises is that since a beginning: no step takes longer than each before it, twenty times together.
+One that is a date is the time since 1970.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.training_run import Step
 
 NAMES = ("time", "elapsed", "elapsed_time")
+EPOCH_S = 1e9  # from which on seconds are a time since 1970, and no duration, of 31 years
+LAST_EPOCH_S = 1e10  # in the year 2286: more are a time in another unit
 ENOUGH = 20  # steps of a rank, by which it is told
 FEW = 3  # of a file that has no more
 MAX_HELD = 10_000  # of all ranks
@@ -45,7 +48,9 @@ class Elapsed:
             return
         of_ranks = [[step.seconds for step in held] for held in self.held.values() if len(held) >= FEW]
         self.is_unclear = False
-        self.rises = bool(of_ranks) and all(one < other for times in of_ranks for one, other in pairwise(times))
+        are_dates = any(step.seconds > EPOCH_S for held in self.held.values() for step in held)
+        only_rise = bool(of_ranks) and all(one < other for times in of_ranks for one, other in pairwise(times))
+        self.rises = are_dates or only_rise
         for held in self.held.values():
             for step in held:
                 yield from self._made(step)

@@ -81,18 +81,29 @@ def node_of(path: RunFile) -> str:
 _COMPLAINT = re.compile(  # instead of a GPU's line, or of all
     r"(?:Unable to determine the device handle for (?:GPU ?(?:([0-9]{1,3}): ?)?)?"
     r"([0-9a-fA-F]{4,8}:[0-9a-fA-F:.]{4,12})?"
-    r"|Failed to initialize NVML: |No devices were found)"
+    r"|No devices were found)"
 )
+_NO_DRIVER = re.compile(  # also in a container that has lost its devices, whose GPUs are well
+    r"Failed to initialize NVML: .*|NVIDIA-SMI has failed because [^.]*"
+)
+_GOES_ON = "NVML library version: "  # the second line of a mismatch
 MAX_WORDS = 100  # characters of a complaint
 
 
 def complaint(line: str, node: str, time_s: float) -> GpuLost | None:
-    """What nvidia-smi says of a GPU that it does not reach; of all of them no device is named."""
+    """What nvidia-smi says of a GPU that it does not reach; of all of them, or of the driver, no device is named."""
+    if without := _NO_DRIVER.match(line):
+        return GpuLost(node, "", time_s, printable(without[0].strip(), MAX_WORDS), is_gone=False)
     said = _COMPLAINT.match(line)
     if not said:
         return None
     device = f"gpu{int(said[1])}" if said[1] else (said[2] or "").rstrip(":.")
     return GpuLost(node, device, time_s, printable(line.strip(), MAX_WORDS))
+
+
+def is_rest_of_complaint(line: str) -> bool:
+    """Whether a line only goes on with the complaint before it."""
+    return line.startswith(_GOES_ON)
 
 
 EVERY_S = 1.0  # what both take without -d
@@ -130,6 +141,8 @@ def read_dmon(path: RunFile) -> Iterator[Sample | GpuLost | Cut]:
     for line in lines:
         if lost := complaint(line, node, last_s or max(times.values(), default=0) * EVERY_S):
             yield lost
+            continue
+        if is_rest_of_complaint(line):
             continue
         names = _names(line) or names
         clock = _CLOCK.match(line)

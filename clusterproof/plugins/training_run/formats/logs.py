@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.training_run import Place, RunError, Step
 from clusterproof.plugins.training_run.files import Format, Lines, RunFile, Unpacked, seconds, whole
 from clusterproof.plugins.training_run.formats import deepspeed, frameworks, megatron, torchtitan, trainer
@@ -14,6 +15,7 @@ from clusterproof.plugins.training_run.losses import Loss
 MAX_START = 256 << 20  # bytes before the first iteration
 _LATE = (megatron.LATE, *torchtitan.LATE, b"| train_step_timing in s: ", deepspeed.LATE, trainer.LATE, *frameworks.LATE)
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_DATE = re.compile(r"\b([0-9]{4}-[0-9]{2}-[0-9]{2})[ T]([0-9]{2}:[0-9]{2}:[0-9]{2})\b")
 _NEMO = re.compile(  # a line of a step, with the time of that one
     r"\bTraining epoch [0-9]{1,18}, iteration [0-9]{1,18}/[0-9]{1,18} \|(?:(?!\bTraining epoch ).)*?"
     r"\bglobal_step: ([0-9]{1,18}) \|(?:(?!\bTraining epoch |\bglobal_step: ).)*?"
@@ -51,13 +53,19 @@ def read_log(path: RunFile) -> Iterator[Step | Loss]:
     log = _Log(rank)
     for line in lines:
         try:
-            yield from log.take(_COLOUR.sub("", line), lines.where)
+            for fact in log.take(_COLOUR.sub("", line), lines.where):
+                yield _dated(fact, line) if isinstance(fact, Loss) else fact
         except ValueError as wrong:
             if lines.is_cut:
                 break
             said = str(wrong) if isinstance(wrong, RunError) else f"{lines.where}: {wrong}; expected a date"
             raise RunError(said) from None
     yield from log.rest()
+
+
+def _dated(loss: Loss, line: str) -> Loss:
+    date = _DATE.search(line)
+    return replace(loss, time=f"{date[1]} {date[2]}") if date else loss
 
 
 class _Log:

@@ -22,6 +22,7 @@ from clusterproof.plugins.training_run.formats.gpu_tools import (
     GpuReading,
     complaint,
     held_by,
+    is_rest_of_complaint,
     node_of,
 )
 from clusterproof.plugins.training_run.samples import GpuLost, Sample
@@ -62,6 +63,8 @@ def read_smi(path: RunFile) -> Iterator[Sample | GpuLost | Cut]:
     for line in lines:
         if lost := complaint(line, table.node, table.time_s):
             yield lost
+            continue
+        if is_rest_of_complaint(line):
             continue
         cells = [cell.strip() for cell in next(csv.reader([line]), [])]
         if not table.columns or _columns(line) == table.columns:  # a loop of its own writes them each time
@@ -133,10 +136,21 @@ def _values(row: Mapping[str, str], where: str) -> dict[str, float]:
     for begin in OF_REASONS:
         if _BITS.fullmatch(bits := row.get(f"{begin}active", "")):
             values |= held_by(int(bits, 16))
-        for reason, (held, _) in REASONS.items():
-            if (said := row.get(f"{begin}{reason}")) in ("Active", "Not Active"):
-                values[held] = max(values.get(held, 0.0), 100.0 * (said == "Active"))
-    return values
+    return {**_held(row), **values}
+
+
+def _held(row: Mapping[str, str]) -> dict[str, float]:
+    """What holds the clocks down, by columns of single reasons: any of them, or none where each is there."""
+    said: dict[str, list[str]] = {}
+    for reason, (held, _) in REASONS.items():
+        said.setdefault(held, []).append(
+            next((row[f"{of}{reason}"] for of in OF_REASONS if f"{of}{reason}" in row), "")
+        )
+    return {
+        held: 100.0 * ("Active" in words)
+        for held, words in said.items()
+        if "Active" in words or set(words) == {"Not Active"}
+    }
 
 
 def _seconds(text: str, where: str) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from clusterproof.plugins.core.record import record
@@ -49,6 +50,22 @@ def rank_of_file(path: Path) -> int | None:
     number = path.parent.name
     is_of_torchrun = path.parent.parent.name.startswith(_ATTEMPT) and number.isascii() and number.isdecimal()
     return int(number[:7]) if is_of_torchrun else None
+
+
+@dataclass(slots=True)
+class LossGap:
+    """The lines of a rank without a loss: behind more of them than ever stood between two losses it may be nan."""
+
+    longest: int | None = None  # None: no line has had a loss
+    lines: int = 0  # since the last loss
+
+    def is_unclear(self, *, has_loss: bool) -> bool:
+        """Whether the next line lacks a loss that it is expected to have."""
+        if has_loss:
+            self.longest, self.lines = max(self.longest or 0, self.lines), 0
+            return False
+        self.lines += 1
+        return self.longest is not None and self.lines > self.longest
 
 
 def loss_and_norm(line: str) -> tuple[float | None, float | None]:

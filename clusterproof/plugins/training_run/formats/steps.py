@@ -6,13 +6,14 @@ import csv
 import json
 import re
 from collections.abc import Iterator, Mapping
+from math import isfinite
 from typing import Any
 
-from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.record import record, replace
 from clusterproof.plugins.training_run import UNKNOWN, Cut, Operation, Place, RunError, Step, Unranked, kind_of
 from clusterproof.plugins.training_run.files import Format, Lines, RunFile, json_lines, name, seconds, whole
 from clusterproof.plugins.training_run.formats import elapsed
-from clusterproof.plugins.training_run.formats.printed import number_or_none, rank_of_file, value_of
+from clusterproof.plugins.training_run.formats.printed import LossGap, number_or_none, rank_of_file, value_of
 from clusterproof.plugins.training_run.losses import Loss
 from clusterproof.plugins.training_run.placement import Placement, number_of
 
@@ -45,7 +46,12 @@ class Columns:
     at: Mapping[str, tuple[int, float]]
     parts: Mapping[str, tuple[int, float]]
     count: int
-    is_unclear: bool = False  # whether the duration may be the time since the beginning
+    duration: str  # what its column is called, without the unit
+
+    @property
+    def is_unclear(self) -> bool:
+        """Whether the duration may be the time since the beginning."""
+        return self.duration in elapsed.NAMES and "operation" not in self.at
 
 
 def is_table(head: bytes) -> bool:
@@ -71,7 +77,7 @@ def read_table(path: RunFile) -> Iterator[Operation | Step | Loss | Placement | 
                     yield from [Cut()] if row else []
                     continue
                 raise RunError(f"{lines.where}: {len(row)} values; expected {head.count}, as the first line names them")
-            yield from table.take(row, lines.where)
+            yield from table.take(row, lines.where, is_cut=lines.is_cut)
     except csv.Error as wrong:
         if not lines.is_cut:
             raise RunError(f"{lines.where}: {wrong}; expected values between commas") from None
@@ -87,19 +93,21 @@ class _Table:
         self.places: dict[tuple[str, ...], Place] = {}
         self.placed: set[tuple[str, ...]] = set()
         self.clock = elapsed.Elapsed(head.is_unclear)
+        self.gaps: dict[int, LossGap] = {}  # by rank
 
-    def take(self, row: list[str], where: str) -> Iterator[Operation | Step | Loss | Placement]:
+    def take(self, row: list[str], where: str, *, is_cut: bool) -> Iterator[Operation | Step | Loss | Placement]:
         """What a row says; one without a step, or a duration, is of something else. Raises RunError."""
         at = self.head.at
         if not row[at["step"][0]].strip():
             return
         place, step = self._place(row, where), whole(row[at["step"][0]], "step", where)
-        loss, norm = (value_of(row[at[what][0]]) if what in at else None for what in ("loss", "norm"))
-        if (loss is not None or norm is not None) and "operation" not in at:
-            yield Loss(place.rank, step, loss, norm)
         index, unit = at["duration"]
+        if "operation" not in at:
+            loss, norm = (value_of(row[at[what][0]]) if what in at else None for what in ("loss", "norm"))
+            is_expected = "loss" in at and row[index].strip() != "" and not is_cut  # others are of a validation
+            yield from _loss(Loss(place.rank, step, loss, norm), self.gaps, is_expected=is_expected)
         if row[index].strip():
-            lasted = seconds(row[index], "duration", where) * unit
+            lasted = _lasted(row[index], self.head.duration, unit, where, is_unclear=self.head.is_unclear)
             if "operation" in at:
                 yield Operation(place, step, name(row[at["operation"][0]], "operation", where), lasted)
             else:
@@ -128,6 +136,22 @@ class _Table:
         return place
 
 
+def _loss(line: Loss, gaps: dict[int, LossGap], *, is_expected: bool) -> Iterator[Loss]:
+    """The loss of a step, if it has one, or lacks one that is expected."""
+    has_loss = line.loss is not None
+    is_unclear = (has_loss or is_expected) and gaps.setdefault(line.rank, LossGap()).is_unclear(has_loss=has_loss)
+    if has_loss or line.norm is not None or is_unclear:
+        yield replace(line, is_unclear=is_unclear)
+
+
+def _lasted(value: object, column: str, unit: float, where: str, *, is_unclear: bool) -> float:
+    """The seconds of a step, or where that is unclear since a beginning. Raises RunError, also for a date."""
+    lasted = seconds(value, column, where) * unit
+    if lasted > (elapsed.LAST_EPOCH_S if is_unclear else elapsed.EPOCH_S):
+        raise RunError(f"{where}: {column} is {value!r:.60}, which is a date; expected the seconds that a step took")
+    return lasted
+
+
 def columns(names: list[str]) -> Columns | None:
     """What the columns of these names mean, the best of each kind; None where it is no such table."""
     shorts = [_without_unit(full.strip().lower()) for full in names]
@@ -141,8 +165,7 @@ def columns(names: list[str]) -> Columns | None:
         if index not in used and kind_of(full) != UNKNOWN and not _NO_TIME.search(full)
     }
     is_known = {"step", "duration"} <= at.keys() and ("operation" not in at or "rank" in at)
-    is_unclear = chosen.get("duration") in elapsed.NAMES and "operation" not in at
-    return Columns(at, {} if "operation" in at else parts, len(names), is_unclear) if is_known else None
+    return Columns(at, {} if "operation" in at else parts, len(names), chosen["duration"]) if is_known else None
 
 
 def _chosen(meaning: str, by_name: Mapping[str, tuple[int, float]]) -> str:
@@ -174,7 +197,9 @@ def are_steps(head: bytes) -> bool:
         first = json.loads(head.partition(b"\n")[0])
     except (ValueError, RecursionError):
         return False
-    return isinstance(first, dict) and "step" in first and _duration(first) is not None
+    duration = _duration(first) if isinstance(first, dict) and "step" in first else None
+    lasted = number_or_none(first[duration[0]]) if duration else None
+    return lasted is not None and isfinite(lasted)
 
 
 def read_steps(path: RunFile) -> Iterator[Step | Loss | Placement | Unranked | Cut]:
@@ -183,6 +208,7 @@ def read_steps(path: RunFile) -> Iterator[Step | Loss | Placement | Unranked | C
     is_told = rank is not None  # or it has been said that it is not
     placed: set[Placement] = set()
     clock: elapsed.Elapsed | None = None
+    gaps: dict[int, LossGap] = {}
     for entry in json_lines(lines, EXPECTED_STEP):
         if not isinstance(entry, dict) or "step" not in entry:
             raise RunError(f"{lines.where}: {str(entry)!r:.60} is not a step; {EXPECTED_STEP}")
@@ -190,10 +216,14 @@ def read_steps(path: RunFile) -> Iterator[Step | Loss | Placement | Unranked | C
             is_told = True
             yield Unranked()
         place, number = _place_of(entry, rank or 0, lines.where), whole(entry["step"], "step", lines.where)
-        yield from _losses(entry, place.rank, number)
-        if duration := _duration(entry):  # others are of a validation
-            clock = clock or elapsed.Elapsed(duration[0] in elapsed.NAMES)
-            lasted = seconds(entry[duration[0]], duration[0], lines.where) * duration[1]
+        duration = _duration(entry)
+        loss, norm = (_value_in(entry, NAMES[what]) for what in ("loss", "norm"))
+        is_expected = duration is not None and any(key in entry for key in NAMES["loss"])
+        yield from _loss(Loss(place.rank, number, loss, norm), gaps, is_expected=is_expected)
+        if duration:  # others are of a validation
+            is_unclear = duration[0] in elapsed.NAMES
+            clock = clock or elapsed.Elapsed(is_unclear)
+            lasted = _lasted(entry[duration[0]], *duration, lines.where, is_unclear=is_unclear)
             yield from clock.take(Step(place, number, lasted, _parts(entry, lines.where)))
         if "host" in entry:
             gpu = number_of(entry.get("gpu", entry.get("local_rank")))
@@ -228,13 +258,8 @@ def _parts(entry: Mapping[str, Any], where: str) -> dict[str, float]:
     return {name(part, "stages", where): seconds(lasted, part, where) for part, lasted in parts.items()}
 
 
-def _losses(entry: Mapping[str, Any], rank: int, step: int) -> Iterator[Loss]:
-    loss, norm = (
-        next((number_or_none(entry[key]) for key in NAMES[what] if entry.get(key) is not None), None)
-        for what in ("loss", "norm")
-    )
-    if loss is not None or norm is not None:
-        yield Loss(rank, step, loss, norm)
+def _value_in(entry: Mapping[str, Any], keys: tuple[str, ...]) -> float | None:
+    return next((number_or_none(entry[key]) for key in keys if entry.get(key) is not None), None)
 
 
 FORMATS = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from statistics import fmean, median
 
 from clusterproof.plugins.core.record import record
@@ -17,7 +18,7 @@ Key = tuple[str, str]  # node, device
 class SlowClock:
     """A GPU that was slow for so long: its clock as a share of its peers', and of the time how long it was held.
 
-    The latter are None where nothing was sampled of what holds its clock down.
+    The latter are None where that was not sampled.
     """
 
     name: str
@@ -33,7 +34,7 @@ def most_peers(samples: Samples) -> int:
 
 
 def slow_clocks(samples: Samples, below: float) -> list[SlowClock]:
-    """GPUs below that share of their peers' clock, held down or nothing tells by what; the longest first."""
+    """GPUs below that share of their peers' clock, held down or not all that may do it was sampled; longest first."""
     shares: dict[Key, dict[int, float]] = {}
     for at, clocks in sorted(_clocks(samples).items()):
         middle = median(clocks.values())
@@ -42,23 +43,26 @@ def slow_clocks(samples: Samples, below: float) -> list[SlowClock]:
     capped, slowed = samples.of(CAPPED), samples.of(SLOWED)
     slowest = []
     for key, of_gpu in shares.items():
-        held = [counter.get(key) for counter in (capped, slowed)]
-        is_known = any(counter is not None for counter in held)
+        held = [counter.get(key, {}) for counter in (capped, slowed)]
         is_slow = (
-            (at, share < below and (not is_known or any(_mean(counter or {}, [at]) > 0 for counter in held)))
+            (at, share < below and (not all(at in counter for counter in held) or _is_held(held, at)))
             for at, share in of_gpu.items()
         )
         times = longest(is_slow, samples.bin_s)
         if times:
             seconds = (times[-1] - times[0] + 1) * samples.bin_s
             share = fmean(of_gpu[at] for at in times)
-            percent = [_mean(counter or {}, times) if is_known else None for counter in held]
-            slowest.append(SlowClock(" ".join(key), seconds, share, *percent))
+            slowest.append(SlowClock(" ".join(key), seconds, share, *(_percent(counter, times) for counter in held)))
     return sorted(slowest, key=lambda clock: -clock.seconds)
 
 
-def _mean(series: Series, times: list[int]) -> float:
-    return fmean(series[at].mean if at in series else 0.0 for at in times)
+def _is_held(held: Sequence[Series], at: int) -> bool:
+    return any(counter[at].mean > 0 for counter in held if at in counter)
+
+
+def _percent(counter: Series, times: Sequence[int]) -> float | None:
+    seen = [counter[at].mean for at in times if at in counter]
+    return sum(seen) / len(times) if seen else None
 
 
 def _clocks(samples: Samples) -> dict[int, dict[Key, float]]:

@@ -21,6 +21,7 @@ from clusterproof.plugins.training_run.samples import (
     NETWORK,
     POWER,
     TENSOR,
+    GpuLost,
     Samples,
     Series,
     begun,
@@ -161,6 +162,18 @@ def ceased(samples: Samples) -> list[Ceased]:
     latest = max(dated.values(), default=0)
     gone += [Ceased(node, end, latest - end) for node, end in dated.items() if latest - end > LEAST_S]
     return sorted(gone, key=lambda gpu: -gpu.seconds)
+
+
+def back_s(samples: Samples, lost: GpuLost) -> float | None:
+    """From when on a GPU has values again, or any of the node's where all were lost; None where it has none."""
+    behind = (
+        at * samples.bin_s
+        for (_, node, device), series in samples.series.items()
+        if node == lost.node and device and (device == lost.device or not lost.device)
+        for at in series
+        if at * samples.bin_s > lost.last_s
+    )
+    return min(behind, default=None)
 
 
 SPINNING_PERCENT = 98.0  # what the driver calls utilisation, of a kernel that waits

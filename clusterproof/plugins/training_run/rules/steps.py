@@ -8,11 +8,12 @@ from math import sqrt
 from statistics import median
 
 from clusterproof.plugins.core.message import number_of
-from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.record import record, replace
 from clusterproof.plugins.core.robust import weighed_median, weighed_spread
 from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.training_run import CHECKPOINT, kind_of
 from clusterproof.plugins.training_run.rules.stragglers import WARM_UP
+from clusterproof.plugins.training_run.rules.work import grows, nearest
 from clusterproof.plugins.training_run.run_data import RunData, Seconds
 
 LOG_STEPS = "give a log of steps with their parts, docs/training-runs.md shows how"
@@ -112,23 +113,55 @@ def alike(series: Sequence[StepTime]) -> list[Sequence[StepTime]]:
     kinds: dict[str, list[StepTime]] = {}
     for step in series:
         kinds.setdefault(step.work, []).append(step)
-    return sorted(kinds.values(), key=lambda kind: -sum(step.times for step in kind))
+    return sorted(kinds.values(), key=lambda kind: -_count(kind))
 
 
 def timed(series: Sequence[StepTime], least: int, least_lines: int) -> Sequence[StepTime]:
     """Those behind the warm-up, of each kind of which there are so many steps and lines. Raises Incomplete."""
-    kinds = alike(steady(series)) or [[]]
-    enough = [kind for kind in kinds if sum(step.times for step in kind) >= least]
-    count = sum(step.times for step in kinds[0])
+    ready = steady(series)
+    enough = judged(ready, least)
     if not enough:
+        kinds = alike(ready) or [[]]
         of = " that work on as much" if len(kinds) > 1 else ""
-        few = f"{number_of(count, 'step')}{of} behind the warm-up; expected at least {least}: log more of them"
+        few = (
+            f"{number_of(_count(kinds[0]), 'step')}{of} behind the warm-up; expected at least {least}: log more of them"
+        )
         raise Incomplete(few, cause=few)
     chosen = [step for kind in enough if len(kind) >= least_lines for step in kind]
     if not chosen:
-        few = f"{len(kinds[0])} lines that stand for {count} steps; expected at least {least_lines}: {EACH_STEP}"
+        most = max(enough, key=_count)
+        stands_for = f"{len(most)} lines that stand for {_count(most)} steps"
+        few = f"{stands_for}; expected at least {least_lines}: {EACH_STEP}"
         raise Incomplete(few, cause=few)
     return chosen
+
+
+def judged(series: Sequence[StepTime], least: int) -> list[Sequence[StepTime]]:
+    """The kinds of so many steps: of as much work, the rest within a fifth of it; or else all steps as one.
+
+    What grows from step to step is no kind: longer sequences take longer.
+    """
+    kinds = alike(series)
+    large = [kind for kind in kinds if _count(kind) >= least]
+    rest = sorted((step for kind in kinds if _count(kind) < least for step in kind), key=lambda step: step.step)
+    labels = nearest(step.work for step in rest)
+    near: dict[str, list[StepTime]] = {}
+    for step in rest:
+        near.setdefault(labels[step.work], []).append(step)
+    large += [_as_one(kind, label) for label, kind in near.items() if _is_judged(kind, least)]
+    return large or ([_as_one(series, "")] if _is_judged(series, least) else [])
+
+
+def _is_judged(kind: Sequence[StepTime], least: int) -> bool:
+    return _count(kind) >= least and not grows([step.work for step in kind])
+
+
+def _as_one(series: Sequence[StepTime], work: str) -> Sequence[StepTime]:
+    return [replace(step, work=work) for step in series]
+
+
+def _count(series: Sequence[StepTime]) -> int:
+    return sum(step.times for step in series)
 
 
 def period(steps: Sequence[StepTime]) -> int:
