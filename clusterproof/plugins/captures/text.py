@@ -64,6 +64,7 @@ _OLD_LOGS = "Scanning kernel log files"  # a bug report's lines out of every log
 _FRAMES = ("==", "---", "##", "***", ">>", "<<")  # how headings begin that people print between outputs
 _SHORTEST = len("<?xml")  # of the lines with which outputs begin
 _LONGEST_COMMAND = 2000  # characters of its line
+_LOOKED_AT = 300  # characters of a command, in which GPUs are chosen
 _CHOSEN = re.compile(r"nvidia-smi (?=[^|]*-q\b)[^|]{0,300}?(?<!\S)(?:-i|--id)[ =]?[^|]*\|")
 _COLUMNS = re.compile(r"--query-[a-z-]{2,40}[= ]([\w.,-]{1,20000})")
 
@@ -205,7 +206,11 @@ def _piece(lines: list[str], typed: str, goes_on: bool) -> Iterator[Piece]:
     start = next((place for place, line in enumerate(lines) if line.strip()), None)
     if start is None or _EARLIER_BOOT.search(typed) or lines[start].startswith(_OLD_LOGS):
         return
-    yield Piece("\n".join([*_columns(typed), *lines, *[CHOSEN] * bool(_CHOSEN.search(typed))]) + "\n", typed, goes_on)
+    yield Piece(
+        "\n".join([*_columns(typed), *lines, *[CHOSEN] * bool(_CHOSEN.search(typed[:_LOOKED_AT]))]) + "\n",
+        typed,
+        goes_on,
+    )
 
 
 def command_in(line: str) -> str | None:
