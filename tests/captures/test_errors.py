@@ -39,6 +39,15 @@ def test_below_a_typed_command_it_is_the_same(said: str) -> None:
     expect(evaluated({"a.txt": f"# sudo the command\n$ date -u\n{said}\n"})[check], verdict, words)
 
 
+@pytest.mark.parametrize("said", ["FATA[0012] error running neuron job", 'time=12:00 level=fatal msg="neuron job"'])
+def test_what_a_job_logs_of_neuron_is_no_output_of_neuron_ls(said: str) -> None:
+    assert "neuron_ls" not in read_text(f"step 1\n{said}\n")[0]
+
+
+def test_neuron_ls_says_why_it_fails_below_another_line() -> None:
+    assert "neuron_ls" in read_text(f"step 1\nFATA[0000] Failed to discover neuron devices  error={NO_DRIVER}\n")[0]
+
+
 def test_an_error_hides_no_answer_of_another_tool() -> None:
     files = {"chrony": "506 Cannot talk to daemon\n", "timedatectl": "System clock synchronized: no\n"}
     expect(evaluated(files)["host.clock_sync"], Verdict.CONCERN, "nobody corrects the clock")

@@ -80,6 +80,25 @@ def test_a_gpu_without_a_number_has_none_where_nothing_says_how_many_there_are()
     assert completed({"gpus": [{"pci": "0000:64:00.0"}]}) == {"gpus": [{"pci": "0000:64:00.0"}]}
 
 
+def test_a_gpu_without_a_name_that_says_what_another_says_is_not_one_more() -> None:
+    assert completed({"count": 2, "gpus": [{"x": 1}, {"index": 0, "x": 1}, {"index": 1, "x": 2}]}) == {
+        "count": 2,
+        "gpus": [{"index": 0, "x": 1}, {"index": 1, "x": 2}],
+    }
+
+
+def test_gpus_without_a_name_are_no_more_than_a_node_may_have() -> None:
+    found = merged([(10, {"gpus": [{"x": number}]}) for number in range(1000)])
+    assert len(found["gpus"]) == 256  # type: ignore[index]
+
+
+def test_a_gpu_without_a_name_that_says_something_else_is_one_more() -> None:
+    assert completed({"count": 2, "gpus": [{"x": 3}, {"index": 0, "x": 1}, {"index": 1, "x": 2}]}) == {
+        "count": 2,
+        "gpus": [{"index": 0, "x": 1}, {"index": 1, "x": 2}, {"x": 3}],
+    }
+
+
 @pytest.mark.parametrize("data", [None, 3, {}, {"count": "8", "gpus": []}, {"count": 10**9, "gpus": []}, {"gpus": 5}])
 def test_what_is_no_collector_of_gpus_stays_as_it_is(data: object) -> None:
     assert completed(data) == data

@@ -112,6 +112,7 @@ def test_no_line_of_an_output_is_lost(text: str) -> None:
 
 MESSAGE = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that it runs."
 LOST = "Unable to determine the device handle for GPU0000:19:00.0: GPU is lost.  Reboot the system to recover this GPU"
+INDENT = " " * 20
 JOURNAL = "Nov 28 11:22:33 gpu001 kernel: Linux version 6.1\nNov 28 11:22:34 gpu001 {}\n"
 
 
@@ -121,6 +122,14 @@ JOURNAL = "Nov 28 11:22:33 gpu001 kernel: Linux version 6.1\nNov 28 11:22:34 gpu
         *(JOURNAL.format(f"alice[1234]: {said}") for said in (MESSAGE, LOST, "No devices were found")),
         f"[    0.000000] Linux version 6.1\n[  100.000000] tmpfs: Unknown parameter '{MESSAGE}'\n",
         f"2026-11-28T11:22:34+00:00 gpu001 alice: {LOST}\n",
+        *(
+            JOURNAL.format(f"alice[1234]: hello\n{more}\nNov 28 11:22:35 gpu001 sshd[1]: bye")
+            for said in (MESSAGE, LOST)
+            for more in (INDENT + said, f"{INDENT}a\n\n{INDENT}{said}", f"{INDENT}$ nvidia-smi\n{INDENT}{said}")
+        ),
+        f"[  100.000000] tmpfs: Unknown parameter 'a\n{INDENT}{MESSAGE}'\n",
+        *(f"2025-07-21 15:15:00 gpu001 alice[7]: {said}\nx\n" for said in (MESSAGE, LOST)),
+        f"2025-07-21 15:15:00 alice: {MESSAGE}\nx\n",
         f"USER PID COMMAND\nalice 7 echo {MESSAGE}\n",
         JOURNAL.format("alice[1]: nccom-test -r 32 allr\nNov 28 11:22:35 gpu001 alice[1]: error: no such file"),
         "To do: run nccom-test on this node.\nAlice saw an error in her job's log.\n",
@@ -132,7 +141,10 @@ def test_what_any_user_may_have_logged_or_written_is_no_output_of_another_comman
     assert {"nvml", "nccom"}.isdisjoint(values)
 
 
-@pytest.mark.parametrize("before", ["", "gpu001: ", "nvidia-smi: ", "  ", "bash: line 3: "])
+BEFORE = ("", "gpu001: ", "nvidia-smi: ", "  ", "bash: line 3: ", "[gpu001] ", "[10.1.2.3] ", "2025-07-21 15:15:00 ")
+
+
+@pytest.mark.parametrize("before", BEFORE)
 @pytest.mark.parametrize("said", [MESSAGE, LOST, "No devices were found"])
 def test_a_message_in_place_of_an_output_is_read_behind_a_name(before: str, said: str) -> None:
     values, _ = read_text(f"{before}{said}\n")

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from clusterproof.plugins.evidence.parsing import PLACE
+
 # How an entry of a list is known again: the keys of which one must agree, the surest first.
-_KEYS = ("index", "pci", "uuid", "address", "name", "path", "port", "pid")
+_KEYS = ("index", "pci", "uuid", "address", "name", "path", "port", "pid", PLACE)
 _LOGS = ("lines", "logs")  # lists to which every file of the same rank adds what it has and the others have not
 _MAX_COMPARED = 1_000_000  # pairs of entries: each of 1,000 processes with each
 _MAX_DEPTH = 12  # of values in values; the evidence has 5
+_MAX_NAMELESS = 256  # GPUs of which the number is unknown, in all files of a node
 MAX_GPUS = 128  # that a node may be said to have; none has more than 16
 
 
@@ -62,8 +65,12 @@ def _lists(first: list[Any], second: list[Any], same_rank: bool, key: str, depth
     if key in _LOGS:
         seen = {repr(entry) for entry in first}
         return first + [entry for entry in second if repr(entry) not in seen] if same_rank else first
-    if not (_has_names(first) and _has_names(second)) or len(first) * len(second) > _MAX_COMPARED:
+    if len(first) * len(second) > _MAX_COMPARED or not all(isinstance(entry, dict) for entry in (*first, *second)):
         return first or second
+    if key != "gpus" and not all(map(_has_name, (*first, *second))):
+        return first or second
+    if len(first) >= _MAX_NAMELESS:
+        second = [entry for entry in second if _has_name(entry)]
     together = list(first)
     for entry in second:
         same = [other for other in together if _is_same(other, entry)]
@@ -75,15 +82,17 @@ def _lists(first: list[Any], second: list[Any], same_rank: bool, key: str, depth
     return together
 
 
-def _has_names(entries: list[Any]) -> bool:
-    """Whether all entries of a list are objects that can be known again."""
-    return all(isinstance(entry, dict) and any(entry.get(key) is not None for key in _KEYS) for entry in entries)
+def _has_name(entry: Mapping[str, Any]) -> bool:
+    """Whether an entry can be known again."""
+    return any(entry.get(key) is not None for key in _KEYS)
 
 
 def _is_same(entry: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two entries are of the same thing: the surest key that both have decides."""
+    """Whether two entries are of the same thing: the surest key that both have decides; without names, their values."""
     shared = next((key for key in _KEYS if entry.get(key) is not None and other.get(key) is not None), None)
-    return shared is not None and bool(entry[shared] == other[shared])
+    if shared is None:
+        return entry == other
+    return bool(entry[shared] == other[shared])
 
 
 def completed(nvml: object) -> object:
@@ -97,11 +106,50 @@ def completed(nvml: object) -> object:
     if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
         return nvml
     count = nvml.get("count")
+    value = _joined(_placed(value, count), count)
     missing = max(0, count - len(value)) if isinstance(count, int) and count <= MAX_GPUS else 0
     gpus = [*value, *({} for _ in range(missing))]
     if len(gpus) == count and (not missing or all("index" in entry for entry in value)):
         gpus = _numbered(gpus)
     return {**nvml, "gpus": sorted(gpus, key=_place)} if gpus or "gpus" in nvml else nvml
+
+
+def _placed(gpus: list[dict[str, Any]], count: object) -> list[dict[str, Any]]:
+    """The GPUs, with their places as numbers where an output shows all that are known; where not, with neither."""
+    shown = [entry[PLACE].split("/") for entry in gpus if PLACE in entry]
+    most = max([len({entry["index"] for entry in gpus if "index" in entry}), *(int(of) for _, of in shown)])
+    known = str(count if isinstance(count, int) else most)
+    placed: list[dict[str, Any]] = []
+    for entry in gpus:
+        place, _, of = entry.get(PLACE, "").partition("/")
+        described = {key: word for key, word in entry.items() if key != PLACE}
+        if of == known:
+            placed = _lists(placed, [{"index": int(place), **described}], same_rank=False, key="gpus", depth=0)
+        else:
+            placed.append(described)
+    return placed
+
+
+def _joined(gpus: list[dict[str, Any]], count: object) -> list[dict[str, Any]]:
+    """The GPUs, each nameless one with the only GPU, or with a nameless one of which something else is known.
+
+    One that says what a GPU with a name says adds nothing.
+    """
+    named = [entry for entry in gpus if _has_name(entry)]
+    nameless: list[dict[str, Any]] = []
+    for entry in (entry for entry in gpus if not _has_name(entry)):
+        if count == 1 and len(named) == 1:
+            named = [_tables(named[0], entry, same_rank=False, depth=0)]
+        elif not any(entry.items() <= other.items() for other in named):
+            other = next((other for other in nameless if _says_nothing_of(other, entry)), {})
+            nameless = [one for one in nameless if one is not other]
+            nameless.append({**other, **entry})
+    return [*named, *nameless]
+
+
+def _says_nothing_of(gpu: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether no value of one is known of the other, but for both being lost or both not."""
+    return gpu.keys() & other.keys() <= {"lost"} and gpu.get("lost") == other.get("lost")
 
 
 def _numbered(gpus: list[dict[str, Any]]) -> list[dict[str, Any]]:

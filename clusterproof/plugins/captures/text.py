@@ -8,9 +8,9 @@ import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from clusterproof.plugins.evidence.kernel_log.parse import DRIVERS
+from clusterproof.plugins.evidence.kernel_log.parse import DRIVERS, FURTHER, is_logged
 from clusterproof.plugins.evidence.kernel_log.parse_journal import EXPORTED
-from clusterproof.plugins.evidence.parsing import Form, no_line
+from clusterproof.plugins.evidence.parsing import CHOSEN, Form, no_line
 from clusterproof.plugins.kubernetes.parse import begins_events
 
 MAX_BYTES = 64 * 1024 * 1024  # of one file, unpacked; what lies behind is not read
@@ -64,6 +64,8 @@ _OLD_LOGS = "Scanning kernel log files"  # a bug report's lines out of every log
 _FRAMES = ("==", "---", "##", "***", ">>", "<<")  # how headings begin that people print between outputs
 _SHORTEST = len("<?xml")  # of the lines with which outputs begin
 _LONGEST_COMMAND = 2000  # characters of its line
+_LOOKED_AT = 300  # characters of a command, in which GPUs are chosen
+_CHOSEN = re.compile(r"nvidia-smi (?=[^|]*-q\b)[^|]{0,300}?(?<!\S)(?:-i|--id)[ =]?[^|]*\|")
 _COLUMNS = re.compile(r"--query-[a-z-]{2,40}[= ]([\w.,-]{1,20000})")
 
 
@@ -172,17 +174,21 @@ class Piece:
 def pieces(text: str, forms: Iterable[Form]) -> Iterator[Piece]:
     """The outputs that a text holds, in its order.
 
-    In the journal's entries as `-o export` has them, and in events as kubectl describes them, further lines of users'
-    messages stand as they are: what looks like another output there may be theirs.
+    What looks like another output in the further lines of a logged message may be its user's. In the journal's entries
+    as `-o export` has them, and in events as kubectl describes them, these lines stand as they are.
     """
     begins = {form.begins for form in forms}.difference({no_line})
     lines: list[str] = []
     typed, goes_on = "", False
     is_of_users = False
+    head = ""  # the last line that was no further one
     for line in _LAST_TAGS.sub("", _TAGS.sub(DIVIDER, text)).split("\n"):
         is_of_users = is_of_users or is_raw(line) or (bool(lines) and begins_events(lines[-1], line))
-        command = command_in(line) if line and not is_of_users else None
-        is_another = lines and not is_of_users and len(line) >= _SHORTEST
+        is_further = line.startswith(FURTHER) and is_logged(head)
+        head = head if not line or is_further else line
+        is_users = is_of_users or is_further
+        command = command_in(line) if line and not is_users else None
+        is_another = lines and not is_users and len(line) >= _SHORTEST
         if command is not None or (is_another and any(is_first(line) for is_first in begins)):
             yield from _piece(lines, typed, goes_on)
             lines, typed, goes_on = [], command or "", command is None
@@ -200,7 +206,11 @@ def _piece(lines: list[str], typed: str, goes_on: bool) -> Iterator[Piece]:
     start = next((place for place, line in enumerate(lines) if line.strip()), None)
     if start is None or _EARLIER_BOOT.search(typed) or lines[start].startswith(_OLD_LOGS):
         return
-    yield Piece("\n".join([*_columns(typed), *lines]) + "\n", typed, goes_on)
+    yield Piece(
+        "\n".join([*_columns(typed), *lines, *[CHOSEN] * bool(_CHOSEN.search(typed[:_LOOKED_AT]))]) + "\n",
+        typed,
+        goes_on,
+    )
 
 
 def command_in(line: str) -> str | None:

@@ -39,6 +39,9 @@ class Form:
     begins: Callable[[str], bool] = no_line  # whether this line can only be the first of such an output
 
 
+CHOSEN = "GPUs were chosen"  # stands behind the output of a command with -i: its first GPU need not be GPU 0
+PLACE = "place"  # the key of a GPU's place among those in an output, `2/8`, until it is known how many there are
+
 MAX_TEXT = 300  # characters of one value
 
 _NUMBERS = re.compile(r"\d{1,4}")

@@ -241,20 +241,3 @@ def test_a_bug_report_is_cut_into_its_parts() -> None:
     assert [gpu["index"] for gpu in gpus] == [0, 1]
     assert gpus[0]["nvlinks"] == [False]
     assert gpus[0]["remap_pending"] is True
-
-
-FABRIC = "    Fabric\n        State                             : {}\n        Status                            : {}\n"
-ROWS = "    Remapped Rows\n        Uncorrectable Error : 4\n        Pending : Yes\n"
-
-
-@pytest.mark.parametrize("between", ["", "--\n", "    Processes                             : None\n--\n"])
-def test_sections_that_grep_cut_out_are_of_the_gpus_in_their_order(between: str) -> None:
-    text = FABRIC.format("Completed", "Success") + between + FABRIC.format("In Progress", "N/A")
-    gpus = gpus_in(f"$ nvidia-smi -q | grep -A12 Fabric\n{text}")
-    assert [(gpu["index"], gpu["fabric"]["state"]) for gpu in gpus] == [(0, 3), (1, 2)]
-
-
-def test_a_section_that_was_cut_out_of_one_gpu_is_of_a_gpu_without_a_number() -> None:
-    gpu = first_gpu(ROWS)
-    assert "index" not in gpu
-    assert gpu["remap_pending"] is True

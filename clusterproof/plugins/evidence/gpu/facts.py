@@ -105,11 +105,13 @@ class Gpu:
 
     @property
     def label(self) -> str:
-        """What people call it: `GPU 3`; by its address where a capture does not give its number."""
+        """What people call it: `GPU 3`; by its address where a capture does not give its number, if it does."""
         if "index" in self.record:
             return f"GPU {self.index}"
         address = self.record.get("pci")
-        return f"GPU at {address[:20]}" if isinstance(address, str) else "a GPU that the capture does not describe"
+        if isinstance(address, str):
+            return f"GPU at {address[:20]}"
+        return "a GPU of unknown number" if self.record else "a GPU that the capture does not describe"
 
     @property
     def data(self) -> Mapping[str, Any]:

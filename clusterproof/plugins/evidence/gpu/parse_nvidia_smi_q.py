@@ -9,7 +9,7 @@ from xml.etree.ElementTree import ParseError, XMLParser
 
 from clusterproof.plugins.evidence.gpu.parse_nvidia_values import gpu_of
 from clusterproof.plugins.evidence.gpu.parse_nvidia_words import address, cuda, error, processes
-from clusterproof.plugins.evidence.parsing import CaptureError, Form
+from clusterproof.plugins.evidence.parsing import CHOSEN, PLACE, CaptureError, Form
 
 MAX_GPUS = 128  # of a node; none has more than 16
 _MAX_WORDS = 5_000  # of one GPU; it has 300
@@ -110,29 +110,51 @@ def _take(line: str, block: Block, stack: list[tuple[int, str]]) -> None:
         block.pairs.append(("/".join(name for _, name in stack), word.strip()))
 
 
-_SECTIONS = ("Fabric", "Remapped Rows", "ECC Errors")  # which people cut out of it, as checks tell them to
+# The sections that people cut out of it, as checks tell them to; a GPU that has none says N/A.
+_SECTION = re.compile(r"( *)(Fabric|Remapped Rows|ECC Errors) *(?:: *N/A)?")
 
 
 def _is_cut_out(text: str) -> bool:
     """Whether it is what `grep -A` leaves of such a section, of one GPU or of several."""
-    head, _, rest = text.lstrip().partition("\n")
-    return head.strip() in _SECTIONS and " : " in rest[:200] and not _recognises(text)
+    text = text.lstrip()
+    return bool(_SECTION.fullmatch(text.partition("\n")[0])) and " : " in text[:250] and not _recognises(text)
 
 
 def _read_cut_out(text: str) -> Mapping[str, object]:
-    """The GPUs by their sections. Where there are several, all are listed, in the order of their numbers."""
-    lines = [line.expandtabs() for line in text.split("\n") if line.strip() not in ("", "--")]
-    gpus = list[Block]()
-    stack: list[tuple[int, str]] = []
-    for line in lines:
-        if line.strip() == lines[0].strip():
-            gpus.append(Block())
-            stack.clear()
-        _take(line, gpus[-1], stack)
+    """The GPUs by their sections. Of several each has its place among them, unless they were chosen."""
+    gpus, is_even = _cut_out(text.expandtabs().split("\n"))
     nvml = collector_of({}, gpus)
-    if len(gpus) > 1:
-        nvml["gpus"] = [_gpu(block, place, is_complete=True) for place, block in enumerate(gpus[:MAX_GPUS])]
+    if len(gpus) > 1 and is_even and CHOSEN not in text:
+        shown = [_gpu(block, 0, is_complete=False) for block in gpus[:MAX_GPUS]]
+        nvml["gpus"] = [{**gpu, PLACE: f"{place}/{len(gpus)}"} for place, gpu in enumerate(shown)]
     return {"nvml": nvml}
+
+
+def _cut_out(lines: Iterable[str]) -> tuple[list[Block], bool]:
+    """A block for each GPU, and whether each has the same sections.
+
+    A MIG device has sections of its own, further indented, and before those of its GPU: they are left out.
+    """
+    lines = [line for line in lines if line.strip() not in ("", "--", CHOSEN)]
+    margins: dict[str, int] = {}
+    for margin, name in (match.groups() for match in map(_SECTION.fullmatch, lines) if match):
+        margins[name] = min(len(margin), margins.get(name, len(margin)))
+    gpus: list[Block] = []
+    seen = dict.fromkeys(margins, 0)
+    stack: list[tuple[int, str]] = []
+    block: Block | None = None
+    for line in lines:
+        heading = _SECTION.fullmatch(line)
+        if heading and len(heading[1]) > margins[heading[2]]:
+            block = None
+        elif heading:
+            seen[heading[2]] += 1
+            gpus += [Block()] if seen[heading[2]] > len(gpus) else []
+            block = gpus[seen[heading[2]] - 1]
+            stack.clear()
+        if block:
+            _take(line, block, stack)
+    return gpus, len(set(seen.values())) == 1
 
 
 _ROOT, _END = "<nvidia_smi_log", "</nvidia_smi_log>"

@@ -146,7 +146,11 @@ _HANDLE = re.compile(
 )
 
 
-_BEFORE = re.compile(r"\s{0,80}(?:[-\w./@]{1,64}(?::| \|) ?(?:(?:line )?\d{1,6}: )?){0,2}(?:NVIDIA-SMI )?")
+# What may stand before a message: names of hosts and programs, or a time and a host's; with both it is logged.
+_NAME = r"[-\w./@]{1,64}"
+_NAMES = rf"(?:{_NAME}(?::| \|) ?(?:(?:line )?\d{{1,6}}: )?){{0,2}}"
+_AT = r"(?:\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[^\s:]{0,20}:? )?"
+_BEFORE = re.compile(rf"\s{{0,80}}(?:{_NAMES}|{_AT}(?:\[(?!\d+\.\d+\]){_NAME}\] )?)(?:NVIDIA-SMI )?")
 _CORRUPTED = re.compile(
     r"^WARNING: infoROM is corrupted at gpu ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])\s{0,80}$",
     re.MULTILINE,
@@ -172,7 +176,7 @@ def _read_message(text: str) -> Mapping[str, object]:
 
 
 def _lines(text: str, start: str) -> list[str]:
-    """The lines that begin with these words, but for a name of the program or a host before them."""
+    """The lines that begin with these words, but for names or a time before them."""
     said = (line for line in text.split("\n") if start in line) if start in text else ()
     return [line[line.index(start) :][:_MAX_LINE] for line in said if _BEFORE.fullmatch(line[: line.index(start)])]
 

@@ -14,6 +14,7 @@ from clusterproof.plugins.evidence.kernel_log.window import CALENDAR_S
 from clusterproof.plugins.evidence.parsing import CaptureError, Form
 
 LONGEST_LINE = 2048
+FURTHER = " " * 13  # at least, before the further lines of a message: journalctl and dmesg put them below its words
 LOOKED_AT = 400  # lines in which the form is recognised
 MAX_BOOT_LINES = 200  # in which the kernel names the machine
 SHARE = 0.5  # of these that have the form
@@ -68,10 +69,23 @@ def is_kernel_log(text: str) -> bool:
 
 
 def without_logged(text: str) -> str:
-    """The lines that are of no log: what a program or the kernel logged is no output of another command."""
-    is_logged = _STAMPED if is_kernel_log(text) else _LOGGED
-    lines = (line for line in text.split("\n") if not _LOGGED.match(line) and not is_logged.match(line))
-    return "\n".join(lines)
+    """The lines that are of no log: what a program or the kernel logged is no output of another command.
+
+    Nor are the further lines of what was logged, among which blank ones may have lost their indentation.
+    """
+    stamp = _STAMPED if is_kernel_log(text) else _LOGGED
+    kept: list[str] = []
+    is_of_log = False
+    for line in text.split("\n"):
+        is_further = is_of_log and (not line or line.startswith(FURTHER))
+        is_of_log = is_further or bool(_LOGGED.match(line) or stamp.match(line))
+        kept += [] if is_of_log else [line]
+    return "\n".join(kept)
+
+
+def is_logged(line: str) -> bool:
+    """Whether a line is the first of what a program or the kernel had logged."""
+    return bool(_LOGGED.match(line) or _STAMPED.match(line))
 
 
 def is_of_kernel_alone(text: str) -> bool:
