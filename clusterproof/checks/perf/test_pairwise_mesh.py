@@ -75,5 +75,7 @@ def say_finding(found: MeshFinding) -> None:
         incomplete(f"whether {own} can reach anybody cannot be told; expected partners that reach others there")
     if kind is MeshKind.GAP:
         incomplete(f"{words}; expected the same devices on each node")
+    if kind is MeshKind.APART:
+        incomplete(f"{words}; expected them to reach each other by TCP, and nobody else to come first")
     if kind is MeshKind.OPEN:
         incomplete(f"{words}; expected more partners that reach others")

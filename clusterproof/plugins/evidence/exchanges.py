@@ -17,18 +17,25 @@ class Exchange:
     """The device of a pair's first node, `a`, with the one of its rail on the second, `b`.
 
     `rail` counts a node's devices in the order of the PCI bus, from 0. `problem` is empty where the bytes came back. A
-    device is empty where that node has none on the rail: then nothing was exchanged.
+    device is empty where that node has none on the rail: then nothing was exchanged. `apart` is why the programs of
+    both ends did not meet: then nothing was either, and no device is to blame.
     """
 
     rail: int
     a: str
     b: str
     problem: str = ""
+    apart: str = ""
+
+    @property
+    def has_devices(self) -> bool:
+        """Whether both nodes have a device for it."""
+        return bool(self.a and self.b)
 
     @property
     def is_made(self) -> bool:
-        """Whether both nodes have a device for it."""
-        return bool(self.a and self.b)
+        """Whether bytes were sent."""
+        return self.has_devices and not self.apart
 
     @property
     def has_arrived(self) -> bool:
@@ -38,7 +45,7 @@ class Exchange:
 
 def exchange_of(record: Mapping[str, Any]) -> Exchange:
     """One as a recording has it. Raises KeyError, ValueError."""
-    rail, texts = record["rail"], [record[name] for name in ("a", "b", "problem")]
+    rail, texts = record["rail"], [record[name] for name in ("a", "b", "problem", "apart")]
     if type(rail) is not int or not 0 <= rail < MAX_RAILS or len(record) != 1 + len(texts):
         raise ValueError(f"{rail!r:.40} is not the rail of an exchange")
     if not all(isinstance(text, str) for text in texts):
@@ -48,7 +55,10 @@ def exchange_of(record: Mapping[str, Any]) -> Exchange:
 
 def shown(exchanges: Iterable[Exchange], text: Callable[[str], str]) -> tuple[Exchange, ...]:
     """The same; `text` is what may be shown of a text."""
-    return tuple(replace(one, a=text(one.a), b=text(one.b), problem=text(one.problem)) for one in exchanges)
+    return tuple(
+        replace(one, a=text(one.a), b=text(one.b), problem=text(one.problem), apart=text(one.apart))
+        for one in exchanges
+    )
 
 
 class MeshKind(str, Enum):
@@ -64,6 +74,7 @@ class MeshKind(str, Enum):
     PATH = "path"  # between two devices that are well with others
     ONCE = "once"  # an exchange that failed, and succeeded when it was made again
     GAP = "gap"  # a node lacks a device that others have, or nobody else has one
+    APART = "apart"  # the programs of two nodes did not meet
     OPEN = "open"  # too few partners to tell
 
 

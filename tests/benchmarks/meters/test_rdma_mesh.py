@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -57,6 +59,50 @@ def test_what_fails_has_the_words_of_both_ends(tmp_path: Path) -> None:
     assert not failed.has_arrived
     assert "it ended with 61; fi_getinfo(): util/pingpong.c" in failed.problem
     assert failed.problem.count(f"{os.uname().nodename}: it ended with ") == 2
+
+
+# Somebody connects to so many servers before their clients do.
+INTRUDED = """#!{python}
+import os, pathlib, socket, sys, time
+words, seen = ["{own}", *sys.argv[1:]], pathlib.Path("{seen}")
+port = words[words.index("-P") + 1] if "-P" in words else ""
+if port and len(os.listdir(seen)) < {times} and not (seen / port).exists():
+    (seen / port).touch()
+    came = False
+    for _ in range(600):  # until the server was there, and has gone
+        try:
+            socket.create_connection(("127.0.0.1", int(port)), 1).close()
+            came = True
+        except OSError:
+            if came:
+                break
+        time.sleep(0.05)
+os.execv(words[0], words)
+"""
+
+
+def intruded(folder: Path, times: int) -> MeterSettings:
+    """fi_pingpong, to so many of whose servers somebody else comes first."""
+    seen, program = folder / "seen", folder / "fi_pingpong"
+    seen.mkdir()
+    own = shutil.which("fi_pingpong")
+    program.write_text(INTRUDED.format(python=sys.executable, own=own, seen=seen, times=times))
+    program.chmod(0o755)
+    return MeterSettings(options="-p tcp", program=str(program))
+
+
+@needs_fi_pingpong
+def test_an_exchange_that_somebody_else_ended_is_made_again_with_a_new_server(tmp_path: Path) -> None:
+    root = written(tmp_path, efas(0x4F))
+    assert both((root, root), intruded(tmp_path, 1)).exchanges == (Exchange(0, "rdmap79s0", "rdmap79s0"),)
+
+
+@needs_fi_pingpong
+def test_one_that_somebody_ends_each_time_is_not_made_and_has_not_failed(tmp_path: Path) -> None:
+    root = written(tmp_path, efas(0x4F))
+    (ended_twice,) = both((root, root), intruded(tmp_path, 2)).exchanges
+    assert (ended_twice.is_made, ended_twice.problem) == (False, "")
+    assert ended_twice.apart
 
 
 def test_an_end_that_does_not_know_the_secret_is_refused_and_the_other_waits_on(tmp_path: Path) -> None:
@@ -116,6 +162,9 @@ def reported(row: Mapping[str, Any], exit_status: int | None = 0) -> Reading:
     [
         ({"arrived": True}, ""),
         ({"ends": [[0, ""], [1, f"{WORDS}\n"]]}, f"host-b: it ended with 1; {WORDS}"),
+        ({"ends": [[None, ""], [1, f"{WORDS}\n"]]}, f"host-b: it ended with 1; {WORDS}"),
+        ({"ends": [[None, "local address: LID 0x0000"], [1, f"{WORDS}\n"]]}, f"host-b: it ended with 1; {WORDS}"),
+        ({"ends": [[1, f"{WORDS}\n"], [None, ""]]}, f"host-b: no answer in its time; host-a: it ended with 1; {WORDS}"),
         ({"ends": [[None, ""], [None, ""]]}, "host-b: no answer in its time; host-a: no answer in its time"),
         ({"arrived": False, "ends": [[0, ""], [0, ""]]}, "it printed nothing"),
         ({"why": "host-a: mlx5_3 port 1 is 1: DOWN"}, "host-a: mlx5_3 port 1 is 1: DOWN"),
@@ -125,6 +174,13 @@ def reported(row: Mapping[str, Any], exit_status: int | None = 0) -> Reading:
 def test_an_exchange_is_read_with_the_words_of_the_ends_that_failed(row: Mapping[str, Any], problem: str) -> None:
     (exchange,) = reported(row).exchanges
     assert (exchange.rail, exchange.a, exchange.problem) == (3, "mlx5_3 port 1", problem)
+
+
+def test_an_exchange_whose_ends_did_not_meet_has_not_failed() -> None:
+    refused = "failed to connect: Connection refused"
+    (exchange,) = reported({"arrived": False, "apart": True, "ends": [[None, ""], [111, refused]]}).exchanges
+    assert (exchange.is_made, exchange.problem) == (False, "")
+    assert exchange.apart == f"host-b: it ended with 111; {refused}"
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,7 @@ MESH_FAULTS = (
     MeshFault("two halves that do not reach each other", Wiring(sides=[names(16)[:8]]), at("n000", CONCERN), rack=8),
     MeshFault("a path between two devices", Wiring(paths=[(PATH, 2)]), at(PATH.a, CONCERN)),
     MeshFault("a path that fails once", Wiring(once=[PATH]), at(PATH.b, CONCERN)),
+    MeshFault("two nodes whose programs do not meet", Wiring(apart=[PATH]), at(PATH.a, INCOMPLETE)),
     MeshFault("a node that lacks a device", Wiring(lacking=[("n003", 5)]), at("n003", INCOMPLETE)),
     MeshFault("a node without the program", Wiring(silent={"n003": MISSING}), at("n003", INCOMPLETE)),
     MeshFault("two nodes only, one of whose devices is dead", Wiring([("n001", 5)]), at("n000", INCOMPLETE), 2),

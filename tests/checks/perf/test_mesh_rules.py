@@ -81,6 +81,11 @@ def test_it_is_silent_where_every_device_reaches_its_partners(count: int, rack: 
         ("two halves that do not reach each other", "n009", "cut on rails 0-7: n[000-007] and n[008-015] do not reach"),
         ("a path between two devices", PATH.b, f"{PATH.a} and {PATH.b} do not reach each other on rail 2, though both"),
         ("a path that fails once", PATH.a, f"{PATH.a} and {PATH.b} failed to reach each other once on rails 0-7"),
+        (
+            "two nodes whose programs do not meet",
+            PATH.b,
+            f"the programs of {PATH.b} and {PATH.a} did not meet on rails 0-7, twice: failed to connect: ",
+        ),
         ("a node that lacks a device", "n003", "rail 5: no device where"),
         ("a node without the program", "n003", "nothing was exchanged with 4 partners: clusterproof: n003"),
         ("two nodes only, one of whose devices is dead", "n001", "it cannot be told which is at fault"),
