@@ -32,6 +32,14 @@ class MeshLimits:
     rail_share: float
     switch_share: float
 
+    @classmethod
+    def of(cls, **shares: float) -> MeshLimits:
+        """Those of a journal. Raises ValueError, TypeError."""
+        wrong = next((share for share in shares.values() if not 0 <= share <= 1), None)
+        if wrong is not None:
+            raise ValueError(f"{wrong!r:.40} is not a share from 0 to 1")
+        return cls(**shares)
+
 
 @dataclass(frozen=True)
 class Mesh:
