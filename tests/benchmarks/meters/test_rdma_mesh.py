@@ -15,7 +15,9 @@ import pytest
 from clusterproof.plugins.benchmarks.launchers.rendezvous import SECRET
 from clusterproof.plugins.benchmarks.meters import MeterSettings, Output
 from clusterproof.plugins.benchmarks.meters.rdma_mesh import client, read, server
-from clusterproof.plugins.benchmarks.rdma.programs import IBV
+from clusterproof.plugins.benchmarks.rdma.exchange import missing
+from clusterproof.plugins.benchmarks.rdma.ports import INFINIBAND
+from clusterproof.plugins.benchmarks.rdma.programs import IBV, PERFTEST
 from clusterproof.plugins.evidence.exchanges import Exchange
 from clusterproof.plugins.evidence.pairs import Reading
 from tests.benchmarks.meters.ends import ended, start
@@ -126,10 +128,13 @@ def test_a_port_that_is_down_is_not_tried_and_said(tmp_path: Path) -> None:
     assert failed.problem.endswith("mlx5_0 port 1 is 1: DOWN, 2: Polling")
 
 
+OFF = rdma_device("mlx5_0", 0x4F, state="1: DOWN", phys_state="3: Disabled")
+
+
 @pytest.mark.parametrize(
     ("tree", "settings", "problem"),
     [
-        ({}, OVER_TCP, "no RDMA device that is switched on in /sys/class/infiniband"),
+        (OFF, OVER_TCP, "no RDMA device that is switched on and has an address"),
         (efas(0x4F), MeterSettings(program="/nowhere/fi_pingpong"), "fi_pingpong is not installed: looked on PATH"),
         (rdma_device("mlx5_0", 0x4F), MeterSettings(program="/bin/true"), "ibv_rc_pingpong or ib_send_lat is not inst"),
     ],
@@ -138,12 +143,25 @@ def test_without_a_device_or_a_program_nothing_is_exchanged_and_the_node_is_name
     tmp_path: Path, tree: Tree, settings: MeterSettings, problem: str
 ) -> None:
     root = written(tmp_path, tree)
-    (tmp_path / "sys").mkdir(exist_ok=True)
     found = both((root, root), settings)
     assert (found.exchanges, found.has_succeeded) == ((), False)
     assert problem in found.problem
     assert found.culprit
-    assert found.is_without_program == bool(tree)
+    assert found.is_without_program == (tree != OFF)
+
+
+def test_of_two_nodes_without_rdma_hardware_neither_is_the_culprit(tmp_path: Path) -> None:
+    (tmp_path / "sys").mkdir()
+    found = both((str(tmp_path), str(tmp_path)))
+    assert (found.is_without_rdma, found.culprit) == (True, "")
+
+
+def test_programs_that_the_nodes_have_not_in_common_are_said_of_both() -> None:
+    ports_of = {"has_devices": True, "ports": [{"fabric": INFINIBAND}]}
+    own, theirs = ({"host": host, "programs": {name: "P"}, **ports_of} for host, name in (("a", PERFTEST), ("b", IBV)))
+    assert missing(own, theirs).startswith(
+        "clusterproof: a has ib_send_lat, b has ibv_rc_pingpong: no program in common; install the package ibverbs-"
+    )
 
 
 WORDS = "Failed status transport retry counter exceeded (12) for wr_id 2"

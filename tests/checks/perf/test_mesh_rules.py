@@ -16,8 +16,9 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evaluation.all_checks import all_checks
 from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.node import Node
+from tests.benchmarks.pairwise.measured import names
 from tests.benchmarks.pairwise.mesh_faults import HEALTHY_MESH, MESH, MESH_FAULTS, PATH, MeshFault, mesh_run_of
-from tests.benchmarks.pairwise.meshes import DEAD
+from tests.benchmarks.pairwise.meshes import DEAD, Wiring
 from tests.benchmarks.pairwise.pair_faults import HEALTHY, run_of
 
 NAMED = {fault.name: fault for fault in MESH_FAULTS}
@@ -123,6 +124,18 @@ def test_where_bytes_were_exchanged_no_check_judges_bandwidth() -> None:
     for check in ("not_a_straggler", "pairwise_transport", "pairwise_correct", "pairwise_groups"):
         assert of_node("n003", run, f"network.{check}").verdict is Verdict.NOT_APPLICABLE
     assert evaluate(all_checks()["network.pairwise_busbw"], run.pairs[0]).verdict is Verdict.NOT_APPLICABLE
+
+
+def test_it_does_not_apply_where_no_node_has_rdma_hardware() -> None:
+    nothing = dict.fromkeys(names(4), "no RDMA device on either node: a, b")
+    found = results(MeshFault("no hardware", Wiring(silent=nothing), count=4))
+    assert {result.verdict for result in found.values()} == {Verdict.NOT_APPLICABLE}
+
+
+def test_a_node_without_rdma_hardware_among_others_is_incomplete() -> None:
+    nothing = {"n003": "clusterproof: n003: no RDMA device that is switched on and has an address"}
+    found = results(MeshFault("one without hardware", Wiring(silent=nothing)))
+    assert found["n003"].verdict is Verdict.INCOMPLETE
 
 
 def test_what_a_person_types_names_both_nodes() -> None:

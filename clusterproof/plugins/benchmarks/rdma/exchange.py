@@ -18,7 +18,7 @@ from typing import Any
 
 from clusterproof.plugins.agent.reading import Node
 from clusterproof.plugins.benchmarks.launchers.rendezvous import SECRET, Acceptor, authenticate, exactly, listen
-from clusterproof.plugins.benchmarks.rdma.ports import ports, rails
+from clusterproof.plugins.benchmarks.rdma.ports import devices, ports, rails
 from clusterproof.plugins.benchmarks.rdma.programs import (
     OF_FABRIC,
     PACKAGES,
@@ -61,8 +61,13 @@ def main(request: dict[str, Any]) -> None:
 
 def _own(request: dict[str, Any]) -> dict[str, Any]:
     """What this node has."""
-    host = os.uname().nodename
-    return {"host": host, "ports": ports(Node(request["root"])), "programs": programs(request["program"])}
+    node = Node(request["root"])
+    return {
+        "host": os.uname().nodename,
+        "has_devices": bool(devices(node)),
+        "ports": ports(node),
+        "programs": programs(request["program"]),
+    }
 
 
 def _connected(address: str, port: int) -> socket.socket:
@@ -80,10 +85,10 @@ def _connected(address: str, port: int) -> socket.socket:
 def _serve(other: socket.socket, own: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
     """What came of all exchanges: of those that failed, how each end's program ended."""
     theirs = _heard(other, MEETS_S)
-    missing = _missing(own, theirs)
-    if missing:
+    why = missing(own, theirs)
+    if why:
         _say(other, [])
-        return {"error": missing}
+        return {"error": why}
     planned = [_planned(rail, here, there, own, theirs) for rail, here, there in rails(own["ports"], theirs["ports"])]
     left = [one for one in planned if "program" in one]
     for _ in range(ATTEMPTS):
@@ -128,22 +133,30 @@ def _planned(rail: int, here: Any, there: Any, own: dict[str, Any], theirs: dict
     return {**one, "program": name, "here": here}
 
 
-def _missing(own: dict[str, Any], theirs: dict[str, Any]) -> str:
+def missing(own: dict[str, Any], theirs: dict[str, Any]) -> str:
     """Why nothing can be exchanged: a node without devices or without a program for them; empty where nothing is."""
+    if not own["has_devices"] and not theirs["has_devices"]:
+        return f"no RDMA device on either node: {own['host']}, {theirs['host']}"
     for side in (own, theirs):
         if not side["ports"]:
-            return f"clusterproof: {side['host']}: no RDMA device that is switched on in /sys/class/infiniband"
+            return f"clusterproof: {side['host']}: no RDMA device that is switched on and has an address"
     for fabric in sorted({port["fabric"] for port in own["ports"]} & {port["fabric"] for port in theirs["ports"]}):
         if not common(fabric, own["programs"], theirs["programs"]):
-            names = OF_FABRIC[fabric]
-            without = next((one for one in (own, theirs) if not set(names) & set(one["programs"])), own)
-            looked = ", in ".join(["on PATH", *PLACES])
-            install = " or ".join(PACKAGES[name] for name in names)
-            return (
-                f"clusterproof: {without['host']}: {' or '.join(names)} is not installed: looked {looked}; "
-                f"install {install}"
-            )
+            return _without_program(fabric, own, theirs)
     return ""
+
+
+def _without_program(fabric: str, own: dict[str, Any], theirs: dict[str, Any]) -> str:
+    """Which node has no program for a fabric, or which two programs the nodes have."""
+    names = OF_FABRIC[fabric]
+    install = "install " + " or ".join(PACKAGES[name] for name in names)
+    has = [[name for name in names if name in side["programs"]] for side in (own, theirs)]
+    if all(has):
+        two = [f"{side['host']} has {' and '.join(found)}" for side, found in zip((own, theirs), has)]
+        return f"clusterproof: {', '.join(two)}: no program in common; {install} on both"
+    without = theirs if has[0] else own
+    looked = ", in ".join(["on PATH", *PLACES])
+    return f"clusterproof: {without['host']}: {' or '.join(names)} is not installed: looked {looked}; {install}"
 
 
 def _come(other: socket.socket, own: dict[str, Any], request: dict[str, Any]) -> None:
