@@ -37,21 +37,23 @@ def both(roots: tuple[str, str], settings: MeterSettings = OVER_TCP) -> Reading:
     return read(settings, (ended(comes), ended(waits)))
 
 
+def both_have(rail: int, bus: int) -> Exchange:
+    """An exchange that arrived between EFA devices at the same place."""
+    place = f"0000:{bus:02x}:00.0/1"
+    return Exchange(rail, f"rdmap{bus}s0", f"rdmap{bus}s0", places=(place, place))
+
+
 @needs_fi_pingpong
 def test_each_device_exchanges_bytes_with_that_of_its_rail(tmp_path: Path) -> None:
     root = written(tmp_path, efas(0x90, 0x4F, 0x60))
-    assert both((root, root)).exchanges == (
-        Exchange(0, "rdmap79s0", "rdmap79s0"), Exchange(1, "rdmap96s0", "rdmap96s0"),
-        Exchange(2, "rdmap144s0", "rdmap144s0"),
-    )  # fmt: skip
+    assert both((root, root)).exchanges == (both_have(0, 0x4F), both_have(1, 0x60), both_have(2, 0x90))
 
 
 @needs_fi_pingpong
 def test_a_device_that_the_other_node_lacks_is_said_and_the_others_keep_their_rails(tmp_path: Path) -> None:
     roots = (written(tmp_path / "a", efas(0x4F, 0x60, 0x90)), written(tmp_path / "b", efas(0x4F, 0x90)))
-    assert both(roots).exchanges == (
-        Exchange(0, "rdmap79s0", "rdmap79s0"), Exchange(1, "rdmap96s0", ""), Exchange(2, "rdmap144s0", "rdmap144s0")
-    )  # fmt: skip
+    alone = Exchange(1, "rdmap96s0", "", places=("0000:60:00.0/1", ""))
+    assert both(roots).exchanges == (both_have(0, 0x4F), alone, both_have(2, 0x90))
 
 
 @needs_fi_pingpong
@@ -96,7 +98,7 @@ def intruded(folder: Path, times: int) -> MeterSettings:
 @needs_fi_pingpong
 def test_an_exchange_that_somebody_else_ended_is_made_again_with_a_new_server(tmp_path: Path) -> None:
     root = written(tmp_path, efas(0x4F))
-    assert both((root, root), intruded(tmp_path, 1)).exchanges == (Exchange(0, "rdmap79s0", "rdmap79s0"),)
+    assert both((root, root), intruded(tmp_path, 1)).exchanges == (both_have(0, 0x4F),)
 
 
 @needs_fi_pingpong
@@ -208,6 +210,8 @@ def test_an_exchange_whose_ends_did_not_meet_has_not_failed() -> None:
         ({"arrived": 1}, "a failed exchange does not say how it ended"),
         ({"arrived": False, "ends": [[0, ""]]}, "a failed exchange does not say how it ended"),
         ({"arrived": False, "ends": [["0", ""], [0, ""]]}, "does not say how an end ended"),
+        ({"arrived": True, "places": ["0000:4f:00.0/1"]}, "are not the places of two devices"),
+        ({"arrived": True, "places": ["0000:4f:00.0/1", "x; rm -rf"]}, "are not the places of two devices"),
         ({"rail": -1}, "of rail -1"),
         ({"rail": True}, "of rail True"),
         ({"a": "x; rm -rf"}, "expected RDMA devices"),

@@ -43,6 +43,7 @@ def test_a_journal_keeps_each_exchange_and_how_they_are_judged(tmp_path: Path) -
         ('"rail_share": 0.1', '"rail_share": 5', "5 is not a share from 0 to 1"),
         ('"switch_share": 0.1', '"switch_share": -1', "-1 is not a share from 0 to 1"),
         ('"switch_share": 0.1', '"switch_share": NaN', "nan is not a share from 0 to 1"),
+        ('"places": ["", ""]', '"places": ["", 3]', "are not the places of two devices"),
         ('"a": "mlx5_0 port 1", ', "", "'a'; expected a measurement"),
     ],
 )

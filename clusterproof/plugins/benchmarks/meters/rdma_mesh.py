@@ -13,7 +13,7 @@ from clusterproof.plugins.agent.packing import text_of
 from clusterproof.plugins.agent.payload import modules_for, started
 from clusterproof.plugins.benchmarks import meters
 from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, Output
-from clusterproof.plugins.evidence.exchanges import MAX_RAILS, Exchange
+from clusterproof.plugins.evidence.exchanges import MAX_RAILS, Exchange, places_of
 from clusterproof.plugins.evidence.pairs import RDMA_MESH, Reading
 
 PROGRAM = "clusterproof.plugins.benchmarks.rdma.exchange"
@@ -88,8 +88,12 @@ def _exchange(row: Any, hosts: Sequence[str]) -> Exchange:
     is_named = all(isinstance(name, str) and _DEVICE.fullmatch(name) for name in (a, b))
     if type(rail) is not int or not 0 <= rail < MAX_RAILS or not is_named or not (a or b):
         raise UnreadableError(f"an exchange is of rail {rail!r:.20}, {a!r:.40} and {b!r:.40}; expected RDMA devices")
-    problem = _problem(row, hosts)
-    return Exchange(rail, str(a), str(b), **{"apart" if row.get("apart") is True else "problem": problem})
+    try:
+        places = places_of(row.get("places", ["", ""]))
+    except ValueError as problem:
+        raise UnreadableError(str(problem)) from None
+    why, is_apart = _problem(row, hosts), row.get("apart") is True
+    return Exchange(rail, str(a), str(b), "" if is_apart else why, why if is_apart else "", places)
 
 
 def _problem(row: Mapping[str, Any], hosts: Sequence[str]) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from clusterproof.plugins.benchmarks.pairwise.paths import RAILS, OnRail, between
+from clusterproof.plugins.benchmarks.pairwise.rail_numbers import numbered
 from clusterproof.plugins.benchmarks.pairwise.rails import Rail, rails_of, why
 from clusterproof.plugins.benchmarks.pairwise.sides import Cut, cuts
 from clusterproof.plugins.benchmarks.pairwise.untried import apart, gaps
@@ -78,6 +79,7 @@ class SeenRail:
 
 def mesh_of(measurements: Sequence[Measurement], places: Mapping[str, str], limits: MeshLimits) -> Mesh:
     """What these exchanges come to."""
+    measurements = numbered(measurements)
     rails = rails_of(measurements)
     found = (*_analysed(rails, places, limits), *gaps(measurements), *apart(measurements))
     tried = [(node, partners) for rail in rails for node, partners in rail.tried.items()]

@@ -96,7 +96,7 @@ def _serve(other: socket.socket, own: dict[str, Any], request: dict[str, Any]) -
             _attempt(other, left, own, request)
         left = [one for one in left if one.get("apart")]
     _say(other, [])
-    said = ("rail", "a", "b", "why", "arrived", "apart", "ends")
+    said = ("rail", "a", "b", "places", "why", "arrived", "apart", "ends")
     rows = [{name: one[name] for name in said if name in one} for one in planned]
     return {"hosts": [own["host"], theirs["host"]], "exchanges": rows}
 
@@ -121,7 +121,8 @@ def _attempt(other: socket.socket, asked: list[dict[str, Any]], own: dict[str, A
 
 def _planned(rail: int, here: Any, there: Any, own: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
     """One exchange as it is reported; with a program where there is one to be made."""
-    one: dict[str, Any] = {"rail": rail, "a": here["label"] if here else "", "b": there["label"] if there else ""}
+    a, b = (port or {"label": "", "place": ""} for port in (here, there))
+    one: dict[str, Any] = {"rail": rail, "a": a["label"], "b": b["label"], "places": [a["place"], b["place"]]}
     if not here or not there:
         return one
     down = [f"{side['host']}: {port['down']}" for side, port in ((own, here), (theirs, there)) if port["down"]]

@@ -72,12 +72,13 @@ def _gid(gids: Any) -> int | None:
 def rails(
     own: list[dict[str, Any]], others: list[dict[str, Any]]
 ) -> list[tuple[int, dict[str, Any] | None, dict[str, Any] | None]]:
-    """The ports of two nodes by rail: those at the same place of the PCI bus, or by their order where none is.
+    """The ports of two nodes by rail: those at the same place of the PCI bus; by their order where most are at others.
 
-    A node that lacks a device so has none on that rail, and the rails behind it are still the same.
+    The numbers are of these two nodes. A node that lacks a device so has none on that rail, and the rails behind it are
+    still the same.
     """
     here, there = ({port["place"]: (number, port) for number, port in enumerate(side)} for side in (own, others))
-    if not here.keys() & there.keys():
+    if not 2 * len(here.keys() & there.keys()) > min(len(here), len(there)):
         return [(number, _at(own, number), _at(others, number)) for number in range(max(len(own), len(others)))]
     matched = []
     for place in sorted(here.keys() | there.keys(), key=lambda place: (len(place), place)):
