@@ -54,7 +54,8 @@ def exchange_of(record: Mapping[str, Any]) -> Exchange:
         raise ValueError(f"{rail!r:.40} is not the rail of an exchange")
     if not all(isinstance(text, str) for text in texts):
         raise ValueError("expected texts of an exchange")
-    return Exchange(rail, *texts, places=places_of(record["places"]))
+    a, b, problem, apart = texts
+    return Exchange(rail, a, b, problem, apart, places_of(record["places"]))
 
 
 def places_of(values: object) -> tuple[str, str]:
