@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -10,6 +11,7 @@ from typing import Any
 from clusterproof.plugins.evidence.host.facts_hardware import in_ranges
 
 MAX_RAILS = 128  # of two nodes with 64 ports each, none of which are on one rail
+_PLACE = re.compile(r"[0-9A-Za-z:._-]{0,40}/\d{1,3}|", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,18 +19,27 @@ class Exchange:
     """The device of a pair's first node, `a`, with the one of its rail on the second, `b`.
 
     `rail` counts a node's devices in the order of the PCI bus, from 0. `problem` is empty where the bytes came back. A
-    device is empty where that node has none on the rail: then nothing was exchanged.
+    device is empty where that node has none on the rail: then nothing was exchanged. `apart` is why the programs of
+    both ends did not meet: then nothing was either, and no device is to blame. `places` are where the devices are on
+    the PCI bus ("0000:4f:00.0/1", with the port); empty where that is not known.
     """
 
     rail: int
     a: str
     b: str
     problem: str = ""
+    apart: str = ""
+    places: tuple[str, str] = ("", "")
+
+    @property
+    def has_devices(self) -> bool:
+        """Whether both nodes have a device for it."""
+        return bool(self.a and self.b)
 
     @property
     def is_made(self) -> bool:
-        """Whether both nodes have a device for it."""
-        return bool(self.a and self.b)
+        """Whether bytes were sent."""
+        return self.has_devices and not self.apart
 
     @property
     def has_arrived(self) -> bool:
@@ -38,17 +49,30 @@ class Exchange:
 
 def exchange_of(record: Mapping[str, Any]) -> Exchange:
     """One as a recording has it. Raises KeyError, ValueError."""
-    rail, texts = record["rail"], [record[name] for name in ("a", "b", "problem")]
-    if type(rail) is not int or not 0 <= rail < MAX_RAILS or len(record) != 1 + len(texts):
+    rail, texts = record["rail"], [record[name] for name in ("a", "b", "problem", "apart")]
+    if type(rail) is not int or not 0 <= rail < MAX_RAILS or len(record) != 2 + len(texts):
         raise ValueError(f"{rail!r:.40} is not the rail of an exchange")
     if not all(isinstance(text, str) for text in texts):
         raise ValueError("expected texts of an exchange")
-    return Exchange(rail, *texts)
+    a, b, problem, apart = texts
+    return Exchange(rail, a, b, problem, apart, places_of(record["places"]))
+
+
+def places_of(values: object) -> tuple[str, str]:
+    """Of the devices of an exchange. Raises ValueError."""
+    if isinstance(values, list) and len(values) == 2 and all(isinstance(one, str) for one in values):
+        a, b = values
+        if _PLACE.fullmatch(a) and _PLACE.fullmatch(b):
+            return a, b
+    raise ValueError(f"{values!r:.60} are not the places of two devices on the PCI bus")
 
 
 def shown(exchanges: Iterable[Exchange], text: Callable[[str], str]) -> tuple[Exchange, ...]:
     """The same; `text` is what may be shown of a text."""
-    return tuple(replace(one, a=text(one.a), b=text(one.b), problem=text(one.problem)) for one in exchanges)
+    return tuple(
+        replace(one, a=text(one.a), b=text(one.b), problem=text(one.problem), apart=text(one.apart))
+        for one in exchanges
+    )
 
 
 class MeshKind(str, Enum):
@@ -64,6 +88,7 @@ class MeshKind(str, Enum):
     PATH = "path"  # between two devices that are well with others
     ONCE = "once"  # an exchange that failed, and succeeded when it was made again
     GAP = "gap"  # a node lacks a device that others have, or nobody else has one
+    APART = "apart"  # the programs of two nodes did not meet
     OPEN = "open"  # too few partners to tell
 
 

@@ -15,6 +15,7 @@ from clusterproof.plugins.evidence.exchanges import Exchange, MeshOfNode
 
 APART = "the ranks did not find each other"
 NOT_AT_FAULT = "by no fault of its own"
+NO_RDMA = "no RDMA device on either node"
 RDMA_MESH = "rdma_mesh"  # the meter that measures no bandwidth
 NOT_INSTALLED, NO_PROGRAM = "is not installed: looked", "is not a program here"
 
@@ -55,6 +56,11 @@ class Reading:
     def is_without_program(self) -> bool:
         """Whether it failed because a node does not have the meter's program: that says nothing of its network."""
         return any(reason in self.problem for reason in (NOT_INSTALLED, NO_PROGRAM))
+
+    @property
+    def is_without_rdma(self) -> bool:
+        """Whether neither node has any RDMA hardware."""
+        return NO_RDMA in self.problem
 
     @property
     def is_not_at_fault(self) -> bool:

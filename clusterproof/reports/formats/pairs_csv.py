@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from io import StringIO
 from typing import TYPE_CHECKING
 
+from clusterproof.plugins.benchmarks.pairwise.rail_numbers import numbered
 from clusterproof.plugins.core.message import printable
 from clusterproof.reports.formats import Format
 from clusterproof.reports.run import Run
@@ -48,7 +49,7 @@ def measurements_csv(run: Run) -> str | None:
 
 
 def _rows(campaign: Campaign) -> Iterator[tuple[object, ...]]:
-    for measurement in campaign.journal.measurements:
+    for measurement in numbered(campaign.journal.measurements):
         reading = measurement.reading
         busbw = reading.busbw_gb_per_s
         normal = campaign.normal_gb_per_s(measurement.pair) if busbw else None

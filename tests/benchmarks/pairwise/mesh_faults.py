@@ -15,7 +15,7 @@ from tests.benchmarks.pairwise.measured import names
 from tests.benchmarks.pairwise.meshes import Wiring, measured, of_node, planned
 
 MESH = "network.rdma_mesh"
-FAIL, CONCERN, INCOMPLETE = Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE
+CONCERN, INCOMPLETE = Verdict.CONCERN, Verdict.INCOMPLETE
 COUNT = 16
 RACK = names(COUNT)[4:8]
 PATH = planned(COUNT).first[0][0]
@@ -46,8 +46,8 @@ def at(node: str, verdict: Verdict) -> dict[str, Verdict]:
 
 HEALTHY_MESH = MeshFault("nothing")
 MESH_FAULTS = (
-    MeshFault("a device that reaches nobody", Wiring([("n003", 5)]), at("n003", FAIL)),
-    MeshFault("a node none of whose devices reaches anybody", Wiring(of_node("n003")), at("n003", FAIL)),
+    MeshFault("a device that reaches nobody", Wiring([("n003", 5)]), at("n003", CONCERN)),
+    MeshFault("a node none of whose devices reaches anybody", Wiring(of_node("n003")), at("n003", CONCERN)),
     MeshFault("a rail that carries nothing", Wiring(rails=[3]), at("n000", INCOMPLETE)),
     MeshFault("no rail that carries anything", Wiring(rails=range(8)), at("n000", INCOMPLETE)),
     MeshFault(
@@ -56,6 +56,7 @@ MESH_FAULTS = (
     MeshFault("two halves that do not reach each other", Wiring(sides=[names(16)[:8]]), at("n000", CONCERN), rack=8),
     MeshFault("a path between two devices", Wiring(paths=[(PATH, 2)]), at(PATH.a, CONCERN)),
     MeshFault("a path that fails once", Wiring(once=[PATH]), at(PATH.b, CONCERN)),
+    MeshFault("two nodes whose programs do not meet", Wiring(apart=[PATH]), at(PATH.a, INCOMPLETE)),
     MeshFault("a node that lacks a device", Wiring(lacking=[("n003", 5)]), at("n003", INCOMPLETE)),
     MeshFault("a node without the program", Wiring(silent={"n003": MISSING}), at("n003", INCOMPLETE)),
     MeshFault("two nodes only, one of whose devices is dead", Wiring([("n001", 5)]), at("n000", INCOMPLETE), 2),

@@ -14,6 +14,7 @@ from tests.benchmarks.pairwise.measured import names, racks
 LIMITS = MeshLimits(rail_share=0.1, switch_share=0.1)
 RAILS = 8
 DEAD = "Failed status transport retry counter exceeded (12)"
+REFUSED = "failed to connect: Connection refused"
 NODE_KINDS = (MeshKind.NODE, MeshKind.DEVICE)
 Device = tuple[str, int]  # a node, and the rail
 
@@ -32,6 +33,7 @@ class Wiring:
     once: Collection[Pair] = ()
     silent: Mapping[str, str] = field(default_factory=dict)
     lacking: Collection[Device] = ()
+    apart: Collection[Pair] = ()  # whose programs do not meet
 
     def read(self, pair: Pair, of_rails: int, tries: int) -> Reading:
         """What one visit of a pair brings."""
@@ -50,6 +52,8 @@ class Wiring:
             or is_apart
             or (pair in self.once and not tries)
         )
+        if pair in self.apart:
+            return Exchange(rail, a, b, apart=REFUSED)
         return Exchange(rail, a, b, DEAD if is_dead and a and b else "")
 
 

@@ -28,6 +28,7 @@ from tests.benchmarks.pairwise.meshes import (
 ALL = ",".join(map(str, range(RAILS)))
 DEVICE, NODE, RAIL, SWITCH, CUT = MeshKind.DEVICE, MeshKind.NODE, MeshKind.RAIL, MeshKind.SWITCH, MeshKind.CUT
 PATH, PARTLY, ONCE, OPEN, GAP = MeshKind.PATH, MeshKind.PARTLY, MeshKind.ONCE, MeshKind.OPEN, MeshKind.GAP
+APART = MeshKind.APART
 HALF = tuple(names(16)[:8])
 EVERYBODY = "~".join(names(16))
 RACK = "~".join(names(16)[4:8])
@@ -77,6 +78,10 @@ CASES = {
     "so are two of 128": Case(
         128, Wiring([*of_node("n001"), *of_node("n100")]), {(NODE, "n001"), (NODE, "n100")}, rack=16
     ),
+    "three of 16 share what is at fault": Case(
+        16, Wiring([device for node in ("n003", "n009", "n011") for device in of_node(node)]),
+        {(SWITCH, f"n003~n009~n011 on {ALL}")},
+    ),
     "a dead rail is named and no node": Case(16, Wiring(rails=[3]), {(RAIL, "3")}),
     "so is that of four nodes": Case(4, Wiring(rails=[0]), {(RAIL, "0")}),
     "so are two of 128 nodes": Case(128, Wiring(rails=[3, 4]), {(RAIL, "3"), (RAIL, "4")}, rack=16),
@@ -120,6 +125,12 @@ CASES = {
     "a node that lacks a device is said and its other rails are well": Case(
         16, Wiring(lacking=[("n003", 5)]), {(GAP, "n003 on 5")}
     ),
+    "what a node lacks on several rails is one finding": Case(
+        16, Wiring(lacking=[("n003", 5), ("n003", 6), ("n003", 7)]), {(GAP, "n003 on 5,6,7")}
+    ),
+    "two nodes whose programs do not meet blame nobody": Case(
+        16, Wiring(apart=[met(16)]), {(APART, f"{node} on {ALL}") for node in met(16)}
+    ),
     "a device that nobody else has was tried with nobody": Case(
         4, Wiring(lacking=[(node, 5) for node in names(4)[1:]]),
         {(GAP, f"{node} on 5") for node in names(4)},
@@ -153,17 +164,17 @@ def test_the_fault_is_named_and_no_innocent_node_whatever_the_rounds(fault: str,
         assert {one.nodes for one in found if one.kind in NODE_KINDS} <= {(node,)}
 
 
-APART = {4: "n[000-001] and n[002-003]", 16: "n[000-007] and n[008-015]", 128: "n[000-063] and n[064-127]"}
+SIDES = {4: "n[000-001] and n[002-003]", 16: "n[000-007] and n[008-015]", 128: "n[000-063] and n[064-127]"}
 
 
-@pytest.mark.parametrize("count", APART)
+@pytest.mark.parametrize("count", SIDES)
 @pytest.mark.parametrize("racks", [2, 4])
 def test_of_a_cut_between_racks_both_sides_are_named_and_no_node(count: int, racks: int) -> None:
     for seed in range(4):
         made = planned(count, count // racks if count > racks else 0, seed)
         (cut,) = concluded(made, Wiring(sides=[names(count)[: count // 2]])).findings
         assert cut.kind is CUT
-        assert f"cut on rails 0-7: {APART[count]} do not reach each other, though each" in cut.words
+        assert f"cut on rails 0-7: {SIDES[count]} do not reach each other, though each" in cut.words
 
 
 @pytest.mark.parametrize("count", [8, 16, 128])

@@ -10,7 +10,7 @@ import pytest
 from clusterproof.plugins.evidence.exchanges import MeshFinding, MeshKind
 from clusterproof.plugins.evidence.pairs import Pair
 from tests.benchmarks.pairwise.measured import names
-from tests.benchmarks.pairwise.meshes import Device, Wiring, concluded, of_node, planned
+from tests.benchmarks.pairwise.meshes import NODE_KINDS, Device, Wiring, concluded, of_node, planned
 
 MESHES = 40
 
@@ -64,3 +64,12 @@ def test_of_up_to_three_faults_at_once_none_accuses_an_innocent_node_and_each_de
         assert [found.words for found in mesh.findings if not faults.accounts_for(found)] == []
         said = {(node, rail) for found in mesh.findings for node in found.nodes for rail in found.rails}
         assert {*faults.devices, *(one for node in faults.nodes for one in of_node(node))} <= said
+
+
+@pytest.mark.parametrize("rails", [1, 4])
+@pytest.mark.parametrize(("count", "own"), [(8, 2), (12, 2), (16, 3), (32, 4), (64, 8), (64, 16)])
+def test_nodes_on_a_fabric_of_their_own_are_never_taken_for_dead(count: int, own: int, rails: int) -> None:
+    for seed in range(20):
+        found = concluded(planned(count, seed=seed), Wiring(sides=[names(count)[:own]]), rails).findings
+        assert [one.words for one in found if one.kind in NODE_KINDS] == []
+        assert MeshKind.CUT in {one.kind for one in found}

@@ -40,6 +40,10 @@ def test_a_journal_keeps_each_exchange_and_how_they_are_judged(tmp_path: Path) -
         ('"rail": 0', '"rail": 128', "128 is not the rail of an exchange"),
         ('"rail": 0', '"rail": true', "True is not the rail of an exchange"),
         ('"problem": ""', '"problem": 3', "expected texts of an exchange"),
+        ('"rail_share": 0.1', '"rail_share": 5', "5 is not a share from 0 to 1"),
+        ('"switch_share": 0.1', '"switch_share": -1', "-1 is not a share from 0 to 1"),
+        ('"switch_share": 0.1', '"switch_share": NaN', "nan is not a share from 0 to 1"),
+        ('"places": ["", ""]', '"places": ["", 3]', "are not the places of two devices"),
         ('"a": "mlx5_0 port 1", ', "", "'a'; expected a measurement"),
     ],
 )

@@ -102,7 +102,8 @@ class TestRails:
         with down(bed, node, [interface(1)]), down(bed, switch, ["rail2"]):
             ran = run(bed, tmp_path, "--cluster", "ssh:n[1-4]", "--meter", "rdma_mesh", *OPTIONS, CHECK)
         found = results(ran)
-        assert {name for name, one in found.items() if one.verdict is Verdict.FAIL} == {"n3"}, ran.output
+        assert {name for name, one in found.items() if "reaches none of" in one.message} == {"n3"}, ran.output
+        assert {one.verdict for one in found.values()} == {Verdict.INCOMPLETE}
         assert "rdmap96s0 (rail 1) reaches none of n[1-2,4], 3 of which reach others on it: " in found["n3"].message
         for one in found.values():
             assert "rail 2: 0 of 6 pairs of nodes reach each other, 9 of 12 on the others" in one.message
@@ -111,7 +112,7 @@ class TestRails:
         with down(bed, bed.nodes["n2"].pid, [interface(rail) for rail in range(len(BUSES))]):
             ran = run(bed, tmp_path, "--cluster", "ssh:n[1-4]", "--meter", "rdma_mesh", *OPTIONS, CHECK)
         well = dict.fromkeys(NAMES, Verdict.PASS)
-        assert verdicts(ran) == {**well, "n2": Verdict.FAIL}, ran.output
+        assert verdicts(ran) == {**well, "n2": Verdict.CONCERN}, ran.output
         assert (
             "none of its RDMA devices on rails 0-2 reaches any of n[1,3-4], 3 of which reach"
             in results(ran)["n2"].message

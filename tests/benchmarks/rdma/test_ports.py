@@ -40,8 +40,19 @@ def test_a_roce_port_has_the_gid_of_an_address_that_is_routed(tmp_path: Path) ->
         **rdma_device("mlx5_0", 0x18, "Ethernet"), **with_address("mlx5_0", 0x18, 2, "IB/RoCE v1"),
         **with_address("mlx5_0", 0x18, 3), **rdma_device("mlx5_1", 0x2A, "Ethernet"),
     }  # fmt: skip
-    none = "mlx5_1 port 1 has no RoCE v2 GID of an address that is routed"
-    assert seen(tmp_path, tree) == [("mlx5_0 port 1", ROCE, 3, ""), ("mlx5_1 port 1", ROCE, None, none)]
+    assert seen(tmp_path, tree) == [("mlx5_0 port 1", ROCE, 3, "")]
+
+
+def test_a_roce_port_without_an_address_is_not_meant(tmp_path: Path) -> None:
+    assert seen(tmp_path, rdma_device("mlx5_0", 0x18, "Ethernet")) == []
+
+
+@pytest.mark.parametrize(
+    ("state", "meant"), [("4: ACTIVE", ["mlx5_0 port 1"]), ("1: DOWN", ["mlx5_0 port 1", "mlx5_1 port 1"])]
+)
+def test_where_infiniband_is_active_no_ethernet_port_is_meant(tmp_path: Path, state: str, meant: list[str]) -> None:
+    tree = {**rdma_device("mlx5_0", 0x18, state=state), **rdma_device("mlx5_1", 0x2A, "Ethernet")}
+    assert [label for label, *_ in seen(tmp_path, {**tree, **with_address("mlx5_1", 0x2A, 3)})] == meant
 
 
 def test_software_devices_are_not_meant(tmp_path: Path) -> None:
@@ -57,6 +68,8 @@ def test_software_devices_are_not_meant(tmp_path: Path) -> None:
         ([0x18, 0x2A, 0x40], [0x18, 0x40], [(0, 0x18, 0x18), (1, 0x2A, None), (2, 0x40, 0x40)]),
         ([0x2A], [0x18, 0x2A], [(0, None, 0x18), (1, 0x2A, 0x2A)]),
         ([0x18, 0x2A], [0x19, 0x2B], [(0, 0x18, 0x19), (1, 0x2A, 0x2B)]),
+        ([0x18, 0x3C, 0x40], [0x19, 0x3C, 0x41], [(0, 0x18, 0x19), (1, 0x3C, 0x3C), (2, 0x40, 0x41)]),
+        ([0x1A, 0x3C, 0x4D], [0x18, 0x20, 0x3C], [(0, 0x1A, 0x18), (1, 0x3C, 0x20), (2, 0x4D, 0x3C)]),
         ([0x18], [0x19, 0x2B], [(0, 0x18, 0x19), (1, None, 0x2B)]),
     ],
 )

@@ -13,6 +13,7 @@ from clusterproof.plugins.benchmarks.rdma.programs import (
     Running,
     common,
     has_arrived,
+    have_not_met,
     words,
 )
 
@@ -85,3 +86,40 @@ def test_a_program_that_hangs_is_ended_with_what_it_has_printed() -> None:
 def test_a_client_whose_server_does_not_listen_yet_is_refused() -> None:
     assert Ended(1, "Couldn't connect to 10.0.0.1:20001\n").is_refused()
     assert not Ended(0, "Connection refused").is_refused()
+
+
+CLOSED = Ended(103, "[error] util/pingpong.c:568 : ctrl/read: no data or remote connection closed\n")
+NOT_THERE = Ended(111, "[error] util/pingpong.c:408 : failed to connect: Connection refused\n")
+ADDRESS = Ended(1, "  local address:  LID 0x0000\nclient read: Success\nCouldn't read remote address\n")
+TAKEN = Ended(1, "Couldn't listen to port 20001\n")
+DEAD = Ended(1, "Failed status transport retry counter exceeded (12) for wr_id 2\n")
+KILLED, WELL = Ended(None, ""), Ended(0, "")
+
+
+@pytest.mark.parametrize(
+    ("server", "client", "apart"),
+    [
+        (CLOSED, NOT_THERE, True),
+        (KILLED, NOT_THERE, True),
+        (TAKEN, NOT_THERE, True),
+        (KILLED, ADDRESS, True),
+        (WELL, CLOSED, True),
+        (Ended(243, ""), NOT_THERE, True),
+        (CLOSED, KILLED, False),
+        (DEAD, ADDRESS, False),
+        (CLOSED, DEAD, False),
+        (KILLED, DEAD, False),
+        (KILLED, KILLED, False),
+        (Ended(-11, ""), ADDRESS, False),
+    ],
+)
+def test_two_ends_did_not_meet_where_all_that_failed_is_how_they_arrange_an_exchange(
+    server: Ended, client: Ended, apart: bool
+) -> None:
+    assert have_not_met(server, client, is_left=False) is apart
+
+
+def test_a_client_that_waits_for_a_server_which_has_left_has_not_met_it() -> None:
+    assert have_not_met(CLOSED, KILLED, is_left=True)
+    assert not have_not_met(DEAD, KILLED, is_left=True)
+    assert not have_not_met(WELL, KILLED, is_left=True)

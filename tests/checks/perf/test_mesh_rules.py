@@ -16,8 +16,9 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evaluation.all_checks import all_checks
 from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.node import Node
+from tests.benchmarks.pairwise.measured import names
 from tests.benchmarks.pairwise.mesh_faults import HEALTHY_MESH, MESH, MESH_FAULTS, PATH, MeshFault, mesh_run_of
-from tests.benchmarks.pairwise.meshes import DEAD
+from tests.benchmarks.pairwise.meshes import DEAD, Wiring
 from tests.benchmarks.pairwise.pair_faults import HEALTHY, run_of
 
 NAMED = {fault.name: fault for fault in MESH_FAULTS}
@@ -37,13 +38,18 @@ def campaign(fault: MeshFault) -> Campaign:
 
 
 @pytest.mark.parametrize("fault", MESH_FAULTS, ids=lambda fault: fault.name)
-def test_a_fault_is_found_where_it_is_and_no_other_node_fails(fault: MeshFault) -> None:
+def test_a_fault_is_found_where_it_is_and_no_node_fails(fault: MeshFault) -> None:
     found = results(fault)
     for asked, verdict in fault.expect.items():
         node = asked.partition("@")[2]
         assert found[node].verdict is verdict, found[node].message
-    failed = {name for name, result in found.items() if result.verdict is Verdict.FAIL}
-    assert failed == {asked.partition("@")[2] for asked, verdict in fault.expect.items() if verdict is Verdict.FAIL}
+    assert Verdict.FAIL not in {one.verdict for result in found.values() for one in (result, *result.findings)}
+
+
+def test_what_names_one_node_is_said_of_no_other() -> None:
+    for name in ("a device that reaches nobody", "a node none of whose devices reaches anybody"):
+        found = results(NAMED[name])
+        assert {node for node, result in found.items() if result.verdict is not Verdict.PASS} == {"n003"}
 
 
 @pytest.mark.parametrize(("count", "rack"), [(2, 0), (3, 0), (16, 0), (16, 4)])
@@ -76,6 +82,11 @@ def test_it_is_silent_where_every_device_reaches_its_partners(count: int, rack: 
         ("two halves that do not reach each other", "n009", "cut on rails 0-7: n[000-007] and n[008-015] do not reach"),
         ("a path between two devices", PATH.b, f"{PATH.a} and {PATH.b} do not reach each other on rail 2, though both"),
         ("a path that fails once", PATH.a, f"{PATH.a} and {PATH.b} failed to reach each other once on rails 0-7"),
+        (
+            "two nodes whose programs do not meet",
+            PATH.b,
+            f"the programs of {PATH.b} and {PATH.a} did not meet on rails 0-7, twice: failed to connect: ",
+        ),
         ("a node that lacks a device", "n003", "rail 5: no device where"),
         ("a node without the program", "n003", "nothing was exchanged with 4 partners: clusterproof: n003"),
         ("two nodes only, one of whose devices is dead", "n001", "it cannot be told which is at fault"),
@@ -113,6 +124,18 @@ def test_where_bytes_were_exchanged_no_check_judges_bandwidth() -> None:
     for check in ("not_a_straggler", "pairwise_transport", "pairwise_correct", "pairwise_groups"):
         assert of_node("n003", run, f"network.{check}").verdict is Verdict.NOT_APPLICABLE
     assert evaluate(all_checks()["network.pairwise_busbw"], run.pairs[0]).verdict is Verdict.NOT_APPLICABLE
+
+
+def test_it_does_not_apply_where_no_node_has_rdma_hardware() -> None:
+    nothing = dict.fromkeys(names(4), "no RDMA device on either node: a, b")
+    found = results(MeshFault("no hardware", Wiring(silent=nothing), count=4))
+    assert {result.verdict for result in found.values()} == {Verdict.NOT_APPLICABLE}
+
+
+def test_a_node_without_rdma_hardware_among_others_is_incomplete() -> None:
+    nothing = {"n003": "clusterproof: n003: no RDMA device that is switched on and has an address"}
+    found = results(MeshFault("one without hardware", Wiring(silent=nothing)))
+    assert found["n003"].verdict is Verdict.INCOMPLETE
 
 
 def test_what_a_person_types_names_both_nodes() -> None:

@@ -13,7 +13,7 @@ from clusterproof.plugins.agent.packing import text_of
 from clusterproof.plugins.agent.payload import modules_for, started
 from clusterproof.plugins.benchmarks import meters
 from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, Output
-from clusterproof.plugins.evidence.exchanges import MAX_RAILS, Exchange
+from clusterproof.plugins.evidence.exchanges import MAX_RAILS, Exchange, places_of
 from clusterproof.plugins.evidence.pairs import RDMA_MESH, Reading
 
 PROGRAM = "clusterproof.plugins.benchmarks.rdma.exchange"
@@ -88,7 +88,12 @@ def _exchange(row: Any, hosts: Sequence[str]) -> Exchange:
     is_named = all(isinstance(name, str) and _DEVICE.fullmatch(name) for name in (a, b))
     if type(rail) is not int or not 0 <= rail < MAX_RAILS or not is_named or not (a or b):
         raise UnreadableError(f"an exchange is of rail {rail!r:.20}, {a!r:.40} and {b!r:.40}; expected RDMA devices")
-    return Exchange(rail, str(a), str(b), _problem(row, hosts))
+    try:
+        places = places_of(row.get("places", ["", ""]))
+    except ValueError as problem:
+        raise UnreadableError(str(problem)) from None
+    why, is_apart = _problem(row, hosts), row.get("apart") is True
+    return Exchange(rail, str(a), str(b), "" if is_apart else why, why if is_apart else "", places)
 
 
 def _problem(row: Mapping[str, Any], hosts: Sequence[str]) -> str:
@@ -101,12 +106,14 @@ def _problem(row: Mapping[str, Any], hosts: Sequence[str]) -> str:
     if not (isinstance(ends, list) and len(ends) == 2):
         raise UnreadableError("a failed exchange does not say how it ended; expected the words of both ends")
     said = [_ended(end) for end in ends]
+    if ends[0][0] is None and ends[1][0]:
+        said[0] = ""  # the server was only ended because its client had failed
     words = [f"{host}: {why}" for host, why in zip(reversed(hosts), reversed(said), strict=True) if why]
     return meters.one_line("; ".join(words)) or NO_WORD
 
 
 def _ended(end: Any) -> str:
-    """How one end's program ended; empty where it ended well, or was only ended because the other had failed."""
+    """How one end's program ended; empty where it ended well."""
     if not (isinstance(end, list) and len(end) == 2 and isinstance(end[1], str)) or type(end[0]) not in (
         int,
         type(None),

@@ -219,7 +219,7 @@ def _of_header(record: Mapping[str, Any]) -> Journal:
         asked=tuple(pair(*_two(one)) for one in record["asked"]),
         seed=int(record["seed"]),
         absent=frozenset(absent),
-        mesh=MeshLimits(**{name: float(share) for name, share in record["mesh"].items()}) if "mesh" in record else None,
+        mesh=MeshLimits.of(**record["mesh"]) if "mesh" in record else None,
     )
     return Journal(plan, dict(record["about"]), absent)
 

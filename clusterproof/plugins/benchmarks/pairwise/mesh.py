@@ -7,13 +7,15 @@ the rail's or a switch's, and what is between two sides each of which is well in
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from clusterproof.plugins.benchmarks.pairwise.paths import RAILS, OnRail, between
-from clusterproof.plugins.benchmarks.pairwise.rails import Rail, rails_of, why, without_partner
+from clusterproof.plugins.benchmarks.pairwise.rail_numbers import numbered
+from clusterproof.plugins.benchmarks.pairwise.rails import Rail, rails_of, why
 from clusterproof.plugins.benchmarks.pairwise.sides import Cut, cuts
+from clusterproof.plugins.benchmarks.pairwise.untried import apart, gaps
 from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.evidence.exchanges import MeshFinding, MeshKind, MeshOfNode, in_words
@@ -21,7 +23,7 @@ from clusterproof.plugins.evidence.pairs import Measurement
 
 FEWEST_PARTNERS = 2  # that reach others, before a device that does not reach them is at fault
 FEWEST_NODES = 3  # on a rail before it can be at fault itself
-FEWEST_OF_A_SWITCH = 3  # devices of one rail
+FEWEST_OF_A_SWITCH = 3  # devices of one rail, or nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,14 @@ class MeshLimits:
 
     rail_share: float
     switch_share: float
+
+    @classmethod
+    def of(cls, **shares: float) -> MeshLimits:
+        """Those of a journal. Raises ValueError, TypeError."""
+        wrong = next((share for share in shares.values() if not 0 <= share <= 1), None)
+        if wrong is not None:
+            raise ValueError(f"{wrong!r:.40} is not a share from 0 to 1")
+        return cls(**shares)
 
 
 @dataclass(frozen=True)
@@ -69,8 +79,9 @@ class SeenRail:
 
 def mesh_of(measurements: Sequence[Measurement], places: Mapping[str, str], limits: MeshLimits) -> Mesh:
     """What these exchanges come to."""
+    measurements = numbered(measurements)
     rails = rails_of(measurements)
-    found = (*_analysed(rails, places, limits), *_gaps(measurements))
+    found = (*_analysed(rails, places, limits), *gaps(measurements), *apart(measurements))
     tried = [(node, partners) for rail in rails for node, partners in rail.tried.items()]
     partners: dict[str, frozenset[str]] = {}
     for node, others in tried:
@@ -91,9 +102,16 @@ def _analysed(rails: Sequence[Rail], places: Mapping[str, str], limits: MeshLimi
     yield from _dead_rails(dead, live)
     if 2 * len(silent_nodes) > len(nodes) >= FEWEST_NODES:
         yield _most(live, sorted(silent_nodes))
+    elif _is_shared(silent_nodes, nodes, bool(places), limits):
+        yield _nodes_together(live, sorted(silent_nodes))
     else:
         yield from (_node(node, live) for node in sorted(silent_nodes))
     yield from _folded(one for each in seen for one in _on_rail(each, silent_nodes, limits))
+
+
+def _is_shared(silent: Collection[str], tried: Collection[str], has_places: bool, limits: MeshLimits) -> bool:
+    """Whether so many of those tried reach nobody that what they share is more likely at fault than each of them."""
+    return len(silent) >= max(FEWEST_OF_A_SWITCH, limits.switch_share * len(tried) if has_places else 0.0)
 
 
 def _share(rail: Rail) -> float:
@@ -113,6 +131,14 @@ def _most(rails: Sequence[Rail], nodes: Sequence[str]) -> MeshFinding:
     words = f"no RDMA device of {fold(nodes)}, most of the nodes, reaches any other"
     said = why(link for rail in rails for link in rail.failed_of(nodes))
     return MeshFinding(MeshKind.ALL, tuple(nodes), f"{words}: {said}", tuple(rail.number for rail in rails))
+
+
+def _nodes_together(rails: Sequence[Rail], nodes: Sequence[str]) -> MeshFinding:
+    """That several nodes reach nobody while others do: they may have a switch, or a fabric, of their own."""
+    numbers = tuple(rail.number for rail in rails if rail.silent & set(nodes))
+    words = f"none of the RDMA devices of {fold(nodes)} on {in_words(numbers)} reaches anybody, those of other nodes do"
+    said = why(link for rail in rails for link in rail.failed_of(nodes))
+    return MeshFinding(MeshKind.SWITCH, tuple(nodes), f"{words}: {said}", numbers)
 
 
 def _dead_rails(dead: Sequence[Rail], live: Sequence[Rail]) -> Iterator[MeshFinding]:
@@ -185,8 +211,7 @@ def _on_rail(seen: SeenRail, silent_nodes: frozenset[str], limits: MeshLimits) -
         words = f"its device on {RAILS} reaches none of {fold(rail.tried[node])}, with too few of each side of a cut"
         yield OnRail(MeshKind.OPEN, (node,), words, rail.number, why(rail.failed_of([node])))
     left = rail.silent - silent_nodes - seen.excused
-    share = limits.switch_share if seen.has_places else 0.0
-    if len(left) >= max(FEWEST_OF_A_SWITCH, share * len(rail.tried)):
+    if _is_shared(left, rail.tried, seen.has_places, limits):
         yield _switch(rail, left, "")
     else:
         for node in sorted(left):
@@ -226,10 +251,3 @@ def _folded(found: Iterable[OnRail]) -> Iterator[MeshFinding]:
         numbers = tuple(one.rail for one in same)
         links = tuple(dict.fromkeys(link for one in same for link in one.links))
         yield MeshFinding(kind, nodes, f"{words.replace(RAILS, in_words(numbers))}: {same[0].why}", numbers, links)
-
-
-def _gaps(measurements: Sequence[Measurement]) -> Iterator[MeshFinding]:
-    """Rails on which a node lacks a device that its partners have, or has one that nobody else has."""
-    for node, rails in without_partner(measurements).items():
-        for number, words in rails.items():
-            yield MeshFinding(MeshKind.GAP, (node,), f"rail {number}: {words}", (number,))

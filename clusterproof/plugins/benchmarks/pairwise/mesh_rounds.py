@@ -1,4 +1,8 @@
-"""Which pairs exchange again after the first rounds: paths that failed once, and nodes with too few partners. Pure."""
+"""Which pairs exchange again after the first rounds. Pure.
+
+Paths that failed once; nodes that look dead, with each other: they may be on a fabric of their own; and nodes with too
+few partners.
+"""
 
 from __future__ import annotations
 
@@ -6,25 +10,28 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from clusterproof.plugins.benchmarks.pairwise import Round
-from clusterproof.plugins.benchmarks.pairwise.mesh import MeshLimits, mesh_of
+from clusterproof.plugins.benchmarks.pairwise.mesh import Mesh, MeshLimits, mesh_of
 from clusterproof.plugins.evidence.exchanges import MeshFinding, MeshKind
 from clusterproof.plugins.evidence.pairs import Measurement, Pair, pair
 
 LEAST_PARTNERS = 3  # of each node, where there are so many
+LEAST_LIKE_IT = 2  # partners that look dead too, or are cut off, before a node is taken for dead
+_LOOK_DEAD = (MeshKind.NODE, MeshKind.DEVICE, MeshKind.SWITCH)
 
 
 def again(
     measurements: Sequence[Measurement], nodes: Sequence[str], places: Mapping[str, str], limits: MeshLimits
 ) -> Round:
     """One further round in which no node is twice; empty where nothing is left to be told apart."""
-    found = mesh_of(measurements, places, limits).findings
+    mesh = mesh_of(measurements, places, limits)
+    found = mesh.findings
     met: dict[str, set[str]] = defaultdict(set)
     for one in measurements:
         for node in one.pair:
             met[node].add(one.pair.other(node))
     round_of: list[Pair] = []
     busy: set[str] = set()
-    for ends in (*_paths(found), *_new(found, met, nodes)):
+    for ends in (*_paths(found), *_alike(mesh, met), *_new(found, met, nodes)):
         if not busy & set(ends):
             round_of.append(ends)
             busy.update(ends)
@@ -34,6 +41,16 @@ def again(
 def _paths(found: Sequence[MeshFinding]) -> Iterator[Pair]:
     """Pairs that failed once, though both their nodes reach others."""
     yield from dict.fromkeys(pair(*link) for finding in found for link in finding.links)
+
+
+def _alike(mesh: Mesh, met: Mapping[str, set[str]]) -> Iterator[Pair]:
+    """Nodes that look dead with each other, else with those that are cut off from most."""
+    dead = sorted({node for finding in mesh.findings if finding.kind in _LOOK_DEAD for node in finding.nodes})
+    cut_off = sorted({node for rail in mesh.rails for part in rail.parts()[1:] for node in part} - set(dead))
+    for node in dead:
+        like_it = [other for other in (*dead, *cut_off) if other != node]
+        if len(met[node].intersection(like_it)) < LEAST_LIKE_IT:
+            yield from (pair(node, other) for other in like_it if other not in met[node])
 
 
 def _new(found: Sequence[MeshFinding], met: Mapping[str, set[str]], nodes: Sequence[str]) -> Iterator[Pair]:

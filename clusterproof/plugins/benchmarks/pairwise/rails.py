@@ -106,28 +106,6 @@ def why(links: Iterable[Link]) -> str:
     return said.most_common(1)[0][0] if said else SILENCE
 
 
-def without_partner(measurements: Sequence[Measurement]) -> Mapping[str, Mapping[int, str]]:
-    """The rails on which each node lacks a device, or has one that no partner has: what was seen there, by rail."""
-    seen: dict[str, dict[int, str]] = {}
-    made: set[tuple[str, int]] = set()
-    for measurement in measurements:
-        a, b = measurement.pair
-        for one in measurement.reading.exchanges:
-            if one.is_made:
-                made |= {(a, one.rail), (b, one.rail)}
-                continue
-            for node, own, other, partner in ((a, one.a, one.b, b), (b, one.b, one.a, a)):
-                words = (
-                    f"{own} was tried with nobody: no partner has" if own else f"no device where {partner} has {other}"
-                )
-                seen.setdefault(node, {}).setdefault(one.rail, words)
-    return {
-        node: left
-        for node, rails in seen.items()
-        if (left := {rail: words for rail, words in rails.items() if (node, rail) not in made})
-    }
-
-
 def _partners(pairs: Iterable[Pair]) -> Mapping[str, frozenset[str]]:
     found: dict[str, set[str]] = {}
     for a, b in pairs:

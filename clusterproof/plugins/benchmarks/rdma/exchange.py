@@ -18,7 +18,7 @@ from typing import Any
 
 from clusterproof.plugins.agent.reading import Node
 from clusterproof.plugins.benchmarks.launchers.rendezvous import SECRET, Acceptor, authenticate, exactly, listen
-from clusterproof.plugins.benchmarks.rdma.ports import ports, rails
+from clusterproof.plugins.benchmarks.rdma.ports import devices, ports, rails
 from clusterproof.plugins.benchmarks.rdma.programs import (
     OF_FABRIC,
     PACKAGES,
@@ -27,13 +27,15 @@ from clusterproof.plugins.benchmarks.rdma.programs import (
     Running,
     common,
     has_arrived,
+    have_not_met,
     programs,
     words,
 )
 
 MEETS_S = 20.0  # for the other end to come
 EXCHANGE_S = 15.0  # for one exchange; without a fault it takes one or two
-SERVER_ENDS_S = 5.0  # for a server whose client has ended well
+SERVER_ENDS_S = 5.0  # for servers whose clients have ended
+ATTEMPTS = 2  # where the two ends of an exchange do not meet
 AGAIN_S, TRIES = 0.2, 25  # of a client whose server does not listen yet
 TCP_PORTS = range(20_000, 30_000)  # which nodes are open to each other on
 MAX_BYTES = 256 * 1024  # of what one end says at once
@@ -59,8 +61,13 @@ def main(request: dict[str, Any]) -> None:
 
 def _own(request: dict[str, Any]) -> dict[str, Any]:
     """What this node has."""
-    host = os.uname().nodename
-    return {"host": host, "ports": ports(Node(request["root"])), "programs": programs(request["program"])}
+    node = Node(request["root"])
+    return {
+        "host": os.uname().nodename,
+        "has_devices": bool(devices(node)),
+        "ports": ports(node),
+        "programs": programs(request["program"]),
+    }
 
 
 def _connected(address: str, port: int) -> socket.socket:
@@ -78,30 +85,44 @@ def _connected(address: str, port: int) -> socket.socket:
 def _serve(other: socket.socket, own: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
     """What came of all exchanges: of those that failed, how each end's program ended."""
     theirs = _heard(other, MEETS_S)
-    missing = _missing(own, theirs)
-    if missing:
+    why = missing(own, theirs)
+    if why:
         _say(other, [])
-        return {"error": missing}
+        return {"error": why}
     planned = [_planned(rail, here, there, own, theirs) for rail, here, there in rails(own["ports"], theirs["ports"])]
-    made = [one for one in planned if "program" in one]
-    for one, tcp_port in zip(made, _free(len(made))):
-        one["tcp_port"] = tcp_port
-        here, name = one.pop("here"), one["program"]
-        one["server"] = Running(words(own["programs"][name], name, here, tcp_port, request["options"]))
-    _say(other, [{name: one[name] for name in ("program", "tcp_port", "b")} for one in made])
-    answers = _heard(other, 2 * EXCHANGE_S + MEETS_S) if made else []
-    for one, answer in zip(made, answers):
-        server = one.pop("server").ended(SERVER_ENDS_S if answer["arrived"] else 0.0)
-        del one["tcp_port"], one["program"]
+    left = [one for one in planned if "program" in one]
+    for _ in range(ATTEMPTS):
+        if left:
+            _attempt(other, left, own, request)
+        left = [one for one in left if one.get("apart")]
+    _say(other, [])
+    said = ("rail", "a", "b", "places", "why", "arrived", "apart", "ends")
+    rows = [{name: one[name] for name in said if name in one} for one in planned]
+    return {"hosts": [own["host"], theirs["host"]], "exchanges": rows}
+
+
+def _attempt(other: socket.socket, asked: list[dict[str, Any]], own: dict[str, Any], request: dict[str, Any]) -> None:
+    """Have these exchanges made, each with a new server, and add to each what came of it."""
+    ports = _free(len(asked))
+    servers = [
+        Running(words(own["programs"][one["program"]], one["program"], one["here"], port, request["options"]))
+        for one, port in zip(asked, ports)
+    ]
+    _say(other, [{"program": one["program"], "tcp_port": port, "b": one["b"]} for one, port in zip(asked, ports)])
+    answers = _heard(other, 2 * EXCHANGE_S + MEETS_S)
+    until = time.monotonic() + SERVER_ENDS_S
+    for one, running, answer in zip(asked, servers, answers):
+        client = Ended(answer["exit"], answer["text"])
+        server = running.ended(0.0 if client.exit is None else until - time.monotonic())
         one["arrived"] = answer["arrived"] is True and server.exit == 0
-        if not one["arrived"]:
-            one.update(ends=[list(server), [answer["exit"], answer["text"]]])
-    return {"hosts": [own["host"], theirs["host"]], "exchanges": planned}
+        one["apart"] = not one["arrived"] and have_not_met(server, client, running.seconds < EXCHANGE_S)
+        one["ends"] = [] if one["arrived"] else [list(server), list(client)]
 
 
 def _planned(rail: int, here: Any, there: Any, own: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
     """One exchange as it is reported; with a program where there is one to be made."""
-    one: dict[str, Any] = {"rail": rail, "a": here["label"] if here else "", "b": there["label"] if there else ""}
+    a, b = (port or {"label": "", "place": ""} for port in (here, there))
+    one: dict[str, Any] = {"rail": rail, "a": a["label"], "b": b["label"], "places": [a["place"], b["place"]]}
     if not here or not there:
         return one
     down = [f"{side['host']}: {port['down']}" for side, port in ((own, here), (theirs, there)) if port["down"]]
@@ -113,28 +134,44 @@ def _planned(rail: int, here: Any, there: Any, own: dict[str, Any], theirs: dict
     return {**one, "program": name, "here": here}
 
 
-def _missing(own: dict[str, Any], theirs: dict[str, Any]) -> str:
+def missing(own: dict[str, Any], theirs: dict[str, Any]) -> str:
     """Why nothing can be exchanged: a node without devices or without a program for them; empty where nothing is."""
+    if not own["has_devices"] and not theirs["has_devices"]:
+        return f"no RDMA device on either node: {own['host']}, {theirs['host']}"
     for side in (own, theirs):
         if not side["ports"]:
-            return f"clusterproof: {side['host']}: no RDMA device that is switched on in /sys/class/infiniband"
+            return f"clusterproof: {side['host']}: no RDMA device that is switched on and has an address"
     for fabric in sorted({port["fabric"] for port in own["ports"]} & {port["fabric"] for port in theirs["ports"]}):
         if not common(fabric, own["programs"], theirs["programs"]):
-            names = OF_FABRIC[fabric]
-            without = next((one for one in (own, theirs) if not set(names) & set(one["programs"])), own)
-            looked = ", in ".join(["on PATH", *PLACES])
-            install = " or ".join(PACKAGES[name] for name in names)
-            return (
-                f"clusterproof: {without['host']}: {' or '.join(names)} is not installed: looked {looked}; "
-                f"install {install}"
-            )
+            return _without_program(fabric, own, theirs)
     return ""
+
+
+def _without_program(fabric: str, own: dict[str, Any], theirs: dict[str, Any]) -> str:
+    """Which node has no program for a fabric, or which two programs the nodes have."""
+    names = OF_FABRIC[fabric]
+    install = "install " + " or ".join(PACKAGES[name] for name in names)
+    has = [[name for name in names if name in side["programs"]] for side in (own, theirs)]
+    if all(has):
+        two = [f"{side['host']} has {' and '.join(found)}" for side, found in zip((own, theirs), has)]
+        return f"clusterproof: {', '.join(two)}: no program in common; {install} on both"
+    without = theirs if has[0] else own
+    looked = ", in ".join(["on PATH", *PLACES])
+    return f"clusterproof: {without['host']}: {' or '.join(names)} is not installed: looked {looked}; {install}"
 
 
 def _come(other: socket.socket, own: dict[str, Any], request: dict[str, Any]) -> None:
     """Make the exchanges that the other end says, all at once, and tell it how they ended."""
     _say(other, own)
-    asked = _heard(other, MEETS_S)
+    while asked := _heard(other, 2 * EXCHANGE_S):
+        _say(other, _answers(asked, own, request))
+    other.settimeout(MEETS_S)
+    with contextlib.suppress(OSError):
+        other.recv(1)  # until the other end has said everything
+
+
+def _answers(asked: list[dict[str, Any]], own: dict[str, Any], request: dict[str, Any]) -> list[dict[str, Any]]:
+    """How the clients of these exchanges ended."""
     answers: list[dict[str, Any]] = [{} for _ in asked]
 
     def exchange(number: int) -> None:
@@ -145,11 +182,7 @@ def _come(other: socket.socket, own: dict[str, Any], request: dict[str, Any]) ->
         thread.start()
     for thread in threads:
         thread.join()
-    if asked:
-        _say(other, answers)
-    other.settimeout(MEETS_S)
-    with contextlib.suppress(OSError):
-        other.recv(1)  # until the other end has said everything
+    return answers
 
 
 def _exchanged(asked: dict[str, Any], own: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:

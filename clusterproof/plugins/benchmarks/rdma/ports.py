@@ -18,18 +18,31 @@ ROUTED = ("ipv4", "ipv6")  # kinds of a GID's address, the better one first
 def ports(node: Node) -> list[dict[str, Any]]:
     """The ports that are meant to be used: of EFA devices where there are any; none that somebody switched off.
 
-    `place` is where the device is on the PCI bus, and the port's number; `down` why it cannot be used, if that is seen.
+    Ethernet ports are meant where they have an address, and no InfiniBand port is active: others are of storage or
+    management. `place` is where the device is on the PCI bus, and the port's number; `down` why it cannot be used, if
+    that is seen.
     """
     gids = {(one["device"], one["port"]): one["gids"] for one in read_roce(node)["ports"]}  # type: ignore[index]
     found = [
         _port(node, device, port, gids, len(device["ports"]))
-        for device in read_devices(node)["devices"]  # type: ignore[index]
-        if device["vendor"] != ""  # of software, as soft RoCE
+        for device in devices(node)
         for port in device["ports"]
         if not str(port["physical_state"]).endswith("Disabled")
     ]
-    fabric = [port for port in found if port["fabric"] == EFA] or found
-    return sorted(fabric, key=lambda port: (len(port["place"]), port["place"]))[:MAX_PORTS]
+    meant = [port for port in found if port["fabric"] == EFA] or _with_addresses(found)
+    return sorted(meant, key=lambda port: (len(port["place"]), port["place"]))[:MAX_PORTS]
+
+
+def devices(node: Node) -> list[dict[str, Any]]:
+    """The RDMA devices of a node that are hardware, whatever their ports' state."""
+    found = read_devices(node)["devices"]  # type: ignore[index]
+    return [device for device in found if device["vendor"] != ""]  # of software, as soft RoCE
+
+
+def _with_addresses(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    is_infiniband = any(port["fabric"] == INFINIBAND and not port["down"] for port in found)
+    kept = (INFINIBAND,) if is_infiniband else (INFINIBAND, ROCE)
+    return [port for port in found if port["fabric"] in kept and (port["fabric"] != ROCE or port["gid"] is not None)]
 
 
 def _port(node: Node, device: dict[str, Any], port: dict[str, Any], gids: dict[Any, Any], count: int) -> dict[str, Any]:
@@ -37,17 +50,14 @@ def _port(node: Node, device: dict[str, Any], port: dict[str, Any], gids: dict[A
     is_efa = node.text(f"{FOLDER}/{name}/device/vendor", absent="") == AMAZON
     is_ethernet = port["link_layer"] == "Ethernet"
     label = name if is_efa and count == 1 else f"{name} port {number}"
-    gid = _gid(gids.get((name, number), ()))
     down = "" if str(port["state"]).endswith("ACTIVE") else f"{label} is {port['state']}, {port['physical_state']}"
-    if is_ethernet and gid is None:
-        down = down or f"{label} has no RoCE v2 GID of an address that is routed"
     return {
         "label": label,
         "device": name,
         "port": number,
         "fabric": EFA if is_efa else ROCE if is_ethernet else INFINIBAND,
         "place": f"{node.linked(f'{FOLDER}/{name}/device')}/{number}",
-        "gid": gid,
+        "gid": _gid(gids.get((name, number), ())),
         "down": down,
     }
 
@@ -62,12 +72,13 @@ def _gid(gids: Any) -> int | None:
 def rails(
     own: list[dict[str, Any]], others: list[dict[str, Any]]
 ) -> list[tuple[int, dict[str, Any] | None, dict[str, Any] | None]]:
-    """The ports of two nodes by rail: those at the same place of the PCI bus, or by their order where none is.
+    """The ports of two nodes by rail: those at the same place of the PCI bus; by their order where most are at others.
 
-    A node that lacks a device so has none on that rail, and the rails behind it are still the same.
+    The numbers are of these two nodes. A node that lacks a device so has none on that rail, and the rails behind it are
+    still the same.
     """
     here, there = ({port["place"]: (number, port) for number, port in enumerate(side)} for side in (own, others))
-    if not here.keys() & there.keys():
+    if not 2 * len(here.keys() & there.keys()) > min(len(here), len(there)):
         return [(number, _at(own, number), _at(others, number)) for number in range(max(len(own), len(others)))]
     matched = []
     for place in sorted(here.keys() | there.keys(), key=lambda place: (len(place), place)):

@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import threading
+import time
 from typing import Any, NamedTuple
 
 from clusterproof.plugins.benchmarks.launchers.pipes import BoundedOutput
@@ -29,6 +30,12 @@ ARRIVED = {  # a row of the client's table
     PERFTEST: re.compile(r"^[ \t]{0,8}\d{1,12}[ \t]{1,24}\d{1,12}[ \t]{1,24}\d{1,9}\.\d{1,9}\s", re.MULTILINE),
 }
 REFUSED = ("Connection refused", "Couldn't connect to", "Unable to init the socket connection")
+CONTROL = (  # of the TCP connection by which two programs arrange an exchange
+    *REFUSED, "failed to connect", "ctrl/", "no data or remote connection closed", "Address already in use",
+    "Couldn't listen to port", "Couldn't read remote address", "Couldn't read/write remote address",
+    "Couldn't send local address", "Unable to open file descriptor for socket connection",
+    "Failed to exchange data between server and clients",
+)  # fmt: skip
 TIMES, SIZE_BYTES = 10, 64
 MAX_TEXT = 600  # characters of what a program that failed printed last
 MAX_OUTPUT = 16 * 1024
@@ -44,12 +51,33 @@ class Ended(NamedTuple):
         """Whether the other end did not listen yet."""
         return bool(self.exit) and any(words in self.text for words in REFUSED)
 
+    def has_failed(self) -> bool:
+        """Whether it ended by itself, and not well."""
+        return bool(self.exit)
+
+    def has_not_met(self) -> bool:
+        """Whether it failed by the connection by which both ends arrange an exchange."""
+        return self.has_failed() and any(words in self.text for words in CONTROL)
+
+
+def have_not_met(server: Ended, client: Ended, is_left: bool) -> bool:
+    """Whether nothing was exchanged as the two ends did not meet, or were parted before: it says nothing of devices.
+
+    `is_left`: the server had ended before its client was killed. It may have served somebody else.
+    """
+    failed = [end for end in (server, client) if end.has_failed()]
+    others = [end for end in failed if not end.has_not_met()]
+    is_silent = all((end.exit or 0) > 0 and not end.text.strip() for end in others)  # fi_pingpong, of a broken greeting
+    return (client.exit is not None or is_left) and len(others) < len(failed) and is_silent
+
 
 class Running:
     """A program that runs, and what it prints; none where it cannot be started."""
 
     def __init__(self, words: list[str]) -> None:
         self._output = BoundedOutput(MAX_OUTPUT)
+        self._began = time.monotonic()
+        self.seconds = float("inf")  # that it ran
         self._process = subprocess.Popen(
             words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )
@@ -60,6 +88,7 @@ class Running:
         assert self._process.stdout
         for part in iter(lambda: os.read(self._process.stdout.fileno(), 65536), b""):  # type: ignore[union-attr]
             self._output.add(part)
+        self.seconds = time.monotonic() - self._began
 
     def ended(self, within_s: float) -> Ended:
         """How it ended, within that time at the latest."""
