@@ -73,7 +73,8 @@ def gate(arguments: Sequence[str]) -> tuple[int, str]:
     if (option.what == "agent") is bool(option.x):
         own.error("expected gate agent, or gate run X, gate wait X and gate remove X")
     if option.x and not option.x.startswith(("k8s:", "eks:")):
-        own.error(f"{option.x!r:.80} is no cluster of Kubernetes; expected k8s:CONTEXT, k8s:in-cluster or eks:NAME")
+        expected = "expected k8s:CONTEXT, k8s:in-cluster or eks:NAME"
+        return BAD_COMMAND_LINE, f"clusterproof gate: {option.x!r:.80} is no cluster of Kubernetes; {expected}\n"
     if not LEAST_S <= option.probe_timeout <= MOST_S:
         own.error(f"--probe-timeout is {option.probe_timeout:g}; expected {LEAST_S:g} to {MOST_S} s")
     if (option.what == "wait") is not bool(option.node):
