@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.core.opened import is_file
 from clusterproof.plugins.options import perf_table, table
 from clusterproof.plugins.options.argv import restart_joined
 from clusterproof.plugins.suite import hookspecs
@@ -73,11 +73,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def check_checkout(config: pytest.Config) -> None:
     """Refuse to run in another checkout than the one whose code this is. Raises pytest.UsageError."""
-    is_checkout = is_file(PACKAGE.parent / "pyproject.toml")
+    is_checkout = (PACKAGE.parent / "pyproject.toml").is_file()
     folders = {config.rootpath, config.rootpath.parent, *([config.invocation_params.dir] if is_checkout else ())}
     for folder in sorted(folders):
         package = folder / "clusterproof"
-        is_one = all(is_file(package / name) for name in ("__init__.py", "plugins/cluster.py"))
+        files = (package / name for name in ("__init__.py", "plugins/cluster.py"))
+        is_one = all(map(os.path.isfile, files))  # where the caller may not enter a folder, none is there
         if is_one and package.resolve() != PACKAGE:
             raise pytest.UsageError(
                 f"{folder} is another checkout than {PACKAGE.parent}, whose code this Python imports; expected "
