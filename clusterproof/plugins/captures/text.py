@@ -65,8 +65,19 @@ _FRAMES = ("==", "---", "##", "***", ">>", "<<")  # how headings begin that peop
 _SHORTEST = len("<?xml")  # of the lines with which outputs begin
 _LONGEST_COMMAND = 2000  # characters of its line
 _LOOKED_AT = 300  # characters of a command, in which GPUs are chosen
-_CHOSEN = re.compile(r"nvidia-smi (?=[^|]*-q\b)[^|]{0,300}?(?<!\S)(?:-i|--id)[ =]?[^|]*\|")
 _COLUMNS = re.compile(r"--query-[a-z-]{2,40}[= ]([\w.,-]{1,20000})")
+
+
+def _chooses_gpus(typed: str) -> bool:
+    """Whether `nvidia-smi -q` is asked of some GPUs, and what it prints goes on to another command."""
+    first, pipe, _ = typed[:_LOOKED_AT].partition("|")
+    words = first.split()
+    return (
+        bool(pipe)
+        and "nvidia-smi" in first
+        and "-q" in words
+        and any(word.startswith(("-i", "--id")) for word in words)
+    )
 
 
 def text_of(content: bytes) -> str:
@@ -207,7 +218,7 @@ def _piece(lines: list[str], typed: str, goes_on: bool) -> Iterator[Piece]:
     if start is None or _EARLIER_BOOT.search(typed) or lines[start].startswith(_OLD_LOGS):
         return
     yield Piece(
-        "\n".join([*_columns(typed), *lines, *[CHOSEN] * bool(_CHOSEN.search(typed[:_LOOKED_AT]))]) + "\n",
+        "\n".join([*_columns(typed), *lines, *[CHOSEN] * _chooses_gpus(typed)]) + "\n",
         typed,
         goes_on,
     )
