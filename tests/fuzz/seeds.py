@@ -8,6 +8,7 @@ import pickle
 import re
 import zlib
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,6 +21,7 @@ from clusterproof.plugins.agent import sending
 from clusterproof.plugins.benchmarks.pairwise.journal import SCHEMA
 from clusterproof.plugins.command_line.init import TEMPLATES, template
 from clusterproof.plugins.core.result import Measured
+from clusterproof.plugins.evidence.exchanges import Exchange
 from clusterproof.plugins.inventory.file import DEMO
 from clusterproof.plugins.training_run.sample_columns import (
     GPU_COLUMNS,
@@ -197,7 +199,7 @@ def of_recordings() -> Seeds:
         "mesh": {"rail_share": 0.1, "switch_share": 0.1},
     }  # fmt: skip
     reading = {"pair": ["gpu001", "gpu002"], "round": 0, "at_once": 1, "reading": {"busbw_gb_per_s": 48.0}}
-    exchange = {"rail": 0, "a": "mlx5_0 port 1", "b": "mlx5_0 port 1", "problem": ""}
+    exchange = asdict(Exchange(0, "mlx5_0 port 1", "mlx5_0 port 1"))
     return {
         "cluster.json": json.dumps({**cluster, "nodes": cluster["nodes"][:1]}).encode(),
         "nodes/gpu001.json": json.dumps(node).encode(),
