@@ -6,10 +6,12 @@ lines that meters have in common is plain POSIX sh, run on the nodes.
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.evidence.pairs import NO_PROGRAM, NOT_INSTALLED, Reading, is_believable
@@ -228,6 +230,16 @@ def _said(text: str, problems: Iterable[str]) -> str:
 
 def _lines(text: str) -> list[str]:
     return [line[:LONGEST_LINE].strip() for line in text.split("\n", MAX_LINES)[:MAX_LINES]]
+
+
+def object_in(text: str) -> dict[str, Any] | None:
+    """The JSON object that a program of ours printed on one line, its last; None where there is none."""
+    lines = [line for line in text.splitlines() if line.startswith("{")]
+    try:
+        document = json.loads(lines[-1])
+    except (IndexError, ValueError, RecursionError):
+        return None
+    return document if isinstance(document, dict) else None
 
 
 def efa_devices(count: int | str) -> str:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from functools import cache
-from typing import Any
 
 from clusterproof.plugins.agent.packing import text_of
 from clusterproof.plugins.agent.payload import modules_for, started
@@ -47,7 +45,9 @@ def client(settings: MeterSettings, address: str, port: int, backend: str = NCCL
 def read(_settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
     """What the run brought: the all-reduce's busbw; or which elements were wrong, and whose fault that is."""
     seconds = max((output.seconds for output in outputs), default=0.0)
-    documents = [_document(output.text) for output in outputs]  # the client's first, which is the second of the nodes
+    documents = [
+        meters.object_in(output.text) for output in outputs
+    ]  # the client's first, which is the second of the nodes
     nodes = [OfNode({**data, "node": 1 - end}) for end, data in enumerate(documents) if data]
     hosts = tuple(
         str((data or {}).get("host", ""))[:MAX_NAME] or NODES[number] for number, data in enumerate(documents[::-1])
@@ -94,16 +94,6 @@ def _problem(nodes: list[OfNode], outputs: tuple[Output, ...]) -> str:
             if not is_believable(rank.gb_per_s):
                 return f"rank {node.number(local_rank)}: its busbw is {rank.gb_per_s:g} GB/s; expected more than 0"
     return next((f"{node.gap}; expected nccl" for node in nodes if node.gap), "")
-
-
-def _document(text: str) -> dict[str, Any] | None:
-    """The JSON object that one end printed."""
-    lines = [line for line in text.splitlines() if line.startswith("{")]
-    try:
-        document = json.loads(lines[-1])
-    except (IndexError, ValueError, RecursionError):
-        return None
-    return document if isinstance(document, dict) else None
 
 
 def _shell(settings: MeterSettings, place: dict[str, object]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -41,7 +40,7 @@ def read(_settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
     """What was exchanged, a line for each rail of the two nodes; or why nothing was."""
     seconds = max((output.seconds for output in outputs), default=0.0)
     theirs, ours = (*outputs, Output("", None), Output("", None))[:2]  # the client's first
-    document = _document(ours.text)
+    document = meters.object_in(ours.text)
     try:
         if document is None:
             text = next((one for one in (ours, theirs) if one.exit != 0), ours)
@@ -122,16 +121,6 @@ def _ended(end: Any) -> str:
     if end[0] == 0 or (end[0] is None and not end[1].strip()):
         return "" if end[0] == 0 else "no answer in its time"
     return meters.problem_of(Output(end[1], end[0]))
-
-
-def _document(text: str) -> dict[str, Any] | None:
-    """The JSON object that the serving end printed."""
-    lines = [line for line in text.splitlines() if line.startswith("{")]
-    try:
-        document = json.loads(lines[-1])
-    except (IndexError, ValueError, RecursionError):
-        return None
-    return document if isinstance(document, dict) else None
 
 
 def _shell(settings: MeterSettings, place: Mapping[str, object]) -> str:
