@@ -123,8 +123,10 @@ def test_slow_clock(run: TrainingRun) -> None:
     concern_if(capped, in_words(capped, below))
     unknown = [gpu for gpu in slow if gpu not in (*slowed, *capped)]
     if unknown:
-        told = f"{RECORD}, or nvidia-smi's clocks_event_reasons.active, says what holds it down"
-        incomplete(f"{in_words(unknown, below)}: {told}")
+        incomplete(
+            f"{in_words(unknown, below)}: {RECORD}, or nvidia-smi's clocks_event_reasons.active, says what holds "
+            "it down"
+        )
 
 
 def in_words(slow: list[SlowClock], below: float) -> str:

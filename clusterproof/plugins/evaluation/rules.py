@@ -49,9 +49,9 @@ def rules(function: Callable[..., Any]) -> list[Rule]:
 
 
 def _readable(sentence: str) -> str:
-    """The sentence with one sign for each gap; where it is nothing else, what it would say."""
+    """The sentence with one sign for each gap; where it is nothing else, that it is another each time."""
     joined = re.sub("…+", "…", sentence)
-    return joined if re.search(r"\w", joined) else "what was seen, in its own words"
+    return joined if re.search(r"\w", joined) else WHY_NOT
 
 
 def thresholds_of(function: Callable[..., Any]) -> list[str]:
