@@ -132,9 +132,11 @@ def _number(value: object, where: str) -> float:
 
 def _instance_types(table: Table) -> dict[str, InstanceType]:
     """Types of a site's own, or those of the catalogue with other numbers, by their names as EC2 has them."""
-    rows = {}
+    rows: dict[str, InstanceType] = {}
     for key in table.values:
         row, name = table.table(str(key)), str(key).removeprefix("ml.")
+        if name in rows:
+            raise InventoryError(f"{table.where}: {name!r:.60} stands with and without ml.; expected one of them")
         record = {"name": name, "source": "policy", **row.values}
         try:
             own = build(InstanceType, record, row.where, {"policy": "the site's own policy"})

@@ -65,6 +65,7 @@ REFUSED = [
     ('[verdicts.x]\npass = "fail"', "'pass' is not a known key"),
     ('[instance_type.mine]\ngpus = "eight"', "gpus is 'eight'; expected"),
     ("[instance_type.mine]\ngpsu = 8", "unknown key 'gpsu'"),
+    ('[instance_type."ml.p5.48xlarge"]\ngpus = 8\n[instance_type."p5.48xlarge"]\nnvme = 7', "with and without ml."),
     ('[mounts]\nexpected = "/fsx"', "expected is '/fsx'; expected a list of paths"),
     ('[mounts]\nexpected = ["fsx"]', "expected a list of paths that begin with /"),
     ("[versions]\ndriver = 580", "driver is a whole number; expected text"),
