@@ -181,6 +181,14 @@ def test_a_date_in_place_of_a_duration_is_refused(tmp_path: Path, form: str, nam
         _ = lines(tmp_path, rows) if form == "lines" else table(tmp_path, f"step,loss,{name}", cells)
 
 
+@pytest.mark.parametrize(
+    "form", ["2026-11-01 10:{:02}:{:02}", "2026-11-01T10:{:02}:{:02}.000Z", "2026-11-01T10:{:02}:{:02}+01:00"]
+)
+def test_dates_that_are_written_out_say_how_long_each_step_took(tmp_path: Path, form: str) -> None:
+    run = table(tmp_path, "time,step,loss", [f"{form.format(*divmod(3 * step, 60))},{step},2.5" for step in range(30)])
+    assert {one.seconds for one in run.every_step} == {3.0}
+
+
 @pytest.mark.parametrize("count", [2, 30])
 def test_whole_seconds_since_1970_that_repeat_are_no_durations(tmp_path: Path, count: int) -> None:
     run = lines(tmp_path, [{"step": step, "time": 1_700_000_000 + step // 2} for step in range(count)])

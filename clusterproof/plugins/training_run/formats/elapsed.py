@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from itertools import pairwise
 
 from clusterproof.plugins.core.record import replace
@@ -19,6 +20,15 @@ LAST_EPOCH_S = 1e10  # in the year 2286: more are a time in another unit
 ENOUGH = 20  # steps of a rank, by which it is told
 FEW = 3  # of a file that has no more
 MAX_HELD = 10_000  # of all ranks
+
+
+def since_1970_s(value: object) -> float | None:
+    """The seconds of a date that is written out, of UTC where it does not say; None for anything else."""
+    try:
+        moment = datetime.fromisoformat(str(value).strip().replace("Z", "+00:00"))
+    except ValueError:
+        return None
+    return moment.replace(tzinfo=moment.tzinfo or timezone.utc).timestamp()
 
 
 @dataclass

@@ -145,7 +145,9 @@ def _loss(line: Loss, gaps: dict[int, LossGap], *, is_expected: bool) -> Iterato
 
 
 def _lasted(value: object, column: str, unit: float, where: str, *, is_unclear: bool) -> float:
-    """The seconds of a step, or where that is unclear since a beginning. Raises RunError, also for a date."""
+    """The seconds of a step, or where that is unclear since a beginning. Raises RunError, also for a bare date."""
+    if is_unclear and number_or_none(value) is None and (moment := elapsed.since_1970_s(value)) is not None:
+        return moment
     lasted = seconds(value, column, where) * unit
     if lasted > (elapsed.LAST_EPOCH_S if is_unclear else elapsed.EPOCH_S):
         raise RunError(f"{where}: {column} is {value!r:.60}, which is a date; expected the seconds that a step took")
