@@ -48,6 +48,22 @@ CA 'mlx5_0'
 """
 
 
+IBSTAT_SHORT = """\
+CA 'mlx5_0'
+	CA type: MT4129
+	Number of ports: 1
+	Firmware version: 28.39.1002
+"""
+IBSTAT_PORT = """\
+CA: 'mlx5_1'
+Port 1:
+State: Down
+Physical state: Disabled
+Rate: 10
+Link layer: InfiniBand
+"""
+
+
 def device(data: Any) -> dict[str, Any]:
     (found,) = data["rdma"]["devices"]
     return dict(found)
@@ -250,3 +266,21 @@ def test_devices_and_links_that_the_json_of_neuron_ls_lacks_are_faults(
 def test_json_of_neuron_ls_that_is_cut_is_an_error() -> None:
     with pytest.raises(CaptureError, match="cut"):
         neuron.read_json('[{"neuron_device": 0, "nc_cou')
+
+
+def test_ibstat_s_counts_ports_and_says_nothing_of_them() -> None:
+    assert "ports" not in device(rdma.read_ibstat(IBSTAT_SHORT))
+    assert evaluated({"ibstat.txt": IBSTAT_SHORT})["network.ib_ports"].verdict is not Verdict.FAIL
+
+
+def test_ibstat_of_one_port_is_read() -> None:
+    ports = device(rdma.read_ibstat(IBSTAT_PORT))["ports"]
+    assert ports == [
+        {
+            "port": 1,
+            "state": "1: DOWN",
+            "physical_state": "3: Disabled",
+            "rate": "10 Gb/sec",
+            "link_layer": "InfiniBand",
+        }
+    ]
