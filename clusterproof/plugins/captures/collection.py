@@ -49,6 +49,7 @@ from clusterproof.plugins.evidence.perf import parse_nccom as nccom
 from clusterproof.plugins.evidence.slurm import parse as slurm
 from clusterproof.plugins.evidence.software import parse as versions
 from clusterproof.plugins.evidence.storage import parse as storage
+from clusterproof.plugins.evidence.storage import parse_disks as disks
 from clusterproof.plugins.evidence.storage import parse_mounts as mounts
 from clusterproof.plugins.kubernetes import parse as kubernetes
 from clusterproof.plugins.kubernetes import parse_get as kubectl_get
@@ -59,6 +60,7 @@ FORMS: tuple[Form, ...] = (
     *versions.FORMS,
     *aws.FORMS,
     *storage.FORMS,
+    *disks.FORMS,
     *host.FORMS,
     *imex.FORMS,
     *kernel_log.FORMS,

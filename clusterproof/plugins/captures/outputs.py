@@ -9,7 +9,7 @@ from clusterproof.plugins.captures.text import Piece, pieces, undecorated
 from clusterproof.plugins.core.errors import place_of
 from clusterproof.plugins.evidence.kernel_log import parse as kernel_log
 from clusterproof.plugins.evidence.kernel_log import parse_journal as journal
-from clusterproof.plugins.evidence.parsing import CaptureError, Form
+from clusterproof.plugins.evidence.parsing import TYPED, CaptureError, Form
 
 MAX_HEAD = 1024 * 1024  # characters of an output by which its form is known; only logs are as long
 FEW, MAX_SAID = 3, 200  # lines and characters of a file that holds no output
@@ -89,5 +89,5 @@ def _read_piece(text: str, forms: Sequence[Form], parts: list[Part], problems: l
 
 def first_line(text: str) -> str:
     """What a text of few lines says, behind a colon; nothing of a longer one."""
-    lines = text.strip().splitlines()
+    lines = [line for line in text.strip().splitlines() if not line.startswith(TYPED)]
     return "" if len(lines) > FEW else f": {lines[0]:.{MAX_SAID}}" if lines else ": it is empty"
