@@ -21,6 +21,7 @@ from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.aws import parse as ec2
 from clusterproof.plugins.evidence.host import parse as host
 from clusterproof.plugins.evidence.host import parse_hardware as hardware
+from clusterproof.plugins.evidence.host import parse_memory as memory
 from clusterproof.plugins.evidence.host import parse_system as system
 from clusterproof.plugins.evidence.kernel_log import facts
 from clusterproof.plugins.evidence.kernel_log import parse as kernel_log
@@ -46,7 +47,7 @@ from tests.builders.samples import Sample, manifest, of_topic
 FAMILIES = {
     "dcgmi": dcgmi.FORMS,
     "fi_info": network.FORMS,
-    "host": (*hardware.FORMS, *host.FORMS, *storage.FORMS, *mounts.FORMS, *system.FORMS),
+    "host": (*hardware.FORMS, *memory.FORMS, *host.FORMS, *storage.FORMS, *mounts.FORMS, *system.FORMS),
     "ibstat": (*rdma.FORMS, *ports.FORMS),
     "ibv": rdma.FORMS,
     "kernel-log": (*kernel_log.FORMS, *journal.FORMS),

@@ -33,6 +33,7 @@ from clusterproof.plugins.evidence.gpu import parse_nvidia_smi_q as nvidia_smi_q
 from clusterproof.plugins.evidence.gpu import parse_nvidia_smi_table as nvidia_smi_table
 from clusterproof.plugins.evidence.host import parse as host
 from clusterproof.plugins.evidence.host import parse_hardware as hardware
+from clusterproof.plugins.evidence.host import parse_memory as memory
 from clusterproof.plugins.evidence.host import parse_system as system
 from clusterproof.plugins.evidence.kernel_log import parse as kernel_log
 from clusterproof.plugins.evidence.kernel_log import parse_journal as journal
@@ -56,6 +57,7 @@ from clusterproof.plugins.kubernetes import parse_get as kubectl_get
 
 FORMS: tuple[Form, ...] = (
     *hardware.FORMS,
+    *memory.FORMS,
     *dcgmi.FORMS,
     *versions.FORMS,
     *aws.FORMS,
