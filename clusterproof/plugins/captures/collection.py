@@ -9,7 +9,7 @@ from pathlib import Path
 
 from clusterproof.plugins.captures import Layout, NoCaptureError, NodeFiles, layout
 from clusterproof.plugins.captures.merge import completed, merged
-from clusterproof.plugins.captures.outputs import MAX_HEAD, MAX_SAID, Part, first_line, of_text
+from clusterproof.plugins.captures.outputs import MAX_HEAD, MAX_SAID, NOTHING, Part, first_line, of_text
 from clusterproof.plugins.captures.several import Reader
 from clusterproof.plugins.captures.text import (
     MAX_BYTES,
@@ -34,6 +34,7 @@ from clusterproof.plugins.evidence.gpu import parse_nvidia_smi_table as nvidia_s
 from clusterproof.plugins.evidence.host import parse as host
 from clusterproof.plugins.evidence.host import parse_hardware as hardware
 from clusterproof.plugins.evidence.host import parse_memory as memory
+from clusterproof.plugins.evidence.host import parse_memory_errors as memory_errors
 from clusterproof.plugins.evidence.host import parse_system as system
 from clusterproof.plugins.evidence.kernel_log import parse as kernel_log
 from clusterproof.plugins.evidence.kernel_log import parse_journal as journal
@@ -45,6 +46,7 @@ from clusterproof.plugins.evidence.neuron import parse as neuron
 from clusterproof.plugins.evidence.parsing import Form
 from clusterproof.plugins.evidence.pci import parse as pci
 from clusterproof.plugins.evidence.perf import parse_dcgm as dcgmi
+from clusterproof.plugins.evidence.perf import parse_dcgm_watches as dcgm_watches
 from clusterproof.plugins.evidence.perf import parse_nccl as nccl_tests
 from clusterproof.plugins.evidence.perf import parse_nccom as nccom
 from clusterproof.plugins.evidence.slurm import parse as slurm
@@ -58,7 +60,9 @@ from clusterproof.plugins.kubernetes import parse_get as kubectl_get
 FORMS: tuple[Form, ...] = (
     *hardware.FORMS,
     *memory.FORMS,
+    *memory_errors.FORMS,
     *dcgmi.FORMS,
+    *dcgm_watches.FORMS,
     *versions.FORMS,
     *aws.FORMS,
     *storage.FORMS,
@@ -217,7 +221,7 @@ def _evidence(name: str, values: Mapping[str, object], collectors: Iterable[str]
 def _values(parts: Iterable[Part], problems: list[str]) -> dict[str, object]:
     """What all outputs together hold, by collector."""
     by_collector: dict[str, list[tuple[int, object]]] = {}
-    for part in parts:
+    for part in (part for part in parts if part.collector != NOTHING):
         by_collector.setdefault(part.collector, []).append((part.rank, part.value))
     values: dict[str, object] = {}
     for collector, several in by_collector.items():

@@ -13,6 +13,7 @@ from clusterproof.plugins.evidence.parsing import TYPED, CaptureError, Form
 
 MAX_HEAD = 1024 * 1024  # characters of an output by which its form is known; only logs are as long
 FEW, MAX_SAID = 3, 200  # lines and characters of a file that holds no output
+NOTHING = ""  # the collector of what is understood, and has no fact: that a watch of DCGM's saw no fault, say
 MAX_TYPED = 80  # characters of a command whose output is named
 _OF_LOGS = frozenset(form.name for form in (*kernel_log.FORMS, *journal.FORMS))
 _BUG_REPORT, _MAX_BEFORE = "Start of NVIDIA bug report log file", 4096  # what it begins with, and where
@@ -85,6 +86,7 @@ def _read_piece(text: str, forms: Sequence[Form], parts: list[Part], problems: l
             problems.append(f"{form.name}: {type(problem).__name__} in {place_of(problem)}")
         else:
             parts += [Part(collector, form.rank, value) for collector, value in collectors.items()]
+            parts += [] if collectors else [Part(NOTHING, form.rank, None)]
 
 
 def first_line(text: str) -> str:
