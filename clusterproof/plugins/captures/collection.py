@@ -53,6 +53,7 @@ from clusterproof.plugins.evidence.slurm import parse as slurm
 from clusterproof.plugins.evidence.software import parse as versions
 from clusterproof.plugins.evidence.storage import parse as storage
 from clusterproof.plugins.evidence.storage import parse_disks as disks
+from clusterproof.plugins.evidence.storage import parse_lsblk as lsblk
 from clusterproof.plugins.evidence.storage import parse_mounts as mounts
 from clusterproof.plugins.kubernetes import parse as kubernetes
 from clusterproof.plugins.kubernetes import parse_get as kubectl_get
@@ -67,6 +68,7 @@ FORMS: tuple[Form, ...] = (
     *aws.FORMS,
     *storage.FORMS,
     *disks.FORMS,
+    *lsblk.FORMS,
     *host.FORMS,
     *imex.FORMS,
     *kernel_log.FORMS,

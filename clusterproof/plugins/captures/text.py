@@ -68,7 +68,7 @@ _LONGEST_COMMAND = 2000  # characters of its line
 _LOOKED_AT = 300  # characters of a command, in which GPUs are chosen
 # Commands whose output does not name the disk, the port or the interface that it is of, or its unit.
 _OF_WHAT = re.compile(
-    r"(?:^|[\s/])(?:nvme smart-log|smartctl|mlxlink|ethtool|free|findmnt|dcgmi dmon|perfquery)(?![\w.-])"
+    r"(?:^|[\s/])(?:nvme smart-log|smartctl|mlxlink|free|findmnt|dcgmi dmon|fi_info .{0,200}grep)(?![\w.-])"
 )
 _COLUMNS = re.compile(r"--query-[a-z-]{2,40}[= ]([\w.,-]{1,20000})")
 
