@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from clusterproof.plugins.captures.collection import read_text
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.network import parse as modules
 from clusterproof.plugins.evidence.network import parse_rdma as rdma
@@ -284,3 +285,47 @@ def test_ibstat_of_one_port_is_read() -> None:
             "link_layer": "InfiniBand",
         }
     ]
+
+
+MLXLINK = """\
+$ sudo mlxlink -d {device}
+
+Operational Info
+----------------
+State                              : {state}
+Physical state                     : {physical}
+Speed                              : IB-NDR
+Width                              : 4x
+
+Troubleshooting Info
+--------------------
+Status Opcode                      : 0
+Recommendation                     : No issue was observed
+"""
+
+
+@pytest.mark.parametrize(
+    ("state", "physical", "words"),
+    [
+        ("Active", "LinkUp", ""),
+        ("Polling", "ETH_AN_FSM_ENABLE", "mlx5_1: port 1 is 1: DOWN; expected 4: ACTIVE"),
+        ("Disable", "Disabled", ""),
+    ],
+)
+def test_mlxlink_shows_whether_the_port_of_its_command_is_up(state: str, physical: str, words: str) -> None:
+    result = evaluated({"t": MLXLINK.format(device="mlx5_1", state=state, physical=physical)})["network.ib_ports"]
+    assert (result.verdict is Verdict.FAIL) == bool(words)
+    assert words in result.message
+
+
+def test_mlxlink_of_a_device_that_its_command_does_not_name_is_refused() -> None:
+    _, problems = read_text(MLXLINK.format(device="/dev/mst/mt4129_pciconf0", state="Active", physical="LinkUp"))
+    assert "mlxlink does not say of which device" in problems[0]
+
+
+@pytest.mark.parametrize("text", [IBSTAT_PORT, MLXLINK.format(device="mlx5_1", state="Active", physical="LinkUp")])
+def test_one_device_that_was_asked_for_does_not_count_the_others(text: str) -> None:
+    result = evaluated({"t": text})["network.ib_count"]
+    expect(result, Verdict.INCOMPLETE, "of single devices, asked for by name")
+    both = evaluated({"a": text, "b": IBSTAT})["network.ib_count"]
+    assert "of single devices" not in both.message

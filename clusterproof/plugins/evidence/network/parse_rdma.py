@@ -63,7 +63,10 @@ def is_ibstat(text: str) -> bool:
 
 def read_ibstat(text: str) -> Mapping[str, object]:
     """The devices of the collector `rdma`. Where ibstat stopped at a device, its ports could not be read."""
-    devices = [_ca(head[1], rest) for head, rest in sections(_CA, text, MAX_DEVICES)]
+    devices = [
+        {**_ca(head[1], rest), **({"alone": True} if head[0].startswith("CA:") else {})}
+        for head, rest in sections(_CA, text, MAX_DEVICES)
+    ]
     for name, why in _PANIC.findall(text)[:MAX_DEVICES]:
         devices.append({**named(name), "ports": {"error": short(why.strip()) or "ibpanic", "text": "ibstat stopped"}})
     return {"rdma": {"devices": devices}}

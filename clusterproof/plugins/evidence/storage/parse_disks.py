@@ -114,6 +114,25 @@ def _values(rows: list[tuple[str, str]]) -> dict[str, Any]:
     return values
 
 
+# sysfs
+
+_SYSFS = re.compile(r"^/sys/class/nvme/(nvme\d{1,4})/(state|model|serial|firmware_rev):(.{0,80})$", re.MULTILINE)
+
+
+def is_sysfs(text: str) -> bool:
+    """Whether it is `grep . /sys/class/nvme/*/state`."""
+    return bool(_SYSFS.search(text))
+
+
+def read_sysfs(text: str) -> Mapping[str, object]:
+    """The controllers of the collector `nvme`, without their disks."""
+    controllers: dict[str, dict[str, str]] = {}
+    for name, file, value in _SYSFS.findall(text)[: MAX_ARRAYS * 4]:
+        key = "firmware" if file == "firmware_rev" else file
+        controllers.setdefault(name, {"name": name})[key] = value.strip()
+    return {"nvme": {"controllers": list(controllers.values())}}
+
+
 # Software RAID
 
 _ARRAY = re.compile(
@@ -173,6 +192,7 @@ FORMS = (
     Form("nvme smart-log", is_smart_log, read_smart, begins=lambda line: line.startswith("Smart Log for NVME device:")),
     Form("nvme smart-log -o json, smartctl -j", is_smart_json, read_smart_json),
     Form("smartctl", is_smartctl, read_smart, begins=_is_smartctls_first),
+    Form("sysfs nvme", is_sysfs, read_sysfs, 60),
     Form("/proc/mdstat", is_mdstat, read_mdstat),
     Form("mdadm --detail", is_mdadm, read_mdadm),
 )
