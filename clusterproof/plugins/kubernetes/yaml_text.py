@@ -11,7 +11,7 @@ MAX_LINES, LONGEST_LINE, MAX_DEPTH = 400_000, 20_000, 40
 
 _KEY = re.compile(r"(?:([\w./~+-][\w./~+ -]{0,316})|\"((?:[^\"\\]|\\.){0,1000})\"|'([^']{0,1000})'):(?: (.*))?\Z")
 _BLOCK = re.compile(r"[|>][+-]?\d?\Z")
-_WORDS = {"true": True, "false": False, "null": None, "~": None, "{}": {}, "[]": [], "": None}
+_WORDS: dict[str, object] = {"true": True, "false": False, "null": None, "~": None, "{}": {}, "[]": [], "": None}
 
 
 class Lines:

@@ -30,7 +30,7 @@ def is_mcelog(text: str) -> bool:
 
 def read_mcelog(text: str) -> Mapping[str, object]:
     """The collector `edac`, of each module with errors: the corrected ones of the last day, the uncorrected ones."""
-    controllers = []
+    controllers: list[dict[str, object]] = []
     for head, rest in sections(_DIMM, text, MAX_MODULES):
         kinds = {kind: {span: int(count) for count, span in _COUNT.findall(rows)} for kind, rows in _KIND.findall(rest)}
         corrected, uncorrected = kinds.get("corrected", {}), kinds.get("uncorrected", {})

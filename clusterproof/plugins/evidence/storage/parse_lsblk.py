@@ -91,14 +91,16 @@ def read_pairs(text: str) -> Mapping[str, object]:
     blocks: dict[str, Block] = {}
     titles: set[str] = set()
     for line in text.split("\n")[:MAX_DEVICES]:
-        row = dict(_PAIR.findall(line[: 4 * LONGEST_LINE]))
-        if name := row.get("NAME", "").removeprefix("/dev/"):
-            mount = row.get("MOUNTPOINT", row.get("MOUNTPOINTS", ""))
-            block = blocks.setdefault(name, Block(name, row))
-            block.mounts += [mount] if mount.startswith("/") else []
-            titles |= row.keys()
-            if parent := blocks.get(row.get("PKNAME", "").removeprefix("/dev/")):
-                parent.above.append(block)
+        row: dict[str, str] = dict(_PAIR.findall(line[: 4 * LONGEST_LINE]))
+        name, parent = (row.get(key, "").removeprefix("/dev/") for key in ("NAME", "PKNAME"))
+        if not name or name in blocks:
+            continue
+        mount = row.get("MOUNTPOINT") or row.get("MOUNTPOINTS") or ""
+        block = Block(name, row, [mount] if mount.startswith("/") else [])
+        titles |= row.keys()
+        if parent in blocks:
+            blocks[parent].above.append(block)
+        blocks[name] = block
     return _collector(list(blocks.values()), titles if "PKNAME" in titles else titles - {"MOUNTPOINT", "MOUNTPOINTS"})
 
 
