@@ -154,3 +154,14 @@ def test_what_grep_leaves_of_findmnt_is_read_by_the_columns_of_its_command(tmp_p
 def test_the_whole_tree_of_findmnt_is_read_as_before() -> None:
     mounts = output_of(MOUNTED)["mounts"]["mounts"]
     assert [mount["path"] for mount in mounts] == ["/", "/dev/shm", "/fsx"]
+
+
+@pytest.mark.parametrize("command", ["", "$ findmnt --json\n", "$ findmnt -J -o TARGET,SOURCE,FSTYPE,OPTIONS\n"])
+def test_findmnt_in_json_is_read_below_its_command(command: str) -> None:
+    text = '{"filesystems": [{"target": "/", "source": "/dev/root", "fstype": "ext4", "options": "rw,relatime"}]}\n'
+    assert output_of(command + text)["mounts"]["mounts"][0]["source"] == "/dev/root"
+
+
+def test_findmnt_of_fstab_in_json_is_not_mounted_for_that() -> None:
+    text = '{"filesystems": [{"target": "/fsx", "source": "a@tcp:/b", "fstype": "lustre", "options": "rw,_netdev"}]}\n'
+    assert output_of(f"$ findmnt --fstab --json\n{text}")["mounts"]["fstab"][0]["path"] == "/fsx"

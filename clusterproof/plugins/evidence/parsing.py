@@ -74,6 +74,11 @@ def typed_above(text: str) -> str:
     return first.removeprefix(TYPED)[:MAX_TEXT] if first.startswith(TYPED) else ""
 
 
+def below_typed(text: str) -> str:
+    """An output without the command above it."""
+    return text.partition("\n")[2] if text.startswith(TYPED) else text
+
+
 def objects(data: object) -> list[dict[str, Any]]:
     """The objects in a list; none where it is no list."""
     return [entry for entry in data if isinstance(entry, dict)] if isinstance(data, list) else []

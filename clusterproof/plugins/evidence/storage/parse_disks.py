@@ -6,7 +6,16 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from clusterproof.plugins.evidence.parsing import CaptureError, Form, document_in, sections, short, typed_above, whole
+from clusterproof.plugins.evidence.parsing import (
+    CaptureError,
+    Form,
+    below_typed,
+    document_in,
+    sections,
+    short,
+    typed_above,
+    whole,
+)
 
 MAX_ARRAYS, MAX_MEMBERS, MAX_ATTRIBUTES = 256, 256, 64
 
@@ -67,8 +76,7 @@ def read_smart(text: str) -> Mapping[str, object]:
 
 def is_smart_json(text: str) -> bool:
     """Whether it is `nvme smart-log -o json` or `smartctl -j`."""
-    body = text.partition("\n")[2] if typed_above(text) else text
-    return body.lstrip()[:1] == "{" and bool(_SMART_JSON.search(text[:20_000]))
+    return below_typed(text).lstrip()[:1] == "{" and bool(_SMART_JSON.search(text[:20_000]))
 
 
 def read_smart_json(text: str) -> Mapping[str, object]:

@@ -10,6 +10,7 @@ from clusterproof.plugins.evidence.field import UNCAPTURED
 from clusterproof.plugins.evidence.parsing import (
     CaptureError,
     Form,
+    below_typed,
     bytes_of,
     document_in,
     objects,
@@ -192,12 +193,13 @@ def read_mount(text: str) -> Mapping[str, object]:
 
 def is_findmnt(text: str) -> bool:
     """Whether it is `findmnt --json`."""
-    return text.lstrip()[:1] == "{" and '"filesystems"' in text[:200]
+    body = below_typed(text).lstrip()
+    return body[:1] == "{" and '"filesystems"' in body[:200]
 
 
 def read_findmnt(text: str) -> Mapping[str, object]:
     """The collector `mounts`, with sizes where findmnt was asked for them. Raises CaptureError."""
-    return _collector(_of_findmnt(document_in(text).get("filesystems")))
+    return _mounted_or_due(text, list(_of_findmnt(document_in(text).get("filesystems"))))
 
 
 def _of_findmnt(data: object, depth: int = 0) -> Iterator[dict[str, Any]]:
@@ -237,7 +239,7 @@ _KEYS = {"SOURCE": "source", "FSTYPE": "type", "OPTIONS": "options"}
 
 def is_findmnt_table(text: str) -> bool:
     """Whether it is the tree of findmnt, or what grep leaves of it below its command."""
-    return _columns(text)[:1] == ["TARGET"]
+    return _columns(text)[:1] == ["TARGET"] and not is_findmnt(text)
 
 
 def _columns(text: str) -> list[str]:
@@ -256,10 +258,15 @@ def read_findmnt_table(text: str) -> Mapping[str, object]:
         }
         for row in rows
     ]
+    return _mounted_or_due(text, [{**entry, "source": entry.get("source", "").partition("[")[0]} for entry in entries])
+
+
+def _mounted_or_due(text: str, entries: list[dict[str, Any]]) -> dict[str, object]:
+    """What findmnt lists: as mounted, or as in fstab where it was asked for that or nothing shows how it is mounted."""
     options = [entry["options"].split(",") for entry in entries if "options" in entry]
     if _OF_FSTAB.search(typed_above(text)) or (options and not any({"rw", "ro"} & {*some} for some in options)):
         return {"mounts": {"fstab": [entry for entry in entries if not PSEUDO.fullmatch(entry.get("type", ""))]}}
-    return _collector({**entry, "source": entry.get("source", "").partition("[")[0]} for entry in entries)
+    return _collector(entries)
 
 
 def _cells(line: str, count: int) -> list[str]:
