@@ -1,4 +1,4 @@
-"""Nodes as `kubectl get nodes` lists them, in a table or as JSON."""
+"""Nodes as `kubectl get nodes` lists them, in a table, as JSON or as YAML."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 
 from clusterproof.plugins.captures.collection import read_text
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evidence.parsing import CaptureError
+from clusterproof.plugins.kubernetes.yaml_text import document
 from tests.captures.captured import written
 from tests.captures.in_kubernetes import GPUS, READY, TAKES, results
 
@@ -66,8 +69,68 @@ def test_one_node_in_json_is_that_node(tmp_path: Path) -> None:
     assert verdicts(tmp_path, json.dumps(node("a-2", "Unknown")), READY)["a-2"][0] is Verdict.FAIL
 
 
-def test_of_yaml_is_said_what_to_collect_instead() -> None:
-    assert "expected kubectl get nodes -o json" in read_text("apiVersion: v1\nkind: Node\nmetadata:\n  name: a\n")[1][0]
+def as_yaml(*nodes: dict[str, object]) -> str:
+    """Nodes as `kubectl get nodes -o yaml` prints them: keys in the order of the alphabet."""
+    info = {"kernelVersion": "6.1.140", "kubeletVersion": "v1.32.3"}
+    every = [{**one, "status": {**one["status"], "nodeInfo": info}} for one in nodes]  # type: ignore[dict-item]
+    return yaml.safe_dump(every[0] if len(every) == 1 else {"apiVersion": "v1", "items": every, "kind": "List"})
+
+
+def test_nodes_in_yaml_are_judged_as_in_a_live_cluster(tmp_path: Path) -> None:
+    text = as_yaml(node("a-1"), node("a-2", "Unknown"), node("a-3", gpus="7"))
+    assert {name: one[0] for name, one in verdicts(tmp_path, text, READY).items()} == {
+        "a-1": Verdict.PASS,
+        "a-2": Verdict.FAIL,
+        "a-3": Verdict.PASS,
+    }
+    assert "7 of 8 nvidia.com/gpu allocatable" in verdicts(tmp_path, text, GPUS)["a-3"][1]
+
+
+def test_one_node_in_yaml_is_that_node(tmp_path: Path) -> None:
+    text = f"$ kubectl get node a-2 -o yaml\n{as_yaml(node('a-2', 'False'))}"
+    assert verdicts(tmp_path, text, READY)["a-2"][0] is Verdict.FAIL
+
+
+@pytest.mark.parametrize(("ready", "verdict"), [("True", Verdict.INCOMPLETE), ("False", Verdict.FAIL)])
+def test_of_yaml_that_is_cut_only_what_is_wrong_counts(ready: str, verdict: Verdict, tmp_path: Path) -> None:
+    text = as_yaml(node("a-2", ready)).partition("  nodeInfo:")[0]
+    assert verdicts(tmp_path, text, READY)["a-2"][0] is verdict
+
+
+def test_lines_in_an_annotation_are_no_part_of_the_node(tmp_path: Path) -> None:
+    told = node("a-2", "False")
+    told["metadata"] = {"annotations": {"note": "x\nstatus:\n  conditions: []\nkind: Node\n"}, "name": "a-2"}
+    assert verdicts(tmp_path, as_yaml(told), READY)["a-2"][0] is Verdict.FAIL
+
+
+def test_yaml_with_a_line_that_kubectl_does_not_print_is_named() -> None:
+    assert "its YAML is not understood in line 4" in read_text("apiVersion: v1\nkind: Node\nmetadata:\n\tx\n")[1][0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "LAST SEEN   TYPE      REASON         OBJECT        MESSAGE\n3m  Warning   NodeNotReady   node/a-2   words\n",
+        "NAMESPACE   LAST SEEN   TYPE      REASON   OBJECT     MESSAGE\ndefault  3m  Warning   X   node/a-2   words\n",
+    ],
+)
+def test_events_are_named_as_words_of_whoever_may_create_them(text: str) -> None:
+    assert "whoever may create events chooses their words" in read_text(text)[1][0]
+
+
+def test_numbers_in_yaml_are_left_as_they_stand() -> None:
+    assert document("cpu: 0192\nready: true\ntaints: null\nat: 2026-01-01T00:00:00Z\n") == {
+        "cpu": "0192",
+        "ready": True,
+        "taints": None,
+        "at": "2026-01-01T00:00:00Z",
+    }
+
+
+def test_yaml_that_makes_much_of_little_is_refused() -> None:
+    rows = [f"a{number}: &a{number} [{', '.join([f'*a{number - 1}'] * 9)}]" for number in range(1, 12)]
+    with pytest.raises(CaptureError, match="more than 2,000,000 values"):
+        document("\n".join(["a0: &a0 [x]", *rows]))
 
 
 @pytest.mark.any_user

@@ -21,6 +21,8 @@ from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.aws import parse as ec2
 from clusterproof.plugins.evidence.host import parse as host
 from clusterproof.plugins.evidence.host import parse_hardware as hardware
+from clusterproof.plugins.evidence.host import parse_memory as memory
+from clusterproof.plugins.evidence.host import parse_memory_errors as memory_errors
 from clusterproof.plugins.evidence.host import parse_system as system
 from clusterproof.plugins.evidence.kernel_log import facts
 from clusterproof.plugins.evidence.kernel_log import parse as kernel_log
@@ -33,20 +35,33 @@ from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.parsing import CaptureError, Form
 from clusterproof.plugins.evidence.pci import parse as pci
 from clusterproof.plugins.evidence.perf import parse_dcgm as dcgmi
+from clusterproof.plugins.evidence.perf import parse_dcgm_watches as dcgm_watches
 from clusterproof.plugins.evidence.perf import parse_nccl as nccl_tests
 from clusterproof.plugins.evidence.perf import parse_nccom as nccom
 from clusterproof.plugins.evidence.slurm import parse as slurm
 from clusterproof.plugins.evidence.software import parse as versions
 from clusterproof.plugins.evidence.storage import parse as storage
+from clusterproof.plugins.evidence.storage import parse_disks as disks
+from clusterproof.plugins.evidence.storage import parse_lsblk as lsblk
 from clusterproof.plugins.evidence.storage import parse_mounts as mounts
 from clusterproof.plugins.kubernetes import parse as kubernetes
 from tests.builders.examples import examples
 from tests.builders.samples import Sample, manifest, of_topic
 
 FAMILIES = {
-    "dcgmi": dcgmi.FORMS,
+    "dcgmi": (*dcgmi.FORMS, *dcgm_watches.FORMS),
     "fi_info": network.FORMS,
-    "host": (*hardware.FORMS, *host.FORMS, *storage.FORMS, *mounts.FORMS, *system.FORMS),
+    "host": (
+        *hardware.FORMS,
+        *memory.FORMS,
+        *host.FORMS,
+        *memory_errors.FORMS,
+        *storage.FORMS,
+        *mounts.FORMS,
+        *disks.FORMS,
+        *lsblk.FORMS,
+        *system.FORMS,
+    ),
     "ibstat": (*rdma.FORMS, *ports.FORMS),
     "ibv": rdma.FORMS,
     "kernel-log": (*kernel_log.FORMS, *journal.FORMS),
@@ -66,7 +81,6 @@ OF_NO_COLLECTOR = {
     "diskstats": "disk counters since boot",
     "default_governor": "a kernel module's default",
     "eks-default": "a word without its file's name",
-    "lsblk": "block devices, without the NVMe controllers that the collector is of",
     "iostat": "averages of disk traffic",
     "loadavg": "the load",
     "parens-in-filesystem": "macOS",

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from clusterproof.plugins.captures.collection import read_text
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.network import parse as modules
 from clusterproof.plugins.evidence.network import parse_rdma as rdma
@@ -45,6 +46,22 @@ CA 'mlx5_0'
 		Physical state: Polling
 		Rate: 40
 		Link layer: InfiniBand
+"""
+
+
+IBSTAT_SHORT = """\
+CA 'mlx5_0'
+	CA type: MT4129
+	Number of ports: 1
+	Firmware version: 28.39.1002
+"""
+IBSTAT_PORT = """\
+CA: 'mlx5_1'
+Port 1:
+State: Down
+Physical state: Disabled
+Rate: 10
+Link layer: InfiniBand
 """
 
 
@@ -250,3 +267,65 @@ def test_devices_and_links_that_the_json_of_neuron_ls_lacks_are_faults(
 def test_json_of_neuron_ls_that_is_cut_is_an_error() -> None:
     with pytest.raises(CaptureError, match="cut"):
         neuron.read_json('[{"neuron_device": 0, "nc_cou')
+
+
+def test_ibstat_s_counts_ports_and_says_nothing_of_them() -> None:
+    assert "ports" not in device(rdma.read_ibstat(IBSTAT_SHORT))
+    assert evaluated({"ibstat.txt": IBSTAT_SHORT})["network.ib_ports"].verdict is not Verdict.FAIL
+
+
+def test_ibstat_of_one_port_is_read() -> None:
+    ports = device(rdma.read_ibstat(IBSTAT_PORT))["ports"]
+    assert ports == [
+        {
+            "port": 1,
+            "state": "1: DOWN",
+            "physical_state": "3: Disabled",
+            "rate": "10 Gb/sec",
+            "link_layer": "InfiniBand",
+        }
+    ]
+
+
+MLXLINK = """\
+$ sudo mlxlink -d {device}
+
+Operational Info
+----------------
+State                              : {state}
+Physical state                     : {physical}
+Speed                              : IB-NDR
+Width                              : 4x
+
+Troubleshooting Info
+--------------------
+Status Opcode                      : 0
+Recommendation                     : No issue was observed
+"""
+
+
+@pytest.mark.parametrize(
+    ("state", "physical", "words"),
+    [
+        ("Active", "LinkUp", ""),
+        ("Polling", "ETH_AN_FSM_ENABLE", "mlx5_1: port 1 is 1: DOWN; expected 4: ACTIVE"),
+        ("Disable", "Disabled", ""),
+    ],
+)
+def test_mlxlink_shows_whether_the_port_of_its_command_is_up(state: str, physical: str, words: str) -> None:
+    result = evaluated({"t": MLXLINK.format(device="mlx5_1", state=state, physical=physical)})["network.ib_ports"]
+    assert (result.verdict is Verdict.FAIL) == bool(words)
+    assert words in result.message
+
+
+def test_mlxlink_of_a_device_that_its_command_does_not_name_is_refused() -> None:
+    _, problems = read_text(MLXLINK.format(device="/dev/mst/mt4129_pciconf0", state="Active", physical="LinkUp"))
+    assert "mlxlink does not say of which device" in problems[0]
+
+
+@pytest.mark.parametrize("text", [IBSTAT_PORT, MLXLINK.format(device="mlx5_1", state="Active", physical="LinkUp")])
+def test_one_device_that_was_asked_for_does_not_count_the_others(text: str) -> None:
+    result = evaluated({"t": text})["network.ib_count"]
+    expect(result, Verdict.INCOMPLETE, "of single devices, asked for by name")
+    both = evaluated({"a": text, "b": IBSTAT})["network.ib_count"]
+    assert "of single devices" not in both.message

@@ -11,6 +11,7 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.aws import parse as ec2
 from clusterproof.plugins.evidence.host import parse as host
 from clusterproof.plugins.evidence.host import parse_hardware as hardware
+from clusterproof.plugins.evidence.host import parse_memory as memory
 from clusterproof.plugins.evidence.host import parse_system as system
 from clusterproof.plugins.evidence.parsing import CaptureError
 from clusterproof.plugins.evidence.software import parse as versions
@@ -23,7 +24,7 @@ from tests.faults.captured_fault import evaluated
 
 
 def test_free_and_meminfo_show_the_same() -> None:
-    free: Any = hardware.read_free(
+    free: Any = memory.read_free(
         "               total        used        free      shared  buff/cache   available\n"
         "Mem:      2113123908    10485760  2000000000        1024      512000  2050000000\n"
         "Swap:              0           0           0\n"
@@ -37,7 +38,7 @@ def test_free_and_meminfo_show_the_same() -> None:
 
 def test_free_in_a_unit_that_it_does_not_name_is_an_error() -> None:
     with pytest.raises(CaptureError, match="unit"):
-        hardware.read_free(
+        memory.read_free(
             "               total        used        free      shared  buff/cache   available\n"
             "Mem:         2063597       10241     1953125           1         501     2001953\n"
         )

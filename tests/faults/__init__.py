@@ -12,7 +12,7 @@ from tests.faults import captured, fault
 from tests.faults.captured_fault import CapturedFault
 from tests.faults.fault import Fault
 
-_NO_PARTS = ("__main__", "captured", "captured_fault", "fault", "proof", "test_faults")
+_NO_PARTS = ("__main__", "captured", "captured_fault", "captured_tools", "fault", "proof", "test_faults")
 _NAMES = sorted({module.name for module in iter_modules(__path__)}.difference(_NO_PARTS))
 _PARTS = [import_module(f"{__name__}.{name}") for name in _NAMES]
 FAULTS: tuple[Fault, ...] = tuple(each for part in _PARTS for each in part.FAULTS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.faults.captured_fault import CapturedFault
+from tests.faults.captured_tools import OF_TOOLS
 from tests.faults.fault import CONCERN, FAIL, INCOMPLETE, NA
 from tests.testbed.outputs import (
     NCCL_NETWORK,
@@ -21,6 +22,7 @@ from tests.testbed.outputs import (
 UNCORRECTABLE = "Cuda failure 'uncorrectable ECC error encountered'"
 DCGM_XID = "Detected XID {} for GPU 3 Please consult the documentation for details of this XID."
 FAULTS = (
+    *OF_TOOLS,
     CapturedFault(
         "dcgmi: one GPU fails the memory test",
         {

@@ -22,7 +22,9 @@ from tests.mutants.mutations import Mutant, files_of, installed, live_functions
 FILES = (  # of tests of checks, of facts, of the catalogue, and of what a gate keeps
     "aws/test_fsx_facts.py",
     "benchmarks/meters/test_baseline.py",
+    "captures/test_disks.py",
     "captures/test_faults.py",
+    "captures/test_memory_errors.py",
     "captures/test_nvidia_smi.py",
     "catalog/test_*.py",
     "checks/**/test_*.py",
@@ -32,6 +34,7 @@ FILES = (  # of tests of checks, of facts, of the catalogue, and of what a gate 
     "evidence/software/test_*.py",
     "evidence/test_instance_metadata.py",
     "evidence/test_neuron.py",
+    "evidence/test_parse_devices.py",
     "manifest/test_*.py",
     "policy/test_*.py",
     "suite/test_refresh_catalog.py",

@@ -55,7 +55,7 @@ def local_disks_due(node: Node) -> int:
 @mark.ami
 @mark.prolog
 @mark.hyperpod_node_debugger("F")
-@evidence("cat /sys/class/nvme/*/state")
+@evidence("grep . /sys/class/nvme/*/state")
 def test_nvme_state(nvme: NvmeController) -> None:
     """NVMe controller state.
 

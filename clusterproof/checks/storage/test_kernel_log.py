@@ -1,11 +1,13 @@
-"""What the kernel log reports about local disks, their file systems, and the clients of file servers."""
+"""What the kernel log, and disks themselves, report of local disks, file systems, and the clients of file servers."""
 
 from __future__ import annotations
 
 from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.verdict import concern_if, fail_if, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.kernel_log.wording import FILE_SERVERS, require_whole_log, say
 from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.storage.facts_disks import DiskArray, DiskHealth, disk_reports
 
 pytestmark = [mark.storage, mark.preflight, mark.prolog]
 
@@ -36,10 +38,32 @@ def test_disk_errors(node: Node) -> None:
     which its mount options never show. While it stays mounted, every write to it fails, as it does on a disk or an
     array that is gone, or in a thin pool that is full. Other errors, and timed-out commands of an NVMe disk, are
     concerns, as is a file system that stopped and does not seem to be mounted. Images that users mount through loop
-    devices are ignored.
+    devices are ignored. What SMART and software RAID say counts where a capture has it; no probe asks them.
 
     Remedy (replace): Save what can be read, then unmount, check (fsck, xfs_repair) and mount again. If the disk itself
     has errors, replace the node: nvme smart-log.
     """
+    disks, arrays = disk_reports(node)
+    for disk in disks:
+        with part:
+            evaluate_disk(disk, node.threshold("disk.used_percent"))
+    for array in arrays:
+        with part:
+            evaluate_array(array)
     say(node, "storage.disk_errors", "no error of a disk, and every file system to take writes")
     require_whole_log(node)
+
+
+def evaluate_disk(disk: DiskHealth, most_percent: float) -> None:
+    """Fail where a disk says that it fails; a concern where it has errors, or is worn."""
+    faults, worn = ", ".join(disk.faults), ", ".join(disk.worn(most_percent))
+    fail_if(faults, f"{disk.label}: {faults}; expected a disk that calls itself healthy")
+    concern_if(worn, f"{disk.label}: {worn}; expected no media error, and less than {most_percent:g} % used")
+
+
+def evaluate_array(array: DiskArray) -> None:
+    """Fail where an array is lost; a concern where it goes on with fewer disks."""
+    lacks = f" without {array.lacks}" if array.lacks else ""
+    fail_if(array.is_lost, f"{array.name} is lost{lacks}; expected all of its disks")
+    concern_if(lacks and not array.is_lost, f"{array.name} goes on{lacks}; expected all of its disks")
+    concern_if(not array.is_active, f"{array.name} is not active; expected it to be started, or its disks to be wiped")

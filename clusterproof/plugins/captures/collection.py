@@ -9,7 +9,7 @@ from pathlib import Path
 
 from clusterproof.plugins.captures import Layout, NoCaptureError, NodeFiles, layout
 from clusterproof.plugins.captures.merge import completed, merged
-from clusterproof.plugins.captures.outputs import MAX_HEAD, MAX_SAID, CollectorPart, first_line, of_text
+from clusterproof.plugins.captures.outputs import MAX_HEAD, MAX_SAID, NOTHING, CollectorPart, first_line, of_text
 from clusterproof.plugins.captures.several import Reader
 from clusterproof.plugins.captures.text import (
     MAX_BYTES,
@@ -33,32 +33,43 @@ from clusterproof.plugins.evidence.gpu import parse_nvidia_smi_q as nvidia_smi_q
 from clusterproof.plugins.evidence.gpu import parse_nvidia_smi_table as nvidia_smi_table
 from clusterproof.plugins.evidence.host import parse as host
 from clusterproof.plugins.evidence.host import parse_hardware as hardware
+from clusterproof.plugins.evidence.host import parse_memory as memory
+from clusterproof.plugins.evidence.host import parse_memory_errors as memory_errors
 from clusterproof.plugins.evidence.host import parse_system as system
 from clusterproof.plugins.evidence.kernel_log import parse as kernel_log
 from clusterproof.plugins.evidence.kernel_log import parse_journal as journal
 from clusterproof.plugins.evidence.kubernetes.facts import NODES
 from clusterproof.plugins.evidence.network import parse as network
+from clusterproof.plugins.evidence.network import parse_mlxlink as mlxlink
 from clusterproof.plugins.evidence.network import parse_ports as ports
 from clusterproof.plugins.evidence.network import parse_rdma as rdma
 from clusterproof.plugins.evidence.neuron import parse as neuron
 from clusterproof.plugins.evidence.parsing import Form
 from clusterproof.plugins.evidence.pci import parse as pci
 from clusterproof.plugins.evidence.perf import parse_dcgm as dcgmi
+from clusterproof.plugins.evidence.perf import parse_dcgm_watches as dcgm_watches
 from clusterproof.plugins.evidence.perf import parse_nccl as nccl_tests
 from clusterproof.plugins.evidence.perf import parse_nccom as nccom
 from clusterproof.plugins.evidence.slurm import parse as slurm
 from clusterproof.plugins.evidence.software import parse as versions
 from clusterproof.plugins.evidence.storage import parse as storage
+from clusterproof.plugins.evidence.storage import parse_disks as disks
+from clusterproof.plugins.evidence.storage import parse_lsblk as lsblk
 from clusterproof.plugins.evidence.storage import parse_mounts as mounts
 from clusterproof.plugins.kubernetes import parse as kubernetes
 from clusterproof.plugins.kubernetes import parse_get as kubectl_get
 
 FORMS: tuple[Form, ...] = (
     *hardware.FORMS,
+    *memory.FORMS,
+    *memory_errors.FORMS,
     *dcgmi.FORMS,
+    *dcgm_watches.FORMS,
     *versions.FORMS,
     *aws.FORMS,
     *storage.FORMS,
+    *disks.FORMS,
+    *lsblk.FORMS,
     *host.FORMS,
     *imex.FORMS,
     *kernel_log.FORMS,
@@ -71,6 +82,7 @@ FORMS: tuple[Form, ...] = (
     *pci.FORMS,
     *rdma.FORMS,
     *ports.FORMS,
+    *mlxlink.FORMS,
     *kubernetes.FORMS,
     *kubectl_get.FORMS,
     *slurm.FORMS,
@@ -213,7 +225,7 @@ def _evidence(name: str, values: Mapping[str, object], collectors: Iterable[str]
 def _values(parts: Iterable[CollectorPart], problems: list[str]) -> dict[str, object]:
     """What all outputs together hold, by collector."""
     by_collector: dict[str, list[tuple[int, object]]] = {}
-    for part in parts:
+    for part in (part for part in parts if part.collector != NOTHING):
         by_collector.setdefault(part.collector, []).append((part.rank, part.value))
     values: dict[str, object] = {}
     for collector, several in by_collector.items():

@@ -9,10 +9,11 @@ from clusterproof.plugins.captures.text import Piece, pieces, undecorated
 from clusterproof.plugins.core.errors import place_of
 from clusterproof.plugins.evidence.kernel_log import parse as kernel_log
 from clusterproof.plugins.evidence.kernel_log import parse_journal as journal
-from clusterproof.plugins.evidence.parsing import CaptureError, Form
+from clusterproof.plugins.evidence.parsing import TYPED, CaptureError, Form
 
 MAX_HEAD = 1024 * 1024  # characters of an output by which its form is known; only logs are as long
 FEW, MAX_SAID = 3, 200  # lines and characters of a file that holds no output
+NOTHING = ""  # the collector of what is understood, and has no fact: that a watch of DCGM's saw no fault, say
 MAX_TYPED = 80  # characters of a command whose output is named
 _OF_LOGS = frozenset(form.name for form in (*kernel_log.FORMS, *journal.FORMS))
 _BUG_REPORT, _MAX_BEFORE = "Start of NVIDIA bug report log file", 4096  # what it begins with, and where
@@ -85,9 +86,10 @@ def _read_piece(text: str, forms: Sequence[Form], parts: list[CollectorPart], pr
             problems.append(f"{form.name}: {type(problem).__name__} in {place_of(problem)}")
         else:
             parts += [CollectorPart(collector, form.rank, value) for collector, value in collectors.items()]
+            parts += [] if collectors else [CollectorPart(NOTHING, form.rank, None)]
 
 
 def first_line(text: str) -> str:
     """What a text of few lines says, behind a colon; nothing of a longer one."""
-    lines = text.strip().splitlines()
+    lines = [line for line in text.strip().splitlines() if not line.startswith(TYPED)]
     return "" if len(lines) > FEW else f": {lines[0]:.{MAX_SAID}}" if lines else ": it is empty"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from clusterproof.plugins.evidence.kernel_log.parse import DRIVERS, FURTHER, is_logged
 from clusterproof.plugins.evidence.kernel_log.parse_journal import EXPORTED
-from clusterproof.plugins.evidence.parsing import CHOSEN, Form, no_line
+from clusterproof.plugins.evidence.parsing import CHOSEN, TYPED, Form, no_line
 from clusterproof.plugins.kubernetes.parse import begins_events
 
 MAX_BYTES = 64 * 1024 * 1024  # of one file, unpacked; what lies behind is not read
@@ -32,7 +32,8 @@ _WORDS = """
 nvidia-smi nvidia-bug-report.sh nv-fabricmanager dcgmi dmesg journalctl lspci lscpu ibstat ibstatus ibv_devinfo
 ibv_devices rdma fi_info findmnt lsblk uname ulimit systemctl sinfo scontrol sacct squeue lfs lctl numactl ethtool
 sysctl chronyc timedatectl hostnamectl dmidecode neuron-ls neuron-top modinfo lsmod uptime tail grep sudo hostname
-ec2-metadata nvme cpupower dpkg rpm curl ibdev2netdev kubectl smartctl
+ec2-metadata nvme cpupower dpkg rpm curl ibdev2netdev kubectl smartctl mdadm mlxlink mcelog ras-mc-ctl perfquery
+swapon aws
 """
 _ALSO_IN_COMMENTS = "cat ls df mount free ip ps top head time timeout for date env"
 # The first words of command lines that people type on a node; those of the second list begin comments too.
@@ -65,6 +66,10 @@ _FRAMES = ("==", "---", "##", "***", ">>", "<<")  # how headings begin that peop
 _SHORTEST = len("<?xml")  # of the lines with which outputs begin
 _LONGEST_COMMAND = 2000  # characters of its line
 _LOOKED_AT = 300  # characters of a command, in which GPUs are chosen
+# Commands whose output does not name the disk, the port or the interface that it is of, or its unit.
+_OF_WHAT = re.compile(
+    r"(?:^|[\s/])(?:nvme smart-log|smartctl|mlxlink|free|findmnt|dcgmi dmon|fi_info .{0,200}grep)(?![\w.-])"
+)
 _COLUMNS = re.compile(r"--query-[a-z-]{2,40}[= ]([\w.,-]{1,20000})")
 
 
@@ -218,7 +223,7 @@ def _piece(lines: list[str], typed: str, goes_on: bool) -> Iterator[Piece]:
     if start is None or _EARLIER_BOOT.search(typed) or lines[start].startswith(_OLD_LOGS):
         return
     yield Piece(
-        "\n".join([*_columns(typed), *lines, *[CHOSEN] * _chooses_gpus(typed)]) + "\n",
+        "\n".join([*_of_what(typed), *_columns(typed), *lines, *[CHOSEN] * _chooses_gpus(typed)]) + "\n",
         typed,
         goes_on,
     )
@@ -251,3 +256,8 @@ def _columns(typed: str) -> list[str]:
     """The line of column names that a query without a header leaves out."""
     query = _COLUMNS.search(typed) if "noheader" in typed else None
     return [", ".join(query[1].split(","))] if query else []
+
+
+def _of_what(typed: str) -> list[str]:
+    """The line that says what an output is of which does not say it itself."""
+    return [f"{TYPED}{typed}"] if _OF_WHAT.search(typed[:_LOOKED_AT]) else []

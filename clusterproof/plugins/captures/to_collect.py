@@ -8,7 +8,7 @@ COMMANDS = {
     "kernel": "uname -a; chronyc tracking",
     "lustre": "sudo lctl get_param health_check '*.*.import'",
     "lustre_space": "lfs df; lfs df -i",
-    "memory": "cat /proc/meminfo /sys/kernel/mm/transparent_hugepage/enabled; lscpu",
+    "memory": "cat /proc/meminfo /sys/kernel/mm/transparent_hugepage/enabled; lscpu; numactl --hardware",
     "neuron": "lspci; neuron-ls",
     "neuron_ls": "neuron-ls --json-output",
     "nvme": "sudo nvme list",

@@ -40,6 +40,7 @@ class Form:
 
 
 CHOSEN = "GPUs were chosen"  # stands behind the output of a command with -i: its first GPU need not be GPU 0
+TYPED = "typed: "  # stands before the command above an output that does not say what it is of, or in which unit
 PLACE = "place"  # the key of a GPU's place among those in an output, `2/8`, until it is known how many there are
 
 MAX_TEXT = 300  # characters of one value
@@ -65,6 +66,17 @@ def document_in(text: str) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise CaptureError("its JSON is no object")
     return document
+
+
+def typed_above(text: str) -> str:
+    """The command whose output this is, of those whose output does not say what it is of; empty where unknown."""
+    first = text.partition("\n")[0]
+    return first.removeprefix(TYPED)[:MAX_TEXT] if first.startswith(TYPED) else ""
+
+
+def below_typed(text: str) -> str:
+    """An output without the command above it."""
+    return text.partition("\n")[2] if text.startswith(TYPED) else text
 
 
 def objects(data: object) -> list[dict[str, Any]]:

@@ -109,7 +109,7 @@ def _node(name: str, lines: Sequence[str]) -> dict[str, Any]:
         *(one[time] for one in conditions for time in ("lastHeartbeatTime", "lastTransitionTime")),
     ]
     if last in ("", "Conditions") or len(conditions) < len(rows):
-        conditions = [one for one in conditions if _is_bad(one)]
+        conditions = [one for one in conditions if is_bad(one)]
     described: dict[str, Any] = {
         "metadata": {
             "name": name,
@@ -172,7 +172,7 @@ def _condition(line: str) -> dict[str, str] | None:
     return {"type": kind, "status": status, "reason": reason, "message": message, **times}
 
 
-def _is_bad(condition: Mapping[str, str]) -> bool:
+def is_bad(condition: Mapping[str, str]) -> bool:
     """Whether a condition says that something is wrong."""
     kind, status = condition["type"], condition["status"]
     if kind == "Ready":

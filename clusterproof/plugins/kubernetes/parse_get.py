@@ -1,4 +1,4 @@
-"""Nodes as `kubectl get nodes` lists them, as a table or as JSON, in the form of the collector `k8s_nodes`."""
+"""Nodes as `kubectl get nodes` lists them, as a table, JSON or YAML, in the form of the collector `k8s_nodes`."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ from clusterproof.plugins.evidence.kubernetes.facts import NODES
 from clusterproof.plugins.evidence.parsing import CaptureError, Form, document_in, objects
 from clusterproof.plugins.kubernetes.collectors.k8s_nodes import entry
 from clusterproof.plugins.kubernetes.nodes import node_of
-from clusterproof.plugins.kubernetes.parse import MAX_NODES, seconds
+from clusterproof.plugins.kubernetes.parse import MAX_NODES, is_bad, seconds
+from clusterproof.plugins.kubernetes.yaml_text import document
 
 TABLE = re.compile(r"\s{0,80}NAME {2,253}STATUS {2,60}ROLES {2,80}AGE {2,40}VERSION\b")
-LISTED = re.compile(r'^NAME {2,253}STATUS {2,60}ROLES |"kind": ?"Node"', re.MULTILINE)
+LISTED = re.compile(r'^NAME {2,253}STATUS {2,60}ROLES |"kind": ?"Node"|^(?:  )?kind: Node$', re.MULTILINE)
 _ROW = re.compile(
     r"^([a-z0-9][a-z0-9.-]{0,252}) {2,253}(Ready|NotReady|Unknown)(,SchedulingDisabled)? {2,60}"
     r"\S{1,200} {2,80}\w{1,20} {2,40}(v\d{1,3}\.\S{1,60})(?: .{0,1000})?$",
     re.MULTILINE,
 )
 _JSON = re.compile(r'\s{0,80}\{(?=[\s\S]{0,20000}"kind": ?"(?:Node|NodeList|List)")')
-_YAML = re.compile(r"^kind: Node$", re.MULTILINE)
+_YAML = re.compile(r"\s{0,80}(?:---\n)?apiVersion: v1\n(?=[\s\S]{0,2000000}^(?:  )?kind: Node$)", re.MULTILINE)
+_EVENTS = re.compile(r"(?:NAMESPACE {2,80})?LAST SEEN {2,40}(?:TYPE {2,40})?(?:COUNT {2,40})?REASON {2,80}OBJECT\b")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 NOT_TRUE = "not True"  # what the table tells of Ready: False or Unknown
 # What the table does not show of a node.
@@ -36,10 +38,10 @@ def listed_in(text: str) -> dict[str, str]:
     if TABLE.match(text):
         head = text.lstrip().partition("\n")[0]
         return {row[1]: f"{head}\n{row[0]}\n" for row, _ in zip(_ROW.finditer(text), range(MAX_NODES + 1))}  # noqa: B905
-    if not _JSON.match(text):
+    if not (_JSON.match(text) or _YAML.match(text)):
         return {}
     try:
-        resources = _resources(document_in(text))
+        resources = _resources(document_in(text) if _JSON.match(text) else _yaml_in(text))
     except CaptureError:
         return {}
     return {node_of(one).name: json.dumps(one) for one in resources[: MAX_NODES + 1] if node_of(one).name}
@@ -96,17 +98,49 @@ def _resources(document: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def is_yaml(text: str) -> bool:
-    """Whether it is `kubectl get node -o yaml`."""
-    return bool(_YAML.search(text)) and "apiVersion:" in text
+    """Whether it is `kubectl get nodes -o yaml`, of one node or of several."""
+    return bool(_YAML.match(text))
+
+
+def read_yaml(text: str) -> Mapping[str, object]:
+    """The collector `k8s_nodes`, as the API has it. Raises CaptureError."""
+    nodes = [_of_resource(one) for one in _resources(_yaml_in(text))[:MAX_NODES]]
+    if not nodes:
+        raise CaptureError("its YAML lists no node")
+    return {NODES: {"asked_at": max(node["asked_at"] for node in nodes), "nodes": nodes}}
+
+
+def _yaml_in(text: str) -> dict[str, Any]:
+    """What kubectl printed. Of a node whose last lines are missing conditions that are well prove nothing: others may
+    be missing, too.
+    """
+    data = document(text)
+    if not isinstance(data, dict):
+        raise CaptureError("its YAML is no object")
+    for one in _resources(data):
+        status = one.get("status")
+        if isinstance(status, dict) and "nodeInfo" not in status:
+            status["conditions"] = [row for row in objects(status.get("conditions")) if _says_ill(row)]
+    return data
+
+
+def _says_ill(row: Mapping[str, Any]) -> bool:
+    return is_bad({key: str(row.get(key)) for key in ("type", "status")})
+
+
+def is_events(text: str) -> bool:
+    """Whether it is `kubectl get events`."""
+    return bool(_EVENTS.match(text))
 
 
 def refuse(_text: str) -> Mapping[str, object]:
     """Raises CaptureError."""
-    raise CaptureError("it is not read; expected kubectl get nodes -o json, or describe node --show-events=false")
+    raise CaptureError("whoever may create events chooses their words; expected kubectl get nodes -o json, and dmesg")
 
 
 FORMS = (
     Form("kubectl get nodes", is_table, read_table, 40),
     Form("kubectl get nodes -o json", is_json, read_json, 55),
-    Form("kubectl get nodes -o yaml", is_yaml, refuse),
+    Form("kubectl get nodes -o yaml", is_yaml, read_yaml, 55),
+    Form("kubectl get events", is_events, refuse),
 )

@@ -202,6 +202,7 @@ class MemoryController(Reported):
     corrected = Field(whole)
     uncorrected = Field(whole)
     counted_s = Field(whole)
+    of_all_boots = Field(optional(flag))  # of a database that a reboot does not clear
     modules = Field(every(MemoryModule))
 
     @property
@@ -213,4 +214,6 @@ class MemoryController(Reported):
     @property
     def corrected_per_day(self) -> float:
         """How many errors a day it corrects; in the first day, how many it has. Raises Incomplete."""
+        if not self.corrected:
+            return 0.0
         return self.corrected / max(self.counted_s / DAY_S, 1.0)

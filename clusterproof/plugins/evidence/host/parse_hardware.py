@@ -1,4 +1,4 @@
-"""Processors and memory: lscpu, /proc/cpuinfo, cpupower, free, /proc/meminfo; sysfs of frequencies and of EDAC."""
+"""Processors and memory: lscpu, /proc/cpuinfo, cpupower, /proc/meminfo; sysfs of frequencies and of EDAC."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from clusterproof.plugins.evidence.host.collect_cpus import MAX_KINDS, POLICY
 from clusterproof.plugins.evidence.host.collect_memory import CORRUPTED, KEYS
-from clusterproof.plugins.evidence.parsing import CaptureError, Form, bytes_of, sections, short, whole
+from clusterproof.plugins.evidence.parsing import CaptureError, Form, sections, short, whole
 
 GHZ_IN_KHZ, MHZ_IN_KHZ = 1_000_000, 1_000
 
@@ -162,12 +162,7 @@ def _without_place(policy: Mapping[str, object]) -> dict[str, object]:
     return {key: value for key, value in policy.items() if key not in ("first", "count")}
 
 
-KIB = 1024
-PAGE_KIB = 4  # what the kernel counts in: numbers in KiB are multiples of it, numbers in MiB are not
-
 _MEMINFO = re.compile(r"^([A-Z][\w()]{2,30}):\s{1,30}(\d{1,15})(?: kB)?[ \t]*$", re.MULTILINE)
-_HEADER = re.compile(r"^\s{2,40}total\s{1,20}used\s{1,20}free\b.{0,100}$", re.MULTILINE)
-_ROW = re.compile(r"^(Mem|Swap):((?:\s{1,20}\S{1,20}){2,6})[ \t]*$", re.MULTILINE)
 
 
 def is_meminfo(text: str) -> bool:
@@ -185,47 +180,6 @@ def read_meminfo(text: str) -> Mapping[str, object]:
         pages = {"size_kib": rows["Hugepagesize"], "pages": rows["HugePages_Total"], "free": rows["HugePages_Free"]}
         memory["huge_pages"] = [pages]
     return {"memory": memory, "boot": {"memory_kib": rows["MemTotal"]}} if "MemTotal" in rows else {"memory": memory}
-
-
-def is_free(text: str) -> bool:
-    """Whether it is the table of free."""
-    return bool(_HEADER.search(text) and _ROW.search(text))
-
-
-def read_free(text: str) -> Mapping[str, object]:
-    """The collector `memory`, and the memory of `boot`. Raises CaptureError where the unit is unknown."""
-    header = _HEADER.search(text)
-    columns = header[0].split() if header else []
-    rows = {name: dict(zip(columns, cells.split(), strict=False)) for name, cells in _ROW.findall(text)}
-    if "Mem" not in rows:
-        raise CaptureError("free without its row Mem")
-    numbers = [number for word in rows["Mem"].values() if (number := whole(word)) is not None]
-    if len(numbers) == len(rows["Mem"]) and any(number % PAGE_KIB for number in numbers):
-        raise CaptureError("free does not say its unit; expected it without options, or with -h")
-    memory: dict[str, object] = {}
-    for key, (row, column) in _CELLS.items():
-        size = _kib(rows.get(row, {}).get(column, ""))
-        if size is not None:
-            memory[key] = size
-    return (
-        {"memory": memory, "boot": {"memory_kib": memory["total_kib"]}} if "total_kib" in memory else {"memory": memory}
-    )
-
-
-_CELLS = {
-    "total_kib": ("Mem", "total"),
-    "available_kib": ("Mem", "available"),
-    "swap_total_kib": ("Swap", "total"),
-    "swap_free_kib": ("Swap", "free"),
-}
-
-
-def _kib(word: str) -> int | None:
-    """A number without a unit is in KiB."""
-    if word.isdecimal():
-        return whole(word)
-    size = bytes_of(word)
-    return None if size is None else size // KIB
 
 
 _TRANSPARENT = re.compile(r"^(?:always|\[always\]) (?:madvise|\[madvise\]) (?:never|\[never\])$", re.MULTILINE)
@@ -278,6 +232,5 @@ FORMS = (
     Form("sysfs cpufreq", is_sysfs, read_sysfs),
     Form("transparent_hugepage/enabled", is_transparent, read_transparent),
     Form("/proc/meminfo", is_meminfo, read_meminfo, 55),
-    Form("free", is_free, read_free, 40),
     Form("sysfs edac", is_edac, read_edac),
 )

@@ -185,6 +185,20 @@ def read_chronyc(text: str) -> Mapping[str, object]:
     return {"kernel": {"clock": clock}}
 
 
+_SOURCES = re.compile(r"^MS Name/IP address {1,40}Stratum Poll Reach LastRx Last sample", re.MULTILINE)
+_SELECTED = re.compile(r"^[\^=#]\* \S", re.MULTILINE)
+
+
+def is_sources(text: str) -> bool:
+    """Whether it is `chronyc sources`."""
+    return bool(_SOURCES.search(text))
+
+
+def read_sources(text: str) -> Mapping[str, object]:
+    """The clock of the collector `kernel`: whether chronyd follows one of its sources."""
+    return {"kernel": {"clock": {"synchronised": bool(_SELECTED.search(text))}}}
+
+
 _NO_ANSWER = re.compile(r"^50[0-9] (?:Cannot talk to daemon|Not authorised)$", re.MULTILINE)
 
 
@@ -235,6 +249,7 @@ FORMS = (
     Form("ps", is_ps, read_ps),
     Form("timedatectl", is_timedatectl, read_timedatectl, 45),
     Form("chronyc tracking", is_chronyc, read_chronyc),
+    Form("chronyc sources", is_sources, read_sources, 40),
     Form("chronyc's error", is_chronyc_error, read_chronyc_error, 30),
     Form("sysctl", is_sysctl, read_sysctl),
 )

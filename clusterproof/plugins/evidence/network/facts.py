@@ -151,6 +151,7 @@ class RdmaDevice(Reported):
     p2p = Field(optional(text))  # EFA: the provider of GPU memory; None where its driver has no such file
     gdr = Field(optional(text))  # EFA's older drivers: `1` where there is one
     ports = Field(every(Port))
+    is_alone = Field(optional(flag), "alone")  # of a capture in which it was asked for by name
 
     @property
     def label(self) -> str:

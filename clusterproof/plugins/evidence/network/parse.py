@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from clusterproof.plugins.evidence.field import MAX_OUTPUT
 from clusterproof.plugins.evidence.network.collect_rdma import MODULES
 from clusterproof.plugins.evidence.network.facts import error
-from clusterproof.plugins.evidence.parsing import CaptureError, Form
+from clusterproof.plugins.evidence.parsing import CaptureError, Form, typed_above
 
 _PROVIDER = re.compile(
     r"^(?:\[\d{1,6},\d{1,6}\]<std(?:out|err)>:|\d{1,6}: )?[ \t]{0,8}(?:provider|domain):[ \t]{1,8}\S", re.MULTILINE
@@ -25,6 +25,22 @@ def read_fi_info(text: str) -> Mapping[str, object]:
     if len(text) > MAX_OUTPUT:
         raise CaptureError(f"fi_info's output has {len(text)} characters; expected at most {MAX_OUTPUT}")
     return {"libfabric": {"command": "fi_info", "output": text}}
+
+
+_OF_EFA = re.compile(r"\bfi_info (?=.{0,80}-p efa\b)(?=.{0,80}-t FI_EP_RDM\b)")
+_DOMAIN = re.compile(r"^[ \t]{0,8}domain: (\S{1,100})$", re.MULTILINE)
+
+
+def is_domains(text: str) -> bool:
+    """Whether it is what `grep domain` leaves of fi_info below its command."""
+    return bool(_OF_EFA.search(typed_above(text)) and _DOMAIN.search(text)) and not is_fi_info(text)
+
+
+def read_domains(text: str) -> Mapping[str, object]:
+    """The collector `libfabric`: the domains, of the provider and the endpoint that were asked for."""
+    domains = _DOMAIN.findall(text)[:MAX_FILES]
+    output = "".join(f"provider: efa\n    domain: {domain}\n    type: FI_EP_RDM\n" for domain in domains)
+    return {"libfabric": {"command": "fi_info", "output": output}}
 
 
 MAX_FILES = 512
@@ -72,4 +88,5 @@ FORMS = (
     Form("lsmod", is_lsmod, read_lsmod),
     Form("ls /dev/infiniband", is_device_files, read_device_files),
     Form("fi_info", is_fi_info, read_fi_info),
+    Form("fi_info | grep domain", is_domains, read_domains, 40),
 )

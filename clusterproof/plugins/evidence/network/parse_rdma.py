@@ -50,9 +50,9 @@ def as_in_sysfs(table: Mapping[str, str], state: str) -> str:
 
 # ibstat
 
-_CA = re.compile(rf"^CA '{_NAME}'", re.MULTILINE)
+_CA = re.compile(rf"^CA:? '{_NAME}'", re.MULTILINE)
 _ROW = re.compile(r"\s{0,40}([A-Za-z][\w ]{1,30}):\s{0,40}(.{0,120})")
-_PORT = re.compile(r"\s{1,40}Port (\d{1,3}):\s*\Z")
+_PORT = re.compile(r"\s{0,40}Port (\d{1,3}):\s*\Z")
 _PANIC = re.compile(rf"^ibpanic: .{{0,200}}?'{_NAME}'(?: failed: )?(.{{0,120}})", re.MULTILINE)
 
 
@@ -63,27 +63,33 @@ def is_ibstat(text: str) -> bool:
 
 def read_ibstat(text: str) -> Mapping[str, object]:
     """The devices of the collector `rdma`. Where ibstat stopped at a device, its ports could not be read."""
-    devices = [_ca(head[1], rest) for head, rest in sections(_CA, text, MAX_DEVICES)]
+    devices = [
+        {**_ca(head[1], rest), **({"alone": True} if head[0].startswith("CA:") else {})}
+        for head, rest in sections(_CA, text, MAX_DEVICES)
+    ]
     for name, why in _PANIC.findall(text)[:MAX_DEVICES]:
         devices.append({**named(name), "ports": {"error": short(why.strip()) or "ibpanic", "text": "ibstat stopped"}})
     return {"rdma": {"devices": devices}}
 
 
 def _ca(name: str, text: str) -> dict[str, object]:
-    device: dict[str, Any] = {**named(name, text), "ports": []}
+    """One device; with -s its ports are only counted, and with -l not even that."""
+    device: dict[str, Any] = named(name, text)
     for line in text.split("\n"):
         port, row = _PORT.match(line), _ROW.match(line)
         if port:
-            device["ports"].append({"port": int(port[1])})
+            device.setdefault("ports", []).append({"port": int(port[1])})
         elif row:
             _add_ca_row(device, row[1].strip().lower(), row[2].strip())
     return device
 
 
 def _add_ca_row(device: dict[str, Any], key: str, value: str) -> None:
-    port = device["ports"][-1] if device["ports"] else {}
+    port = device["ports"][-1] if "ports" in device else {}
     if key == "ca type" and re.fullmatch(r"MT\d{4,5}", value):
         device |= {"vendor": MELLANOX, "device": f"{int(value[2:]):x}"}
+    elif key == "number of ports" and value == "0":
+        device["ports"] = []
     elif key == "firmware version":
         device["firmware"] = short(value)
     elif key == "state":

@@ -7,7 +7,17 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from clusterproof.plugins.evidence.field import UNCAPTURED
-from clusterproof.plugins.evidence.parsing import CaptureError, Form, bytes_of, document_in, objects, short, whole
+from clusterproof.plugins.evidence.parsing import (
+    CaptureError,
+    Form,
+    below_typed,
+    bytes_of,
+    document_in,
+    objects,
+    short,
+    typed_above,
+    whole,
+)
 from clusterproof.plugins.evidence.storage.collect_mounts import ALWAYS, MAX_MOUNTS, OF_OTHERS, OF_USERS, PSEUDO
 
 LONGEST_LINE = 2_000
@@ -183,12 +193,13 @@ def read_mount(text: str) -> Mapping[str, object]:
 
 def is_findmnt(text: str) -> bool:
     """Whether it is `findmnt --json`."""
-    return text.lstrip()[:1] == "{" and '"filesystems"' in text[:200]
+    body = below_typed(text).lstrip()
+    return body[:1] == "{" and '"filesystems"' in body[:200]
 
 
 def read_findmnt(text: str) -> Mapping[str, object]:
     """The collector `mounts`, with sizes where findmnt was asked for them. Raises CaptureError."""
-    return _collector(_of_findmnt(document_in(text).get("filesystems")))
+    return _mounted_or_due(text, list(_of_findmnt(document_in(text).get("filesystems"))))
 
 
 def _of_findmnt(data: object, depth: int = 0) -> Iterator[dict[str, Any]]:
@@ -219,21 +230,49 @@ def _size(data: object) -> int | None:
     return None if size is None else size // KIB
 
 
-_FINDMNT = re.compile(r"^TARGET\s{1,200}SOURCE\s{1,200}FSTYPE\s{1,60}OPTIONS", re.MULTILINE)
-_BRANCH = re.compile(
-    r"[\s│├└─|`-]{0,200}(/.{0,1000}?)\s{1,200}(\S{1,400})\s{1,200}(\S{1,60})\s{1,200}(\S{1,1200})\s*\Z"
-)
+_FINDMNT = re.compile(r"^TARGET(?:[ \t]{1,200}[A-Z%-]{2,20}){1,12}[ \t]{0,8}$", re.MULTILINE)
+_ASKED = re.compile(r"\bfindmnt .{0,200}?(?:-o|--output)[ =]?([A-Z,%-]{2,200})")
+_OF_FSTAB = re.compile(r"\bfindmnt .{0,200}?(?:--fstab|-s\b)")
+_TREE = " \t│├└─|`-"
+_KEYS = {"SOURCE": "source", "FSTYPE": "type", "OPTIONS": "options"}
 
 
 def is_findmnt_table(text: str) -> bool:
-    """Whether it is the tree of findmnt."""
-    return bool(_FINDMNT.search(text))
+    """Whether it is the tree of findmnt, or what grep leaves of it below its command."""
+    return _columns(text)[:1] == ["TARGET"] and not is_findmnt(text)
+
+
+def _columns(text: str) -> list[str]:
+    header, asked = _FINDMNT.search(text), _ASKED.search(typed_above(text))
+    return header[0].split() if header else asked[1].split(",") if asked else []
 
 
 def read_findmnt_table(text: str) -> Mapping[str, object]:
-    """The collector `mounts` without sizes. Raises CaptureError."""
-    rows = (_BRANCH.match(line[:LONGEST_LINE]) for line in text.split("\n"))
-    return _collector(mount(row[1], row[3], row[2].partition("[")[0], row[4]) for row in rows if row)
+    """The collector `mounts` without sizes; of what fstab has, which is not mounted for that. Raises CaptureError."""
+    titles = _columns(text)
+    rows = [row for line in text.split("\n") if (row := dict(zip(titles, _cells(line, len(titles)), strict=False)))]
+    entries = [
+        {
+            "path": unescaped(row["TARGET"])[:1000],
+            **{_KEYS[title]: word[:1200] for title, word in row.items() if title in _KEYS},
+        }
+        for row in rows
+    ]
+    return _mounted_or_due(text, [{**entry, "source": entry.get("source", "").partition("[")[0]} for entry in entries])
+
+
+def _mounted_or_due(text: str, entries: list[dict[str, Any]]) -> dict[str, object]:
+    """What findmnt lists: as mounted, or as in fstab where it was asked for that or nothing shows how it is mounted."""
+    options = [entry["options"].split(",") for entry in entries if "options" in entry]
+    if _OF_FSTAB.search(typed_above(text)) or (options and not any({"rw", "ro"} & {*some} for some in options)):
+        return {"mounts": {"fstab": [entry for entry in entries if not PSEUDO.fullmatch(entry.get("type", ""))]}}
+    return _collector(entries)
+
+
+def _cells(line: str, count: int) -> list[str]:
+    """What stands below each title; nothing where it is no row of a path."""
+    cells = line[:LONGEST_LINE].lstrip(_TREE).rsplit(maxsplit=count - 1)
+    return cells if len(cells) == count and cells[0].startswith("/") else []
 
 
 FORMS = (

@@ -1,0 +1,151 @@
+"""What DCGM has watched: `dcgmi health -c`, and the last Xid of each GPU by `dcgmi dmon -e 230`.
+
+Any user of a node can put values into its host engine (`dcgmi test --inject`): what it reports is at most a warning.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from clusterproof.plugins.catalog.nvidia import xid
+from clusterproof.plugins.evidence.parsing import CaptureError, Form, document_in, short, typed_above
+
+MAX_INCIDENTS = 256
+HEALTHY = "Healthy"
+_REPORT, _OVERALL = "Health Monitor Report", "Overall Health"
+_ROW = re.compile(r"\|(.{1,120})\|(.{1,200})\|\s*\Z")
+_OLD_GPU = re.compile(r"GPU ID: (\d{1,3})")
+_SYSTEM = re.compile(r"(?:PCIe|NVLINK|PMU|MCU|Memory|SM|InfoROM|Thermal|Power) system|Driver|NvSwitch\b.{0,40}", re.I)
+
+
+class Incidents:
+    """What a report complains of, by the device: `3` is a GPU, `NvSwitch 0` is none."""
+
+    def __init__(self) -> None:
+        self.overall = ""
+        self.by_device: dict[str, list[str]] = {}
+
+    def log(self, title: str) -> Mapping[str, object]:
+        """The collector `dcgm_diag` with a warning for each device; nothing of devices that are all well."""
+        results = [
+            {
+                "gpu": device,
+                "status": "warn",
+                "messages": [{"text": short(" ".join(words)), "severity": None}] if words else [],
+            }
+            for device, words in list(self.by_device.items())[:MAX_INCIDENTS]
+        ]
+        if not results and self.overall not in ("", HEALTHY):
+            results = [{"gpu": "", "status": "warn", "messages": [{"text": self.overall, "severity": None}]}]
+        diag = {"version": "", "exit": None, "complete": True, "runtime_error": "", "gpus": None}
+        tests = [{"name": title, "category": "", "results": results}]
+        return {"dcgm_diag": {"logs": [{**diag, "tests": tests}]}} if results else {}
+
+
+def is_health(text: str) -> bool:
+    """Whether it is the table of `dcgmi health -c`."""
+    return _REPORT in text and _OVERALL in text and text.lstrip()[:1] != "{"
+
+
+def read_health(text: str) -> Mapping[str, object]:
+    """The collector `dcgm_diag`, where something is not healthy. Raises CaptureError."""
+    found = Incidents()
+    group = device = ""
+    for line in text.split("\n"):
+        row = _ROW.match(line)
+        left, right = (row[1].rstrip(), row[2].strip()) if row else ("", "")
+        if left.strip().startswith(_OVERALL):
+            found.overall = right
+        elif old := _OLD_GPU.search(left):
+            group, device = "GPU", old[1]
+        elif left.startswith(" -> "):
+            device = left[4:].strip()
+        elif left.startswith("  ") and (left.strip().startswith("-> ") or not left.strip()):
+            pass
+        elif left.strip() and not right:
+            group, device = left.strip(), ""
+        if device and right and right != HEALTHY:
+            words = found.by_device.setdefault(device if group == "GPU" else f"{group} {device}", [])
+            system = left.strip().removeprefix("-> ")
+            words += [f"{system}:"] if _SYSTEM.fullmatch(system) else [right] if not system else []
+    if not found.overall:
+        raise CaptureError("dcgmi health does not say how healthy all is")
+    return found.log("dcgmi health")
+
+
+def is_health_json(text: str) -> bool:
+    """Whether it is the JSON of `dcgmi health -c -j`."""
+    return text.lstrip()[:1] == "{" and f'"{_REPORT}"' in text and f'"{_OVERALL}"' in text
+
+
+def read_health_json(text: str) -> Mapping[str, object]:
+    """The collector `dcgm_diag`, where something is not healthy. Raises CaptureError."""
+    body = _table(document_in(text).get("body"))
+    found = Incidents()
+    found.overall = short(_table(body.get(_OVERALL)).get("value"))
+    for group, entry in body.items():
+        for number, device in _children(entry).items():
+            if (said := short(_table(device).get("value"))) and said != HEALTHY:
+                name = number if group == "GPU" else f"{group} {number}"
+                systems = _children(_children(device).get("Errors"))
+                found.by_device[short(name)] = [word for one in systems.items() for word in _said(*one)]
+    if not found.overall:
+        raise CaptureError("dcgmi health does not say how healthy all is")
+    return found.log("dcgmi health")
+
+
+def _said(system: str, entry: object) -> Iterable[str]:
+    more = _table(entry).get("overflow")
+    return [f"{short(system)}:", *(map(short, more) if isinstance(more, list) else ())]
+
+
+def _children(entry: object) -> dict[str, Any]:
+    return _table(_table(entry).get("children"))
+
+
+def _table(entry: object) -> dict[str, Any]:
+    return entry if isinstance(entry, dict) else {}
+
+
+# dcgmi dmon
+
+_HEADER = re.compile(r"^# ?Entity((?: {1,40}[A-Z0-9_]{2,20}){1,64}) *$", re.MULTILINE)
+_ASKED = re.compile(r"\bdcgmi dmon .{0,100}?-e ?([\d,]{1,200})")
+_OF_GPU = re.compile(r"^GPU (\d{1,3})((?: {1,40}\S{1,24}){1,64}) *$", re.MULTILINE)
+_XID, _FIELD = "XIDER", "230"
+OF_PROGRAMS = ("none", "repeat-concern")  # verdicts of Xids that a program's own fault has, too
+
+
+def is_dmon(text: str) -> bool:
+    """Whether it is `dcgmi dmon` with the last Xids among its columns."""
+    return _place(text) is not None and bool(_OF_GPU.search(text))
+
+
+def _place(text: str) -> int | None:
+    """The number of the column with Xids."""
+    header, asked = _HEADER.search(text), _ASKED.search(typed_above(text))
+    if header:
+        return next((place for place, name in enumerate(header[1].split()) if name.startswith(_XID)), None)
+    fields = asked[1].split(",") if asked else []
+    return fields.index(_FIELD) if _FIELD in fields else None
+
+
+def read_dmon(text: str) -> Mapping[str, object]:
+    """The collector `dcgm_diag`, where the last Xid of a GPU is none of a program's own."""
+    found = Incidents()
+    place = _place(text) or 0
+    for gpu, values in _OF_GPU.findall(text)[:100_000]:
+        cells = values.split()
+        code = cells[place] if place < len(cells) else ""
+        if code.isdecimal() and int(code) and xid(int(code)).verdict not in OF_PROGRAMS:
+            found.by_device[gpu] = [f"its last Xid is {int(code)}: {xid(int(code)).name}"]
+    return found.log("dcgmi dmon")
+
+
+FORMS = (
+    Form("dcgmi health -c", is_health, read_health),
+    Form("dcgmi health -c -j", is_health_json, read_health_json),
+    Form("dcgmi dmon", is_dmon, read_dmon),
+)

@@ -1,0 +1,112 @@
+"""What disks and software RAID report of themselves, as far as a capture has it: no collector asks them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.verdict import Incomplete
+from clusterproof.plugins.evidence.fact import CollectorData, collected_by
+from clusterproof.plugins.evidence.field import Field, Reported, flag, objects, optional, table, text, texts, whole
+
+if TYPE_CHECKING:
+    from clusterproof.plugins.evidence.node import Node
+
+# The bits of the critical warning of NVMe's SMART log, by their number.
+HOT = 1
+CRITICAL = {
+    0: "few spare blocks left",
+    2: "degraded by media errors",
+    3: "read-only",
+    4: "the backup of its cache failed",
+    5: "its persistent memory is read-only",
+}
+WITHOUT_SPARE = ("raid0", "linear")  # arrays that are lost with one disk
+
+
+@record
+class DiskHealth(Reported):
+    """What one disk reports by SMART; None where the output does not show it."""
+
+    name = Field(text)
+    serial = Field(optional(text))
+    passed = Field(optional(flag))
+    said = Field(optional(text))
+    failing = Field(optional(texts))  # attributes of ATA below their thresholds
+    critical_warning = Field(optional(whole))
+    media_errors = Field(optional(whole))
+    used_percent = Field(optional(whole))
+    spare_percent = Field(optional(whole))
+    least_spare_percent = Field(optional(whole))
+
+    @property
+    def label(self) -> str:
+        """`nvme1`; by its serial where the output does not name it. Raises Incomplete."""
+        return self.name or (f"the disk {self.serial}" if self.serial else "a disk")
+
+    @property
+    def faults(self) -> Iterator[str]:
+        """Why it is about to fail, by its own words. Raises Incomplete."""
+        if self.passed is False:
+            yield f"its self-assessment failed ({self.said})" if self.said else "its self-assessment failed"
+        bits = self.critical_warning or 0
+        yield from (words for bit, words in CRITICAL.items() if bits & 1 << bit)
+        yield from (f"{name} is below its threshold" for name in self.failing or ())
+
+    def worn(self, most_percent: float) -> Iterator[str]:
+        """Why it should be watched: errors, heat, wear. Raises Incomplete."""
+        if (self.critical_warning or 0) & 1 << HOT:
+            yield "too hot or too cold"
+        if self.media_errors:
+            yield f"{self.media_errors} media errors"
+        if (self.used_percent or 0) >= most_percent:
+            yield f"{self.used_percent} % of its endurance used"
+        spare, least = self.spare_percent, self.least_spare_percent
+        if spare is not None and least is not None and spare < least:
+            yield f"{spare} % spare blocks"
+
+
+@record
+class DiskArray(Reported):
+    """One array of software RAID; `disks` and `working` are None where it is not shown how many."""
+
+    name = Field(text)
+    level = Field(text)
+    is_active = Field(flag)
+    disks = Field(optional(whole))
+    working = Field(optional(whole))
+    failed = Field(texts)
+    has_failed = Field(optional(flag), "is_lost")
+
+    @property
+    def lacks(self) -> str:
+        """`nvme2n1`, or `1 of 4 disks`; empty where none is missing. Raises Incomplete."""
+        missing = (self.disks or 0) - (self.working or 0) if self.working is not None else 0
+        return ", ".join(self.failed) or (f"{missing} of {self.disks} disks" if missing > 0 else "")
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether nothing can be read of it. Raises Incomplete."""
+        return bool(self.has_failed or (self.level in WITHOUT_SPARE and self.lacks))
+
+
+@collected_by("nvme")
+def disk_health(_node: Node, nvme: CollectorData) -> tuple[DiskHealth, ...]:
+    """The disks whose SMART log was captured; none where nobody did. Raises Incomplete."""
+    smart = nvme.get("smart", optional(table)) or {}
+    return tuple(map(DiskHealth, objects(smart.get("logs", []))))
+
+
+@collected_by("nvme")
+def disk_arrays(_node: Node, nvme: CollectorData) -> tuple[DiskArray, ...]:
+    """The arrays of software RAID that were captured; none where nobody did. Raises Incomplete."""
+    return tuple(map(DiskArray, nvme.get("arrays", optional(objects)) or ()))
+
+
+def disk_reports(node: Node) -> tuple[tuple[DiskHealth, ...], tuple[DiskArray, ...]]:
+    """Both, where they were captured: a node is not asked for them, and nothing is missing without them."""
+    try:
+        return disk_health.of(node), disk_arrays.of(node)
+    except Incomplete:
+        return (), ()

@@ -1,0 +1,206 @@
+"""What disks report of themselves: `nvme smart-log`, smartctl; and software RAID by /proc/mdstat and mdadm."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from clusterproof.plugins.evidence.parsing import (
+    CaptureError,
+    Form,
+    below_typed,
+    document_in,
+    sections,
+    short,
+    typed_above,
+    whole,
+)
+
+MAX_ARRAYS, MAX_MEMBERS, MAX_ATTRIBUTES = 256, 256, 64
+
+# SMART
+
+_DEVICE = re.compile(r"/dev/((?:nvme\d{1,4}(?:n\d{1,4})?|sd[a-z]{1,3}|bus/\d{1,2}))(?![\w*{])")
+_NAMED = re.compile(r"^Smart Log for NVME device: ?([\w-]{1,40}) ", re.MULTILINE | re.IGNORECASE)
+_ROW = re.compile(
+    r"^(critical[_ ]warning|available[_ ]spare(?:[_ ]threshold)?|percentage[_ ]used|media[_ ]errors"
+    r"|media and data integrity errors)[ \t]{0,40}:[ \t]{0,40}(0x[0-9a-f]{1,8}|[\d,]{1,24})%?[ \t]*$",
+    re.MULTILINE | re.IGNORECASE,
+)
+_KEYS = {  # in the words of both programs, and of the JSON of each
+    "critical warning": "critical_warning",
+    "available spare": "spare_percent",
+    "avail spare": "spare_percent",
+    "available spare threshold": "least_spare_percent",
+    "spare thresh": "least_spare_percent",
+    "percentage used": "used_percent",
+    "percent used": "used_percent",
+    "media errors": "media_errors",
+    "media and data integrity errors": "media_errors",
+}
+_SMARTCTL = re.compile(r"^smartctl \d{1,2}\.\d{1,2} ", re.MULTILINE)
+_HEALTH = re.compile(
+    r"^(?:SMART overall-health self-assessment test result|SMART Health Status): (\S.{0,200})$", re.MULTILINE
+)
+_GOOD = ("PASSED", "OK")
+_FAILING = re.compile(r"^[ \d]{3} ([A-Za-z][\w-]{2,40}) {1,40}0x[0-9a-f]{4} .{10,80} FAILING_NOW ", re.MULTILINE)
+_SERIAL = re.compile(r"^Serial [Nn]umber: {1,40}(\S{1,60})$", re.MULTILINE)
+_SMART_JSON = re.compile(r'"(?:critical_warning|smart_status|smartctl)" ?:')
+
+
+def is_smart_log(text: str) -> bool:
+    """Whether it is `nvme smart-log`, or what grep leaves of it below its command."""
+    return bool(_NAMED.search(text)) or ("nvme smart-log" in typed_above(text) and bool(_ROW.search(text)))
+
+
+def is_smartctl(text: str) -> bool:
+    """Whether it is smartctl of a disk, or what grep leaves of it below its command."""
+    is_whole = _SMARTCTL.search(text) or "smartctl" in typed_above(text)
+    return bool(is_whole and (_HEALTH.search(text) or _ROW.search(text)))
+
+
+def read_smart(text: str) -> Mapping[str, object]:
+    """What a disk reports of itself, for the collector `nvme`."""
+    disk = {"name": _name(text), **_values(_ROW.findall(text))}
+    health, serial = _HEALTH.search(text), _SERIAL.search(text)
+    if health:
+        disk["passed"] = health[1].strip() in _GOOD
+        disk["said"] = "" if health[1].strip() in (*_GOOD, "FAILED!") else health[1].strip()
+    if serial:
+        disk["serial"] = serial[1]
+    if failing := _FAILING.findall(text)[:MAX_ATTRIBUTES]:
+        disk["failing"] = failing
+    return _disk(disk)
+
+
+def is_smart_json(text: str) -> bool:
+    """Whether it is `nvme smart-log -o json` or `smartctl -j`."""
+    return below_typed(text).lstrip()[:1] == "{" and bool(_SMART_JSON.search(text[:20_000]))
+
+
+def read_smart_json(text: str) -> Mapping[str, object]:
+    """What a disk reports of itself, for the collector `nvme`. Raises CaptureError."""
+    document = document_in(text)
+    log = document.get("nvme_smart_health_information_log", document)
+    rows = [(key.replace("_", " "), short(word)) for key, word in log.items()] if isinstance(log, dict) else []
+    warnings = log.get("critical_warning") if isinstance(log, dict) else None
+    if isinstance(warnings, dict):  # nvme-cli with -v
+        rows.append(("critical warning", short(warnings.get("value"))))
+    disk = {"name": _name(text), **_values(rows)}
+    status, device = document.get("smart_status"), document.get("device")
+    if isinstance(status, dict) and isinstance(status.get("passed"), bool):
+        disk["passed"] = status["passed"]
+    if isinstance(device, dict):
+        disk["name"] = short(device.get("name")).removeprefix("/dev/") or disk["name"]
+    if document.get("serial_number"):
+        disk["serial"] = short(document["serial_number"])
+    return _disk(disk)
+
+
+def _disk(disk: Mapping[str, Any]) -> Mapping[str, object]:
+    if disk.keys() <= {"name", "serial"}:
+        raise CaptureError("it has no value of a disk's health")
+    return {"nvme": {"smart": {"logs": [disk]}}}
+
+
+def _name(text: str) -> str:
+    """The disk that it is of; empty where that is not said, or several are named."""
+    named = _NAMED.search(text)
+    asked = set(_DEVICE.findall(typed_above(text)))
+    return named[1] if named else asked.pop() if len(asked) == 1 else ""
+
+
+def _values(rows: list[tuple[str, str]]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for title, word in rows:
+        key = _KEYS.get(title.lower().replace("_", " "))
+        plain = word.replace(",", "")
+        count = int(plain, 16) if plain.startswith("0x") else whole(plain)
+        if key and count is not None:
+            values.setdefault(key, count)
+    return values
+
+
+# sysfs
+
+_SYSFS = re.compile(r"^/sys/class/nvme/(nvme\d{1,4})/(state|model|serial|firmware_rev):(.{0,80})$", re.MULTILINE)
+
+
+def is_sysfs(text: str) -> bool:
+    """Whether it is `grep . /sys/class/nvme/*/state`."""
+    return bool(_SYSFS.search(text))
+
+
+def read_sysfs(text: str) -> Mapping[str, object]:
+    """The controllers of the collector `nvme`, without their disks."""
+    controllers: dict[str, dict[str, str]] = {}
+    for name, file, value in _SYSFS.findall(text)[: MAX_ARRAYS * 4]:
+        key = "firmware" if file == "firmware_rev" else file
+        controllers.setdefault(name, {"name": name})[key] = value.strip()
+    return {"nvme": {"controllers": list(controllers.values())}}
+
+
+# Software RAID
+
+_ARRAY = re.compile(
+    r"^(md[\w-]{1,30}) : (active|inactive)(?: \([\w-]{1,20}\))?(?: (raid\d{1,2}|linear|multipath))?", re.M
+)
+_MEMBER = re.compile(r" ([\w!-]{1,40})\[\d{1,4}\]((?:\([A-Z]\)){0,3})")
+_COUNTS = re.compile(r" \[(\d{1,4})/(\d{1,4})\] \[[U_]{1,4096}\]")
+_DETAIL = re.compile(r"^/dev/((?:md/)?md?[\w:.-]{1,60}):$", re.MULTILINE)
+_DETAIL_ROW = re.compile(r"^ {1,40}(Raid Level|Raid Devices|Active Devices|State) : (\S.{0,80})$", re.MULTILINE)
+_FAULTY = re.compile(r" faulty [\w /-]{0,40}/dev/([\w!-]{1,40})$", re.MULTILINE)
+
+
+def is_mdstat(text: str) -> bool:
+    """Whether it is /proc/mdstat, or an array of it."""
+    return bool(_ARRAY.search(text)) or text.startswith("Personalities :")
+
+
+def read_mdstat(text: str) -> Mapping[str, object]:
+    """The arrays, for the collector `nvme`."""
+    arrays = []
+    for head, rest in sections(_ARRAY, text, MAX_ARRAYS):
+        first = rest.partition("\n")[0]
+        members = _MEMBER.findall(first)[:MAX_MEMBERS]
+        array: dict[str, object] = {"name": head[1], "is_active": head[2] == "active", "level": head[3] or ""}
+        array["failed"] = [name for name, flags in members if "(F)" in flags]
+        if counts := _COUNTS.search(rest):
+            array |= {"disks": int(counts[1]), "working": int(counts[2])}
+        arrays.append(array)
+    return {"nvme": {"arrays": arrays}}
+
+
+def is_mdadm(text: str) -> bool:
+    """Whether it is `mdadm --detail`."""
+    return bool(_DETAIL.search(text)) and "Raid Devices :" in text
+
+
+def read_mdadm(text: str) -> Mapping[str, object]:
+    """The arrays, for the collector `nvme`."""
+    arrays = []
+    for head, rest in sections(_DETAIL, text, MAX_ARRAYS):
+        rows = dict(_DETAIL_ROW.findall(rest))
+        states = {word.strip() for word in rows.get("State", "").split(",")}
+        array: dict[str, object] = {"name": head[1].removeprefix("md/"), "level": rows.get("Raid Level", "").strip()}
+        array |= {"is_active": "inactive" not in states, "failed": _FAULTY.findall(rest), "is_lost": "FAILED" in states}
+        disks, working = (whole(rows.get(key, "").strip()) for key in ("Raid Devices", "Active Devices"))
+        if disks is not None and working is not None:
+            array |= {"disks": disks, "working": working}
+        arrays.append(array)
+    return {"nvme": {"arrays": arrays}}
+
+
+def _is_smartctls_first(line: str) -> bool:
+    return bool(_SMARTCTL.match(line))
+
+
+FORMS = (
+    Form("nvme smart-log", is_smart_log, read_smart, begins=lambda line: line.startswith("Smart Log for NVME device:")),
+    Form("nvme smart-log -o json, smartctl -j", is_smart_json, read_smart_json),
+    Form("smartctl", is_smartctl, read_smart, begins=_is_smartctls_first),
+    Form("sysfs nvme", is_sysfs, read_sysfs, 60),
+    Form("/proc/mdstat", is_mdstat, read_mdstat),
+    Form("mdadm --detail", is_mdadm, read_mdadm),
+)

@@ -1,0 +1,161 @@
+"""Block devices as lsblk lists them, in a table, in pairs or as JSON: the NVMe disks, and where they are mounted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from clusterproof.plugins.evidence.parsing import CaptureError, Form, bytes_of, document_in, objects, short, whole
+
+KIB = 1024
+MAX_DEVICES, MAX_DEPTH, LONGEST_LINE = 4_096, 16, 1_000
+
+_HEADER = re.compile(r"^NAME((?: {1,60}[A-Z%:-]{2,20}){1,30}) *$", re.MULTILINE)
+_SHOWS = ("SIZE", "TYPE", "MOUNTPOINT", "MOUNTPOINTS", "MODEL")
+_BRANCH = re.compile(r"[ │├└─|`-]{0,80}")
+_NAME = re.compile(r"[A-Za-z][\w.!:+-]{0,80}")
+_PAIR = re.compile(r'([A-Z:%-]{2,20})="([^"\n]{0,300})"')
+_NVME = re.compile(r"(nvme\d{1,4})n\d{1,4}")
+_TOKEN = re.compile(r"\S{1,400}")
+
+
+@dataclass(slots=True)
+class Block:
+    """One block device, with what is made of it."""
+
+    name: str
+    cells: dict[str, str] = field(default_factory=dict)
+    mounts: list[str] = field(default_factory=list)
+    above: list[Block] = field(default_factory=list)
+
+    def all(self, deepest: int = MAX_DEPTH) -> Iterator[Block]:
+        """It, and all that is made of it."""
+        yield self
+        for block in self.above if deepest else ():
+            yield from block.all(deepest - 1)
+
+
+def is_table(text: str) -> bool:
+    """Whether it is lsblk's table."""
+    header = _HEADER.search(text)
+    return bool(header and set(_SHOWS) & {*header[1].split()} and {"MAJ:MIN", "TYPE"} & {*header[1].split()})
+
+
+def read_table(text: str) -> Mapping[str, object]:
+    """The collector `nvme`, without states. Raises CaptureError."""
+    header = _HEADER.search(text)
+    if not header:
+        raise CaptureError("lsblk has no titles")
+    titles = [(found[0], *found.span()) for found in _TOKEN.finditer(header[0])]
+    roots: list[Block] = []
+    path: list[tuple[int, Block]] = []  # the devices that the next line may be part of, with their indentation
+    for line in text[header.end() :].split("\n")[1:MAX_DEVICES]:
+        cells = _cells(line[:LONGEST_LINE], titles)
+        indent = len((_BRANCH.match(line) or [""])[0])
+        name = cells.pop("NAME", "").lstrip("│├└─|`- ")
+        mount = cells.get("MOUNTPOINT", cells.get("MOUNTPOINTS", ""))
+        if not name and path and mount.startswith("/"):
+            path[-1][1].mounts.append(mount)
+        elif _NAME.fullmatch(name):
+            path = [(depth, block) for depth, block in path if depth < indent]
+            block = Block(name, cells, [mount] if mount.startswith("/") else [])
+            (path[-1][1].above if path else roots).append(block)
+            path.append((indent, block))
+        elif line.strip():
+            break
+    return _collector(roots, {title for title, *_ in titles})
+
+
+def _cells(line: str, titles: list[tuple[str, int, int]]) -> dict[str, str]:
+    """What stands below each title: a word belongs to the title that it reaches, else to the one on its left."""
+    cells: dict[str, str] = {}
+    for word in _TOKEN.finditer(line):
+        start, end = word.span()
+        reached = [title for title, begins, ends in titles if start < ends and end > begins]
+        left = [title for title, begins, _ in titles if begins <= start]
+        title = next((title for title in reached if title not in cells), (left or ["NAME"])[-1])
+        cells[title] = f"{cells[title]} {word[0]}" if title in cells else word[0]
+    return cells
+
+
+def is_pairs(text: str) -> bool:
+    """Whether it is `lsblk -P`."""
+    first = text.lstrip().partition("\n")[0][:LONGEST_LINE]
+    return 'NAME="' in first and bool({"SIZE", "TYPE", "MODEL"} & {key for key, _ in _PAIR.findall(first)})
+
+
+def read_pairs(text: str) -> Mapping[str, object]:
+    """The collector `nvme`, without states; what is made of a disk only where it has PKNAME. Raises CaptureError."""
+    blocks: dict[str, Block] = {}
+    titles: set[str] = set()
+    for line in text.split("\n")[:MAX_DEVICES]:
+        row: dict[str, str] = dict(_PAIR.findall(line[: 4 * LONGEST_LINE]))
+        name, parent = (row.get(key, "").removeprefix("/dev/") for key in ("NAME", "PKNAME"))
+        if not name or name in blocks:
+            continue
+        mount = row.get("MOUNTPOINT") or row.get("MOUNTPOINTS") or ""
+        block = Block(name, row, [mount] if mount.startswith("/") else [])
+        titles |= row.keys()
+        if parent in blocks:
+            blocks[parent].above.append(block)
+        blocks[name] = block
+    return _collector(list(blocks.values()), titles if "PKNAME" in titles else titles - {"MOUNTPOINT", "MOUNTPOINTS"})
+
+
+def is_json(text: str) -> bool:
+    """Whether it is `lsblk --json`."""
+    return text.lstrip()[:1] == "{" and '"blockdevices"' in text[:200]
+
+
+def read_json(text: str) -> Mapping[str, object]:
+    """The collector `nvme`, without states. Raises CaptureError."""
+    devices = objects(document_in(text).get("blockdevices"))[:MAX_DEVICES]
+    titles = {key.upper() for device in devices for key in device}
+    return _collector([_of_json(device, MAX_DEPTH) for device in devices], titles)
+
+
+def _of_json(device: Mapping[str, Any], deepest: int) -> Block:
+    mounts = device.get("mountpoints")
+    mounts = mounts if isinstance(mounts, list) else [device.get("mountpoint")]
+    above = objects(device.get("children"))[:MAX_DEVICES] if deepest else []
+    cells = {key.upper(): short(device.get(key)) for key in ("size", "model", "serial", "type")}
+    return Block(
+        short(device.get("name")).removeprefix("/dev/"),
+        cells,
+        [mount for mount in map(short, mounts[:64]) if mount.startswith("/")],
+        [_of_json(child, deepest - 1) for child in above],
+    )
+
+
+def _collector(roots: list[Block], titles: set[str]) -> Mapping[str, object]:
+    """The controllers of NVMe disks. Of a list that leaves out the root's disk nobody knows what else it leaves out."""
+    if not any("/" in block.mounts for root in roots for block in root.all()):
+        raise CaptureError("lsblk does not show where / is mounted; expected it of all devices, with MOUNTPOINT")
+    controllers: dict[str, dict[str, Any]] = {}
+    for block in roots:
+        if not (named := _NVME.fullmatch(block.name)):
+            continue
+        controller = controllers.setdefault(named[1], {"name": named[1], "disks": []})
+        if "MODEL" in titles:
+            controller["model"] = block.cells.get("MODEL", "").strip()
+        if block.cells.get("SERIAL"):
+            controller["serial"] = block.cells["SERIAL"]
+        disk: dict[str, object] = {"name": block.name}
+        size = whole(block.cells.get("SIZE", ""))
+        size = bytes_of(block.cells.get("SIZE", "")) if size is None else size
+        if size is not None:
+            disk["kib"] = size // KIB
+        if titles & {"MOUNTPOINT", "MOUNTPOINTS"}:
+            disk["mounted"] = sorted({mount for part in block.all() for mount in part.mounts})[:64]
+            disk["used_by"] = [part.name for part in block.all()][1:64]
+        controller["disks"].append(disk)
+    return {"nvme": {"controllers": list(controllers.values())}}
+
+
+FORMS = (
+    Form("lsblk", is_table, read_table, 40),
+    Form("lsblk -P", is_pairs, read_pairs, 40),
+    Form("lsblk --json", is_json, read_json, 40),
+)

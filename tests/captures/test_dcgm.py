@@ -1,0 +1,139 @@
+"""What DCGM has watched, in a capture: a warning where it complains, and nothing where it does not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.captures.collection import read_text
+from clusterproof.plugins.core.verdict import Verdict
+from tests.captures.captured import evaluated, written
+from tests.testbed.outputs import dcgm_table
+
+
+def row(left: str, right: str) -> str:
+    return f"| {left:<25} | {right:<56} |\n"
+
+
+LINE = f"+{'-' * 27}+{'-' * 58}+\n"
+HEAD = f"$ dcgmi health -c\n{LINE}| {'Health Monitor Report':<85}|\n{LINE.replace('-', '=')}"
+HEALTHY = HEAD + row("Overall Health", "Healthy") + LINE
+FAILING = (
+    HEAD
+    + row("Overall Health", "Failure")
+    + row("GPU", "")
+    + row("-> 3", "Failure")
+    + row("   -> Errors", "")
+    + row("      -> Memory system", "Failure")
+    + row("", "A DBE has been detected on GPU 3. Drain the GPU and")
+    + row("", "reset it or reboot the node.")
+    + row("NvSwitch", "")
+    + row("-> 0", "Warning")
+    + row("   -> Errors", "")
+    + row("      -> NVLINK system", "Warning")
+    + row("", "NVSwitch 0 has a non-fatal error.")
+    + LINE
+)
+DBE = "A DBE has been detected on GPU 3. Drain the GPU and reset it or reboot the node."
+SWITCH = "NVLINK system: NVSwitch 0 has a non-fatal error."
+OLD = """\
+Health Monitor Report
++------------------+---------------------------------------------------------+
+| Overall Health:  | {overall:<55} |
++==================+=========================================================+
+"""
+OLD_FAILING = OLD.format(overall="Warning") + (
+    "| GPU ID: 1        | Warning                                                 |\n"
+    "|                  | InfoROM system: Warning - A corrupt InfoROM has been    |\n"
+    "|                  | detected in GPU 1.                                      |\n"
+)
+JSON = {
+    "header": ["Health Monitor Report"],
+    "body": {
+        "Overall Health": {"value": "Failure"},
+        "GPU": {
+            "children": {
+                "3": {
+                    "value": "Failure",
+                    "children": {
+                        "Errors": {"children": {"Memory system": {"value": "Failure", "overflow": ["A DBE on GPU 3."]}}}
+                    },
+                }
+            }
+        },
+    },
+}
+JSON_HEALTHY = {"header": ["Health Monitor Report"], "body": {"Overall Health": {"value": "Healthy"}}}
+DMON = """\
+#Entity   XIDER                       TMPTR
+ID                                    C
+GPU 0     0                           35
+GPU 1     {xid}                         {temperature}
+GPU 0     0                           35
+"""
+
+
+def dmon(xid: object, temperature: object = 36) -> str:
+    return DMON.format(xid=xid, temperature=temperature)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        HEALTHY,
+        OLD.format(overall="Healthy"),
+        json.dumps(JSON_HEALTHY),
+        dmon(0),
+        dmon("N/A"),
+        dmon(43),  # a program was ended
+        dmon(31),  # a program's own page fault
+        "$ dcgmi dmon -e 150,230 | grep GPU\nGPU 0  35  0\nGPU 1  79  0\n",
+    ],
+)
+def test_where_dcgm_complains_of_nothing_nothing_is_said_and_no_diagnostic_is_proven(text: str, tmp_path: Path) -> None:
+    assert read_text(text) == ({}, [])
+    assert evaluated(written(tmp_path, dcgm=text) / "dcgm")["gpu.dcgm_diag"].verdict is Verdict.NOT_APPLICABLE
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            FAILING,
+            f"dcgmi health on GPU 3: warn: Memory system: {DBE}, dcgmi health on NvSwitch 0: warn: {SWITCH}",
+        ),
+        (
+            OLD_FAILING,
+            "dcgmi health on GPU 1: warn: InfoROM system: Warning - A corrupt InfoROM has been detected in GPU 1.",
+        ),
+        (OLD.format(overall="Failure"), "dcgmi health: warn: Failure"),
+        (json.dumps(JSON, indent=1), "dcgmi health on GPU 3: warn: Memory system: A DBE on GPU 3."),
+        (dmon(79, "N/A"), "dcgmi dmon on GPU 1: warn: its last Xid is 79: GPU has fallen off the bus"),
+        (
+            "$ dcgmi dmon -e 150,230 | grep GPU\nGPU 0  35  0\nGPU 1  31  48\n",
+            "dcgmi dmon on GPU 1: warn: its last Xid is 48: Double Bit ECC Error",
+        ),
+    ],
+)
+def test_what_dcgm_complains_of_is_a_concern_as_any_user_may_have_injected_it(
+    text: str, words: str, tmp_path: Path
+) -> None:
+    result = evaluated(written(tmp_path, dcgm=text) / "dcgm")["gpu.dcgm_diag"]
+    assert (result.verdict, result.message) == (Verdict.CONCERN, f"{words}; expected every test to pass")
+
+
+def test_health_that_is_good_takes_nothing_from_a_diagnostic_that_passed(tmp_path: Path) -> None:
+    folder = written(tmp_path, diag=dcgm_table(), health=HEALTHY)
+    assert evaluated(folder)["gpu.dcgm_diag"].verdict is Verdict.PASS
+
+
+def test_health_that_is_bad_is_said_beside_a_diagnostic_that_passed(tmp_path: Path) -> None:
+    folder = written(tmp_path, diag=dcgm_table(), health=FAILING)
+    assert evaluated(folder)["gpu.dcgm_diag"].verdict is Verdict.CONCERN
+
+
+def test_watches_that_are_off_are_named() -> None:
+    said = "Error: Health watches not enabled. Please enable watches."
+    assert read_text(f"$ dcgmi health -c\n{said}\n")[1] == [f"dcgmi health -c is none of the known forms: {said}"]

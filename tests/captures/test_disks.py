@@ -1,0 +1,240 @@
+"""What disks and software RAID say of themselves, in a capture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.captures.collection import read_text
+from clusterproof.plugins.core.verdict import Verdict
+from tests.captures.captured import evaluated, output_of, written
+
+SMART_LOG = """\
+$ sudo nvme smart-log /dev/nvme1
+Smart Log for NVME device:nvme1 namespace-id:ffffffff
+critical_warning                        : {warning}
+temperature                             : 33 °C (306 K)
+available_spare                         : 100%
+available_spare_threshold               : 10%
+percentage_used                         : {used}%
+Data Units Written                      : 42,109,211 (21.56 TB)
+power_on_hours                          : 2,410
+media_errors                            : {errors}
+num_err_log_entries                     : 12
+"""
+OF_EBS = """\
+$ sudo nvme smart-log /dev/nvme0
+Smart Log for NVME device:nvme0 namespace-id:ffffffff
+critical_warning                        : 0
+temperature                             : -273 °C (0 K)
+available_spare                         : 0%
+available_spare_threshold               : 0%
+percentage_used                         : 0%
+media_errors                            : 0
+"""
+JSON = """\
+$ nvme smart-log /dev/nvme1 -o json
+{
+  "critical_warning":4,
+  "avail_spare":100,
+  "spare_thresh":10,
+  "percent_used":1,
+  "media_errors":0
+}
+"""
+SMARTCTL = """\
+# smartctl -a /dev/nvme0n1
+smartctl 7.2 2020-12-30 r5155 [x86_64-linux-5.15.0-1051-aws] (local build)
+
+=== START OF INFORMATION SECTION ===
+Model Number:                       SAMSUNG MZQL27T6HBLA-00A07
+Serial Number:                      S6CKNT0W500123
+
+=== START OF SMART DATA SECTION ===
+SMART overall-health self-assessment test result: {result}
+
+SMART/Health Information (NVMe Log 0x02)
+Critical Warning:                   0x00
+Available Spare:                    100%
+Percentage Used:                    2%
+Media and Data Integrity Errors:    {errors}
+Error Information Log Entries:      0
+"""
+SMARTCTL_ATA = """\
+# smartctl -A -H /dev/sda
+smartctl 7.2 2020-12-30 r5155 [x86_64-linux-5.15.0] (local build)
+SMART overall-health self-assessment test result: {result}
+ID# ATTRIBUTE_NAME          FLAG     VALUE WORST THRESH TYPE      UPDATED  WHEN_FAILED RAW_VALUE
+  5 Reallocated_Sector_Ct   0x0033   001   001   010    Pre-fail  Always   {failed} 2040
+"""
+SMARTCTL_SAS = "$ smartctl -H /dev/sdb\nsmartctl 7.2 2020-12-30\n\nSMART Health Status: {result}\n"
+SMARTCTL_JSON = """\
+{
+  "smartctl": {"version": [7, 2]},
+  "device": {"name": "/dev/sda", "type": "sat"},
+  "serial_number": "2006",
+  "smart_status": {"passed": false}
+}
+"""
+MDSTAT = """\
+$ cat /proc/mdstat
+Personalities : [raid0] [raid1] [raid6] [raid5] [raid4]
+md127 : active raid5 nvme4n1[4] nvme3n1[2] nvme2n1[1]{flag} nvme1n1[0]
+      22502040576 blocks super 1.2 level 5, 512k chunk, algorithm 2 [4/{working}] [{states}]
+
+md0 : active raid0 nvme6n1[1] nvme5n1[0]{stripe}
+      15001360384 blocks super 1.2 512k chunks
+
+unused devices: <none>
+"""
+MDADM = """\
+# mdadm --detail /dev/md127
+/dev/md127:
+           Version : 1.2
+        Raid Level : raid1
+      Raid Devices : 2
+     Total Devices : 2
+             State : {state}
+    Active Devices : {working}
+    Failed Devices : 1
+
+    Number   Major   Minor   RaidDevice State
+       0     259        0        0      active sync   /dev/nvme1n1
+       -     259        1        -      {second}   /dev/nvme2n1
+"""
+
+
+def found(folder: Path, text: str) -> list[tuple[Verdict, str]]:
+    """What is found of local disks, and not what is missing."""
+    result = evaluated(written(folder, disks=text) / "disks")["storage.disk_errors"]
+    return [
+        (one.verdict, one.message.partition(";")[0])
+        for one in result.by_verdict or (result,)
+        if one.verdict in (Verdict.FAIL, Verdict.CONCERN)
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        SMART_LOG.format(warning="0", used=1, errors="0"),
+        SMART_LOG.format(warning="0x0", used=99, errors="0"),
+        OF_EBS,
+        JSON.replace(":4", ":0"),
+        SMARTCTL.format(result="PASSED", errors="0"),
+        SMARTCTL_ATA.format(result="PASSED", failed="    -      "),
+        SMARTCTL_ATA.format(result="PASSED", failed="In_the_past"),
+        SMARTCTL_SAS.format(result="OK"),
+        SMARTCTL_JSON.replace("false", "true"),
+        MDSTAT.format(flag="", working=4, states="UUUU", stripe=""),
+        MDADM.format(state="clean", working=2, second="active sync"),
+        "Personalities : [raid0]\nunused devices: <none>\n",
+    ],
+)
+def test_of_healthy_disks_nothing_is_said_and_nothing_is_unknown(text: str, tmp_path: Path) -> None:
+    assert "nvme" in output_of(text)
+    assert found(tmp_path, text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict", "words"),
+    [
+        (
+            SMART_LOG.format(warning="0x9", used=1, errors="0"),
+            Verdict.FAIL,
+            "nvme1: few spare blocks left, read-only",
+        ),
+        (SMART_LOG.format(warning="2", used=1, errors="0"), Verdict.CONCERN, "nvme1: too hot or too cold"),
+        (SMART_LOG.format(warning="0", used=1, errors="1,017"), Verdict.CONCERN, "nvme1: 1017 media errors"),
+        (
+            SMART_LOG.format(warning="0", used=127, errors="0"),
+            Verdict.CONCERN,
+            "nvme1: 127 % of its endurance used",
+        ),
+        (JSON, Verdict.FAIL, "nvme1: degraded by media errors"),
+        (JSON.partition("\n")[2], Verdict.FAIL, "a disk: degraded by media errors"),
+        (SMARTCTL.format(result="FAILED!", errors="0"), Verdict.FAIL, "nvme0n1: its self-assessment failed"),
+        (SMARTCTL.format(result="PASSED", errors="231"), Verdict.CONCERN, "nvme0n1: 231 media errors"),
+        (
+            SMARTCTL.format(result="FAILED!", errors="0").partition("\n")[2],
+            Verdict.FAIL,
+            "the disk S6CKNT0W500123: its self-assessment failed",
+        ),
+        (
+            SMARTCTL_ATA.format(result="PASSED", failed="FAILING_NOW"),
+            Verdict.FAIL,
+            "sda: Reallocated_Sector_Ct is below its threshold",
+        ),
+        (
+            SMARTCTL_SAS.format(result="FAILURE PREDICTION THRESHOLD EXCEEDED [asc=5d, ascq=0]"),
+            Verdict.FAIL,
+            "sdb: its self-assessment failed (FAILURE PREDICTION THRESHOLD EXCEEDED [asc=5d, ascq=0])",
+        ),
+        (SMARTCTL_JSON, Verdict.FAIL, "sda: its self-assessment failed"),
+        (
+            "$ sudo smartctl -a /dev/sda | grep health\nSMART overall-health self-assessment test result: FAILED!\n",
+            Verdict.FAIL,
+            "sda: its self-assessment failed",
+        ),
+        (
+            MDSTAT.format(flag="(F)", working=3, states="U_UU", stripe=""),
+            Verdict.CONCERN,
+            "md127 goes on without nvme2n1",
+        ),
+        (
+            MDSTAT.format(flag="", working=3, states="_UUU", stripe=""),
+            Verdict.CONCERN,
+            "md127 goes on without 1 of 4 disks",
+        ),
+        (
+            MDSTAT.format(flag="", working=4, states="UUUU", stripe="(F)"),
+            Verdict.FAIL,
+            "md0 is lost without nvme5n1",
+        ),
+        ("md0 : inactive nvme5n1[1](S)\n      7500 blocks super 1.2\n", Verdict.CONCERN, "md0 is not active"),
+        (
+            MDADM.format(state="clean, degraded", working=1, second="faulty"),
+            Verdict.CONCERN,
+            "md127 goes on without nvme2n1",
+        ),
+        (
+            MDADM.format(state="clean, FAILED", working=0, second="faulty"),
+            Verdict.FAIL,
+            "md127 is lost without nvme2n1",
+        ),
+    ],
+)
+def test_what_a_disk_or_an_array_says_of_itself_is_said(
+    text: str, verdict: Verdict, words: str, tmp_path: Path
+) -> None:
+    assert found(tmp_path, text) == [(verdict, words)]
+
+
+def test_of_several_disks_that_nobody_named_each_counts(tmp_path: Path) -> None:
+    one = SMARTCTL_SAS.partition("\n")[2]
+    text = f"$ for disk in /dev/sd?; do smartctl -H $disk; done\n{one.format(result='OK')}{one.format(result='BAD')}"
+    assert found(tmp_path, text) == [(Verdict.FAIL, "a disk: its self-assessment failed (BAD)")]
+
+
+def test_where_two_disks_were_asked_by_one_command_neither_is_named(tmp_path: Path) -> None:
+    text = f"$ smartctl -H /dev/sda; smartctl -H /dev/sdb\n{SMARTCTL_SAS.partition(chr(10))[2].format(result='BAD')}"
+    assert found(tmp_path, text)[0][1].startswith("a disk: ")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "smartctl 7.2 2020-12-30\n\nSmartctl open device: /dev/sda failed: Permission denied\n",
+        "alice wrote: SMART overall-health self-assessment test result: FAILED!\n",
+    ],
+)
+def test_what_is_no_report_of_a_disk_is_none(text: str) -> None:
+    assert "nvme" not in read_text(text)[0]
+
+
+@pytest.mark.parametrize(("state", "verdict"), [("live", Verdict.PASS), ("dead", Verdict.FAIL)])
+def test_the_command_that_shows_the_state_of_controllers_is_read(state: str, verdict: Verdict, tmp_path: Path) -> None:
+    text = f"/sys/class/nvme/nvme0/state:live\n/sys/class/nvme/nvme1/state:{state}\n"
+    result = evaluated(written(tmp_path, nvme=text) / "nvme")["storage.nvme_state"]
+    assert (result.verdict, "nvme1: the controller is dead" in result.message) == (verdict, state == "dead")

@@ -1,0 +1,100 @@
+"""Disks as lsblk lists them, in a capture."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.captures.collection import read_text
+from clusterproof.plugins.core.verdict import Verdict
+from tests.captures.captured import evaluated, output_of, written
+
+TABLE = """\
+NAME        MODEL                              SIZE TYPE MOUNTPOINT
+nvme0n1     Amazon Elastic Block Store         500G disk
+├─nvme0n1p1                                  499.9G part /
+└─nvme0n1p15                                    99M part /boot/efi
+nvme1n1     Amazon EC2 NVMe Instance Storage   3.5T disk
+└─md0                                            7T raid0 /scratch
+nvme2n1     Amazon EC2 NVMe Instance Storage   3.5T disk {mount}
+"""
+PLAIN = """\
+NAME         MAJ:MIN RM   SIZE RO TYPE  MOUNTPOINTS
+loop0          7:0    0  63.9M  1 loop  /snap/core20/2318
+nvme0n1      259:0    0   500G  0 disk
+├─nvme0n1p1  259:1    0 499.9G  0 part  /snap
+│                                       /
+└─nvme0n1p15 259:2    0    99M  0 part  /boot/efi
+nvme1n1      259:3    0     0B  0 disk
+"""
+PAIRS = """\
+NAME="nvme0n1" TYPE="disk" SIZE="500G" MODEL="Amazon Elastic Block Store" MOUNTPOINT="" PKNAME=""
+NAME="nvme0n1p1" TYPE="part" SIZE="499G" MODEL="" MOUNTPOINT="/" PKNAME="nvme0n1"
+NAME="nvme1n1" TYPE="disk" SIZE="3.5T" MODEL="Amazon EC2 NVMe Instance Storage" MOUNTPOINT="" PKNAME=""
+"""
+JSON = {
+    "blockdevices": [
+        {
+            "name": "nvme0n1",
+            "size": "500G",
+            "model": "Amazon Elastic Block Store",
+            "mountpoints": [None],
+            "children": [{"name": "nvme0n1p1", "size": "499G", "mountpoints": ["/"]}],
+        },
+        {"name": "nvme1n1", "size": "3.5T", "model": "Amazon EC2 NVMe Instance Storage", "mountpoints": [None]},
+    ]
+}
+
+
+def disks(text: str) -> dict[str, Any]:
+    return {disk["name"]: disk for one in output_of(text)["nvme"]["controllers"] for disk in one["disks"]}
+
+
+def found_in(file: Path) -> list[Verdict]:
+    """What is found of local disks, and not what is missing."""
+    result = evaluated(file)["storage.nvme_scratch"]
+    return [one.verdict for one in result.by_verdict if one.verdict in (Verdict.FAIL, Verdict.CONCERN)]
+
+
+def test_a_table_shows_where_a_disk_and_what_is_made_of_it_are_mounted() -> None:
+    found = disks(TABLE.format(mount="/data"))
+    assert found["nvme0n1"]["mounted"] == ["/", "/boot/efi"]
+    assert found["nvme0n1"]["used_by"] == ["nvme0n1p1", "nvme0n1p15"]
+    assert (found["nvme1n1"]["used_by"], found["nvme1n1"]["mounted"]) == (["md0"], ["/scratch"])
+    assert found["nvme2n1"] == {"name": "nvme2n1", "kib": 3758096384, "mounted": ["/data"], "used_by": []}
+
+
+def test_a_table_without_models_shows_sizes_and_each_of_several_mounts() -> None:
+    found = disks(PLAIN)
+    assert found["nvme0n1"]["mounted"] == ["/", "/boot/efi", "/snap"]
+    assert found["nvme1n1"]["kib"] == 0
+
+
+@pytest.mark.parametrize("text", [TABLE.format(mount=""), PAIRS, json.dumps(JSON, indent=3)])
+def test_a_local_disk_that_nothing_is_mounted_on_is_a_concern(text: str, tmp_path: Path) -> None:
+    assert found_in(written(tmp_path, lsblk=text) / "lsblk") == [Verdict.CONCERN]
+
+
+def test_where_all_local_disks_are_mounted_nothing_is_said(tmp_path: Path) -> None:
+    assert found_in(written(tmp_path, lsblk=TABLE.format(mount="/data")) / "lsblk") == []
+
+
+def test_a_disk_that_is_missing_among_all_devices_is_missing(tmp_path: Path) -> None:
+    file = written(tmp_path, lsblk=TABLE.format(mount="/data")) / "lsblk"
+    result = evaluated(file, "p5.48xlarge")["storage.nvme_scratch"]
+    assert (result.verdict, "2 local NVMe disks; expected 8" in result.message) == (Verdict.FAIL, True)
+
+
+def test_a_list_of_some_disks_says_nothing_of_the_others() -> None:
+    text = TABLE.format(mount="/data").replace("part /\n", "part /mnt\n")
+    assert read_text(text)[0] == {}
+    assert "expected it of all devices" in read_text(text)[1][0]
+
+
+def test_domains_that_grep_leaves_of_fi_info_are_those_of_its_command() -> None:
+    text = "$ fi_info -p efa -t FI_EP_RDM | grep domain | sort -u\n    domain: rdmap79s0-rdm\n"
+    assert "domain: rdmap79s0-rdm" in output_of(text)["libfabric"]["output"]
+    assert "libfabric" not in read_text("$ fi_info | grep domain\n    domain: eth0\n")[0]

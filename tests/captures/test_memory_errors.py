@@ -1,0 +1,110 @@
+"""What mcelog and rasdaemon have counted, in a capture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.core.verdict import Verdict
+from tests.captures.captured import evaluated, output_of, written
+
+MCELOG = """\
+$ sudo mcelog --client
+Memory errors
+SOCKET 1 CHANNEL 2 DIMM 0
+DMI_NAME "P2-DIMMC1"
+corrected memory errors:
+\t{corrected} total
+\t{day} in 24h
+uncorrected memory errors:
+\t{uncorrected} total
+\t0 in 24h
+"""
+CLEAN = "No Memory errors.\n\nNo PCIe AER errors.\n\nNo Extlog errors.\n\nNo MCE errors.\n"
+SUMMARY = """\
+Memory controller events summary:
+\t{kind} on DIMM Label(s): 'CPU_SrcID#0_MC#1_Chan#0_DIMM#0' location: 1:0:0:-1 errors: {count}
+
+No PCIe AER errors.
+
+No MCE errors.
+"""
+CHECKS = "No Memory errors.\n\nMCE records summary:\n\t{count} {said} errors\n"
+EVENTS = """\
+Memory controller events:
+1 2026-11-24 11:42:07 +0000 {count} {kind} error(s): memory read error at DIMM_A1 location: 1:0:0:-1, addr 6, grain 7
+2 2026-11-25 11:42:07 +0000 {count} {kind} error(s): memory read error at DIMM_A1 location: 1:0:0:-1, addr 6, grain 7
+
+No PCIe AER errors.
+"""
+
+
+def found(folder: Path, text: str) -> list[tuple[Verdict, str]]:
+    """What is found, and not what is missing."""
+    result = evaluated(written(folder, errors=text) / "errors")["host.mce_edac"]
+    return [
+        (one.verdict, one.message.partition(";")[0])
+        for one in result.by_verdict or (result,)
+        if one.verdict in (Verdict.FAIL, Verdict.CONCERN)
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Memory errors\n",
+        MCELOG.format(corrected=3, day=0, uncorrected=0),
+        CLEAN,
+        SUMMARY.format(kind="Corrected", count=34),
+        CHECKS.format(count=3, said="Corrected error, no action required."),
+        EVENTS.format(kind="Corrected", count=1),
+    ],
+)
+def test_where_few_errors_were_corrected_nothing_is_said(text: str, tmp_path: Path) -> None:
+    assert "edac" in output_of(text)
+    assert found(tmp_path, text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict", "words"),
+    [
+        (
+            MCELOG.format(corrected=3, day=0, uncorrected=2),
+            Verdict.FAIL,
+            "SOCKET 1 CHANNEL 2 DIMM 0 counts 2 uncorrected errors",
+        ),
+        (
+            MCELOG.format(corrected=2841, day=2841, uncorrected=0),
+            Verdict.CONCERN,
+            "2.84e+03 corrected errors a day (SOCKET 1 CHANNEL 2 DIMM 0)",
+        ),
+        (
+            SUMMARY.format(kind="Uncorrected", count=2),
+            Verdict.CONCERN,
+            "CPU_SrcID#0_MC#1_Chan#0_DIMM#0: 2 uncorrected errors, in this boot or before",
+        ),
+        (
+            SUMMARY.format(kind="Fatal", count=2),
+            Verdict.CONCERN,
+            "CPU_SrcID#0_MC#1_Chan#0_DIMM#0: 2 uncorrected errors, in this boot or before",
+        ),
+        (
+            CHECKS.format(count=3, said="Uncorrected, software containable error."),
+            Verdict.CONCERN,
+            "machine checks: 3 uncorrected errors, in this boot or before",
+        ),
+        (
+            EVENTS.format(kind="Uncorrected", count=1),
+            Verdict.CONCERN,
+            "DIMM_A1: 2 uncorrected errors, in this boot or before",
+        ),
+        (
+            EVENTS.format(kind="Corrected", count=5000),
+            Verdict.CONCERN,
+            "1e+04 corrected errors a day (DIMM_A1)",
+        ),
+    ],
+)
+def test_errors_that_a_daemon_has_counted_are_said(text: str, verdict: Verdict, words: str, tmp_path: Path) -> None:
+    assert found(tmp_path, text) == [(verdict, words)]
