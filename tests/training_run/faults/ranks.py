@@ -7,7 +7,7 @@ from random import Random
 
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.training_run.run import TrainingRun
-from tests.training_run.builders import arriving, computing, logging_ranks, slow, uneven
+from tests.training_run.builders import arriving, computing, logging_ranks, readers_of, slow, uneven
 from tests.training_run.faults.fault import CONCERN, FAIL, INCOMPLETE, RunFault
 
 
@@ -96,12 +96,7 @@ FAULTS = (
     RunFault(
         "a trace of three steps",
         lambda: computing(steps=3),
-        {
-            "run.slow_rank": INCOMPLETE,
-            "run.work_uneven": INCOMPLETE,
-            "run.stages_uneven": INCOMPLETE,
-            "run.stragglers": INCOMPLETE,
-        },
+        dict.fromkeys(readers_of("computed"), INCOMPLETE),
         "3 steps; expected at least 20",
     ),
     RunFault(
