@@ -49,7 +49,7 @@ def test_ssh_names_nodes_a_user_and_a_port(text: str, name: str, targets: tuple[
     ("text", "data"),
     [
         ("", "'' is empty; expected local, demo, replay:DIR, capture:PATH, ssh:[user@]NODESET[:port], "),
-        ("", "ec2:tag:KEY=VALUE, asg:NAME, a HyperPod cluster's NAME or ARN, or FILE.toml"),
+        ("", "a HyperPod cluster's NAME or ARN, or FILE.toml"),
         ("  ", "is empty"),
         ("lokal", "did you mean local?"),
         ("LOCAL", "did you mean local?"),
