@@ -54,7 +54,7 @@ def test_gpu_count(node: Node) -> None:
         not_applicable(f"{node.type_name or 'this node'} has no GPU")
     if node.gpu_count == expected:
         return
-    if has_just_booted(node):
+    if node.has_just_booted:
         incomplete(f"NVML counts {node.gpu_count} GPUs, {node.boot.uptime_s:.0f} s after boot; expected {expected}")
     why = f" ({node.driver_error})" if node.driver_error else ""
     raise AssertionError(f"NVML counts {node.gpu_count} GPUs{why}, {on_bus_in_words(node)}; expected {expected}")
@@ -81,7 +81,7 @@ def evaluate_by_bus(node: Node) -> None:
             concern_if(node.gpu_count == 0, "NVML starts and counts 0 GPUs; expected one at least")
         return
     own, most = sum(name in ("nvidia", "") for name in drivers), sum(name in ("nvidia", "", None) for name in drivers)
-    counted, bus = most if has_just_booted(node) else node.gpu_count, on_bus_in_words(node)
+    counted, bus = most if node.has_just_booted else node.gpu_count, on_bus_in_words(node)
     fail_if(counted < own, f"NVML counts {counted} GPUs, {bus}; expected {own}")
     with part:
         concern_if(
@@ -100,14 +100,6 @@ def evaluate_on_bus(node: Node) -> None:
     named = ", ".join(f"{label} at {address}" for label, address in gone.items())
     is_of_this_node = not on_bus.isdisjoint(addresses.values())
     fail_if(gone and is_of_this_node, f"the PCI bus does not show {named}; expected all GPUs on it")
-
-
-def has_just_booted(node: Node) -> bool:
-    """Whether counts cannot be trusted yet; where no uptime was collected, they are all there is."""
-    try:
-        return node.boot.uptime_s < node.threshold("settle.window_s")
-    except Incomplete:
-        return False
 
 
 def on_bus_in_words(node: Node) -> str:

@@ -41,7 +41,7 @@ def test_device_count(node: Node) -> None:
         count, on_bus = 0, 0
     if not (expected or count):
         not_applicable(f"{node.type_name or 'this node'} has no Neuron device")
-    if count < expected and has_just_booted(node):
+    if count < expected and node.has_just_booted:
         incomplete(f"{count} Neuron devices, {node.boot.uptime_s:.0f} s after boot; expected {expected}")
     with part:
         assert count >= expected, f"{count} Neuron devices, {on_bus} on the PCI bus; expected {expected}"
@@ -68,14 +68,6 @@ def evaluate_alike(node: Node) -> None:
     twice = {serial: count for serial, count in serials.items() if count > 1 and not is_of_boards}
     shared = ", ".join(f"{serial[:40]} of {count} devices" for serial, count in twice.items())
     concern_if(shared, f"serial {shared}; expected one each")
-
-
-def has_just_booted(node: Node) -> bool:
-    """Whether counts cannot be trusted yet; where no uptime was collected, they are all there is."""
-    try:
-        return node.boot.uptime_s < node.threshold("settle.window_s")
-    except Incomplete:
-        return False
 
 
 @mark.ami
