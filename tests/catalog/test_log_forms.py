@@ -28,3 +28,7 @@ def wrong(form: LogForm) -> str:
 @pytest.mark.parametrize("form", log_forms().values(), ids=lambda form: form.name)
 def test_every_form_is_right(form: LogForm) -> None:
     assert not wrong(form)
+
+
+def test_every_scope_has_a_form() -> None:
+    assert {form.scope for form in log_forms().values()} == set(SCOPES)

@@ -103,7 +103,7 @@ FAULTS = (
         "a trace of one data-parallel rank",
         lambda: computing(stages=4, replicas=1),
         {"run.slow_rank": INCOMPLETE, "run.work_uneven": Verdict.NOT_APPLICABLE, "run.stragglers": INCOMPLETE},
-        "1 ranks a stage; expected 3",
+        "1 rank a stage; expected 3",
     ),
     RunFault(
         "a rank that comes last to every collective",
