@@ -19,6 +19,7 @@ from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.fact import Absent
 from clusterproof.plugins.evidence.field import readings
 from clusterproof.plugins.evidence.gpu.facts import Gpu
+from clusterproof.plugins.evidence.host.facts import has_just_booted
 from clusterproof.plugins.evidence.kernel_log.facts import pci_address
 from clusterproof.plugins.evidence.node import Node
 
@@ -54,7 +55,7 @@ def test_gpu_count(node: Node) -> None:
         not_applicable(f"{node.type_name or 'this node'} has no GPU")
     if node.gpu_count == expected:
         return
-    if node.has_just_booted:
+    if has_just_booted(node):
         incomplete(f"NVML counts {node.gpu_count} GPUs, {node.boot.uptime_s:.0f} s after boot; expected {expected}")
     why = f" ({node.driver_error})" if node.driver_error else ""
     raise AssertionError(f"NVML counts {node.gpu_count} GPUs{why}, {on_bus_in_words(node)}; expected {expected}")
@@ -81,7 +82,7 @@ def evaluate_by_bus(node: Node) -> None:
             concern_if(node.gpu_count == 0, "NVML starts and counts 0 GPUs; expected one at least")
         return
     own, most = sum(name in ("nvidia", "") for name in drivers), sum(name in ("nvidia", "", None) for name in drivers)
-    counted, bus = most if node.has_just_booted else node.gpu_count, on_bus_in_words(node)
+    counted, bus = most if has_just_booted(node) else node.gpu_count, on_bus_in_words(node)
     fail_if(counted < own, f"NVML counts {counted} GPUs, {bus}; expected {own}")
     with part:
         concern_if(

@@ -10,6 +10,7 @@ from clusterproof.plugins.core.verdict import Incomplete, concern, concern_if, f
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.fact import Absent
 from clusterproof.plugins.evidence.field import readings
+from clusterproof.plugins.evidence.host.facts import has_just_booted
 from clusterproof.plugins.evidence.kernel_log.wording import require_whole_log, say
 from clusterproof.plugins.evidence.neuron.facts import Listed, NeuronDevice, parse_neuron_ls
 from clusterproof.plugins.evidence.node import Node
@@ -41,7 +42,7 @@ def test_device_count(node: Node) -> None:
         count, on_bus = 0, 0
     if not (expected or count):
         not_applicable(f"{node.type_name or 'this node'} has no Neuron device")
-    if count < expected and node.has_just_booted:
+    if count < expected and has_just_booted(node):
         incomplete(f"{count} Neuron devices, {node.boot.uptime_s:.0f} s after boot; expected {expected}")
     with part:
         assert count >= expected, f"{count} Neuron devices, {on_bus} on the PCI bus; expected {expected}"

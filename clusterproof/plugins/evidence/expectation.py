@@ -182,15 +182,6 @@ boot = collected_as("boot", Boot)
 
 
 @collected_by()
-def has_just_booted(node: Node) -> bool:
-    """Whether counts cannot be trusted yet; where no uptime was collected, they are all there is."""
-    try:
-        return node.boot.uptime_s < node.threshold("settle.window_s")
-    except Incomplete:
-        return False
-
-
-@collected_by()
 def same_machine(node: Node) -> tuple[str, ...]:
     """The other nodes of its group that are the same machine, by the id of its boot; none where that is unknown."""
     shared = node.group.shared("boot ids", _boot_ids)

@@ -116,7 +116,6 @@ class Node:
     is_outside_ec2 = expectation.is_outside_ec2
     of_type = expectation.of_type
     boot = expectation.boot
-    has_just_booted = expectation.has_just_booted
 
     # GPUs
 
