@@ -15,8 +15,8 @@ CHECK = '''"""SUBJECT."""
 from __future__ import annotations
 
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evaluation.routing import evidence
+from clusterproof.plugins.evidence.node import Node
 
 pytestmark = [mark.{subsystem}, mark.preflight]
 

@@ -12,7 +12,14 @@ from dataclasses import dataclass
 from shlex import join, quote
 
 from clusterproof.plugins.catalog import PACKAGED, Catalog
-from clusterproof.plugins.core.cluster import Cluster, Target, is_of_hyperpod, is_of_kubernetes, is_of_slurm
+from clusterproof.plugins.core.cluster import (
+    INSTANCE_ID,
+    Cluster,
+    Target,
+    is_of_hyperpod,
+    is_of_kubernetes,
+    is_of_slurm,
+)
 from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.core.result import OF_HARDWARE, Result
 from clusterproof.plugins.core.verdict import PROVEN, Verdict
@@ -188,7 +195,7 @@ MAX_CHECKS = 40  # by name; more of them are run all
 MAX_COMMAND = 2_000  # characters that fill half a screen; the page has every command whole
 REPLACE, REBOOT = OF_HARDWARE
 _IS_NODE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,252}").fullmatch
-_INSTANCE = re.compile(r"(?:^|-)(i-[0-9a-f]{8,17})$")
+_INSTANCE = re.compile(rf"(?:^|-)({INSTANCE_ID})$")
 
 
 def commands(task: Task, cluster: Cluster | None) -> list[str]:

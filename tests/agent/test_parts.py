@@ -13,7 +13,7 @@ from clusterproof.plugins.agent.parts import Parts, joined, parts
 from clusterproof.plugins.agent.program import ProbeOptions, Program, collector_names
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, Unreached
-from clusterproof.plugins.transport import Answer, Limits, Unusable, longest_program
+from clusterproof.plugins.transport import Answer, Connection, Limits, Unusable
 from clusterproof.plugins.transport.gather import gather
 from tests.builders.probed import padded
 
@@ -46,8 +46,8 @@ def test_where_no_collector_is_short_enough_the_node_is_visited_all_the_same(tmp
     assert set(found.left_out) == {"padded"}
 
 
-class Bare:
-    """A connection of others that says nothing of programs."""
+class Bare(Connection):
+    """A connection that says nothing of programs."""
 
 
 class Commanding(Bare):
@@ -61,9 +61,9 @@ class Short(Commanding):
 
 @pytest.mark.parametrize(("kind", "longest"), [(Bare, None), (Commanding, ARGUMENT), (Short, 7)])
 def test_a_connection_that_does_not_say_more_is_given_commands_that_are_one_argument(
-    kind: type, longest: int | None
+    kind: type[Connection], longest: int | None
 ) -> None:
-    assert longest_program(kind(), Limits()) == longest
+    assert kind().longest_program(Limits()) == longest
 
 
 def test_the_answers_to_all_programs_are_one() -> None:

@@ -175,6 +175,7 @@ def test_nothing_is_left_when_it_is_killed() -> None:
         running.until_ticks(2)
         running.node.run(["/bin/sh", "-c", "kill -9 $(pgrep -o -f '^[^ ]*python3[^ ]* .* begin[.]')"])
         running.until(lambda: not samplers(running.node), "the end of its sources")
+        assert not samplers(running.node)
 
 
 @needs_frozen
@@ -196,6 +197,7 @@ def test_a_driver_that_hangs_and_comes_back_is_sampled_again() -> None:
         values.write_text(values.read_text().replace("hang = memory_info", ""))
         running.node.run(["/bin/sh", "-c", "kill -9 $(pgrep -f '^[^ ]*python3[^ ]* .* begin[.]' | sed -n 2p)"])
         running.until(lambda: running.ticks and running.ticks[-1].gpu, "samples of the GPUs")
+        assert "gpu" not in running.ticks[-1].late
 
 
 @pytest.mark.parametrize("garbage", [b"\n" * 100, b"x" * 10_000])

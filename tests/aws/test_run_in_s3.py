@@ -9,7 +9,7 @@ import boto3
 import pytest
 
 from clusterproof.plugins.aws import Account, AwsError, objects
-from clusterproof.plugins.aws.objects import fetched
+from clusterproof.plugins.aws.s3 import fetched
 from tests.aws.service import Service
 
 pytest_plugins = ["pytester"]

@@ -14,11 +14,31 @@ from clusterproof.plugins.catalog.rows import document
 
 ROOT = Path(__file__).parents[2]
 CHECKS = json.loads((ROOT / "clusterproof/plugins/evaluation/checks.json").read_text("utf-8"))
+ROLES = (causes.CAUSE, causes.SUSPICION, causes.CASCADE)
+READ_IN = ("output", "scheduler", "kubernetes", "dumps", "exceptions")
+RESTARTS = ("yes", "no", "after")
 NAMES = re.findall(r'"([a-z_]+\.[a-z0-9_]+)"', json.dumps(CHECKS))
 
 
-def test_every_sign_is_right() -> None:
-    assert len(causes.checked_signs()) > 40
+def wrong(sign: causes.Sign) -> str:
+    """What is not right about a sign, else empty."""
+    if sign.role not in ROLES or not sign.says or not set(sign.read_in) <= set(READ_IN):
+        return f"{sign.role!r}, read in {', '.join(sign.read_in)}; expected {', '.join(ROLES)} and {', '.join(READ_IN)}"
+    if sign.role == causes.CASCADE:
+        return "a cascade has a cause; expected none" if sign.cause or sign.probability else ""
+    if sign.cause not in causes.CAUSES[:-1]:
+        return f"{sign.cause!r}; expected one of {', '.join(causes.CAUSES[:-1])}"
+    if sign.role == causes.SUSPICION:
+        return "a suspicion has a probability; expected none" if sign.probability else ""
+    if sign.cause == causes.HARDWARE:
+        return "a line of the job blames hardware; expected a suspicion, which a node's own evidence proves"
+    is_right = 0.5 <= sign.probability < 1 and sign.restart in RESTARTS
+    return "" if is_right else f"{sign.probability}, restart {sign.restart!r}; expected 0.5 to 1, and {RESTARTS}"
+
+
+@pytest.mark.parametrize("sign", causes.signs().values(), ids=lambda sign: sign.name)
+def test_every_sign_is_right(sign: causes.Sign) -> None:
+    assert not wrong(sign)
 
 
 def test_no_line_of_a_job_says_hardware_by_itself() -> None:

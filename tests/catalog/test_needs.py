@@ -7,6 +7,7 @@ import pytest
 from clusterproof.plugins.catalog.needs import Need, kinds, needs, needs_of
 from clusterproof.plugins.evaluation.all_checks import node_checks
 from clusterproof.plugins.evaluation.needs import node_collectors
+from tests.laws.removal import explains
 
 OTHER_PIECES = ("its peers", "the beginning of the kernel log")
 NEED = Need(("gpu.a",), ("platform", "pci.devices[].class"), "identity", "what it is", "policy", finding="expected 8")
@@ -38,7 +39,7 @@ def test_reasons_are_of_few_kinds() -> None:
     ],
 )
 def test_a_row_explains_only_its_checks_without_its_facts(check: str, fact: str, message: str, expected: bool) -> None:
-    assert NEED.explains(check, fact, message) is expected
+    assert explains(NEED, check, fact, message) is expected
 
 
 def test_the_rows_of_a_check_are_found_by_its_id() -> None:

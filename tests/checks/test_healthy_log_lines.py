@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from clusterproof.plugins.catalog.log_forms import checked_forms
+from clusterproof.plugins.catalog.log_forms import log_forms
 from clusterproof.plugins.core.verdict import Verdict
 from tests.evidence.kernel_log.logged import node, verdict
 
 OF_MORE_THAN_THE_LOG = {"neuron.no_hw_error", "gpu.peermem"}
-CHECKS = sorted({form.check for form in checked_forms().values() if form.check} - OF_MORE_THAN_THE_LOG)
+CHECKS = sorted({form.check for form in log_forms().values() if form.check} - OF_MORE_THAN_THE_LOG)
 NIC = "mlx5_core 0000:5c:00.0"
 HEALTHY = (
     "EDAC MC: Ver: 3.0.0",

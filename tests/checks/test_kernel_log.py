@@ -258,7 +258,7 @@ def test_a_dated_line_is_reported_with_its_date_whether_or_not_the_boot_is_known
 
 
 @pytest.mark.parametrize(
-    ("seconds", "words"), [(120.0, "120 s after boot"), (1e18, "at a time that is none"), (STAMP_S, "at 2024-11-15")]
+    ("seconds", "words"), [(120.0, "120 s after boot"), (1e18, "at an invalid time"), (STAMP_S, "at 2024-11-15")]
 )
 def test_a_moment_is_given_by_the_clock_that_is_known(seconds: float, words: str) -> None:
     assert when(seconds, without(logging(), "boot")).startswith(words)

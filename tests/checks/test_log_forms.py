@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from clusterproof.plugins.catalog import PACKAGED
-from clusterproof.plugins.catalog.log_forms import checked_forms
+from clusterproof.plugins.catalog.log_forms import log_forms
 from clusterproof.plugins.core.evidence import Collected, Status
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.node import Node
@@ -15,7 +15,7 @@ from tests.evidence.kernel_log.known_lines import KNOWN_LINES, KnownLine
 from tests.evidence.kernel_log.logged import node, result, verdict
 
 OF_NEURON, OF_MODULES = "neuron.no_hw_error", "gpu.peermem"  # which need more than the log
-OVER_THE_LOG = sorted({form.check for form in checked_forms().values() if form.check} - {OF_NEURON, OF_MODULES})
+OVER_THE_LOG = sorted({form.check for form in log_forms().values() if form.check} - {OF_NEURON, OF_MODULES})
 
 
 def logging(*lines: str) -> Node:
@@ -31,7 +31,7 @@ def with_neuron(of: Node) -> Node:
     return replace(of, evidence=replace(of.evidence, collectors={**of.evidence.collectors, **collectors}))
 
 
-FORGED = [line for line in KNOWN_LINES if checked_forms()[line.form].check]
+FORGED = [line for line in KNOWN_LINES if log_forms()[line.form].check]
 
 
 @pytest.mark.parametrize("line", FORGED, ids=lambda line: line.text[:60])
@@ -43,13 +43,13 @@ def test_no_line_fails_a_node_on_which_users_can_have_whole_records_written(line
         Verdict.NOT_APPLICABLE,
     }
     assert verdict(OF_MODULES, of) is not Verdict.FAIL
-    if checked_forms()[line.form].scope in ("gpu", "nvswitch"):
+    if log_forms()[line.form].scope in ("gpu", "nvswitch"):
         assert verdict("gpu.no_xid", of) is verdict("gpu.no_sxid", of) is Verdict.PASS
 
 
 @pytest.mark.parametrize("line", KNOWN_LINES, ids=lambda line: line.text[:60])
 def test_a_line_has_the_verdict_of_its_form(line: KnownLine) -> None:
-    form = checked_forms()[line.form]
+    form = log_forms()[line.form]
     before = [one.text for name in form.after[:1] for one in KNOWN_LINES if one.form == name]
     times = int(PACKAGED.threshold(form.rate)) * 5 if form.rate and not form.cleared_by else 1
     if form.check and form.verdict in ("fail", "concern") and not form.event:

@@ -12,7 +12,8 @@ import pytest
 from clusterproof.plugins.command_line.doctor import every_means, of_aws, of_slurm, of_ssh
 from clusterproof.plugins.command_line.init import TEMPLATES, template
 from clusterproof.plugins.command_line.main import main
-from clusterproof.plugins.command_line.subcommands import NAMES, short_help, shortest_help
+from clusterproof.plugins.command_line.overview import short_help, shortest_help
+from clusterproof.plugins.command_line.subcommands import NAMES
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.inventory import resolve
 from clusterproof.plugins.options import perf_table, table

@@ -15,12 +15,13 @@ from clusterproof.plugins.agent import tools
 from clusterproof.plugins.agent.reading import Node
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.redaction import kinds
+from scripts import scaffold
 from scripts.generators.evidence import PATH, descriptions, document
 from tests.builders.recordings import boot, node
 from tests.builders.runs import ROOT, Runs
 
 FOLDER = "clusterproof/plugins/evidence/tuned"
-CHECK, FAULT = "clusterproof/checks/host/test_tuned_profile.py", "tests/faults/tuned.py"
+CHECK, FAULT = "clusterproof/checks/host/test_tuned_profile.py", "tests/faults/tuned_profile.py"
 PACKAGE = "clusterproof.plugins.evidence.tuned"
 
 
@@ -31,8 +32,7 @@ def blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str
     blocks = dict(re.findall(r"```(?:python|toml)\n# (\S+)\n(.*?)```", page, re.DOTALL))
     folder = tmp_path / "evidence" / "tuned"
     folder.mkdir(parents=True)
-    (folder / "__init__.py").touch()
-    for name in ("collect.py", "facts.py", "redaction.toml"):
+    for name in ("__init__.py", "collect.py", "facts.py", "redaction.toml"):
         (folder / name).write_text(blocks[f"{FOLDER}/{name}"], encoding="utf-8")
     monkeypatch.setattr(evidence, "__path__", [*evidence.__path__, str(folder.parent)])
     yield blocks
@@ -57,6 +57,11 @@ def collected(blocks: dict[str, str], script: str, tmp_path: Path, monkeypatch: 
     names: dict[str, Any] = {}
     exec(blocks[f"{FOLDER}/collect.py"], names)
     return names["read"](Node())
+
+
+def test_the_files_that_contributing_shows_are_those_that_the_script_writes(blocks: dict[str, str]) -> None:
+    written = {*scaffold.evidence("tuned"), *scaffold.check("host.tuned_profile")}
+    assert {path for path in blocks if "tuned" in path} == written
 
 
 def test_the_fault_that_contributing_adds_fails_its_check_and_a_healthy_node_passes(

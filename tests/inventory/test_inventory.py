@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
+from pkgutil import resolve_name
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target
-from clusterproof.plugins.inventory import FILE, KINDS, narrow, resolve, with_expectations
+from clusterproof.plugins.core.kinds import FILE, HYPERPOD, KINDS, Kind
+from clusterproof.plugins.inventory import narrow, resolve, with_expectations
 from tests.inventory.refused import refusal, written
 
 # Kinds
@@ -47,7 +49,7 @@ def test_ssh_names_nodes_a_user_and_a_port(text: str, name: str, targets: tuple[
     ("text", "data"),
     [
         ("", "'' is empty; expected local, demo, replay:DIR, capture:PATH, ssh:[user@]NODESET[:port], "),
-        ("", "ec2:tag:KEY=VALUE, asg:NAME, a HyperPod cluster's NAME or ARN, or FILE.toml"),
+        ("", "a HyperPod cluster's NAME or ARN, or FILE.toml"),
         ("  ", "is empty"),
         ("lokal", "did you mean local?"),
         ("LOCAL", "did you mean local?"),
@@ -100,20 +102,11 @@ def test_options_of_the_command_line_outrank_an_inventorys_settings(tmp_path: Pa
     assert resolve(path, {"user": "root"}).settings == {"user": "root", "port": "22"}
 
 
-def test_every_kind_has_its_form_and_its_resolver() -> None:
-    assert [kind.form for kind in (*KINDS, FILE)] == [
-        "local",
-        "demo",
-        "replay:DIR",
-        "capture:PATH",
-        "ssh:[user@]NODESET[:port]",
-        "slurm:[PARTITION|NODESET|job:ID]",
-        "k8s:CONTEXT[/SELECTOR]",
-        "eks:NAME",
-        "ec2:tag:KEY=VALUE",
-        "asg:NAME",
-        "FILE.toml",
-    ]
+@pytest.mark.parametrize("kind", [*KINDS, HYPERPOD, FILE], ids=lambda kind: kind.form)
+def test_every_kind_has_its_form_its_help_and_its_resolver(kind: Kind) -> None:
+    assert kind.form.startswith(kind.word)
+    assert kind.help
+    assert callable(resolve_name(f"clusterproof.plugins.{kind.resolver}"))
 
 
 # Narrowing and expectations

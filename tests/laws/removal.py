@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from clusterproof.plugins.catalog.needs import needs
+from clusterproof.plugins.catalog.needs import Need, needs
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.result import Finding
@@ -44,7 +44,13 @@ def tried(case: Case, checks: Collection[str]) -> Tried:
 
 def reason(check: str, fact: str, finding: Finding) -> str:
     """The name of the row of needs.toml that says why the finding needs the fact, else empty."""
-    return next((name for name, row in needs().items() if row.explains(check, fact, finding.message)), "")
+    return next((name for name, row in needs().items() if explains(row, check, fact, finding.message)), "")
+
+
+def explains(need: Need, check: str, fact: str, message: str) -> bool:
+    """Whether a finding of a check may be gone where this fact is."""
+    covers = any(fact == known or fact.startswith((f"{known}.", f"{known}[]")) for known in need.facts)
+    return check in need.checks and need.finding in message and covers
 
 
 def removals(case: Case, check: str) -> Iterator[Removal]:

@@ -56,6 +56,16 @@ def test_a_kind_of_evidence_has_all_that_it_needs_in_a_folder_of_its_own(tree: P
     assert parse_toml(written[f"{folder}/redaction.toml"], "redaction.toml") == {"turbo": {"text": "version"}}
 
 
+def test_what_is_written_passes_the_linter(tree: Path) -> None:
+    ruff = Path(sys.executable).with_name("ruff")
+    if not ruff.exists():
+        pytest.skip("no ruff beside this Python: scripts/environment dev installs it")
+    assert new(tree, "check", "host.turbo").returncode == new(tree, "evidence", "turbo").returncode == 0
+    command = [str(ruff), "check", "--no-cache", "--config", str(ROOT / "pyproject.toml"), str(tree)]
+    checked = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stdout
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [

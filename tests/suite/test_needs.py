@@ -12,9 +12,9 @@ import pytest
 from clusterproof.plugins.agent.program import ProbeOptions, collector_names
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evaluation.all_checks import all_checks
+from clusterproof.plugins.evaluation.index import ALWAYS
 from clusterproof.plugins.evaluation.needs import reads, recorded
 from clusterproof.plugins.evidence.fact import OF_A_JOB
-from clusterproof.plugins.suite.selection import ALWAYS
 from clusterproof.plugins.transport.kubernetes import reporting
 from tests.builders.runs import Runs
 

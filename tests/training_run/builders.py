@@ -10,6 +10,7 @@ import pytest
 
 from clusterproof.plugins.core.policy import NO_POLICY
 from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.evaluation.all_checks import all_checks
 from clusterproof.plugins.evaluation.evaluate import verdict_on
 from clusterproof.plugins.training_run import Operation, Place, Step
@@ -127,6 +128,17 @@ def uneven(most: float = 0.4) -> Seconds:
 def said(check: str, run: TrainingRun) -> Result:
     """What a check says of a run."""
     return verdict_on(NO_POLICY, CHECKS[check], run)
+
+
+def readers_of(fact: str) -> tuple[str, ...]:
+    """The checks that read this fact of a run (`computed`): those that say so where it cannot be read."""
+
+    def unreadable(_run: TrainingRun) -> None:
+        raise Incomplete("not to be read here")
+
+    kind = type("Unreadable", (TrainingRun,), {fact: property(unreadable)})
+    run = kind("unreadable", computing().data)
+    return tuple(name for name in CHECKS if "not to be read here" in said(name, run).message)
 
 
 def verdicts(run: TrainingRun) -> Mapping[str, str]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -51,11 +54,20 @@ def test_the_lines_for_ones_own_training_code_write_what_is_read(
     assert {name for _, name in run.data.parts} == {"data"}
 
 
-def test_the_rule_that_contributing_walks_through_finds_its_fault_and_passes_a_healthy_run(runs: Runs) -> None:
+@pytest.fixture
+def walked() -> tuple[str, str]:
+    """The check and the faults that CONTRIBUTING adds."""
     page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    check, fault = (dict(re.findall(r"```python\n# (\S+)\n(.*?)```", page, re.DOTALL))[path] for path in WALKED)
+    check, faults = (dict(re.findall(r"```python\n# (\S+)\n(.*?)```", page, re.DOTALL))[path] for path in WALKED)
+    return check, faults
+
+
+def test_the_rule_that_contributing_adds_finds_its_fault_and_passes_a_healthy_run(
+    runs: Runs, walked: tuple[str, str]
+) -> None:
+    check, text = walked
     faults: dict[str, Any] = {}
-    exec(fault, faults)
+    exec(text, faults)
     (only,) = faults["FAULTS"]
     (name,) = faults["HEALTHY"]
     (runs.folder / "test_skipped_steps.py").write_text(check, encoding="utf-8")
@@ -70,3 +82,14 @@ def test_the_rule_that_contributing_walks_through_finds_its_fault_and_passes_a_h
         (result,) = runs.results
         assert (result.check, result.verdict) == (name, verdict), result.message
         assert verdict is Verdict.PASS or only.words in result.message
+
+
+def test_the_rule_that_contributing_adds_passes_the_tests_of_all_rules(tmp_path: Path, walked: tuple[str, str]) -> None:
+    for package in ("clusterproof", "tests"):
+        shutil.copytree(ROOT / package, tmp_path / package)
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    for path, text in zip(WALKED, walked, strict=True):
+        (tmp_path / path).write_text(text, encoding="utf-8")
+    tests = [sys.executable, "-m", "pytest", "-q", "tests/training_run/test_run_checks.py"]
+    ran = subprocess.run(tests, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True)
+    assert not ran.returncode, ran.stdout.decode()

@@ -15,7 +15,7 @@ from clusterproof.plugins.agent.payload import program, unpacked
 from clusterproof.plugins.agent.program import ProbeOptions, collector_names
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
-from clusterproof.plugins.transport import Limits, Program, Unusable, connection_for, longest_program
+from clusterproof.plugins.transport import Limits, Program, Unusable, connection_for
 from clusterproof.plugins.transport.srun import connection
 from clusterproof.plugins.transport.srun.connection import LAUNCH_CHARACTERS, SPARE_CHARACTERS, launch_program
 from clusterproof.plugins.transport.srun.launch import repacked
@@ -33,7 +33,7 @@ def everything() -> Program:
 
 def test_a_program_that_systems_manager_takes_reaches_its_nodes_through_a_controller_too() -> None:
     names = [f"ip-10-{n * 7 % 250}-{n * 13 % 250}-{n * 31 % 250}" for n in range(1000)]
-    through = longest_program(connection_for("srun"), Limits(settings={"submit_host": "hyperpod:controller"}))
+    through = connection_for("srun").longest_program(Limits(settings={"submit_host": "hyperpod:controller"}))
     (_, longest), *_ = parts(EVERYTHING, ProbeOptions(), (), False, through).programs
     request = {**REQUEST, "command": longest.command, "names": names}
     made = launch_program(request, "cp1", False, LONGEST_PROGRAM)
@@ -54,7 +54,7 @@ def test_a_program_that_systems_manager_takes_reaches_its_nodes_through_a_contro
     ids=str,
 )
 def test_a_program_is_no_longer_than_every_way_takes_that_it_goes(settings: dict[str, str], longest: int) -> None:
-    assert longest_program(connection_for("srun"), Limits(settings=settings)) == longest
+    assert connection_for("srun").longest_program(Limits(settings=settings)) == longest
 
 
 @pytest.mark.parametrize("command", ["true", "echo begin. ", ""], ids=["a word", "words", "every collector"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clusterproof.plugins.catalog.log_forms import checked_forms
+from clusterproof.plugins.catalog.log_forms import log_forms
 from clusterproof.plugins.watch.overlay import LOG, NVML
 from tests.watch.days import Day
 
@@ -19,7 +19,7 @@ def day() -> Day:
 
 
 def test_every_form_of_a_line_is_evaluated_while_a_node_is_watched(day: Day) -> None:
-    checks = {form.check for form in checked_forms().values() if form.check}
+    checks = {form.check for form in log_forms().values() if form.check}
     assert checks <= day.watch.evaluator.rules(LOG)
 
 

@@ -19,6 +19,7 @@ from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.fact import Absent
 from clusterproof.plugins.evidence.field import readings
 from clusterproof.plugins.evidence.gpu.facts import Gpu
+from clusterproof.plugins.evidence.host.facts import has_just_booted
 from clusterproof.plugins.evidence.kernel_log.facts import pci_address
 from clusterproof.plugins.evidence.node import Node
 
@@ -100,14 +101,6 @@ def evaluate_on_bus(node: Node) -> None:
     named = ", ".join(f"{label} at {address}" for label, address in gone.items())
     is_of_this_node = not on_bus.isdisjoint(addresses.values())
     fail_if(gone and is_of_this_node, f"the PCI bus does not show {named}; expected all GPUs on it")
-
-
-def has_just_booted(node: Node) -> bool:
-    """Whether counts cannot be trusted yet; where no uptime was collected, they are all there is."""
-    try:
-        return node.boot.uptime_s < node.threshold("settle.window_s")
-    except Incomplete:
-        return False
 
 
 def on_bus_in_words(node: Node) -> str:

@@ -10,7 +10,7 @@ from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern_if, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import known, readings, require
-from clusterproof.plugins.evidence.group import Difference, Values, differences, in_words
+from clusterproof.plugins.evidence.group import Values, differences, differing, in_words
 from clusterproof.plugins.evidence.network.facts import DOWN, OFF, UP, Interface
 from clusterproof.plugins.evidence.node import Node
 
@@ -38,7 +38,7 @@ def test_interfaces_up(node: Node) -> None:
     concern_if(is_off, "every network interface is switched off; expected one that is up")
     down = [
         deviation
-        for deviation in _differing(node, "interfaces", _states)
+        for deviation in differing(node, "interfaces", _states)
         if deviation.own == DOWN and deviation.usual in (UP, "")
     ]
     concern_if(down, in_words(down))
@@ -65,7 +65,7 @@ def test_mtu(node: Node) -> None:
             concern_if(interface.driver == ENA and interface.mtu < jumbo, f"{seen}; expected {jumbo}")
             is_odd = usual not in (0, interface.mtu)
             concern_if(is_odd, f"{seen}; expected {usual} as most interfaces of {interface.driver} here")
-    elsewhere = _differing(node, "MTUs", _mtus)
+    elsewhere = differing(node, "MTUs", _mtus)
     concern_if(elsewhere, in_words(elsewhere))
 
 
@@ -91,14 +91,6 @@ def _physical(node: Node) -> tuple[Interface, ...]:
     if not node.interfaces:
         not_applicable("no network interface has a device of its own")
     return node.interfaces
-
-
-def _differing(node: Node, what: str, read: Callable[[Node], Values]) -> tuple[Difference, ...]:
-    """Where a node differs from its group; nothing in a group too small to compare, since more is evaluated."""
-    try:
-        return differences(node, what, read, absent=None)
-    except NotApplicable:
-        return ()
 
 
 def _link(interface: Interface) -> str:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.verdict import NotApplicable, concern_if, fail_if, incomplete, not_applicable, part
+from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import known, readings, require
-from clusterproof.plugins.evidence.group import Difference, Values, differences, in_words, usual_of
+from clusterproof.plugins.evidence.group import Values, differing, in_words, usual_of
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.pci.facts import MAX_LANES, PciDevice, PciLink
 
@@ -44,7 +43,7 @@ def test_nic_link(node: Node) -> None:
             require(readings(nic, "width", "speed")[1])
             if not nic.link and _is_alone_without(node, nic):
                 incomplete(f"the kernel reports no PCIe link of {nic.address}; expected one, as of others of its model")
-    elsewhere = _differing(node, LINKS, _links)
+    elsewhere = differing(node, LINKS, _links)
     concern_if(elsewhere, in_words(elsewhere))
 
 
@@ -62,7 +61,7 @@ def test_nic_numa(node: Node) -> None:
     nowhere = [nic.address for nic in nics if readings(nic, "numa")[0].get("numa", 0) < 0]
     seen = f"no NUMA node is reported for {', '.join(nowhere)}"
     concern_if(0 < len(nowhere) < len(nics), f"{seen}; expected one, as of the other network devices")
-    elsewhere = _differing(node, "NUMA nodes of network devices", _numa)
+    elsewhere = differing(node, "NUMA nodes of network devices", _numa)
     concern_if(elsewhere, in_words(elsewhere))
     require(why for nic in nics for why in readings(nic, "numa")[1])
 
@@ -94,14 +93,6 @@ def _usual(node: Node, nic: PciDevice) -> PciLink | None:
     links = Counter(link for other in _nics(node) if other.model == nic.model and (link := other.link))
     usual, alike = links.most_common(1)[0]
     return usual if alike > sum(links.values()) * node.threshold("group.majority") else None
-
-
-def _differing(node: Node, what: str, read: Callable[[Node], Values]) -> tuple[Difference, ...]:
-    """Where the same devices differ from those of other nodes; nothing in a group too small to compare."""
-    try:
-        return differences(node, what, read, absent=None)
-    except NotApplicable:
-        return ()
 
 
 LINKS = "PCIe links of network devices"

@@ -10,6 +10,7 @@ from clusterproof.plugins.core.verdict import Incomplete, concern, concern_if, f
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.fact import Absent
 from clusterproof.plugins.evidence.field import readings
+from clusterproof.plugins.evidence.host.facts import has_just_booted
 from clusterproof.plugins.evidence.kernel_log.wording import require_whole_log, say
 from clusterproof.plugins.evidence.neuron.facts import Listed, NeuronDevice, parse_neuron_ls
 from clusterproof.plugins.evidence.node import Node
@@ -68,14 +69,6 @@ def evaluate_alike(node: Node) -> None:
     twice = {serial: count for serial, count in serials.items() if count > 1 and not is_of_boards}
     shared = ", ".join(f"{serial[:40]} of {count} devices" for serial, count in twice.items())
     concern_if(shared, f"serial {shared}; expected one each")
-
-
-def has_just_booted(node: Node) -> bool:
-    """Whether counts cannot be trusted yet; where no uptime was collected, they are all there is."""
-    try:
-        return node.boot.uptime_s < node.threshold("settle.window_s")
-    except Incomplete:
-        return False
 
 
 @mark.ami

@@ -16,8 +16,16 @@ from clusterproof.integrations.slurm.settings import Settings
 from clusterproof.integrations.slurm.standby import StandBy
 from clusterproof.integrations.slurm.verdict import CheckFinding, CheckRun, Cursor, cursor_of, cut_short
 from clusterproof.plugins.agent.program import ProbeOptions
-from clusterproof.plugins.agent.reading import NO_CURSOR
-from clusterproof.plugins.evaluation.index import Stale, collectors_of, load, make_index, of_occasions, read_index
+from clusterproof.plugins.agent.reading import NO_CURSOR, ignore
+from clusterproof.plugins.evaluation.index import (
+    ALWAYS,
+    Stale,
+    collectors_of,
+    load,
+    make_index,
+    of_occasions,
+    read_index,
+)
 
 TYPE_CHECKING = False  # typing's own would cost an import before each job
 if TYPE_CHECKING:
@@ -29,7 +37,6 @@ if TYPE_CHECKING:
 COLLECTOR_S = 5.0  # the suite's own deadline of one collector
 ASIDE_S = 2.0  # of the deadline, for what is not evidence: the start, the end of what hangs, the verdicts
 NVML = 3  # times the timeout: the longest that any evidence may take
-ALWAYS = frozenset({"boot", "platform"})  # what every report says of a node, whatever is checked
 
 
 class NoVerdict(Exception):  # noqa: N818 - an outcome, not an error
@@ -46,8 +53,8 @@ def check(
     settings: Settings,
     deadline_s: float,
     cursor: Cursor | None,
-    say: Callable[[str], object] = str,
-    each: Callable[[Result], object] = id,
+    say: Callable[[str], object] = ignore,
+    each: Callable[[Result], object] = ignore,
     nvml: bytes = b"",
 ) -> CheckRun:
     """Run the checks of these occasions, and call `each` with their results; `say` gets what is wrong with the suite.

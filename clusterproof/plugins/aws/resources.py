@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from clusterproof.plugins.aws import Account
-from clusterproof.plugins.core.cluster import Cluster
+from clusterproof.plugins.core.cluster import Cluster, is_of_hyperpod
 from clusterproof.plugins.evidence.aws.by_evidence import SETTING
 from clusterproof.plugins.evidence.aws.mounted_fsx import SETTING as MOUNTED
 from clusterproof.plugins.evidence.aws.mounted_fsx import Source
@@ -26,11 +26,6 @@ class Network:
 
     subnets: tuple[str, ...]
     security_groups: tuple[str, ...]
-
-
-def is_hyperpod(cluster: Cluster) -> bool:
-    """Whether SageMaker owns the nodes; else they are EC2 instances of this account."""
-    return "arn" in cluster.settings
 
 
 def described(account: Account, cluster: Cluster) -> Description:
@@ -66,13 +61,15 @@ def instances(account: Account, cluster: Cluster) -> Sequence[Description]:
     """The cluster's EC2 instances. Raises AwsError."""
 
     def ask() -> list[Description]:
-        reserved: list[Description] = []
-        for asked in _by_id(cluster):
-            for reservation in account.listed("ec2", "describe_instances", "Reservations", **asked):
-                reserved += reservation["Instances"]
-        return reserved
+        return [instance for asked in _by_id(cluster) for instance in reserved(account, **asked)]
 
     return account.once("instances", ask)
+
+
+def reserved(account: Account, **asked: Any) -> Iterator[Description]:
+    """The EC2 instances that are asked for, out of their reservations. Raises AwsError."""
+    for reservation in account.listed("ec2", "describe_instances", "Reservations", **asked):
+        yield from reservation["Instances"]
 
 
 def _by_id(cluster: Cluster) -> Iterable[Mapping[str, Any]]:
@@ -85,7 +82,7 @@ def _by_id(cluster: Cluster) -> Iterable[Mapping[str, Any]]:
 
 def networks(account: Account, cluster: Cluster) -> Mapping[str, Network]:
     """The network of each instance group; of EC2 instances, under no name, that of all. Raises AwsError."""
-    if not is_hyperpod(cluster):
+    if not is_of_hyperpod(cluster):
         own = instances(account, cluster)
         groups = {group for instance in own for group in security_groups_of(instance)}
         subnets_used = {str(instance["SubnetId"]) for instance in own if instance.get("SubnetId")}

@@ -42,12 +42,17 @@ _OF_DEVICE = re.compile(r"GPU\d+|mlx\d_\d+|nvme\d+(?:n\d+)?|(?:eth|ib|bond)\d+|r
 _OF_TOOL = re.compile(r"(?:clush|pdsh(?:@\S{1,253})?|dsh): ")  # what it says itself
 
 
+def has_text(text: str) -> bool:
+    """Whether anything is in it: where no forms are known, every text is an output of one."""
+    return bool(text)
+
+
 @dataclass(slots=True)
 class Reader:
     """Reads which nodes files show; `is_known` says whether a text has an output of a known form."""
 
     root: Path
-    is_known: Callable[[str], bool] = bool
+    is_known: Callable[[str], bool] = has_text
     budget: Budget = field(default_factory=lambda: Budget(MAX_BYTES_IN_ALL))
     _texts: dict[Path, dict[str, list[str]]] = field(default_factory=dict)
 

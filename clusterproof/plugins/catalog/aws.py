@@ -12,7 +12,7 @@ from clusterproof.plugins.core.record import record
 FILE = "aws_actions.toml"
 QUOTAS = "quotas.toml"
 SAGEMAKER = "sagemaker"
-NODES, VOLUME, PER_TYPE, INTERFACES, ONE = "nodes", "volume", "nodes of type", "network interfaces", "one"
+NODES, VOLUME, PER_TYPE, INTERFACES = "nodes", "volume", "nodes of type", "network interfaces"
 VPC_ENDPOINTS = "vpc_endpoints.toml"
 ALWAYS = "always"
 

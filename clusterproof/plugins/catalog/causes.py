@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 
-from clusterproof.plugins.catalog.rows import CatalogError, build, document, table
+from clusterproof.plugins.catalog.rows import build, document, table
 from clusterproof.plugins.core.record import record
 
 FILE = "causes.toml"
@@ -13,9 +13,6 @@ HARDWARE, NETWORK, STORAGE, CODE = "hardware", "network", "storage", "code"
 RESOURCES, STOPPED, UNKNOWN = "resources", "stopped", "unknown"
 CAUSES = (HARDWARE, NETWORK, STORAGE, CODE, RESOURCES, STOPPED, UNKNOWN)
 CAUSE, SUSPICION, CASCADE = "cause", "suspicion", "cascade"
-ROLES = (CAUSE, SUSPICION, CASCADE)
-READ_IN = ("output", "scheduler", "kubernetes", "dumps", "exceptions")
-RESTARTS = ("yes", "no", "after")
 
 
 @record
@@ -123,32 +120,6 @@ def _words_of(where: str) -> tuple[tuple[str, Sign], ...]:
 @cache
 def _whole_lines(where: str) -> Mapping[str, Sign]:
     return {phrase: sign for sign in signs().values() if where in sign.read_in for phrase in sign.whole}
-
-
-@cache
-def checked_signs() -> Mapping[str, Sign]:
-    """The same, each of them looked at. Raises CatalogError where one is not right."""
-    for sign in signs().values():
-        wrong = _wrong(sign)
-        if wrong:
-            raise CatalogError(f"{FILE}: sign {sign.name}: {wrong}")
-    return signs()
-
-
-def _wrong(sign: Sign) -> str:
-    """What is not right about a sign, else empty."""
-    if sign.role not in ROLES or not sign.says or not set(sign.read_in) <= set(READ_IN):
-        return f"{sign.role!r}, read in {', '.join(sign.read_in)}; expected {', '.join(ROLES)} and {', '.join(READ_IN)}"
-    if sign.role == CASCADE:
-        return "a cascade has a cause; expected none" if sign.cause or sign.probability else ""
-    if sign.cause not in CAUSES[:-1]:
-        return f"{sign.cause!r}; expected one of {', '.join(CAUSES[:-1])}"
-    if sign.role == SUSPICION:
-        return "a suspicion has a probability; expected none" if sign.probability else ""
-    if sign.cause == HARDWARE:
-        return "a line of the job blames hardware; expected a suspicion, which a node's own evidence proves"
-    is_right = 0.5 <= sign.probability < 1 and sign.restart in RESTARTS
-    return "" if is_right else f"{sign.probability}, restart {sign.restart!r}; expected 0.5 to 1, and {RESTARTS}"
 
 
 @cache

@@ -6,17 +6,10 @@ import re
 from collections.abc import Mapping
 from functools import cache
 
-from clusterproof.plugins.catalog.rows import CatalogError, build, document, table
+from clusterproof.plugins.catalog.rows import build, document, table
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.core.result import ACTIONS
 
 FILE = "kernel_log.toml"
-DECIDED_ELSEWHERE = "by "  # so begin verdicts that need more than the line
-VERDICTS = ("fail", "concern", "none")
-SCOPES = (
-    *("gpu", "nvswitch", "nic", "link", "pcie", "cpu", "memory"),
-    *("node", "disk", "filesystem", "server", "neuron", "process"),
-)
 USERS = ("any user", "device user")
 _PART = re.compile(r"\{([a-z]\w*)\}")  # a quantifier begins with a digit
 
@@ -64,26 +57,6 @@ class Crashes:
 def log_forms() -> Mapping[str, LogForm]:
     """Every form by its name, in the order in which they are tried; each is made when it is first looked at."""
     return table(LogForm, FILE, "form", "name")
-
-
-@cache
-def checked_forms() -> Mapping[str, LogForm]:
-    """The same, each of them looked at. Raises CatalogError where one is not right."""
-    for form in log_forms().values():
-        wrong = _wrong(form)
-        if wrong:
-            raise CatalogError(f"{FILE}: form {form.name}: {wrong}")
-    return log_forms()
-
-
-def _wrong(form: LogForm) -> str:
-    """What is not right about a form, else empty."""
-    if not form.verdict.startswith((*VERDICTS, DECIDED_ELSEWHERE)) or form.scope not in SCOPES:
-        return f"{form.verdict!r} of {form.scope!r}; expected one of {', '.join(VERDICTS)} and of {', '.join(SCOPES)}"
-    if form.verdict == "fail" and (form.is_of_user or form.action not in ACTIONS):
-        return f"it fails a node, by {form.who or 'the kernel'}: {form.action!r}; expected no user, and an action"
-    unknown = [name for name in (*form.cleared_by, *form.after) if name not in log_forms()]
-    return f"no form is called {unknown[0]}" if unknown else ""
 
 
 @cache

@@ -22,16 +22,6 @@ class Need:
     source: str
     finding: str = ""
 
-    def explains(self, check: str, fact: str, message: str) -> bool:
-        """Whether a finding of a check may be gone where this fact is."""
-        return (
-            check in self.checks and self.finding in message and any(_covers(pattern, fact) for pattern in self.facts)
-        )
-
-
-def _covers(known: str, fact: str) -> bool:
-    return fact == known or fact.startswith((f"{known}.", f"{known}[]"))
-
 
 @cache
 def kinds() -> Mapping[str, str]:

@@ -11,7 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from shlex import quote
 
-from clusterproof.plugins.command_line.subcommands import ANSWERED, NAMES, Subcommand, short_help, shortest_help
+from clusterproof.plugins.command_line.overview import short_help, shortest_help
+from clusterproof.plugins.command_line.subcommands import ANSWERED, NAMES, Subcommand, check_parser
 from clusterproof.plugins.core import __version__
 from clusterproof.plugins.core.kinds import KINDS
 from clusterproof.plugins.core.one_line import BAD_COMMAND_LINE
@@ -114,11 +115,7 @@ def _answered(arguments: list[str]) -> int:
 
 def _help_of_a_run(is_whole: bool) -> str:
     """One screen to begin with; or every option of the suite, for `clusterproof help check`."""
-    if not is_whole:
-        return short_help()
-    from clusterproof.plugins.command_line.subcommands import check_parser
-
-    return check_parser().format_help()
+    return check_parser().format_help() if is_whole else short_help()
 
 
 def _as_a_run(arguments: list[str]) -> list[str]:

@@ -1,17 +1,14 @@
-"""The subcommands of `clusterproof`: one table, by which they are called, completed and described; and their help."""
+"""The subcommands of `clusterproof`: one table, by which they are called, completed and described."""
 
 from __future__ import annotations
 
 import argparse
-import re
-import shutil
-import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from clusterproof.plugins.core.kinds import FILE, HYPERPOD, KINDS, forms
+from clusterproof.plugins.core.kinds import forms
 from clusterproof.plugins.core.one_line import OneLineParser
 from clusterproof.plugins.options import perf_table, table
 from clusterproof.plugins.options.table import Option
@@ -19,14 +16,22 @@ from clusterproof.plugins.options.table import Option
 
 @dataclass(frozen=True, slots=True)
 class Subcommand:
-    """What it is called, where its parser is made, and what answers it; that is empty where pytest runs.
+    """How it is typed, what it does, where its parser is made, and what answers it; that is empty where pytest runs.
 
-    Both are written as entry points are: `package.module:function`. Nothing of them is imported before it is needed.
+    `usage` begins with its name; `summary` has at most 45 characters. `makes_parser` and `answers` are written as entry
+    points are: `package.module:function`. Nothing of them is imported before it is needed.
     """
 
-    name: str
+    usage: str
+    summary: str
     makes_parser: str
     answers: str = ""
+    page: str = ""  # which document says more
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self.usage.partition(" ")[0]
 
     @property
     def parser(self) -> argparse.ArgumentParser:
@@ -47,32 +52,79 @@ def _resolved(name: str) -> Any:
 
 
 _HERE = __package__
+_PLUGINS = "clusterproof.plugins"
 SUBCOMMANDS = (  # in the order in which help has them
-    Subcommand("check", f"{__name__}:check_parser"),
-    Subcommand("checks", f"{_HERE}.explain:checks_parser", f"{_HERE}.explain:checks"),
-    Subcommand("explain", f"{_HERE}.explain:explain_parser", f"{_HERE}.explain:explain"),
-    Subcommand("doctor", f"{_HERE}.doctor:parser", f"{_HERE}.doctor:doctor"),
-    Subcommand("init", f"{_HERE}.init:parser", f"{_HERE}.init:init"),
-    Subcommand("case", "clusterproof.plugins.case.command:parser", "clusterproof.plugins.case.command:case"),
-    Subcommand("accept", "clusterproof.plugins.accept.command:parser", "clusterproof.plugins.accept.command:accept"),
     Subcommand(
-        "return",
-        "clusterproof.plugins.accept.return_to_service:parser",
-        "clusterproof.plugins.accept.return_to_service:return_nodes",
+        "check X [OPTION...]", "validate the nodes of X; pytest --cluster X is the same", f"{__name__}:check_parser"
     ),
     Subcommand(
-        "history", "clusterproof.reports.history.command:parser", "clusterproof.reports.history.command:history"
+        "checks [-m MARKS]",
+        "list the packaged checks, a line for each",
+        f"{_HERE}.explain:checks_parser",
+        f"{_HERE}.explain:checks",
     ),
     Subcommand(
-        "watch",
-        "clusterproof.plugins.watch.command:parser",
-        "clusterproof.plugins.watch.command:watch",
+        "explain CHECK...",
+        "what a check or an Xid means, and what to do",
+        f"{_HERE}.explain:explain_parser",
+        f"{_HERE}.explain:explain",
     ),
-    Subcommand("gate", f"{_HERE}.gate:parser", f"{_HERE}.gate:gate"),
-    Subcommand("manifest", f"{_HERE}.manifest:parser"),
-    Subcommand("completion", f"{_HERE}.subcommands:completion_parser", f"{_HERE}.subcommands:completion"),
-    Subcommand("help", f"{__name__}:help_parser"),
-    Subcommand("version", f"{__name__}:version_parser"),
+    Subcommand(
+        "doctor", "what can be reached from here, and what not", f"{_HERE}.doctor:parser", f"{_HERE}.doctor:doctor"
+    ),
+    Subcommand(
+        "init [DIR]", "write an inventory and a policy to begin with", f"{_HERE}.init:parser", f"{_HERE}.init:init"
+    ),
+    Subcommand(
+        "case JOB",
+        "why a job ended, and whose node it was",
+        f"{_PLUGINS}.case.command:parser",
+        f"{_PLUGINS}.case.command:case",
+        page="docs/case.md",
+    ),
+    Subcommand(
+        "accept X",
+        "prove a cluster fit; write a report to sign",
+        f"{_PLUGINS}.accept.command:parser",
+        f"{_PLUGINS}.accept.command:accept",
+        page="docs/accept.md",
+    ),
+    Subcommand(
+        "return X NODES",
+        "prove repaired nodes fit to have jobs again",
+        f"{_PLUGINS}.accept.return_to_service:parser",
+        f"{_PLUGINS}.accept.return_to_service:return_nodes",
+        page="docs/accept.md",
+    ),
+    Subcommand(
+        "history",
+        "what is new, what flaps, what fails again",
+        "clusterproof.reports.history.command:parser",
+        "clusterproof.reports.history.command:history",
+    ),
+    Subcommand(
+        "watch X",
+        "watch nodes during jobs; report what changes",
+        f"{_PLUGINS}.watch.command:parser",
+        f"{_PLUGINS}.watch.command:watch",
+        page="docs/watch.md",
+    ),
+    Subcommand(
+        "gate wait|remove X",
+        "wait for a Kubernetes gate, or remove it",
+        f"{_HERE}.gate:parser",
+        f"{_HERE}.gate:gate",
+        page="docs/kubernetes-gate.md",
+    ),
+    Subcommand("manifest --from X", "write the golden manifest of a good machine", f"{_HERE}.manifest:parser"),
+    Subcommand(
+        "completion SHELL",
+        "complete words in bash, zsh or fish",
+        f"{__name__}:completion_parser",
+        f"{__name__}:completion",
+    ),
+    Subcommand("help [COMMAND]", "this page, or the options of a command", f"{__name__}:help_parser"),
+    Subcommand("version", "the version", f"{__name__}:version_parser"),
 )
 NAMES = tuple(subcommand.name for subcommand in SUBCOMMANDS)
 ANSWERED = {subcommand.name: subcommand for subcommand in SUBCOMMANDS if subcommand.answers}  # without a run of pytest
@@ -154,110 +206,6 @@ def _add(parser: argparse.ArgumentParser, title: str, options: Sequence[Option])
     group = parser.add_argument_group(title)
     for option in options:
         group.add_argument(option.flag, help=option.words.replace("%", "%%"), **option.more)
-
-
-_WHAT = {
-    "local": "this machine",
-    "demo": "a recorded cluster of 16 nodes, most of them sick: to see what reports look like",
-    "replay:": "what --record DIR kept: the same verdicts, offline",
-    "capture:": "outputs of commands that a person collected",
-    "ssh:": "by ssh: 'ssh:ubuntu@gpu[001-016,020]'; ~/.ssh/config, agent and known_hosts hold",
-    "slurm:": "nodes of Slurm, by one srun",
-    "k8s:": "nodes of Kubernetes with accelerators, by a pod each; also k8s:in-cluster",
-    "eks:": "the same of an EKS cluster, without a kubeconfig",
-    "ec2:": "instances of EC2 through Systems Manager; also ec2:i-…,i-…",
-    "asg:": "the instances of an Auto Scaling group",
-    HYPERPOD.form: "a SageMaker HyperPod cluster, through Systems Manager",
-    FILE.form: "an inventory: clusterproof init writes one to begin with",
-}
-_HEAD = """\
-clusterproof: proves a GPU cluster fit for training. Nothing on a node is changed, and nothing passes without evidence.
-
-  clusterproof check X [OPTION...]     validate the nodes of X; pytest --cluster X is the same
-  clusterproof --run PATH              evaluate a training run by its traces, logs or dumps (docs/training-runs.md)
-  clusterproof checks [-m MARKS]       the packaged checks, a line for each
-  clusterproof explain CHECK...        what a check means, or an Xid (xid:79), and what to do then: offline
-  clusterproof doctor                  what can be reached from here, and what is missing for the rest
-  clusterproof init [DIR]              an inventory and a policy to begin with
-  clusterproof case JOB                why a job ended, and whose node it was, from what it left (docs/case.md)
-  clusterproof accept X                take a cluster into service: stages, and a report to sign (docs/accept.md)
-  clusterproof return X NODES          prove repaired nodes fit to have jobs again (docs/accept.md)
-  clusterproof history                 what is new, what flaps, which hardware fails again
-  clusterproof watch X                 watch the nodes while they work, and say what changes (docs/watch.md)
-  clusterproof gate wait X             wait until a Kubernetes gate has proven a node just now
-  clusterproof gate remove X           take a Kubernetes gate's condition and taints from all nodes
-  clusterproof completion SHELL        words completed by bash, zsh or fish: eval "$(clusterproof completion bash)"
-  clusterproof manifest --from X       the golden manifest of a machine known to be good
-  clusterproof help [COMMAND]          this page, or the options of a command
-  clusterproof version                 the version
-
-X is one of
-"""
-_TAIL = """
-often used options
-  --nodes NODESET, --exclude NODESET   only these nodes of X; but not these
-  -m prolog | gpu | perf | …           by occasion, subsystem or owner; perf loads the hardware: only when named
-  -k NAME                              checks by name
-  --expect gpus=8,efa=32               what every node must have, where nothing else reports it
-  --policy FILE                        a site's thresholds, expectations and exceptions; ./clusterproof.toml by itself
-  --since 24h                          what counts of the kernel log (default: all of this boot)
-  --sudo                               ask sudo -n for what only root may read
-  --report DIR, --no-report            where the reports go
-  --record DIR                         keep the evidence, for replay:DIR
-  --redact                             write nothing that names nodes, people or accounts
-  --since-last, --notify URL           what is new; notify Slack, e-mail, SNS or a webhook
-  --help-all                           every option, pytest's own too
-
-exit codes: 0 nothing failed · 1 a check failed · 2 interrupted · 3 internal error · 4 bad command line or inventory
-            5 nothing was checked · 10 nothing failed, but something could not be measured (see --incomplete)
-            11 --k8s-gate could not write all that it had to
-"""
-
-
-_SHORTEST = """\
-clusterproof checks that a GPU cluster is fit for training. It changes nothing.
-
-  clusterproof check local                 check this machine
-  clusterproof check 'ssh:gpu[001-016]'    check nodes over ssh
-  clusterproof check slurm:PARTITION       ... nodes of Slurm, by one srun
-  clusterproof check k8s:CONTEXT           ... nodes of Kubernetes, by pods
-  clusterproof check NAME                  ... a HyperPod cluster
-  clusterproof check demo                  ... a recorded cluster, to try it
-
-  clusterproof --run PATH      evaluate a training run from its traces or logs
-  clusterproof watch X         watch nodes while they work; report what changes
-  clusterproof checks          list the checks
-  clusterproof explain CHECK   what a check or an Xid means, and what to do
-  clusterproof case JOB        why a job ended, and whose node it was
-  clusterproof accept X        prove a new cluster fit; write a report to sign
-  clusterproof return X NODES  prove repaired nodes fit to have jobs again
-  clusterproof history         what is new, what comes and goes
-  clusterproof gate            what runs as a gate in Kubernetes; its removal
-  clusterproof doctor          what can be reached from here
-  clusterproof init            write an inventory and a policy to begin with
-  clusterproof manifest        write the golden manifest of a good machine
-  clusterproof completion      complete words in bash, zsh or fish
-clusterproof help [COMMAND] says more; --help-all lists every option.
-"""
-
-
-def shortest_help() -> str:
-    """What `clusterproof` alone answers: it fits a terminal of 24 lines of 80 columns."""
-    return _SHORTEST
-
-
-def short_help(columns: int = 0) -> str:
-    """The text, of at most 60 lines of 120 columns; what is too long for the terminal goes on under its own column."""
-    rows = [(kind.form, _WHAT[kind.word or kind.form]) for kind in (*KINDS, HYPERPOD, FILE)]
-    text = _HEAD + "".join(f"  {form:<36} {words}\n" for form, words in rows) + _TAIL
-    width = columns or shutil.get_terminal_size().columns
-    return "".join(f"{_folded(line, width)}\n" for line in text.splitlines())
-
-
-def _folded(line: str, width: int) -> str:
-    column = re.match(r" *(?:exit codes: |\S.*?\S {2,})?", line)
-    further = " " * (len(column[0]) if column else 0)
-    return textwrap.fill(line, width, subsequent_indent=further, break_long_words=False, break_on_hyphens=False)
 
 
 FILES = {"bash": "clusterproof.bash", "zsh": "_clusterproof", "fish": "clusterproof.fish"}

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.record import field, record
 
+INSTANCE_ID = r"i-[0-9a-f]{8,17}"  # of EC2, as a pattern
+
 
 @record
 class InstanceType:

@@ -12,7 +12,7 @@ from clusterproof.plugins.core.record import record
 
 @record
 class Kind:
-    """One kind of X: the word it begins with, its form as a person writes it, and who resolves it.
+    """One kind of X: the word it begins with, its form as a person writes it, its help, and who resolves it.
 
     `resolver` is `MODULE:FUNCTION` in the package `plugins`: `function(rest, options) -> Cluster`, where `rest` is X
     behind the word. A word without a colon is all of X.
@@ -20,23 +20,46 @@ class Kind:
 
     word: str
     form: str
+    help: str
     resolver: str
 
 
 KINDS = (
-    Kind("local", "local", "inventory.file:local"),
-    Kind("demo", "demo", "inventory.file:demo"),
-    Kind("replay:", "replay:DIR", "inventory.file:replay"),
-    Kind("capture:", "capture:PATH", "inventory.file:capture"),
-    Kind("ssh:", "ssh:[user@]NODESET[:port]", "inventory.file:ssh"),
-    Kind("slurm:", "slurm:[PARTITION|NODESET|job:ID]", "inventory.slurm:slurm"),
-    Kind("k8s:", "k8s:CONTEXT[/SELECTOR]", "inventory.kubernetes:k8s"),
-    Kind("eks:", "eks:NAME", "inventory.kubernetes:eks"),
-    Kind("ec2:", "ec2:tag:KEY=VALUE", "inventory.aws:ec2"),
-    Kind("asg:", "asg:NAME", "inventory.aws:asg"),
+    Kind("local", "local", "this machine", "inventory.file:local"),
+    Kind(
+        "demo",
+        "demo",
+        "a recorded cluster of 16 nodes, most of them sick: to see what reports look like",
+        "inventory.file:demo",
+    ),
+    Kind("replay:", "replay:DIR", "what --record DIR kept: the same verdicts, offline", "inventory.file:replay"),
+    Kind("capture:", "capture:PATH", "outputs of commands that a person collected", "inventory.file:capture"),
+    Kind(
+        "ssh:",
+        "ssh:[user@]NODESET[:port]",
+        "by ssh: 'ssh:ubuntu@gpu[001-016,020]'; ~/.ssh/config, agent and known_hosts hold",
+        "inventory.file:ssh",
+    ),
+    Kind("slurm:", "slurm:[PARTITION|NODESET|job:ID]", "nodes of Slurm, by one srun", "inventory.slurm:slurm"),
+    Kind(
+        "k8s:",
+        "k8s:CONTEXT[/SELECTOR]",
+        "nodes of Kubernetes with accelerators, by a pod each; also k8s:in-cluster",
+        "inventory.kubernetes:k8s",
+    ),
+    Kind("eks:", "eks:NAME", "the same of an EKS cluster, without a kubeconfig", "inventory.kubernetes:eks"),
+    Kind(
+        "ec2:", "ec2:tag:KEY=VALUE", "instances of EC2 through Systems Manager; also ec2:i-…,i-…", "inventory.aws:ec2"
+    ),
+    Kind("asg:", "asg:NAME", "the instances of an Auto Scaling group", "inventory.aws:asg"),
 )
-HYPERPOD = Kind("", "a HyperPod cluster's NAME or ARN", "inventory.aws:hyperpod")
-FILE = Kind("", "FILE.toml", "inventory.file:toml")
+HYPERPOD = Kind(
+    "",
+    "a HyperPod cluster's NAME or ARN",
+    "a SageMaker HyperPod cluster, through Systems Manager",
+    "inventory.aws:hyperpod",
+)
+FILE = Kind("", "FILE.toml", "an inventory: clusterproof init writes one to begin with", "inventory.file:toml")
 
 
 @record

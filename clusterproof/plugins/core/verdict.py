@@ -103,9 +103,9 @@ def not_applicable(message: str) -> NoReturn:
     raise NotApplicable(message)
 
 
-def fail_if(seen: object, message: str, action: str = "", cause: str = "") -> None:
+def fail_if(seen: object, message: str, action: str = "") -> None:
     """Where `seen` holds, say that this failed, as `fail` does, and go on."""
-    _evaluated(Failed(message, action, cause) if seen else None)
+    _evaluated(Failed(message, action) if seen else None)
 
 
 def concern_if(seen: object, message: str) -> None:

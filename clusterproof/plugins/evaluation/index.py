@@ -14,6 +14,7 @@ from importlib import import_module
 from clusterproof.plugins.core.marks import Mark
 from clusterproof.plugins.core.record import names_of
 
+ALWAYS = frozenset({"boot", "platform"})  # what every report says of a node, whatever is checked
 TYPE_CHECKING = False  # typing's own would cost an import before each job
 if TYPE_CHECKING:
     from typing import Any

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from clusterproof.plugins.catalog import owners
+from clusterproof.plugins.core.cluster import INSTANCE_ID
 from clusterproof.plugins.core.marks import Mark
 from clusterproof.plugins.core.record import record, replace
 from clusterproof.plugins.core.result import ACTIONS, SUBSYSTEMS
@@ -94,7 +95,7 @@ class Route:
         )
 
 
-_SSM_TARGET = re.compile(r"i-[0-9a-f]{8,17}|sagemaker-cluster:\S+")  # an instance of EC2, a node of HyperPod
+_SSM_TARGET = re.compile(rf"{INSTANCE_ID}|sagemaker-cluster:\S+")  # an instance of EC2, a node of HyperPod
 
 
 def route(function: Callable[..., Any], marks: Iterable[Mark | pytest.Mark]) -> Route:

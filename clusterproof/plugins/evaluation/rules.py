@@ -15,7 +15,11 @@ from clusterproof.plugins.catalog.log_forms import LogForm, log_forms
 from clusterproof.plugins.evidence import group
 
 # Modules whose functions say what is wrong.
-SAYING = ("clusterproof.checks.", "clusterproof.plugins.evidence.perf.facts")
+SAYING = (
+    "clusterproof.checks.",
+    "clusterproof.plugins.evidence.perf.facts",
+    "clusterproof.plugins.evidence.host.facts",
+)
 SAID_BY = {  # the verdict, and the place of the message among what the function is given
     "fail": ("fail", 0),
     "fail_if": ("fail", 1),

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from clusterproof.plugins.catalog import Catalog
-from clusterproof.plugins.core.cluster import Cluster, is_of_aws, is_of_kubernetes, is_of_slurm
+from clusterproof.plugins.core.cluster import Cluster, is_of_aws, is_of_hyperpod, is_of_kubernetes, is_of_slurm
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.policy import NO_POLICY, Policy
 from clusterproof.plugins.core.record import field, record
@@ -155,7 +155,7 @@ class ClusterFacts:
     @property
     def is_hyperpod(self) -> bool:
         """Whether SageMaker owns the nodes; else they are EC2 instances of the account."""
-        return "arn" in self.cluster.settings
+        return is_of_hyperpod(self.cluster)
 
     def require_hyperpod(self) -> None:
         """Raise NotApplicable where it is not a HyperPod cluster."""

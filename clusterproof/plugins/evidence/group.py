@@ -208,6 +208,14 @@ def differences(node: N, what: str, read: Callable[[N], Values], absent: str | N
     return tuple(difference for difference in deviations if difference and difference.reporting >= least)
 
 
+def differing(node: N, what: str, read: Callable[[N], Values]) -> tuple[Difference, ...]:
+    """The same of the nodes that have the value; nothing in a group too small to compare, where more is evaluated."""
+    try:
+        return differences(node, what, read, absent=None)
+    except NotApplicable:
+        return ()
+
+
 def usual_of(node: N, what: str, read: Callable[[N], Values], name: str, absent: str | None = ABSENT) -> Usual | None:
     """What more than half of its group, and more than one node, report under a name; None where nothing is."""
     usual = node.group.usual(what, read, absent).get(name)

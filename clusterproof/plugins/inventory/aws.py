@@ -12,16 +12,16 @@ from dataclasses import replace
 from typing import Any
 
 from clusterproof.plugins.aws import Account, AwsDenied, AwsError
-from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target
+from clusterproof.plugins.aws.resources import AT_ONCE, instance_groups, portions, reserved
+from clusterproof.plugins.core.cluster import INSTANCE_ID, Cluster, InventoryError, Target
 from clusterproof.plugins.core.strict import nearest
 from clusterproof.plugins.kubernetes.access import SETTING as KUBERNETES
 from clusterproof.plugins.transport.srun import SETTING
 
-INSTANCE = re.compile(r"i-[0-9a-f]{8,17}")
+INSTANCE = re.compile(INSTANCE_ID)
 TAG = re.compile(r"tag:(?P<key>[^=]{1,128})=(?P<value>.{0,256})")
 FORMS = "ec2:tag:Key=Value or ec2:i-0123456789abcdef0,…"
 EFA_INTERFACES = ("efa", "efa-only")  # kinds of network interfaces that have an EFA device
-AT_ONCE = 500  # instance ids in one call
 
 
 def ec2(rest: str, options: Mapping[str, str]) -> Cluster:
@@ -59,15 +59,12 @@ def asg(rest: str, options: Mapping[str, str]) -> Cluster:
 
 def _by_tag(account: Account, key: str, value: str) -> Iterator[Mapping[str, Any]]:
     filters = [{"Name": f"tag:{key}", "Values": [value]}, {"Name": "instance-state-name", "Values": ["running"]}]
-    for reservation in account.listed("ec2", "describe_instances", "Reservations", Filters=filters):
-        yield from reservation["Instances"]
+    return reserved(account, Filters=filters)
 
 
 def _by_id(account: Account, ids: Sequence[str]) -> Iterator[Mapping[str, Any]]:
-    for first in range(0, len(ids), AT_ONCE):
-        wanted = list(ids[first : first + AT_ONCE])
-        for reservation in account.listed("ec2", "describe_instances", "Reservations", InstanceIds=wanted):
-            yield from reservation["Instances"]
+    for some in portions(ids, AT_ONCE):
+        yield from reserved(account, InstanceIds=some)
 
 
 def _cluster_of_instances(name: str, account: Account, instances: list[Mapping[str, Any]]) -> Cluster:
@@ -79,7 +76,7 @@ def _cluster_of_instances(name: str, account: Account, instances: list[Mapping[s
         _target_of_instance(instance) for instance in sorted(running, key=lambda data: str(data["InstanceId"]))
     )
     notes = (f"not validated: {stopped} that do not run",) if stopped else ()
-    return Cluster(name, "ssm", _instances_named_apart(targets), {"region": account.region}, notes)
+    return Cluster(name, "ssm", _named_apart(targets), {"region": account.region}, notes)
 
 
 def efa_attached(instance: Mapping[str, Any]) -> int | None:
@@ -103,12 +100,6 @@ def _target_of_instance(instance: Mapping[str, Any]) -> Target:
         instance_type=str(instance.get("InstanceType", "")),
         efa_attached=efa_attached(instance),
     )
-
-
-def _instances_named_apart(targets: tuple[Target, ...]) -> tuple[Target, ...]:
-    """The same, with the instance id for a name where two nodes have one name: Name tags often are all alike."""
-    counts = Counter(target.name for target in targets)
-    return tuple(target if counts[target.name] == 1 else replace(target, name=target.address) for target in targets)
 
 
 def _account(text: str, options: Mapping[str, str]) -> Account:
@@ -150,7 +141,7 @@ def _cluster(account: Account, text: str) -> Cluster:
             raise InventoryError(_unknown(account, text)) from None
         raise
     arn, name = str(description["ClusterArn"]), str(description["ClusterName"])
-    roles = {str(group["InstanceGroupName"]): _role(group) for group in _groups(description)}
+    roles = {str(group["InstanceGroupName"]): _role(group) for group in instance_groups(description)}
     nodes = list(account.listed("sagemaker", "list_cluster_nodes", "ClusterNodeSummaries", **_page(name)))
     workers = [node for node in nodes if roles.get(node["InstanceGroupName"]) not in _LEFT_OUT]
     if not workers:
@@ -221,10 +212,6 @@ def _page(name: str) -> dict[str, Any]:
     return {"ClusterName": name, "PaginationConfig": {"PageSize": PAGE}}
 
 
-def _groups(description: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return [*description.get("InstanceGroups", ()), *description.get("RestrictedInstanceGroups", ())]
-
-
 def _role(group: Mapping[str, Any]) -> str:
     """Controller, Login or Compute, from the API, else from the group's name."""
     value = group.get("SlurmConfig", {}).get("NodeType")
@@ -245,7 +232,7 @@ def _target(node: Mapping[str, Any], cluster_id: str) -> Target:
 
 
 def _named_apart(targets: tuple[Target, ...]) -> tuple[Target, ...]:
-    """The same, with the instance id for a name where two nodes have one name."""
+    """The same, with what ends its address for a name where two have one: Name tags often are all alike."""
     counts = Counter(target.name for target in targets)
     return tuple(
         target if counts[target.name] == 1 else replace(target, name=target.address.rpartition("_")[2])

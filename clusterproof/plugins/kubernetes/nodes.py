@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from sys import intern
 from typing import Any
 
+from clusterproof.plugins.core.cluster import INSTANCE_ID
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.kubernetes.api import Api
@@ -67,7 +68,7 @@ def quantity(text_value: str) -> int | str:
     return int(float(match[1]) * (_BINARY.get(match[2]) or _UNITS[match[2]]))
 
 
-INSTANCE = re.compile(r"i-[0-9a-f]{8,17}")
+INSTANCE = re.compile(INSTANCE_ID)
 GROUP_LABELS = (
     "sagemaker.amazonaws.com/instance-group-name",
     "eks.amazonaws.com/nodegroup",

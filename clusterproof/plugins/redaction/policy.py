@@ -45,20 +45,21 @@ def file_without_names(record: Mapping[str, Any], text: Shown, type_: Shown, ver
 
 def _table(name: str, data: Any, text: Shown, type_: Shown, version: Shown) -> Any:
     if not isinstance(data, dict):
-        return _value(data, text)
+        return in_all_texts(data, text)
     shown = type_ if name == _TYPES else text if name == _VERSIONS else str
     of_value = version if name in _OF_VERSIONS else text
-    values = {shown(key): _value(value, of_value) for key, value in data.items()}
+    values = {shown(key): in_all_texts(value, of_value) for key, value in data.items()}
     return {key: type_(data[key]) if (name, key) == ("manifest", _TYPES) else value for key, value in values.items()}
 
 
-def _value(value: Any, text: Shown) -> Any:
+def in_all_texts(value: Any, change: Shown) -> Any:
+    """The same value with every text changed."""
     if isinstance(value, str):
-        return text(value)
+        return change(value)
     if isinstance(value, list):
-        return [_value(entry, text) for entry in value]
+        return [in_all_texts(entry, change) for entry in value]
     if isinstance(value, dict):
-        return {key: _value(entry, text) for key, entry in value.items()}
+        return {key: in_all_texts(entry, change) for key, entry in value.items()}
     return value
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from clusterproof.plugins.catalog.node import waits_for
-from clusterproof.plugins.core.cluster import Cluster, Target
+from clusterproof.plugins.core.cluster import INSTANCE_ID, Cluster, Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence
 from clusterproof.plugins.core.policy import NO_POLICY, Policy
 from clusterproof.plugins.redaction import HARDWARE, TYPE, is_common, words
@@ -23,7 +23,7 @@ _LUSTRE = re.compile(r".*@\w+:/([\w-]+).*")
 CLUSTER = "cluster"  # the word for any cluster
 _KEPT = ("region", "arn", "partition", "ec2")  # settings that say what kind of a cluster it is
 _ARN = re.compile(r"arn:[a-z-]+:sagemaker:[a-z0-9-]+:(?P<account>\d{12}):cluster/(?P<id>[a-z0-9]+)")
-_INSTANCE = re.compile(r"\bi-[0-9a-f]{8,17}$")
+_INSTANCE = re.compile(rf"\b{INSTANCE_ID}$")
 _OF_TEXT = ("", "text", "number", "version", "hardware", "symbol")  # kinds of place that hold no name
 PRINTED = "output"  # the key of what a program printed
 _LARGEST = 10**8  # of a number whose kind is not declared
@@ -254,14 +254,3 @@ def named(value: Any, keys: Collection[str], key: str = "") -> Iterator[tuple[st
     elif isinstance(value, list):
         for entry in value:
             yield from named(entry, keys, key)
-
-
-def in_all_texts(value: Any, change: Callable[[str], str]) -> Any:
-    """The same answer with every text changed."""
-    if isinstance(value, str):
-        return change(value)
-    if isinstance(value, list):
-        return [in_all_texts(entry, change) for entry in value]
-    if isinstance(value, dict):
-        return {key: in_all_texts(entry, change) for key, entry in value.items()}
-    return value

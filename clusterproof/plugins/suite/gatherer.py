@@ -25,7 +25,7 @@ from clusterproof.plugins.options.validate import log_cursor, window_minutes
 from clusterproof.plugins.suite.run_loop import frozen_afterwards
 from clusterproof.plugins.suite.state import policy_of
 from clusterproof.plugins.suite.terminal import progress
-from clusterproof.plugins.transport import Connection, Limits, Unusable, connection_for
+from clusterproof.plugins.transport import Connection, Limits, Unusable, adopted, connection_for
 from clusterproof.plugins.transport.gather import gather, replayed
 from clusterproof.plugins.transport.srun import ask_slurm, submit_host
 
@@ -166,7 +166,7 @@ class Gatherer:
     def connection(self) -> Connection:
         """What reaches the nodes: a third party's, or the one that the cluster names."""
         connection = self.config.hook.pytest_cluster_connection(config=self.config, cluster=self.cluster)
-        return connection or connection_for(self.cluster.connection)
+        return adopted(connection) if connection else connection_for(self.cluster.connection)
 
     def _further_collectors(self) -> list[Path]:
         """Files of third parties, each a collector of the probe."""

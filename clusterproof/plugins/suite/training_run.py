@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from clusterproof.plugins.aws import Account, AwsError
-from clusterproof.plugins.aws.objects import S3, fetched
+from clusterproof.plugins.aws.s3 import S3, fetched
 from clusterproof.plugins.catalog.instance_types import instance_types
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.message import printable

@@ -252,8 +252,9 @@ class TrainingRun:
         sizes = sizes_of_stages(self.computed)
         if len(self.computed) < 2:
             raise NotApplicable(ONE_RANK)
-        if max(sizes.values()) < LEAST_PEERS:
-            said = f"{max(sizes.values())} ranks a stage; expected {LEAST_PEERS}, of which one can be the odd one"
+        most = max(sizes.values())
+        if most < LEAST_PEERS:
+            said = f"{most} rank{'s' * (most > 1)} a stage; expected {LEAST_PEERS}, of which one can be the odd one"
             few = f"{said}: trace more data-parallel ranks"
             raise Incomplete(few, cause=few)
         return tuple(RankOfRun(place, self) for place in sorted(self.computed, key=lambda place: place.rank))

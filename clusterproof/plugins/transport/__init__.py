@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from clusterproof.plugins.agent.program import MAX_ANSWER_BYTES as MAX_ANSWER_BYTES
 from clusterproof.plugins.agent.program import Answer as Answer
@@ -33,17 +33,13 @@ class Unusable(ClusterproofError):  # noqa: N818 - an outcome for the whole run
     """A connection that reaches no node at all, whatever the nodes are; the message is a line that says what to do."""
 
 
-class Connection(Protocol):
-    """Runs one program on many nodes.
+class Connection:
+    """Runs one program on many nodes; `run` is what each has of its own, and for the rest there is a default.
 
-    One that cannot give a program standard input has `takes_stdin = False`, and gets all of it as one command line.
-    One that takes no program of any length has `longest_program(limits)`: how many characters it takes, None for all.
     A command of more than `ARGUMENT` characters is run as `script_of` has it.
-    One that can end all that a program has started has `leave(targets)`, which ends what it still runs on these.
-    One that leaves something behind if its process ends in the middle of `run` has `abandon()`, which cleans that up.
-    One that does not run programs that load a node has `under_load()`: another that runs them.
-    One that truncates long answers has `carries(limits)`: how many characters arrive complete, 0 for all.
     """
+
+    takes_stdin: bool = True  # one that gives a program no standard input gets all of it as one command line
 
     def run(
         self,
@@ -56,6 +52,57 @@ class Connection(Protocol):
 
         Never raises for what one node does: that is an Answer with `unreached`. Raises Unusable.
         """
+        raise NotImplementedError
+
+    def program(self) -> Program | None:
+        """What it runs whatever collectors are asked for; None: those."""
+        return None
+
+    def longest_program(self, _limits: Limits) -> int | None:
+        """How many characters of a program it takes; None: all. A command is one argument, unless it says so."""
+        if self.takes_stdin:
+            return None
+        from clusterproof.plugins.agent.packing import ARGUMENT  # which a prolog does not need
+
+        return ARGUMENT
+
+    def carries(self, _limits: Limits) -> int:
+        """How many characters of an answer arrive complete; 0: all."""
+        return 0
+
+    def leave(self, _targets: Sequence[Target]) -> bool:
+        """End what still runs on these nodes, and all that it has started; False where it cannot."""
+        return False
+
+    def abandon(self) -> None:
+        """Clean up what would be left if the process ended in the middle of `run`."""
+
+    def under_load(self) -> Connection:
+        """The connection that loads the nodes that this one visits: it requests the devices that it uses."""
+        return self
+
+    def unavailable(self, _targets: Sequence[Target], _settings: Mapping[str, str]) -> Mapping[str, str]:
+        """Which nodes cannot be loaded now, and why, as far as that is known beforehand. Raises Unusable."""
+        return {}
+
+
+class _Adopted(Connection):
+    """Another author's object with a `run`, and what else of a Connection it has."""
+
+    def __init__(self, own: Any) -> None:
+        self._own = own
+        for name in vars(Connection).keys() - vars(_Adopted):
+            if not name.startswith("_") and hasattr(own, name):
+                setattr(self, name, getattr(own, name))
+
+    def under_load(self) -> Connection:
+        """Its own, adopted too."""
+        return adopted(self._own.under_load()) if hasattr(self._own, "under_load") else self
+
+
+def adopted(own: object) -> Connection:
+    """An object that runs programs on nodes, with the defaults of a Connection for what it does not say."""
+    return own if isinstance(own, Connection) else _Adopted(own)
 
 
 def connection_for(name: str) -> Connection:
@@ -67,36 +114,6 @@ def connection_for(name: str) -> Connection:
     module, _, of_it = kind.connection.partition(":")
     connection: Connection = getattr(import_module(f"clusterproof.plugins.{module}"), of_it)()
     return connection
-
-
-def takes_stdin(connection: Connection) -> bool:
-    """Whether the connection gives a program standard input."""
-    return bool(getattr(connection, "takes_stdin", True))
-
-
-def longest_program(connection: Connection, limits: Limits) -> int | None:
-    """How many characters of a program the connection takes; None: all. A command is one argument unless it says so."""
-    from clusterproof.plugins.agent.packing import ARGUMENT  # which a prolog does not need
-
-    longest = getattr(connection, "longest_program", None)
-    if longest is None:
-        return None if takes_stdin(connection) else ARGUMENT
-    characters: int | None = longest(limits)
-    return characters
-
-
-def under_load(connection: Connection) -> Connection:
-    """The connection that loads the nodes that this one visits: it requests the devices that it uses."""
-    if not hasattr(connection, "under_load"):
-        return connection
-    loading: Connection = connection.under_load()
-    return loading
-
-
-def unavailable_under_load(connection: Connection, targets: Sequence[Target], limits: Limits) -> Mapping[str, str]:
-    """Which nodes cannot be loaded now, and why, as far as that is known beforehand. Raises Unusable."""
-    unavailable = getattr(connection, "unavailable", None)
-    return unavailable(targets, limits.settings) if unavailable else {}
 
 
 BEAT_S = 30.0  # between signs of life to the program, which ends without them

@@ -10,15 +10,7 @@ from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Collected, EvidenceError, NodeEvidence, Status, Unreached, load
 from clusterproof.plugins.core.opened import Budget, read_whole
 from clusterproof.plugins.core.record import replace
-from clusterproof.plugins.transport import (
-    Answer,
-    Connection,
-    Limits,
-    Program,
-    Unusable,
-    longest_program,
-    takes_stdin,
-)
+from clusterproof.plugins.transport import Answer, Connection, Limits, Program, Unusable
 
 TYPE_CHECKING = False  # typing's own would cost an import before each job
 if TYPE_CHECKING:
@@ -45,16 +37,15 @@ def gather(
     `further` are files of third parties, each a collector that always runs. A node that does not answer is evidence
     too: every node of the cluster is in the result.
     """
-    options = replace(options, room=max_answer_chars(connection, limits))
+    options = replace(options, room=connection.carries(limits))
     on_answer = _of_container(on_answer) if options.in_container else on_answer
     wanted = frozenset({*collectors, *(path.stem for path in further)})
-    own = getattr(connection, "program", None)
+    own = connection.program()
     if own:
-        to_run, _ = own(wanted, options, further, takes_stdin(connection))
-        return ask(cluster, connection, to_run, limits, on_answer, wanted)
+        return ask(cluster, connection, own, limits, on_answer, wanted)
     from clusterproof.plugins.agent.parts import parts  # a prolog needs no payload
 
-    programs = parts(wanted, options, further, takes_stdin(connection), longest_program(connection, limits))
+    programs = parts(wanted, options, further, connection.takes_stdin, connection.longest_program(limits))
     if len(programs.programs) == 1 and not programs.left_out:
         return ask(cluster, connection, programs.programs[0][1], limits, on_answer, wanted)
     return _ask_for_each(cluster, connection, programs, limits, on_answer)
@@ -69,12 +60,6 @@ def _of_container(on_answer: OnAnswer) -> OnAnswer:
         return on_answer(evidence) or evidence
 
     return answered
-
-
-def max_answer_chars(connection: Connection, limits: Limits) -> int:
-    """How many characters of an answer the connection carries; 0: all."""
-    carries = getattr(connection, "carries", None)
-    return int(carries(limits)) if carries else 0
 
 
 def ask(

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from clusterproof.plugins.aws import Account, AwsDenied, AwsError
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
-from clusterproof.plugins.transport import Answer, Limits, Program, Unusable
+from clusterproof.plugins.transport import Answer, Connection, Limits, Program, Unusable
 from clusterproof.plugins.transport.fan_out import fan_out
 from clusterproof.plugins.transport.ssm import LONGEST_PROGRAM
 
@@ -41,7 +41,7 @@ MISSING = (
 )
 
 
-class Hyperpod:
+class Hyperpod(Connection):
     """Runs the program in one SSM session for each node."""
 
     takes_stdin = False

@@ -13,7 +13,7 @@ from typing import IO
 
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
-from clusterproof.plugins.transport import BEAT, BEAT_S, Answer, Limits, Program, Received, SessionPerNode
+from clusterproof.plugins.transport import BEAT, BEAT_S, Answer, Connection, Limits, Program, Received, SessionPerNode
 
 _SHELL = "/bin/sh"
 _CHUNK_BYTES = 65536
@@ -21,7 +21,7 @@ _END_S = 2.0  # for a program to end by itself, once its input has
 _QUIET_S = 0.5  # how long to listen on once the shell has ended: what it left behind may hold its output open
 
 
-class Local:
+class Local(Connection):
     """Runs the program as a child process, which never outlives its deadline."""
 
     def run(

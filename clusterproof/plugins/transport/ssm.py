@@ -12,7 +12,7 @@ from clusterproof.plugins.agent.program import MAX_ANSWER_BYTES
 from clusterproof.plugins.aws import Account, AwsDenied, AwsError
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
-from clusterproof.plugins.transport import Answer, Limits, Program, Unusable
+from clusterproof.plugins.transport import Answer, Connection, Limits, Program, Unusable
 
 DOCUMENT = "AWS-RunShellScript"
 AT_ONCE = 50  # instance ids that one SendCommand takes
@@ -36,7 +36,7 @@ _UNREACHED = {
 }
 
 
-class Ssm:
+class Ssm(Connection):
     """Runs the program with SendCommand."""
 
     takes_stdin = False

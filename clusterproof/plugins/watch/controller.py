@@ -233,7 +233,7 @@ class Controller:
             session.end()
         self._node_sessions.close()
         for connection in list(self._visitors):
-            getattr(connection, "abandon", lambda: None)()
+            connection.abandon()
         until = time.monotonic() + END_S
         for session in self._sessions:
             session.join(max(0.0, until - time.monotonic()))

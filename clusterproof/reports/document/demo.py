@@ -39,16 +39,16 @@ def is_demo(run: Run) -> bool:
     )
 
 
-def with_pictures(run: Run, folder: Path = PICTURES) -> Run:
+def with_pictures(run: Run) -> Run:
     """The run of the demo with what it has not measured itself; any other run as it is, and where files are missing."""
     if not is_demo(run):
         return run
     with suppress(ClusterproofError, OSError):
-        run = replace(run, past=_past(run, read_past(folder / HISTORY, run.cluster.name, RUNS)))
+        run = replace(run, past=_past(run, read_past(PICTURES / HISTORY, run.cluster.name, RUNS)))
         if run.between is None:
-            run = replace(run, between=_between(folder / PAIRS))
+            run = replace(run, between=_between(PICTURES / PAIRS))
         if run.training is None:
-            run = replace(run, training=_training(folder / STEPS))
+            run = replace(run, training=_training(PICTURES / STEPS))
     return run
 
 

@@ -15,8 +15,7 @@ from typing import Any
 
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.nodeset import fold
-from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
-from clusterproof.plugins.evidence.aws.placement import lowest_layers, network_layers, ultraservers, zones
+from clusterproof.plugins.evidence.aws.placement import known_places, lowest_layers, network_layers, ultraservers, zones
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.reports.document import Section, of_nodes
@@ -108,7 +107,7 @@ def _kinds(run: Run) -> Iterator[tuple[str, Mapping[str, str | None]]]:
         ("availability zone", zones),
     )
     for kind, read in kinds:
-        yield kind, _known(read, run.facts)
+        yield kind, known_places(read, run.facts)
     yield "place", dict(run.between.campaigns[0].journal.plan.places) if run.between and run.between.campaigns else {}
     yield "NVLink domain", {name: _nvlink_domain(node) for name, node in run.nodes.items()}
     yield "group", {name: node.target.group for name, node in run.nodes.items()}
@@ -124,13 +123,6 @@ def _nvlink_domain(node: Node) -> str:
         if isinstance(name, str) and name.strip("0-"):
             return name[:MAX_OF_DOMAIN]
     return ""
-
-
-def _known(read: Callable[[ClusterFacts], Mapping[str, str | None]], cluster: ClusterFacts) -> Mapping[str, str | None]:
-    try:
-        return read(cluster)
-    except (Incomplete, NotApplicable):
-        return {}
 
 
 def _numbered(kind: str, place_of: Mapping[str, str | None], nodes: Sequence[str]) -> list[Any]:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from clusterproof.plugins.core.cluster import INSTANCE_ID
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.result import Measured
@@ -116,7 +117,7 @@ class Past:
         return known[-1] if known else NOBODY
 
 
-_INSTANCE = re.compile(r"\bi-[0-9a-f]{8,17}$")  # of an address in Systems Manager
+_INSTANCE = re.compile(rf"\b{INSTANCE_ID}$")  # of an address in Systems Manager
 
 
 def identities(nodes: Mapping[str, Node]) -> dict[str, NodeIdentity]:

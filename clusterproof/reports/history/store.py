@@ -39,9 +39,9 @@ def require_own_history(path: Path) -> None:
         raise HistoryError(f"{problem.filename}: {problem.strerror}") from None
 
 
-def own_path(cluster: str, runs: Path = Path(RUNS)) -> Path:
+def own_path(cluster: str) -> Path:
     """Where a cluster's history stands, in folders that nobody else can write. Raises HistoryError."""
-    path = default_path(cluster, runs)
+    path = default_path(cluster)
     require_own_history(path)
     return path
 

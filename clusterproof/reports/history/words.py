@@ -31,7 +31,7 @@ def moment(seconds: float) -> str:
     try:
         return f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%d %H:%M} UTC"
     except (ValueError, OverflowError, OSError):
-        return "a time that is none"
+        return "an invalid time"
 
 
 def ago(seconds: float) -> str:

@@ -10,7 +10,7 @@ import pytest
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.transport import Answer, Limits, Program
+from clusterproof.plugins.transport import Answer, Connection, Limits, Program
 from clusterproof.plugins.transport.gather import ask
 from tests.builders.evaluated import expect, said
 from tests.builders.recordings import node
@@ -59,7 +59,7 @@ def test_a_clock_is_held_against_that_of_the_machine_that_asked(
 
 
 def test_whoever_asks_notes_when_the_question_left_and_the_answer_came(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Connection:
+    class Answering(Connection):
         """Answers at once: from one node after so many seconds, of another it is unknown after how many."""
 
         def run(self, targets: Any, _program: Program, _limits: Limits, answered: Any) -> None:
@@ -69,7 +69,7 @@ def test_whoever_asks_notes_when_the_question_left_and_the_answer_came(monkeypat
     times = iter([NOW, NOW + 10, NOW + 11])
     monkeypatch.setattr("clusterproof.plugins.transport.gather.time.time", lambda: next(times))
     cluster = Cluster("two", "local", (Target("a"), Target("b")))
-    found = ask(cluster, Connection(), Program("", nonce="x"), Limits(), lambda one: one)
+    found = ask(cluster, Answering(), Program("", nonce="x"), Limits(), lambda one: one)
     assert {name: (one.asked - NOW, one.answered - NOW) for name, one in found.items()} == {"a": (3, 10), "b": (0, 11)}
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from clusterproof.plugins.catalog.log_forms import checked_forms
+from clusterproof.plugins.catalog.log_forms import log_forms
 from clusterproof.plugins.evidence.kernel_log import facts as kernel_log
 from clusterproof.plugins.evidence.kernel_log.conditions import conditions
 from tests.evidence.kernel_log.known_lines import KNOWN_LINES, KnownLine
 
-FORMS = checked_forms()
+FORMS = log_forms()
 OFTEN = 5
 CLEARED = [  # without lines of which nobody knows at which address their device is
     line for line in KNOWN_LINES if FORMS[line.form].cleared_by and not line.text.startswith("infiniband ")

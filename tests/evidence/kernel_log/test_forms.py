@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.catalog import threshold_row
-from clusterproof.plugins.catalog.log_forms import SCOPES, checked_forms, ends, patterns
+from clusterproof.plugins.catalog.log_forms import ends, log_forms, patterns
 from clusterproof.plugins.evaluation.all_checks import node_checks
 from clusterproof.plugins.evidence.kernel_log import facts as kernel_log
 from clusterproof.plugins.evidence.kernel_log import parse as capture
@@ -18,7 +18,7 @@ from clusterproof.plugins.evidence.kernel_log.line import IGNORING_CASE, OF_PROC
 from tests.evidence.kernel_log.known_lines import EVERY_TEXT, KNOWN_LINES, KnownLine
 from tests.evidence.kernel_log.user_text import ANY_LENGTH, COMM_CHARACTERS, OF_A_PROCESS
 
-FORMS = checked_forms()
+FORMS = log_forms()
 OF_JOURNALCTL = "rebooted"  # what it puts between two boots is not in the kernel's own log
 OF_PROCESSES = {name for name, text in patterns().items() if text.startswith(OF_PROCESS)}
 lines = pytest.mark.parametrize("line", KNOWN_LINES, ids=lambda line: line.text[:60])
@@ -33,7 +33,6 @@ def names_of(text: str) -> str:
 def test_the_table_knows_the_faults_of_a_cluster_and_each_form_has_a_line() -> None:
     assert len(FORMS) >= 250
     assert {line.form for line in KNOWN_LINES} == set(FORMS)
-    assert {form.scope for form in FORMS.values()} == set(SCOPES)
 
 
 def test_what_says_a_form_is_a_check_of_nodes_and_what_counts_it_is_a_threshold() -> None:

@@ -7,7 +7,7 @@ from random import Random
 
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.training_run.run import TrainingRun
-from tests.training_run.builders import arriving, computing, logging_ranks, slow, uneven
+from tests.training_run.builders import arriving, computing, logging_ranks, readers_of, slow, uneven
 from tests.training_run.faults.fault import CONCERN, FAIL, INCOMPLETE, RunFault
 
 
@@ -96,19 +96,14 @@ FAULTS = (
     RunFault(
         "a trace of three steps",
         lambda: computing(steps=3),
-        {
-            "run.slow_rank": INCOMPLETE,
-            "run.work_uneven": INCOMPLETE,
-            "run.stages_uneven": INCOMPLETE,
-            "run.stragglers": INCOMPLETE,
-        },
+        dict.fromkeys(readers_of("computed"), INCOMPLETE),
         "3 steps; expected at least 20",
     ),
     RunFault(
         "a trace of one data-parallel rank",
         lambda: computing(stages=4, replicas=1),
         {"run.slow_rank": INCOMPLETE, "run.work_uneven": Verdict.NOT_APPLICABLE, "run.stragglers": INCOMPLETE},
-        "1 ranks a stage; expected 3",
+        "1 rank a stage; expected 3",
     ),
     RunFault(
         "a rank that comes last to every collective",

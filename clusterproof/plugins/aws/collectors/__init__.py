@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from clusterproof.plugins.aws import Account, AwsDenied, AwsError
-from clusterproof.plugins.aws.resources import is_hyperpod
-from clusterproof.plugins.core.cluster import Cluster
+from clusterproof.plugins.core.cluster import Cluster, is_of_hyperpod
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 
 _READS = re.compile(r"^def read_(\w+)\(", re.MULTILINE)
@@ -57,7 +56,7 @@ def ask(account: Account, cluster: Cluster, collectors: Iterable[str], timeout_s
 def _is_of(name: str, cluster: Cluster) -> bool:
     """Whether a collector is asked of this kind of cluster: `KINDS` in its module says which, where it is not all."""
     kinds = getattr(_module(name), "KINDS", ("hyperpod", "ec2"))
-    return ("hyperpod" if is_hyperpod(cluster) else "ec2") in kinds
+    return ("hyperpod" if is_of_hyperpod(cluster) else "ec2") in kinds
 
 
 def _module(name: str) -> Any:

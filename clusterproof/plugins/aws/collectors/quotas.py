@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from clusterproof.plugins.aws import Account
-from clusterproof.plugins.aws.resources import described, instance_groups, is_hyperpod, types_of
+from clusterproof.plugins.aws.resources import described, instance_groups, types_of
 from clusterproof.plugins.catalog.aws import PER_TYPE, SAGEMAKER, quotas
-from clusterproof.plugins.core.cluster import Cluster
+from clusterproof.plugins.core.cluster import Cluster, is_of_hyperpod
 
 Description = Mapping[str, Any]
 
@@ -28,7 +28,7 @@ def _wanted(account: Account, cluster: Cluster) -> Mapping[str, set[str]]:
     """The names of the quotas that matter, by service."""
     wanted: dict[str, set[str]] = {}
     for row in quotas():
-        if row.service == SAGEMAKER and not is_hyperpod(cluster):
+        if row.service == SAGEMAKER and not is_of_hyperpod(cluster):
             continue
         names = {row.name}
         if row.needs == PER_TYPE:

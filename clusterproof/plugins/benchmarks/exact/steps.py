@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import torch
 from torch.nn.functional import gelu, layer_norm, softmax
 
+from clusterproof.plugins.benchmarks.exact.on_gpus import on_each_gpu
 from clusterproof.plugins.benchmarks.exact.payload import drawn, key_of
-from clusterproof.plugins.benchmarks.exact.processes import forked
 from clusterproof.plugins.benchmarks.exact.products import FLOAT32, Unit, choose
 
 SEED = 20_260_101  # the same on all nodes and in all runs
@@ -57,24 +57,12 @@ def main(request: dict[str, Any]) -> None:
     """Print what each GPU answers, as one JSON object."""
     os.environ[WORKSPACE[0]] = WORKSPACE[1]
 
-    def job(gpu: int) -> Callable[[], dict[str, Any]]:
-        return lambda: measured(gpu, request)
+    def compute(gpu: int) -> dict[str, Any]:
+        found = repeated(f"cuda:{gpu}", ON_GPU, request["budget_s"])
+        return {"libraries": software(), "types": found}
 
-    answers = forked([job(gpu) for gpu in range(request["gpus"])], request["within_s"])
+    answers = on_each_gpu(request, compute)
     print(json.dumps({"torch": torch.__version__, "cuda": torch.version.cuda, "gpus": answers}))  # noqa: T201
-
-
-def measured(gpu: int, request: dict[str, Any]) -> dict[str, Any]:
-    """What one GPU computes, in a process of its own."""
-    if not torch.cuda.is_available():
-        return {"error": "PyTorch finds no GPU: torch.cuda.is_available() is False"}
-    if gpu >= torch.cuda.device_count():
-        return {"error": f"PyTorch finds {torch.cuda.device_count()} GPUs"}
-    torch.cuda.set_device(gpu)
-    found = repeated(f"cuda:{gpu}", ON_GPU, request["budget_s"])
-    properties = torch.cuda.get_device_properties(gpu)
-    about: dict[str, Any] = {"name": properties.name, "sms": properties.multi_processor_count, "libraries": software()}
-    return {**about, "types": found}
 
 
 def software() -> list[str]:

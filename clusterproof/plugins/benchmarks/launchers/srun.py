@@ -234,7 +234,7 @@ class BySrun:
         host = submit_host(self._settings)
         nonce = new_nonce()
         text = packed(joined(_TRAVELS) + f"\nmain({dict(request)!r}, *sys.argv[1:3])\n")
-        on_stdin = getattr(connection_for(host.connection), "takes_stdin", True)
+        on_stdin = connection_for(host.connection).takes_stdin
         program = started_by_shell(text, nonce, sudo=False, on_stdin=on_stdin)
         return ask_submit_host(host, program, nonce, replace(self.campaign.limits, answer_s=timeout_s))
 

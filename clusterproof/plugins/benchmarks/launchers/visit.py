@@ -66,15 +66,13 @@ class Visitor:
     ) -> None:
         """Send the same request to many nodes. Raises Unusable."""
         nonce = new_nonce()
-        program = node_program(request, nonce, getattr(self.connection, "takes_stdin", True))
+        program = node_program(request, nonce, self.connection.takes_stdin)
         limits = replace(self.limits, answer_s=timeout_s)
         self.connection.run(targets, program, limits, lambda target, answer: on_answer(target, read(answer, nonce)))
 
     def clean_up(self, targets: Sequence[Target], runs: Sequence[str]) -> dict[str, NodeAnswer]:
         """End what is left of these runs on these nodes. Raises Unusable."""
-        leave = getattr(self.connection, "leave", None)
-        if leave:
-            leave(targets)
+        if self.connection.leave(targets):
             return {}
         answers: dict[str, NodeAnswer] = {}
         brief = replace(self.limits, connect_s=min(self.limits.connect_s, CLEANUP_CONNECT_S))

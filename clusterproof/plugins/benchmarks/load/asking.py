@@ -10,8 +10,8 @@ from clusterproof.plugins.agent.payload import modules_for, new_nonce, started, 
 from clusterproof.plugins.benchmarks.load.options import FUNCTIONS, SECONDS, TAKES_TURNS, LoadOptions
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, Unreached
-from clusterproof.plugins.transport import Connection, Limits, Program, Unusable, under_load
-from clusterproof.plugins.transport.gather import OnAnswer, ask, max_answer_chars
+from clusterproof.plugins.transport import Connection, Limits, Program, Unusable
+from clusterproof.plugins.transport.gather import OnAnswer, ask
 
 T = TypeVar("T")
 PACKAGE = "clusterproof.plugins.benchmarks.load"
@@ -40,7 +40,7 @@ def load(
     devices of nodes are given out, they are asked for; file systems are the nodes' own.
     """
     known = dict(answered)
-    with_devices = under_load(connection)
+    with_devices = connection.under_load()
 
     def merge(evidence: NodeEvidence) -> None:
         known[evidence.node] = merged(known[evidence.node], evidence, round_collectors)
@@ -49,8 +49,8 @@ def load(
     reached = [target for target in cluster.targets if not known[target.name].unreached]
     for round_collectors, targets in rounds(frozenset(collectors), reached, options.fs_at_once):
         way = connection if TAKES_TURNS in round_collectors else with_devices
-        options = replace(options, max_answer_chars=max_answer_chars(way, limits))
-        to_run, _ = program(round_collectors, options, getattr(way, "takes_stdin", True))
+        options = replace(options, max_answer_chars=way.carries(limits))
+        to_run, _ = program(round_collectors, options, way.takes_stdin)
         longer = replace(limits, answer_s=options.whole_s(round_collectors) + CONNECT_S)
         part = replace(cluster, targets=tuple(targets))
         try:

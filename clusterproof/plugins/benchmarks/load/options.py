@@ -32,7 +32,7 @@ COLLECTORS = frozenset(SECONDS)
 # Where each is, as MODULE:FUNCTION of this package.
 FUNCTIONS: Mapping[str, str] = {
     **{name: f"programs:{name}" for name in ("dcgm_diag", "node_busbw", "nccom", "efa_loopback", "fs_bandwidth")},
-    **{name: f"pytorch:{name}" for name in ("gpu_bandwidth", "gpu_gemm")},
+    **{name: f"gpu_speed:{name}" for name in ("gpu_bandwidth", "gpu_gemm")},
     STRESS: f"stress:{STRESS}",
     **{name: f"exact:{name}" for name in ("gpu_exact", "exact_collective", "exact_step", "cpu_exact")},
 }

@@ -13,8 +13,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.evidence.pairs import NO_PROGRAM, NOT_INSTALLED, Reading, is_believable
+
+
+class UnreadableError(ClusterproofError, ValueError):
+    """What a program printed does not say what was measured."""
 
 
 @dataclass(frozen=True, slots=True)

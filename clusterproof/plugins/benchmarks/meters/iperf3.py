@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from clusterproof.plugins.benchmarks import meters
-from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, Output, proven_network
-from clusterproof.plugins.core.errors import ClusterproofError
+from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, Output, UnreadableError, proven_network
 from clusterproof.plugins.evidence.pairs import Reading, is_believable
 
 REMEDY = "install the package iperf3, or name its program (the same path on every node)"
@@ -22,10 +21,6 @@ CONNECT_MS = 5000
 # gone when it is tried again.
 REFUSALS = ("Connection refused", "server is busy", "Connection reset by peer")
 DIRECTIONS = ("to the server", "from the server")
-
-
-class UnreadableError(ClusterproofError, ValueError):
-    """Output of iperf3 that does not say what was measured."""
 
 
 @dataclass(frozen=True, slots=True)

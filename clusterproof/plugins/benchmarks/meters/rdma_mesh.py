@@ -11,7 +11,7 @@ from typing import Any
 from clusterproof.plugins.agent.packing import text_of
 from clusterproof.plugins.agent.payload import modules_for, started
 from clusterproof.plugins.benchmarks import meters
-from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, Output
+from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, Output, UnreadableError
 from clusterproof.plugins.evidence.exchanges import MAX_RAILS, Exchange, places_of
 from clusterproof.plugins.evidence.pairs import RDMA_MESH, Reading
 
@@ -20,10 +20,6 @@ PYTHON = '"${CLUSTERPROOF_PYTHON:-python3}"'  # that the launcher's own program 
 MAX_HOST = 253
 _DEVICE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}(?: port \d{1,3})?|", re.ASCII)
 NO_WORD = "it printed nothing"
-
-
-class UnreadableError(ValueError):
-    """What an end printed is no report of exchanges."""
 
 
 def server(settings: MeterSettings, port: int, root: str = "/") -> str:

@@ -8,14 +8,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from clusterproof.plugins.core.cluster import Cluster
+from clusterproof.plugins.core.cluster import INSTANCE_ID, Cluster
 from clusterproof.plugins.core.evidence import NodeEvidence, Status
 from clusterproof.plugins.core.kinds import CONNECTIONS
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 
 SETTING = "ec2"  # of a recorded cluster: its nodes were asked whether they are instances
 EC2 = "Amazon EC2"  # the vendor that the firmware of an instance names
-INSTANCE = re.compile(r"i-[0-9a-f]{8,17}")
+INSTANCE = re.compile(INSTANCE_ID)
 REGION = re.compile(r"[a-z]{2}(-[a-z]{2,12}){1,3}-\d{1,2}")
 
 

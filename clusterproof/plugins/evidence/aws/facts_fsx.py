@@ -247,7 +247,7 @@ def clock(seconds: float) -> str:
     try:
         return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%d %H:%M")
     except (OverflowError, ValueError, OSError):
-        return "a time that is none"
+        return "an invalid time"
 
 
 def _spans(hot: Sequence[bool], catalog: Catalog) -> list[int]:

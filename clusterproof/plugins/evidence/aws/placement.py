@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from clusterproof.plugins.core.nodeset import fold
@@ -11,6 +11,7 @@ from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.node import Node
 
+Places = Mapping[str, str | None]  # of nodes, by their names
 MAX_PLACES = 6  # in words; the HTML report has all
 _CHIPS = re.compile(r".{1,60}x(\d{1,4})")  # of an UltraServer, in its type: ml.u-p6e-gb200x72
 
@@ -38,6 +39,14 @@ class Spread:
         more = [f"{len(at_places) - MAX_PLACES} more places"] if len(at_places) > MAX_PLACES else []
         lost = [f"of {len(self.unknown)} nobody knows"] if self.unknown else []
         return f"{self.group or 'the nodes'}: {', '.join([*at_places[:MAX_PLACES], *more, *lost])}"
+
+
+def known_places(read: Callable[[ClusterFacts], Places], cluster: ClusterFacts) -> Places:
+    """What one source says of where nodes stand; nothing where it cannot be read."""
+    try:
+        return read(cluster)
+    except (Incomplete, NotApplicable):
+        return {}
 
 
 def job_groups(cluster: ClusterFacts) -> tuple[JobGroup, ...]:

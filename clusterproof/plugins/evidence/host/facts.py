@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from clusterproof.plugins.catalog.node import waits_for
 from clusterproof.plugins.core.record import record
@@ -23,6 +24,9 @@ from clusterproof.plugins.evidence.field import (
     whole,
     word,
 )
+
+if TYPE_CHECKING:
+    from clusterproof.plugins.evidence.node import Node
 
 NUMBERS = re.compile(r"[0-9._+~-]*")  # 6.8.0-1021- of 6.8.0-1021-aws
 FLAVOUR = re.compile(r"[a-z]+")
@@ -46,6 +50,14 @@ class Boot(Reported):
     def booted(self) -> float:
         """When it booted by its own clock, in seconds since 1970. Raises Incomplete."""
         return self.now - self.uptime_s
+
+
+def has_just_booted(node: Node) -> bool:
+    """Whether counts cannot be trusted yet; where no uptime was collected, they are all there is."""
+    try:
+        return node.boot.uptime_s < node.threshold("settle.window_s")
+    except Incomplete:
+        return False
 
 
 @record

@@ -183,7 +183,7 @@ def when(seconds: float, node: Node) -> str:
     except (Incomplete, NotApplicable):
         return f"{seconds:.0f} s after boot"
     except (OverflowError, ValueError, OSError):
-        return "at a time that is none" if is_dated else f"{seconds:.0f} s after boot"
+        return "at an invalid time" if is_dated else f"{seconds:.0f} s after boot"
     return f"at {moment:%Y-%m-%d %H:%M:%S} UTC"
 
 

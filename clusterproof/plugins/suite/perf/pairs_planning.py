@@ -20,7 +20,14 @@ from clusterproof.plugins.benchmarks.pairwise.mesh import MeshLimits
 from clusterproof.plugins.catalog.busbw import size_bytes_for
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
-from clusterproof.plugins.evidence.aws.placement import lowest_layers, network_layers, ultraservers, zones
+from clusterproof.plugins.evidence.aws.placement import (
+    Places,
+    known_places,
+    lowest_layers,
+    network_layers,
+    ultraservers,
+    zones,
+)
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.kubernetes import facts_cluster as by_labels
 from clusterproof.plugins.evidence.node import Node
@@ -131,14 +138,11 @@ def _absence(node: Node) -> str:
     return f"it was not reached ({node.evidence.unreached.value.replace('_', ' ')})"
 
 
-Places = Mapping[str, str | None]
-
-
 def places_of(cluster: ClusterFacts, targets: Sequence[Target]) -> dict[str, str]:
     """The place of each node: its UltraServer, network node, switch or zone, else its group; the first that divides."""
     names = [target.name for target in targets]
     for read in READ:
-        known = _known(read, cluster)
+        known = known_places(read, cluster)
         place_by_node = {name: known.get(name) or "" for name in names}
         if _divides(place_by_node):
             return place_by_node
@@ -149,13 +153,6 @@ def _divides(place_by_node: Mapping[str, str]) -> bool:
     """Whether there are several places, and at least one has several nodes."""
     places = [place for place in place_by_node.values() if place]
     return 1 < len(set(places)) < len(places)
-
-
-def _known(read: Callable[[ClusterFacts], Places], cluster: ClusterFacts) -> Places:
-    try:
-        return read(cluster)
-    except (Incomplete, NotApplicable):
-        return {}
 
 
 def _network_nodes(cluster: ClusterFacts) -> Places:

@@ -24,7 +24,7 @@ from clusterproof.plugins.suite.perf.pairs_measure import MeasuringSetup, measur
 from clusterproof.plugins.suite.perf.pairs_options import pair_options
 from clusterproof.plugins.suite.state import CLUSTER, CONTROL_PLANE, EVIDENCE, catalog_of, policy_of
 from clusterproof.plugins.suite.terminal import progress
-from clusterproof.plugins.transport import Connection, Limits, Unusable, unavailable_under_load, under_load
+from clusterproof.plugins.transport import Connection, Limits, Unusable
 from clusterproof.plugins.transport.gather import replay
 from clusterproof.reports.run_folder import folder_of_its_own
 
@@ -88,9 +88,9 @@ def measured(
         return PairwiseRun(why_not=f"no place for the measurements: {why}; expected one, as --record DIR")
     real = {one.name: real.name for one, real in zip(shown.targets, cluster.targets, strict=True)}
     text = redaction.text if redaction else str
-    connection = under_load(connection)
+    connection = connection.under_load()
     try:
-        unavailable = unavailable_under_load(connection, cluster.targets, limits)
+        unavailable = connection.unavailable(cluster.targets, limits.settings)
     except Unusable as problem:
         return PairwiseRun(why_not=text(f"nothing could be measured between nodes: {problem}"))
     setup = MeasuringSetup(

@@ -20,7 +20,6 @@ from clusterproof.plugins.training_run.losses import Loss
 NAME = "trainer_log.jsonl of LLaMA-Factory, logging.jsonl of ms-swift"
 EXPECTED = 'expected {"current_steps": 5, "total_steps": 93, "loss": 5.7, "elapsed_time": "0:02:03"}'
 _OF_SWIFT = ("global_step/max_steps", "steps[global_step/max_steps]", "iteration")
-_BESIDE = ('elapsed_time": "', "train_speed(", 'consumed_samples": ')  # one of them at least
 _LAST = "last_model_checkpoint"  # what ms-swift keeps of the whole run, in the last line
 _STEPS = re.compile(r"([0-9]{1,12})/(-?[0-9]{1,12})")
 _LOSSES = ("loss", "lm loss")

@@ -10,10 +10,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from clusterproof.plugins.agent.frame import last_whole
-from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.aws import AwsError
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
@@ -42,16 +40,14 @@ FEW = 20  # nodes; a page of a listing has 500
 RIGHTS = "integrations/kubernetes/gate.yaml grants what is needed (docs/kubernetes-gate.md)"
 
 
-class Agents:
+class Agents(Connection):
     """Reads the last report of each node's agent."""
 
     takes_stdin = False
 
-    def program(
-        self, _asked: frozenset[str], _options: ProbeOptions, _further: Sequence[Path], _on_stdin: bool
-    ) -> tuple[Program, str]:
+    def program(self) -> Program:
         """Nothing is run: what agents collect was chosen when they were started."""
-        return Program("", nonce=REPORT), REPORT
+        return Program("", nonce=REPORT)
 
     def under_load(self) -> Connection:
         """Pods: an agent loads no node."""

@@ -37,7 +37,7 @@ FEW = 8  # nodes that are asked for one by one
 UNKNOWN_IMAGE = "the kubelet reports no image on the node; expected --k8s-image"
 
 
-class Kubernetes:
+class Kubernetes(Connection):
     """Runs the program in one pod on each node."""
 
     takes_stdin = False
@@ -166,13 +166,14 @@ class PerfPods(Kubernetes):
         with self._lock:
             self._running.pop(run.name, None)
 
-    def leave(self, targets: Sequence[Target]) -> None:
+    def leave(self, targets: Sequence[Target]) -> bool:
         """Delete the pods that still run on these nodes alone, where nobody waits for them any more."""
         left = frozenset(target.name for target in targets)
         with self._lock:
             running = [(api, run) for api, run, names in self._running.values() if names <= left]
         for api, run in running:
             self.end(api, run)
+        return True
 
     def unavailable(self, targets: Sequence[Target], settings: Mapping[str, str]) -> Mapping[str, str]:
         """Which of these nodes cannot be loaded now, and why. Raises Unusable."""

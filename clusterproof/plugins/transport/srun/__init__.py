@@ -78,7 +78,7 @@ def formless(host: SubmitHost, problem: Exception) -> Unusable:
 
 def ask_slurm(host: SubmitHost, limits: Limits, collectors: tuple[str, ...] = (COLLECTOR,)) -> dict[str, Collected]:
     """Slurm's answers, from one round trip to a host; where that is not reached, every answer broke."""
-    on_stdin = getattr(connection_for(host.connection), "takes_stdin", True)
+    on_stdin = connection_for(host.connection).takes_stdin
     to_run, nonce = program(
         collectors,
         ProbeOptions(collector_s=COLLECTOR_S),

@@ -17,15 +17,14 @@ from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.transport import (
     Answer,
+    Connection,
     Limits,
     NodeSession,
     Program,
     Received,
     SessionPerNode,
     connection_for,
-    longest_program,
     sessions_for,
-    takes_stdin,
 )
 from clusterproof.plugins.transport.srun import SubmitHost, ask_submit_host, formless, submit_host
 from clusterproof.plugins.transport.srun.places import FOLDERS, KEPT
@@ -53,7 +52,7 @@ _WHY = {
 _ELSEWHERE = (Unreached.BUSY, Unreached.DRAINED, Unreached.DOWN, Unreached.LOST)
 
 
-class Srun:
+class Srun(Connection):
     """Runs the program by srun. A target's name is Slurm's own for the node.
 
     Settings: `submit_host` (see `submit_host`), `partition`, `slurm_wait`, `srun_options`, `job`: one of this user's,
@@ -68,7 +67,7 @@ class Srun:
         other_connection = limits.settings.get("beside", "local")
         there = _longest_there(submit_host(limits.settings), limits)
         launched = None if there is None else there + SPARE_CHARACTERS - LAUNCH_CHARACTERS
-        taken = [LONGEST_PROGRAM, launched, longest_program(connection_for(other_connection), limits)]
+        taken = [LONGEST_PROGRAM, launched, connection_for(other_connection).longest_program(limits)]
         return min(longest for longest in taken if longest is not None)
 
     def run(
@@ -90,7 +89,7 @@ class Srun:
         if elsewhere:
             other_connection = connection_for(limits.settings["beside"])
             other_connection.run(
-                elsewhere, _on_stdin(program) if takes_stdin(other_connection) else program, limits, answered
+                elsewhere, _on_stdin(program) if other_connection.takes_stdin else program, limits, answered
             )
 
 
@@ -116,7 +115,7 @@ def _launched(names: Sequence[str], program: Program, limits: Limits) -> Mapping
     }
     host = submit_host(settings)
     longer = replace(limits, answer_s=whole_s + END_S, answer_bytes=BESIDE_BYTES + NODE_BYTES * len(names))
-    to_run = launch_program(request, nonce, takes_stdin(connection_for(host.connection)), _longest_there(host, limits))
+    to_run = launch_program(request, nonce, connection_for(host.connection).takes_stdin, _longest_there(host, limits))
     launched = ask_submit_host(host, to_run, nonce, longer)
     if not isinstance(launched.get("nodes"), dict):
         raise formless(host, ValueError("it names no nodes"))
@@ -124,7 +123,7 @@ def _launched(names: Sequence[str], program: Program, limits: Limits) -> Mapping
 
 
 def _longest_there(host: SubmitHost, limits: Limits) -> int | None:
-    return longest_program(connection_for(host.connection), limits)
+    return connection_for(host.connection).longest_program(limits)
 
 
 def launch_program(request: Mapping[str, object], nonce: str, on_stdin: bool, longest: int | None) -> Program:

@@ -12,7 +12,7 @@ from paramiko import Channel, SSHException, Transport
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.core.message import printable
-from clusterproof.plugins.transport import Answer, Limits, Program
+from clusterproof.plugins.transport import Answer, Connection, Limits, Program
 from clusterproof.plugins.transport.fan_out import Visit, fan_out
 from clusterproof.plugins.transport.ssh import NoRoute
 from clusterproof.plugins.transport.ssh.login import ConnectionFailure, Login, LoginFailed
@@ -26,7 +26,7 @@ _DETAIL_CHARACTERS = 600
 _FILES_BESIDE = 128  # that the program holds open anyway
 
 
-class Ssh:
+class Ssh(Connection):
     """Runs the program on nodes over SSH. The settings are in docs/connections.md."""
 
     def run(

@@ -1,0 +1,73 @@
+"""What every connection has, those of other authors too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from clusterproof.plugins.agent.packing import ARGUMENT
+from clusterproof.plugins.core.cluster import Target
+from clusterproof.plugins.core.kinds import CONNECTIONS
+from clusterproof.plugins.transport import Answer, Connection, Limits, Program, adopted, connection_for
+
+NODES = (Target("left"), Target("right"))
+
+
+class Relay:
+    """What docs/extend.md asks of a connection: it runs programs, and says nothing else."""
+
+    def run(
+        self, targets: Sequence[Target], program: Program, _limits: Limits, answered: Callable[[Target, Answer], None]
+    ) -> None:
+        for target in targets:
+            answered(target, Answer(program.stdin))
+
+
+class Queue(Relay):
+    """It says all that a connection may, and loads nodes by another."""
+
+    takes_stdin = False
+
+    def longest_program(self, _limits: Limits) -> int:
+        return 7
+
+    def carries(self, _limits: Limits) -> int:
+        return 8
+
+    def leave(self, targets: Sequence[Target]) -> bool:
+        return bool(targets)
+
+    def under_load(self) -> Relay:
+        return Relay()
+
+
+@pytest.mark.parametrize("name", [name for name, kind in CONNECTIONS.items() if kind.is_live])
+def test_each_of_the_suite_is_one(name: str) -> None:
+    connection = connection_for(name)
+    assert isinstance(connection, Connection)
+    assert adopted(connection) is connection
+
+
+def test_one_that_only_runs_programs_has_the_defaults_of_the_rest() -> None:
+    relay, answers = adopted(Relay()), dict[str, bytes]()
+    relay.run(
+        NODES, Program("cat", b"hello"), Limits(), lambda target, answer: answers.update({target.name: answer.output})
+    )
+    assert answers == {"left": b"hello", "right": b"hello"}
+    assert (relay.takes_stdin, relay.longest_program(Limits()), relay.carries(Limits())) == (True, None, 0)
+    assert (relay.program(), relay.leave(NODES), relay.unavailable(NODES, {})) == (None, False, {})
+    assert relay.under_load() is relay
+    relay.abandon()
+
+
+def test_what_one_of_another_author_says_of_itself_holds() -> None:
+    queue = adopted(Queue())
+    assert (queue.takes_stdin, queue.longest_program(Limits()), queue.carries(Limits())) == (False, 7, 8)
+    assert queue.leave(NODES)
+    assert queue.under_load().carries(Limits()) == 0
+
+
+def test_one_without_standard_input_is_given_commands_that_are_one_argument() -> None:
+    kind = type("Commanding", (Relay,), {"takes_stdin": False})
+    assert adopted(kind()).longest_program(Limits()) == ARGUMENT
