@@ -14,10 +14,11 @@ from pathlib import Path
 from clusterproof.plugins.catalog import acceptance
 from clusterproof.plugins.core.cluster import InventoryError
 from clusterproof.plugins.core.record import field, record, replace
-from clusterproof.plugins.core.result import Result
-from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
+from clusterproof.plugins.core.result import Result, with_findings
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, Verdict
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.nodes import nodes
+from clusterproof.plugins.evidence.perf.facts import is_of_comparison
 from clusterproof.plugins.evidence.recording import read_cluster
 from clusterproof.plugins.transport.gather import replay
 from clusterproof.reports.history import NOBODY, NodeIdentity, identities
@@ -53,6 +54,14 @@ class NodeRun:
             for what, by_device in by_what.items():
                 for device, speed in by_device.items():
                     yield name, what, device, speed
+
+    def besides_speed(self, result: Result) -> Result:
+        """What a check says besides how fast this node is beside others: of what was measured a population decides."""
+        measured = (row for name, row in acceptance.measures().items() if name in self.speeds)
+        others = tuple(one for one in result.findings if not is_of_comparison(one.message))
+        if others == result.findings or result.check not in {row.check for row in measured}:
+            return result
+        return with_findings(result, others) if others else Result(result.check, result.node, Verdict.PASS)
 
     def completed(self, before: NodeRun | None) -> NodeRun:
         """With what only an earlier run of the same machine was asked for."""

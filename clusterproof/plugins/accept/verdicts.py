@@ -10,7 +10,7 @@ from enum import Enum
 
 from clusterproof.plugins.accept import NodeRun
 from clusterproof.plugins.accept.sequential import Decision
-from clusterproof.plugins.accept.state import SPEED, AcceptanceState
+from clusterproof.plugins.accept.state import AcceptanceState
 from clusterproof.plugins.catalog import acceptance
 from clusterproof.plugins.catalog.acceptance import Stage
 from clusterproof.plugins.core.record import record
@@ -79,9 +79,12 @@ def _of_node(node: str, state: AcceptanceState) -> NodeOutcome:
 
 
 def _concerns(node: str, state: AcceptanceState) -> Iterator[str]:
+    """What each check last had a concern about, whatever else it says, and in how many runs."""
     for (_, check), results in state.results.get(node, {}).items():
-        if results[-1].verdict is Verdict.CONCERN and not state.is_measured(check, node):
-            yield f"{check}: {results[-1].message}"
+        parts = [part for one in results for part in one.by_verdict if part.verdict is Verdict.CONCERN]
+        if parts:
+            times = f"in {len(parts)} of {len(results)} runs: " if len(parts) < len(results) else ""
+            yield f"{check}: {times}{parts[-1].message}"
 
 
 def _unsettled(node: str, state: AcceptanceState) -> Iterator[str]:
@@ -131,9 +134,6 @@ def _missing_in(stage: Stage, node: str, state: AcceptanceState) -> Iterator[str
     own = {check: results for (name, check), results in state.results.get(node, {}).items() if name == stage.name}
     proven = False
     for check, results in own.items():
-        if state.is_measured(check, node) and stage.name == SPEED:
-            proven = True
-            continue
         known = [one for one in results if one.verdict is not Verdict.INCOMPLETE]
         proven = proven or any(one.verdict in (Verdict.PASS, Verdict.CONCERN) for one in known)
         if len(known) < least:
