@@ -120,6 +120,13 @@ FAULTS = (
         "GPU 4, host to GPU by PyTorch: 41 GB/s",
     ),
     fault(
+        "load: a GPU that nvbandwidth does not find",
+        slow("nvbandwidth gpus 7"),
+        BANDWIDTH,
+        INCOMPLETE,
+        "host to GPU by nvbandwidth: 7 of 8 GPUs were measured; expected all of them",
+    ),
+    fault(
         "load: a GPU that cannot copy",
         slow("host_to_device_memcpy_ce fails"),
         BANDWIDTH,
@@ -153,6 +160,13 @@ FAULTS = (
         GEMM,
         FAIL,
         "610 TFLOP/s, 11 % below the median of 4 nodes",
+    ),
+    fault(
+        "load: a GPU that PyTorch does not find",
+        slow("torch gpus 7"),
+        GEMM,
+        INCOMPLETE,
+        "7 of 8 GPUs were measured; expected all of them",
     ),
     fault("load: a node without PyTorch", without_torch, GEMM, INCOMPLETE, "has PyTorch"),
     fault(
