@@ -25,15 +25,17 @@ from clusterproof.reports.history import NOBODY, NodeIdentity, identities
 from clusterproof.reports.results import read_results
 
 RESULTS, RECORDING = "results.jsonl", "recording"
+UNKNOWN = "unknown"  # kind of hardware
 
 
 @record
 class NodeRun:
-    """One node in one run. `speeds` are by measurement and what was measured, then by device; all above 0."""
+    """One node in a run that reached it. `speeds` are by measurement, what was measured and device; all above 0."""
 
     machine: NodeIdentity  # NOBODY where it did not say
     kind: str
     speeds: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
+    type: str = ""  # empty where it is unknown
 
     @property
     def identity(self) -> Mapping[str, object]:
@@ -68,7 +70,8 @@ class NodeRun:
         if before is None or before.machine == NOBODY:
             return self
         machine = before.machine if self.machine == NOBODY else self.machine.completed(before.machine)
-        return replace(self, machine=machine, kind=before.kind)
+        kind = self.kind if before.kind == UNKNOWN else before.kind
+        return replace(self, machine=machine, kind=kind, type=before.type or self.type)
 
     def gpus_replaced(self, before: NodeRun) -> set[str]:
         """The devices that are GPUs which this machine did not have before; one that is lost only renumbers others."""
@@ -96,7 +99,8 @@ def read_run(folder: Path) -> StageRun:
     who = identities(of_run)
     seen = {}
     for name, node in of_run.items():
-        seen[name] = NodeRun(who.get(name, NOBODY), _kind(node), _speeds(node))
+        if node.evidence.unreached is None:
+            seen[name] = NodeRun(who.get(name, NOBODY), _kind(node), _speeds(node), node.type_name)
     return StageRun(read_results(folder / RESULTS), seen)
 
 
@@ -106,7 +110,7 @@ def _kind(node: Node) -> str:
         models = {gpu.name for gpu in node.gpus}
     except (Incomplete, NotApplicable):
         models = set()
-    return ", ".join(filter(None, (node.type_name, *sorted(models)))) or "unknown"
+    return ", ".join(filter(None, (node.type_name, *sorted(models)))) or UNKNOWN
 
 
 def _speeds(node: Node) -> Mapping[str, Mapping[str, Mapping[str, float]]]:

@@ -34,6 +34,7 @@ COUNTED_BY = {  # the check that holds a node to what is expected of it
     "ib": "network.ib_count",
     "trays": "gpu.rack_trays",
 }
+FEWER_ARE_A_CONCERN = ("trays",)  # to their check, as one may be away for repair
 Report = dict[str, Any]
 
 
@@ -102,17 +103,20 @@ def _bought(state: AcceptanceState, said: Sequence[NodeOutcome]) -> Iterator[Rep
     yield _line("nodes that are fit", str(due), f"{len(accepted)} accepted", is_met, unfit)
     kinds = Counter(state.seen[node].kind for node in there)
     if "type" in bought:
-        wrong = [node for node in there if state.seen[node].kind.split(", ")[0] != bought["type"]]
-        yield _line("type", str(bought["type"]), _kinds(kinds), False if wrong else None if silent else True, wrong)
+        types = {node: state.seen[node].type if node in state.seen else "" for node in state.nodes}
+        others = [node for node, of_type in types.items() if of_type != bought["type"]]
+        is_met = False if any(types[node] for node in others) else None if others else True
+        yield _line("type", str(bought["type"]), _kinds(kinds), is_met, others)
     else:
         yield _line("hardware", NOT_SAID, _kinds(kinds), None, [])
     for name, count in bought.items():
         if name in ("nodes", "type"):
             continue
         counted = {node: _last(state, node, COUNTED_BY[name]) for node in state.nodes}
-        as_due = {Verdict.PASS, Verdict.CONCERN, *([] if count else [Verdict.NOT_APPLICABLE])}
+        too_few = {Verdict.FAIL, *([Verdict.CONCERN] if name in FEWER_ARE_A_CONCERN else [])}
+        as_due = {Verdict.PASS, Verdict.CONCERN, *([] if count else [Verdict.NOT_APPLICABLE])} - too_few
         fine = [node for node, verdict in counted.items() if verdict in as_due]
-        is_met = False if Verdict.FAIL in counted.values() else True if len(fine) == len(counted) else None
+        is_met = False if too_few & {*counted.values()} else True if len(fine) == len(counted) else None
         rest = [node for node in state.nodes if node not in fine]
         yield _line(f"{name} of each node", str(count), f"on {len(fine)} of {len(counted)} nodes", is_met, rest)
 
