@@ -20,7 +20,7 @@ from clusterproof.reports.results import ResultsFile
 
 NAMES = tuple(f"n{number}" for number in range(1, 9))
 STAGES = 'stages = ["inventory", "exact", "speed"]\n'
-CHECK = {"inventory": "host.memlock", "exact": "gpu.gpu_exact", "speed": "gpu.gpu_gemm"}
+CHECK = {"inventory": "host.memlock", "exact": "gpu.gpu_exact", "speed": "gpu.gpu_gemm", "pairs": "network.straggler"}
 Speed = Callable[[str, int], float]  # of a node, in its so-manieth run: 1.0 is the usual
 
 

@@ -80,6 +80,12 @@ class AcceptanceState:
         self.spent_s = 0.0
         self._rounds: dict[str, tuple[str, ...]] = {}  # what is left of the round of a stage
 
+    @property
+    def left(self) -> tuple[str, ...]:
+        """Nodes of which something was measured and which the inventory has no more; it counts for no other node."""
+        measured = (node for of_stage in self.runs.values() for node in of_stage)
+        return tuple(dict.fromkeys(node for node in measured if node not in self.places))
+
     def again(self, nodes: Collection[str], is_said: bool = False) -> None:
         """What was measured of these nodes before counts no more; as somebody says, if `is_said`, of replaced ones."""
         self.unsettled -= set(nodes) if is_said else set()
@@ -102,18 +108,20 @@ class AcceptanceState:
         self.spent_s += seconds
         self._compare(ran.seen)
         self.numbers[step.stage.name] += 1
+        present = frozenset(step.nodes) & set(self.nodes)
         for node in step.nodes:
-            self.runs[step.stage.name][node] += 1
+            is_alone = step.stage.scope != "nodes" and not present - {node}  # whoever it was measured with has left
+            self.runs[step.stage.name][node] += not is_alone
             seen = ran.seen.get(node)
             if seen:
                 self.seen[node] = seen.completed(self.seen.get(node))
         for result in ran.results:
-            if result.node in self.places and result.is_of_node:
+            if result.node in step.nodes and result.is_of_node:
                 seen = ran.seen.get(result.node) if step.stage.name == SPEED else None
                 own = seen.besides_speed(result) if seen else result
                 self.results[result.node][step.stage.name, result.check].append(own)
             else:
-                self._add_of_others(OtherResult(step.stage.name, frozenset(step.nodes), folder, result))
+                self._add_of_others(OtherResult(step.stage.name, present, folder, result))
         if step.stage.name == SPEED:
             self._measure(step, ran)
         left = set(self._rounds.get(step.stage.name, ())) - set(step.nodes)
@@ -171,7 +179,7 @@ class AcceptanceState:
 
     def _measure(self, step: NextRun, ran: StageRun) -> None:
         values: dict[Key, dict[tuple[str, str], float]] = defaultdict(dict)
-        for node in step.nodes:
+        for node in (one for one in step.nodes if one in self.places):
             for name, what, device, speed in _units(ran.seen.get(node)):
                 values[self.seen[node].kind, name, what][node, device] = log(speed)
         for key, of_key in values.items():

@@ -64,16 +64,20 @@ def outcome(
     return ClusterVerdict.UNDECIDED if is_open else ClusterVerdict.ACCEPTED
 
 
+def failed(node: str, state: AcceptanceState) -> tuple[str, ...]:
+    """What a node failed by, and in which folder the evidence is."""
+    failures = state.failures.get(node, [])[:MAX_REASONS]
+    return tuple(f"{one.check}: {one.words} ({one.folder})" for one in failures)
+
+
 def _of_node(node: str, state: AcceptanceState) -> NodeOutcome:
     concerns = tuple(dict.fromkeys(_concerns(node, state)))[:MAX_REASONS]
     failures = state.failures.get(node, [])
     if failures:
         under_load = {stage.name for stage in state.plan.stages if stage.is_load}
         is_of_hardware = any(one.action in OF_HARDWARE or one.stage in under_load for one in failures)
-        reasons = tuple(f"{one.check}: {one.words} ({one.folder})" for one in failures)
-        return NodeOutcome(
-            node, NodeVerdict.REJECTED if is_of_hardware else NodeVerdict.TO_FIX, reasons[:MAX_REASONS], concerns
-        )
+        said = NodeVerdict.REJECTED if is_of_hardware else NodeVerdict.TO_FIX
+        return NodeOutcome(node, said, failed(node, state), concerns)
     missing = tuple(dict.fromkeys((*_unsettled(node, state), *_missing(node, state))))
     return NodeOutcome(node, NodeVerdict.OPEN if missing else NodeVerdict.ACCEPTED, missing[:MAX_REASONS], concerns)
 
