@@ -8,6 +8,7 @@ from functools import partial
 from clusterproof.plugins.core.verdict import Verdict
 from tests.faults.fault import CONCERN, FAIL, INCOMPLETE, Fault
 from tests.testbed.buses import EFA_BUSES
+from tests.testbed.faults import FI_INFO_HIDES
 from tests.testbed.image import NodeImage
 from tests.testbed.load import (
     DCGM,
@@ -261,6 +262,14 @@ FAULTS = (
         LOOPBACK,
         CONCERN,
         f"{DOMAIN} 8100 MB/s; expected at least 80 % of the 10921 MB/s of most domains",
+    ),
+    fault(
+        "load: an EFA device that libfabric does not offer",
+        lambda image: with_file(image, FI_INFO_HIDES, f"{DOMAIN.removesuffix('-rdm')}\n"),
+        LOOPBACK,
+        INCOMPLETE,
+        "libfabric offers 31 domains; expected one for each of 32 EFA devices",
+        {"network.libfabric_efa": FAIL},
     ),
     fault(
         "load: EFA's software without fi_pingpong",

@@ -11,6 +11,7 @@ from clusterproof.plugins.core.message import SIGNIFICANT, apart, listed
 from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.fact import Absent
+from clusterproof.plugins.evidence.field import known
 from clusterproof.plugins.evidence.group import Median
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.perf.facts import Shortfall, below_best, below_median, say_slower
@@ -187,6 +188,10 @@ def test_efa_loopback(node: Node) -> None:
         incomplete(f"{absent}; expected EFA's software on the host")
     if not exchanges:
         incomplete("libfabric offers no EFA domain; expected one for each device")
+    devices = known(lambda: len(node.efa_devices), 0)
+    with part:
+        if len(exchanges) < devices:
+            incomplete(f"libfabric offers {len(exchanges)} domains; expected one for each of {devices} EFA devices")
     speeds: dict[str, float] = {}
     broken: dict[str, list[str]] = {}
     for one in exchanges:
