@@ -213,3 +213,15 @@ def test_a_gpu_that_is_slow_is_named_beside_one_that_was_not_measured() -> None:
     result = evaluated("gpu.gpu_gemm", "gpu_gemm", {"gpu001": gemm(700, 700, 500)}, gpus=4)
     assert result.verdict is FAIL
     assert "incomplete: 3 of 4 GPUs were measured" in result.message
+
+
+def test_an_all_reduce_over_fewer_gpus_than_the_node_should_have_is_no_pass() -> None:
+    columns = "#   size count type redop root time algbw busbw #wrong time algbw busbw #wrong\n"
+    row = " 8589934592 2147483648 float sum -1 32000.0 268.00 470.00 0 32000.0 268.00 470.00 0\n"
+    said = (
+        f"# nThread 1 nGpus 7 validation: 1\n{columns}{row}# Out of bounds values : 0 OK\n# Avg bus bandwidth : 470.0\n"
+    )
+    for given, verdict in ((8, PASS), (7, INCOMPLETE)):
+        value = {"gpus": given, **ran(said)}
+        result = evaluated("gpu.node_busbw", "node_busbw", {f"gpu00{number}": value for number in (1, 2, 3, 4)})
+        assert (result.verdict, "7 of 8 GPUs were measured" in result.message) == (verdict, given == 7)

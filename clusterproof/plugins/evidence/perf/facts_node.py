@@ -68,7 +68,7 @@ def node_busbw(node: Node, measured: CollectorData) -> NcclLog:
     from clusterproof.plugins.evidence.perf import parse_nccl as nccl_tests
 
     collector = understood(ran, nccl_tests.read, ran.as_saved)["nccl_tests"]
-    return NcclLog({**collector["logs"][0], "given": measured.value.get("gpus")})
+    return NcclLog({**collector["logs"][0], "gpus": measured.value.get("gpus")})
 
 
 @collected_under_load("gpu_bandwidth")
