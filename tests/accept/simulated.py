@@ -11,7 +11,7 @@ from clusterproof.plugins.accept import RECORDING, RESULTS
 from clusterproof.plugins.accept.plan import AcceptancePlan, plan_of
 from clusterproof.plugins.accept.runner import EXIT, Acceptance
 from clusterproof.plugins.core.cluster import Cluster, Target
-from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, Unreached
 from clusterproof.plugins.core.nodeset import expand
 from clusterproof.plugins.core.result import Finding, Result
 from clusterproof.plugins.core.verdict import Verdict
@@ -20,14 +20,16 @@ from clusterproof.reports.results import ResultsFile
 
 NAMES = tuple(f"n{number}" for number in range(1, 9))
 STAGES = 'stages = ["inventory", "exact", "speed"]\n'
-CHECK = {"inventory": "host.memlock", "exact": "gpu.gpu_exact", "speed": "gpu.gpu_gemm"}
+CHECK = {"inventory": "host.memlock", "exact": "gpu.gpu_exact", "speed": "gpu.gpu_gemm", "pairs": "network.straggler"}
 Speed = Callable[[str, int], float]  # of a node, in its so-manieth run: 1.0 is the usual
 
 
-def cluster_of(names: Sequence[str] = NAMES, groups: Mapping[str, str] | None = None) -> Cluster:
-    """Nodes by ssh."""
-    targets = tuple(Target(name, group=(groups or {}).get(name, ""), instance_type="p5.48xlarge") for name in names)
-    return Cluster("c", "ssh", targets)
+def cluster_of(names: Sequence[str] = NAMES, groups: Mapping[str, str] | None = None, is_typed: bool = True) -> Cluster:
+    """Nodes by ssh, whose types the inventory says or not."""
+    of_type = "p5.48xlarge" if is_typed else ""
+    return Cluster(
+        "c", "ssh", tuple(Target(one, group=(groups or {}).get(one, ""), instance_type=of_type) for one in names)
+    )
 
 
 def plan(folder: Path, text: str = STAGES, cluster: Cluster | None = None) -> AcceptancePlan:
@@ -48,6 +50,8 @@ class Nodes:
     gpus: dict[str, list[str]] = field(default_factory=dict)  # of a node, by their places, if it says them
     gpu_speed: Callable[[str, str], float] = lambda _node, _uuid: 1.0
     message: str = "something; expected nothing"
+    silent: dict[str, tuple[str, ...]] = field(default_factory=dict)  # nodes that do not answer, by stage
+    firmware: dict[str, str] = field(default_factory=dict)  # the types that nodes report, of an inventory without any
     stop_after: int = 10**6  # launches; then a signal, before or behind the end of one
     runs: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
     measured: dict[str, int] = field(default_factory=dict)
@@ -61,7 +65,7 @@ class Nodes:
         stage = folder.name.partition("-")[2]
         self.runs.append((stage, nodes))
         recording = folder / RECORDING
-        write_cluster(recording, cluster_of(nodes))
+        write_cluster(recording, cluster_of(nodes, is_typed=not self.firmware))
         for node in nodes:
             write_node(recording, self._evidence(stage, node))
         with ResultsFile(folder / RESULTS) as file:
@@ -74,7 +78,10 @@ class Nodes:
         return 0
 
     def _evidence(self, stage: str, node: str) -> NodeEvidence:
-        collectors = {"platform": Collected(Status.READ, {"serial": self.serials.get(node, f"S-{node}")})}
+        if node in self.silent.get(stage, ()):
+            return NodeEvidence(node, unreached=Unreached.TIMED_OUT, detail="timed out")
+        made = {"vendor": "Amazon EC2", "product": self.firmware[node]} if node in self.firmware else {}
+        collectors = {"platform": Collected(Status.READ, {"serial": self.serials.get(node, f"S-{node}"), **made})}
         if node in self.gpus:
             gpus = [{"index": at, "uuid": uuid} for at, uuid in enumerate(self.gpus[node])]
             collectors["nvml"] = Collected(Status.READ, {"gpus": gpus})
@@ -87,7 +94,8 @@ class Nodes:
         return NodeEvidence(node, collectors=collectors)
 
     def _result(self, stage: str, node: str) -> Result:
-        verdict = self.verdicts.get((stage, node), Verdict.PASS)
+        is_silent = node in self.silent.get(stage, ())
+        verdict = Verdict.INCOMPLETE if is_silent else self.verdicts.get((stage, node), Verdict.PASS)
         action = "fix configuration" if verdict is Verdict.FAIL and stage == "inventory" else ""
         message = "" if verdict is Verdict.PASS else self.message
         findings = (Finding(verdict, message, action=action),) if message else ()

@@ -11,7 +11,7 @@ from clusterproof.plugins.accept.command import exit_code, redacted
 from clusterproof.plugins.accept.page import page
 from clusterproof.plugins.accept.report import Report, report, text
 from clusterproof.plugins.core.verdict import Verdict
-from tests.accept.simulated import NAMES, STAGES, Nodes, acceptance, cluster_of
+from tests.accept.simulated import CHECK, NAMES, STAGES, Nodes, acceptance, cluster_of
 
 BOUGHT = f'{STAGES}[bought]\nnodes = 9\ntype = "p5.48xlarge"\n'
 
@@ -107,6 +107,65 @@ def test_whatever_fails_or_is_missing_keeps_the_cluster_from_being_accepted(
     assert ('<p class="verdict pass">' in page(data)) is (code == 0)
     assert ("of nodes like these at most" in page(data)) is (code == 0)
     assert text(data).count("something; expected nothing") == sum(1 + ("~" in name) * 2 for name in others)
+
+
+OF_TYPES: tuple[tuple[dict[str, str], tuple[str, ...], bool | None, int, str], ...] = (
+    # what firmware says, who is silent: whether the type is as bought, the exit code, where it is not
+    (dict.fromkeys(NAMES, "p5.48xlarge"), (), True, 0, ""),
+    (dict.fromkeys(NAMES, "p5.48xlarge"), ("n3",), None, 10, "n3"),
+    (dict.fromkeys(NAMES[:7], "p5.48xlarge"), (), None, 10, "n8"),  # one does not say of which type it is
+    ({**dict.fromkeys(NAMES, "p5.48xlarge"), "n4": "p4d.24xlarge"}, ("n3",), False, 1, "n[3-4]"),
+)
+
+
+@pytest.mark.parametrize(("firmware", "silent", "is_met", "code", "not_on"), OF_TYPES)
+def test_a_node_that_did_not_answer_is_of_no_other_type_than_was_bought(
+    firmware: dict[str, str], silent: tuple[str, ...], is_met: bool | None, code: int, not_on: str, tmp_path: Path
+) -> None:
+    nodes = Nodes(firmware=firmware, silent={"inventory": silent})
+    text_of_plan = 'stages = ["inventory"]\n[bought]\nnodes = 8\ntype = "p5.48xlarge"\n'
+    made = acceptance(tmp_path, nodes, text_of_plan, cluster_of(is_typed=False))
+    made.go_on((), lambda _words: None)
+    data = report(made.state, made.ended, made.named, "")
+    lines = {one["what"]: one for one in data["bought"]}
+    answered = 8 - len(silent)
+    assert (lines["nodes"]["there"], lines["nodes"]["is_met"]) == (
+        f"8 named, {answered} answered",
+        None if silent else True,
+    )
+    assert (lines["type"]["is_met"], lines["type"]["not_on"], exit_code(data)) == (is_met, not_on, code)
+
+
+def test_a_node_that_answered_once_is_what_it_was_where_it_does_not_answer_later(tmp_path: Path) -> None:
+    made = acceptance(tmp_path, Nodes(silent={"exact": ("n3",)}))
+    made.go_on((), lambda _words: None)
+    data = report(made.state, made.ended, made.named, "")
+    assert text(data).splitlines()[1:3] == [
+        "  nodes that are fit: bought 8, there 7 accepted (not n3)",
+        "open        n3 (S-n3): gpu.gpu_exact: incomplete: something; expected nothing (and 1 more)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("bought", "check", "verdict", "is_met"),
+    [
+        ("trays = 18", "gpu.rack_trays", CONCERN, False),  # there are fewer
+        ("trays = 18", "gpu.rack_trays", OPEN, None),
+        ("trays = 18", "gpu.rack_trays", Verdict.PASS, True),
+        ("efa = 30", "network.efa_count", CONCERN, True),  # as many as were bought, and fewer than the type can have
+        ("efa = 32", "network.efa_count", FAILED, False),
+    ],
+)
+def test_fewer_than_were_bought_is_not_what_was_bought(
+    bought: str, check: str, verdict: Verdict, is_met: bool | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(CHECK, "inventory", check)
+    nodes = Nodes(verdicts={("inventory", node): verdict for node in NAMES})
+    made = acceptance(tmp_path, nodes, f'stages = ["inventory"]\n[bought.expect]\n{bought}\n')
+    made.go_on((), lambda _words: None)
+    lines = report(made.state, made.ended, made.named, "")["bought"]
+    assert lines[-1]["what"] == f"{bought.partition(' ')[0]} of each node"
+    assert lines[-1]["is_met"] is is_met
 
 
 def test_a_plan_that_measures_no_node_alone_declares_no_errors(tmp_path: Path) -> None:

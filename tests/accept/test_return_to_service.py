@@ -4,30 +4,27 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from clusterproof.plugins.accept import RESULTS
+from clusterproof.plugins.accept.earlier import EarlierFinding
 from clusterproof.plugins.accept.return_to_service import (
     FIT,
     NOT_FIT,
     NOT_PROVEN,
-    EarlierFinding,
     give_back,
     judge,
     return_nodes,
 )
-from clusterproof.plugins.core.nodeset import expand
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.inventory import resolve
 from clusterproof.reports.history import PastRun
 from clusterproof.reports.history.store import default_path, write_run
-from clusterproof.reports.results import ResultsFile
+from tests.accept.returned import CLUSTER, LOADED, MEASUREMENT, WELL, Launched, result
 from tests.testbed.cluster import testbed
 from tests.testbed.faults import with_nvml
 from tests.testbed.load import gpu_node
@@ -44,19 +41,9 @@ PASS, FAIL, CONCERN, INCOMPLETE, NONE = (
 ECC = EarlierFinding(("gpu.no_uncorrected_ecc",), "the history")
 XID = EarlierFinding(("no_xid", "gpu_count"), "the case of 4711")
 PAIRS = EarlierFinding(("pairwise_busbw",), "the case of 4711")
-CLUSTER = "ssh:gpu[001-004]"
 TYPED = "import sys; from clusterproof.plugins.command_line.main import main; sys.exit(main())"
 LIMIT_S = 600.0
-MEASUREMENT = "expected one measurement at least"
 KEYWORDS = "exact or dcgm or gpu_bandwidth or gpu_gemm or node_busbw or fs_bandwidth or nccom or efa_loopback"
-
-
-def result(check: str, verdict: Verdict, node: str = "n1", **more: Any) -> Result:
-    return Result(check, node, verdict, message="" if verdict is PASS else "2; expected 0", **more)
-
-
-LOADED = (result("gpu.gpu_exact", PASS),)
-WELL = (result("gpu.no_uncorrected_ecc", PASS), result("gpu.no_xid", PASS))
 
 
 @pytest.mark.parametrize(
@@ -104,25 +91,6 @@ def test_pairs_of_the_node_tell_whether_what_was_found_between_nodes_is_gone() -
     assert judge("n1", (PAIRS,), [WELL, LOADED, (pair, others)], 3).said == FIT
     assert judge("n1", (PAIRS,), [WELL, LOADED, (replace(pair, verdict=FAIL),)], 3).said == NOT_FIT
     assert judge("n1", (), [WELL, LOADED, (others,)], 3).reasons == (f"the pairs told nothing of it; {MEASUREMENT}",)
-
-
-@dataclass
-class Launched:
-    """Runs that find what is said, by the names of checks; all of them pass but for these."""
-
-    verdicts: Mapping[tuple[str, str], Verdict] = field(default_factory=dict)  # by node and check
-    code: int = 0
-    typed: list[list[str]] = field(default_factory=list)
-
-    def __call__(self, words: Sequence[str], folder: Path) -> int:
-        self.typed.append(list(words[:-1]))
-        nodes = expand(next(word for word in words if word.startswith("--nodes=")).partition("=")[2])
-        checks = ["gpu.gpu_exact"] if "perf" in words else ["gpu.no_uncorrected_ecc", "gpu.no_xid"]
-        with ResultsFile(folder / RESULTS) as file:
-            for node in nodes:
-                for check in checks:
-                    file.write(result(check, self.verdicts.get((node, check), PASS), node))
-        return self.code
 
 
 @pytest.fixture(autouse=True)

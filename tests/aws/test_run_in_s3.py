@@ -8,7 +8,7 @@ from pathlib import Path
 import boto3
 import pytest
 
-from clusterproof.plugins.aws import Account, AwsError, objects
+from clusterproof.plugins.aws import Account, AwsError, s3
 from clusterproof.plugins.aws.s3 import fetched
 from tests.aws.service import Service
 
@@ -84,6 +84,6 @@ def test_no_name_of_an_object_leads_out_of_the_folder(bucket: Service, tmp_path:
 
 @pytest.mark.usefixtures("bucket")
 def test_more_than_one_run_can_have_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(objects, "MAX_OBJECTS", 1)
+    monkeypatch.setattr(s3, "MAX_OBJECTS", 1)
     with pytest.raises(AwsError, match="more than 1 objects or 64 GiB; expected one run"):
         fetched(Account(), f"s3://{BUCKET}/job-1", tmp_path)

@@ -11,7 +11,7 @@ import pytest
 
 from clusterproof.plugins.case import CaseError
 from clusterproof.plugins.case.command import case
-from clusterproof.plugins.case.period import of_slurm, since
+from clusterproof.plugins.case.period import numbers_of, of_slurm, since
 from clusterproof.plugins.case.period_report import as_record, text
 from clusterproof.plugins.catalog.causes import CAUSES, published
 from tests.case.all_jobs import NOW, Named, Slurm, row
@@ -76,7 +76,7 @@ def test_each_of_many_jobs_costs_one_process() -> None:
 
 def test_a_record_of_others_among_the_logs_ends_no_page(tmp_path: Path) -> None:
     tasks = "".join(f"71_{task}|FAILED|1:0|2026-03-01T07:00:00|2026-03-01T09:00:00|gpu001\n" for task in (1, 2))
-    logs = {"71-sacct.txt": f"JobID|State|ExitCode|Start|End|NodeList\n{tasks}"}
+    logs = {"71/sacct.txt": f"JobID|State|ExitCode|Start|End|NodeList\n{tasks}"}
     found = of_slurm(0.0, NOW, written(tmp_path, logs), 0.0, Slurm((row("71"), row("72"))))
     assert [one.number for one in found.died] == ["71", "72"]
     assert any("job 71 is an array" in one for one in found.missing)
@@ -106,6 +106,66 @@ def test_logs_are_read_for_the_job_whose_number_or_nodes_they_have(tmp_path: Pat
     found = of_slurm(0.0, NOW, written(tmp_path, logs), 0.0, Slurm(rows))
     assert [one.cause for one in found.died] == ["code", "resources", "unknown"]
     assert not any("gpu009" in one for one in found.missing)
+
+
+@pytest.mark.parametrize(
+    ("path", "numbers"),
+    [
+        ("slurm-71.out", {"71"}),
+        ("runs/slurm-71.err.1", {"71"}),
+        ("job-71/rank_3.log", {"71"}),
+        ("train.job_71.log", {"71"}),
+        ("71/rank_3.log", {"71"}),
+        ("71/3.log", {"71"}),  # of rank 3
+        ("71/3/out.log", {"71"}),
+        ("slurm-71/9999.log", {"71"}),
+        ("71.out", {"71"}),
+        ("71.out.txt", {"71"}),
+        ("71", {"71"}),
+        ("71_3.out", {"71_3"}),
+        ("slurm-71_3.out", {"71_3"}),
+        ("job_71/71_3.log", {"71", "71_3"}),
+        ("2026-11-27/slurm-4711.out", {"4711"}),
+        ("2026/11/27/4711/rank_3.log", {"4711"}),
+        ("2026/4711/rank_3.log", {"4711"}),
+        ("20261127/4711/3.log", {"4711"}),
+        ("20261127/rank_3.log", {"20261127"}),  # a number that Slurm may have given
+        ("2026/3.log", {"2026"}),
+        ("20261127/3.log", {"20261127"}),
+        ("1002/slurm-71.out", {"71"}),  # below the number of a user
+        ("rank_3.log", set()),
+        ("task-3.out", set()),
+        ("node3/rank_3.log", set()),
+        ("gpu003-dmesg.txt", set()),
+        ("2026-11-27/train.log", set()),
+        ("2026/11/27/train.log", set()),
+        ("2026/11/train.log", set()),
+        ("2026-11-27.log", set()),
+        ("slurm-2026-11-27.out", set()),
+        ("job_2026_11_27/rank_3.log", set()),
+        ("2026.11.27.log", set()),
+        ("train-71.out", set()),
+        ("myjob-71.out", set()),
+        ("slurm-71x.out", set()),
+        ("slurm-٧١.out", set()),
+        ("r-71/x.log", set()),
+    ],
+)
+def test_a_file_is_of_the_job_that_it_or_its_folder_is_named_after(path: str, numbers: set[str]) -> None:
+    assert numbers_of(path) == numbers
+
+
+def test_a_job_with_a_small_number_has_no_rank_of_another(tmp_path: Path) -> None:
+    logs = {f"120/rank_{rank}.log": "KeyError: 'image'\n" if rank == 3 else STEPS for rank in range(4)}
+    logs["2026-11-27/slurm-4711.out"] = "torch.OutOfMemoryError: CUDA out of memory.\n"
+    rows = (row("3"), row("27"), row("120"), row("4711"))
+    found = of_slurm(0.0, NOW, written(tmp_path, logs), 0.0, Slurm(rows))
+    assert {one.number: one.cause for one in found.died} == {
+        "3": "unknown",
+        "27": "unknown",
+        "120": "code",
+        "4711": "resources",
+    }
 
 
 def test_a_folder_of_logs_is_looked_through_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ from tests.testbed.exact import (
     unsteady,
     untested,
     with_exact,
+    without_last,
     wrong,
 )
 from tests.testbed.load import loadable_p5, without_torch
@@ -75,6 +76,13 @@ FAULTS = (
         INCOMPLETE,
         "GPU 4: no answer in 210 s; expected products of every type",
         dead(4, "no answer in 210 s"),
+    ),
+    fault(
+        "a GPU that multiplies nothing",
+        GPU,
+        INCOMPLETE,
+        "7 of 8 GPUs were measured; expected all of them",
+        without_last("gpus"),
     ),
     fault(
         "a core that multiplies wrong",
@@ -159,6 +167,13 @@ FAULTS = (
         CONCERN,
         "4 of 32 GPUs of one kind, driver and library have this result, others another: differs by software, no GPU",
         trained_otherwise([0, 1, 2, 3], "float32"),
+    ),
+    fault(
+        "a GPU that is not asked for steps",
+        STEP,
+        INCOMPLETE,
+        "7 of 8 GPUs were measured; expected all of them",
+        without_last("steps"),
     ),
     fault(
         "a GPU that makes no steps",

@@ -8,6 +8,7 @@ from functools import partial
 from clusterproof.plugins.core.verdict import Verdict
 from tests.faults.fault import CONCERN, FAIL, INCOMPLETE, Fault
 from tests.testbed.buses import EFA_BUSES
+from tests.testbed.faults import FI_INFO_HIDES
 from tests.testbed.image import NodeImage
 from tests.testbed.load import (
     DCGM,
@@ -120,6 +121,13 @@ FAULTS = (
         "GPU 4, host to GPU by PyTorch: 41 GB/s",
     ),
     fault(
+        "load: a GPU that nvbandwidth does not find",
+        slow("nvbandwidth gpus 7"),
+        BANDWIDTH,
+        INCOMPLETE,
+        "host to GPU by nvbandwidth: 7 of 8 GPUs were measured; expected all of them",
+    ),
+    fault(
         "load: a GPU that cannot copy",
         slow("host_to_device_memcpy_ce fails"),
         BANDWIDTH,
@@ -153,6 +161,13 @@ FAULTS = (
         GEMM,
         FAIL,
         "610 TFLOP/s, 11 % below the median of 4 nodes",
+    ),
+    fault(
+        "load: a GPU that PyTorch does not find",
+        slow("torch gpus 7"),
+        GEMM,
+        INCOMPLETE,
+        "7 of 8 GPUs were measured; expected all of them",
     ),
     fault("load: a node without PyTorch", without_torch, GEMM, INCOMPLETE, "has PyTorch"),
     fault(
@@ -247,6 +262,14 @@ FAULTS = (
         LOOPBACK,
         CONCERN,
         f"{DOMAIN} 8100 MB/s; expected at least 80 % of the 10921 MB/s of most domains",
+    ),
+    fault(
+        "load: an EFA device that libfabric does not offer",
+        lambda image: with_file(image, FI_INFO_HIDES, f"{DOMAIN.removesuffix('-rdm')}\n"),
+        LOOPBACK,
+        INCOMPLETE,
+        "libfabric offers 31 domains; expected one for each of 32 EFA devices",
+        {"network.libfabric_efa": FAIL},
     ),
     fault(
         "load: EFA's software without fi_pingpong",

@@ -113,6 +113,11 @@ def dead(gpu: int, error: str) -> Change:
     return lambda data: data["gpus"]["gpus"].__setitem__(gpu, {"error": error})
 
 
+def without_last(part: str) -> Change:
+    """The last GPU is missing in what `gpus` or `steps` print."""
+    return lambda data: data[part]["gpus"].pop()
+
+
 def on_core(core: int, name: str, found: dict[str, Any]) -> Change:
     """A core computes wrong, or its part of memory is."""
     return lambda data: data["cores"]["wrong"].append({"core": core, "type": name, **found})

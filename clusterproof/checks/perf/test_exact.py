@@ -13,6 +13,7 @@ from clusterproof.plugins.evidence.field import each
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.perf.collective import Blame
 from clusterproof.plugins.evidence.perf.exact import OfType
+from clusterproof.plugins.evidence.perf.facts_node import require_every_gpu
 from clusterproof.plugins.evidence.perf.step import Ballot, Opinion, Steps, votes_of
 
 pytestmark = [mark.perf, mark.hyperpod_node_debugger("G")]
@@ -45,6 +46,8 @@ def test_gpu_exact(node: Node) -> None:
                     say_wrong(f"GPU {number}", one)
                     if not one.products and not one.has_none:
                         untested.setdefault((one.why or "no result could be verified", one.type), []).append(number)
+    with part:
+        require_every_gpu(node, len(node.gpu_exact.gpus), node.gpu_exact.given)
     say_untested(untested, "GPU")
 
 
@@ -146,6 +149,8 @@ def test_exact_collective(node: Node) -> None:
     with part:
         if len(found.answered) < found.of_each_node:
             incomplete(f"{number_of(len(found.answered), 'GPU')} answered; expected {found.of_each_node}")
+    with part:
+        require_every_gpu(node, found.of_each_node, node.exact_collective.given)
 
 
 @mark.gpu
@@ -173,6 +178,8 @@ def test_exact_step(node: Node) -> None:
             say_differs(one, others)
     say_software(steps, others)
     say_unknown(steps, others)
+    with part:
+        require_every_gpu(node, len(own.gpus), own.given)
     for number, gpu in enumerate(own.gpus):
         with part:
             if gpu.error:

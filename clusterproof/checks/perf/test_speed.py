@@ -11,10 +11,12 @@ from clusterproof.plugins.core.message import SIGNIFICANT, apart, listed
 from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.fact import Absent
+from clusterproof.plugins.evidence.field import known
 from clusterproof.plugins.evidence.group import Median
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.perf.facts import Shortfall, below_best, below_median, say_slower
 from clusterproof.plugins.evidence.perf.facts_logs import NcclLog, Row
+from clusterproof.plugins.evidence.perf.facts_node import require_every_gpu
 from clusterproof.plugins.evidence.perf.gpu_speed import DIRECTIONS, Speeds
 
 pytestmark = [mark.perf]
@@ -32,6 +34,9 @@ def test_gpu_bandwidth(node: Node) -> None:
     Remedy (investigate): Check the link of that GPU (nvidia-smi -q -d PCIE, nvidia-smi nvlink -s) and whether anything
     else uses it. Run again; if it stays slow, reset the GPU, then replace the node.
     """
+    for direction, speeds in node.gpu_bandwidth.speeds.items():
+        with part:
+            require_every_gpu(node, len(speeds), node.gpu_bandwidth.given, f"{direction}: ")
     say_slower(node, shortfalls(node, copies), "GB/s")
     limits = {
         direction: floor(node.type_name, direction.lower().replace(" ", "_")) for direction in DIRECTIONS.values()
@@ -64,6 +69,9 @@ def test_gpu_gemm(node: Node) -> None:
     Remedy (investigate): Look at its clocks, temperature and power under load (nvidia-smi -q -d
     CLOCK,TEMPERATURE,POWER,PERFORMANCE) and for a foreign process on it. Replace the node if it stays slow.
     """
+    for speeds in node.gpu_gemm.speeds.values():
+        with part:
+            require_every_gpu(node, len(speeds), node.gpu_gemm.given)
     say_slower(node, shortfalls(node, products), "TFLOP/s")
     require_comparison(node, products, "TFLOP/s")
 
@@ -93,6 +101,8 @@ def test_node_busbw(node: Node) -> None:
     with part:
         require_end(log)
     row = require_measured(log)
+    with part:
+        require_every_gpu(node, log.given or 0, log.given)
     speed, gib = row.out_of_place.busbw_gb_per_s or 0.0, row.gib
     shared = node.group.medians("node_busbw", busbw).get(gib)
     say_slower(node, below_median(f"all-reduce of {gib}", speed, shared), "GB/s")
@@ -178,6 +188,10 @@ def test_efa_loopback(node: Node) -> None:
         incomplete(f"{absent}; expected EFA's software on the host")
     if not exchanges:
         incomplete("libfabric offers no EFA domain; expected one for each device")
+    devices = known(lambda: len(node.efa_devices), 0)
+    with part:
+        if len(exchanges) < devices:
+            incomplete(f"libfabric offers {len(exchanges)} domains; expected one for each of {devices} EFA devices")
     speeds: dict[str, float] = {}
     broken: dict[str, list[str]] = {}
     for one in exchanges:

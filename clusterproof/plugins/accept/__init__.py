@@ -14,25 +14,28 @@ from pathlib import Path
 from clusterproof.plugins.catalog import acceptance
 from clusterproof.plugins.core.cluster import InventoryError
 from clusterproof.plugins.core.record import field, record, replace
-from clusterproof.plugins.core.result import Result
-from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
+from clusterproof.plugins.core.result import Result, with_findings
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, Verdict
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.nodes import nodes
+from clusterproof.plugins.evidence.perf.facts import is_of_comparison
 from clusterproof.plugins.evidence.recording import read_cluster
 from clusterproof.plugins.transport.gather import replay
 from clusterproof.reports.history import NOBODY, NodeIdentity, identities
 from clusterproof.reports.results import read_results
 
 RESULTS, RECORDING = "results.jsonl", "recording"
+UNKNOWN = "unknown"  # kind of hardware
 
 
 @record
 class NodeRun:
-    """One node in one run. `speeds` are by measurement and what was measured, then by device; all above 0."""
+    """One node in a run that reached it. `speeds` are by measurement, what was measured and device; all above 0."""
 
     machine: NodeIdentity  # NOBODY where it did not say
     kind: str
     speeds: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
+    type: str = ""  # empty where it is unknown
 
     @property
     def identity(self) -> Mapping[str, object]:
@@ -54,12 +57,21 @@ class NodeRun:
                 for device, speed in by_device.items():
                     yield name, what, device, speed
 
+    def besides_speed(self, result: Result) -> Result:
+        """What a check says besides how fast this node is beside others: of what was measured a population decides."""
+        measured = (row for name, row in acceptance.measures().items() if name in self.speeds)
+        others = tuple(one for one in result.findings if not is_of_comparison(one.message))
+        if others == result.findings or result.check not in {row.check for row in measured}:
+            return result
+        return with_findings(result, others) if others else Result(result.check, result.node, Verdict.PASS)
+
     def completed(self, before: NodeRun | None) -> NodeRun:
         """With what only an earlier run of the same machine was asked for."""
         if before is None or before.machine == NOBODY:
             return self
         machine = before.machine if self.machine == NOBODY else self.machine.completed(before.machine)
-        return replace(self, machine=machine, kind=before.kind)
+        kind = self.kind if before.kind == UNKNOWN else before.kind
+        return replace(self, machine=machine, kind=kind, type=before.type or self.type)
 
     def gpus_replaced(self, before: NodeRun) -> set[str]:
         """The devices that are GPUs which this machine did not have before; one that is lost only renumbers others."""
@@ -87,7 +99,8 @@ def read_run(folder: Path) -> StageRun:
     who = identities(of_run)
     seen = {}
     for name, node in of_run.items():
-        seen[name] = NodeRun(who.get(name, NOBODY), _kind(node), _speeds(node))
+        if node.evidence.unreached is None:
+            seen[name] = NodeRun(who.get(name, NOBODY), _kind(node), _speeds(node), node.type_name)
     return StageRun(read_results(folder / RESULTS), seen)
 
 
@@ -97,7 +110,7 @@ def _kind(node: Node) -> str:
         models = {gpu.name for gpu in node.gpus}
     except (Incomplete, NotApplicable):
         models = set()
-    return ", ".join(filter(None, (node.type_name, *sorted(models)))) or "unknown"
+    return ", ".join(filter(None, (node.type_name, *sorted(models)))) or UNKNOWN
 
 
 def _speeds(node: Node) -> Mapping[str, Mapping[str, Mapping[str, float]]]:

@@ -41,6 +41,8 @@ _REASON = re.compile(r"([a-z0-9_]+\.[a-z0-9_]+): (.*?)( \(runs/[0-9]+-[a-z]+\))?
 def redacted(report: Report, cluster: Cluster) -> Report:
     """The same report. Nodes and serials have words in their place, and commands only what accept gave them."""
     names = {target.name: f"node-{number}" for number, target in enumerate(cluster.targets, 1)}
+    names |= {one["node"]: f"left-{number}" for number, one in enumerate(report["left"], 1)}
+    names |= {node: "another" for run in report["runs"] for node in run["nodes"] if node not in names}
     typed = [word.partition("=")[2] for word in report["plan"]["options"] if "/" in word]
     numbers: dict[str, str] = {}
 
@@ -72,8 +74,7 @@ def redacted(report: Report, cluster: Cluster) -> Report:
         return {
             **one,
             "node": names[one["node"]],
-            "reasons": said(one["reasons"]),
-            "concerns": said(one["concerns"]),
+            **{key: said(one[key]) for key in ("reasons", "concerns") if key in one},
             "hardware": identity(one["hardware"]),
             "replaced": [identity(before) for before in one["replaced"]],
         }
@@ -93,6 +94,7 @@ def redacted(report: Report, cluster: Cluster) -> Report:
         "plan": plan,
         "bought": [{**one, "not_on": _folded(names, one["not_on"])} for one in report["bought"]],
         "nodes": [node(one) for one in report["nodes"]],
+        "left": [node(one) for one in report["left"]],
         "of_others": [other(one) for one in report["of_others"]],
         "populations": [population(one) for one in report["populations"]],
         "stages": [{**one, "taken_out": _folded(names, one["taken_out"])} for one in report["stages"]],

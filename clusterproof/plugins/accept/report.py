@@ -12,7 +12,7 @@ from clusterproof.plugins.accept.journal import EndedRun
 from clusterproof.plugins.accept.population import Errors
 from clusterproof.plugins.accept.sequential import Population
 from clusterproof.plugins.accept.state import NO_PLACES, SPEED, AcceptanceState
-from clusterproof.plugins.accept.verdicts import NodeOutcome, NodeVerdict, of_nodes, outcome
+from clusterproof.plugins.accept.verdicts import NodeOutcome, NodeVerdict, failed, of_nodes, outcome
 from clusterproof.plugins.catalog import acceptance
 from clusterproof.plugins.core import __version__
 from clusterproof.plugins.core.message import number_of
@@ -34,6 +34,7 @@ COUNTED_BY = {  # the check that holds a node to what is expected of it
     "ib": "network.ib_count",
     "trays": "gpu.rack_trays",
 }
+FEWER_ARE_A_CONCERN = ("trays",)  # to their check, as one may be away for repair
 Report = dict[str, Any]
 
 
@@ -54,6 +55,7 @@ def report(state: AcceptanceState, ended: Sequence[EndedRun], cluster: str, stop
         "summary_of_others": dict(Counter(one.result.verdict.value for one in others)),
         "bought": bought,
         "nodes": [_node(one, state) for one in said],
+        "left": [_left(node, state) for node in state.left],
         "of_others": [
             {
                 "of": one.result.node,
@@ -74,16 +76,27 @@ def report(state: AcceptanceState, ended: Sequence[EndedRun], cluster: str, stop
 
 
 def _node(node_verdict: NodeOutcome, state: AcceptanceState) -> Report:
-    seen = state.seen.get(node_verdict.node)
     return {
         "node": node_verdict.node,
         "said": node_verdict.said.value,
         "reasons": list(node_verdict.reasons),
         "concerns": list(node_verdict.concerns),
+        **_measured(node_verdict.node, state),
+    }
+
+
+def _left(node: str, state: AcceptanceState) -> Report:
+    """Of a node that the inventory has no more."""
+    return {"node": node, "reasons": list(failed(node, state)), **_measured(node, state)}
+
+
+def _measured(node: str, state: AcceptanceState) -> Report:
+    seen = state.seen.get(node)
+    return {
         "kind": seen.kind if seen else "",
         "hardware": dict(seen.identity) if seen else {},
-        "replaced": [dict(before.identity) for before in state.earlier.get(node_verdict.node, ())],
-        "runs": {stage: count[node_verdict.node] for stage, count in state.runs.items() if count[node_verdict.node]},
+        "replaced": [dict(before.identity) for before in state.earlier.get(node, ())],
+        "runs": {stage: count[node] for stage, count in state.runs.items() if count[node]},
     }
 
 
@@ -102,17 +115,20 @@ def _bought(state: AcceptanceState, said: Sequence[NodeOutcome]) -> Iterator[Rep
     yield _line("nodes that are fit", str(due), f"{len(accepted)} accepted", is_met, unfit)
     kinds = Counter(state.seen[node].kind for node in there)
     if "type" in bought:
-        wrong = [node for node in there if state.seen[node].kind.split(", ")[0] != bought["type"]]
-        yield _line("type", str(bought["type"]), _kinds(kinds), False if wrong else None if silent else True, wrong)
+        types = {node: state.seen[node].type if node in state.seen else "" for node in state.nodes}
+        others = [node for node, of_type in types.items() if of_type != bought["type"]]
+        is_met = False if any(types[node] for node in others) else None if others else True
+        yield _line("type", str(bought["type"]), _kinds(kinds), is_met, others)
     else:
         yield _line("hardware", NOT_SAID, _kinds(kinds), None, [])
     for name, count in bought.items():
         if name in ("nodes", "type"):
             continue
         counted = {node: _last(state, node, COUNTED_BY[name]) for node in state.nodes}
-        as_due = {Verdict.PASS, Verdict.CONCERN, *([] if count else [Verdict.NOT_APPLICABLE])}
+        too_few = {Verdict.FAIL, *([Verdict.CONCERN] if name in FEWER_ARE_A_CONCERN else [])}
+        as_due = {Verdict.PASS, Verdict.CONCERN, *([] if count else [Verdict.NOT_APPLICABLE])} - too_few
         fine = [node for node, verdict in counted.items() if verdict in as_due]
-        is_met = False if Verdict.FAIL in counted.values() else True if len(fine) == len(counted) else None
+        is_met = False if too_few & {*counted.values()} else True if len(fine) == len(counted) else None
         rest = [node for node in state.nodes if node not in fine]
         yield _line(f"{name} of each node", str(count), f"on {len(fine)} of {len(counted)} nodes", is_met, rest)
 
@@ -211,6 +227,8 @@ def headline(report: Report) -> str:
     concerns = sum(len(one["concerns"]) for one in report["nodes"]) + others.get(Verdict.CONCERN.value, 0)
     if concerns:
         parts.append(number_of(concerns, "concern"))
+    if report["left"]:
+        parts.append(f"{number_of(len(report['left']), 'node')} no more in the inventory")
     if report["left_out"]:
         parts.append(f"{number_of(len(report['left_out']), 'stage')} left out")
     return ", ".join(parts)
@@ -234,9 +252,8 @@ def _lines(report: Report) -> Iterator[str]:
         for node in report["nodes"]:
             if node["said"] == said.value and node["reasons"]:
                 more = f" (and {len(node['reasons']) - 1} more)" if len(node["reasons"]) > 1 else ""
-                serial = node["hardware"].get("serial") or node["hardware"].get("instance_id") or ""
-                name = f"{node['node']} ({serial})" if serial else node["node"]
-                yield _entry(said.value, f"{name}: {node['reasons'][0]}{more}")
+                yield _entry(said.value, f"{_named(node)}: {node['reasons'][0]}{more}")
+    yield from (_entry("left", left_in_words(node)) for node in report["left"])
     others = [node for node in report["of_others"] if node["verdict"] != Verdict.CONCERN.value]
     for node in others[:MAX_LINES]:
         yield _entry(node["verdict"], f"{node['of']}: {node['check']}: {node['message']} ({node['folder']})")
@@ -249,6 +266,18 @@ def _lines(report: Report) -> Iterator[str]:
     if len(concerns) > MAX_LINES:
         yield _entry("concern", f"{len(concerns) - MAX_LINES} more in the report")
     yield from (_entry("left out", words) for words in report["left_out"])
+
+
+def _named(node: Report) -> str:
+    serial = node["hardware"].get("serial") or node["hardware"].get("instance_id") or ""
+    return f"{node['node']} ({serial})" if serial else str(node["node"])
+
+
+def left_in_words(node: Report) -> str:
+    """`n3 (S-17): the inventory has it no more; runs: 1 of inventory, 3 of exact; nothing failed`."""
+    runs = ", ".join(f"{count} of {stage}" for stage, count in node["runs"].items())
+    failures = "; ".join(node["reasons"])
+    return f"{_named(node)}: the inventory has it no more; runs: {runs}; {failures or 'nothing failed'}"
 
 
 def _entry(kind: str, text: str) -> str:

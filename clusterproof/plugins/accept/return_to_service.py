@@ -10,7 +10,7 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from shlex import join, quote
 from tempfile import TemporaryDirectory
@@ -18,23 +18,22 @@ from textwrap import indent
 
 from clusterproof.plugins.accept import RESULTS
 from clusterproof.plugins.accept.command import INTERRUPTED, OPEN, UNREADABLE
+from clusterproof.plugins.accept.earlier import A_CASE, EarlierFinding, before, without_history
 from clusterproof.plugins.accept.journal import JournalError
 from clusterproof.plugins.accept.plan import kind_of
 from clusterproof.plugins.accept.runner import ENDED, OUTPUT, last_words, launched
 from clusterproof.plugins.catalog import acceptance
 from clusterproof.plugins.core.cluster import Cluster, InventoryError, is_of_kubernetes, is_of_slurm
 from clusterproof.plugins.core.kinds import CONNECTIONS, forms
-from clusterproof.plugins.core.message import number_of, printable
+from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.nodeset import NodesetError, expand, fold
 from clusterproof.plugins.core.one_line import OneLineParser
-from clusterproof.plugins.core.record import as_json, record
+from clusterproof.plugins.core.record import as_json, record, replace
 from clusterproof.plugins.core.result import Result
-from clusterproof.plugins.core.strict import read_text
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.inventory import resolve
 from clusterproof.plugins.options import perf_table, table
 from clusterproof.reports.history import HistoryError
-from clusterproof.reports.history.store import own_path, read_before
 from clusterproof.reports.results import read_results
 
 FIT, NOT_FIT, NOT_PROVEN = "FIT", "NOT FIT", "NOT PROVEN"
@@ -45,26 +44,13 @@ OF_RETURN = (  # what chooses nodes and checks, or where results go; it does tha
     *("--last-failed", "--failed-first", "--stepwise", "--deselect", "--ignore", "--collect-only", "--co", "--resume"),
 )
 MARGIN = " " * 12
+MAX_BESIDE = 20  # findings of others that are said
 OF_PAIRS = "pairwise or straggler"
-A_CASE = "what clusterproof case JOB --json prints"
 EXPECTED_TO_TELL = "expected one to pass (what is measured between nodes needs --beside NODESET)"
 _GROUPS = (*table.GROUPS.values(), *perf_table.GROUPS.values())
 _VALUED = {option.flag for options in _GROUPS for option in options if option.has_value}
 _IS_NODE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,252}").fullmatch
-MAX_CASE_BYTES = 1 << 24
 Launch = Callable[[Sequence[str], Path], int]  # the words behind `clusterproof`, where results go: the exit code
-
-
-@record
-class EarlierFinding:
-    """What was found on a node before: a check by its id, or those whose names have one of these words; and by whom."""
-
-    words: tuple[str, ...]
-    source: str
-
-    def is_about(self, check: str) -> bool:
-        """Whether this check tells if it is gone."""
-        return check in self.words or any(word in check.rpartition(".")[2] for word in self.words)
 
 
 @record
@@ -77,12 +63,13 @@ class ReturnStep:
 
 @record
 class Returning:
-    """One node: what is said of it, why, and what is no reason to keep it."""
+    """One node: what is said of it, why, and what is no reason to keep it; `beside` is what was found of others."""
 
     node: str
     said: str
     reasons: tuple[str, ...]
     concerns: tuple[str, ...]
+    beside: tuple[str, ...] = ()
 
 
 def return_nodes(arguments: Sequence[str], launch: Launch | None = None) -> tuple[int, str]:
@@ -98,13 +85,18 @@ def return_nodes(arguments: Sequence[str], launch: Launch | None = None) -> tupl
         if both := [node for node in healthy if node in nodes]:
             raise InventoryError(f"--beside: {fold(both):.200} is to be proven itself; expected healthy nodes")
         findings = before(cluster, nodes, option.history, option.case)
+        unknown = without_history(cluster, nodes, option.history)
         due = steps(option.load or load_of(cluster), healthy, more)
         ran = _run(option.cluster, due, nodes, launch or launched)
     except KeyboardInterrupt:
         return INTERRUPTED, "clusterproof return: interrupted; no node is proven\n"
     except (InventoryError, HistoryError, JournalError) as problem:
         return UNREADABLE, f"clusterproof return: {problem}\n"
-    judged = [judge(node, findings[node], ran, len(due)) for node in nodes]
+    others = beside(ran, nodes)
+    judged = [
+        replace(of, concerns=(*of.concerns, *filter(None, [unknown.get(of.node)])), beside=others)
+        for of in (judge(node, findings[node], ran, len(due)) for node in nodes)
+    ]
     worst = max((one.said for one in judged), key=(FIT, NOT_PROVEN, NOT_FIT).index)
     text = json.dumps([as_json(one) for one in judged], indent=1) if option.json else _text(judged, findings, cluster)
     return EXIT_CODES[worst], f"{text}\n"
@@ -123,47 +115,6 @@ def require_options(words: Sequence[str]) -> None:
             raise InventoryError(f"{what}; expected options of clusterproof check, and --load for its load")
 
 
-def before(
-    cluster: Cluster, nodes: Sequence[str], history: str | None, cases: Sequence[str]
-) -> Mapping[str, Sequence[EarlierFinding]]:
-    """What history says failed on each node and did not pass since, and what cases suspect.
-
-    Raises InventoryError, HistoryError.
-    """
-    findings: dict[str, list[EarlierFinding]] = {node: [] for node in nodes}
-    last, last_verdicts = read_before(Path(history) if history else own_path(cluster.name), cluster.name)
-    if history and last is None:
-        raise InventoryError(f"--history {history!r:.120} has no run over {cluster.name}; expected one that has")
-    for (check, named), verdict in last_verdicts.items():
-        for node in named.split("~") if verdict is Verdict.FAIL else ():  # of a pair both
-            if node in findings:
-                findings[node].append(EarlierFinding((check,), "the history"))
-    for path in cases:
-        for node, finding in _of_case(path, nodes):
-            findings[node].append(finding)
-    return findings
-
-
-def _of_case(path: str, nodes: Sequence[str]) -> Iterator[tuple[str, EarlierFinding]]:
-    """The checks and the load that are to prove what a case says, for each of these nodes. Raises InventoryError."""
-    text = read_text(path, A_CASE, MAX_CASE_BYTES)
-    try:
-        document = json.loads(text)
-        suspects = {str(node) for node in (*document["nodes"], *document["suspects"])}
-        proofs = [document["proof"], document["load"]]
-        source = f"the case of {printable(str(document['case']), 80)}"
-    except (ValueError, RecursionError, KeyError, TypeError):
-        raise InventoryError(f"--case {path!r:.120} is none; expected {A_CASE}") from None
-    if not any(proofs):
-        raise InventoryError(f"--case {path!r:.120} names nothing that proves it; return without it")
-    suspected = [node for node in nodes if node in suspects or node.partition(".")[0] in suspects]
-    if not suspected or not all(isinstance(one, str) for one in proofs):
-        named = fold(sorted(suspects)) or "no node"
-        raise InventoryError(f"--case {path!r:.120} suspects {named:.200}; expected one of {fold(nodes):.200}")
-    for node in suspected:
-        yield from ((node, EarlierFinding(tuple(one.split(" or ")), source)) for one in proofs if one)
-
-
 def load_of(cluster: Cluster) -> str:
     """What an acceptance loads each node alone with, as `-k` takes it."""
     known = (acceptance.stages()[name] for name in acceptance.defaults(kind_of(cluster)).stages)
@@ -178,16 +129,17 @@ def steps(load: str, healthy: Sequence[str], more: Sequence[str]) -> list[Return
 
 
 def _run(named: str, of_steps: Sequence[ReturnStep], nodes: Sequence[str], launch: Launch) -> list[list[Result]]:
-    """The results of each step. A node that failed bears no load.
+    """The results of each step. A node that failed bears no load, and nothing is compared or paired with it.
 
     Raises JournalError where a run came to no end, and KeyboardInterrupt.
     """
     results_of_steps: list[list[Result]] = []
     for number, step in enumerate(of_steps, 1):
-        failed = {result.node for results in results_of_steps for result in results if result.verdict is Verdict.FAIL}
+        failed = {one.node for results in results_of_steps for one in results if one.verdict is Verdict.FAIL}
         left = [node for node in nodes if node not in failed]
-        if left:
-            arguments = ["check", named, f"--nodes={fold([*left, *step.beside])}", *step.words]
+        healthy = [node for node in step.beside if node not in failed]
+        if left and (healthy or not step.beside):
+            arguments = ["check", named, f"--nodes={fold([*left, *healthy])}", *step.words]
             sys.stderr.write(f"step {number} of {len(of_steps)}: clusterproof {join(arguments)}\n")
             results_of_steps.append(_results(arguments, launch))
     return results_of_steps
@@ -220,6 +172,12 @@ def judge(node: str, findings: Sequence[EarlierFinding], by_step: Sequence[Seque
         results = by_step[number] if number < len(by_step) else ()
         if not any(_is_of(one, node) and one.verdict in (Verdict.PASS, Verdict.CONCERN) for one in results):
             missing.append(f"{what} told nothing of it; expected one measurement at least")
+    missing += dict.fromkeys(
+        f"{one.check}: the cluster failed: {one.message}"
+        for results in by_step
+        for one in results
+        if one.is_of_cluster and one.verdict is Verdict.FAIL
+    )
     for finding in findings:
         about = {one.verdict for one in own if finding.is_about(one.check)}
         known = f"{' or '.join(finding.words)}: {finding.source} has it"
@@ -229,6 +187,17 @@ def judge(node: str, findings: Sequence[EarlierFinding], by_step: Sequence[Seque
             missing.append(f"{known}, and no check told whether it is gone; {EXPECTED_TO_TELL}")
     said = NOT_FIT if failed else NOT_PROVEN if missing else FIT
     return Returning(node, said, tuple(failed or missing), tuple(f"{one.check}: {one.message}" for one in concerns))
+
+
+def beside(by_step: Sequence[Sequence[Result]], nodes: Sequence[str]) -> tuple[str, ...]:
+    """What was found of nodes that are not returned, of pairs of them, and of the cluster: in words, each once."""
+    found: dict[tuple[str, str], str] = {}
+    for result in (one for results in by_step for one in results if one.verdict.is_finding):
+        if not any(_is_of(result, node) for node in nodes):
+            words = f"{result.check}: {result.verdict.value}: {result.message or result.cause}"
+            found.setdefault((result.node, result.cause or words), f"{result.node}: {words}")
+    more = [f"{len(found) - MAX_BESIDE} more"] if len(found) > MAX_BESIDE else []
+    return (*[*found.values()][:MAX_BESIDE], *more)
 
 
 def _is_of(result: Result, node: str) -> bool:
@@ -242,6 +211,7 @@ def _text(judged: Sequence[Returning], findings: Mapping[str, Sequence[EarlierFi
         gone = f"; found before, and gone: {', '.join(known)}" if known and node.said == FIT else ""
         lines += [f"{node.said:<10}  {node.node}{gone}", *(indent(reason, MARGIN) for reason in node.reasons)]
         lines += [indent(f"concern: {words}", MARGIN) for words in node.concerns]
+    lines += [f"{'beside':<10}  {words}" for words in judged[0].beside]
     fit = [one.node for one in judged if one.said == FIT]
     lines += [f"\nTo copy; nothing of it was done:\n  {line}" for line in give_back(fit, cluster)]
     return "\n".join([*lines, f"{len(fit)} of {number_of(len(judged), 'node')} may have jobs again"])

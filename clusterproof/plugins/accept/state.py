@@ -75,11 +75,16 @@ class AcceptanceState:
         self.results: dict[str, dict[tuple[str, str], list[Result]]] = defaultdict(lambda: defaultdict(list))
         self.of_others: list[OtherResult] = []
         self.populations: dict[Key, Population] = {}
-        self.measured: dict[str, set[str]] = defaultdict(set)  # by node, what populations decide
         self.changes: Counter[str] = Counter()  # to another machine, since somebody said that a node was replaced
         self.unsettled: set[str] = set()
         self.spent_s = 0.0
         self._rounds: dict[str, tuple[str, ...]] = {}  # what is left of the round of a stage
+
+    @property
+    def left(self) -> tuple[str, ...]:
+        """Nodes of which something was measured and which the inventory has no more; it counts for no other node."""
+        measured = (node for of_stage in self.runs.values() for node in of_stage)
+        return tuple(dict.fromkeys(node for node in measured if node not in self.places))
 
     def again(self, nodes: Collection[str], is_said: bool = False) -> None:
         """What was measured of these nodes before counts no more; as somebody says, if `is_said`, of replaced ones."""
@@ -93,7 +98,6 @@ class AcceptanceState:
                 population.forget(node)
             self.failures.pop(node, None)
             self.results.pop(node, None)
-            self.measured.pop(node, None)
             self.changes[node] *= not is_said
             self.out -= {node} - self.unsettled
             self.of_others = [one for one in self.of_others if not one.speaks_of(node)]
@@ -104,16 +108,20 @@ class AcceptanceState:
         self.spent_s += seconds
         self._compare(ran.seen)
         self.numbers[step.stage.name] += 1
+        present = frozenset(step.nodes) & set(self.nodes)
         for node in step.nodes:
-            self.runs[step.stage.name][node] += 1
+            is_alone = step.stage.scope != "nodes" and not present - {node}  # whoever it was measured with has left
+            self.runs[step.stage.name][node] += not is_alone
             seen = ran.seen.get(node)
             if seen:
                 self.seen[node] = seen.completed(self.seen.get(node))
         for result in ran.results:
-            if result.node in self.places and result.is_of_node:
-                self.results[result.node][step.stage.name, result.check].append(result)
+            if result.node in step.nodes and result.is_of_node:
+                seen = ran.seen.get(result.node) if step.stage.name == SPEED else None
+                own = seen.besides_speed(result) if seen else result
+                self.results[result.node][step.stage.name, result.check].append(own)
             else:
-                self._add_of_others(OtherResult(step.stage.name, frozenset(step.nodes), folder, result))
+                self._add_of_others(OtherResult(step.stage.name, present, folder, result))
         if step.stage.name == SPEED:
             self._measure(step, ran)
         left = set(self._rounds.get(step.stage.name, ())) - set(step.nodes)
@@ -121,7 +129,7 @@ class AcceptanceState:
         if step.stage.name == SPEED and not self._rounds[SPEED]:
             for population in self.populations.values():
                 population.learn()
-        self._take_out(step, ran, folder)
+        self._take_out(step, folder)
 
     def _compare(self, seen: Mapping[str, NodeRun]) -> None:
         """Let go what was measured of hardware that is there no more."""
@@ -171,10 +179,9 @@ class AcceptanceState:
 
     def _measure(self, step: NextRun, ran: StageRun) -> None:
         values: dict[Key, dict[tuple[str, str], float]] = defaultdict(dict)
-        for node in step.nodes:
+        for node in (one for one in step.nodes if one in self.places):
             for name, what, device, speed in _units(ran.seen.get(node)):
                 values[self.seen[node].kind, name, what][node, device] = log(speed)
-                self.measured[node].add(name)
         for key, of_key in values.items():
             if key not in self.populations:
                 least = self.plan.floors.get(key[1])
@@ -183,29 +190,21 @@ class AcceptanceState:
             self.populations[key].tries = max(self.populations[key].tries, tries)
             self.populations[key].add(step.number, of_key)
 
-    def _take_out(self, step: NextRun, ran: StageRun, folder: str) -> None:
+    def _take_out(self, step: NextRun, folder: str) -> None:
         for node in step.nodes:
-            failures = [*self._failed(node, step, ran, folder), *self._slow(node, step, folder)]
+            failures = [*self._failed(node, step, folder), *self._slow(node, step, folder)]
             if failures:
                 self.failures[node] += failures
                 self.out.add(node)
 
-    def _failed(self, node: str, step: NextRun, ran: StageRun, folder: str) -> Iterator[Failure]:
+    def _failed(self, node: str, step: NextRun, folder: str) -> Iterator[Failure]:
         for (stage, check), results in self.results[node].items():
             last = results[-1]
-            if (
-                stage != step.stage.name
-                or last.verdict is not Verdict.FAIL
-                or _is_of(check, ran.seen[node].speeds if node in ran.seen else ())
-            ):
+            if stage != step.stage.name or last.verdict is not Verdict.FAIL:
                 continue
             times = sum(result.verdict is Verdict.FAIL for result in results)
             if stage != SPEED or times >= TWICE:
                 yield Failure(stage, check, last.message, last.action, folder)
-
-    def is_measured(self, check: str, node: str) -> bool:
-        """Whether a population decides in the place of that check."""
-        return _is_of(check, self.measured.get(node, ()))
 
     def _slow(self, node: str, step: NextRun, folder: str) -> Iterator[Failure]:
         if step.stage.name != SPEED:
@@ -284,10 +283,6 @@ class AcceptanceState:
 
 def _units(seen: NodeRun | None) -> Iterable[tuple[str, str, str, float]]:
     return seen.units() if seen else ()
-
-
-def _is_of(check: str, measured: Collection[str]) -> bool:
-    return any(row.check == check and name in measured for name, row in acceptance.measures().items())
 
 
 def _with_others(kept: Sequence[str], due: Sequence[str]) -> tuple[str, ...]:

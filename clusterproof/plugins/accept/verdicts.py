@@ -10,7 +10,7 @@ from enum import Enum
 
 from clusterproof.plugins.accept import NodeRun
 from clusterproof.plugins.accept.sequential import Decision
-from clusterproof.plugins.accept.state import SPEED, AcceptanceState
+from clusterproof.plugins.accept.state import AcceptanceState
 from clusterproof.plugins.catalog import acceptance
 from clusterproof.plugins.catalog.acceptance import Stage
 from clusterproof.plugins.core.record import record
@@ -64,24 +64,31 @@ def outcome(
     return ClusterVerdict.UNDECIDED if is_open else ClusterVerdict.ACCEPTED
 
 
+def failed(node: str, state: AcceptanceState) -> tuple[str, ...]:
+    """What a node failed by, and in which folder the evidence is."""
+    failures = state.failures.get(node, [])[:MAX_REASONS]
+    return tuple(f"{one.check}: {one.words} ({one.folder})" for one in failures)
+
+
 def _of_node(node: str, state: AcceptanceState) -> NodeOutcome:
     concerns = tuple(dict.fromkeys(_concerns(node, state)))[:MAX_REASONS]
     failures = state.failures.get(node, [])
     if failures:
         under_load = {stage.name for stage in state.plan.stages if stage.is_load}
         is_of_hardware = any(one.action in OF_HARDWARE or one.stage in under_load for one in failures)
-        reasons = tuple(f"{one.check}: {one.words} ({one.folder})" for one in failures)
-        return NodeOutcome(
-            node, NodeVerdict.REJECTED if is_of_hardware else NodeVerdict.TO_FIX, reasons[:MAX_REASONS], concerns
-        )
+        said = NodeVerdict.REJECTED if is_of_hardware else NodeVerdict.TO_FIX
+        return NodeOutcome(node, said, failed(node, state), concerns)
     missing = tuple(dict.fromkeys((*_unsettled(node, state), *_missing(node, state))))
     return NodeOutcome(node, NodeVerdict.OPEN if missing else NodeVerdict.ACCEPTED, missing[:MAX_REASONS], concerns)
 
 
 def _concerns(node: str, state: AcceptanceState) -> Iterator[str]:
+    """What each check last had a concern about, whatever else it says, and in how many runs."""
     for (_, check), results in state.results.get(node, {}).items():
-        if results[-1].verdict is Verdict.CONCERN and not state.is_measured(check, node):
-            yield f"{check}: {results[-1].message}"
+        parts = [part for one in results for part in one.by_verdict if part.verdict is Verdict.CONCERN]
+        if parts:
+            times = f"in {len(parts)} of {len(results)} runs: " if len(parts) < len(results) else ""
+            yield f"{check}: {times}{parts[-1].message}"
 
 
 def _unsettled(node: str, state: AcceptanceState) -> Iterator[str]:
@@ -131,9 +138,6 @@ def _missing_in(stage: Stage, node: str, state: AcceptanceState) -> Iterator[str
     own = {check: results for (name, check), results in state.results.get(node, {}).items() if name == stage.name}
     proven = False
     for check, results in own.items():
-        if state.is_measured(check, node) and stage.name == SPEED:
-            proven = True
-            continue
         known = [one for one in results if one.verdict is not Verdict.INCOMPLETE]
         proven = proven or any(one.verdict in (Verdict.PASS, Verdict.CONCERN) for one in known)
         if len(known) < least:

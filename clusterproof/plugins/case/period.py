@@ -21,7 +21,13 @@ from clusterproof.plugins.evidence.kernel_log.window import window
 
 MAX_CASES = 2_000  # of one page
 MAX_KEPT = 1_000_000  # files of a folder of what many jobs left
-_NUMBER = re.compile(r"\d+(?:_\d+)?")
+_NAMED = re.compile(  # and no date: slurm-2026-11-27.out
+    r"(?<![A-Za-z0-9])(?:slurm-|job[-_])(?!(?:19|20)[0-9]{2}[-_][0-9]{2}[-_][0-9]{2})([0-9]+(?:_[0-9]+)?)(?![A-Za-z0-9])"
+)
+_BARE = re.compile(r"([0-9]+(?:_[0-9]+)?)(?:\.[A-Za-z][A-Za-z0-9]*)*")
+_DATE = re.compile(  # folders: 2026/11/27, 2026/11; a year, or 20261127, above another folder that is a number
+    r"(?<![^/])(?:19|20)[0-9]{2}(?:(?:/[0-9]{2}){1,2}(?![^/])|(?:[0-9]{4})?(?=/[0-9]+(?:_[0-9]+)?/))"
+)
 MAX_ALIKE = 6  # lines of what is missing
 _ZONE = re.compile(r"(?:[zZ]|[+-]\d\d:?\d\d)\Z")
 Done: TypeAlias = Callable[[int, int], None]
@@ -91,14 +97,29 @@ class KeptFiles:
         by_node: dict[str, list[Path]] = {}
         for path in files:
             by_node.setdefault(node_of(path, folder), []).append(path)
-            for number in set(_NUMBER.findall(str(path.relative_to(folder)))):
+            for number in numbers_of(path.relative_to(folder).as_posix()):
                 by_number.setdefault(number, []).append(path)
         return cls(folder, by_number, by_node, not_read)
 
     def of_job(self, job: Job) -> list[Path]:
-        """Files in whose name, or a folder's, its number is, and the kernel logs of its nodes."""
+        """Files that are named after it, or in a folder that is, and the kernel logs of its nodes."""
         of_nodes = (path for node in job.nodes for path in self.by_node.get(node, ()))
         return sorted({*self.by_number.get(job.number, ()), *of_nodes})
+
+
+def numbers_of(path: str) -> set[str]:
+    """The job that a file is of, by its path: `slurm-N`, `job-N` and `job_N`, else a folder or a name that is N alone.
+
+    Also N_M of an array. Of several numbers the largest is the job's: others are ranks, tasks, or parts of a date.
+    """
+    named = _NAMED.findall(path)
+    bare = [of[1] for part in _DATE.sub("", path).split("/") if (of := _BARE.fullmatch(part))]
+    job = max(map(_job, named or bare), default=0)
+    return {number for number in (*named, *bare) if _job(number) == job}
+
+
+def _job(number: str) -> int:
+    return int(number.partition("_")[0])
 
 
 def since(text: str, now: float, offset_s: float = 0.0) -> float:

@@ -101,6 +101,13 @@ def read_before(path: Path, cluster: str) -> tuple[PastRun | None, dict[Pair, Ve
         return (runs[-1] if runs else None), _standing(database, _text(cluster))
 
 
+def nodes_of(path: Path, cluster: str) -> frozenset[str]:
+    """The nodes of a cluster that any run has. Raises HistoryError."""
+    with reading(path) as database:
+        rows = database.execute("SELECT name FROM nodes WHERE cluster = ?", (_text(cluster),))
+        return frozenset(_word(name) for (name,) in rows)
+
+
 def clusters(path: Path) -> list[str]:
     """The clusters of a history, that of the newest run first. Raises HistoryError."""
     with reading(path) as database:

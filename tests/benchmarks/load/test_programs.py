@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -161,6 +162,24 @@ def test_the_gpus_that_a_container_was_given_count_and_not_those_of_the_bus(tmp_
     (tmp_path / "dev").mkdir()
     for name in ("nvidia2", "nvidia5", "nvidiactl", "nvidia-uvm"):
         (tmp_path / "dev" / name).touch()
+    assert tool.gpu_count(Node(str(tmp_path))) == 2
+
+
+def test_a_gpu_whose_file_a_device_cgroup_keeps_from_the_process_was_not_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "dev").mkdir()
+    for name in ("nvidia0", "nvidia1", "nvidia2"):
+        (tmp_path / "dev" / name).touch()
+    opened = os.open
+    errors = {"nvidia1": PermissionError(1, "not permitted"), "nvidia2": OSError(5, "I/O error")}
+
+    def refused(path: str, flags: int) -> int:
+        if error := errors.get(Path(path).name):
+            raise error
+        return opened(path, flags)
+
+    monkeypatch.setattr(os, "open", refused)
     assert tool.gpu_count(Node(str(tmp_path))) == 2
 
 

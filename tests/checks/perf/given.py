@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from clusterproof.plugins.core.cluster import Cluster, Target
@@ -26,8 +26,21 @@ def evaluated(
     instance_type: str = "p5.48xlarge",
     name: str = "gpu001",
     policy: Policy = NO_POLICY,
+    gpus: int | None = None,
+    on_bus: Sequence[str] = (),
 ) -> Result:
-    """A check's result on one of these nodes, each of which reported its value."""
-    cluster = Cluster("c", "local", tuple(Target(node, instance_type=instance_type) for node in values))
-    data = {node: NodeEvidence(node, {collector: Collected(Status.READ, value)}) for node, value in values.items()}
+    """A check's result on one of these nodes, each of which reported its value.
+
+    So many GPUs are expected of each, else as many as its type has; `on_bus` are the drivers of those that the bus has.
+    """
+    expect = {} if gpus is None else {"gpus": gpus}
+    cluster = Cluster("c", "local", tuple(Target(node, instance_type=instance_type, expect=expect) for node in values))
+    pci = {"pci": Collected(Status.READ, {"devices": [_gpu(*one) for one in enumerate(on_bus)]})} if on_bus else {}
+    data = {
+        node: NodeEvidence(node, {**pci, collector: Collected(Status.READ, value)}) for node, value in values.items()
+    }
     return evaluate(all_checks()[check], nodes(cluster, data, "perf", policy)[name])
+
+
+def _gpu(number: int, driver: str) -> dict[str, object]:
+    return {"address": f"0000:{number:02x}:00.0", "vendor": "10de", "class": "030200", "driver": driver}

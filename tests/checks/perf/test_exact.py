@@ -45,6 +45,14 @@ def test_a_stuck_bit_hides_neither_another_gpu_nor_what_was_not_tested() -> None
         assert words in result.message
 
 
+def test_a_gpu_that_multiplied_nothing_is_no_pass_and_hides_no_wrong_one() -> None:
+    def seven(data: dict[str, Any]) -> None:
+        del data["gpus"]["gpus"][7]
+
+    assert (of_gpus(seven).verdict, of_gpus(seven).observed) == (INCOMPLETE, "7 of 8 GPUs were measured")
+    assert of_gpus(on_gpu(3, "bfloat16", STUCK), seven).verdict is FAIL
+
+
 def test_a_type_that_the_gpu_lacks_is_not_asked_for_and_one_that_pytorch_lacks_is() -> None:
     def older(data: dict[str, Any]) -> None:
         for gpu in data["gpus"]["gpus"]:

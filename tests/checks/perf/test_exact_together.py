@@ -35,13 +35,13 @@ def exchanged(*changes: Change) -> Result:
     return evaluated(COLLECTIVE, "exact_collective", {"gpu001": value("collectives", *changes)})
 
 
-def trained(*nodes: tuple[Change, ...], drivers: tuple[str, ...] = ()) -> Result:
+def trained(*nodes: tuple[Change, ...], drivers: tuple[str, ...] = (), gpus: int = 8) -> Result:
     """The result on the first of these nodes, each with its changes and driver."""
     values = {
-        f"gpu{number:03}": value("steps", *changes, driver=drivers[number - 1] if drivers else "580.65")
+        f"gpu{number:03}": value("steps", *changes, gpus=gpus, driver=drivers[number - 1] if drivers else "580.65")
         for number, changes in enumerate(nodes, 1)
     }
-    return evaluated(STEP, "exact_step", values)
+    return evaluated(STEP, "exact_step", values, gpus=gpus)
 
 
 def test_collectives_and_steps_that_are_all_right_pass() -> None:
@@ -185,7 +185,7 @@ def only_one(data: dict[str, Any]) -> None:
     ],
 )
 def test_the_only_gpu_of_a_node_may_have_other_software_and_is_not_to_be_replaced(change: Change, words: str) -> None:
-    result = trained((change, only_one), (only_one,), (only_one,))
+    result = trained((change, only_one), (only_one,), (only_one,), gpus=1)
     assert result.verdict is CONCERN
     assert f"GPU 0: float32: {words}" in result.message
     assert "its software or the GPU; expected one result" in result.message
@@ -230,3 +230,14 @@ def test_where_no_gpu_is_it_depends_on_the_type(
     check: str, collector: str, instance_type: str, verdict: Verdict
 ) -> None:
     assert evaluated(check, collector, {"gpu001": {"none": "no NVIDIA GPU"}}, instance_type).verdict is verdict
+
+
+def of_seven(data: dict[str, Any]) -> None:
+    """A GPU is missing in what was printed."""
+    del data["steps"]["gpus"][7], data["collectives"]["answers"][7]
+    data["collectives"].update(ranks=7, of_each_node=7)
+
+
+def test_a_gpu_that_took_no_part_is_no_pass() -> None:
+    for result in (exchanged(of_seven), trained((of_seven,), ())):
+        assert (result.verdict, result.observed) == (INCOMPLETE, "7 of 8 GPUs were measured")

@@ -104,7 +104,7 @@ def test_two_nodes_have_no_median() -> None:
     [((55, 55, 53), PASS), ((55, 55, 52), CONCERN), ((55, 55, 49), FAIL), ((55, 0, 55), FAIL)],
 )
 def test_a_gpu_is_compared_with_the_best_of_its_node(speeds: tuple[float, ...], verdict: Verdict) -> None:
-    assert evaluated("gpu.gpu_bandwidth", "gpu_bandwidth", {"gpu001": copies(*speeds)}).verdict is verdict
+    assert evaluated("gpu.gpu_bandwidth", "gpu_bandwidth", {"gpu001": copies(*speeds)}, gpus=3).verdict is verdict
 
 
 def test_a_gpu_that_is_slow_hides_none_that_is_a_little_slow_nor_a_copy_that_failed() -> None:
@@ -128,7 +128,7 @@ def test_a_single_gpu_of_a_single_node_has_nothing_to_be_compared_with() -> None
 
 
 def test_a_node_that_is_evenly_slow_and_alone_is_held_against_what_others_published() -> None:
-    result = evaluated("gpu.gpu_bandwidth", "gpu_bandwidth", {"gpu001": copies(30, 30)})
+    result = evaluated("gpu.gpu_bandwidth", "gpu_bandwidth", {"gpu001": copies(30, 30)}, gpus=2)
     assert result.verdict is CONCERN
     assert "GPU 0, host to GPU: 30 GB/s where others reach 48" in result.message
 
@@ -157,9 +157,71 @@ def gemm(*tflops: float) -> dict[str, object]:
 )
 def test_a_product_is_compared_with_those_of_other_gpus(own: Any, others: list[Any], verdict: Verdict) -> None:
     values = {f"gpu{number:03}": value for number, value in enumerate((own, *others), 1)}
-    result = evaluated("gpu.gpu_gemm", "gpu_gemm", values)
+    result = evaluated("gpu.gpu_gemm", "gpu_gemm", values, gpus=len(json.loads(own["output"])["tflops"]))
     assert result.verdict is verdict, result.message
 
 
 def test_a_floor_of_the_type_does_without_others_to_compare_with() -> None:
-    assert evaluated("gpu.gpu_bandwidth", "gpu_bandwidth", {"gpu001": copies(55)}).verdict is PASS
+    assert evaluated("gpu.gpu_bandwidth", "gpu_bandwidth", {"gpu001": copies(55)}, gpus=1).verdict is PASS
+
+
+# All GPUs
+
+
+def by_torch(*gpus: float) -> dict[str, Any]:
+    speeds = {str(gpu): [speed] for gpu, speed in enumerate(gpus)}
+    said = {"gb_per_s": {HOST_TO_GPU: speeds, GPU_TO_HOST: speeds, GPU_TO_GPU: {}}}
+    return {"by": "PyTorch", "runs": [ran(json.dumps(said))]}
+
+
+BOUND = ("nvidia",) * 8
+
+
+@pytest.mark.parametrize(
+    ("given", "measured", "on_bus", "due"),
+    [
+        (8, 8, BOUND, 0),
+        (8, 7, BOUND, 8),  # a GPU that the programs do not find
+        (8, 1, (), 8),
+        (None, 7, BOUND, 8),
+        (7, 7, BOUND[:7], 8),  # a GPU that fell off the bus
+        (7, 7, (*BOUND[:7], ""), 8),  # one that the driver did not take
+        (7, 7, (), 8),
+        (4, 4, BOUND, 0),  # a container that was given four of them
+        (4, 3, BOUND, 4),
+    ],
+)
+@pytest.mark.parametrize(
+    ("check", "values", "what"),
+    [
+        ("gpu_gemm", gemm, ""),
+        ("gpu_bandwidth", copies, "host to GPU by nvbandwidth: "),
+        ("gpu_bandwidth", by_torch, "host to GPU by PyTorch: "),
+    ],
+)
+def test_a_gpu_that_should_be_there_and_was_not_measured_is_no_pass(
+    check: str, values: Any, what: str, given: int | None, measured: int, on_bus: tuple[str, ...], due: int
+) -> None:
+    value = {**values(*[55.0] * measured), "gpus": given}
+    others = {f"gpu00{number}": {**values(*[55.0] * 8), "gpus": 8} for number in (2, 3, 4)}
+    result = evaluated(f"gpu.{check}", check, {"gpu001": value, **others}, on_bus=on_bus)
+    said = f"{what}{measured} of {due} GPUs were measured; expected all of them" if due else ""
+    assert (result.verdict, result.message.partition("\n")[0]) == (INCOMPLETE if due else PASS, said)
+
+
+def test_a_gpu_that_is_slow_is_named_beside_one_that_was_not_measured() -> None:
+    result = evaluated("gpu.gpu_gemm", "gpu_gemm", {"gpu001": gemm(700, 700, 500)}, gpus=4)
+    assert result.verdict is FAIL
+    assert "incomplete: 3 of 4 GPUs were measured" in result.message
+
+
+def test_an_all_reduce_over_fewer_gpus_than_the_node_should_have_is_no_pass() -> None:
+    columns = "#   size count type redop root time algbw busbw #wrong time algbw busbw #wrong\n"
+    row = " 8589934592 2147483648 float sum -1 32000.0 268.00 470.00 0 32000.0 268.00 470.00 0\n"
+    said = (
+        f"# nThread 1 nGpus 7 validation: 1\n{columns}{row}# Out of bounds values : 0 OK\n# Avg bus bandwidth : 470.0\n"
+    )
+    for given, verdict in ((8, PASS), (7, INCOMPLETE)):
+        value = {"gpus": given, **ran(said)}
+        result = evaluated("gpu.node_busbw", "node_busbw", {f"gpu00{number}": value for number in (1, 2, 3, 4)})
+        assert (result.verdict, "7 of 8 GPUs were measured" in result.message) == (verdict, given == 7)

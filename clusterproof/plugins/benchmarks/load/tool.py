@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import json
+import os
 import re
 import time
 
@@ -112,8 +113,20 @@ def document_in(ran: dict[str, object], opening: str = "{") -> object:
 
 def gpu_count(node: Node) -> int:
     """The GPUs that were given to this process, by their device files; without those all that the bus has."""
-    given = sum(1 for name in node.names("/dev") if DEVICE.fullmatch(name))
+    files = [node.path(f"/dev/{name}") for name in node.names("/dev") if DEVICE.fullmatch(name)]
+    given = sum(not _is_denied(file) for file in files)
     return given or sum(1 for address in node.names(BUS) if _is_gpu(node, f"{BUS}/{address}"))
+
+
+def _is_denied(path: str) -> bool:
+    """Whether a device cgroup, or its mode, keeps this process from a device; a broken one was given all the same."""
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC))
+    except PermissionError:
+        return True
+    except OSError:
+        pass
+    return False
 
 
 def _is_gpu(node: Node, path: str) -> bool:

@@ -116,6 +116,8 @@ class OfNode(Reported):
 class ExactCollective(Reported):
     """The collectives of one node's GPUs."""
 
+    given = Field(optional(whole), "gpus")  # GPUs, to the process that measured
+
     @property
     def found(self) -> OfNode:
         """What PyTorch printed. Raises Incomplete."""

@@ -84,6 +84,8 @@ class ExactGpu(Reported):
 class GpuExact(Reported):
     """The GPUs of a node."""
 
+    given = Field(optional(whole), "gpus")  # GPUs, to the process that measured
+
     @property
     def gpus(self) -> tuple[ExactGpu, ...]:
         """In PyTorch's order, which is nvidia-smi's. Raises Incomplete."""

@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 MAX_PRINTED = 300_000  # characters; the node sends at most 256 KiB
 MAX_WORDS = 200
 GROUP, NODE = "median of {} nodes", "best GPU of the node"
+_OF_OTHERS = re.compile(  # what is expected where a speed is compared with those beside it, a site's reading behind it
+    r"(?:at most \S{1,12} % below|at least \S{1,12} % of their median|further (?:GPUs or )?nodes to compare with"
+    r"(?:, or a limit \(load\.fs_gb_per_s\))?)(?: \(by policy: [^()]{1,200}\))?"
+)
 
 
 def printed(data: object) -> str:
@@ -129,6 +133,11 @@ class Loopback(Reported):
     """The exchanges of a node."""
 
     exchanges = Field(every(Exchange), "domains", where="efa_loopback: domains")  # domain by domain
+
+
+def is_of_comparison(message: str) -> bool:
+    """Whether a check of speed says only how far it is behind what is beside it, or that nothing is."""
+    return bool(_OF_OTHERS.fullmatch(message.rpartition("; expected ")[2]))
 
 
 @record

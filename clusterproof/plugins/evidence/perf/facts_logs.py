@@ -106,6 +106,7 @@ class NcclLog(Reported):
     hosts = Field(texts)
     problems = Field(texts)
     exit = Field(optional(whole))
+    given = Field(optional(whole), "gpus")  # GPUs, where it was run over all of one node
     rows = Field(every(Row), where="nccl_tests: rows")  # of all its tables
     network = Field(one(Network), where="nccl_tests: network")  # what NCCL said of it
 

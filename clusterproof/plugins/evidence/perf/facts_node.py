@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.evidence.fact import CollectorData, Fact, collected_by
+from clusterproof.plugins.evidence.field import readings
 from clusterproof.plugins.evidence.perf.collective import ExactCollective
 from clusterproof.plugins.evidence.perf.exact import CpuExact, GpuExact
 from clusterproof.plugins.evidence.perf.facts import FsBandwidth, Loopback, Ran
@@ -67,7 +68,7 @@ def node_busbw(node: Node, measured: CollectorData) -> NcclLog:
     from clusterproof.plugins.evidence.perf import parse_nccl as nccl_tests
 
     collector = understood(ran, nccl_tests.read, ran.as_saved)["nccl_tests"]
-    return NcclLog(collector["logs"][0])
+    return NcclLog({**collector["logs"][0], "gpus": measured.value.get("gpus")})
 
 
 @collected_under_load("gpu_bandwidth")
@@ -140,12 +141,33 @@ def require_hardware(node: Node, measured: CollectorData, what: str, least: int 
     raise NotApplicable(str(why)[:200])
 
 
+def require_every_gpu(node: Node, measured: int, given: int | None, what: str = "") -> None:
+    """Say that a load left out GPUs which it was given, or which the node should have. Raises Incomplete.
+
+    A job or container that was given a part of those that a driver has is held to that part; `given` is None in older
+    recordings.
+    """
+    due = max(given or 0, 0 if given and given < _bound(node) else _expected(node))
+    if measured < due:
+        raise Incomplete(f"{what}{measured} of {due} GPUs were measured; expected all of them")
+
+
+def _bound(node: Node) -> int:
+    """How many GPUs of the bus a driver has, as far as it is known."""
+    devices = readings(node, "gpus_on_bus")[0].get("gpus_on_bus", ())
+    return sum(bool(readings(device, "driver")[0].get("driver")) for device in devices)
+
+
+def _expected(node: Node, what: str = "gpus") -> int:
+    try:
+        return node.expected(what)
+    except Incomplete:
+        return 0
+
+
 def is_due(node: Node, what: str, least: int) -> bool:
     """Whether the node should have so many."""
-    try:
-        return node.expected(what) >= least
-    except Incomplete:
-        return False
+    return _expected(node, what) >= least
 
 
 def understood(ran: Ran, read: Callable[[str], Mapping[str, Any]], text: str) -> Mapping[str, Any]:

@@ -17,10 +17,12 @@ from clusterproof.plugins.evidence.field import (
     each,
     every,
     number,
+    optional,
     read,
     table,
     text,
     values,
+    whole,
 )
 from clusterproof.plugins.evidence.perf.facts import Ran
 
@@ -43,6 +45,7 @@ class GpuBandwidth(Reported):
     """Copies of every GPU; `by` is the program that made them: each has its own way."""
 
     by = Field(text)
+    given = Field(optional(whole), "gpus")  # GPUs, to the process that measured
     runs = Field(every(Ran), where="gpu_bandwidth: runs")
 
     @property
@@ -63,6 +66,8 @@ class GpuBandwidth(Reported):
 @record
 class GpuGemm(Reported):
     """Matrix products of every GPU, all at once."""
+
+    given = Field(optional(whole), "gpus")  # GPUs, to the process that measured
 
     @property
     def speeds(self) -> Mapping[str, Speeds]:

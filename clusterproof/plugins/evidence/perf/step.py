@@ -105,6 +105,7 @@ class ExactStep(Reported):
     """The GPUs of a node."""
 
     driver = Field(optional(text))
+    given = Field(optional(whole), "gpus")  # GPUs, to the process that measured
 
     @property
     def printed(self) -> _Printed:

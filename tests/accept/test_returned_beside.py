@@ -1,0 +1,91 @@
+"""What `clusterproof return` finds of others than the nodes that it is to return: it is said, and counts."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.accept.return_to_service import FIT, NOT_PROVEN, beside, judge, return_nodes
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.inventory import resolve
+from clusterproof.reports.history import PastRun
+from clusterproof.reports.history.store import default_path, write_run
+from tests.accept.returned import CLUSTER, LOADED, MEASUREMENT, WELL, Launched, result
+
+PASS, FAIL, CONCERN, INCOMPLETE = Verdict.PASS, Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_healthy_node_that_fails_the_load_is_said_and_bears_no_more() -> None:
+    launched = Launched({("gpu004", "gpu.gpu_exact"): FAIL, ("gpu001", "gpu.gpu_exact"): CONCERN})
+    code, text = return_nodes([CLUSTER, "gpu003", "--beside", "gpu001,gpu004"], launched)
+    assert [words[2] for words in launched.typed] == [
+        "--nodes=gpu003",
+        "--nodes=gpu[001,003-004]",
+        "--nodes=gpu[001,003]",
+    ]
+    assert "beside      gpu004: gpu.gpu_exact: fail: 2; expected 0\n" in text
+    assert "beside      gpu001: gpu.gpu_exact: concern: 2; expected 0\n" in text
+    assert (code, "FIT         gpu003\n" in text) == (0, True)
+
+
+def test_where_no_healthy_node_is_left_no_pair_is_measured_and_nothing_is_proven() -> None:
+    launched = Launched({("gpu004", "gpu.gpu_exact"): FAIL})
+    code, text = return_nodes([CLUSTER, "gpu003", "--beside", "gpu004", "--json"], launched)
+    assert len(launched.typed) == 2
+    of_gpu003 = json.loads(text)[0]
+    assert (code, of_gpu003["said"], of_gpu003["beside"]) == (
+        10,
+        NOT_PROVEN,
+        ["gpu004: gpu.gpu_exact: fail: 2; expected 0"],
+    )
+    assert of_gpu003["reasons"] == [f"the pairs told nothing of it; {MEASUREMENT}"]
+
+
+OF_CLUSTER = result("host.same_kernel", FAIL, "c", subject="cluster")
+
+
+@pytest.mark.parametrize(
+    ("verdict", "said", "reasons"),
+    [
+        (FAIL, NOT_PROVEN, ("host.same_kernel: the cluster failed: 2; expected 0",)),
+        (CONCERN, FIT, ()),
+        (INCOMPLETE, FIT, ()),
+    ],
+)
+def test_what_failed_of_the_cluster_is_said_and_no_node_is_fit_then(
+    verdict: Verdict, said: str, reasons: tuple[str, ...]
+) -> None:
+    ran = [[*WELL, replace(OF_CLUSTER, verdict=verdict)], [*LOADED, replace(OF_CLUSTER, verdict=verdict)]]
+    judged = judge("n1", (), ran, 2)
+    assert (judged.said, judged.reasons) == (said, reasons)
+    assert beside(ran, ["n1"]) == (f"c: host.same_kernel: {verdict.value}: 2; expected 0",)
+
+
+def test_a_healthy_node_that_cannot_be_reached_is_said_once_and_not_without_end() -> None:
+    lost = [result(f"gpu.check{number}", INCOMPLETE, "n2", cause="unreachable: refused") for number in range(30)]
+    assert beside([lost], ["n1"]) == ("n2: gpu.check0: incomplete: 2; expected 0",)
+    many = [result(f"gpu.check{number}", FAIL, "n2") for number in range(30)]
+    assert beside([many], ["n1"])[-1] == "10 more"
+
+
+def test_what_nobody_has_on_record_of_a_node_is_said(here: Path) -> None:
+    name = resolve(CLUSTER).name
+    path = default_path(name)
+    code, text = return_nodes([CLUSTER, "gpu002"], Launched())
+    assert (code, f"concern: no history of gpu002 at {path}: what was found before is not known; expected" in text) == (
+        0,
+        True,
+    )
+    path.parent.mkdir(parents=True, mode=0o700)
+    write_run(path, PastRun(name, 1.0, 2.0), [result("host.thp", PASS, "gpu002")])
+    code, text = return_nodes([CLUSTER, "gpu[002-003]"], Launched())
+    assert (code, "no history of gpu002" in text, "no history of gpu003" in text) == (0, False, True)
