@@ -97,11 +97,23 @@ def test_nor_by_the_report_of_a_watched_job(folder: Path) -> None:
     assert list((folder / "recording" / "report").iterdir())
 
 
+@pytest.mark.parametrize("has_pip", [True, False], ids=["this Python's pip", "one of its own"])
+def test_nor_by_pip_as_versions_for_slurm_are_installed(folder: Path, has_pip: bool) -> None:
+    program = f"""from pathlib import Path
+from clusterproof.integrations.slurm import versions
+versions._has_pip = lambda: {has_pip}
+versions._run(*versions._environment(Path({str(folder / "environment")!r})), "--version")"""
+    words = [sys.executable, "-I", "-c", program]
+    ran = subprocess.run(words, cwd=folder / "recording", capture_output=True, text=True)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert not (folder / SPRUNG).exists(), (folder / SPRUNG).read_text()
+
+
 def test_no_other_program_is_started_by_words_that_have_python_look_there_first() -> None:
     words = re.compile(r"""sys\.executable,\s*['"]-(?!I)\w*['"]""")
     files = [path for path in PACKAGE.rglob("*.py") if path.name != "own_python.py"]
     assert len(files) > 400
-    assert [path.name for path in files if words.search(path.read_text())] == ["versions.py"]  # in / (test_versions.py)
+    assert [path.name for path in files if words.search(path.read_text())] == ["versions.py"]  # which runs it in /
 
 
 @pytest.mark.parametrize("workers", [[], ["-n", "2"]], ids=["alone", "two workers"])
