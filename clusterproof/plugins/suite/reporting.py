@@ -191,8 +191,9 @@ class Reporting:
         from clusterproof.reports.formats.markdown import annotation_lines, are_annotations_read
 
         if are_annotations_read():
-            for line in annotation_lines(self.outcomes.results, catalog_of(self.config)):
-                terminalreporter.write_line(line)
+            with terminalreporter._tw._file.commands():  # noqa: SLF001 - of job_log.py
+                for line in annotation_lines(self.outcomes.results, catalog_of(self.config)):
+                    terminalreporter.write_line(line)
 
 
 def source_of(path: str, line: int, entry: Entry | None) -> tuple[str, int]:
