@@ -60,7 +60,9 @@ ROWS: Mapping[str, Taken] = {
         ("gpu.pcie_errors",), ("PCIe",), ("the bus has lost", "has left the bus")
     ),
     "a GPU that is lost, or needs a reset, reports nothing of itself": Taken(
-        ("gpu.nvlink_errors", "gpu.gpu_identity"), ("NVLink", "that report the same"), ("is lost", "needs a reset")
+        ("gpu.nvlink_errors", "gpu.gpu_identity", "gpu.fabric_state", "gpu.no_uncorrected_ecc"),
+        ("NVLink", "that report the same", "a fabric that the driver", "ECC of which the driver says nothing"),
+        ("is lost", "needs a reset"),
     ),
     "the software that a probe in a container sees is not the node's": Taken(
         ("software.version_drift",), ANY, ("a probe that runs in a container",)
@@ -92,6 +94,12 @@ ROWS: Mapping[str, Taken] = {
     ),
     "a driver that was loaded anew, or a reset, ends what its GPUs had before": Taken(
         ("gpu.no_xid", "gpu.nvlink_errors"), ANY, ("before the load line", "an Xid that returns after a reset")
+    ),
+    "a GPU in MIG mode has no fabric and no remapped rows": Taken(
+        ("gpu.fabric_state", "gpu.row_remap"), ("does not support", "supports on the other GPUs"), ("on one GPU only",)
+    ),
+    "of two values of one variable a job has the other": Taken(
+        ("network.transport_plan",), ("no huge pages beside EFA",), ("no huge pages beside EFA",)
     ),
     "a MIG mode that is in force waits for no reset": Taken(
         ("gpu.mig_uniform",), ("waits for the next reset",), ("on one GPU only",)

@@ -126,7 +126,7 @@ PRINTED = (
         (f"warning\n{PRINTED}\n", f"warning\n{PRINTED}\n".replace("vault-7", "name-1")),
         ('{"serial number": "1654024032550"}', '{"serial number": "900000001"}'),
         ("{not JSON", "{not JSON"),
-        ('{"a":' * 900 + "1" + "}" * 900, '{"a":' * 900 + "1" + "}" * 900),
+        ('{"a": ' * 900 + "1" + "}" * 900, '{"a": ' * 900 + "1" + "}" * 900),
     ],
     ids=["numbers", "a serial", "no JSON", "deep"],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import platform
+import shutil
 import subprocess
 import tempfile
 import threading
@@ -16,13 +17,15 @@ _compiler = threading.Lock()  # nodes that start together wait for one compilati
 
 
 def shared_library(source: Path, soname: str, without: tuple[str, ...] = ()) -> bytes:
-    """What gcc makes of `source`, `without` some functions; raises CalledProcessError where it does not compile."""
+    """What gcc makes of `source`, `without` some functions, as `program` does."""
     with _compiler:
         return _compiled(source, soname, without)
 
 
 @functools.cache
 def _compiled(source: Path, soname: str, without: tuple[str, ...]) -> bytes:
+    if not shutil.which("gcc"):
+        return b""
     with tempfile.TemporaryDirectory() as folder:
         built = Path(folder, soname)
         words = ["gcc", "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", f"-Wl,-soname,{soname}"]
@@ -33,7 +36,12 @@ def _compiled(source: Path, soname: str, without: tuple[str, ...]) -> bytes:
 
 @functools.cache
 def program(source: Path, compiler: str = "gcc") -> bytes:
-    """What a compiler makes of a program's `source`; raises CalledProcessError where it does not compile."""
+    """What a compiler makes of a program's `source`; raises CalledProcessError where it does not compile.
+
+    Empty where it is not installed: images are described before the tests that need them are skipped.
+    """
+    if not shutil.which(compiler):
+        return b""
     with tempfile.TemporaryDirectory() as folder:
         built = Path(folder, source.stem)
         subprocess.run([compiler, "-O1", "-Wall", "-Wextra", "-Werror", "-o", str(built), str(source)], check=True)

@@ -27,19 +27,23 @@ def test_pcie_lanes(pci_device: PciDevice, node: Node) -> None:
     """
     if not pci_device.is_nvidia_gpu or readings(pci_device, "function_of")[0].get("function_of"):
         not_applicable("it is no NVIDIA GPU of its own")
-    reading, unread = readings(pci_device, "width", "width_max")
-    require(unread)
-    width, most = reading["width"], reading["width_max"]
-    if not width or not most or width > MAX_LANES or pci_device.is_asleep:
+    width = pci_device.width
+    if not width or width > MAX_LANES or pci_device.is_asleep:
         not_applicable("the bus shows no lanes of it")
-    port = readings(pci_device, "port_width_max")[0].get("port_width_max")
-    due = min(most, port or most, _wired(node) or most)
+    widths = [readings(other, "width")[0].get("width") or 0 for other in node.gpus_on_bus]
+    others = max((other for other in widths if other <= MAX_LANES), default=0)
+    reading, unread = readings(pci_device, "width_max", "port_width_max")
+    most, port = reading.get("width_max", others), reading.get("port_width_max")
+    due = min(most or width, port or MAX_LANES, _wired(node) or MAX_LANES)
     if width < due and pci_device.address in _named_by_the_driver(node):
         not_applicable("its driver says how many lanes it has")
-    widths = [readings(other, "width")[0].get("width") or 0 for other in node.gpus_on_bus]
-    is_odd = any(width < other <= MAX_LANES for other in widths)
-    fail_if(port and is_odd and width < due, f"PCIe x{width}; expected x{due}")
-    concern_if(width < due and not (port and is_odd), f"PCIe x{width}; expected x{due}, unless its slot has no more")
+    is_sure = bool(port) and width < others and "width_max" in reading
+    fail_if(is_sure and width < due, f"PCIe x{width}; expected x{due}")
+    concern_if(not is_sure and width < due, f"PCIe x{width}; expected x{due}, unless its slot has no more")
+    if "width_max" not in reading:
+        require(unread)
+    if not most:
+        not_applicable("the bus shows no lanes of it")
 
 
 def _wired(node: Node) -> int | None:

@@ -56,10 +56,13 @@ def test_transport_plan(node: Node) -> None:
             with part:
                 CHOICES[variable.name](variable, node)
     with suppress(NotApplicable):
-        deviations = differences(node, "variables of jobs", _set_for_jobs, absent="not set")
-        concern_if(deviations and not node.environment_unread, in_words(deviations))
+        deviations = differences(node, "variables of jobs", _set_for_jobs, absent=NOT_SET)
+        is_whole = readings(node, "environment_unread")[0].get("environment_unread") == ()
+        certain = [one for one in deviations if is_whole or one.own != NOT_SET]
+        concern_if(certain, in_words(certain))
 
 
+NOT_SET = "not set"
 OF_A_NODE = ("_IFNAME", "_HCA", "_FILE")  # variables that end so name what is called otherwise on each node
 
 

@@ -84,8 +84,8 @@ MODES = ("name", "ecc_enabled", "mig_mode")
 def as_its_like(gpu: Gpu, others: Iterable[Gpu], node: Node) -> Gpu:
     """A GPU whose values are unread, not inapplicable, where the driver supports them on another GPU of its kind.
 
-    Of one kind are GPUs of one model in the same modes; where a type is known to have ECC, all of it. What no GPU of a
-    kind reports may be unknown to the driver.
+    Of one kind are GPUs of one model in the same modes, as far as these can be read of it; where a type is known to
+    have ECC, all of it. What no GPU of a kind reports may be unknown to the driver.
     """
     own = gpu.record
     missing = {key for key, value in own.items() if is_unsupported(value)} - WITH_RULES
@@ -94,7 +94,7 @@ def as_its_like(gpu: Gpu, others: Iterable[Gpu], node: Node) -> Gpu:
     of_ecc = OF_ECC & missing if own.get("ecc_enabled") is not False else frozenset()
     unlike = of_ecc if of_ecc and _has_ecc(node) else frozenset()
     for other in others:
-        if all(is_unsupported(own.get(mode)) or own.get(mode) == other.record.get(mode) for mode in MODES):
+        if all(not is_answered(own.get(mode)) or own.get(mode) == other.record.get(mode) for mode in MODES):
             unlike |= {key for key in missing if is_answered(other.record.get(key))}
     return Gpu(gpu.index, {**own, **dict.fromkeys(unlike, UNLIKE)}) if unlike else gpu
 
