@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 import torch.distributed as dist
 
-from clusterproof.plugins.benchmarks.exact.collectives import GLOO, NCCL, Group, Way, copies, sums, way_of
+from clusterproof.plugins.benchmarks.exact.collectives import GLOO, NCCL, Collectives, RankPlace, copies, sums, way_of
 from clusterproof.plugins.benchmarks.exact.operands import Kind, of_settings
 from clusterproof.plugins.benchmarks.exact.processes import forked
 from clusterproof.plugins.benchmarks.exact.products import AS_INTEGERS
@@ -84,7 +84,7 @@ ALTER: dict[str, Callable[[Any, Random, str], None]] = {
 }
 
 
-def altered(way: Way, fault: Fault, random: Random) -> Way:
+def altered(way: Collectives, fault: Fault, random: Random) -> Collectives:
     """The operations of the rank that has the fault."""
 
     def call(result: Any, *given: Any) -> None:
@@ -109,7 +109,7 @@ def of_rank(
         backend, own = NCCL, f"{device}:{rank % torch.cuda.device_count()}"
         torch.cuda.set_device(own)
     dist.init_process_group(backend, store=store, rank=rank, world_size=RANKS)
-    group = Group(rank, RANKS, own, LENGTH, seed)
+    group = RankPlace(rank, RANKS, own, LENGTH, seed)
     way = way_of(backend, group)
     cells: list[tuple[int, Cell]] = []
     made = 0

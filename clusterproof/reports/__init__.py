@@ -79,10 +79,10 @@ NOT_PROVEN = "not proven"
 OTHER_FILES = "rules that need other files"
 LOOK_AT = "look at"  # what is worth it; it keeps no node from work
 _KNOWN = (COMMON_CAUSE, *ACTIONS, CANNOT_REACH, NOT_PROVEN, LOOK_AT)
-_OF_WHAT = ("node", "pair", "run", "cluster")
+_SUBJECTS = ("node", "pair", "run", "cluster")
 
 
-def asked(result: Result, of_all: Collection[str]) -> tuple[str, str]:
+def action_and_reason(result: Result, of_all: Collection[str]) -> tuple[str, str]:
     """The action that a finding asks for, and the reason; `of_all` are the checks that all nodes fail."""
     name = result.check.rpartition(".")[2]
     if result.is_of_unreachable:
@@ -95,17 +95,17 @@ def asked(result: Result, of_all: Collection[str]) -> tuple[str, str]:
     return (NOT_PROVEN, result.cause or name) if result.verdict is Verdict.INCOMPLETE else (LOOK_AT, name)
 
 
-def place(action: str, of_what: str) -> tuple[int, int]:
+def action_rank(action: str, subject: str) -> tuple[int, int]:
     """Where an action stands, the gravest first; one that only a site knows behind all of ours."""
-    return _KNOWN.index(action if action in _KNOWN else CANNOT_REACH), _OF_WHAT.index(of_what)
+    return _KNOWN.index(action if action in _KNOWN else CANNOT_REACH), _SUBJECTS.index(subject)
 
 
-def place_of(result: Result, of_all: Collection[str]) -> tuple[int, int]:
+def action_rank_of(result: Result, of_all: Collection[str]) -> tuple[int, int]:
     """Where the action stands that a finding asks for."""
-    return place(asked(result, of_all)[0], of_what(result))
+    return action_rank(action_and_reason(result, of_all)[0], subject_in_a_word(result))
 
 
-def of_what(result: Result) -> str:
+def subject_in_a_word(result: Result) -> str:
     """What it is about: a node, a pair, a run, or the cluster."""
     if result.is_of_run:
         return "run"
@@ -192,7 +192,7 @@ def _of_pairs(results: Iterable[Result], is_all: bool) -> str:
     )
 
 
-def standing(results: Iterable[Result]) -> str:
+def state_in_words(results: Iterable[Result]) -> str:
     """The whole cluster in a word or two: `not fit` for training, `not proven`, or `fit`."""
     verdicts = {result.verdict for result in results}
     if not verdicts - {Verdict.NOT_APPLICABLE}:

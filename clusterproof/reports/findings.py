@@ -11,7 +11,7 @@ from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.core.result import OF_HARDWARE, Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports import asked, failed_by_all, owner_of, place_of
+from clusterproof.reports import action_and_reason, action_rank_of, failed_by_all, owner_of
 
 _NOUNS = {
     "gpu": ("GPU", "GPUs"),
@@ -22,7 +22,7 @@ _NOUNS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class FindingGroup:
     """One check's failures, or its concerns, over all nodes. `evaluated` counts the nodes that the check applied to."""
 
     results: tuple[Result, ...]
@@ -148,7 +148,7 @@ def with_verdict(results: Iterable[Result], verdict: Verdict) -> Iterator[Result
     return (part for result in results for part in result.by_verdict if part.verdict is verdict)
 
 
-def findings(results: Sequence[Result], verdict: Verdict, catalog: Catalog) -> list[Finding]:
+def findings(results: Sequence[Result], verdict: Verdict, catalog: Catalog) -> list[FindingGroup]:
     """The findings of one verdict in the order of what is to be done first, then those on most nodes."""
     evaluated: dict[str, int] = defaultdict(int)
     for result in results:
@@ -159,11 +159,11 @@ def findings(results: Sequence[Result], verdict: Verdict, catalog: Catalog) -> l
         hits[hit.check].append(hit)
     of_all = failed_by_all(results, catalog)
     findings = [
-        Finding(
+        FindingGroup(
             tuple(alike),
             evaluated[check],
             _is_probably_configuration(alike, evaluated[check], catalog),
-            tuple(dict.fromkeys(asked(result, of_all)[0] for result in sorted(alike, key=_placed(of_all)))),
+            tuple(dict.fromkeys(action_and_reason(result, of_all)[0] for result in sorted(alike, key=_placed(of_all)))),
         )
         for check, alike in hits.items()
     ]
@@ -178,7 +178,7 @@ def findings(results: Sequence[Result], verdict: Verdict, catalog: Catalog) -> l
 
 
 def _placed(of_all: Collection[str]) -> Callable[[Result], tuple[int, int]]:
-    return lambda result: place_of(result, of_all)
+    return lambda result: action_rank_of(result, of_all)
 
 
 def gaps(results: Iterable[Result]) -> list[Gap]:

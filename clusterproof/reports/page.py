@@ -13,7 +13,7 @@ from clusterproof.plugins.core.nodeset import within
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports import CANNOT_REACH, COMMON_CAUSE, LOOK_AT, NOT_PROVEN, cut_of, headline, skill_beside
-from clusterproof.reports.findings import Finding, Gap, findings, gaps_in_short, shortened
+from clusterproof.reports.findings import FindingGroup, Gap, findings, gaps_in_short, shortened
 from clusterproof.reports.matrix import legend, matrix
 from clusterproof.reports.to_do import Task, commands, fit_nodes, shared_finding, to_do, to_do_line
 
@@ -48,7 +48,7 @@ def proof(
     return "\n".join(parts)
 
 
-def finding_block(finding: Finding, verdict: Verdict, site: str = "") -> str:
+def finding_block(finding: FindingGroup, verdict: Verdict, site: str = "") -> str:
     """One finding: open where it failed. `site` is where each check has a page, with a slash at its end."""
     first = finding.first
     more = f'<p class="suspicion">{escape(finding.suspicion)}</p>' if finding.suspicion else ""

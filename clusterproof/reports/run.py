@@ -12,7 +12,7 @@ from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.reports.findings import Finding, findings
+from clusterproof.reports.findings import FindingGroup, findings
 from clusterproof.reports.history import Pair, Past
 from clusterproof.reports.history.changes import Changes, headline, since_last
 from clusterproof.reports.history.words import folded, moment
@@ -90,7 +90,7 @@ class Run:
         """Its nodes by name, in the order of the inventory."""
         return self.facts.nodes
 
-    def findings(self, verdict: Verdict) -> list[Finding]:
+    def findings(self, verdict: Verdict) -> list[FindingGroup]:
         """Its findings of one verdict, those on most nodes first."""
         return findings(self.results, verdict, self.facts.catalog)
 

@@ -14,7 +14,7 @@ from clusterproof.plugins.core.nodeset import within
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports import cut_of, headline
-from clusterproof.reports.findings import Finding, Gap, findings, gaps, gaps_in_short, shortened
+from clusterproof.reports.findings import FindingGroup, Gap, findings, gaps, gaps_in_short, shortened
 from clusterproof.reports.to_do import commands, fit_nodes, shared_finding, short_commands, to_do
 
 SCREEN = 30  # lines
@@ -134,7 +134,7 @@ def _findings(results: Sequence[Result], verdict: Verdict, catalog: Catalog, ver
         yield SummaryLine("")
 
 
-def _finding(finding: Finding, verdict: Verdict, verbose: bool) -> Iterator[SummaryLine]:
+def _finding(finding: FindingGroup, verdict: Verdict, verbose: bool) -> Iterator[SummaryLine]:
     first = finding.first
     owner = f" → {finding.owner}" if finding.owner else ""
     where = finding.where(_shown(finding.nodes, verbose))

@@ -21,11 +21,11 @@ from clusterproof.reports import (
     COMMON_CAUSE,
     LOOK_AT,
     NOT_PROVEN,
-    asked,
+    action_and_reason,
+    action_rank,
     cut_of,
     failed_by_all,
-    of_what,
-    place,
+    subject_in_a_word,
     worst_of,
 )
 from clusterproof.reports.findings import shortened, with_verdict
@@ -111,10 +111,10 @@ def to_do(results: Iterable[Result], catalog: Catalog = PACKAGED) -> list[Task]:
         unfit |= {result.node for result in findings if result.is_of_cluster}  # nothing is known of the whole
     tasks_of: dict[tuple[str, str], list[tuple[str, str, str, str]]] = defaultdict(list)
     for result in findings:
-        action, reason = asked(result, of_all)
+        action, reason = action_and_reason(result, of_all)
         if not (action == NOT_PROVEN and result.node in unfit):
             title = "" if action in (NOT_PROVEN, CANNOT_REACH) else result.title
-            tasks_of[action, of_what(result)].append((result.node, reason, title or reason, result.check))
+            tasks_of[action, subject_in_a_word(result)].append((result.node, reason, title or reason, result.check))
     tasks = []
     for (action, what), rows in tasks_of.items():
         nodes, reasons, titles, checks = zip(*rows, strict=True)
@@ -129,7 +129,7 @@ def to_do(results: Iterable[Result], catalog: Catalog = PACKAGED) -> list[Task]:
             )
         )
     graver = [task for task in tasks if task.action != LOOK_AT]
-    return sorted(graver or tasks, key=lambda task: (place(task.action, task.of_what), -len(task.nodes)))
+    return sorted(graver or tasks, key=lambda task: (action_rank(task.action, task.of_what), -len(task.nodes)))
 
 
 def to_do_line(results: Iterable[Result], catalog: Catalog = PACKAGED) -> str:

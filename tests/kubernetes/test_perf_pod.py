@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.kubernetes.nodes import KubernetesNode, node_of
+from clusterproof.plugins.kubernetes.nodes import ApiNode, node_of
 from clusterproof.plugins.kubernetes.workloads import Pod, pod_of
 from clusterproof.plugins.transport.kubernetes import RunObjects
 from clusterproof.plugins.transport.kubernetes.perf import perf_pod, taken, why_not_whole
@@ -19,7 +19,7 @@ EFA, GPU, PAGES = "vpc.amazonaws.com/efa", "nvidia.com/gpu", "hugepages-2Mi"
 P5 = {GPU: "8", EFA: "32", PAGES: "10Gi", "cpu": "192"}
 
 
-def node(capacity: dict[str, str], allocatable: dict[str, str] | None = None, **labels: str) -> KubernetesNode:
+def node(capacity: dict[str, str], allocatable: dict[str, str] | None = None, **labels: str) -> ApiNode:
     status = {"capacity": capacity, "allocatable": capacity if allocatable is None else allocatable}
     return node_of({"metadata": {"name": "gpu001", "labels": labels}, "status": status})
 
@@ -96,7 +96,7 @@ def test_who_holds_devices_is_named(pods: list[Pod], words: str) -> None:
         (node(P5, None, **{"nvidia.com/gpu.sharing-strategy": "none"}), ""),
     ],
 )
-def test_a_node_whose_devices_no_pod_could_have_is_reported(found: KubernetesNode, words: str) -> None:
+def test_a_node_whose_devices_no_pod_could_have_is_reported(found: ApiNode, words: str) -> None:
     assert why_not_whole(found) == words
 
 

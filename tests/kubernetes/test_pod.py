@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.kubernetes.nodes import KubernetesNode, node_of
+from clusterproof.plugins.kubernetes.nodes import ApiNode, node_of
 from clusterproof.plugins.transport.kubernetes import RunObjects, image_on, job, on_host, pod
 
 RUN = RunObjects("clusterproof-0123456789", "clusterproof", uid="d9607e19-f88f-11e6-a518-42010a800195")
 DIGEST = "602401143452.dkr.ecr.us-west-2.amazonaws.com/eks/kube-proxy@sha256:" + 64 * "0"
 
 
-def node(system: str = "Amazon Linux 2023", architecture: str = "amd64", **images: int) -> KubernetesNode:
+def node(system: str = "Amazon Linux 2023", architecture: str = "amd64", **images: int) -> ApiNode:
     status = {
         "nodeInfo": {"osImage": system, "architecture": architecture},
         "images": [{"names": [name], "sizeBytes": size} for name, size in images.items()],

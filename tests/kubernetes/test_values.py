@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from clusterproof.plugins.kubernetes import KubernetesDenied, KubernetesError, KubernetesRefused, error_of_status
-from clusterproof.plugins.kubernetes.nodes import KubernetesNode, node_of
+from clusterproof.plugins.kubernetes.nodes import ApiNode, node_of
 from clusterproof.plugins.kubernetes.workloads import pod_of
 
 WRONG: list[object] = [
@@ -38,7 +38,7 @@ def test_texts_are_bounded_and_steer_no_terminal() -> None:
     assert len(made.message) < 1100
 
 
-def node(provider_id: str, name: str = "n") -> KubernetesNode:
+def node(provider_id: str, name: str = "n") -> ApiNode:
     return node_of({"metadata": {"name": name}, "spec": {"providerID": provider_id}})
 
 
@@ -53,7 +53,7 @@ def node(provider_id: str, name: str = "n") -> KubernetesNode:
         (node(""), ""),
     ],
 )
-def test_the_instance_id_is_ec2s_or_none(found: KubernetesNode, expected: str) -> None:
+def test_the_instance_id_is_ec2s_or_none(found: ApiNode, expected: str) -> None:
     assert found.instance_id == expected
 
 

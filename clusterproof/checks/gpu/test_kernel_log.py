@@ -9,7 +9,7 @@ from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, concern_if
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.kernel_log.wording import fail_by_log, gpus_by_address, require_whole_log, say, when
-from clusterproof.plugins.evidence.kernel_log.xid_findings import Finding, evaluate, evaluate_switches
+from clusterproof.plugins.evidence.kernel_log.xid_findings import XidFinding, evaluate, evaluate_switches
 from clusterproof.plugins.evidence.node import Node
 
 pytestmark = [
@@ -56,7 +56,7 @@ def test_no_sxid(node: Node) -> None:
     require_meaning(node)
 
 
-def say_findings(findings: Sequence[Finding], node: Node, expected: str) -> None:
+def say_findings(findings: Sequence[XidFinding], node: Node, expected: str) -> None:
     """Say which fail the node, and which are worth a look."""
     failing = [finding for finding in findings if finding.severity == "fail"]
     fail_by_log(node, failing, f"{in_words(failing, node)}; expected {expected}")
@@ -71,14 +71,14 @@ def require_meaning(node: Node) -> None:
     require_whole_log(node)
 
 
-def in_words(findings: Iterable[Finding], node: Node) -> str:
+def in_words(findings: Iterable[XidFinding], node: Node) -> str:
     """The findings in one line: `Xid 79 (GPU has fallen off the bus) at 0000:c5:00.0, last at …: reboot the node`."""
     gpus = gpus_by_address(node)
     named = {address: gpu.words for address, gpu in gpus.items()}
     return "; ".join(_words(finding, named.get(finding.pci, finding.uuid), node) for finding in findings)
 
 
-def _words(finding: Finding, gpu: str, node: Node) -> str:
+def _words(finding: XidFinding, gpu: str, node: Node) -> str:
     message = f"{finding.family} {finding.code} ({finding.name}) at {finding.pci or 'an unnamed device'}"
     if gpu:
         message += f" ({gpu})"

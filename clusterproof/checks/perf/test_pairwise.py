@@ -13,7 +13,7 @@ from clusterproof.plugins.core.verdict import concern, concern_if, fail, fail_if
 from clusterproof.plugins.evaluation.routing import by_hand, evidence
 from clusterproof.plugins.evidence.field import readings
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.evidence.pairs import RDMA_MESH, Finding, Kind, Measurement, PairsOfNode
+from clusterproof.plugins.evidence.pairs import RDMA_MESH, Kind, Measurement, PairFault, PairsOfNode
 
 pytestmark = [mark.network, mark.perf, mark.hyperpod_performance_debugger("A")]
 
@@ -77,7 +77,7 @@ def test_not_a_straggler(node: Node) -> None:
         concern(f"{attribution(pairs.shared)}; expected all pairs to be alike")
 
 
-def say_finding(found: Finding) -> NoReturn:
+def say_finding(found: PairFault) -> NoReturn:
     """End with what the analysis says of the node by itself."""
     if found.kind is Kind.INCONCLUSIVE:
         incomplete(f"{slower_in_words(found)}; this is not certain: {found.words}")
@@ -88,12 +88,12 @@ def say_finding(found: Finding) -> NoReturn:
     fail(f"{_slowness(found)}; expected to be as fast as the others")
 
 
-def _failures(found: Finding) -> str:
+def _failures(found: PairFault) -> str:
     why = f": {as_observed(found.words)}" if found.words else ""
     return f"{found.failures} of {found.attempts} measurements failed, whoever the partner was{why}"
 
 
-def _slowness(found: Finding) -> str:
+def _slowness(found: PairFault) -> str:
     return "; ".join(filter(None, (slower_in_words(found), as_observed(found.words))))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from clusterproof.plugins.captures import Layout, NoCaptureError, NodeFiles, layout
 from clusterproof.plugins.captures.merge import completed, merged
-from clusterproof.plugins.captures.outputs import MAX_HEAD, MAX_SAID, Part, first_line, of_text
+from clusterproof.plugins.captures.outputs import MAX_HEAD, MAX_SAID, CollectorPart, first_line, of_text
 from clusterproof.plugins.captures.several import Reader
 from clusterproof.plugins.captures.text import (
     MAX_BYTES,
@@ -108,7 +108,7 @@ def understood(
 ) -> Understood:
     """All evidence in one node's files; every other collector says what to collect."""
     budget = budget or Budget(MAX_WHOLE_BYTES)
-    parts: list[Part] = []
+    parts: list[CollectorPart] = []
     unknown: list[str] = []
     for file in node.files:
         name = _shown(file, root)
@@ -172,7 +172,7 @@ def read_text(text: str, forms: Sequence[Form] = FORMS) -> tuple[dict[str, objec
     return _values(parts, problems), problems
 
 
-def _of_file(file: Path, root: Path, forms: Sequence[Form], budget: Budget) -> tuple[list[Part], list[str]]:
+def _of_file(file: Path, root: Path, forms: Sequence[Form], budget: Budget) -> tuple[list[CollectorPart], list[str]]:
     try:
         with opened(file, root) as stream:
             content = stream.read(MAX_BYTES + 1)
@@ -187,7 +187,7 @@ def _of_file(file: Path, root: Path, forms: Sequence[Form], budget: Budget) -> t
     return parts, problems
 
 
-def _of_part(text: str, forms: Sequence[Form], budget: Budget) -> tuple[list[Part], list[str]]:
+def _of_part(text: str, forms: Sequence[Form], budget: Budget) -> tuple[list[CollectorPart], list[str]]:
     """What a node's part of a file of several holds, and what is wrong with it."""
     try:
         budget.take(len(text))
@@ -210,7 +210,7 @@ def _evidence(name: str, values: Mapping[str, object], collectors: Iterable[str]
     return NodeEvidence(name, dict(sorted(answers.items())), probe=PROBE)
 
 
-def _values(parts: Iterable[Part], problems: list[str]) -> dict[str, object]:
+def _values(parts: Iterable[CollectorPart], problems: list[str]) -> dict[str, object]:
     """What all outputs together hold, by collector."""
     by_collector: dict[str, list[tuple[int, object]]] = {}
     for part in parts:

@@ -19,7 +19,7 @@ _BUG_REPORT, _MAX_BEFORE = "Start of NVIDIA bug report log file", 4096  # what i
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class CollectorPart:
     """What one output holds for one collector."""
 
     collector: str
@@ -27,7 +27,7 @@ class Part:
     value: object
 
 
-def of_text(text: str, forms: Sequence[Form]) -> tuple[list[Part], list[str]]:
+def of_text(text: str, forms: Sequence[Form]) -> tuple[list[CollectorPart], list[str]]:
     """What a text holds, and what is wrong with it; of a bug report, whose parts nobody chose, not what is unknown."""
     names_unknown = _BUG_REPORT not in text[:_MAX_BEFORE]
     problems: list[str] = []
@@ -39,8 +39,8 @@ def of_text(text: str, forms: Sequence[Form]) -> tuple[list[Part], list[str]]:
     return [], problems
 
 
-def _of_outputs(text: str, forms: Sequence[Form], names_unknown: bool) -> tuple[list[Part], list[str]]:
-    parts: list[Part] = []
+def _of_outputs(text: str, forms: Sequence[Form], names_unknown: bool) -> tuple[list[CollectorPart], list[str]]:
+    parts: list[CollectorPart] = []
     problems: list[str] = []
     for output in _outputs(text, forms):
         before = len(parts) + len(problems)
@@ -65,7 +65,7 @@ def _outputs(text: str, forms: Sequence[Form]) -> Iterator[list[Piece]]:
         yield output
 
 
-def _read_piece(text: str, forms: Sequence[Form], parts: list[Part], problems: list[str]) -> None:
+def _read_piece(text: str, forms: Sequence[Form], parts: list[CollectorPart], problems: list[str]) -> None:
     """Adds what a piece holds, and what is wrong with it."""
     others: str | None = None  # what is of no log: any user has lines logged, and they are no other command's
     for form in forms:
@@ -84,7 +84,7 @@ def _read_piece(text: str, forms: Sequence[Form], parts: list[Part], problems: l
         except Exception as problem:  # what others have collected may be anything
             problems.append(f"{form.name}: {type(problem).__name__} in {place_of(problem)}")
         else:
-            parts += [Part(collector, form.rank, value) for collector, value in collectors.items()]
+            parts += [CollectorPart(collector, form.rank, value) for collector, value in collectors.items()]
 
 
 def first_line(text: str) -> str:

@@ -20,7 +20,7 @@ from clusterproof.plugins.evidence.kernel_log.events_host import HardwareError, 
 from clusterproof.plugins.evidence.kernel_log.parse import is_kernel_log
 from clusterproof.plugins.evidence.kernel_log.parse import read as read_log
 from clusterproof.plugins.evidence.kernel_log.window import CALENDAR_S
-from clusterproof.plugins.evidence.kernel_log.xid_findings import Finding, evaluate, evaluate_switches
+from clusterproof.plugins.evidence.kernel_log.xid_findings import XidFinding, evaluate, evaluate_switches
 from clusterproof.plugins.evidence.parsing import CaptureError
 
 BOOT = re.compile(r"-- (?:Re)?boot\b|.{0,120}?\bLinux version \d", re.IGNORECASE)
@@ -128,19 +128,19 @@ def facts_of(events: facts.Events, node: str, source: str) -> Iterator[Fact]:
             yield fact
 
 
-def _tells(finding: Finding) -> bool:
+def _tells(finding: XidFinding) -> bool:
     """Whether it is to be seen: so is a memory error that is no fault of the GPU any more, and has ended a process."""
     is_of_memory = finding.family == "Xid" and xid(finding.code).kind == "memory" and not finding.cleared_by
     return finding.severity in ONLY_SEEN or is_of_memory or _is_of_program(finding)
 
 
-def _is_of_program(finding: Finding) -> bool:
+def _is_of_program(finding: XidFinding) -> bool:
     """Whether it says nothing against the GPU, and something of the program that used it."""
     is_application = finding.family == "Xid" and xid(finding.code).kind == "application" and finding.code != CLEANUP
     return finding.severity not in ONLY_SEEN and is_application and finding.pid is not None and not finding.cleared_by
 
 
-def _of_finding(finding: Finding, node: str, source: str) -> Fact:
+def _of_finding(finding: XidFinding, node: str, source: str) -> Fact:
     check = XID if finding.family == "Xid" else "gpu.no_sxid"
     is_alike = finding.text.lower().strip(" .") == finding.name.lower()
     message = (

@@ -95,10 +95,10 @@ def parse_toml(text: str, name: str, described: str = "") -> dict[str, Any]:
         if _is_endless(line):
             raise InventoryError(f"{name} is not TOML: a key or number without end in line {number}{see}")
     try:
-        record: dict[str, Any] = tomllib.loads(text)
+        document: dict[str, Any] = tomllib.loads(text)
     except (ValueError, RecursionError) as problem:
         raise InventoryError(f"{name} is not TOML: {problem}{see}") from None
-    return record
+    return document
 
 
 def _is_endless(line: str) -> bool:

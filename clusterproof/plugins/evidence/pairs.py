@@ -158,7 +158,7 @@ class MeasuredGroup:
     smallest: tuple[int, float] | None = None
     floor_gb_per_s: float | None = None
     pairs_gb_per_s: float = 0.0
-    slow_inside: Finding | None = None
+    slow_inside: PairFault | None = None
 
 
 class Kind(str, Enum):
@@ -187,7 +187,7 @@ class Estimate:
     high: float
     measurements: int
     partners: int = 0
-    surely: float = 0.0
+    confidence: float = 0.0
 
 
 def estimated(middle: float, error: float, count: int, partners: int = 0, surely: float = 0.0) -> Estimate:
@@ -197,7 +197,7 @@ def estimated(middle: float, error: float, count: int, partners: int = 0, surely
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class PairFault:
     """One fault. `nodes` are those it is about; `pairs` the measured pairs that it explains."""
 
     kind: Kind
@@ -224,8 +224,8 @@ class PairsOfNode:
     measured: tuple[Measurement, ...]
     if_none: Incomplete | NotApplicable  # why nothing was
     estimate: Estimate | None  # how slow it is, None where no measurement of it succeeded
-    finding: Finding | None  # what the analysis says of this node by itself
-    shared: Finding | None  # and of a place or of all nodes, this one among them
+    finding: PairFault | None  # what the analysis says of this node by itself
+    shared: PairFault | None  # and of a place or of all nodes, this one among them
     unclear: str  # why the nodes that were measured cannot be told apart; empty where they can
     is_one_of_two: bool  # whether there is but one other node to measure it with
     meter: str  # the program that measured

@@ -12,7 +12,7 @@ from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.kubernetes.access import EKS_NAME, SETTING, contexts, open_api
 from clusterproof.plugins.kubernetes.api import KubernetesError
-from clusterproof.plugins.kubernetes.nodes import KubernetesNode, nodes
+from clusterproof.plugins.kubernetes.nodes import ApiNode, nodes
 from clusterproof.plugins.kubernetes.workloads import job_named
 
 FORMS = "k8s:CONTEXT, k8s:CONTEXT/LABEL=VALUE, k8s:CONTEXT/job:NAMESPACE/NAME, k8s:in-cluster or eks:NAME"
@@ -119,9 +119,7 @@ def _cluster_of_job(shown: str, name: str, settings: Mapping[str, str], selector
     return _made(f"{name}/{selector}", settings, listed, [node for node in kept if has_accelerators(node)] or kept)
 
 
-def _made(
-    name: str, settings: Mapping[str, str], nodes: Sequence[KubernetesNode], kept: Sequence[KubernetesNode]
-) -> Cluster:
+def _made(name: str, settings: Mapping[str, str], nodes: Sequence[ApiNode], kept: Sequence[ApiNode]) -> Cluster:
     return Cluster(
         name,
         "kubernetes",
@@ -131,7 +129,7 @@ def _made(
     )
 
 
-def has_accelerators(node: KubernetesNode) -> bool:
+def has_accelerators(node: ApiNode) -> bool:
     """Whether a node has GPUs, Neuron devices or EFA, or should: by its resources, its labels or its instance type."""
     return (
         any(RESOURCES.fullmatch(name) for name in node.capacity)
@@ -140,7 +138,7 @@ def has_accelerators(node: KubernetesNode) -> bool:
     )
 
 
-def target_of(node: KubernetesNode) -> Target:
+def target_of(node: ApiNode) -> Target:
     """A node; its address is EC2's id, where the node is an instance of the account."""
     is_of_account = bool(node.instance_id) and not node.name.startswith("hyperpod-")
     return Target(
@@ -151,7 +149,7 @@ def target_of(node: KubernetesNode) -> Target:
     )
 
 
-def _none(nodes: Sequence[KubernetesNode], selector: str) -> str:
+def _none(nodes: Sequence[ApiNode], selector: str) -> str:
     without_host = Counter(filter(None, (node.without_host for node in nodes)))
     if nodes and without_host.total() == len(nodes):
         what = "of the job" if OF_JOB in selector else f"with the labels {selector!r:.80}" if selector else "there"
@@ -161,7 +159,7 @@ def _none(nodes: Sequence[KubernetesNode], selector: str) -> str:
     return f"none of its {len(nodes)} nodes has accelerators (choose some by label: /kubernetes.io/os=linux are all)"
 
 
-def _notes(nodes: Sequence[KubernetesNode], kept: Sequence[KubernetesNode]) -> tuple[str, ...]:
+def _notes(nodes: Sequence[ApiNode], kept: Sequence[ApiNode]) -> tuple[str, ...]:
     without_host = Counter(filter(None, (node.without_host for node in nodes)))
     left = len(nodes) - len(kept) - without_host.total()
     cordoned = sum(node.is_cordoned for node in kept)

@@ -112,7 +112,7 @@ class Image:
 
 
 @record
-class KubernetesNode:
+class ApiNode:
     """A node as the API server has it; quantities as they stand there (`8`, `2Gi`)."""
 
     name: str
@@ -173,7 +173,7 @@ class KubernetesNode:
         return next(ids, "")
 
 
-def nodes(api: Api, selector: str = "", name: str = "", with_images: bool = True) -> list[KubernetesNode]:
+def nodes(api: Api, selector: str = "", name: str = "", with_images: bool = True) -> list[ApiNode]:
     """The nodes with these labels, the one of that name, or all. Raises KubernetesError."""
     query = {"labelSelector": selector} if selector else {}
     if name:
@@ -181,10 +181,10 @@ def nodes(api: Api, selector: str = "", name: str = "", with_images: bool = True
     return [node_of(data, with_images) for data in api.listed("/api/v1/nodes", **query)]
 
 
-def node_of(resource: object, with_images: bool = True) -> KubernetesNode:
+def node_of(resource: object, with_images: bool = True) -> ApiNode:
     """A node from the API's JSON; what is malformed is treated as missing. Its images, up to 50, are most of it."""
     metadata, spec, status = parts(resource)
-    return KubernetesNode(
+    return ApiNode(
         name=text(metadata.get("name")),
         labels=texts(metadata.get("labels")),
         capacity=texts(status.get("capacity")),

@@ -18,7 +18,7 @@ from clusterproof.plugins.evaluation.all_checks import node_checks, occasions
 from clusterproof.plugins.evaluation.evaluate import verdicts_on
 from clusterproof.plugins.evidence.fact import LOADING, ONLY_CAPTURED
 from clusterproof.plugins.evidence.kernel_log.wording import gpus_by_address, said
-from clusterproof.plugins.evidence.kernel_log.xid_findings import Finding, evaluate, evaluate_switches
+from clusterproof.plugins.evidence.kernel_log.xid_findings import XidFinding, evaluate, evaluate_switches
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.watch import ALSO, RuleResult
@@ -244,7 +244,7 @@ def _of_xids(node: Node, result: Result) -> RuleResults:
     return rule_results
 
 
-def _xids(node: Node) -> tuple[Finding, ...]:
+def _xids(node: Node) -> tuple[XidFinding, ...]:
     events, gpus = node.kernel_events, gpus_by_address(node)
     due = [address for address, gpu in gpus.items() if gpu.remap_is_due]
     uuids = {address: gpu.uuid for address, gpu in gpus.items()}

@@ -55,7 +55,7 @@ def band_section(samples: Samples) -> str:
     every = samples.of(GPU)
     if not every:
         return ""
-    first, stride, columns = stretches_of(every.values())
+    first, stride, columns = time_bins(every.values())
     bands = [
         Band(f"{node} {device}", joined([series], first, stride, columns)) for (node, device), series in every.items()
     ]
@@ -84,7 +84,7 @@ def _apart(bands: Sequence[Band]) -> list[Band]:
     return sorted((band for band in bands if band.mean < middle - APART), key=lambda band: band.mean)[:MAX_APART]
 
 
-def stretches_of(every: Iterable[Series]) -> tuple[int, int, int]:
+def time_bins(every: Iterable[Series]) -> tuple[int, int, int]:
     """The first stretch, how many are one column, and how many columns there are."""
     times = [at for series in every if series for at in (min(series), max(series))]
     first, last = min(times), max(times)
@@ -169,7 +169,7 @@ def memory_section(samples: Samples) -> str:
     every = samples.of(MEMORY)
     if not every:
         return ""
-    first, stride, columns = stretches_of(every.values())
+    first, stride, columns = time_bins(every.values())
     bands = [
         Band(f"{node} {device}", joined([series], first, stride, columns)) for (node, device), series in every.items()
     ]
@@ -254,7 +254,7 @@ def _node_figure(samples: Samples, metric: str, what: str, unit: str) -> str:
     every = samples.of(metric)
     if not every:
         return ""
-    first, stride, columns = stretches_of(every.values())
+    first, stride, columns = time_bins(every.values())
     bands = of_nodes(every, first, stride, columns)
     middle = [_middle_of([band.means[column] for band in bands]) for column in range(columns)]
     apart = _far_from_the_middle(bands, unit)

@@ -14,7 +14,7 @@ from clusterproof.plugins.benchmarks.pairwise.in_words import estimate_in_words,
 from clusterproof.plugins.benchmarks.pairwise.mesh import Mesh
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.nodeset import fold
-from clusterproof.plugins.evidence.pairs import Finding, Kind, Measurement
+from clusterproof.plugins.evidence.pairs import Kind, Measurement, PairFault
 from clusterproof.reports.document import Section, heat, node_map, of_nodes
 from clusterproof.reports.document.data import MAX_NAME
 from clusterproof.reports.document.heat import Cell, HeatMap, HeatMapLine
@@ -81,7 +81,7 @@ def _campaign(campaign: Campaign, known: Container[str], is_one: bool) -> str:
     )
 
 
-def _circle(campaign: Campaign, nodes: Sequence[str], marks: Mapping[str, Finding]) -> str:
+def _circle(campaign: Campaign, nodes: Sequence[str], marks: Mapping[str, PairFault]) -> str:
     """The slow pairs by place; empty where none is, or where they would be too many to be told apart."""
     if len(nodes) > node_map.MAX_NODES:
         return ""
@@ -131,13 +131,13 @@ def _facts(campaign: Campaign) -> str:
     return f"<dl>{rows}</dl>"
 
 
-def _marks(campaign: Campaign) -> dict[str, Finding]:
+def _marks(campaign: Campaign) -> dict[str, PairFault]:
     """The nodes that findings name one by one, and what each says of it, in the order of the kinds."""
     findings = sorted(
         (finding for finding in campaign.analysis.findings if finding.kind in _OF_SOME),
         key=lambda finding: _OF_SOME.index(finding.kind),
     )
-    marks: dict[str, Finding] = {}
+    marks: dict[str, PairFault] = {}
     for finding in findings:
         for node in finding.nodes:
             marks.setdefault(node, finding)
@@ -159,7 +159,7 @@ def _of_nodes(campaign: Campaign, nodes: Sequence[str], marks: Container[str]) -
     return HeatMap(lines, lines, cells, starts, label, 16 if len(nodes) > 40 else 20)
 
 
-def _of_places(campaign: Campaign, nodes: Sequence[str], marks: Mapping[str, Finding]) -> HeatMap:
+def _of_places(campaign: Campaign, nodes: Sequence[str], marks: Mapping[str, PairFault]) -> HeatMap:
     """Each place with each, and below them the nodes that findings name with each place."""
     slow = {finding.place for finding in campaign.analysis.findings if finding.place}
     folded = blocks(nodes, campaign.journal.plan.places, slow)
@@ -200,7 +200,7 @@ def _starts(of_places: Sequence[Block]) -> dict[int, str]:
     return starts
 
 
-def _lines(campaign: Campaign, marks: Mapping[str, Finding], known: Container[str]) -> Iterator[heat.StripLine]:
+def _lines(campaign: Campaign, marks: Mapping[str, PairFault], known: Container[str]) -> Iterator[heat.StripLine]:
     """The nodes that findings name, then the slowest; those that are left in one line."""
     shares_of = {node: _shares(campaign, measurements) for node, measurements in campaign.of_node.items()}
     slower = {node: estimate.slower for node, estimate in campaign.analysis.estimates.items()}
@@ -222,7 +222,7 @@ def _lines(campaign: Campaign, marks: Mapping[str, Finding], known: Container[st
 
 
 def _line(
-    campaign: Campaign, node: str, values: Sequence[float | None], finding: Finding | None, known: Container[str]
+    campaign: Campaign, node: str, values: Sequence[float | None], finding: PairFault | None, known: Container[str]
 ) -> heat.StripLine:
     estimate = campaign.analysis.estimates.get(node)
     slower = f": {estimate_in_words(estimate)}" if estimate else ""

@@ -15,7 +15,7 @@ from clusterproof.plugins.core.robust import weighed_median, weighed_spread
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, Verdict
 from clusterproof.plugins.training_run import KERNEL, OPERATOR, OTHER
 from clusterproof.plugins.training_run.rules.phases import Phase, phases
-from clusterproof.plugins.training_run.rules.steps import DRIFT_LINES, Part, StepTime, causes, drift, outliers
+from clusterproof.plugins.training_run.rules.steps import DRIFT_LINES, StepPart, StepTime, causes, drift, outliers
 from clusterproof.plugins.training_run.rules.stragglers import LEAST_PEERS
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.run_data import RunData
@@ -223,7 +223,7 @@ def _longest(run: TrainingRun, steps: Sequence[StepTime], usual: float) -> str:
     return table(("step", "takes", "times the usual", "what took longer in it"), rows, "The longest steps")
 
 
-def _causes(run: TrainingRun, parts: Sequence[Part]) -> str:
+def _causes(run: TrainingRun, parts: Sequence[StepPart]) -> str:
     lasted = ((f"{printable(part.name, MAX_NAME)} +{in_seconds(part.seconds)}", part.rank) for part in parts[:3])
     return ", ".join(f"{name} ({run.rank_words(rank)})" for name, rank in lasted)
 

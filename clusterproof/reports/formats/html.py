@@ -11,7 +11,7 @@ from html import escape
 from pathlib import Path
 
 from clusterproof.plugins.core import __version__
-from clusterproof.reports import counted, headline, standing
+from clusterproof.reports import counted, headline, state_in_words
 from clusterproof.reports.document import Section
 from clusterproof.reports.document.data import data
 from clusterproof.reports.document.demo import WORDS, is_demo, with_pictures
@@ -45,7 +45,7 @@ def document(run: Run, live: str = "") -> str:
             f'<meta http-equiv="Content-Security-Policy" content="{content_policy(style, script, live)}">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             '<meta name="referrer" content="no-referrer">',
-            f"<title>{escape(run.cluster.name)}: {standing(run.results)}</title>",
+            f"<title>{escape(run.cluster.name)}: {state_in_words(run.results)}</title>",
             f"<style>{style}</style></head><body>",
             '<a class="skip" href="#findings">to the findings</a>',
             _STEERING.sub(_made_visible, body),
@@ -73,7 +73,7 @@ def _version(live: str) -> str:
 
 
 def _header(run: Run, raw: list[Section], live: str) -> str:
-    stands = standing(run.results)
+    stands = state_in_words(run.results)
     where = "".join(f'<a href="#{section.name}">{escape(section.title)}</a>' for section in raw)
     types = sorted({result.instance_type for result in run.results if result.instance_type})
     facts = (

@@ -14,8 +14,8 @@ from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.nodeset import within
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports import counted, cut_of, headline, standing
-from clusterproof.reports.findings import Finding, Gap, findings, gaps_in_short, shortened
+from clusterproof.reports import counted, cut_of, headline, state_in_words
+from clusterproof.reports.findings import FindingGroup, Gap, findings, gaps_in_short, shortened
 from clusterproof.reports.formats import SUMMARY, Format
 from clusterproof.reports.history.changes import GONE, NEW
 from clusterproof.reports.run import Run
@@ -33,7 +33,7 @@ _MEANING = re.compile(r"([\\`*\[\]#|<>~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|:(?
 
 def markdown(run: Run) -> str:
     """The summary of a run."""
-    stands = standing(run.results)
+    stands = state_in_words(run.results)
     parts = [
         f"## {_STANDS.get(stands, '✅')} {plain(run.cluster.name)}: {stands}",
         *(
@@ -91,7 +91,7 @@ def _table(run: Run) -> Iterator[str]:
         yield "\n".join(["| verdict | check | where | what | owner |", "|---|---|---|---|---|", *rows])
 
 
-def _rows(findings: Sequence[Finding], verdict: Verdict) -> Iterator[str]:
+def _rows(findings: Sequence[FindingGroup], verdict: Verdict) -> Iterator[str]:
     for finding in findings[:MAX_FINDINGS]:
         first = finding.first
         where = plain(finding.where(within(finding.nodes, MAX_NODES)))

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from clusterproof.plugins.core.nodeset import within
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports import counted, headline, standing
-from clusterproof.reports.findings import Finding, gaps_in_short, shortened
+from clusterproof.reports import counted, headline, state_in_words
+from clusterproof.reports.findings import FindingGroup, gaps_in_short, shortened
 from clusterproof.reports.formats import Format
 from clusterproof.reports.history.changes import GONE, NEW
 from clusterproof.reports.run import Run
@@ -27,7 +27,7 @@ def text(run: Run) -> str:
     tasks = to_do_line(run.results, run.facts.catalog)
     paragraphs = [
         *(opening for opening in [list(filter(None, (tasks, shared_finding(run.results))))] if opening),
-        [f"{run.cluster.name}: {standing(run.results)}", headline(run.results) or "no check was run"],
+        [f"{run.cluster.name}: {state_in_words(run.results)}", headline(run.results) or "no check was run"],
         *_commands(run),
         *_since(run),
         *_findings(run, Verdict.FAIL),
@@ -61,7 +61,7 @@ def _findings(run: Run, verdict: Verdict) -> Iterator[list[str]]:
         yield [f"{verdict.name} … and {len(findings) - MAX_FINDINGS} more kinds"]
 
 
-def _finding(finding: Finding, verdict: Verdict) -> list[str]:
+def _finding(finding: FindingGroup, verdict: Verdict) -> list[str]:
     first = finding.first
     lines = finding.lines_within(MAX_WORDS)
     more = f" (and {counted(len(lines) - 1, 'more line')})" if len(lines) > 1 else ""

@@ -61,7 +61,7 @@ def change(before: Verdict | None, now: Verdict) -> str:
     return NEW if weight > weighed else STILL
 
 
-def standing(before: Verdict | None, now: Verdict, *, is_evaluated: bool = True) -> Verdict:
+def verdict_carried(before: Verdict | None, now: Verdict, *, is_evaluated: bool = True) -> Verdict:
     """What holds after a run: a finding stands until a run sees that it is gone.
 
     What an interrupted run did not evaluate is as it was: nothing, where it was fine or never looked at.

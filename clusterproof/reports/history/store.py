@@ -16,7 +16,7 @@ from clusterproof.plugins.core.opened import is_there
 from clusterproof.plugins.core.result import Measured, Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.history import FILE, NOBODY, Entry, Gpu, HistoryError, NodeIdentity, Pair, Past, PastRun
-from clusterproof.reports.history.changes import is_green, known, standing
+from clusterproof.reports.history.changes import is_green, known, verdict_carried
 from clusterproof.reports.history.schema import reading, writing
 from clusterproof.reports.run_folder import RUNS, require_own, safe_name
 
@@ -198,7 +198,7 @@ def _standing(database: sqlite3.Connection, cluster: str) -> dict[Pair, Verdict]
 
 def _row(result: Result, run: int, names: _Names, before: Mapping[Pair, Verdict]) -> tuple[Any, ...]:
     pair = (_text(result.check), _text(result.node))
-    stands = standing(before.get(pair), known(result), is_evaluated=result.is_evaluated)
+    stands = verdict_carried(before.get(pair), known(result), is_evaluated=result.is_evaluated)
     is_fine = result.verdict in (Verdict.PASS, Verdict.NOT_APPLICABLE)
     return (
         names.node(result.node),

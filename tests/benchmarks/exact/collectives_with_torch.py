@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from clusterproof.plugins.benchmarks.exact.collectives import Change, Way, measured
+from clusterproof.plugins.benchmarks.exact.collectives import Change, Collectives, measured
 
 KINDS = "float32:24:24,bfloat16:8:24,int8:7:31"
 RANK, OTHER = 2, 1
@@ -27,7 +27,7 @@ Alter = Callable[[Any, int], None]  # what is sent or received, and the elements
 def of_one(rank: int, **calls: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Change:
     """Another way to call these operations on one rank."""
 
-    def change(here: int, way: Way) -> Way:
+    def change(here: int, way: Collectives) -> Collectives:
         altered = {name: wrap(getattr(way, name)) for name, wrap in calls.items()}
         return way._replace(**altered) if here == rank else way
 

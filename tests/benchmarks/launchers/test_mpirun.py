@@ -16,7 +16,7 @@ import pytest
 
 from clusterproof.plugins.benchmarks.launchers import MeterCampaign
 from clusterproof.plugins.benchmarks.launchers.mpirun import launch_by_hand, mpirun, start_shell
-from clusterproof.plugins.benchmarks.launchers.two_ends import Visit
+from clusterproof.plugins.benchmarks.launchers.two_ends import PairMeasuring
 from clusterproof.plugins.benchmarks.launchers.visit import NodeAnswer, Visitor
 from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, nccl_tests, nccom_test
 from clusterproof.plugins.evidence.pairs import Group, Pair, Reading
@@ -209,7 +209,7 @@ def test_the_command_for_a_thousand_nodes_is_one_argument() -> None:
         )
         for number, name in enumerate(names)
     }
-    visit = Visit(made, Visitor(connection_for("ssh"), made.limits), Group(tuple(names)), "run1", where)
+    visit = PairMeasuring(made, Visitor(connection_for("ssh"), made.limits), Group(tuple(names)), "run1", where)
     assert len(start_shell(visit)) < 128 * 1024
 
 
@@ -220,7 +220,9 @@ def test_further_options_reach_mpirun_word_by_word(pytester: pytest.Pytester) ->
         all_reduce(), MeterSettings(), nodes, Gatherer(pytester.parseconfig(*words), nodes).limits()
     )
     where = {name: NodeAnswer(name=name) for name in NAMES}
-    shell = start_shell(Visit(campaign, Visitor(connection_for("ssh"), campaign.limits), ROUND[0], "run1", where))
+    shell = start_shell(
+        PairMeasuring(campaign, Visitor(connection_for("ssh"), campaign.limits), ROUND[0], "run1", where)
+    )
     (words,) = (shlex.split(line) for line in shell.splitlines() if line.startswith("set -- "))
     assert words[-3:] == ["--mca", "btl_tcp_if_include", "eth 0"]
 

@@ -132,7 +132,7 @@ def test_copies_are_made_by_pytorch_where_there_is_no_nvbandwidth() -> None:
 def test_a_measurement_that_is_too_long_for_the_connection_is_cut_and_said_to_be() -> None:
     talkative = with_tool(loadable_p5(), "nvbandwidth", "#!/bin/sh\nhead -c 40000 /dev/urandom | base64\n")
     assert evidence_of(talkative, "gpu_bandwidth").status is Status.READ
-    assert evidence_of(talkative, "gpu_bandwidth", replace(OPTIONS, room=23_000)).status is Status.CUT
+    assert evidence_of(talkative, "gpu_bandwidth", replace(OPTIONS, max_answer_chars=23_000)).status is Status.CUT
 
 
 @needs_nodes

@@ -8,7 +8,7 @@ from random import Random
 from clusterproof.plugins.benchmarks.pairwise import is_inside
 from clusterproof.plugins.benchmarks.pairwise.analysis import Analysis, analyse
 from clusterproof.plugins.benchmarks.pairwise.campaign import PairPlan, next_round
-from clusterproof.plugins.evidence.pairs import Finding, Kind, Measurement, Pair, Reading
+from clusterproof.plugins.evidence.pairs import Kind, Measurement, Pair, PairFault, Reading
 
 NORMAL_GB_PER_S = 100.0
 
@@ -84,6 +84,6 @@ def concluded(plan: PairPlan, cluster: Cluster, floor_gb_per_s: float | None = N
     return analyse(measured(plan, cluster), plan.settings, floor_gb_per_s)
 
 
-def verdicts(findings: Iterable[Finding]) -> set[tuple[Kind, str]]:
+def verdicts(findings: Iterable[PairFault]) -> set[tuple[Kind, str]]:
     """Who or what is called what: a node, a pair, a place, or nothing in particular."""
     return {(one.kind, one.place or "~".join(one.nodes)) for one in findings}

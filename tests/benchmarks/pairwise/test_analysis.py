@@ -10,7 +10,7 @@ from clusterproof.plugins.benchmarks.pairwise.analysis import Analysis, analyse
 from clusterproof.plugins.benchmarks.pairwise.campaign import FIRST_ROUNDS
 from clusterproof.plugins.benchmarks.pairwise.normal import AnalysisSettings
 from clusterproof.plugins.benchmarks.pairwise.suspects import RETESTS
-from clusterproof.plugins.evidence.pairs import Finding, Kind, Measurement, pair
+from clusterproof.plugins.evidence.pairs import Kind, Measurement, PairFault, pair
 from tests.benchmarks.pairwise.measured import (
     Cluster,
     concluded,
@@ -54,7 +54,7 @@ def test_a_budget_that_ends_with_the_first_round_leaves_both_ends_of_a_slow_pair
     assert verdicts(analyse(first, made.settings).findings) == {(Kind.INCONCLUSIVE, node) for node in ends}
 
 
-def the_only(analysis: Analysis) -> Finding:
+def the_only(analysis: Analysis) -> PairFault:
     (finding,) = analysis.findings
     return finding
 
@@ -66,7 +66,7 @@ def test_a_slow_node_is_named_with_its_numbers() -> None:
     assert estimate.slower == pytest.approx(0.1, abs=0.02)
     assert estimate.low < 0.1 < estimate.high
     assert estimate.measurements == len(finding.pairs) == estimate.partners == FIRST_ROUNDS + RETESTS
-    assert estimate.surely > 0.999
+    assert estimate.confidence > 0.999
     assert all("n004" in one.nodes for one in finding.pairs)
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from clusterproof.plugins.benchmarks.pairwise.analysis import analyse
 from clusterproof.plugins.benchmarks.pairwise.campaign import PairPlan, plan
 from clusterproof.plugins.benchmarks.pairwise.normal import AnalysisSettings
-from clusterproof.plugins.evidence.pairs import Finding, Kind, Measurement, Pair, Reading, pair
+from clusterproof.plugins.evidence.pairs import Kind, Measurement, Pair, PairFault, Reading, pair
 from tests.benchmarks.pairwise.measured import (
     Cluster,
     concluded,
@@ -60,7 +60,7 @@ def renamed(one: Measurement, names: Mapping[str, str]) -> Measurement:
     return replace(one, pair=pair(*(names[node] for node in one.pair)), reading=replace(one.reading, culprit=culprit))
 
 
-def kinds_by_name(findings: Sequence[Finding], names: Mapping[str, str]) -> set[tuple[Kind, frozenset[str], str]]:
+def kinds_by_name(findings: Sequence[PairFault], names: Mapping[str, str]) -> set[tuple[Kind, frozenset[str], str]]:
     return {(one.kind, frozenset(names.get(node, node) for node in one.nodes), one.place) for one in findings}
 
 

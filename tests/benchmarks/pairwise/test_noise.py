@@ -19,7 +19,7 @@ from clusterproof.plugins.benchmarks.pairwise.likelihood import SURE, at_least, 
 from clusterproof.plugins.benchmarks.pairwise.normal import OUTLIERS, AnalysisSettings, Normal, tails
 from clusterproof.plugins.benchmarks.pairwise.screen import screen
 from clusterproof.plugins.benchmarks.pairwise.suspects import undecided
-from clusterproof.plugins.evidence.pairs import Finding, Kind, Measurement, Pair, Reading
+from clusterproof.plugins.evidence.pairs import Kind, Measurement, Pair, PairFault, Reading
 
 SIGMA = 0.02
 USUAL = Normal(0.0, 0.0, SIGMA)
@@ -137,7 +137,7 @@ def test_a_quarter_of_values_far_below_does_not_widen_the_noise() -> None:
     assert sigma < 1.5 * SIGMA
 
 
-def link_of(data: Sequence[Measurement], one: Pair) -> Finding:
+def link_of(data: Sequence[Measurement], one: Pair) -> PairFault:
     (finding,) = [
         each for each in analyse(data, AnalysisSettings(MIN_EFFECT, {}, 4)).findings if each.nodes == one.nodes
     ]

@@ -25,11 +25,11 @@ from clusterproof.plugins.evidence.pairs import (
     NOT_AT_FAULT,
     NOT_INSTALLED,
     Estimate,
-    Finding,
     Group,
     GroupMeasurement,
     Kind,
     Measurement,
+    PairFault,
     Reading,
     pair,
 )
@@ -49,7 +49,7 @@ def group(first: int, size: int) -> Group:
 
 def campaign(
     measured: Mapping[Group, Readings],
-    finding: Finding | None = None,
+    finding: PairFault | None = None,
     absent: Sequence[str] = (),
     which: str = "4,all",
     usual_of_pairs: float = 400.0,
@@ -150,7 +150,7 @@ def test_with_nothing_to_compare_it_with_no_bandwidth_passes() -> None:
 
 
 def test_a_link_that_the_pairs_found_slow_is_named_as_the_reason_of_its_group() -> None:
-    link = Finding(Kind.SLOW_LINK, ("n01", "n02"), estimate=Estimate(0.3, 0.2, 0.4, 4))
+    link = PairFault(Kind.SLOW_LINK, ("n01", "n02"), estimate=Estimate(0.3, 0.2, 0.4, 4))
     said = of(campaign({**FOURS, ALL: USUAL, group(0, 4): 0.7 * USUAL}, link, which=""), "n03").message
     assert "252 GB/s (slow link n01~n02: 30 % slower than normal" in said
 
@@ -184,14 +184,14 @@ def test_a_group_has_the_floor_of_so_many_nodes() -> None:
         (campaign({}, ended=None), INCOMPLETE, "no group of it was measured: groups of 4, 16: the run ended before"),
         (campaign({group(0, 4): USUAL}, which="4,32"), INCOMPLETE, "groups of 32: 16 nodes can be measured together"),
         (campaign({}, absent=["n00"]), INCOMPLETE, "no group of it was measured: it was not reached (refused)"),
-        (campaign({ALL: USUAL}, Finding(Kind.SLOW_NODE, ("n15",), estimate=SLOW)), INCOMPLETE, "groups of 4"),
+        (campaign({ALL: USUAL}, PairFault(Kind.SLOW_NODE, ("n15",), estimate=SLOW)), INCOMPLETE, "groups of 4"),
         (
-            campaign({}, Finding(Kind.SLOW_NODE, ("n00",), estimate=SLOW)),
+            campaign({}, PairFault(Kind.SLOW_NODE, ("n00",), estimate=SLOW)),
             NA,
             "left out of the groups: n00 is 20 % slow",
         ),
         (
-            campaign({}, Finding(Kind.SLOW_NODE, tuple(NODES[1:]), estimate=SLOW)),
+            campaign({}, PairFault(Kind.SLOW_NODE, tuple(NODES[1:]), estimate=SLOW)),
             INCOMPLETE,
             "groups of 4: 1 node can be",
         ),

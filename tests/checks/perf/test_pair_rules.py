@@ -21,7 +21,7 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evaluation.all_checks import all_checks
 from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.evidence.pairs import Estimate, Finding, Kind, Measurement, Reading, pair
+from clusterproof.plugins.evidence.pairs import Estimate, Kind, Measurement, PairFault, Reading, pair
 
 FAIL, CONCERN, INCOMPLETE = Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE
 NA, PASS = Verdict.NOT_APPLICABLE, Verdict.PASS
@@ -35,7 +35,7 @@ OF_A_NODE = ("not_a_straggler", "pairwise_transport", "pairwise_correct")
 
 def campaign(
     data: Mapping[str, Sequence[float | Reading]] = WELL,
-    findings: Sequence[Finding] = (),
+    findings: Sequence[PairFault] = (),
     floor: float | None = None,
     meter: str = "nccl-tests",
     estimates: Sequence[str] = ("a", "b", "c", "d"),
@@ -78,14 +78,14 @@ def of_node(check: str, made: Campaign, instance_type: str = "p5.48xlarge") -> R
         (WELL, None, None, PASS, ""),
         (WELL, None, USUAL, PASS, ""),
         (WELL, None, USUAL + 1, FAIL, "400 GB/s, 100 % of normal; expected at least 401 GB/s"),
-        (WELL, Finding(Kind.SLOW_LINK, AB.nodes), None, FAIL, "though each node is fast with others"),
-        (WELL, Finding(Kind.INCONCLUSIVE, AB.nodes, words="asked once"), None, INCOMPLETE, "asked once; expected"),
-        (WELL, Finding(Kind.INCONCLUSIVE, tuple("abc"), words="who"), None, INCOMPLETE, "who; expected enough"),
-        (WELL, Finding(Kind.CONFIGURATION, pairs=(AB,)), 200.0, FAIL, "expected at least 200 GB/s"),
-        ({"a~b": [300.0]}, Finding(Kind.SLOW_GROUP, words="slow rack", pairs=(AB,)), None, FAIL, "slow rack; expected"),
-        (WELL, Finding(Kind.SLOW_NODE, ("a",), estimate=SLOW, pairs=(AB,)), None, PASS, ""),
-        ({"a~b": [300.0]}, Finding(Kind.SLOW_NODE, ("a",), "", SLOW, pairs=(AB,)), None, CONCERN, "a is 20 % slow"),
-        ({"a~b": [0.0]}, Finding(Kind.FAILING_NODE, ("a",), pairs=(AB,)), None, CONCERN, "measurements with a fail"),
+        (WELL, PairFault(Kind.SLOW_LINK, AB.nodes), None, FAIL, "though each node is fast with others"),
+        (WELL, PairFault(Kind.INCONCLUSIVE, AB.nodes, words="asked once"), None, INCOMPLETE, "asked once; expected"),
+        (WELL, PairFault(Kind.INCONCLUSIVE, tuple("abc"), words="who"), None, INCOMPLETE, "who; expected enough"),
+        (WELL, PairFault(Kind.CONFIGURATION, pairs=(AB,)), 200.0, FAIL, "expected at least 200 GB/s"),
+        ({"a~b": [300.0]}, PairFault(Kind.SLOW_GROUP, words="rack", pairs=(AB,)), None, FAIL, "rack; expected"),
+        (WELL, PairFault(Kind.SLOW_NODE, ("a",), estimate=SLOW, pairs=(AB,)), None, PASS, ""),
+        ({"a~b": [300.0]}, PairFault(Kind.SLOW_NODE, ("a",), "", SLOW, pairs=(AB,)), None, CONCERN, "a is 20 % slow"),
+        ({"a~b": [0.0]}, PairFault(Kind.FAILING_NODE, ("a",), pairs=(AB,)), None, CONCERN, "measurements with a fail"),
         ({"a~b": [USUAL, 0.0]}, None, None, CONCERN, "again failed (cable): it is as fast as usual at other times"),
         ({"a~b": [300.0, USUAL]}, None, None, CONCERN, "300 GB/s, 75 % of normal; again 100 %: it is as fast as usual"),
         ({"a~b": [0.0]}, None, None, INCOMPLETE, "failed (cable); expected a measurement that succeeds"),
@@ -94,7 +94,7 @@ def of_node(check: str, made: Campaign, instance_type: str = "p5.48xlarge") -> R
     ],
 )  # fmt: skip
 def test_a_pair_is_evaluated_by_what_explains_it(
-    data: Mapping[str, Sequence[float]], finding: Finding | None, floor: float | None, verdict: Verdict, words: str
+    data: Mapping[str, Sequence[float]], finding: PairFault | None, floor: float | None, verdict: Verdict, words: str
 ) -> None:
     result = of_pair(campaign(data, [finding] if finding else [], floor))
     assert result.verdict is verdict, result.message
@@ -105,15 +105,15 @@ def test_a_pair_is_evaluated_by_what_explains_it(
     "kind", [Kind.SLOW_NODE, Kind.INCONCLUSIVE, Kind.INTERMITTENT, Kind.SLOW_GROUP, Kind.CONTENTION]
 )
 def test_a_pair_that_is_faster_than_normal_is_well_whatever_is_found_of_others(kind: Kind) -> None:
-    fast = campaign({"a~b": [1.11 * USUAL]}, [Finding(kind, ("a",), estimate=SLOW, pairs=(AB,))])
+    fast = campaign({"a~b": [1.11 * USUAL]}, [PairFault(kind, ("a",), estimate=SLOW, pairs=(AB,))])
     assert of_pair(fast).verdict is PASS
 
 
 def test_of_a_slow_pair_each_end_is_named_that_may_be_at_fault() -> None:
-    found = [Finding(Kind.INCONCLUSIVE, (node,), estimate=SLOW, words="more", pairs=(AB,)) for node in ("a", "b")]
+    found = [PairFault(Kind.INCONCLUSIVE, (node,), estimate=SLOW, words="more", pairs=(AB,)) for node in ("a", "b")]
     message = of_pair(campaign({"a~b": [300.0]}, found)).message
     assert "300 GB/s, 75 % of normal: a or b may be at fault" in message
-    sure = Finding(Kind.SLOW_NODE, ("b",), estimate=SLOW, pairs=(AB,))
+    sure = PairFault(Kind.SLOW_NODE, ("b",), estimate=SLOW, pairs=(AB,))
     message = of_pair(campaign({"a~b": [300.0]}, [found[0], sure])).message
     assert "300 GB/s, 75 % of normal: b is 20 % slow" in message
 
@@ -121,24 +121,36 @@ def test_of_a_slow_pair_each_end_is_named_that_may_be_at_fault() -> None:
 @pytest.mark.parametrize(
     ("finding", "verdict", "words"),
     [
-        (Finding(Kind.SLOW_NODE, ("a",), estimate=SLOW), FAIL, "20 % slower than normal (10 to 30 %), 3 measurements"),
-        (Finding(Kind.FAILING_NODE, ("a",), failures=3, attempts=4), FAIL, "3 of 4 measurements failed, whoever the"),
-        (Finding(Kind.INTERMITTENT, ("a",), words="3 of 9 are slow"), CONCERN, "3 of 9 are slow; expected it to be as"),
-        (Finding(Kind.INCONCLUSIVE, ("a",), words="once more"), INCOMPLETE, "this is not certain: once more"),
-        (Finding(Kind.SLOW_NODE, ("b",), estimate=SLOW), PASS, ""),
         (
-            Finding(Kind.SLOW_GROUP, tuple("ab"), words="slow rack"),
+            PairFault(Kind.SLOW_NODE, ("a",), estimate=SLOW),
+            FAIL,
+            "20 % slower than normal (10 to 30 %), 3 measurements",
+        ),
+        (
+            PairFault(Kind.FAILING_NODE, ("a",), failures=3, attempts=4),
+            FAIL,
+            "3 of 4 measurements failed, whoever the",
+        ),
+        (
+            PairFault(Kind.INTERMITTENT, ("a",), words="3 of 9 are slow"),
+            CONCERN,
+            "3 of 9 are slow; expected it to be as",
+        ),
+        (PairFault(Kind.INCONCLUSIVE, ("a",), words="once more"), INCOMPLETE, "this is not certain: once more"),
+        (PairFault(Kind.SLOW_NODE, ("b",), estimate=SLOW), PASS, ""),
+        (
+            PairFault(Kind.SLOW_GROUP, tuple("ab"), words="slow rack"),
             CONCERN,
             "slow rack; expected all pairs to be alike",
         ),
         (
-            Finding(Kind.INCONCLUSIVE, tuple("abc"), words="who of us"),
+            PairFault(Kind.INCONCLUSIVE, tuple("abc"), words="who of us"),
             INCOMPLETE,
             "who of us; expected enough measurements",
         ),
     ],
 )
-def test_a_node_is_evaluated_by_its_finding(finding: Finding, verdict: Verdict, words: str) -> None:
+def test_a_node_is_evaluated_by_its_finding(finding: PairFault, verdict: Verdict, words: str) -> None:
     result = of_node("not_a_straggler", campaign(findings=[finding]))
     assert result.verdict is verdict, result.message
     assert words in result.message
@@ -222,11 +234,11 @@ def test_the_command_that_is_shown_is_one_that_ran_and_found_this() -> None:
     [(Estimate(0.2, 0.1, 0.3, 1, 1), "1 measurement with 1 partner"), (SLOW, "3 measurements with 2 partners")],
 )
 def test_one_measurement_is_not_said_of_several(estimate: Estimate, words: str) -> None:
-    said = slower_in_words(Finding(Kind.SLOW_NODE, ("a",), estimate=estimate))
+    said = slower_in_words(PairFault(Kind.SLOW_NODE, ("a",), estimate=estimate))
     assert said.endswith(f", {words}")
 
 
 def test_how_sure_it_is_is_said_only_of_a_node_that_is_named() -> None:
-    data = Estimate(0.2, 0.1, 0.3, 3, 2, surely=0.99999)
-    assert slower_in_words(Finding(Kind.SLOW_NODE, ("a",), estimate=data)).endswith(", 99.99 % sure")
-    assert slower_in_words(Finding(Kind.INCONCLUSIVE, ("a",), estimate=data)).endswith("with 2 partners")
+    data = Estimate(0.2, 0.1, 0.3, 3, 2, confidence=0.99999)
+    assert slower_in_words(PairFault(Kind.SLOW_NODE, ("a",), estimate=data)).endswith(", 99.99 % sure")
+    assert slower_in_words(PairFault(Kind.INCONCLUSIVE, ("a",), estimate=data)).endswith("with 2 partners")

@@ -8,7 +8,7 @@ from clusterproof.plugins.catalog import PACKAGED
 from clusterproof.plugins.evidence.kernel_log import facts as kernel_log
 from clusterproof.plugins.evidence.kernel_log import xid_findings
 from clusterproof.plugins.evidence.kernel_log.facts import Events
-from clusterproof.plugins.evidence.kernel_log.xid_findings import Finding
+from clusterproof.plugins.evidence.kernel_log.xid_findings import XidFinding
 
 GPU = "0000:c5:00"
 OTHER_GPU = "0000:0b:00"
@@ -20,12 +20,12 @@ def parse(*lines: str) -> Events:
     return kernel_log.parse((None, line) for line in lines)
 
 
-def log(*entries: tuple[float | None, str]) -> tuple[Finding, ...]:
+def log(*entries: tuple[float | None, str]) -> tuple[XidFinding, ...]:
     """The findings of lines that were logged at these seconds."""
     return evaluate(kernel_log.parse(entries))
 
 
-def only(findings: tuple[Finding, ...]) -> Finding:
+def only(findings: tuple[XidFinding, ...]) -> XidFinding:
     """The one finding that there is."""
     (finding,) = findings
     return finding

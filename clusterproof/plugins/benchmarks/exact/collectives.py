@@ -22,7 +22,7 @@ import torch.distributed as dist
 from clusterproof.plugins.benchmarks.exact.operands import Kind, of_settings
 from clusterproof.plugins.benchmarks.exact.payload import (
     UNWRITTEN,
-    Said,
+    BlockError,
     block,
     copied,
     key_of,
@@ -43,7 +43,7 @@ MAX_WRONG = 16  # blocks of an operation that one rank describes
 TIMED = "float32"
 
 
-class Group(NamedTuple):
+class RankPlace(NamedTuple):
     """This rank among all: `length` is how many elements a block has."""
 
     rank: int
@@ -53,7 +53,7 @@ class Group(NamedTuple):
     seed: int
 
 
-class Way(NamedTuple):
+class Collectives(NamedTuple):
     """How the four operations are called."""
 
     all_reduce: Callable[[Any], Any]
@@ -62,8 +62,8 @@ class Way(NamedTuple):
     all_to_all: Callable[[Any, Any], Any]
 
 
-Change = Callable[[int, Way], Way]
-Meeting = Callable[[Group], Any]
+Change = Callable[[int, Collectives], Collectives]
+Meeting = Callable[[RankPlace], Any]
 
 
 def main(request: dict[str, Any]) -> None:
@@ -88,7 +88,7 @@ def measured(request: dict[str, Any], change: Change = lambda _, way: way) -> di
 
         def job(local: int) -> Callable[[], Iterator[dict[str, Any]]]:
             device = f"cuda:{local}" if backend == NCCL else "cpu"
-            group = Group(node * here + local, nodes * here, device, length, request["seed"])
+            group = RankPlace(node * here + local, nodes * here, device, length, request["seed"])
             return lambda: joined(group, backend, meet, request, change)
 
         left_s = until - MARGIN_S - time.monotonic()
@@ -137,7 +137,7 @@ def _in_file(path: str) -> Meeting:
 
 
 def joined(
-    group: Group, backend: str, meet: Meeting, request: dict[str, Any], change: Change
+    group: RankPlace, backend: str, meet: Meeting, request: dict[str, Any], change: Change
 ) -> Iterator[dict[str, Any]]:
     """One rank, from its meeting the others to its end: each time that it has found more, all that it has found."""
     if backend == NCCL:
@@ -152,7 +152,9 @@ def joined(
     yield from exchanged(group, way, of_settings(request["kinds"]), request["budget_s"], store)
 
 
-def exchanged(group: Group, way: Way, kinds: list[Kind], budget_s: float, store: Any) -> Iterator[dict[str, Any]]:
+def exchanged(
+    group: RankPlace, way: Collectives, kinds: list[Kind], budget_s: float, store: Any
+) -> Iterator[dict[str, Any]]:
     """All operations in rounds, until the first rank finds that the time is up."""
     began, rounds, said = time.monotonic(), 0, 0
     lasted: list[float] = []
@@ -180,14 +182,14 @@ def exchanged(group: Group, way: Way, kinds: list[Kind], budget_s: float, store:
     yield answer()
 
 
-def _busbw(group: Group, lasted: list[float]) -> float:
+def _busbw(group: RankPlace, lasted: list[float]) -> float:
     """GB/s of the all-reduces that took so long, of which the first connects; 0 where none was made."""
     spent_s = median(lasted[1:] or lasted or [0.0])
     whole_gb = 4 * group.ranks * group.length / 1e9
     return 2 * (group.ranks - 1) / group.ranks * whole_gb / spent_s if spent_s else 0.0
 
 
-def _goes_on(group: Group, number: int, has_time: bool, store: Any) -> bool:
+def _goes_on(group: RankPlace, number: int, has_time: bool, store: Any) -> bool:
     """Whether there is another round, which all ranks are to know alike, whatever becomes of what they exchange."""
     if group.rank == 0:
         store.set(f"round {number}", "on" if has_time else "over")
@@ -205,11 +207,13 @@ def _note(
     one["wrong"] += found[: MAX_WRONG - len(one["wrong"])]
 
 
-def _described(number: int, sender: int | None, said: Said | None) -> list[dict[str, Any]]:
+def _described(number: int, sender: int | None, said: BlockError | None) -> list[dict[str, Any]]:
     return [{"round": number, "sender": sender, **said._asdict()}] if said else []
 
 
-def sums(group: Group, way: Way, kind: Kind, number: int, operations: dict[tuple[str, str], dict[str, Any]]) -> float:
+def sums(
+    group: RankPlace, way: Collectives, kind: Kind, number: int, operations: dict[tuple[str, str], dict[str, Any]]
+) -> float:
     """All-reduce and reduce-scatter in one type; the seconds of the all-reduce."""
     most = most_of(kind.significand, group.ranks)
     if not most:
@@ -240,13 +244,13 @@ def sums(group: Group, way: Way, kind: Kind, number: int, operations: dict[tuple
     return spent_s
 
 
-def _now(group: Group) -> float:
+def _now(group: RankPlace) -> float:
     if group.device.startswith("cuda"):
         torch.cuda.synchronize()
     return time.monotonic()
 
 
-def copies(group: Group, way: Way, number: int, operations: dict[tuple[str, str], dict[str, Any]]) -> None:
+def copies(group: RankPlace, way: Collectives, number: int, operations: dict[tuple[str, str], dict[str, Any]]) -> None:
     """All-gather and all-to-all of integers in which every bit is random."""
     everyone, to_all = range(group.ranks), -1
 
@@ -271,7 +275,7 @@ def copies(group: Group, way: Way, number: int, operations: dict[tuple[str, str]
         _note(operations, name, "int32", found)
 
 
-def way_of(backend: str, group: Group) -> Way:
+def way_of(backend: str, group: RankPlace) -> Collectives:
     """How PyTorch of this version calls them; gloo has no reduce-scatter: there each block is reduced to its rank."""
     gather: Any = getattr(dist, "all_gather_into_tensor", None) or getattr(dist, "_all_gather_base", None)
     scatter: Any = getattr(dist, "reduce_scatter_tensor", None) or getattr(dist, "_reduce_scatter_base", None)
@@ -286,7 +290,7 @@ def way_of(backend: str, group: Group) -> Way:
                 result.copy_(part)
 
     on_gloo = backend == GLOO or gather is None or scatter is None
-    return Way(
+    return Collectives(
         dist.all_reduce,
         gathered if on_gloo else gather,
         reduced if on_gloo else scatter,

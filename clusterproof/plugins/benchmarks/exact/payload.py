@@ -19,7 +19,7 @@ FEWEST = 2  # wrong elements that can say whose they are
 MISSING, TWICE = "without that of rank", "counting twice that of rank"
 
 
-class Said(NamedTuple):
+class BlockError(NamedTuple):
     """How a block differs: where first, which bits, and of whom it is, if that shows."""
 
     elements: int
@@ -61,7 +61,7 @@ def most_of(significand: int, ranks: int) -> int:
     return ((1 << significand) - (significand == 7)) // ranks  # 7 bits and a sign: int8, which ends at 127
 
 
-def copied(got: Any, due: Any, instead: list[tuple[str, int, Any]]) -> Said | None:
+def copied(got: Any, due: Any, instead: list[tuple[str, int, Any]]) -> BlockError | None:
     """How a block that was copied differs from what its sender sent; `instead` are others that may have come."""
     places = differing(got, due).nonzero().reshape(-1)
     if not len(places):
@@ -73,7 +73,7 @@ def copied(got: Any, due: Any, instead: list[tuple[str, int, Any]]) -> Said | No
     return _said(got, due, places, *_only(alike, len(places)))
 
 
-def summed(got: Any, due: Any, of: Callable[[int], Any], ranks: int) -> Said | None:
+def summed(got: Any, due: Any, of: Callable[[int], Any], ranks: int) -> BlockError | None:
     """How a sum differs from that of all summands, and whose is missing or counted twice, if that shows."""
     due = due.to(got.dtype)
     places = differing(got, due).nonzero().reshape(-1)
@@ -92,9 +92,9 @@ def _only(found: list[tuple[str, int]], elements: int) -> tuple[str, int | None]
     return found[0] if len(found) == 1 and elements >= FEWEST else ("", None)
 
 
-def _said(got: Any, due: Any, places: Any, how: str, other: int | None) -> Said:
+def _said(got: Any, due: Any, places: Any, how: str, other: int | None) -> BlockError:
     first = int(places[0])
     kind = AS_INTEGERS[got.element_size()]
     off = int(got.view(kind)[first]) ^ int(due.view(kind)[first])
     bits = [bit for bit in range(8 * got.element_size()) if off >> bit & 1]
-    return Said(len(places), first, how, other, bits[:MAX_BITS])
+    return BlockError(len(places), first, how, other, bits[:MAX_BITS])

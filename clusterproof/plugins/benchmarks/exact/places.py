@@ -21,14 +21,14 @@ class Wrong(NamedTuple):
     got: int
 
 
-def where(found: list[Wrong]) -> str:
+def location_in_words(found: list[Wrong]) -> str:
     """The place of all of them in words: `row 5, column 9`, `column 9 (12 rows)`, `lane 9 of 32 (…)`, `tile …`."""
     rows, columns = sorted({one.row for one in found}), sorted({one.column for one in found})
     if len(found) == 1:
         return f"row {rows[0]}, column {columns[0]}"
     for name, fixed, other, others in (("row", rows, columns, "columns"), ("column", columns, rows, "rows")):
         if len(fixed) == 1:
-            return f"{name} {fixed[0]} ({len(other)} {others}{_apart(other)})"
+            return f"{name} {fixed[0]} ({len(other)} {others}{_spacing(other)})"
     for name, places in (("column", columns), ("row", rows)):
         lanes = {place % LANES for place in places}
         if len(lanes) == 1 and len(places) > 1:
@@ -36,10 +36,10 @@ def where(found: list[Wrong]) -> str:
     for size in TILES:
         if len({(one.row // size, one.column // size) for one in found}) == 1:
             return f"one tile of {size} x {size} at row {rows[0] // size * size}, column {columns[0] // size * size}"
-    return f"{len(rows)} rows, {len(columns)} columns{_apart(columns)}"
+    return f"{len(rows)} rows, {len(columns)} columns{_spacing(columns)}"
 
 
-def _apart(places: list[int]) -> str:
+def _spacing(places: list[int]) -> str:
     """What distance the places have in common, if any but 1."""
     step = reduce(gcd, (after - before for before, after in zip(places, places[1:])), 0)
     return f", {step} apart" if step > 1 else ""
@@ -51,6 +51,11 @@ def bits(found: Iterable[Wrong]) -> list[int]:
     return [bit for bit in range(64) if differing >> bit & 1][:MAX_BITS]
 
 
-def described(found: list[Wrong]) -> dict[str, object]:
+def to_report(found: list[Wrong]) -> dict[str, object]:
     """All this as a node reports it; `found` has one at least."""
-    return {"where": where(found), "bits": bits(found), "expected": hex(found[0].expected), "got": hex(found[0].got)}
+    return {
+        "where": location_in_words(found),
+        "bits": bits(found),
+        "expected": hex(found[0].expected),
+        "got": hex(found[0].got),
+    }

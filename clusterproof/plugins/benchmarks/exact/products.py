@@ -146,7 +146,7 @@ def unit_of(kind: Kind, device: str, size: int) -> Unit:
     """
     problem = f"PyTorch {torch.__version__} has no product of {kind.name}"
     left, right = _probe(kind, device, size)
-    for unit in _ways(kind, device):
+    for unit in _multiplications(kind, device):
         try:
             choose(unit)
             result = unit.multiply(left.to(unit.left), laid(right.to(unit.right), kind)).double()
@@ -171,7 +171,7 @@ def _probe(kind: Kind, device: str, size: int) -> tuple[Any, Any]:
     return left.repeat(size, 1), right.unsqueeze(-1).repeat(1, size)
 
 
-def _ways(kind: Kind, device: str) -> list[Unit]:
+def _multiplications(kind: Kind, device: str) -> list[Unit]:
     name = kind.name
     if name == "tfloat32":
         tensor_cores = Unit(torch.float32, torch.float32, torch.matmul, TF32)
@@ -180,24 +180,24 @@ def _ways(kind: Kind, device: str) -> list[Unit]:
         has_one = hasattr(torch, "_int_mm")
         return [Unit(torch.int8, torch.int8, torch._int_mm)] if has_one else []  # noqa: SLF001 - there is no other
     if name.startswith("float8"):
-        return _ways_of_float8(name, device)
+        return _multiplications_of_float8(name, device)
     own = getattr(torch, name)
     wide = Unit(own, own, lambda left, right: torch.mm(left, right, out_dtype=torch.float32))
     plain = Unit(own, own, torch.matmul)
     return [wide, plain] if name in ("float16", "bfloat16") else [plain]
 
 
-def _ways_of_float8(name: str, device: str) -> list[Unit]:
+def _multiplications_of_float8(name: str, device: str) -> list[Unit]:
     left, right = getattr(torch, name, None), getattr(torch, "float8_e4m3fn", None)
     if left is None or not hasattr(torch, "_scaled_mm"):
         return []
     one = torch.ones((), device=device)
 
-    def way(result: Any) -> Unit:
+    def scaled(result: Any) -> Unit:
         settings = {"scale_a": one, "scale_b": one, "out_dtype": result, "use_fast_accum": False}
         return Unit(left, right, lambda a, b: torch._scaled_mm(a, b, **settings))  # noqa: SLF001 - there is no other
 
-    return [way(torch.float32), way(torch.bfloat16)]
+    return [scaled(torch.float32), scaled(torch.bfloat16)]
 
 
 def missing_of_gpu(kind: Kind, device: str) -> str:

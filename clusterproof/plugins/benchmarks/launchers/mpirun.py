@@ -15,7 +15,7 @@ from clusterproof.plugins.benchmarks.launchers.cleanup import ARGUMENT
 from clusterproof.plugins.benchmarks.launchers.on_node import PYTHON
 from clusterproof.plugins.benchmarks.launchers.peer import WHERE, WORD
 from clusterproof.plugins.benchmarks.launchers.ranks import merged, rank_shell, with_advice
-from clusterproof.plugins.benchmarks.launchers.two_ends import Outcome, OverNodes, Visit, two_ends
+from clusterproof.plugins.benchmarks.launchers.two_ends import Outcome, OverNodes, PairMeasuring, two_ends
 from clusterproof.plugins.benchmarks.launchers.visit import ENDS_S, MAX_BYTES, NodeAnswer
 from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, Output
 from clusterproof.plugins.evidence.pairs import Reading
@@ -68,7 +68,7 @@ def mpirun(campaign: MeterCampaign) -> OverNodes:
     return OverNodes(campaign, by_mpirun)
 
 
-def by_mpirun(turn: Visit) -> Outcome:
+def by_mpirun(turn: PairMeasuring) -> Outcome:
     """Visit the first node, and start all nodes' ranks from there."""
     campaign = turn.campaign
     a, *others = turn.together
@@ -96,7 +96,7 @@ def by_mpirun(turn: Visit) -> Outcome:
     return Outcome(attributed(reading, called, output.exit is None), () if output.exit == 0 else tuple(others))
 
 
-def start_shell(turn: Visit) -> str:
+def start_shell(turn: PairMeasuring) -> str:
     """What the first node runs."""
     nodes = tuple(turn.together)
     ranks = turn.campaign.settings.ranks_per_node or 1
@@ -163,7 +163,7 @@ def pods(campaign: MeterCampaign) -> OverNodes:
     return OverNodes(campaign, ranks_by_pods if campaign.meter.is_collective else two_ends)
 
 
-def ranks_by_pods(turn: Visit) -> Outcome:
+def ranks_by_pods(turn: PairMeasuring) -> Outcome:
     """As two ends: on one node what starts mpirun's daemon there, on the other mpirun."""
     campaign = turn.campaign
     environment = {SOURCE: peer_program(), WORD: secrets.token_hex(16)}
@@ -188,7 +188,7 @@ def peer_program() -> str:
     return f"{joined(TRAVELS)}\nmain()\n"
 
 
-def shell_in_pod(turn: Visit, address: str, port: int) -> str:
+def shell_in_pod(turn: PairMeasuring, address: str, port: int) -> str:
     """What the node runs that comes; `address` and `port` are the other's."""
     ranks = turn.campaign.settings.ranks_per_node or 1
     return START_BY_PODS.format(

@@ -31,7 +31,7 @@ from clusterproof.plugins.transport import Unusable
 
 
 @dataclass(frozen=True, slots=True)
-class Visit:
+class PairMeasuring:
     """Of a pair or a group: `run` marks what is started for it, `where` has its nodes' names and addresses."""
 
     campaign: MeterCampaign
@@ -67,7 +67,7 @@ class OverNodes:
     """Measures by visiting nodes; `take` is how one pair or group is measured."""
 
     campaign: MeterCampaign
-    take: Callable[[Visit], Outcome]
+    take: Callable[[PairMeasuring], Outcome]
     visitor: Visitor = field(init=False)
     _where: NodeAddresses = field(init=False)
     _running: dict[str, Together] = field(default_factory=dict)
@@ -90,7 +90,7 @@ class OverNodes:
                 measured(each, not_reached(missing))
             else:
                 where = {node: self._where.known[node] for node in each}
-                turns.append(Visit(self.campaign, self.visitor, each, new_nonce(), where))
+                turns.append(PairMeasuring(self.campaign, self.visitor, each, new_nonce(), where))
         side_by_side([lambda turn=turn: measured(turn.together, self._one(turn)) for turn in turns])  # type: ignore[misc]
 
     def close(self) -> None:
@@ -109,7 +109,7 @@ class OverNodes:
     ) -> None:
         self.close()
 
-    def _one(self, turn: Visit) -> Reading:
+    def _one(self, turn: PairMeasuring) -> Reading:
         started = time.monotonic()
         self._running[turn.run] = turn.together
         try:
@@ -232,7 +232,7 @@ def ssh(campaign: MeterCampaign) -> OverNodes:
     return OverNodes(campaign, two_ends)
 
 
-def two_ends(turn: Visit) -> Outcome:
+def two_ends(turn: PairMeasuring) -> Outcome:
     """Visit both nodes at the same time."""
     for _ in range(ATTEMPTS):
         answers = _visited(turn, ends_of(turn.campaign, turn.run, turn.where[turn.pair.a].addresses))
@@ -243,7 +243,7 @@ def two_ends(turn: Visit) -> Outcome:
     return Outcome(reading_of(turn.campaign, turn.pair, server, client), to_clean_up)
 
 
-def _visited(turn: Visit, ends: EndRequests) -> Mapping[str, NodeAnswer]:
+def _visited(turn: PairMeasuring, ends: EndRequests) -> Mapping[str, NodeAnswer]:
     """The answers of both nodes. An end that is silent after the other has reported a failure is not waited for."""
     answers: SimpleQueue[tuple[str, NodeAnswer]] = SimpleQueue()
     requests = {turn.pair.a: ends.server, turn.pair.b: ends.client}

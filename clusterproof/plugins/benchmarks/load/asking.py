@@ -14,9 +14,9 @@ from clusterproof.plugins.transport import Connection, Limits, Program, Unusable
 from clusterproof.plugins.transport.gather import OnAnswer, ask, max_answer_chars
 
 T = TypeVar("T")
-ROOM = "clusterproof.plugins.benchmarks.load"
+PACKAGE = "clusterproof.plugins.benchmarks.load"
 EXACT = "clusterproof.plugins.benchmarks.exact"
-BESIDE = {  # what collectors do not import themselves, but the Python that has PyTorch
+PYTORCH_MODULES = {  # what collectors do not import themselves, but the Python that has PyTorch
     "gpu_exact": f"{EXACT}.gpus",
     "exact_collective": f"{EXACT}.collectives",
     "exact_step": f"{EXACT}.steps",
@@ -49,7 +49,7 @@ def load(
     reached = [target for target in cluster.targets if not known[target.name].unreached]
     for round_collectors, targets in rounds(frozenset(collectors), reached, options.fs_at_once):
         way = connection if TAKES_TURNS in round_collectors else with_devices
-        options = replace(options, room=max_answer_chars(way, limits))
+        options = replace(options, max_answer_chars=max_answer_chars(way, limits))
         to_run, _ = program(round_collectors, options, getattr(way, "takes_stdin", True))
         longer = replace(limits, answer_s=options.whole_s(round_collectors) + CONNECT_S)
         part = replace(cluster, targets=tuple(targets))
@@ -91,11 +91,11 @@ def without(before: NodeEvidence, collectors: Iterable[str], why: Collected) -> 
 def program(collectors: Sequence[str], options: LoadOptions, on_stdin: bool = True) -> tuple[Program, str]:
     """The program that runs these collectors one after another, and the nonce that marks its answers."""
     nonce = new_nonce()
-    beside = (BESIDE[name] for name in collectors if name in BESIDE)
+    beside = (PYTORCH_MODULES[name] for name in collectors if name in PYTORCH_MODULES)
     functions = {collector: FUNCTIONS[collector] for collector in collectors}
     modules = modules_for(
-        [f"{ROOM}.run", *(f"{ROOM}.{name.partition(':')[0]}" for name in functions.values()), *beside]
+        [f"{PACKAGE}.run", *(f"{PACKAGE}.{name.partition(':')[0]}" for name in functions.values()), *beside]
     )
     to_call = {collector: (name, options.deadline_s(collector)) for collector, name in functions.items()}
-    request = (to_call, options.host_root, options.whole_s(collectors), options.settings, options.room)
-    return started_by_shell(started(f"{ROOM}.run", modules, request), nonce, options.sudo, on_stdin), nonce
+    request = (to_call, options.host_root, options.whole_s(collectors), options.settings, options.max_answer_chars)
+    return started_by_shell(started(f"{PACKAGE}.run", modules, request), nonce, options.sudo, on_stdin), nonce

@@ -54,7 +54,7 @@ class LoadOptions:
     fs_at_once: int = 4  # nodes
     exact_s: float = EXACT_S  # for exact products on GPUs
     stress_s: int = 0  # for stress-ng
-    room: int = 0  # characters of an answer that its connection carries; 0: all
+    max_answer_chars: int = 0  # characters of an answer that its connection carries; 0: all
 
     def deadline_s(self, collector: str) -> float:
         """Seconds for one collector on one node."""

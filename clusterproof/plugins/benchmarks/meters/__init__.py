@@ -78,7 +78,7 @@ TRIES = 50  # of a client whose server does not listen yet, 0.2 s apart
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,200}")
 
 
-def words(options: str) -> str:
+def quoted_options(options: str) -> str:
     """A user's further options, each quoted for a shell. Raises ValueError."""
     try:
         return " ".join(map(shlex.quote, shlex.split(options)))
@@ -99,10 +99,11 @@ def typed(program: str, settings: MeterSettings, environment: Mapping[str, str],
     """A program with its variables and options as a person types it."""
     values = {"LC_ALL": "C", **environment, **settings.environment}
     variables = " ".join(f"{name}={shlex.quote(value)}" for name, value in values.items())
-    return f"env {variables} {shlex.quote(settings.program or program)} {options} {words(settings.options)}".strip()
+    command = f"env {variables} {shlex.quote(settings.program or program)} {options}"
+    return f"{command} {quoted_options(settings.options)}".strip()
 
 
-def found(name: str, chosen: str, places: Sequence[str], remedy: str) -> str:
+def finding_program(name: str, chosen: str, places: Sequence[str], remedy: str) -> str:
     """Lines that leave a program's path in $program, or end with 127 and one line that says what was looked for.
 
     `chosen` stands for `name` and for all its places. A place may be a pattern: the first match in it is taken.
@@ -215,7 +216,7 @@ def culprit_in(text: str) -> str:
 
 
 def _named(pattern: re.Pattern[str], lines: Sequence[str]) -> set[str]:
-    return {found[1] for found in map(pattern.search, lines) if found}
+    return {finding_program[1] for finding_program in map(pattern.search, lines) if finding_program}
 
 
 def _said(text: str, problems: Iterable[str]) -> str:

@@ -72,13 +72,13 @@ METER = Meter("fi_pingpong", read, server=server, client=client, command=command
 
 def _program(settings: MeterSettings) -> str:
     environment = {"FI_EFA_ENABLE_SHM_TRANSFER": "0", **settings.environment}  # else two ends on one host use memory
-    return meters.exports(environment) + meters.found("fi_pingpong", settings.program, PLACES, REMEDY)
+    return meters.exports(environment) + meters.finding_program("fi_pingpong", settings.program, PLACES, REMEDY)
 
 
 def _words(settings: MeterSettings) -> str:
     provider = "" if _provider(settings) else "-p tcp "
     size = settings.size_bytes or SIZE_BYTES
-    return f"{provider}-e rdm -I {ITERATIONS} -S {size} {meters.words(settings.options)}".rstrip()
+    return f"{provider}-e rdm -I {ITERATIONS} -S {size} {meters.quoted_options(settings.options)}".rstrip()
 
 
 def _provider(settings: MeterSettings) -> str:

@@ -56,7 +56,7 @@ def client(settings: MeterSettings, address: str, port: int) -> str:
     size = f" -l {settings.size_bytes}" if settings.size_bytes else ""
     run = (
         f'"$program" -c {shlex.quote(address)} -p {port} -J -i 0 -t {SECONDS} -O {SKIPPED_SECONDS} -P {STREAMS}'
-        f" --connect-timeout {CONNECT_MS}{size} {meters.words(settings.options)}"
+        f" --connect-timeout {CONNECT_MS}{size} {meters.quoted_options(settings.options)}"
     )
     # with -J it ends with 0 whatever happened
     failed = 'case $printed in *\'"error":\'*) exit 1 ;; esac\n[ "$ended" -eq 0 ] || exit "$ended"\n'
@@ -120,7 +120,7 @@ def directions(text: str) -> tuple[Direction, Direction]:
 
 
 def _program(settings: MeterSettings) -> str:
-    return meters.exports(settings.environment) + meters.found("iperf3", settings.program, (), REMEDY)
+    return meters.exports(settings.environment) + meters.finding_program("iperf3", settings.program, (), REMEDY)
 
 
 def _documents(text: str, most: int) -> list[Mapping[str, Any]]:

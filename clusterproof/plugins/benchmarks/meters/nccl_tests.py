@@ -53,9 +53,9 @@ def ranks(settings: MeterSettings) -> str:
     return (
         "unset NCCL_DEBUG_FILE\n"
         + meters.exports({**_log_wanted(settings), **settings.environment})
-        + meters.found(f"{settings.collective}_perf", settings.program, PLACES, REMEDY)
+        + meters.finding_program(f"{settings.collective}_perf", settings.program, PLACES, REMEDY)
         + _MPI_LIBRARY
-        + f'exec "$program" {_options(settings)} {meters.words(settings.options)}\n'
+        + f'exec "$program" {_options(settings)} {meters.quoted_options(settings.options)}\n'
     )
 
 

@@ -55,14 +55,14 @@ def ranks(settings: MeterSettings) -> str:
     return (
         _FIRST_RANK_ONLY
         + meters.exports(settings.environment)
-        + meters.found("nccom-test", settings.program, PLACES, REMEDY)
+        + meters.finding_program("nccom-test", settings.program, PLACES, REMEDY)
         + _NODES
         + cores
         + _MPIRUN_AS_ROOT
         + _NOT_UNDER_SLURM  # its mpirun would wait for a step of the job that this one holds
         + _ROOT
         + f"set -- -r $((cores * $#)) -N $# {_options(settings)}"
-        f' --non-interactive {meters.words(settings.options)} {known} --hosts "$@"\n'
+        f' --non-interactive {meters.quoted_options(settings.options)} {known} --hosts "$@"\n'
         + "printf 'nccom-test %s\\n' \"$*\"\n"  # its options are part of the log
         + 'exec "$program" "$@"\n'
     )

@@ -125,7 +125,7 @@ def _ended(end: Any) -> str:
 
 def _shell(settings: MeterSettings, place: Mapping[str, object]) -> str:
     """Lines that run one end in the Python that the launcher has found. Raises ValueError."""
-    meters.words(settings.options)
+    meters.quoted_options(settings.options)
     request = {**place, "program": settings.program, "options": shlex.split(settings.options)}
     text = text_of(started(PROGRAM, _modules(), (request,)))
     return f"{meters.exports(settings.environment)}exec {PYTHON} -I -c {shlex.quote(text)}\n"

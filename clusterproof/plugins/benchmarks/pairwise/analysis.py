@@ -30,12 +30,12 @@ from clusterproof.plugins.core.message import speed
 from clusterproof.plugins.core.robust import location_error
 from clusterproof.plugins.evidence.pairs import (
     Estimate,
-    Finding,
     Group,
     Kind,
     MeasuredGroup,
     Measurement,
     Pair,
+    PairFault,
     estimated,
 )
 
@@ -47,7 +47,7 @@ TOO_FEW = 3  # nodes: of two, nobody can say which
 class Analysis:
     """Everything that the measurements come to."""
 
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[PairFault, ...] = ()
     usual: Normal | None = None
     estimates: Mapping[str, Estimate] = field(default_factory=dict)  # of every node that was measured
 
@@ -86,26 +86,26 @@ def analyse(
     )
 
 
-def _nothing(measurements: Sequence[Measurement]) -> Finding:
+def _nothing(measurements: Sequence[Measurement]) -> PairFault:
     nodes = tuple(sorted({node for one in measurements for node in one.pair.nodes}))
-    return Finding(Kind.INCONCLUSIVE, nodes, attempts=len(measurements), words="nothing was measured")
+    return PairFault(Kind.INCONCLUSIVE, nodes, attempts=len(measurements), words="nothing was measured")
 
 
-def _too_few(screened: Screened, floor_gb_per_s: float | None, settings: AnalysisSettings) -> tuple[Finding, ...]:
+def _too_few(screened: Screened, floor_gb_per_s: float | None, settings: AnalysisSettings) -> tuple[PairFault, ...]:
     """That so few cannot be distinguished: two have no third to compare with, and each of three is in most pairs."""
     nodes = tuple(sorted(screened.of_node))
     if len(nodes) < TOO_FEW and floor_gb_per_s is None:
         message = "two nodes have nobody to be compared with: measure them with a third, or give --baseline"
-        return (Finding(Kind.INCONCLUSIVE, nodes, attempts=len(screened.values), words=message),)
+        return (PairFault(Kind.INCONCLUSIVE, nodes, attempts=len(screened.values), words=message),)
     xs = [value.x for value in screened.values]
     if len(nodes) == TOO_FEW and max(xs) - min(xs) > 2 * settings.min_effect:
         apart = (1 - exp(min(xs) - max(xs))) * 100
         message = f"pairs of three nodes differ by up to {apart:.0f} %: measure them with a fourth"
-        return (Finding(Kind.INCONCLUSIVE, nodes, attempts=len(xs), words=message),)
+        return (PairFault(Kind.INCONCLUSIVE, nodes, attempts=len(xs), words=message),)
     return ()
 
 
-def _configuration(measurements: Sequence[Measurement], floor_gb_per_s: float | None) -> Finding | None:
+def _configuration(measurements: Sequence[Measurement], floor_gb_per_s: float | None) -> PairFault | None:
     """That most pairs are under the floor: no single node causes that. Contended pairs say nothing about it."""
     succeeding = succeeded(measurements)
     busbw = [one.reading.busbw_gb_per_s or 0.0 for one in succeeding]
@@ -117,23 +117,23 @@ def _configuration(measurements: Sequence[Measurement], floor_gb_per_s: float | 
         f"their median is {speed(median(busbw))}"
     )
     nodes = tuple(sorted({node for one in under for node in one.pair.nodes}))
-    return Finding(Kind.CONFIGURATION, nodes, words=message, pairs=tuple({one.pair: None for one in under}))
+    return PairFault(Kind.CONFIGURATION, nodes, words=message, pairs=tuple({one.pair: None for one in under}))
 
 
-def _contention(reference: Normal, settings: AnalysisSettings) -> list[Finding]:
+def _contention(reference: Normal, settings: AnalysisSettings) -> list[PairFault]:
     """That pairs are faster where fewer run at once."""
     findings = []
     for relief, what in ((reference.relief_inside, "inside places"), (reference.relief_across, "across places")):
         if relief >= settings.min_effect:
             which_pairs = f"pairs {what} are" if settings.places else "pairs are"
             gained = f"{which_pairs} {1 - exp(-relief):.0%} slower when all run at once than when at most half do"
-            findings.append(Finding(Kind.CONTENTION, estimate=estimated(-relief, 0.0, 0), words=gained))
+            findings.append(PairFault(Kind.CONTENTION, estimate=estimated(-relief, 0.0, 0), words=gained))
         if not settings.places and findings:
             break
     return findings
 
 
-def _place(place: SlowPlace, screened: Screened, settings: AnalysisSettings) -> Finding:
+def _place(place: SlowPlace, screened: Screened, settings: AnalysisSettings) -> PairFault:
     """A slow place; contention there, where its pairs are well when at most half run at once."""
     assert screened.reference is not None
     of_it = set(place.nodes)
@@ -145,7 +145,7 @@ def _place(place: SlowPlace, screened: Screened, settings: AnalysisSettings) -> 
     kind = Kind.CONTENTION if recovered else Kind.SLOW_GROUP
     where = "inside too" if place.inside else "and well inside: what joins it to the others is slow"
     message = "well with at most half the pairs at once" if recovered else where
-    return Finding(kind, place.nodes, place.name, estimate, words=message, pairs=pairs)
+    return PairFault(kind, place.nodes, place.name, estimate, words=message, pairs=pairs)
 
 
 @dataclass(frozen=True)
@@ -186,7 +186,7 @@ class Campaign:
         return {node: tuple(data) for node, data in by_node.items()}
 
     @cached_property
-    def named(self) -> tuple[Finding, ...]:
+    def named(self) -> tuple[PairFault, ...]:
         """What the pairs name of single nodes, which are in no group."""
         kinds = (Kind.SLOW_NODE, Kind.FAILING_NODE)
         return tuple(finding for finding in self.analysis.findings if finding.kind in kinds)
@@ -221,7 +221,7 @@ class Campaign:
         usual = self.analysis.usual
         return exp(min(usual.inside, usual.across)) if usual else 0.0
 
-    def _slow_inside(self, group: Group) -> Finding | None:
+    def _slow_inside(self, group: Group) -> PairFault | None:
         """A link between two of its nodes, or a place of some of them, that the pairs found slow."""
         kinds = (Kind.SLOW_LINK, Kind.FAILING_LINK, Kind.SLOW_GROUP)
         nodes = set(group)

@@ -14,11 +14,11 @@ from clusterproof.plugins.core.message import speed
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.evidence.exchanges import shown as shown_exchanges
 from clusterproof.plugins.evidence.pairs import (
-    Finding,
     Group,
     Kind,
     Measurement,
     Pair,
+    PairFault,
     PairsOfNode,
     Reading,
     pair,
@@ -79,27 +79,27 @@ class MeasuredPair:
         return max((one.reading.busbw_gb_per_s or 0.0 for one in self.measurements), default=0.0) or None
 
     @property
-    def finding(self) -> Finding | None:
+    def finding(self) -> PairFault | None:
         """What the analysis says of this pair by itself."""
         kinds = (Kind.SLOW_LINK, Kind.FAILING_LINK, Kind.INCONCLUSIVE)
         findings = (one for one in self.campaign.analysis.findings if one.kind in kinds)
         return next((one for one in findings if one.nodes == self.pair.nodes), None)
 
     @property
-    def explained(self) -> Finding | None:
+    def explained(self) -> PairFault | None:
         """The finding of a node, a place or of all that accounts for this pair, else one of all nodes that may."""
         known = [one for one in self.campaign.analysis.findings if self.pair in one.pairs or _holds_for_all(one)]
         findings = [one for one in known if one.nodes != self.pair.nodes]
         return next((one for one in findings if one.kind is not Kind.INCONCLUSIVE), _of_either(findings))
 
 
-def _of_either(findings: Sequence[Finding]) -> Finding | None:
+def _of_either(findings: Sequence[PairFault]) -> PairFault | None:
     """Of findings that are not certain, one that names all their nodes: nothing measured says which it is."""
     nodes = tuple(dict.fromkeys(node for one in findings for node in one.nodes))
     return replace(findings[0], nodes=nodes) if findings else None
 
 
-def _holds_for_all(finding: Finding) -> bool:
+def _holds_for_all(finding: PairFault) -> bool:
     return finding.kind is Kind.CONTENTION and not finding.nodes
 
 

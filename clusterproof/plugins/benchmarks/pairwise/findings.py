@@ -19,7 +19,7 @@ from clusterproof.plugins.benchmarks.pairwise.likelihood import (
 from clusterproof.plugins.benchmarks.pairwise.normal import AnalysisSettings, Normal, Value, by_pair, slow_together
 from clusterproof.plugins.benchmarks.pairwise.screen import Screened, failing_nodes
 from clusterproof.plugins.core.robust import location, location_error
-from clusterproof.plugins.evidence.pairs import Estimate, Finding, Kind, Measurement, Pair, estimated
+from clusterproof.plugins.evidence.pairs import Estimate, Kind, Measurement, Pair, PairFault, estimated
 
 FEWEST_NODES = 3  # with two, a slow link cannot be distinguished from a slow node
 RETESTS = 2  # beside other pairs than before
@@ -33,7 +33,7 @@ def link_findings(
     found_nodes: Collection[str],
     settings: AnalysisSettings,
     nodes: int,
-) -> list[Finding]:
+) -> list[PairFault]:
     """Pairs that stay slow, or fail, though both nodes are well with others."""
     assert screened.reference is not None
     of_pair = by_pair(screened.values)
@@ -77,7 +77,7 @@ def _slow_link(
     pairs: int,
     reference: Normal,
     settings: AnalysisSettings,
-) -> Finding | None:
+) -> PairFault | None:
     """The pair, where it is slow each time; surely, among so many pairs, and at other times beside other pairs.
 
     Whether it is known that its nodes are well with others, is said.
@@ -96,10 +96,10 @@ def _slow_link(
     if not message and chance < SURE:
         message = _by_chance(noise)
     if not message:
-        return Finding(Kind.SLOW_LINK, pair.nodes, estimate=estimate, pairs=(pair,))
+        return PairFault(Kind.SLOW_LINK, pair.nodes, estimate=estimate, pairs=(pair,))
     if max(xs) > -settings.min_effect:
         return None
-    return Finding(Kind.INCONCLUSIVE, pair.nodes, estimate=estimate, words=message, pairs=(pair,))
+    return PairFault(Kind.INCONCLUSIVE, pair.nodes, estimate=estimate, words=message, pairs=(pair,))
 
 
 def _more_of_a_link(retests: Collection[int], is_known: bool, together: Mapping[Pair, Collection[int]]) -> str:
@@ -121,16 +121,18 @@ def _by_chance(noise: Mapping[float, float]) -> str:
     return "slow each time, as with such noise one of so many pairs is by chance; measure it more often"
 
 
-def failing_link(pair: Pair, failed: int, attempts: int) -> Finding:
+def failing_link(pair: Pair, failed: int, attempts: int) -> PairFault:
     """A pair that failed so often, where each end works with others."""
     if failed < 2:
         message = "it failed once, and was not measured again often enough; measure it again"
-        return Finding(Kind.INCONCLUSIVE, pair.nodes, failures=failed, attempts=attempts, words=message, pairs=(pair,))
+        return PairFault(
+            Kind.INCONCLUSIVE, pair.nodes, failures=failed, attempts=attempts, words=message, pairs=(pair,)
+        )
     message = "each end works with others"
-    return Finding(Kind.FAILING_LINK, pair.nodes, failures=failed, attempts=attempts, words=message, pairs=(pair,))
+    return PairFault(Kind.FAILING_LINK, pair.nodes, failures=failed, attempts=attempts, words=message, pairs=(pair,))
 
 
-def failing_or_suspect(measurements: Sequence[Measurement]) -> list[Finding]:
+def failing_or_suspect(measurements: Sequence[Measurement]) -> list[PairFault]:
     """Nodes with which measurements fail, whatever the partner is; where that holds for most, no node is named."""
     findings = []
     failing = failing_nodes(measurements)
@@ -146,11 +148,11 @@ def failing_or_suspect(measurements: Sequence[Measurement]) -> list[Finding]:
         is_named = named > 1 or (is_sure and 2 * len(failing) <= len(nodes))
         kind = Kind.FAILING_NODE if is_named and not says_nothing else Kind.INCONCLUSIVE
         pairs = tuple({one.pair: None for one in failed})
-        findings.append(Finding(kind, (node,), failures=len(failed), attempts=len(own), words=problem, pairs=pairs))
+        findings.append(PairFault(kind, (node,), failures=len(failed), attempts=len(own), words=problem, pairs=pairs))
     return findings
 
 
-def each_once(slow: Iterable[Finding], failing: Iterable[Finding]) -> list[Finding]:
+def each_once(slow: Iterable[PairFault], failing: Iterable[PairFault]) -> list[PairFault]:
     """One finding for each node: where it is surely slow, its failures are reported with that."""
     by_nodes = {finding.nodes: finding for finding in failing}
     for one in slow:
@@ -177,7 +179,7 @@ CERTAIN = 0.99  # from which on it is reported; it faults no node
 
 def left_open(
     screened: Screened, nodes: Collection[str], estimates: Mapping[str, Estimate], settings: AnalysisSettings
-) -> list[Finding]:
+) -> list[PairFault]:
     """The findings for those of these nodes that have no other."""
     findings = []
     for node in sorted(screened.of_node.keys() & set(nodes)):
@@ -193,7 +195,7 @@ def left_open(
             f"{TO_BE_NAMED * 100:.0f} % slower: measure it {more}"
         )
         pairs = tuple({value.pair: None for value in values})
-        findings.append(Finding(Kind.INCONCLUSIVE, (node,), estimate=estimates.get(node), words=message, pairs=pairs))
+        findings.append(PairFault(Kind.INCONCLUSIVE, (node,), estimate=estimates.get(node), words=message, pairs=pairs))
     return findings
 
 
@@ -209,7 +211,7 @@ def _may_be_slow(xs: Sequence[float], reference: Normal | None, settings: Analys
     return at_least(-log(1 - TO_BE_NAMED), xs, reference) > 1 - SURE_ENOUGH
 
 
-def too_noisy(screened: Screened, settings: AnalysisSettings) -> tuple[Finding, ...]:
+def too_noisy(screened: Screened, settings: AnalysisSettings) -> tuple[PairFault, ...]:
     """That among so many nodes, with this noise, a node far slower than matters might well not be named."""
     reference, nodes = screened.reference, tuple(sorted(screened.of_node))
     if reference is None or len(nodes) < FEWEST_OF_ALL:
@@ -224,12 +226,12 @@ def too_noisy(screened: Screened, settings: AnalysisSettings) -> tuple[Finding, 
         f"with noise of {reference.sigma * 100:.2g} % a node {TO_BE_NAMED * 100:.0f} % slower might not be named: "
         f"measure with a larger size{more}"
     )
-    return (Finding(Kind.INCONCLUSIVE, nodes, attempts=len(screened.values), words=message),)
+    return (PairFault(Kind.INCONCLUSIVE, nodes, attempts=len(screened.values), words=message),)
 
 
 def slow_now_and_then(
     screened: Screened, nodes: Collection[str], estimates: Mapping[str, Estimate], settings: AnalysisSettings
-) -> list[Finding]:
+) -> list[PairFault]:
     """Those of these nodes, none of which is named for anything else."""
     first = [value.x for value in screened.values if not value.is_retest]
     share_slow = (sum(x <= -settings.min_effect for x in first) + 1) / (len(first) + 2)
@@ -243,7 +245,7 @@ def slow_now_and_then(
             continue
         worst = 1 - exp(min(value.x for value in low))
         message = f"{len(low)} of {len(own)} measurements are slow, by up to {worst:.0%}, the others are well"
-        findings.append(Finding(Kind.INTERMITTENT, (node,), estimate=estimates.get(node), words=message))
+        findings.append(PairFault(Kind.INTERMITTENT, (node,), estimate=estimates.get(node), words=message))
     return findings
 
 

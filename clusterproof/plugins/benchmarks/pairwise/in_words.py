@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.nodeset import fold
-from clusterproof.plugins.evidence.pairs import Estimate, Finding, Kind
+from clusterproof.plugins.evidence.pairs import Estimate, Kind, PairFault
 
 SURE_AT_MOST = 0.9999  # nobody is surer than that of anything measured
 
 
-def slower_in_words(finding: Finding) -> str:
+def slower_in_words(finding: PairFault) -> str:
     """`11 % slower than normal (9 to 13 %), 8 measurements with 8 partners, 99.99 % sure`.
 
     How sure it is that no healthy node looks so is not said where it is not certain which node it is.
@@ -17,8 +17,8 @@ def slower_in_words(finding: Finding) -> str:
     if finding.estimate is None:
         return f"{finding.failures or 'none'} of {finding.attempts} measurements failed"
     estimate = finding.estimate
-    is_sure = estimate.surely and finding.kind is not Kind.INCONCLUSIVE
-    sure = f", {min(estimate.surely, SURE_AT_MOST):.2%} sure".replace("%", " %") if is_sure else ""
+    is_sure = estimate.confidence and finding.kind is not Kind.INCONCLUSIVE
+    sure = f", {min(estimate.confidence, SURE_AT_MOST):.2%} sure".replace("%", " %") if is_sure else ""
     measured = f"{number_of(estimate.measurements, 'measurement')} with {number_of(estimate.partners, 'partner')}"
     return f"{estimate_in_words(estimate)}, {measured}{sure}"
 
@@ -31,7 +31,7 @@ def estimate_in_words(estimate: Estimate) -> str:
     return f"{estimate.slower * 100:.3g} % slower than normal ({max(low, 0.0) * 100:.3g} to {high * 100:.3g} %)"
 
 
-def attribution(finding: Finding) -> str:
+def attribution(finding: PairFault) -> str:
     """A finding in a few words, as the reason of something else."""
     if finding.kind is Kind.SLOW_NODE and finding.estimate:
         return f"{finding.nodes[0]} is {finding.estimate.slower * 100:.3g} % slow"
@@ -47,7 +47,7 @@ def attribution(finding: Finding) -> str:
     return finding.words or finding.kind.value
 
 
-def finding_in_words(finding: Finding) -> str:
+def finding_in_words(finding: PairFault) -> str:
     """A finding as a report lists it: `slow node n0003: 11 % slower than normal (9 to 13 %), …`."""
     kind = finding.kind
     if kind in (Kind.CONFIGURATION, Kind.CONTENTION, Kind.SLOW_GROUP):

@@ -15,7 +15,7 @@ from clusterproof.plugins.benchmarks.pairwise.paths import RAILS, OnRail, betwee
 from clusterproof.plugins.benchmarks.pairwise.rail_numbers import numbered
 from clusterproof.plugins.benchmarks.pairwise.rails import Rail, rails_of, why
 from clusterproof.plugins.benchmarks.pairwise.sides import Cut, cuts
-from clusterproof.plugins.benchmarks.pairwise.untried import apart, gaps
+from clusterproof.plugins.benchmarks.pairwise.untried import failed_meetings, missing_devices
 from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.evidence.exchanges import MeshFinding, MeshKind, MeshOfNode, in_words
@@ -81,7 +81,7 @@ def mesh_of(measurements: Sequence[Measurement], places: Mapping[str, str], limi
     """What these exchanges come to."""
     measurements = numbered(measurements)
     rails = rails_of(measurements)
-    found = (*_analysed(rails, places, limits), *gaps(measurements), *apart(measurements))
+    found = (*_analysed(rails, places, limits), *missing_devices(measurements), *failed_meetings(measurements))
     tried = [(node, partners) for rail in rails for node, partners in rail.tried.items()]
     partners: dict[str, frozenset[str]] = {}
     for node, others in tried:

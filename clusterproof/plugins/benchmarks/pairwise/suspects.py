@@ -1,4 +1,4 @@
-"""Whether a suspect node is slow: how slow, how surely, and whether more measurements would tell."""
+"""Whether a suspect node is slow: how slow, how sure that is, and whether more measurements would tell."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from clusterproof.plugins.benchmarks.pairwise.likelihood import SURE, at_least, 
 from clusterproof.plugins.benchmarks.pairwise.normal import AnalysisSettings
 from clusterproof.plugins.benchmarks.pairwise.screen import Screened, but_the_worst
 from clusterproof.plugins.core.robust import location, location_error, spread
-from clusterproof.plugins.evidence.pairs import Estimate, Finding, Kind, estimated
+from clusterproof.plugins.evidence.pairs import Estimate, Kind, PairFault, estimated
 
 RETESTS = 3  # without which no node is named
 FEWEST_GOOD_PAIRS = 2  # that say what is normal: of three nodes it may be the two others' link that is fast
@@ -18,7 +18,7 @@ BUT_FOR_ONE = 0.75  # of the minimum effect: so slow a node must be without its 
 UNLIKELY = 0.05  # that a node is slower by the minimum effect: below it no measurement more is spent on it
 
 
-def suspected(node: str, screened: Screened, estimate: Estimate, settings: AnalysisSettings) -> Finding | None:
+def suspected(node: str, screened: Screened, estimate: Estimate, settings: AnalysisSettings) -> PairFault | None:
     """The finding against a suspect: slow enough, sure enough, and slow again when measured again."""
     assert screened.reference is not None
     own = screened.own_values(node)
@@ -33,11 +33,11 @@ def suspected(node: str, screened: Screened, estimate: Estimate, settings: Analy
     is_slow_again = bool(again) and location(again) <= -settings.min_effect / 2
     partners = {value.pair.other(node) for value in own}
     good_pairs = {value.pair for value in screened.values if not screened.slow.keys() & set(value.pair)}
-    sure = estimate.surely >= SURE and len(own) >= RETESTS and len(again) >= RETESTS
+    sure = estimate.confidence >= SURE and len(own) >= RETESTS and len(again) >= RETESTS
     if is_slow and is_slow_again and sure and len(partners) > 1 and len(good_pairs) >= FEWEST_GOOD_PAIRS:
-        return Finding(Kind.SLOW_NODE, (node,), estimate=estimate, pairs=pairs)
+        return PairFault(Kind.SLOW_NODE, (node,), estimate=estimate, pairs=pairs)
     if is_slow and (is_slow_again or not again):
-        return Finding(
+        return PairFault(
             Kind.INCONCLUSIVE,
             (node,),
             estimate=estimate,
@@ -77,13 +77,13 @@ def _estimate(node: str, screened: Screened, nodes: int) -> Estimate:
 
 
 def decided(screened: Screened, nodes: int, settings: AnalysisSettings) -> set[str]:
-    """The suspects that are surely slow, among so many nodes: nothing more is to be measured of them."""
+    """The suspects that are confidence slow, among so many nodes: nothing more is to be measured of them."""
     findings = (suspected(node, screened, _estimate(node, screened, nodes), settings) for node in screened.slow)
     return {finding.nodes[0] for finding in findings if finding and finding.kind is Kind.SLOW_NODE}
 
 
 def undecided(screened: Screened, nodes: int, settings: AnalysisSettings) -> set[str]:
-    """The suspects that are not surely slow, and not surely well."""
+    """The suspects that are not confidence slow, and not confidence well."""
     assert screened.reference is not None
     left = set()
     for node in screened.slow.keys() - decided(screened, nodes, settings):

@@ -12,7 +12,7 @@ from clusterproof.plugins.evidence.pairs import Measurement
 MAX_SAID = 2  # devices of a node, one by one
 
 
-def gaps(measurements: Sequence[Measurement]) -> Iterator[MeshFinding]:
+def missing_devices(measurements: Sequence[Measurement]) -> Iterator[MeshFinding]:
     """Of each node the rails on which it lacks a device that its partners have, or has one that nobody else has."""
     for node, rails in _without_partner(measurements).items():
         numbers = tuple(sorted(rails))
@@ -43,7 +43,7 @@ def _without_partner(measurements: Sequence[Measurement]) -> Mapping[str, Mappin
     }
 
 
-def apart(measurements: Sequence[Measurement]) -> Iterator[MeshFinding]:
+def failed_meetings(measurements: Sequence[Measurement]) -> Iterator[MeshFinding]:
     """Of each node the partners with whose programs its own did not meet, where they did not another time."""
     made = {
         (measurement.pair, one.rail)

@@ -41,7 +41,7 @@ _Line = TypeVar("_Line", XidEvent, SXidEvent)
 
 
 @record
-class Finding:
+class XidFinding:
     """All lines of one code on one GPU or NVSwitch, evaluated.
 
     Where some were cleared and some came after, the finding is of those after. `cleared_by` is empty unless
@@ -75,7 +75,7 @@ def evaluate(
     *,
     remap_due: Collection[str] = (),
     uuids: Mapping[str, str] | None = None,
-) -> tuple[Finding, ...]:
+) -> tuple[XidFinding, ...]:
     """Evaluate the Xids of one boot, worst first, those that mean nothing included.
 
     `remap_due` holds the PCI addresses of GPUs whose row remapping is pending or has failed; `uuids` gives
@@ -94,7 +94,7 @@ def evaluate(
     )
 
 
-def evaluate_switches(events: Iterable[Event], catalog: Catalog) -> tuple[Finding, ...]:
+def evaluate_switches(events: Iterable[Event], catalog: Catalog) -> tuple[XidFinding, ...]:
     """Evaluate the SXids of one boot, worst first: fatal ones fail, all others are a concern."""
     groups = _grouped(list(events), SXidEvent)
     return _worst_first(_of_switch(code, pci, lines, catalog) for (pci, code), lines in groups.items())
@@ -154,15 +154,15 @@ def _clears(event: Event, answering: frozenset[str]) -> dict[tuple[str, int | No
 
 def _of_gpu(
     row: Xid, pci: str, lines: list[tuple[XidEvent, str]], remap_due: bool, uuid: str, catalog: Catalog
-) -> Finding:
-    standing, cleared_by = _standing(lines)
+) -> XidFinding:
+    standing, cleared_by = _uncleared(lines)
     begun = _begun(standing, catalog)
     last = standing[-1]
     is_repeated_on_it = bool(pci) and is_repeated(begun, catalog)  # lines that name no GPU may be of several
     severity: Severity = "none" if cleared_by else RULES[row.verdict](standing, remap_due, is_repeated_on_it)
     recovery = DUE[row.verdict](standing) if row.verdict in DUE else None
     with_process = next((line for line in reversed(standing) if line.process or line.pid is not None), last)
-    return Finding(
+    return XidFinding(
         family="Xid",
         code=row.code,
         name=row.name,
@@ -200,14 +200,14 @@ def _part(lines: Sequence[XidEvent]) -> str:
     return ", ".join(named)
 
 
-def _of_switch(code: int, pci: str, lines: list[tuple[SXidEvent, str]], catalog: Catalog) -> Finding:
-    standing, cleared_by = _standing(lines)
+def _of_switch(code: int, pci: str, lines: list[tuple[SXidEvent, str]], catalog: Catalog) -> XidFinding:
+    standing, cleared_by = _uncleared(lines)
     rules = sxids()
     fatal = [line for line in standing if line.severity == "fatal" or (not line.severity and code in rules.fatal)]
     worst = (fatal or standing)[-1]
     is_nothing = cleared_by or code == rules.thermal_end
     severity: Severity = "none" if is_nothing else "fail" if fatal else "concern"
-    return Finding(
+    return XidFinding(
         family="SXid",
         code=code,
         name=worst.text,
@@ -225,11 +225,11 @@ def _of_switch(code: int, pci: str, lines: list[tuple[SXidEvent, str]], catalog:
     )
 
 
-def _standing(lines: list[tuple[_Line, str]]) -> tuple[list[_Line], str]:
+def _uncleared(lines: list[tuple[_Line, str]]) -> tuple[list[_Line], str]:
     """The lines that nothing cleared; or, where all were, all of them and what cleared the last."""
     left = [line for line, by in lines if not by]
     return (left, "") if left else ([line for line, _ in lines], lines[-1][1])
 
 
-def _worst_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+def _worst_first(findings: Iterable[XidFinding]) -> tuple[XidFinding, ...]:
     return tuple(sorted(findings, key=lambda finding: (WORST_FIRST.index(finding.severity), finding.pci, finding.code)))

@@ -9,7 +9,7 @@ from typing import Any
 
 from clusterproof.plugins.catalog.kubernetes import bad_status
 from clusterproof.plugins.kubernetes.api import Api
-from clusterproof.plugins.kubernetes.nodes import KubernetesNode, nodes, quantity
+from clusterproof.plugins.kubernetes.nodes import ApiNode, nodes, quantity
 
 RESOURCES = {
     "nvidia.com/gpu": "gpu",
@@ -51,7 +51,7 @@ def read(api: Api, names: frozenset[str]) -> object:
     return {"asked_at": time.time(), "nodes": entries}
 
 
-def entry(node: KubernetesNode) -> dict[str, Any]:
+def entry(node: ApiNode) -> dict[str, Any]:
     """One node, as checks read it."""
     return {
         "name": node.name,

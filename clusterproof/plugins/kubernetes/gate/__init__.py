@@ -17,7 +17,7 @@ from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.record import record, replace
 from clusterproof.plugins.core.result import ACTIONS, UNREACHABLE, Result
 from clusterproof.plugins.core.verdict import PROVEN, Verdict
-from clusterproof.plugins.kubernetes.nodes import KubernetesNode, Taint
+from clusterproof.plugins.kubernetes.nodes import ApiNode, Taint
 
 CONDITION = "ClusterproofHealthy"
 DOMAIN = "clusterproof.dev"
@@ -168,14 +168,14 @@ def own_key(key: str) -> str:
     return key
 
 
-def to_remove(node: KubernetesNode, health: Health, startup: str, is_tainting: bool) -> tuple[Taint, ...]:
+def to_remove(node: ApiNode, health: Health, startup: str, is_tainting: bool) -> tuple[Taint, ...]:
     """The taints that a node loses by what was found: our own, and the one it began with; only a pass does it."""
     if health.status != TRUE:
         return ()
     return tuple(one for one in node.taints if (is_tainting and is_unfit(one)) or (startup and one.key == startup))
 
 
-def is_tainted(node: KubernetesNode) -> bool:
+def is_tainted(node: ApiNode) -> bool:
     """Whether it has our taint."""
     return any(map(is_unfit, node.taints))
 
@@ -193,7 +193,7 @@ class TaintPlan:
     why_not: str = ""
 
 
-def to_taint(nodes: Iterable[KubernetesNode], healths: Mapping[str, Health], limit: str) -> TaintPlan:
+def to_taint(nodes: Iterable[ApiNode], healths: Mapping[str, Health], limit: str) -> TaintPlan:
     """The nodes that get our taint, as far as the limit goes: all that failed and have none yet, or none at all.
 
     Those that failed count together with those that have it already, also of other runs: where they are more than are

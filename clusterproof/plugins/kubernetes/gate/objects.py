@@ -19,7 +19,7 @@ from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.kubernetes.api import Api, KubernetesDenied, KubernetesError, KubernetesRefused
 from clusterproof.plugins.kubernetes.gate import CONDITION, DOMAIN, FALSE, OURS, Health
-from clusterproof.plugins.kubernetes.nodes import KubernetesNode, Taint, node_of, parts, tables, text
+from clusterproof.plugins.kubernetes.nodes import ApiNode, Taint, node_of, parts, tables, text
 
 NODES = "/api/v1/nodes"
 EVENTS = "/api/v1/namespaces/default/events"  # where those of nodes lie, which are of no namespace
@@ -33,7 +33,7 @@ TAINTS_CHANGED = "ClusterproofTaints"
 class GateNode:
     """A node as it stood, with the two words by which a write names exactly this one."""
 
-    node: KubernetesNode
+    node: ApiNode
     uid: str
     version: str
     taints: tuple[Mapping[str, Any], ...] = ()  # as the server has them, in the order of the node's

@@ -12,7 +12,7 @@ from clusterproof.plugins.core.verdict import EXIT_FAILED, EXIT_INCOMPLETE
 from clusterproof.plugins.kubernetes.api import READ_S, Api, KubernetesDenied, KubernetesError
 from clusterproof.plugins.kubernetes.gate import CONDITION, FALSE, TRUE, UNKNOWN, Health, bounded
 from clusterproof.plugins.kubernetes.gate.objects import NODES, moment
-from clusterproof.plugins.kubernetes.nodes import KubernetesNode, node_of
+from clusterproof.plugins.kubernetes.nodes import ApiNode, node_of
 
 FRESH_S = 600.0  # two heartbeats of a gate in rest
 PATIENCE_S = 600.0
@@ -41,7 +41,7 @@ def booted_at(stat: str) -> float:
     return float(digits) if digits.isascii() and digits.isdecimal() else 0.0
 
 
-def verdict_since(node: KubernetesNode, oldest: float) -> Health:
+def verdict_since(node: ApiNode, oldest: float) -> Health:
     """What the condition says of a node; Unknown where it was last confirmed before `oldest` (since 1970)."""
     condition = node.condition(CONDITION)
     if condition is None:

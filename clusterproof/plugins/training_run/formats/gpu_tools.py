@@ -90,7 +90,7 @@ _GOES_ON = "NVML library version: "  # the second line of a mismatch
 MAX_WORDS = 100  # characters of a complaint
 
 
-def complaint(line: str, node: str, time_s: float) -> GpuLost | None:
+def lost_gpu_in(line: str, node: str, time_s: float) -> GpuLost | None:
     """What nvidia-smi says of a GPU that it does not reach; of all of them, or of the driver, no device is named."""
     if without := _NO_DRIVER.match(line):
         return GpuLost(node, "", time_s, printable(without[0].strip(), MAX_WORDS), is_gone=False)
@@ -139,7 +139,7 @@ def read_dmon(path: RunFile) -> Iterator[Sample | GpuLost | Cut]:
     times: dict[str, int] = {}
     last_s = 0.0
     for line in lines:
-        if lost := complaint(line, node, last_s or max(times.values(), default=0) * EVERY_S):
+        if lost := lost_gpu_in(line, node, last_s or max(times.values(), default=0) * EVERY_S):
             yield lost
             continue
         if is_rest_of_complaint(line):

@@ -20,9 +20,9 @@ from clusterproof.plugins.training_run.formats.gpu_tools import (
     USED,
     UTIL,
     GpuReading,
-    complaint,
     held_by,
     is_rest_of_complaint,
+    lost_gpu_in,
     node_of,
 )
 from clusterproof.plugins.training_run.samples import GpuLost, Sample
@@ -61,7 +61,7 @@ def read_smi(path: RunFile) -> Iterator[Sample | GpuLost | Cut]:
     """The samples of its GPUs, and which of them are lost. Raises RunError."""
     lines, table = Lines(path), _Table(node_of(path))
     for line in lines:
-        if lost := complaint(line, table.node, table.time_s):
+        if lost := lost_gpu_in(line, table.node, table.time_s):
             yield lost
             continue
         if is_rest_of_complaint(line):

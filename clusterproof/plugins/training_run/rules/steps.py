@@ -1,4 +1,4 @@
-"""How long steps take: those that are far longer than others, with their causes, and a change that stays."""
+"""How long steps take: those that are far longer than others, with their causes, and a change that persists."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Outliers:
 
 @record
 class Drift:
-    """A change that stays: from which step on, and the seconds of a step before and after."""
+    """A change that persists: from which step on, and the seconds of a step before and after."""
 
     step: int
     before: float
@@ -108,7 +108,7 @@ def steady(series: Sequence[StepTime]) -> Sequence[StepTime]:
     return [step for step in series if step.first >= series[0].first + WARM_UP] if series else []
 
 
-def alike(series: Sequence[StepTime]) -> list[Sequence[StepTime]]:
+def by_work(series: Sequence[StepTime]) -> list[Sequence[StepTime]]:
     """The steps that work on as much, each kind in order; the most first."""
     kinds: dict[str, list[StepTime]] = {}
     for step in series:
@@ -121,7 +121,7 @@ def timed(series: Sequence[StepTime], least: int, least_lines: int) -> Sequence[
     ready = steady(series)
     enough = judged(ready, least)
     if not enough:
-        kinds = alike(ready) or [[]]
+        kinds = by_work(ready) or [[]]
         of = " that work on as much" if len(kinds) > 1 else ""
         few = (
             f"{number_of(_count(kinds[0]), 'step')}{of} behind the warm-up; expected at least {least}: log more of them"
@@ -141,7 +141,7 @@ def judged(series: Sequence[StepTime], least: int) -> list[Sequence[StepTime]]:
 
     What grows from step to step is no kind: longer sequences take longer.
     """
-    kinds = alike(series)
+    kinds = by_work(series)
     large = [kind for kind in kinds if _count(kind) >= least]
     rest = sorted((step for kind in kinds if _count(kind) < least for step in kind), key=lambda step: step.step)
     labels = nearest(step.work for step in rest)
@@ -177,7 +177,7 @@ def period(steps: Sequence[StepTime]) -> int:
 
 def outliers(series: Sequence[StepTime], *, within: bool = False) -> Outliers:
     """The steps that are far longer than others that work on as much; `usual` is that of most of them."""
-    kinds = [_outliers(kind, within=within) for kind in alike(series)] or [_outliers(series, within=within)]
+    kinds = [_outliers(kind, within=within) for kind in by_work(series)] or [_outliers(series, within=within)]
     lost, whole = sum(kind.lost for kind in kinds), sum(step.seconds * step.times for step in series)
     longest = sorted((step for kind in kinds for step in kind.steps), key=lambda step: -step.seconds)
     of = sum(kind.of for kind in kinds)
@@ -203,7 +203,7 @@ def _outliers(series: Sequence[StepTime], *, within: bool) -> Outliers:
 
 def drift(series: Sequence[StepTime]) -> Drift | None:
     """The largest change to longer steps among those that work on as much; None where none is certain."""
-    changes = [_drift(kind) for kind in alike(series) if len(kind) > 2 * SEGMENT - 1]
+    changes = [_drift(kind) for kind in by_work(series) if len(kind) > 2 * SEGMENT - 1]
     return max((change for change in changes if change), key=lambda change: change.times, default=None)
 
 
@@ -213,9 +213,9 @@ def _drift(series: Sequence[StepTime]) -> Drift | None:
     before, after = series[:at], series[at:]
     change = Drift(series[at].first, _middle_of(before), _middle_of(after))
     error = sqrt(sum(_spread_of(part) ** 2 / len(part) for part in (before, after)))
-    stays = _middle_of(series[-SEGMENT:]) - change.before >= (change.after - change.before) / 2
+    persists = _middle_of(series[-SEGMENT:]) - change.before >= (change.after - change.before) / 2
     is_certain = change.after - change.before > CERTAIN * error
-    return change if is_certain and stays and change.before > 0 else None
+    return change if is_certain and persists and change.before > 0 else None
 
 
 def _middle_of(series: Sequence[StepTime]) -> float:
@@ -245,7 +245,7 @@ LEAST = 0.1  # of what a step is longer than usual, from which on a part is the 
 
 
 @record
-class Part:
+class StepPart:
     """A part of a step that took so many seconds longer than usual, on the rank on which that was most."""
 
     name: str
@@ -253,9 +253,9 @@ class Part:
     rank: int
 
 
-def causes(recorded: RunData, steps: Sequence[StepTime], usual: float) -> list[tuple[Part, ...]]:
+def causes(recorded: RunData, steps: Sequence[StepTime], usual: float) -> list[tuple[StepPart, ...]]:
     """For each step the parts that explain a tenth or more of what it is too long, the most first."""
-    parts_by_step: list[list[Part]] = [[] for _ in steps]
+    parts_by_step: list[list[StepPart]] = [[] for _ in steps]
     for (rank, name), cells in (*recorded.parts.items(), *recorded.compute.items()):
         if rank not in recorded.steps or not cells:
             continue
@@ -263,7 +263,7 @@ def causes(recorded: RunData, steps: Sequence[StepTime], usual: float) -> list[t
         for number, step in enumerate(steps):
             more = cells.get(step.step, (middle, 1))[0] - middle
             if more > LEAST * (step.seconds - usual) > 0:
-                parts_by_step[number].append(Part(name, more, rank))
+                parts_by_step[number].append(StepPart(name, more, rank))
     return [_worst_of_each(parts) for parts in parts_by_step]
 
 
@@ -272,8 +272,8 @@ def _middle(cells: Seconds) -> float:
     return median(mean for mean, _ in islice(cells.values(), 0, None, -(-len(cells) // MAX_VALUES)))
 
 
-def _worst_of_each(parts: Sequence[Part]) -> tuple[Part, ...]:
-    worst: dict[str, Part] = {}
+def _worst_of_each(parts: Sequence[StepPart]) -> tuple[StepPart, ...]:
+    worst: dict[str, StepPart] = {}
     for part in parts:
         if part.name not in worst or part.seconds > worst[part.name].seconds:
             worst[part.name] = part

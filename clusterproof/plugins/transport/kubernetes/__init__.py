@@ -15,7 +15,7 @@ from typing import Any
 from clusterproof.plugins.agent.packing import ARGUMENT
 from clusterproof.plugins.core.record import record, replace
 from clusterproof.plugins.kubernetes import HOST
-from clusterproof.plugins.kubernetes.nodes import Image, KubernetesNode
+from clusterproof.plugins.kubernetes.nodes import ApiNode, Image
 
 NAMESPACE = "clusterproof"
 RUN_LABEL = "clusterproof-run"
@@ -127,9 +127,7 @@ def config_map(run: RunObjects, program: str) -> Mapping[str, Any]:
     return {"metadata": run.metadata(run.name), "immutable": True, "data": pieces}
 
 
-def pod(
-    run: RunObjects, name: str, node: KubernetesNode, image: str, deadline_s: int, script: str = ""
-) -> Mapping[str, Any]:
+def pod(run: RunObjects, name: str, node: ApiNode, image: str, deadline_s: int, script: str = "") -> Mapping[str, Any]:
     """The pod for one node: pinned to it, whatever its taints; it requests nothing, as jobs may have requested all."""
     script = script or run.script
     return {
@@ -168,7 +166,7 @@ def pod(
     }
 
 
-def on_host(node: KubernetesNode, script: str) -> list[str]:
+def on_host(node: ApiNode, script: str) -> list[str]:
     """The command that runs a shell script of the host's, with nothing but the host's files."""
     name, family_folder, folder = LOADERS.get(node.info.get("architecture", ""), LOADERS["amd64"])
     if FAMILY.search(node.info.get("osImage", "")):
@@ -179,7 +177,7 @@ def on_host(node: KubernetesNode, script: str) -> list[str]:
     return [*started, f"{HOST}/usr/sbin/chroot", HOST, "/bin/sh", "-c", script]
 
 
-def image_on(node: KubernetesNode) -> str:
+def image_on(node: ApiNode) -> str:
     """An image that is on the node: one that every node runs, else the smallest; empty where none is reported."""
     named = [image for image in node.images if image.names]
     for word in PREFERRED:

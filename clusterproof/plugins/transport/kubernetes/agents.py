@@ -19,7 +19,7 @@ from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.api import NOT_FOUND, Api, KubernetesDenied, KubernetesError
-from clusterproof.plugins.kubernetes.nodes import KubernetesNode, nodes, table, text
+from clusterproof.plugins.kubernetes.nodes import ApiNode, nodes, table, text
 from clusterproof.plugins.kubernetes.workloads import Container, Pod, pods
 from clusterproof.plugins.transport import Answer, Connection, Limits, Program, Unusable
 from clusterproof.plugins.transport.fan_out import fan_out
@@ -193,7 +193,7 @@ def _container(agent: Pod) -> Container | None:
     return next((one for one in agent.containers if one.name == CONTAINER), None)
 
 
-def unreported(node: KubernetesNode | None, agent: Pod | None, other: Pod | None = None) -> Answer | None:
+def unreported(node: ApiNode | None, agent: Pod | None, other: Pod | None = None) -> Answer | None:
     """Why there is nothing to read of a node; None where there may be. `other` only looks like its agent."""
     if node is None:
         return Answer(unreached=Unreached.NOT_READY, detail=NO_NODE)
@@ -214,7 +214,7 @@ def unreported(node: KubernetesNode | None, agent: Pod | None, other: Pod | None
     return Answer(unreached=Unreached.NO_IMAGE if is_of_image else Unreached.NOT_STARTED, detail=detail)
 
 
-def _doubtful(api: Api, agents: Mapping[str, Pod], targets: Sequence[Target]) -> Mapping[str, KubernetesNode]:
+def _doubtful(api: Api, agents: Mapping[str, Pod], targets: Sequence[Target]) -> Mapping[str, ApiNode]:
     """The nodes whose agents do not work, as they stand: one by one while they are few. Raises KubernetesError."""
     names = [target.name for target in targets if not is_at_work(agents.get(target.name))]
     listings = [""] if len(names) > FEW else names

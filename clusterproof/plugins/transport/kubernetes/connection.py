@@ -17,7 +17,7 @@ from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.api import Api, KubernetesError
-from clusterproof.plugins.kubernetes.nodes import KubernetesNode, nodes
+from clusterproof.plugins.kubernetes.nodes import ApiNode, nodes
 from clusterproof.plugins.kubernetes.workloads import Pod, pods
 from clusterproof.plugins.transport import Answer, Connection, Limits, Program, Unusable
 from clusterproof.plugins.transport.fan_out import fan_out
@@ -92,11 +92,11 @@ class Kubernetes:
         """The API of the cluster. Raises AwsError, KubernetesError."""
         return open_api(settings)
 
-    def nodes(self, api: Api, _targets: Sequence[Target]) -> Mapping[str, KubernetesNode]:
+    def nodes(self, api: Api, _targets: Sequence[Target]) -> Mapping[str, ApiNode]:
         """What Kubernetes has of these nodes, at least. Raises KubernetesError."""
         return {node.name: node for node in nodes(api)}
 
-    def unreachable(self, node: KubernetesNode | None, settings: Mapping[str, str]) -> PodFailure | None:
+    def unreachable(self, node: ApiNode | None, settings: Mapping[str, str]) -> PodFailure | None:
         """Why no pod is sent to a node."""
         return unreachable(node, settings)
 
@@ -142,13 +142,13 @@ class PerfPods(Kubernetes):
             self._api = self._api or super().opened(settings)
             return self._api
 
-    def nodes(self, api: Api, targets: Sequence[Target]) -> Mapping[str, KubernetesNode]:
+    def nodes(self, api: Api, targets: Sequence[Target]) -> Mapping[str, ApiNode]:
         """What Kubernetes has of these nodes, at least. Raises KubernetesError."""
         if len(targets) > FEW:
             return super().nodes(api, targets)
         return {node.name: node for target in targets for node in nodes(api, name=target.name)}
 
-    def unreachable(self, node: KubernetesNode | None, _settings: Mapping[str, str]) -> PodFailure | None:
+    def unreachable(self, node: ApiNode | None, _settings: Mapping[str, str]) -> PodFailure | None:
         """Why no pod is sent to a node."""
         if node is None:
             return PodFailure(Unreached.NOT_READY, NO_NODE)
@@ -197,7 +197,7 @@ class PerfPods(Kubernetes):
         return why
 
 
-def unreachable(node: KubernetesNode | None, settings: Mapping[str, str]) -> PodFailure | None:
+def unreachable(node: ApiNode | None, settings: Mapping[str, str]) -> PodFailure | None:
     """Why no pod is sent to a node; None where one is."""
     if node is None:
         return PodFailure(Unreached.NOT_READY, NO_NODE)

@@ -10,7 +10,7 @@ from contextlib import suppress
 from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.kubernetes.api import Api, KubernetesDenied, KubernetesError, KubernetesRefused
-from clusterproof.plugins.kubernetes.nodes import KubernetesNode
+from clusterproof.plugins.kubernetes.nodes import ApiNode
 from clusterproof.plugins.kubernetes.workloads import Container, Pod, pod_of
 from clusterproof.plugins.transport.kubernetes import RunObjects
 
@@ -174,7 +174,7 @@ def is_settled(pod: Pod) -> bool:
 def pod_failure(
     pod: Pod | None,
     is_gone: bool,
-    node: KubernetesNode,
+    node: ApiNode,
     waited_s: float,
     is_own_image: bool = False,
     image_option: str = "--k8s-image",
@@ -210,7 +210,7 @@ def pod_failure(
     )
 
 
-def not_ready(node: KubernetesNode) -> PodFailure | None:
+def not_ready(node: ApiNode) -> PodFailure | None:
     """Why no pod is sent to a node whose kubelet is not ready; None where it is."""
     if node.is_ready:
         return None
@@ -251,7 +251,7 @@ def is_of_quota(problem: KubernetesError) -> bool:
     return any(words in str(problem) for words in OF_QUOTA)
 
 
-def _not_started_there(container: Container, node: KubernetesNode, is_own_image: bool, image_option: str) -> PodFailure:
+def _not_started_there(container: Container, node: ApiNode, is_own_image: bool, image_option: str) -> PodFailure:
     if is_own_image:
         return PodFailure(
             Unreached.NO_PYTHON,

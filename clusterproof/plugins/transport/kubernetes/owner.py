@@ -17,7 +17,7 @@ from clusterproof.plugins.aws import AwsError
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.api import Api, KubernetesError
-from clusterproof.plugins.kubernetes.nodes import KubernetesNode, nodes
+from clusterproof.plugins.kubernetes.nodes import ApiNode, nodes
 from clusterproof.plugins.transport import Unusable
 from clusterproof.plugins.transport.kubernetes import NAMESPACE, TTL_S, RunObjects, config_map, job
 from clusterproof.plugins.transport.kubernetes.connection import end
@@ -45,7 +45,7 @@ class JobOwner:
         self.ttl_s = int(settings.get("k8s_ttl_s") or TTL_S)
         self.settings = settings
         self._program = ""
-        self._known: tuple[float, Mapping[str, KubernetesNode]] = (float("-inf"), {})
+        self._known: tuple[float, Mapping[str, ApiNode]] = (float("-inf"), {})
         self._left: set[str] = set()  # pods that could not be deleted
         self._numbers = itertools.count()
         self._is_over = threading.Event()
@@ -83,7 +83,7 @@ class JobOwner:
         """A name for another pod."""
         return f"{self._owned.run.name}-{next(self._numbers)}"
 
-    def node(self, name: str) -> KubernetesNode | None:
+    def node(self, name: str) -> ApiNode | None:
         """What Kubernetes has of a node. Raises KubernetesError."""
         with self._lock:
             at, known = self._known

@@ -14,7 +14,7 @@ from clusterproof.plugins.catalog.kubernetes import perf_huge_pages, perf_reques
 from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.core.message import listed
 from clusterproof.plugins.kubernetes.api import KubernetesDenied, KubernetesError
-from clusterproof.plugins.kubernetes.nodes import KubernetesNode, quantity
+from clusterproof.plugins.kubernetes.nodes import ApiNode, quantity
 from clusterproof.plugins.kubernetes.workloads import Pod, pods
 from clusterproof.plugins.transport import Answer, Limits
 from clusterproof.plugins.transport.kubernetes import CONTAINER, RunObjects
@@ -37,12 +37,12 @@ NO_IMAGE_NAMED = (
 PULL_S = 600.0  # for a node to pull an image with CUDA in it, which has some GB
 
 
-def devices_of(node: KubernetesNode) -> Mapping[str, int]:
+def devices_of(node: ApiNode) -> Mapping[str, int]:
     """The devices that Kubernetes counts on a node, by resource."""
     return {name: count for name in DEVICES if (count := _count(node.capacity, name))}
 
 
-def why_not_whole(node: KubernetesNode) -> str:
+def why_not_whole(node: ApiNode) -> str:
     """Why no pod could have all devices of a node, even an empty one; usually empty."""
     shared = node.labels.get(SHARING, "")
     if shared not in WHOLE:
@@ -55,7 +55,7 @@ def why_not_whole(node: KubernetesNode) -> str:
     return f"{listed(short)} can be allocated; expected all" if short else ""
 
 
-def taken(node: KubernetesNode, pods: Iterable[Pod]) -> str:
+def taken(node: ApiNode, pods: Iterable[Pod]) -> str:
     """Which devices of a node are taken, and by whose pods; empty where all are free."""
     devices = devices_of(node)
     holders: dict[str, dict[str, int]] = {name: {} for name in devices}
@@ -72,7 +72,7 @@ def taken(node: KubernetesNode, pods: Iterable[Pod]) -> str:
     return f"taken: {'; '.join(taken_devices)}; expected all free" if taken_devices else ""
 
 
-def perf_pod(run: RunObjects, name: str, node: KubernetesNode, deadline_s: int) -> Mapping[str, Any]:
+def perf_pod(run: RunObjects, name: str, node: ApiNode, deadline_s: int) -> Mapping[str, Any]:
     """The pod for one node: the scheduler may place it there alone, whatever the node's taints."""
     devices = {resource: str(count) for resource, count in devices_of(node).items()}
     pages = _huge_pages(node)
@@ -113,7 +113,7 @@ def perf_pod(run: RunObjects, name: str, node: KubernetesNode, deadline_s: int) 
     }
 
 
-def _huge_pages(node: KubernetesNode) -> Mapping[str, str]:
+def _huge_pages(node: ApiNode) -> Mapping[str, str]:
     """What EFA's library takes, or what there is of it; nothing on a node without EFA."""
     there, wanted = node.allocatable.get(HUGE_PAGES, ""), perf_huge_pages()
     if EFA not in devices_of(node) or not _count({HUGE_PAGES: there}, HUGE_PAGES):

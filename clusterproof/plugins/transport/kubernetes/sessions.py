@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.kubernetes.api import KubernetesError, Stream
-from clusterproof.plugins.kubernetes.nodes import KubernetesNode
+from clusterproof.plugins.kubernetes.nodes import ApiNode
 from clusterproof.plugins.transport import Limits, NodeSession, Program, Received
 from clusterproof.plugins.transport.kubernetes import CONTAINER, image_on, pod
 from clusterproof.plugins.transport.kubernetes.connection import unreachable
@@ -94,7 +94,7 @@ class PodSession:
         if self._stream:
             self._stream.close()
 
-    def _node(self, target: Target) -> KubernetesNode:
+    def _node(self, target: Target) -> ApiNode:
         """What Kubernetes has of it. Raises NoPod, KubernetesError."""
         node = self._owner.node(target.name)
         why = unreachable(node, self._owner.settings)
@@ -102,7 +102,7 @@ class PodSession:
             raise NoPod(why.detail if why else "")
         return node
 
-    def _start(self, job: CurrentJob, name: str, node: KubernetesNode, program: Program) -> None:
+    def _start(self, job: CurrentJob, name: str, node: ApiNode, program: Program) -> None:
         """Create the pod, and wait until it runs. Raises NoPod, KubernetesError."""
         run, deadline_s = job.run, int(POD_S * random.uniform(0.8, 1.0))  # noqa: S311 - not all end at once
         image = run.image or image_on(node)

@@ -13,7 +13,7 @@ from clusterproof.plugins.agent.frame import has_end
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.kubernetes.api import Api, KubernetesDenied, KubernetesError, KubernetesRefused
-from clusterproof.plugins.kubernetes.nodes import KubernetesNode
+from clusterproof.plugins.kubernetes.nodes import ApiNode
 from clusterproof.plugins.transport import Answer, Limits
 from clusterproof.plugins.transport.kubernetes import CONTAINER, RunObjects, image_on, pod
 from clusterproof.plugins.transport.kubernetes.outcome import (
@@ -91,7 +91,7 @@ class VisitContext:
     api: Api
     run: RunObjects
     limits: Limits
-    known: Mapping[str, KubernetesNode]
+    known: Mapping[str, ApiNode]
     nonce: str = ""
     refusal: str = ""  # why the API server lets nobody be asked
     watch: PodWatch = field(init=False)
