@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.accept import RESULTS, NodeRun
+from clusterproof.plugins.accept import RESULTS, NodeRun, runner
 from clusterproof.plugins.accept.journal import FILE, JournalError
-from clusterproof.plugins.accept.runner import EXIT
+from clusterproof.plugins.accept.runner import ENDED, EXIT, OUTPUT, last_words, launched
 from clusterproof.plugins.accept.verdicts import NodeOutcome, NodeVerdict, of_nodes
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.history import Gpu, NodeIdentity
@@ -73,6 +73,16 @@ def test_an_interruption_at_any_run_repeats_nothing_that_ended_and_counts_nothin
     assert {one.said for one in said(tmp_path, nodes).values()} == {NodeVerdict.ACCEPTED}
     assert [stage for stage, _ in nodes.runs] == ["inventory", *["exact"] * 3, *["speed"] * 3]
     assert nodes.measured == dict.fromkeys(NAMES, 3)
+
+
+def test_a_run_that_python_itself_ends_has_no_code_of_a_run_that_came_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert launched(["--version"], tmp_path) == 0
+    (tmp_path / EXIT).unlink()
+    monkeypatch.setattr(runner, "CHILD", "raise ImportError('no such module')")
+    assert launched(["--version"], tmp_path) not in ENDED
+    assert last_words(tmp_path / OUTPUT) == "ImportError: no such module"
 
 
 def test_a_run_that_ended_while_nobody_looked_counts(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ClusterShell.NodeSet
 import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
@@ -27,10 +28,27 @@ NAMES = st.from_regex(r"[A-Za-z_]{0,3}[0-9]{0,4}([.-]?[a-z]{0,2}[0-9]{1,3}){0,2}
         ("ip-10-0-1-[5-6].ec2.internal", ("ip-10-0-1-5.ec2.internal", "ip-10-0-1-6.ec2.internal")),
         ("login_a.example.com", ("login_a.example.com",)),
         ("[7-8]", ("7", "8")),
+        ("gpu[2-9],gpu10,gpu02,a1b2,a", ("a", "a1b2", *(f"gpu{n}" for n in range(2, 10)), "gpu02", "gpu10")),
+        ("x[1-2]y[1-3],x1y2,x10y1", ("x1y1", "x1y2", "x1y3", "x2y1", "x2y2", "x2y3", "x10y1")),
+        ("gpu[1-2]5,gpu9", ("gpu9", "gpu15", "gpu25")),
     ],
 )
 def test_a_nodeset_stands_for_its_names_in_order(text: str, names: tuple[str, ...]) -> None:
     assert expand(text) == names
+
+
+def test_names_of_many_numbers_are_not_compared_with_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    unfolded = []
+
+    class Counted(ClusterShell.NodeSet.NodeSet):  # type: ignore[misc] # it is untyped
+        def __init__(self, nodes: str, **more: object) -> None:
+            unfolded.append(nodes)
+            super().__init__(nodes, **more)
+
+    monkeypatch.setattr(ClusterShell.NodeSet, "NodeSet", Counted)
+    names = [f"ip-10-{n % 4}-{n * 37 % 251}-{n * 101 % 253}" for n in range(1000)]
+    assert set(expand(",".join([*names, "gpu[1-2,4]"]))) == {*names, "gpu1", "gpu2", "gpu4"}
+    assert unfolded == ["gpu[1-2,4]"]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TypeAlias
 
 from hypothesis import strategies as st
@@ -23,11 +24,14 @@ WORDS = (
     ),
     *(b"../../etc/passwd", b"/dev/zero", b"<script>", b"a" * 300, b"x = 1", b"[x]", b"rank", b"2026-02-30"),
 )
+OBJECT = re.compile(rb"\{[^{}]*\},?")  # of JSON, without others in it
+LINE = re.compile(rb"[^\n]+\n?")
+NUMBER = re.compile(rb"\d{1,9}")
 Edit: TypeAlias = tuple[str, int, int, bytes, int]
 
 edits = st.lists(
     st.tuples(
-        st.sampled_from(("replace", "insert", "delete", "repeat", "exchange")),
+        st.sampled_from(("replace", "insert", "delete", "repeat", "exchange", "multiply")),
         st.integers(0, PARTS),
         st.integers(0, 120),
         st.sampled_from(WORDS) | st.binary(max_size=8),
@@ -50,7 +54,20 @@ def altered(data: bytes, changes: list[Edit]) -> bytes:
             data = before + behind
         elif kind == "repeat":
             data = before + taken * times + behind
+        elif kind == "multiply":
+            data = multiplied(data, place, times)
         else:
             data = behind + taken + before
         data = data[:MAX_BYTES]
     return data
+
+
+def multiplied(data: bytes, place: int, times: int) -> bytes:
+    """The bytes with many things like one behind a place, each with other numbers: devices, rows, lines."""
+    thing = OBJECT.search(data, place) or LINE.search(data, place)
+    if not thing:
+        return data
+    times = min(times, MAX_BYTES // len(thing[0]))
+    others = [NUMBER.sub(lambda digits, more=more: b"%d" % (int(digits[0]) + more), thing[0]) for more in range(times)]  # type: ignore[misc]
+    between = b"," if thing[0].endswith(b"}") else b""
+    return data[: thing.start()] + between.join(others) + data[thing.end() :]

@@ -41,3 +41,5 @@ def test_there_is_a_seed_for_every_reader_of_a_run(tmp_path: Path) -> None:
 def test_an_example_is_altered_as_it_says() -> None:
     assert altered(b"abcd", [("insert", 5_000, 0, b"-", 2)]) == b"ab--cd"
     assert altered(b"abcd", [("delete", 0, 2, b"", 1), ("repeat", 0, 1, b"", 3)]) == b"cccd"
+    assert altered(b'[{"a": 1},{"b": 2}]', [("multiply", 5_000, 0, b"", 2)]) == b'[{"a": 1},{"b": 2},{"b": 3}]'
+    assert altered(b"a,1\nb,2\n", [("multiply", 5_000, 0, b"", 2)]) == b"a,1\nb,2\nb,3\n"

@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from tests.builders.runs import ROOT
 from tests.builders.wheel import Installed
 from tests.faults import BY_NAME
 from tests.integrations.slurm.scripts import NAMES, eventually, scripted
@@ -10,6 +18,7 @@ from tests.testbed.needs import needs_nodes, needs_slurm
 from tests.testbed.node import Node, entered, healthy_p5, with_file, with_whole_machine
 
 BIN = "/opt/clusterproof/bin"
+IDLE = "integrations/systemd/clusterproof-idle"
 SICK, HEALTHY = "gpu001", "gpu002"
 REASON = "clusterproof: gpu.gpu_answers: GPU 3: the driver says GPU_IS_LOST; expected an answer"
 
@@ -57,3 +66,23 @@ def test_an_idle_node_is_checked_by_what_lies_beside_the_script(installed: Insta
     assert said[SICK].startswith("FAILED: ")
     assert "GPU responsiveness" in said[SICK]
     assert not said[HEALTHY].startswith(("FAILED", "not checked")), said[HEALTHY]
+
+
+STARTED = """setpriv --reuid={user} --clear-groups {folder}/slurmstepd 600 >/dev/null &
+until [ "$(cat /proc/$!/comm)" = slurmstepd ]; do sleep 0.01; done"""
+
+
+@needs_nodes
+@pytest.mark.parametrize(("user", "is_busy"), [(0, True), (65534, False)], ids=["root", "a user"])
+def test_only_slurms_own_process_keeps_a_node_from_being_checked(user: int, is_busy: bool) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        shutil.copy("/bin/sleep", folder / "slurmstepd")
+        (folder / "clusterproof").write_text("#!/bin/sh\n")
+        (folder / "clusterproof").chmod(0o755)
+        script = f"{STARTED.format(user=user, folder=folder)}\nsh {ROOT}/clusterproof/{IDLE}"
+        alone = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "/bin/sh", "-c", script]
+        env = {"CLUSTERPROOF_HOME": name, "LOGS_DIRECTORY": f"{name}/logs", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
+        ran = subprocess.run(alone, env=env, capture_output=True, text=True, timeout=600)
+    assert ran.stdout.strip() == ("not checked: a job of Slurm's runs" if is_busy else "fit"), ran.stderr

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +15,7 @@ import pytest
 from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.core.policy import NO_POLICY
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.inventory.file import DEMO
 from clusterproof.reports.formats.markdown import MAX_EACH, annotation_lines
 from tests.builders.runs import ROOT
 from tests.reports.reported import HOSTILE, of_each_verdict, result
@@ -48,3 +51,23 @@ def test_a_run_prints_them_where_github_runs_it(variable: str, count: int, tmp_p
     env = {**os.environ, "GITHUB_ACTIONS": variable, "GITHUB_STEP_SUMMARY": ""}
     ran = subprocess.run([*command, "-p", "no:cacheprovider"], cwd=ROOT, env=env, capture_output=True, text=True)
     assert len(LINE.findall(ran.stdout)) == count
+
+
+MAIN = "import sys; from clusterproof.plugins.command_line.main import main; sys.exit(main())"
+COMMAND = re.compile(r"^\s*::(?!error title|warning title)|##\w*\[", re.MULTILINE)
+
+
+@pytest.mark.parametrize("words", [("clusterproof", "check"), ("pytest", "--cluster")], ids=" ".join)
+def test_what_a_node_says_is_no_command_however_its_lines_are_folded(words: tuple[str, str], tmp_path: Path) -> None:
+    shutil.copytree(DEMO, tmp_path / "recording")
+    for path in (tmp_path / "recording" / "nodes").glob("gpu00[12].json"):
+        said = "".join(f"{'x' * length} ::add-mask::x ##[error]y " for length in range(20))
+        path.write_text(path.read_text().replace('"96.00.A5.00.01"', json.dumps(said), 3))
+    of_package = ("--pyargs", "clusterproof.checks") if words[0] == "pytest" else ()
+    start = ("-m", "pytest") if words[0] == "pytest" else ("-c", MAIN)
+    command = [sys.executable, *start, *words[1:], "replay:recording", "--report", "out", *of_package]
+    env = {**os.environ, "GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": "", "COLUMNS": "80"}
+    ran = subprocess.run([*command, "-k", "vbios"], cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert "add-mask" in ran.stdout, ran.stdout + ran.stderr
+    assert LINE.search(ran.stdout)
+    assert not COMMAND.search(ran.stdout)

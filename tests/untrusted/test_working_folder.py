@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from clusterproof.plugins.core.own_python import PACKAGES
 from clusterproof.plugins.inventory.file import DEMO
 from clusterproof.plugins.policy import find_policy
 from tests.testbed.needs import needs_root
@@ -19,6 +21,8 @@ pytestmark = pytest.mark.long
 SPRUNG = "sprung"
 MAIN = "import sys; from clusterproof.plugins.command_line.main import main; sys.exit(main())"
 QUIET = ("-q", "--no-report", "-k", "uptime")
+REFUSES = "ssh:127.0.0.1:9"
+PACKAGE = PACKAGES / "clusterproof"
 OWN = "def test_own(node):\n    import beside\n    assert beside.KNOWN\n"
 
 
@@ -27,7 +31,15 @@ def folder(tmp_path: Path) -> Path:
     """A recording with all that Python or pytest might load from the folder that it is started in."""
     shutil.copytree(DEMO, tmp_path / "recording")
     trap = f"with open({str(tmp_path / SPRUNG)!r}, 'a') as file:\n    file.write(__file__)\n"
-    inside = ("conftest.py", "tests/conftest.py", "sitecustomize.py", "threading.py", "queue.py", "plugin.py")
+    inside = (
+        "conftest.py",
+        "tests/conftest.py",
+        "sitecustomize.py",
+        "threading.py",
+        "queue.py",
+        "json.py",
+        "plugin.py",
+    )
     for name in ("conftest.py", *(f"recording/{name}" for name in inside)):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(trap)
@@ -68,6 +80,40 @@ def test_nothing_that_lies_there_is_run(folder: Path, where: str, words: list[st
     (folder / "recording" / "steps.jsonl").write_text('{"rank": 0, "step": 1, "seconds": 1.0}\n')
     run(folder / where, *words)
     assert not (folder / SPRUNG).exists(), (folder / SPRUNG).read_text()
+
+
+@pytest.mark.parametrize("words", [["accept", REFUSES], ["return", REFUSES, "127.0.0.1"]], ids=["accept", "return"])
+def test_nor_by_the_runs_that_a_command_starts(folder: Path, words: list[str]) -> None:
+    said = run(folder / "recording", *words)
+    assert not (folder / SPRUNG).exists(), (folder / SPRUNG).read_text()
+    assert "127.0.0.1" in said
+
+
+def test_nor_by_the_report_of_a_watched_job(folder: Path) -> None:
+    program = "from clusterproof.plugins.watch.job import evaluate_recorded as e; from pathlib import Path; "
+    words = [sys.executable, "-I", "-c", f"{program} e(Path('.'), (), None)"]
+    subprocess.run(words, cwd=folder / "recording", check=True, capture_output=True)
+    assert not (folder / SPRUNG).exists(), (folder / SPRUNG).read_text()
+    assert list((folder / "recording" / "report").iterdir())
+
+
+@pytest.mark.parametrize("has_pip", [True, False], ids=["this Python's pip", "one of its own"])
+def test_nor_by_pip_as_versions_for_slurm_are_installed(folder: Path, has_pip: bool) -> None:
+    program = f"""from pathlib import Path
+from clusterproof.integrations.slurm import versions
+versions._has_pip = lambda: {has_pip}
+versions._run(*versions._environment(Path({str(folder / "environment")!r})), "--version")"""
+    words = [sys.executable, "-I", "-c", program]
+    ran = subprocess.run(words, cwd=folder / "recording", capture_output=True, text=True)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert not (folder / SPRUNG).exists(), (folder / SPRUNG).read_text()
+
+
+def test_no_other_program_is_started_by_words_that_have_python_look_there_first() -> None:
+    words = re.compile(r"""sys\.executable,\s*['"]-(?!I)\w*['"]""")
+    files = [path for path in PACKAGE.rglob("*.py") if path.name != "own_python.py"]
+    assert len(files) > 400
+    assert [path.name for path in files if words.search(path.read_text())] == ["versions.py"]  # which runs it in /
 
 
 @pytest.mark.parametrize("workers", [[], ["-n", "2"]], ids=["alone", "two workers"])

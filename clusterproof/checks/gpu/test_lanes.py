@@ -7,6 +7,7 @@ from contextlib import suppress
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern_if, fail_if, not_applicable
 from clusterproof.plugins.evaluation.routing import evidence
+from clusterproof.plugins.evidence.fact import collected_by
 from clusterproof.plugins.evidence.field import readings, require
 from clusterproof.plugins.evidence.kernel_log.facts import pci_address
 from clusterproof.plugins.evidence.node import Node
@@ -30,12 +31,11 @@ def test_pcie_lanes(pci_device: PciDevice, node: Node) -> None:
     width = pci_device.width
     if not width or width > MAX_LANES or pci_device.is_asleep:
         not_applicable("the bus shows no lanes of it")
-    widths = [readings(other, "width")[0].get("width") or 0 for other in node.gpus_on_bus]
-    others = max((other for other in widths if other <= MAX_LANES), default=0)
+    others = _most_lanes.of(node)
     reading, unread = readings(pci_device, "width_max", "port_width_max")
     most, port = reading.get("width_max", others), reading.get("port_width_max")
     due = min(most or width, port or MAX_LANES, _wired(node) or MAX_LANES)
-    if width < due and pci_device.address in _named_by_the_driver(node):
+    if width < due and pci_device.address in _named_by_the_driver.of(node):
         not_applicable("its driver says how many lanes it has")
     is_sure = bool(port) and width < others and "width_max" in reading
     fail_if(is_sure and width < due, f"PCIe x{width}; expected x{due}")
@@ -54,6 +54,14 @@ def _wired(node: Node) -> int | None:
         return None
 
 
+@collected_by()
+def _most_lanes(node: Node) -> int:
+    """How many lanes the GPU on the bus has that has most; 0 where it shows none."""
+    widths = [readings(gpu, "width")[0].get("width") or 0 for gpu in node.gpus_on_bus]
+    return max((width for width in widths if width <= MAX_LANES), default=0)
+
+
+@collected_by()
 def _named_by_the_driver(node: Node) -> set[str]:
     """The addresses of the GPUs whose driver reports how many lanes they have."""
     with suppress(Incomplete, NotApplicable):

@@ -18,6 +18,7 @@ from clusterproof.plugins.core.verdict import (
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import readings, require
 from clusterproof.plugins.evidence.gpu.facts import BASEBOARD, Gpu, NvlinkErrors
+from clusterproof.plugins.evidence.gpu.facts_peers import alike, gpu_at, is_of_most, nvlinks_between, of_each
 from clusterproof.plugins.evidence.kernel_log.facts import pci_address
 from clusterproof.plugins.evidence.kernel_log.wording import gpus_by_address
 from clusterproof.plugins.evidence.kernel_log.xid_findings import evaluate
@@ -96,7 +97,7 @@ def evaluate_links_by_peers(gpu: Gpu, node: Node) -> None:
 
 def evaluate_ways(gpu: Gpu, node: Node) -> None:
     """Fail where nvidia-smi topo shows fewer NVLinks from this GPU to others than between most GPUs of the node."""
-    ways = {peer.label: reading["nvlinks_to"] for peer in node.gpus if (reading := readings(peer, "nvlinks_to")[0])}
+    ways = nvlinks_between.of(node)
     others = [(label, other) for label, to in ways.items() for other in to if gpu.label not in (label, other)]
     counts = Counter(ways[label][other] for label, other in others if len(ways) >= FEWEST_JOINED)
     usual, alike = counts.most_common(1)[0] if counts else (0, 0)
@@ -114,22 +115,9 @@ def evaluate_ways(gpu: Gpu, node: Node) -> None:
     concern_if(may_have_none and not readings(gpu, "name")[0], f"{seen}, unless it is of another model")
 
 
-def is_of_most(gpu: Gpu, node: Node) -> bool:
-    """Whether it is known to be of the model of most GPUs of the node."""
-    names = Counter(reading["name"] for other in node.gpus if (reading := readings(other, "name")[0]))
-    return 2 * names[readings(gpu, "name")[0].get("name")] > len(node.gpus)
-
-
 def links_of_peers(gpu: Gpu, node: Node) -> list[tuple[bool | None, ...]]:
     """The links of the node's other GPUs of the same model, as far as they report them."""
-    peers = [peer for peer in node.gpus if peer.index != gpu.index and is_alike(peer, gpu)]
-    return [reading["nvlink_states"] for reading, _ in (readings(peer, "nvlink_states") for peer in peers) if reading]
-
-
-def is_alike(one: Gpu, other: Gpu) -> bool:
-    """Whether two GPUs are of one model, as far as they report it."""
-    names = {reading["name"] for reading, _ in (readings(gpu, "name") for gpu in (one, other)) if reading}
-    return len(names) < 2
+    return [states for index, states in alike(gpu, node, "nvlink_states") if index != gpu.index]
 
 
 def inactive(states: Iterable[bool | None]) -> str:
@@ -164,9 +152,8 @@ def test_pcie_link(gpu: Gpu, node: Node) -> None:
 
 def evaluate_most_by_peers(gpu: Gpu, node: Node) -> None:
     """The verdict on a link that can do less at most than those of the node's other GPUs of the model."""
-    alike = [peer for peer in node.gpus if is_alike(peer, gpu)]
     for name, label in (("pcie_gen_max", "PCIe generation "), ("pcie_width_max", "PCIe x")):
-        values = [reading[name] for reading, _ in (readings(peer, name) for peer in alike) if reading]
+        values = [value for _, value in alike(gpu, node, name)]
         own, most = readings(gpu, name)[0].get(name), max(values, default=0)
         if own is None or own >= most:
             continue
@@ -186,8 +173,7 @@ def lanes_of_type(node: Node) -> int | None:
 
 def is_wired_so(node: Node, width: int) -> bool:
     """Whether every GPU of the node has a link as narrow, and they are cards: boards with NVLink have all lanes."""
-    widths = {readings(gpu, "pcie_width")[0].get("pcie_width") for gpu in node.gpus}
-    return widths == {width} and has_no_nvlink(node)
+    return set(of_each.of(node)["pcie_width"]) == {width} and has_no_nvlink(node)
 
 
 def has_no_nvlink(node: Node) -> bool:
@@ -283,11 +269,11 @@ def replays_of(pci_device: PciDevice, node: Node) -> int | None:
     """How often a GPU replayed; None for what is no GPU or counts none. Raises Incomplete."""
     if not pci_device.is_nvidia_gpu:
         return None
-    for gpu in node.gpus:
-        if pci_address(readings(gpu, "pci")[0].get("pci", "")) == pci_device.address:
-            reading, unread = readings(gpu, "pcie_replays")
-            require(why for why in unread if isinstance(why, Incomplete))
-            return reading.get("pcie_replays")
+    gpu = gpu_at.of(node).get(pci_device.address)
+    if gpu:
+        reading, unread = readings(gpu, "pcie_replays")
+        require(why for why in unread if isinstance(why, Incomplete))
+        return reading.get("pcie_replays")
     lost = [
         gpu.label for gpu in node.gpus if readings(gpu, "lost")[0].get("lost")
     ]  # one that does not answer reports no address either

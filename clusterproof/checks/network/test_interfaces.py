@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
@@ -59,9 +59,10 @@ def test_mtu(node: Node) -> None:
     if not used:
         not_applicable("no network interface is up")
     jumbo = int(node.threshold("interface.jumbo_mtu"))
+    usual_mtus = _usual_mtus(node)
     for interface in used:
         with part:
-            seen, usual = f"the MTU of {interface.label} is {interface.mtu}", _usual_mtu(node, interface.driver)
+            seen, usual = f"the MTU of {interface.label} is {interface.mtu}", usual_mtus.get(interface.driver, 0)
             concern_if(interface.driver == ENA and interface.mtu < jumbo, f"{seen}; expected {jumbo}")
             is_odd = usual not in (0, interface.mtu)
             concern_if(is_odd, f"{seen}; expected {usual} as most interfaces of {interface.driver} here")
@@ -138,16 +139,16 @@ HARDWARE: Mapping[str, Callable[[Node], list[str]]] = {
 }
 
 
-def _usual_mtu(node: Node, driver: str) -> int:
-    """The MTU of most interfaces of a driver that are up; 0 where no MTU has a majority."""
-    reported = [readings(interface, "mtu", "link", "driver")[0] for interface in node.interfaces]
-    sizes = Counter(
-        reading["mtu"]
-        for reading in reported
-        if reading.get("driver") == driver and reading.get("link", UP) == UP and "mtu" in reading
-    )
-    size, alike = sizes.most_common(1)[0] if sizes else (0, 0)
-    return size if alike > sizes.total() * node.threshold("group.majority") else 0
+def _usual_mtus(node: Node) -> Mapping[str, int]:
+    """The MTU of most interfaces of each driver that are up; none where no MTU has a majority."""
+    sizes: dict[str, Counter[int]] = defaultdict(Counter)
+    for interface in node.interfaces:
+        reading, _ = readings(interface, "mtu", "link", "driver")
+        if {"mtu", "driver"} <= reading.keys() and reading.get("link", UP) == UP:
+            sizes[reading["driver"]][reading["mtu"]] += 1
+    most = {driver: (*counts.most_common(1)[0], counts.total()) for driver, counts in sizes.items()}
+    majority = node.threshold("group.majority")
+    return {driver: mtu for driver, (mtu, alike, of) in most.items() if alike > of * majority}
 
 
 GBIT = 1000

@@ -216,8 +216,8 @@ def _users_of(folder: Path) -> list[str]:
 
 
 def _run(*command: str | Path) -> None:
-    """Run a program. Raises Refused where it fails."""
-    ran = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
+    """Run a program in /, where nobody else leaves modules for `python -m`. Raises Refused where it fails."""
+    ran = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False, cwd="/")
     if ran.returncode:
         raise Refused(f"{command[0]} ended with {ran.returncode}: {(ran.stderr or ran.stdout).strip()[-2000:]}")
 
@@ -259,7 +259,7 @@ def _done(command: str, folder: Path, checkout: Path) -> str:
     if sys.version_info < OLDEST:
         raise Refused(f"this Python is {sys.version.split()[0]}; expected 3.10 or newer: run this with it")
     if command == "wheels":
-        return wheels(folder, checkout)
+        return wheels(folder.resolve(), checkout)
     with _one_at_a_time():
         return install(folder.resolve()) if command == "install" else rollback() if command == "rollback" else remove()
 

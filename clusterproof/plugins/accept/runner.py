@@ -12,7 +12,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -25,8 +24,10 @@ from clusterproof.plugins.accept.state import AcceptanceState, NextRun
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.opened import distrust, keep_private, opened
+from clusterproof.plugins.core.own_python import python_running
 
 ENDED = (0, 1, 5, 10)  # exit codes of runs that came to their end
+BROKEN = 3  # of one that Python ended, as pytest has it: Python's own code is 1, as of a run with findings
 EXIT, BEGAN, COMMAND, OUTPUT, LOCK = "exit", "began", "command.json", "output.txt", "lock"
 MAX_TEXT = 1 << 24  # bytes; a command line names up to 100,000 nodes
 CHILD = """
@@ -221,14 +222,14 @@ class Acceptance:
 
 
 def launched(arguments: Sequence[str], folder: Path, lock: int | None = None) -> int:
-    """Run it to its end. A signal is passed on, and the run is waited for: what it started it ends itself.
+    """Run it to its end; BROKEN if it came to none. A signal is passed on and waited for: a run ends what it started.
 
     Raises KeyboardInterrupt then; if the run ended all the same, the next start counts it.
     """
     signals: list[int] = []
     with (folder / OUTPUT).open("wb") as output:
         process = subprocess.Popen(
-            [sys.executable, "-c", CHILD, str(folder / EXIT), *arguments],
+            [*python_running(CHILD), str(folder / EXIT), *arguments],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -248,7 +249,7 @@ def launched(arguments: Sequence[str], folder: Path, lock: int | None = None) ->
             signal.signal(number, handler)
     if signals:
         raise KeyboardInterrupt
-    return code
+    return BROKEN if code in ENDED and not (folder / EXIT).exists() else code
 
 
 def _text(path: Path) -> str:

@@ -14,6 +14,7 @@ from shlex import quote
 from clusterproof.plugins.command_line.overview import short_help, shortest_help
 from clusterproof.plugins.command_line.subcommands import ANSWERED, NAMES, Subcommand, check_parser
 from clusterproof.plugins.core import __version__
+from clusterproof.plugins.core.job_log import as_job_log
 from clusterproof.plugins.core.kinds import KINDS
 from clusterproof.plugins.core.one_line import BAD_COMMAND_LINE
 from clusterproof.plugins.core.opened import is_there
@@ -61,6 +62,7 @@ def _prepare_output() -> None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, PTH123 - as long as this process
         elif isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+            setattr(sys, name, as_job_log(stream))
 
 
 def _no_working_folder() -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
 from clusterproof.plugins.core.errors import ClusterproofError
@@ -29,17 +29,33 @@ class NodesetError(ClusterproofError, ValueError):
 
 
 def expand(text: str) -> tuple[str, ...]:
-    """The names that `text` stands for, each once, in nodeset order. Raises NodesetError."""
-    from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
+    """The names that `text` stands for, each once, in nodeset order. Raises NodesetError.
 
+    That is by what is around their numbers, and then by these. Each part is expanded alone: names with several numbers,
+    like EC2's, ClusterShell compares all with all.
+    """
     _reject_what_is_not_a_nodeset(text)
-    count = sum(_count(node) for node in _NODE.findall(text))
+    parts = _NODE.findall(text)
+    count = sum(map(_count, parts))
     if count > MAX_NAMES:
         raise NodesetError(f"{text!r:.80} names {count:,} nodes; expected at most {MAX_NAMES:,}")
+    names = dict.fromkeys(name for part in parts for name in (_names_of(part) if "[" in part else (part,)))
+    return tuple(names if len(parts) == 1 else sorted(names, key=_in_order))
+
+
+def _names_of(part: str) -> Iterator[str]:
+    """The names of one part, in nodeset order. Raises NodesetError."""
+    from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
+
     try:
-        return tuple(str(name) for name in NodeSet(text, resolver=RESOLVER_NOGROUP))
+        yield from map(str, NodeSet(part, resolver=RESOLVER_NOGROUP))
     except (NodeSetException, ValueError) as problem:
-        raise NodesetError(f"{text!r:.80} is not a nodeset: {problem}; expected the form {_EXAMPLE}") from None
+        raise NodesetError(f"{part!r:.80} is not a nodeset: {problem}; expected the form {_EXAMPLE}") from None
+
+
+def _in_order(name: str) -> tuple[str, list[tuple[int, str]]]:
+    pieces = _NUMBER.split(name)
+    return "%s".join(pieces[::2]), [(len(number), number) for number in pieces[1::2]]
 
 
 def fold(names: Iterable[str]) -> str:

@@ -10,6 +10,7 @@ from clusterproof.plugins.core.errors import place_of
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
+from clusterproof.plugins.evidence.bounds import believed
 from clusterproof.plugins.evidence.field import Decode, objects, read, table
 
 T = TypeVar("T")
@@ -165,11 +166,17 @@ def captured_as(collector: str, kind: Callable[[Mapping[str, Any]], T], what: st
     return Fact((collector,), collected_as(collector, kind).decode, f"no {what} was captured")
 
 
-def list_collected_as(collector: str, key: str, kind: Callable[[Mapping[str, Any]], T]) -> Fact[tuple[T, ...]]:
-    """Make a fact of a list that one collector returned, as a class that reads each entry's values."""
+def list_collected_as(
+    collector: str, key: str, kind: Callable[[Mapping[str, Any]], T], of: str = ""
+) -> Fact[tuple[T, ...]]:
+    """Make a fact of a list that one collector returned, as a class that reads each entry's values.
+
+    `of` is what they are, of MOST in bounds.py, where a machine has only so many.
+    """
 
     def decode(_node: EvidenceSource, answer: CollectorData) -> tuple[T, ...]:
-        return tuple(kind(entry) for entry in answer.get(key, objects))
+        entries = answer.get(key, objects)
+        return tuple(kind(entry) for entry in (believed(entries, of) if of else entries))
 
     decode.__doc__ = kind.__doc__
     return Fact((collector,), decode)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.core.cluster import Cluster
+from clusterproof.plugins.core.job_log import as_job_log
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
@@ -86,7 +87,8 @@ class Outcomes:
         guard_writers(self.config)
         reporter = self.config.pluginmanager.get_plugin("terminalreporter")
         if reporter:
-            reporter._tw._file = FailSafeStream(reporter._tw._file)  # noqa: SLF001 - pytest has no option for it
+            log = as_job_log(reporter._tw._file)  # noqa: SLF001 - pytest has no option for it
+            reporter._tw._file = FailSafeStream(log)  # noqa: SLF001
             reporter.startpath = (
                 self.config.rootpath
             )  # files as `checks/gpu/test_memory.py`, wherever that is installed

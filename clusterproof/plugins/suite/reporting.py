@@ -6,7 +6,7 @@ import os
 from collections.abc import Collection, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import pytest
@@ -191,8 +191,10 @@ class Reporting:
         from clusterproof.reports.formats.markdown import annotation_lines, are_annotations_read
 
         if are_annotations_read():
-            for line in annotation_lines(self.outcomes.results, catalog_of(self.config)):
-                terminalreporter.write_line(line)
+            log: Any = terminalreporter._tw._file  # noqa: SLF001 - a JobLog's, as commands are read
+            with log.commands():
+                for line in annotation_lines(self.outcomes.results, catalog_of(self.config)):
+                    terminalreporter.write_line(line)
 
 
 def source_of(path: str, line: int, entry: Entry | None) -> tuple[str, int]:

@@ -15,6 +15,7 @@ from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.evidence import Collected, EvidenceError, load
 from clusterproof.plugins.core.nodeset import fold, within
+from clusterproof.plugins.core.own_python import python_running
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.evidence.fact import answer_of
 from clusterproof.plugins.evidence.recording import recording_file, write_node
@@ -32,11 +33,7 @@ LEAST_S = 2.0
 HALTED = frozenset({"suspended", "stopped"})  # states in which no step of a job runs, so that no sampler sends anything
 MARKS = "preflight or run"
 REPORT = "report"  # the folder in the recording's
-# A folder that a watch is begun in may be anybody's: Python would look there first.
-MAIN = """import sys
-sys.path[:] = filter(None, sys.path)
-from clusterproof.plugins.command_line.main import main
-raise SystemExit(main())"""
+MAIN = "from clusterproof.plugins.command_line.main import main; raise SystemExit(main())"
 
 
 class NoJob(ClusterproofError):  # noqa: N818 - what it is
@@ -164,4 +161,4 @@ def evaluate_recorded(folder: Path, steps: Sequence[str], policy: str | None) ->
     sys.stdout.flush()
     runs_of = [word for path in (str(folder), *steps) if path not in missing for word in ("--run", path)]
     arguments = ["check", f"replay:{folder}", "-m", MARKS, "--report", str(folder / REPORT), *runs_of]
-    subprocess.run([sys.executable, "-c", MAIN, *arguments, *(["--policy", policy] if policy else [])], check=False)
+    subprocess.run([*python_running(MAIN), *arguments, *(["--policy", policy] if policy else [])], check=False)

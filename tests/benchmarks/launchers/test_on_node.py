@@ -82,6 +82,14 @@ def test_a_command_has_its_environment_and_the_mark_of_the_run() -> None:
 
 
 @pytest.mark.long
+def test_a_command_runs_in_a_folder_that_no_other_user_may_leave_settings_or_libraries_in() -> None:
+    (output,) = visited("pwd; stat -c '%u %A' .").outputs  # UCX, for one, reads ./ucx.conf last
+    folder, owner, mode = output.text.split()
+    assert int(owner) in (0, os.geteuid()), folder
+    assert (mode[5], mode[8]) == ("-", "-"), folder
+
+
+@pytest.mark.long
 def test_nothing_that_lies_where_a_command_runs_is_run_or_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f":.:bin:{os.environ['PATH']}:")
     monkeypatch.setenv("LD_LIBRARY_PATH", "/opt/lib::.:")

@@ -110,8 +110,7 @@ def main(request: dict[str, Any], nonce: str, _sudo: str) -> None:
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, stop)
     try:
-        with contextlib.suppress(OSError):
-            os.chdir("/tmp")  # what a program writes where it stands does not land in a home folder
+        os.chdir("/")  # where nobody else leaves libraries or settings, as ./ucx.conf, for what runs there
         os.environ["PATH"] = os.environ.get("PATH", "/usr/bin") + ":" + FOLDERS
         for variable in SEARCHED & os.environ.keys():
             os.environ[variable] = absolute(os.environ[variable])
@@ -126,7 +125,7 @@ def main(request: dict[str, Any], nonce: str, _sudo: str) -> None:
 
 
 def absolute(folders: str) -> str:
-    """A list of folders without those that depend on where a program runs: in /tmp anybody leaves a library."""
+    """A list of folders without those that depend on where a program runs."""
     return ":".join(folder for folder in folders.split(":") if folder.startswith("/"))
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from clusterproof.plugins.core.record import field, record
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
+from clusterproof.plugins.evidence.bounds import GPUS, believed
 from clusterproof.plugins.evidence.field import (
     UNSUPPORTED,
     Field,
@@ -260,7 +261,7 @@ class Nvml(Reported):
     @property
     def gpus(self) -> tuple[Gpu, ...]:
         """Every GPU that it counts. Raises Incomplete."""
-        entries = read(self.data.get("gpus"), objects, "GPUs")
+        entries = believed(read(self.data.get("gpus"), objects, GPUS), GPUS)
         return tuple(
             Gpu(read(entry.get("index", place), whole, "GPU index"), entry) for place, entry in enumerate(entries)
         )

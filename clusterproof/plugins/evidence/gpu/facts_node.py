@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from clusterproof.plugins.core.evidence import Status
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
+from clusterproof.plugins.evidence.bounds import PCI_DEVICES, SWITCHES, believed
 from clusterproof.plugins.evidence.fact import Absent, CollectorData, collected_as, collected_by, list_collected_as
 from clusterproof.plugins.evidence.field import objects, optional, readings, table
 from clusterproof.plugins.evidence.gpu.facts import Gpu, Nvml, is_unsupported
@@ -137,7 +138,7 @@ def _gpus_are_expected(node: Node) -> bool:
 
 NO_PATHS = "nothing here says what is above PCI devices: it is an older recording, or a capture without them"
 
-pci_devices = list_collected_as("pci", "devices", PciDevice)
+pci_devices = list_collected_as("pci", "devices", PciDevice, PCI_DEVICES)
 
 
 @collected_by()
@@ -152,7 +153,7 @@ def pci_switches(node: Node, pci: CollectorData) -> tuple[PciSwitch, ...]:
     switches = pci.get("switches", optional(objects))
     if switches is None:
         raise NotApplicable(NO_PATHS)
-    return switches_of((PciDevice(entry) for entry in switches), node.pci_devices)
+    return switches_of((PciDevice(entry) for entry in believed(switches, SWITCHES)), node.pci_devices)
 
 
 @collected_by()

@@ -7,6 +7,7 @@ from typing import Any
 
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Incomplete
+from clusterproof.plugins.evidence.bounds import MEMORY_CONTROLLERS
 from clusterproof.plugins.evidence.fact import (
     CollectorData,
     EvidenceSource,
@@ -124,7 +125,7 @@ class KernelLimits(Reported):
         return tuple(taint for bit, taint in TAINTS.items() if bits >> bit & 1)
 
 
-memory_controllers = list_collected_as("edac", "controllers", MemoryController)
+memory_controllers = list_collected_as("edac", "controllers", MemoryController, MEMORY_CONTROLLERS)
 
 
 @collected_by("processes")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
+from clusterproof.plugins.evidence.bounds import INTERFACES, NICS, believed
 from clusterproof.plugins.evidence.fact import CollectorData, collected_as, collected_by, list_collected_as
 from clusterproof.plugins.evidence.field import (
     Field,
@@ -39,7 +40,8 @@ LEAST_S = 0.01  # between two looks at a counter: less says nothing of a rate
 @collected_by("rdma")
 def rdma_devices(_node: Node, rdma: CollectorData) -> tuple[RdmaDevice, ...]:
     """The RDMA devices of hardware: soft RoCE and soft iWARP are not what a cluster is built with."""
-    return tuple(RdmaDevice(entry) for entry in rdma.get("devices", objects) if entry.get("vendor") != "")
+    devices = believed(rdma.get("devices", objects), NICS)
+    return tuple(RdmaDevice(entry) for entry in devices if entry.get("vendor") != "")
 
 
 @collected_by()
@@ -138,7 +140,7 @@ def nvidia_taint(node: Node, rdma: CollectorData) -> str:
     return rdma.get("nvidia_taint", text)
 
 
-efa_counters = list_collected_as("efa_counters", "devices", Counters)
+efa_counters = list_collected_as("efa_counters", "devices", Counters, NICS)
 
 
 @collected_by()
@@ -157,7 +159,7 @@ def efa_counted_s(node: Node, counters: CollectorData) -> float:
     return _between(counters, "EFA's counters were")
 
 
-ena_counters = list_collected_as("ena_counters", "interfaces", Counters)
+ena_counters = list_collected_as("ena_counters", "interfaces", Counters, INTERFACES)
 
 
 @collected_by("ena_counters")
@@ -166,7 +168,7 @@ def ena_counted_s(node: Node, counters: CollectorData) -> float:
     return _between(counters, "what ENA's driver counts was")
 
 
-interfaces = list_collected_as("interfaces", "physical", Interface)
+interfaces = list_collected_as("interfaces", "physical", Interface, INTERFACES)
 
 
 @collected_by("interfaces")
@@ -235,4 +237,4 @@ class RocePort(Reported):
         return str(best[0].index) if best else "none"
 
 
-roce_ports = list_collected_as("roce", "ports", RocePort)
+roce_ports = list_collected_as("roce", "ports", RocePort, NICS)

@@ -11,8 +11,9 @@ from clusterproof.plugins.agent.pattern import Pattern
 from clusterproof.plugins.core.evidence import Status
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
+from clusterproof.plugins.evidence.bounds import NEURON_DEVICES, believed_each
 from clusterproof.plugins.evidence.fact import Absent, CollectorData, collected_as, collected_by
-from clusterproof.plugins.evidence.field import Field, Reported, every, read, text, values, whole
+from clusterproof.plugins.evidence.field import Field, Reported, read, text, values, whole
 from clusterproof.plugins.evidence.host.facts import (
     Command,
 )
@@ -55,7 +56,7 @@ class Neuron(Reported):
 
     driver = Field(text)
     on_bus = Field(whole)
-    devices = Field(every(NeuronDevice), where="neuron: devices")  # those that the driver runs
+    devices = Field(believed_each(NeuronDevice, NEURON_DEVICES), where="neuron: devices")  # those that the driver runs
 
 
 @record

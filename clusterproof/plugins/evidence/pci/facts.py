@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from clusterproof.plugins.core.record import record
+from clusterproof.plugins.evidence.bounds import GPUS, NICS, believed
 from clusterproof.plugins.evidence.field import Field, Reported, one, optional, readings, table, text, texts, whole
 
 NVIDIA, AMAZON, MELLANOX = "10de", "1d0f", "15b3"
@@ -220,15 +221,19 @@ def path_between(one: Place, other: Place) -> str | None:
 
 
 def _placed(devices: Iterable[PciDevice]) -> tuple[list[Place], list[Place]]:
-    """Where GPUs and network devices are, as far as it is known, in the order of their addresses."""
-    gpus, nics = [], []
+    """Where GPUs and network devices are, as far as it is known, in the order of their addresses. Raises Incomplete."""
+    gpus: list[Place] = []
+    nics: list[Place] = []
     for device in devices:
         reading, _ = readings(device, "path", "numa", "function_of")
         if reading.get("path") and not reading.get("function_of"):  # virtual functions come and go
             place = Place(device.address, frozenset(reading["path"]), reading.get("numa", -1))
             gpus += [place] if device.is_nvidia_gpu else []
             nics += [place] if device.is_nic else []
-    return sorted(gpus, key=lambda place: place.address), sorted(nics, key=lambda place: place.address)
+    return (
+        sorted(believed(gpus, GPUS), key=lambda place: place.address),
+        sorted(believed(nics, NICS), key=lambda place: place.address),
+    )
 
 
 def _below(port: PciDevice, places: Iterable[Place]) -> tuple[str, ...]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from clusterproof.plugins.core.record import record
+from clusterproof.plugins.evidence.bounds import GPUS, NICS, PCI_DEVICES, believed, believed_each
 from clusterproof.plugins.evidence.fact import collected_as
 from clusterproof.plugins.evidence.field import (
     Field,
     Reported,
     each,
-    every,
     flag,
     one,
     optional,
@@ -62,7 +62,7 @@ class PciPaths(Reported):
 
     machine = Field(text)  # its architecture: x86_64
     is_virtual = Field(flag)  # whether it is a virtual machine of x86, whose bridges are emulated
-    rows = Field(every(PciFunction), "functions")
+    rows = Field(believed_each(PciFunction, PCI_DEVICES), "functions")
 
     @property
     def functions(self) -> Mapping[str, PciFunction]:
@@ -81,8 +81,10 @@ class PciPaths(Reported):
         other by it.
         """
         placed = list(each(self.ends, lambda row: (row.address, row.kind, row.path or ())))
-        for gpu, above in ((address, path) for address, kind, path in placed if kind == "gpu"):
-            for nic, other in ((address, path) for address, kind, path in placed if kind == "nic"):
+        gpus = believed([(address, path) for address, kind, path in placed if kind == "gpu"], GPUS)
+        nics = believed([(address, path) for address, kind, path in placed if kind == "nic"], NICS)
+        for gpu, above in gpus:
+            for nic, other in nics:
                 shared = sum(1 for own, its in zip(above, other, strict=False) if own == its)
                 if shared >= SHARED_SWITCH:
                     yield from ((port, gpu, nic) for port in (*above[shared:], *other[shared:]))

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from clusterproof.plugins.agent.pattern import Pattern
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, part
+from clusterproof.plugins.evidence.bounds import DISKS, believed, believed_each
 from clusterproof.plugins.evidence.fact import CollectorData, collected_as, collected_by, list_collected_as
 from clusterproof.plugins.evidence.field import (
     Field,
     Reported,
     each,
-    every,
     known,
     objects,
     optional,
@@ -55,7 +55,7 @@ class NvmeController(Reported):
     model = Field(text)
     firmware = Field(optional(text))
     state = Field(text)
-    disks = Field(every(NvmeDisk), where="nvme: disks")
+    disks = Field(believed_each(NvmeDisk, DISKS), where="nvme: disks")
 
     @property
     def is_local(self) -> bool:
@@ -254,13 +254,13 @@ def _targets(node: Node, kind: str) -> tuple[LustreTarget, ...]:
 
 
 checkpoint_folders = list_collected_as("striping", "folders", CheckpointFolder)
-ebs_volumes = list_collected_as("ebs", "volumes", EbsVolume)
+ebs_volumes = list_collected_as("ebs", "volumes", EbsVolume, DISKS)
 
 
 @collected_by("nvme")
 def nvme_controllers(node: Node, nvme: CollectorData) -> tuple[NvmeController, ...]:
     """The NVMe controllers that a driver runs. Raises Incomplete where there are such on the bus, and it runs none."""
-    controllers = tuple(NvmeController(entry) for entry in nvme.get("controllers", objects))
+    controllers = tuple(NvmeController(entry) for entry in believed(nvme.get("controllers", objects), DISKS))
     if not controllers and (dark := _nvme_on_bus(node)):
         cause = "no NVMe controller has a driver"
         raise Incomplete(f"{cause}; on the PCI bus: {', '.join(dark)}", cause=cause)
