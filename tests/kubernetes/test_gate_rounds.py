@@ -18,6 +18,7 @@ from clusterproof.plugins.kubernetes.gate import FALSE, TRUE, Health
 from clusterproof.plugins.kubernetes.gate.round import GateMetrics
 from clusterproof.plugins.kubernetes.gate.write import REFRESH_S, Written
 from clusterproof.plugins.kubernetes.workloads import Pod
+from clusterproof.plugins.transport.kubernetes.report_cache import AgentPods
 from tests.kubernetes.agents import LATER, agent, every
 
 FIT, UNFIT = Health(TRUE, "ChecksPassed", "63 checks"), Health(FALSE, "GpuGpuCount", "7 GPUs")
@@ -47,7 +48,7 @@ class Gate:
         self.rounds = Rounds(option, [], keep, self.tally, threading.Event())
         monkeypatch.setattr(gate_run, "open_api", lambda _: None)
         monkeypatch.setattr(gate_run, "access_to", lambda *_: {})
-        monkeypatch.setattr(gate_run, "agents_of", lambda *_: self.agents())
+        monkeypatch.setattr(gate_run, "agents_of", lambda *_: AgentPods(self.agents(), {}))
         monkeypatch.setattr(gate_run, "write", self._write)
         clock = SimpleNamespace(time=lambda: self.now, monotonic=time.monotonic)
         monkeypatch.setattr(gate_run, "time", clock)
