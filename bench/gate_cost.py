@@ -74,13 +74,14 @@ def _figures(spent: dict[str, float], peak_mb: dict[str, float], nodes: int) -> 
     per_s = {
         "rest": spent["rest"] * (IN_REST + 1) / REFRESH_S,
         "heartbeats": (spent["heartbeats"] - spent["rest"]) / REFRESH_S,
+        "listing": (spent["listing"] - spent["rest"]) / REST_S,
         "evaluation": (spent["evaluation"] - spent["rest"]) / spent["evaluated"] * nodes / rest_s,
     }
     load = f"load {os.getloadavg()[0]:.0f} on {os.cpu_count()} cores"
     in_words = ", ".join(f"{word} {100 * share:.1f}" for word, share in per_s.items())
     yield Figure("gate_cpu_of_a_core_percent", round(100 * sum(per_s.values()), 1), "≤ 5", f"{in_words}; {load}")
-    for word, often in (("rest", f"{EVERY_S:.0f} s"), ("heartbeats", f"{REFRESH_S:.0f} s")):
-        yield Figure(f"gate_{word}_cpu_s", round(spent[word], 2), "–", f"of {nodes} nodes each {often}")
+    for word, often in (("rest", EVERY_S), ("heartbeats", REFRESH_S), ("listing", REST_S)):
+        yield Figure(f"gate_{word}_cpu_s", round(spent[word], 2), "–", f"of {nodes} nodes each {often:.0f} s")
     detail = f"{spent['evaluation']:.1f} s of {spent['evaluated']:.0f} nodes at once, of {nodes} each {rest_s:.0f} s"
     of_one = 1000 * spent["evaluation"] / spent["evaluated"]
     yield Figure("gate_evaluation_cpu_ms_per_node", round(of_one, 1), "–", detail)
@@ -171,12 +172,15 @@ def measure(folder: Path, port: str, nodes: int) -> dict[str, float]:
     gate.round(REFRESH_S)  # conditions are written for the first time
     in_rest = [gate.round(EVERY_S) for _ in range(IN_REST)]
     heartbeats = gate.round(EVERY_S)
+    gate.rounds._shares.forget()
+    listing = gate.round(EVERY_S)
     stays_mb = next(_proportional_mb(os.getpid()))
     gate.evaluation(MOST_REST_S)
     evaluation, evaluated = gate.evaluation(EVERY_S)
     return {
         "rest": min(in_rest),  # of a machine on which others are at work the least is truest
         "heartbeats": heartbeats,
+        "listing": listing,
         "evaluation": evaluation,
         "evaluated": evaluated,
         "stays_mb": stays_mb,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -179,10 +179,15 @@ def test_what_could_not_be_written_is_tried_in_the_next_round(gate: Gate, monkey
 def test_a_share_is_handed_over_with_its_agents_as_they_are_when_its_turn_comes(
     gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    count, looks, handed = MOST + 10, iter(range(100)), []
+    count, looks = MOST + 10, iter(range(100))
+    handed: list[tuple[list[Target], Pod]] = []
+
+    def note(_: Path, chosen: Iterable[Target], seen: AgentPods) -> None:
+        handed.append((list(chosen), seen.own["n0000"]))
+
     targets = tuple(map(Target, names(count)))
     monkeypatch.setattr(gate_run, "resolve", lambda *_: Cluster("k8s:x", "agents", targets))
-    monkeypatch.setattr(gate_run, "hand_over", lambda _, chosen, seen: handed.append((list(chosen), seen.own["n0000"])))
+    monkeypatch.setattr(gate_run, "hand_over", note)
     gate.agents = lambda: {**every(count), "n0000": agent("n0000", since=f"look {next(looks)}")}
     gate.makes("raise SystemExit(4)")
     gate.round()
@@ -194,7 +199,8 @@ def test_a_share_is_handed_over_with_its_agents_as_they_are_when_its_turn_comes(
 def test_when_a_node_reported_is_known_until_it_is_gone_whichever_share_was_evaluated_last(gate: Gate) -> None:
     for reported in ({"n0000": 1.0, "n0009": 1.0}, {"n0001": 2.0}):
         gate.patched.setattr(gate_run, "MAIN", gate_run.MAIN.replace("found, {}", f"found, {reported}"))
-        gate.agents = lambda since=str(reported): {**every(1), "n0001": agent("n0001", since=since)}
+        changed = {**every(1), "n0001": agent("n0001", since=str(reported))}
+        gate.patched.setattr(gate, "agents", changed.copy)
         gate.round()
         gate.finds(n0000=FIT, n0001=FIT)
     gate.round()

@@ -39,7 +39,10 @@ class Server:
         first = int(parse_qs(urlsplit(address).query).get("continue", ["0"])[0])
         self.version += 1  # a listing has another each time, as etcd has
         after = str(first + 2) if first + 2 < len(self.pods) else ""
-        page = {"kind": "PodList", "metadata": {"resourceVersion": str(self.version), "continue": after}}
+        page: dict[str, Any] = {
+            "kind": "PodList",
+            "metadata": {"resourceVersion": str(self.version), "continue": after},
+        }
         page["items"] = self.pods[first : first + 2]
         body = json.dumps({key: page[key] for key in self.order}, separators=(",", ":")).encode()
         return SimpleNamespace(status=200, stream=lambda _: [body], release_conn=lambda: None, headers={})
