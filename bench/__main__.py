@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from bench import (
     chaos,
     gate,
+    gate_cost,
     kubernetes,
     latency,
     nodes,
@@ -43,6 +44,7 @@ def parts() -> dict[str, Callable[[], Iterator[Figure]]]:
         kubernetes.pods,
         gate.in_rest,
         gate.listing,
+        gate_cost.of_large_cluster,
         watching.on_the_node,
         watching.who_watches,
         latency.alerts,

@@ -12,12 +12,13 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
+from bench.api_stand_in import large_node
 from bench.figure import Figure
 from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.command_line import gate_run
@@ -30,11 +31,10 @@ from clusterproof.plugins.kubernetes.gate import TRUE, Health
 from clusterproof.plugins.kubernetes.gate.objects import seen_of
 from clusterproof.plugins.kubernetes.gate.round import GateMetrics
 from clusterproof.plugins.kubernetes.gate.write import Orders, resident, write
-from clusterproof.plugins.kubernetes.workloads import Pod
 from clusterproof.plugins.transport import Limits
 from clusterproof.plugins.transport.gather import gather
 from clusterproof.plugins.transport.kubernetes.agents import Agents
-from clusterproof.plugins.transport.kubernetes.report_cache import REPORTS
+from clusterproof.plugins.transport.kubernetes.report_cache import REPORTS, AgentPods
 from clusterproof.plugins.transport.kubernetes.shares import NodeShare
 from tests.kubernetes.agents import STARTED, agents, report
 from tests.kubernetes.kubelets import Log
@@ -77,7 +77,7 @@ def in_rest() -> Iterator[Figure]:
 
 def listing() -> Iterator[Figure]:
     """CPU seconds for a listing of a cluster's nodes, of which a round has two."""
-    pages = [json.dumps({"items": [_large_node(number) for number in range(PAGE)]}).encode()] * (LARGE // PAGE)
+    pages = [json.dumps({"items": [large_node(f"node-{number}") for number in range(PAGE)]}).encode()] * (LARGE // PAGE)
     began = time.process_time()
     seen = [seen_of(one) for page in pages for one in decoded(page)["items"]]
     seconds = time.process_time() - began
@@ -85,21 +85,10 @@ def listing() -> Iterator[Figure]:
     yield Figure("gate_listing_cpu_s", round(seconds, 2), "≤ 1.5", detail)
 
 
-def _large_node(number: int) -> dict[str, Any]:
-    """A node as long as one in use: 50 images, 60 labels of its features, who manages which field."""
-    digest, status = "a" * 64, {"reason": "KubeletHas", "message": "kubelet has what it needs"}
-    images = [{"names": [f"example.com/team/{one}@sha256:{digest}", f"example.com/team/{one}:v1"]} for one in range(50)]
-    conditions = [{"type": f"Condition{one}", "status": "False", **status} for one in range(9)]
-    managed = [{"manager": "kubelet", "fieldsV1": {f"f:label-{one}": {} for one in range(90)}} for _ in range(4)]
-    labels = {f"feature.node.kubernetes.io/cpu-cpuid.{one}": "true" for one in range(60)}
-    metadata = {"name": f"node-{number}", "uid": str(number), "labels": labels, "managedFields": managed}
-    return {"metadata": metadata, "status": {"conditions": conditions, "images": images}}
-
-
 class Gate(Rounds):
     """A gate that reads all logs where it evaluates, as they are old by its clock."""
 
-    def _evaluate(self, share: NodeShare, agents: Mapping[str, Pod], began: float) -> None:
+    def _evaluate(self, share: NodeShare, agents: AgentPods, began: float) -> None:
         shutil.rmtree(self._keep / REPORTS, ignore_errors=True)
         super()._evaluate(share, agents, began)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,12 +13,15 @@ import pytest
 
 from clusterproof.plugins.command_line import gate_run
 from clusterproof.plugins.command_line.gate_run import LAST_LINES, Rounds
+from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.kubernetes.api import KubernetesError
 from clusterproof.plugins.kubernetes.gate import FALSE, TRUE, Health
 from clusterproof.plugins.kubernetes.gate.round import GateMetrics
 from clusterproof.plugins.kubernetes.gate.write import REFRESH_S, Written
 from clusterproof.plugins.kubernetes.workloads import Pod
-from tests.kubernetes.agents import LATER, agent, every
+from clusterproof.plugins.transport.kubernetes.report_cache import AgentPods
+from clusterproof.plugins.transport.kubernetes.shares import MOST
+from tests.kubernetes.agents import LATER, agent, every, names
 
 FIT, UNFIT = Health(TRUE, "ChecksPassed", "63 checks"), Health(FALSE, "GpuGpuCount", "7 GPUs")
 EVALUATES = """
@@ -47,7 +50,7 @@ class Gate:
         self.rounds = Rounds(option, [], keep, self.tally, threading.Event())
         monkeypatch.setattr(gate_run, "open_api", lambda _: None)
         monkeypatch.setattr(gate_run, "access_to", lambda *_: {})
-        monkeypatch.setattr(gate_run, "agents_of", lambda *_: self.agents())
+        monkeypatch.setattr(gate_run, "agents_of", lambda *_: AgentPods(self.agents(), {}))
         monkeypatch.setattr(gate_run, "write", self._write)
         clock = SimpleNamespace(time=lambda: self.now, monotonic=time.monotonic)
         monkeypatch.setattr(gate_run, "time", clock)
@@ -171,3 +174,35 @@ def test_what_could_not_be_written_is_tried_in_the_next_round(gate: Gate, monkey
     gate.round()
     gate.round()
     assert len(gate.written) == 3
+
+
+def test_a_share_is_handed_over_with_its_agents_as_they_are_when_its_turn_comes(
+    gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count, looks = MOST + 10, iter(range(100))
+    handed: list[tuple[list[Target], Pod]] = []
+
+    def note(_: Path, chosen: Iterable[Target], seen: AgentPods) -> None:
+        handed.append((list(chosen), seen.own["n0000"]))
+
+    targets = tuple(map(Target, names(count)))
+    monkeypatch.setattr(gate_run, "resolve", lambda *_: Cluster("k8s:x", "agents", targets))
+    monkeypatch.setattr(gate_run, "hand_over", note)
+    gate.agents = lambda: {**every(count), "n0000": agent("n0000", since=f"look {next(looks)}")}
+    gate.makes("raise SystemExit(4)")
+    gate.round()
+    assert sorted(one.name for chosen, _ in handed for one in chosen) == names(count)
+    assert [pod.ready for _, pod in handed] == ["look 1", "look 2"]
+
+
+@pytest.mark.long
+def test_when_a_node_reported_is_known_until_it_is_gone_whichever_share_was_evaluated_last(gate: Gate) -> None:
+    for reported in ({"n0000": 1.0, "n0009": 1.0}, {"n0001": 2.0}):
+        gate.patched.setattr(gate_run, "MAIN", gate_run.MAIN.replace("found, {}", f"found, {reported}"))
+        changed = {**every(1), "n0001": agent("n0001", since=str(reported))}
+        gate.patched.setattr(gate, "agents", changed.copy)
+        gate.round()
+        gate.finds(n0000=FIT, n0001=FIT)
+    gate.round()
+    assert gate.tally._last
+    assert gate.tally._last.reported == {"n0000": 1.0, "n0001": 2.0}

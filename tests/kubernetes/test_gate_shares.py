@@ -136,3 +136,9 @@ def test_a_cluster_that_becomes_small_again_is_one_share() -> None:
     assert not shares.are_unknown(few, 60.0)
     (share,) = shares.due(few, {}, 60.0)
     assert share.names is None
+
+
+def test_nodes_are_asked_for_again_where_agents_are_others_and_else_after_a_while() -> None:
+    shares, agents = divided(2 * MOST), every(2 * MOST)
+    assert [shares.are_unknown(agents, at) for at in (60.0, REST_S - 1.0, REST_S)] == [False, False, True]
+    assert shares.are_unknown({**agents, "n9999": agent("n9999")}, 60.0)

@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ import pytest
 from clusterproof.plugins.core.result import Finding
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evaluation.evaluate import ALL_PASSED
+from clusterproof.plugins.options import validate
 from clusterproof.plugins.suite import outcomes, parallel, run_loop
 from tests.builders.runs import DEVICES, LIGHT, Runs, all_verdicts, saying
 
@@ -145,6 +147,16 @@ def test_a_small_run_forks_nothing(parallel_runs: Runs, monkeypatch: pytest.Monk
     monkeypatch.setattr(parallel, "MIN_ITEMS", len(NODES) + 1)
     monkeypatch.setattr(os, "fork", no_fork)
     parallel_runs.over(NODES)
+    assert len(parallel_runs.results) == len(NODES)
+
+
+def test_a_gate_that_is_to_take_little_memory_forks_nothing(
+    parallel_runs: Runs, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    parallel_runs.checks(test_it=LIGHT)
+    monkeypatch.setattr(os, "fork", no_fork)
+    monkeypatch.setattr(validate, "_check_gate", lambda _: None)  # which needs a cluster of Kubernetes
+    parallel_runs.over(NODES, f"--k8s-keep={tmp_path}")
     assert len(parallel_runs.results) == len(NODES)
 
 

@@ -6,8 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from clusterproof.plugins.core.cluster import InventoryError, Target
+from clusterproof.plugins.inventory import resolve
 from clusterproof.plugins.kubernetes.workloads import Pod, pod_of
-from clusterproof.plugins.transport.kubernetes.report_cache import REST_S, ReportCache
+from clusterproof.plugins.transport.kubernetes.report_cache import (
+    REST_S,
+    AgentPods,
+    ReportCache,
+    hand_over,
+    handed_share,
+)
 
 NOW = 1_800_000_000.0
 SINCE = "2026-01-02T03:04:05Z"
@@ -135,3 +143,38 @@ def test_what_a_host_that_lost_its_power_left_is_read_anew(tmp_path: Path, left:
     assert kept.current(pod(), NOW + 60) is None
     assert kept.read_at("gpu001") is None
     assert kept.unconfirmed(["gpu002"], NOW, ["gpu001", "gpu002"]) == {"gpu002"}
+
+
+SHARE = (Target("gpu001", group="train", instance_type="p5.48xlarge"), Target("gpu002"))
+AGENTS = AgentPods({"gpu001": pod(), "gpu009": pod("gpu009")}, {"gpu002": pod("gpu002"), "gpu009": pod("gpu009")})
+
+
+def test_a_share_is_handed_over_with_its_own_agents_alone_and_as_they_are(tmp_path: Path) -> None:
+    hand_over(tmp_path, SHARE, AGENTS)
+    share = handed_share(str(tmp_path))
+    assert share
+    assert share.targets == SHARE
+    assert (share.agents.own, share.agents.others) == ({"gpu001": pod()}, {"gpu002": pod("gpu002")})
+
+
+@pytest.mark.parametrize(("targets", "agents"), [((), AGENTS), (SHARE, AgentPods({}, {}))], ids=["whole", "no agents"])
+def test_of_an_earlier_share_nothing_is_left(tmp_path: Path, targets: tuple[Target, ...], agents: AgentPods) -> None:
+    hand_over(tmp_path, SHARE, AGENTS)
+    hand_over(tmp_path, targets, agents)
+    assert handed_share(str(tmp_path)) is None
+
+
+@pytest.mark.parametrize("left", ["", "{", "[]", "{}", "[[], {}]", '[[{"name": 1, "x": 2}], {}, {}]', "[[], [], []]"])
+def test_half_of_a_share_is_none(tmp_path: Path, left: str) -> None:
+    (tmp_path / "share.json").write_text(left)
+    assert handed_share(str(tmp_path)) is None
+    assert handed_share("") is None
+
+
+def test_a_share_is_no_whole_cluster_and_is_not_listed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)  # nobody could be asked
+    hand_over(tmp_path, SHARE, AGENTS)
+    cluster = resolve("k8s:in-cluster", {"via": "agents", "k8s_keep": str(tmp_path)})
+    assert (cluster.targets, cluster.connection, cluster.is_part) == (SHARE, "agents", True)
+    with pytest.raises(InventoryError, match="expected to run in a pod"):
+        resolve("k8s:in-cluster", {"via": "agents", "k8s_keep": str(tmp_path / "other")})

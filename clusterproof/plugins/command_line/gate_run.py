@@ -8,6 +8,7 @@ memory.
 from __future__ import annotations
 
 import argparse
+import gc
 import signal
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
 
+from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.record import replace
@@ -31,10 +33,10 @@ from clusterproof.plugins.kubernetes.api import ASKED, Api
 from clusterproof.plugins.kubernetes.gate import NOT_REACHED
 from clusterproof.plugins.kubernetes.gate.round import GateMetrics, Round, keep_verdicts, kept_verdicts, round_of, taken
 from clusterproof.plugins.kubernetes.gate.write import LIMIT, OBSERVE, REFRESH_S, Orders, Written, resident, write
-from clusterproof.plugins.kubernetes.workloads import Pod
+from clusterproof.plugins.kubernetes.workloads import Pod, PodPages
 from clusterproof.plugins.transport.kubernetes import NAMESPACE
 from clusterproof.plugins.transport.kubernetes.agents import agents_of, is_changing
-from clusterproof.plugins.transport.kubernetes.report_cache import ReportCache
+from clusterproof.plugins.transport.kubernetes.report_cache import AgentPods, hand_over
 from clusterproof.plugins.transport.kubernetes.shares import NodeShare, Shares
 from clusterproof.plugins.watch.http_server import Address, Listener
 
@@ -44,6 +46,7 @@ AWS = ("region", "profile")  # options that say where a cluster of EKS is
 EVALUATE_S = 600.0  # for one share: after so long its process is ended
 OUTPUT = "output"  # of the process that goes on, among what is kept
 LAST_LINES = 20  # of one that left nothing
+GC_THRESHOLDS = (100_000, 20, 100)  # a listing of 100 MB has no cycles to be looked for while it is decoded
 END_S = 10.0  # for it to end when it is asked to
 
 
@@ -53,6 +56,7 @@ def run(option: argparse.Namespace, further: Sequence[str], is_over: threading.E
     Raises NoAddress where Prometheus cannot be answered.
     """
     tally = GateMetrics(option.every)
+    gc.set_threshold(*GC_THRESHOLDS)
     with ExitStack() as stack:
         keep = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="clusterproof-gate-")))
         if option.listen:
@@ -86,10 +90,13 @@ class Rounds:
         self._tally = tally
         self._is_over = is_over
         self._shares = Shares(option.every)
+        self._targets: tuple[Target, ...] = ()  # of a cluster that is divided
+        self._pages = PodPages()
         self._orders = resident(
             Orders(self._own.k8s_gate, self._own.k8s_max_tainted, self._own.k8s_startup_taint), option.every
         )
         self._refreshed = 0.0  # when all conditions were last looked through, in seconds since 1970
+        self._reported: Mapping[str, float] = {}  # by node when its report was read, in seconds since 1970
         self._is_pending = False
 
     def make(self) -> None:
@@ -98,16 +105,20 @@ class Rounds:
         asked = ASKED.copy()
         try:
             api = open_api(access_to(self._where, aws(self._option)))
-            agents = agents_of(api, self._own.k8s_namespace)
+            agents = self._agents(api).own
             due = self._due(agents, began)
+            for share in due:
+                if not self._is_over.is_set():
+                    self._evaluate(share, self._agents(api), began)
         except ClusterproofError as problem:
             self._fail([f"ERROR: {problem}"])
             return
-        for share in due:
-            if not self._is_over.is_set():
-                self._evaluate(share, agents, began)
         if not due:
             self._confirm(api, agents, began, asked)
+
+    def _agents(self, api: Api) -> AgentPods:
+        """Raises KubernetesError."""
+        return agents_of(api, self._own.k8s_namespace, self._pages)
 
     def _due(self, agents: Mapping[str, Pod], now: float) -> list[NodeShare]:
         """The shares that are due; what stands of a node of which there is something new does so no more.
@@ -116,8 +127,9 @@ class Rounds:
         """
         if self._shares.are_unknown(agents, now):
             is_part = bool(self._own.nodes or self._own.exclude)
-            several = None if is_part else resolve(self._option.x, {"via": "agents", **aws(self._option)})
-            self._shares.divide(several.targets if several else (), now)
+            cluster = None if is_part else resolve(self._option.x, {"via": "agents", **aws(self._option)})
+            self._targets = cluster.targets if cluster else ()
+            self._shares.divide(self._targets, now)
         verdicts = kept_verdicts(self._keep)
         due = self._shares.due(agents, {node: one.health for node, one in verdicts.items()}, now)
         kept = {node: one for node, one in verdicts.items() if self._shares.stands(node, agents)}
@@ -125,9 +137,10 @@ class Rounds:
             keep_verdicts(self._keep, kept)
         return due
 
-    def _evaluate(self, share: NodeShare, agents: Mapping[str, Pod], began: float) -> None:
+    def _evaluate(self, share: NodeShare, agents: AgentPods, began: float) -> None:
         """Evaluate a share, and write what was found of it: a line of it, and of each change."""
         before = kept_verdicts(self._keep)
+        hand_over(self._keep, (one for one in self._targets if share.names is not None and share.has(one.name)), agents)
         nodes = [] if share.names is None else ["--nodes", fold(share.names)]
         with (self._keep / OUTPUT).open("w+b") as output:
             process = subprocess.Popen(
@@ -153,10 +166,12 @@ class Rounds:
             return
         after = kept_verdicts(self._keep)
         is_same = {n: one.health for n, one in before.items()} == {n: one.health for n, one in after.items()}
-        share.evaluated(agents, began, is_open=gate_round.is_open, is_same=is_same)
+        share.evaluated(agents.own, began, is_open=gate_round.is_open, is_same=is_same)
         self._is_pending |= gate_round.is_pending or bool(gate_round.problems)
         self._refreshed = self._refreshed or began
-        self._say(gate_round)
+        reported = {**self._reported, **gate_round.reported}
+        self._reported = {n: at for n, at in reported.items() if n in after or n in gate_round.reported}
+        self._say(replace(gate_round, reported=self._reported))
 
     def _confirm(self, api: Api, agents: Mapping[str, Pod], now: float, asked: Counter[str]) -> None:
         """Write what stands where that is due: of nodes whose agents say that it does."""
@@ -174,8 +189,7 @@ class Rounds:
             written = write(api, orders, health_by_node, now, time.time(), began)
             self._is_pending = written.is_pending or bool(written.problems)
             self._refreshed = now if is_due else self._refreshed
-        kept = ReportCache(str(self._keep))
-        read = {node: at for node in verdicts if (at := kept.read_at(node)) is not None}
+        read = {node: at for node, at in self._reported.items() if node in verdicts}
         every = {node: one.health for node, one in verdicts.items()}
         self._say(round_of(now, time.time(), every, read, written, ASKED - asked))
 

@@ -14,6 +14,7 @@ from clusterproof.plugins.kubernetes.access import EKS_NAME, SETTING, contexts, 
 from clusterproof.plugins.kubernetes.api import KubernetesError
 from clusterproof.plugins.kubernetes.nodes import ApiNode, nodes
 from clusterproof.plugins.kubernetes.workloads import job_named
+from clusterproof.plugins.transport.kubernetes.report_cache import KEEP, handed_share
 
 FORMS = "k8s:CONTEXT, k8s:CONTEXT/LABEL=VALUE, k8s:CONTEXT/job:NAMESPACE/NAME, k8s:in-cluster or eks:NAME"
 OF_JOB = "job:"
@@ -39,7 +40,7 @@ def k8s(rest: str, options: Mapping[str, str]) -> Cluster:
     try:
         context, selector = _parts(rest)
         access = IN_CLUSTER if context == IN_CLUSTER else f"context:{context}"
-        return _by_connection(_cluster(shown, f"k8s:{context}", {SETTING: access}, selector), options)
+        return _by_connection(_cluster(shown, f"k8s:{context}", {SETTING: access}, selector, options), options)
     except KubernetesError as problem:
         raise InventoryError(f"{shown}: {problem}") from None
 
@@ -53,7 +54,8 @@ def eks(rest: str, options: Mapping[str, str]) -> Cluster:
     try:
         account = Account(options.get("region", ""), options.get("profile", ""))
         where = {"region": account.region, "profile": options.get("profile", "")}
-        return _by_connection(_cluster(shown, f"eks:{name}", {SETTING: f"eks:{name}", **where}, selector), options)
+        settings = {SETTING: f"eks:{name}", **where}
+        return _by_connection(_cluster(shown, f"eks:{name}", settings, selector, options), options)
     except (AwsError, KubernetesError) as problem:
         raise InventoryError(f"{shown}: {problem}") from None
 
@@ -93,8 +95,11 @@ def _parts(rest: str) -> tuple[str, str]:
     return longest, rest[len(longest) + 1 :]
 
 
-def _cluster(shown: str, name: str, settings: Mapping[str, str], selector: str) -> Cluster:
+def _cluster(shown: str, name: str, settings: Mapping[str, str], selector: str, options: Mapping[str, str]) -> Cluster:
     """Raises AwsError, InventoryError, KubernetesError."""
+    share = handed_share(options.get(KEEP, ""))
+    if share:  # of a large cluster, which its gate has listed
+        return replace(_made(name.removesuffix(":"), settings, (), ()), targets=share.targets, is_part=True)
     if OF_JOB in selector:
         return _cluster_of_job(shown, name, settings, selector)
     listed = nodes(open_api(settings), selector, with_images=False)

@@ -19,7 +19,7 @@ from clusterproof.plugins.kubernetes import KubernetesRefused as KubernetesRefus
 CONNECT_S, READ_S = 10.0, 30.0
 RETRY_S = 30.0  # a server that says "later" is asked again for so long
 PAGE = 500
-MAX_PAGES = 200  # of one listing: 100,000 objects
+MAX_PAGES = 1000  # of one listing: 500,000 objects
 MAX_BYTES = 64 * 1024 * 1024  # of one page
 LATER = (TOO_MANY, 500, 502, 503, 504)
 REPEATABLE = ("GET", "PATCH")  # twice is as once: a patch of ours says what is to be, or holds for one version alone
@@ -71,14 +71,22 @@ class Api:
 
     def listed(self, path: str, **query: object) -> Iterator[Mapping[str, Any]]:
         """The objects of all pages. Raises KubernetesError, also in the middle."""
+        for page in self.pages(path, query):
+            yield from page.get("items") or ()
+
+    def pages(
+        self, path: str, query: Mapping[str, object], read: Callable[[bytes], Mapping[str, Any]] = decoded
+    ) -> Iterator[Mapping[str, Any]]:
+        """The pages of a listing, as `read` makes them of their bodies. Raises KubernetesError, also in the middle."""
         after = ""
         for _ in range(MAX_PAGES):
-            page = self.get(path, limit=PAGE, **query, **({"continue": after} if after else {}))
-            yield from page.get("items") or ()
+            query = {"limit": PAGE, **query} | ({"continue": after} if after else {})
+            page = read(self._asked("GET", path, query, None, RETRY_S))
+            yield page
             after = str((page.get("metadata") or {}).get("continue") or "")
             if not after:
                 return
-        raise KubernetesError(f"{path} has more than {MAX_PAGES * PAGE:,} objects; expected fewer")
+        raise KubernetesError(f"{path} has more than {MAX_PAGES} pages of objects; expected fewer")
 
     def text(self, path: str, most_bytes: int, retry_s: float = RETRY_S, **query: object) -> bytes:
         """A body as it is, at most so much of it. Raises KubernetesError."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -9,6 +10,7 @@ from typing import Any
 
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.strict import nearest
+from clusterproof.plugins.kubernetes import decoded
 from clusterproof.plugins.kubernetes.api import Api, KubernetesDenied, KubernetesError
 from clusterproof.plugins.kubernetes.nodes import number, parts, table, tables, text, texts
 
@@ -61,6 +63,33 @@ def pods(api: Api, namespace: str = "", node: str = "", selector: str = "") -> l
         query["fieldSelector"] = f"spec.nodeName={node}"
     where = f"/namespaces/{namespace}" if namespace else ""
     return [pod_of(data) for data in api.listed(f"/api/v1{where}/pods", **query)]
+
+
+ITEMS = b'"items":['  # of a listing: its objects are behind it, and how it goes on is before it
+
+
+class PodPages:
+    """Pods that are listed again and again: of a page whose pods are byte by byte as before, none is decoded."""
+
+    def __init__(self) -> None:
+        self._before: Mapping[bytes, list[Pod]] = {}
+
+    def listed(self, api: Api, namespace: str, selector: str) -> list[Pod]:
+        """The pods of a namespace with these labels, as they are now. Raises KubernetesError."""
+        now: dict[bytes, list[Pod]] = {}
+
+        def read(content: bytes) -> Mapping[str, Any]:
+            head, _, items = content.partition(ITEMS)
+            digest = hashlib.sha256(items).digest()
+            is_known = b'"metadata":' in head and digest in self._before
+            page = decoded(head + ITEMS + b"]}" if is_known else content)
+            now[digest] = self._before[digest] if is_known else list(map(pod_of, page.get("items") or ()))
+            return {**page, "items": now[digest]}
+
+        pages = api.pages(f"/api/v1/namespaces/{namespace}/pods", {"labelSelector": selector}, read)
+        found = [pod for page in pages for pod in page["items"]]
+        self._before = now
+        return found
 
 
 def pod_of(resource: object) -> Pod:

@@ -119,8 +119,9 @@ def _packaged(text: str, option: Options) -> Cluster:
 
 
 def inventory_settings(option: Options) -> dict[str, str]:
-    """What the command line says of AWS and of Slurm."""
-    settings = {key: getattr(option, key) for key in ("region", "profile", "via", "srun_options", "slurm_wait")}
+    """What the command line says of AWS, Slurm and Kubernetes."""
+    names = ("region", "profile", "via", "srun_options", "slurm_wait", "k8s_keep")
+    settings = {key: getattr(option, key) for key in names}
     settings["include_drained"] = "yes" if option.include_drained else ""
     return {key: str(value) for key, value in settings.items() if value}
 

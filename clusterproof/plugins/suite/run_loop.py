@@ -48,7 +48,8 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     if is_large:
         freeze(config)  # items and evidence
     fast_path = FastPath.of(config) if is_large else None
-    with children_of(session if fast_path and not uses_pytest_protocol(config) else None) as children:
+    may_fork = not (uses_pytest_protocol(config) or config.option.k8s_keep)  # a gate has time, and little memory
+    with children_of(session if fast_path and may_fork else None) as children:
         _run_all(session, is_large, fast_path, children)
     if is_large:
         freeze(config)  # results as well

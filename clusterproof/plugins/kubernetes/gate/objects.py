@@ -19,7 +19,7 @@ from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.kubernetes.api import Api, KubernetesDenied, KubernetesError, KubernetesRefused
 from clusterproof.plugins.kubernetes.gate import CONDITION, DOMAIN, FALSE, OURS, Health
-from clusterproof.plugins.kubernetes.nodes import ApiNode, Taint, node_of, parts, tables, text
+from clusterproof.plugins.kubernetes.nodes import NODES_AT_ONCE, ApiNode, Taint, node_of, parts, tables, text
 
 NODES = "/api/v1/nodes"
 EVENTS = "/api/v1/namespaces/default/events"  # where those of nodes lie, which are of no namespace
@@ -45,10 +45,18 @@ class GateNode:
 
 
 def seen_of(resource: Mapping[str, Any]) -> GateNode:
-    """A node out of the API's JSON."""
-    metadata, spec, _ = parts(resource)
+    """A node out of the API's JSON: of the 20 kB that it has, what a gate reads."""
+    metadata, spec, status = parts(resource)
+    named = {"name": metadata.get("name"), "creationTimestamp": metadata.get("creationTimestamp")}
+    conditions = [one for one in tables(status.get("conditions")) if one.get("type") == CONDITION]
+    read = {"metadata": named, "spec": {"taints": spec.get("taints")}, "status": {"conditions": conditions}}
     uid, version = text(metadata.get("uid")), text(metadata.get("resourceVersion"))
-    return GateNode(node_of(resource, with_images=False), uid, version, tuple(tables(spec.get("taints"))))
+    return GateNode(node_of(read), uid, version, tuple(tables(spec.get("taints"))))
+
+
+def every_node(api: Api) -> list[GateNode]:
+    """Every node of the cluster, as it stands. Raises KubernetesError."""
+    return [seen_of(one) for one in api.listed(NODES, limit=NODES_AT_ONCE)]
 
 
 def moment(at: float) -> str:

@@ -8,14 +8,13 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TypeVar
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.record import as_json, record
 from clusterproof.plugins.kubernetes.gate import FALSE, TRUE, UNKNOWN, Health
 from clusterproof.plugins.kubernetes.gate.objects import of_nodes
 from clusterproof.plugins.kubernetes.gate.write import Written
@@ -86,7 +85,7 @@ def _reasons(health_by_node: Mapping[str, Health], status: str) -> Mapping[str, 
 def leave(folder: Path, gate_round: Round) -> None:
     """Put it where the process that stays looks, whole. Raises OSError."""
     part = folder / f".{FILE}.{os.getpid()}"
-    part.write_text(json.dumps(asdict(gate_round)))
+    part.write_text(json.dumps(as_json(gate_round)))
     part.replace(folder / FILE)
 
 
@@ -112,7 +111,7 @@ class KeptVerdict:
 def keep_verdicts(folder: Path, verdicts: Mapping[str, KeptVerdict]) -> None:
     """Keep the verdicts that hold, by node. Raises OSError."""
     part = folder / f".{STANDING}.{os.getpid()}"
-    part.write_text(json.dumps({node: asdict(one) for node, one in verdicts.items()}))
+    part.write_text(json.dumps({node: as_json(one) for node, one in verdicts.items()}))
     part.replace(folder / STANDING)
 
 

@@ -27,7 +27,6 @@ from clusterproof.plugins.kubernetes.gate import (
 )
 from clusterproof.plugins.kubernetes.gate.objects import (
     MERGE,
-    NODES,
     STRATEGIC,
     TAINTS_CHANGED,
     GateNode,
@@ -37,6 +36,7 @@ from clusterproof.plugins.kubernetes.gate.objects import (
     condition_patch,
     difference,
     event,
+    every_node,
     has_ours,
     is_change,
     moment,
@@ -139,7 +139,7 @@ class Gate:
 
     def write(self, healths: Mapping[str, Health]) -> None:
         """All of it; where the first condition is refused, nothing more."""
-        every = self.writer.tried("", lambda: [seen_of(one) for one in self.writer.api.listed(NODES)])
+        every = self.writer.tried("", lambda: every_node(self.writer.api))
         if every is None:
             return
         self.seen = {one.node.name: one for one in every}
@@ -277,7 +277,7 @@ def _without_busy(plan: TaintPlan, resource: Mapping[str, Any] | None) -> TaintP
 def remove(api: Api) -> Written:
     """Remove them from every node of the cluster, whoever had it written and whenever; others' stay as they are."""
     writer = ObjectWriter(api)
-    every = writer.tried("", lambda: {seen.node.name: seen for seen in map(seen_of, api.listed(NODES))})
+    every = writer.tried("", lambda: {seen.node.name: seen for seen in every_node(api)})
     nodes = every or {}
 
     def clean(name: str) -> str:

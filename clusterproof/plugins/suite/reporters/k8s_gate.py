@@ -150,7 +150,7 @@ class K8sGateReporter:
             return
         kept = ReportCache(folder)
         evaluated = {result.node for result in self.results if result.is_of_node}
-        read = ((node, kept.read_at(node)) for node in evaluated | self.found.keys())
+        read = ((node, kept.read_at(node)) for node in evaluated)
         reported = {node: at for node, at in read if at is not None}
         is_open = bool(evaluated - self.found.keys())
         try:

@@ -18,13 +18,13 @@ from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.api import NOT_FOUND, Api, KubernetesDenied, KubernetesError
 from clusterproof.plugins.kubernetes.nodes import ApiNode, nodes, table, text
-from clusterproof.plugins.kubernetes.workloads import Container, Pod, pods
+from clusterproof.plugins.kubernetes.workloads import Container, Pod, PodPages
 from clusterproof.plugins.transport import Answer, Connection, Limits, Program, Unusable
 from clusterproof.plugins.transport.fan_out import fan_out
 from clusterproof.plugins.transport.kubernetes import NAMESPACE
 from clusterproof.plugins.transport.kubernetes.connection import NO_NODE, PerfPods
 from clusterproof.plugins.transport.kubernetes.outcome import NO_IMAGE, not_ready
-from clusterproof.plugins.transport.kubernetes.report_cache import KEEP, ReportCache, mark_of
+from clusterproof.plugins.transport.kubernetes.report_cache import KEEP, AgentPods, ReportCache, handed_share, mark_of
 
 CONNECTION = "agents"
 SELECTOR = "app.kubernetes.io/name=clusterproof,app.kubernetes.io/component=agent"
@@ -65,13 +65,14 @@ class Agents(Connection):
         namespace = settings.get("k8s_namespace") or NAMESPACE
         try:
             api = open_api(settings)
-            own, others = _of_daemon_set(api, namespace)
-            agents = by_node(own)
+            share = handed_share(settings.get(KEEP) or "")
+            seen = share.agents if share else agents_of(api, namespace)
+            agents, others = seen.own, seen.others
             known = _doubtful(api, agents, targets)
         except (AwsError, KubernetesError) as problem:
             reason = f"{problem}; {RIGHTS}" if isinstance(problem, KubernetesDenied) else str(problem)
             raise Unusable(reason) from None
-        if not agents:
+        if not (agents or share):
             raise Unusable(f"no agent is in the namespace {namespace}; expected pods of the DaemonSet of {RIGHTS}")
         since_s = int(float(settings.get(EVERY) or EVERY_S) + COLLECTED_S)
         reading = ReadContext(api, namespace, limits.answer_bytes, since_s, ReportCache(settings.get(KEEP) or ""))
@@ -161,9 +162,21 @@ class AgentVisit:
         return time.monotonic() - self.started
 
 
-def agents_of(api: Api, namespace: str) -> Mapping[str, Pod]:
-    """The agent of each node that has one. Raises KubernetesError."""
-    return by_node(_of_daemon_set(api, namespace)[0])
+def agents_of(api: Api, namespace: str, pages: PodPages | None = None) -> AgentPods:
+    """The agents of nodes: of the pods with their labels those that their DaemonSet has made. Raises KubernetesError.
+
+    `pages` are those of an earlier look, which costs less then.
+    """
+    labelled = (pages or PodPages()).listed(api, namespace, SELECTOR)
+    try:
+        made = api.get(f"/apis/apps/v1/namespaces/{namespace}/daemonsets/{DAEMON_SET}")
+    except KubernetesError as problem:
+        if problem.status != NOT_FOUND:
+            raise
+        return AgentPods({}, {})
+    uid = text(table(made.get("metadata")).get("uid"))
+    own = [pod for pod in labelled if uid and pod.controller == uid]
+    return AgentPods(by_node(own), {pod.node: pod for pod in labelled if pod.controller != uid})
 
 
 def state_of(agent: Pod) -> str:
@@ -215,23 +228,6 @@ def _doubtful(api: Api, agents: Mapping[str, Pod], targets: Sequence[Target]) ->
     names = [target.name for target in targets if not is_at_work(agents.get(target.name))]
     listings = [""] if len(names) > FEW else names
     return {node.name: node for name in listings for node in nodes(api, name=name, with_images=False)}
-
-
-def _of_daemon_set(api: Api, namespace: str) -> tuple[Sequence[Pod], Mapping[str, Pod]]:
-    """The pods that the agents' DaemonSet has made, and by node those that only have its labels.
-
-    Raises KubernetesError.
-    """
-    labelled = pods(api, namespace, selector=SELECTOR)
-    try:
-        made = api.get(f"/apis/apps/v1/namespaces/{namespace}/daemonsets/{DAEMON_SET}")
-    except KubernetesError as problem:
-        if problem.status != NOT_FOUND:
-            raise
-        return (), {}
-    uid = text(table(made.get("metadata")).get("uid"))
-    own = [pod for pod in labelled if uid and pod.controller == uid]
-    return own, {pod.node: pod for pod in labelled if pod.controller != uid}
 
 
 def by_node(agents: Sequence[Pod]) -> Mapping[str, Pod]:

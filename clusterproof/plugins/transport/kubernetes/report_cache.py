@@ -1,5 +1,7 @@
 """What a gate keeps of agents from round to round, so that a log is read where something changed, and else seldom.
 
+What it has listed of a share it hands over to the process that evaluates that, which lists no large cluster again.
+
 An agent's pod says by its condition Ready that what checks say of its node has changed: it is unready for a moment. All
 pods are listed in one request, so that a node costs one of its own only then, and once in `REST_S`.
 
@@ -12,17 +14,20 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
-from clusterproof.plugins.core.record import record
-from clusterproof.plugins.kubernetes.workloads import Pod
+from clusterproof.plugins.core.cluster import Target
+from clusterproof.plugins.core.record import as_json, record
+from clusterproof.plugins.kubernetes.workloads import Container, Pod
 
 KEEP = "k8s_keep"  # the setting: a folder
 REPORTS = "reports"
 PEER_FAILURES = "beside_others.json"
+SHARE = "share.json"
 NOT_KEPT = (OSError, ValueError, TypeError, KeyError)  # a host that lost its power may leave a file without its words
 MAX_HEAD = 4096  # bytes of the line before a report
 REST_S = 900.0  # a log is read again after so long at most; of some nodes sooner, so that not all are in one round
@@ -114,6 +119,50 @@ class ReportCache:
 
     def _path(self, node: str) -> Path:
         return Path(self.folder) / REPORTS / quote(node, safe="")
+
+
+@record
+class AgentPods:
+    """The pod of each node's agent, and by node those that only look like one."""
+
+    own: Mapping[str, Pod]
+    others: Mapping[str, Pod]
+
+
+@record
+class HandedShare:
+    """A part of a cluster that is to be evaluated: its nodes, and their agents as they were a moment ago."""
+
+    targets: tuple[Target, ...]
+    agents: AgentPods
+
+
+def hand_over(folder: Path, targets: Iterable[Target], agents: AgentPods) -> None:
+    """Leave a share to the process that evaluates it; nothing of no nodes or no agents. Raises OSError."""
+    chosen = {target.name: target for target in targets if agents.own}
+    pods = [
+        {name: as_json(pod) for name, pod in each.items() if name in chosen} for each in (agents.own, agents.others)
+    ]
+    if chosen:
+        _write(folder / SHARE, json.dumps([as_json(list(chosen.values())), *pods]).encode())
+    else:
+        (folder / SHARE).unlink(missing_ok=True)
+
+
+def handed_share(folder: str) -> HandedShare | None:
+    """What was left there; None where nothing is, and the cluster is to be listed."""
+    if not folder:
+        return None
+    try:
+        targets, *pods = json.loads((Path(folder) / SHARE).read_bytes())
+        own, others = ({name: _pod(data) for name, data in each.items()} for each in pods)
+        return HandedShare(tuple(Target(**one) for one in targets), AgentPods(own, others))
+    except (*NOT_KEPT, AttributeError):
+        return None
+
+
+def _pod(data: Mapping[str, Any]) -> Pod:
+    return Pod(**{**data, "containers": tuple(Container(**one) for one in data["containers"])})
 
 
 def mark_of(pod: Pod) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from clusterproof.plugins.catalog.instance_types import instance_types
@@ -41,7 +41,10 @@ class NodeShare:
 
     def of(self, agents: Mapping[str, Pod]) -> dict[str, str]:
         """The states of its agents."""
-        return {node: state_of(pod) for node, pod in agents.items() if self.has(node)}
+        return {node: state_of(agents[node]) for node in self._among(agents)}
+
+    def _among(self, agents: Mapping[str, Pod]) -> Iterable[str]:
+        return agents if self.names is None else self.names & agents.keys()
 
     def is_new(self, agents: Mapping[str, Pod]) -> bool:
         """Whether there is something new to evaluate."""
@@ -50,9 +53,9 @@ class NodeShare:
     def is_restless(self, agents: Mapping[str, Pod], health: Mapping[str, Health]) -> bool:
         """Whether an agent may report another thing without that its state says so."""
         return any(
-            is_changing(pod) or (is_at_work(pod) and node in health and health[node].reason == NOT_REACHED)
-            for node, pod in agents.items()
-            if self.has(node)
+            is_changing(agents[node])
+            or (node in health and health[node].reason == NOT_REACHED and is_at_work(agents[node]))
+            for node in self._among(agents)
         )
 
     def evaluated(self, agents: Mapping[str, Pod], at: float, *, is_open: bool, is_same: bool) -> None:
@@ -80,7 +83,7 @@ class Shares:
             return False
         is_other = self._known != agents.keys()
         self._known = frozenset(agents)
-        return is_other or now >= self._divided_at + REFRESH_S
+        return is_other or now >= self._divided_at + REST_S
 
     def divide(self, targets: Sequence[Target], now: float) -> None:
         """Divide these nodes; all are in one share where a rack is one machine, whose trays are compared."""
@@ -113,8 +116,9 @@ class Shares:
 
     def stands(self, node: str, agents: Mapping[str, Pod]) -> bool:
         """Whether what was found of a node still holds: it is of a share, and its agent is in the same state."""
+        share = self._all[bisect_right(self._bounds, node)]
         state = state_of(agents[node]) if node in agents else None
-        return any(share.has(node) and share.states.get(node) == state for share in self._all)
+        return share.has(node) and share.states.get(node) == state
 
     def due(self, agents: Mapping[str, Pod], health: Mapping[str, Health], now: float) -> list[NodeShare]:
         """Those to be evaluated now; of those for which only the time has come a part, so that it is never all."""

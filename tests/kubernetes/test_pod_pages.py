@@ -1,0 +1,117 @@
+"""A listing of pods that is made again: what is as before is decoded once, and no change is missed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from copy import deepcopy
+from types import SimpleNamespace
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from clusterproof.plugins.kubernetes import workloads
+from clusterproof.plugins.kubernetes.api import Api
+from clusterproof.plugins.kubernetes.workloads import Pod, PodPages, pod_of
+from clusterproof.plugins.transport.kubernetes.agents import CONTAINER, is_changing, state_of
+
+SINCE, LATER = "2026-01-02T03:04:05Z", "2026-01-02T03:05:05Z"
+
+
+def pod(node: str) -> dict[str, Any]:
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": SINCE}
+    container = {"name": CONTAINER, "ready": True, "restartCount": 0, "state": {"running": {"startedAt": SINCE}}}
+    return {
+        "metadata": {"name": f"agent-{node}", "ownerReferences": [{"uid": "u", "controller": True}]},
+        "spec": {"nodeName": node, "containers": [{"name": CONTAINER}]},
+        "status": {"phase": "Running", "conditions": [ready], "containerStatuses": [container]},
+    }
+
+
+class Server:
+    """An API server with these pods, in pages of two."""
+
+    def __init__(self, *pods: dict[str, Any], order: Sequence[str] = ("kind", "metadata", "items")) -> None:
+        self.pods, self.order, self.version = list(pods), order, 1
+
+    def send(self, _method: str, address: str, **_: object) -> Any:
+        first = int(parse_qs(urlsplit(address).query).get("continue", ["0"])[0])
+        self.version += 1  # a listing has another each time, as etcd has
+        after = str(first + 2) if first + 2 < len(self.pods) else ""
+        page: dict[str, Any] = {
+            "kind": "PodList",
+            "metadata": {"resourceVersion": str(self.version), "continue": after},
+        }
+        page["items"] = self.pods[first : first + 2]
+        body = json.dumps({key: page[key] for key in self.order}, separators=(",", ":")).encode()
+        return SimpleNamespace(status=200, stream=lambda _: [body], release_conn=lambda: None, headers={})
+
+
+def listed(pages: PodPages, server: Server) -> list[Pod]:
+    return pages.listed(Api("https://x", server.send), "clusterproof", "a=b")
+
+
+@pytest.fixture
+def decoded_pods(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Every pod that was decoded."""
+    made: list[object] = []
+    monkeypatch.setattr(workloads, "pod_of", lambda data: made.append(data) or pod_of(data))
+    return made
+
+
+def test_a_page_that_is_as_before_is_decoded_once(decoded_pods: list[object]) -> None:
+    server, pages = Server(*map(pod, "abcde")), PodPages()
+    first = listed(pages, server)
+    assert [listed(pages, server) for _ in range(3)] == [first] * 3
+    assert [one.node for one in first] == list("abcde")
+    assert len(decoded_pods) == 5
+
+
+CHANGES: dict[str, Any] = {
+    "it is unready": lambda one: one["status"]["conditions"][0].update(status="False"),
+    "it was unready": lambda one: one["status"]["conditions"][0].update(lastTransitionTime=LATER),
+    "its container is unready": lambda one: one["status"]["containerStatuses"][0].update(ready=False),
+    "its container was started again": lambda one: one["status"]["containerStatuses"][0].update(restartCount=1),
+    "its container waits": lambda one: one["status"]["containerStatuses"][0].update(state={"waiting": {"reason": "x"}}),
+    "its container has ended": lambda one: one["status"]["containerStatuses"][0].update(state={"terminated": {}}),
+    "it is another pod": lambda one: one["metadata"].update(name="agent-other"),
+    "it is on another node": lambda one: one["spec"].update(nodeName="other"),
+    "it is being deleted": lambda one: one["metadata"].update(deletionTimestamp=LATER),
+    "it has ended": lambda one: one["status"].update(phase="Failed"),
+    "somebody else made it": lambda one: one["metadata"]["ownerReferences"][0].update(uid="other"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+@pytest.mark.parametrize("at", range(5))
+def test_whatever_changes_of_whichever_pod_is_seen(change: Any, at: int) -> None:
+    server, pages = Server(*map(pod, "abcde")), PodPages()
+    before = listed(pages, server)
+    server.pods = deepcopy(server.pods)
+    change(server.pods[at])
+    after = listed(pages, server)
+    assert after == list(map(pod_of, server.pods))
+    assert [one == other for one, other in zip(before, after, strict=True)] == [place != at for place in range(5)]
+    assert _as_the_gate_sees(after[at]) != _as_the_gate_sees(before[at])
+
+
+def _as_the_gate_sees(one: Pod) -> tuple[object, ...]:
+    """What makes a gate evaluate a node, or take a pod for another agent's."""
+    return state_of(one), is_changing(one), one.node, one.controller
+
+
+@pytest.mark.parametrize("names", ["abcd", "bcde", "abcdef", "", "edcba", "abcdabcd"])
+def test_pods_that_come_go_and_move_are_seen(names: str) -> None:
+    server, pages = Server(*map(pod, "abcde")), PodPages()
+    listed(pages, server)
+    server.pods = list(map(pod, names))
+    assert [one.node for one in listed(pages, server)] == list(names)
+    server.pods = list(map(pod, "abcde"))
+    assert [one.node for one in listed(pages, server)] == list("abcde")
+
+
+@pytest.mark.parametrize("order", [("items", "kind", "metadata"), ("metadata", "items", "kind")], ids=str)
+def test_no_pod_is_lost_in_whatever_order_a_page_has_its_parts(order: Sequence[str]) -> None:
+    server, pages = Server(*map(pod, "abcde"), order=order), PodPages()
+    assert [[one.node for one in listed(pages, server)] for _ in range(2)] == [list("abcde")] * 2
