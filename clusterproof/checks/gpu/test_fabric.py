@@ -30,8 +30,8 @@ from clusterproof.plugins.evidence.gpu.facts_rack import (
     place,
     place_of,
     require_rack,
-    trays_of,
 )
+from clusterproof.plugins.evidence.gpu.facts_racks import rack_of, racks_of, sizes_of
 from clusterproof.plugins.evidence.group import Values, differences, in_words
 from clusterproof.plugins.evidence.host.facts_node import service_state
 from clusterproof.plugins.evidence.node import Node
@@ -95,7 +95,7 @@ def test_fabric_uniform(node: Node) -> None:
         fail_if(usual.endswith(NO_CLUSTER), f"the GPUs are in {usual}; expected the cluster of their rack")
         with part:
             deviations = differences(node, FABRIC, place_of)
-            is_alone = deviations and node.group.counts(FABRIC, place_of)[FABRIC][deviations[0].own] == 1
+            is_alone = deviations and node.run.counts(FABRIC, place_of)[FABRIC][deviations[0].own] == 1
             if is_alone and deviations[0].usual:
                 concern(in_words(deviations))
 
@@ -167,8 +167,9 @@ def test_rack_trays(node: Node) -> None:
     """
     require_rack(node)
     own = own_cluster(node)
-    trays, due = trays_of(node, own), node.target.expect.get("trays")
-    unknown = len(node.group.nodes) - len(node.group.values(CLUSTER, cluster_of))
+    trays, due = tuple(tray.name for tray in rack_of(node).nodes), node.target.expect.get("trays")
+    racks, sizes = racks_of(node), sizes_of(node)
+    unknown = racks.unread[node.type_name]
     seen = f"{own} has {len(trays)} trays here ({fold(trays)})"
     if due is not None:
         fail_if(len(trays) > due, f"{seen}; expected {due}")
@@ -177,17 +178,14 @@ def test_rack_trays(node: Node) -> None:
             incomplete(f"{seen}; expected {due}, of which this run does not have all nodes of the inventory")
         concern_if(is_less, f"{seen}; expected {due}")
         return
-    sizes = sizes_of(node)
     concern_if(len(trays) > max(sizes), f"{seen}; expected at most {max(sizes)}")
-    domains = Counter(
-        domain for values in node.group.values(CLUSTER, cluster_of).values() if (domain := values[CLUSTER])
-    )
-    whole = [count for count in domains.values() if count in sizes]
+    domains = racks.by_sizes.get(sizes, Counter())
+    whole = {size: domains[size] for size in sizes if domains[size]}
     is_less = len(trays) not in sizes and len(trays) + unknown < max(sizes)
-    usual = max(whole, default=0)
+    are_whole = f"{sum(whole.values())} of {domains.total()} domains here are whole"
     concern_if(
-        is_less and len(whole) > len(domains) * node.threshold("group.majority"),
-        f"{seen}; expected {usual}, as {len(whole)} of {len(domains)} domains here are whole",
+        is_less and sum(whole.values()) > domains.total() * node.threshold("group.majority"),
+        f"{seen}; expected {max(whole, default=0)}, as {are_whole}",
     )
 
 
@@ -198,12 +196,6 @@ def own_cluster(node: Node) -> str:
         fabric_of(node.gpus[0], node)
         not_applicable("no GPU here is known to be in a cluster of the fabric")
     return own
-
-
-def sizes_of(node: Node) -> tuple[int, ...]:
-    """How many trays a domain of its type has; where the type is unknown, those of an NVL72."""
-    row = readings(node, "type")[0].get("type")
-    return row.trays if row and row.trays else (int(node.threshold("rack.trays")),)
 
 
 @evidence(
@@ -220,7 +212,7 @@ def test_rack_uniform(node: Node) -> None:
     """
     require_rack(node)
     own_cluster(node)
-    deviations = differences(node, "trays of a domain", of_tray, absent=None)
+    deviations = differences(node, "trays of a domain", of_tray, absent=None, among=rack_of(node))
     concern_if(deviations, in_words(deviations))
 
 

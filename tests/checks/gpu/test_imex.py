@@ -64,11 +64,27 @@ def test_a_domain_is_judged_where_its_service_has_run_for_a_while(service: Any, 
     [
         (ADDRESSES[::-1], FAIL, "nodes_config.cfg is not that of tray17, tray16, tray15, tray14 and 13 more; expected"),
         ((*ADDRESSES, "10.1.2.3"), FAIL, "nodes_config.cfg is not that of"),
-        (ADDRESSES[:2], CONCERN, "nodes_config.cfg is not that of tray01; expected one list on all 2 trays in it"),
+        (ADDRESSES[:2], FAIL, "nodes_config.cfg is not that of tray01, tray02, tray03, tray04 and 13 more; expected"),
+        (ADDRESSES[:1], FAIL, "nodes_config.cfg is not that of tray01, tray02, tray03, tray04 and 13 more; expected"),
     ],
 )
 def test_the_trays_of_a_list_have_the_same_list(nodes: tuple[str, ...], verdict: Verdict, words: str) -> None:
-    expect(evaluated("imex_nodes", tray(0, nodes=nodes), *rack(first=1, trays=17)), verdict, words)
+    one, another, *others = tray(0, nodes=nodes), *rack(first=1, trays=17)
+    expect(evaluated("imex_nodes", one, another, *others), verdict, words)
+    assert evaluated("imex_nodes", another, one, *others).verdict is PASS
+
+
+def test_a_tray_that_has_left_the_list_of_its_rack_has_no_connections_to_judge() -> None:
+    printed = domain(DRIVER, addresses=ADDRESSES[:1], names=NAMES[:1])
+    alone = tray(0, nodes=ADDRESSES[:1], output=printed)
+    expect(evaluated("imex_domain", alone, *rack(first=1, trays=17)), INCOMPLETE, "has no other tray, and those of")
+    assert evaluated("imex_domain", alone).verdict is PASS
+
+
+def test_a_list_of_one_tray_may_be_a_job_s_where_no_service_starts_with_the_node() -> None:
+    alone = tray(0, nodes=ADDRESSES[:1], service={**RUNS, "enabled": "disabled"})
+    expect(evaluated("imex_nodes", alone, *rack(first=1, trays=17)), CONCERN, "is not that of tray01")
+    expect(evaluated("imex_nodes", alone, tray(1)), NA, "no other tray is in nodes_config.cfg")
 
 
 def test_an_address_that_is_listed_twice_is_named() -> None:
@@ -180,7 +196,9 @@ def test_host_names_in_a_list_are_those_of_trays(names: tuple[str, ...]) -> None
 def test_a_list_is_well_only_where_another_tray_s_is_known() -> None:
     expect(evaluated("imex_nodes", tray(0)), NA, "no other tray is in this run")
     expect(
-        evaluated("imex_nodes", tray(0, nodes=ADDRESSES[:1]), *rack(first=1)), NA, "no other tray is in nodes_config"
+        evaluated("imex_nodes", tray(0, nodes=ADDRESSES[:1]), tray(1, nodes=ADDRESSES[1:])),
+        NA,
+        "no other tray is in nodes_config.cfg",
     )
     expect(
         evaluated("imex_nodes", tray(0, nodes=("10.9.9.1", "10.9.9.2")), tray(1)),
