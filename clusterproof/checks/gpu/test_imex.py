@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Recording, concern, concern_if, fail_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.fact import Absent
-from clusterproof.plugins.evidence.field import known, readings
+from clusterproof.plugins.evidence.field import known, readings, require
 from clusterproof.plugins.evidence.gpu.facts_rack import (
     FABRIC,
     NO_CLUSTER,
@@ -33,25 +33,46 @@ if TYPE_CHECKING:
 
 pytestmark = [mark.gpu, mark.preflight, mark.hyperpod_node_debugger("G")]
 
+STOPPED, MISSING = "inactive", "not installed"
 CONNECTED, READY, NO_GPU, MISMATCH = "CONNECTED", "READY", "NO_GPU", "NODE_MAP_MISMATCH"
 
 
-@mark.prolog
 @mark.ami
-@evidence("systemctl status nvidia-imex; nvidia-imex-ctl -q")
+@evidence("systemctl status nvidia-imex; cat /etc/nvidia-imex/nodes_config.cfg; ls /dev/nvidia-caps-imex-channels")
 def test_imex(node: Node) -> None:
     """IMEX service.
 
     The GPUs of a rack share their memory over NVLink through nvidia-imex on every tray. Without it, jobs across trays
-    fall back to the network or do not start. Pods of Kubernetes and prologs of Slurm may bring their own.
+    fall back to the network or do not start. Pods of Kubernetes and prologs of Slurm may bring their own: it is missed
+    where the service starts with the node, trays are listed here or this one elsewhere, or there are channels for jobs.
 
     Remedy (restore service): Configure the trays of the domain (/etc/nvidia-imex/nodes_config.cfg), enable nvidia-imex
     and start it.
     """
     require_rack(node, is_known=True)
     state = service_state(node, "nvidia-imex")
-    if state != "active":
-        concern(f"nvidia-imex is {state}; expected active, unless pods or a prolog bring their own")
+    if state == "active":
+        return
+    asks: list[Callable[[Node], bool]] = [listed_elsewhere, *([starts_imex] if state != MISSING else []), is_configured]
+    if state in (STOPPED, MISSING) and not any(known(lambda: ask(node), False) for ask in asks):  # noqa: B023 - at once
+        not_applicable(f"nvidia-imex is {state}, and nothing here asks for it: no list of trays, no channel")
+    concern(f"nvidia-imex is {state}; expected active, unless pods or a prolog bring their own")
+
+
+def listed_elsewhere(node: Node) -> bool:
+    """Whether another tray's nodes_config.cfg names this one."""
+    return bool(listing(node))
+
+
+def is_configured(node: Node) -> bool:
+    """Whether this tray has a list of trays, a channel that jobs open, or a daemon's. Raises Incomplete."""
+    try:
+        reading, unread = readings(node.imex, "nodes", "channels", "daemon")
+    except Absent:
+        return False
+    if not any(reading.values()):
+        require(unread)
+    return any(reading.values())
 
 
 @evidence("nvidia-imex-ctl -N")

@@ -241,3 +241,34 @@ def test_a_tray_on_which_imex_is_not_configured_is_held_against_no_list() -> Non
     expect(
         evaluated("imex_nodes", tray(0, nodes=(), service={})), NA, "nvidia-imex is not configured on the node itself"
     )
+
+
+UNSTARTED = {**RUNS, "active": "inactive", "sub": "dead", "enabled": "disabled", "active_s": None}
+BARE = {"nodes": [], "channels": [], "channel_count": 2048, "domain": None, "daemon": None}
+
+
+@pytest.mark.parametrize(
+    ("service", "imex", "verdict"),
+    [
+        (None, Collected(Status.ABSENT), NA),  # the DRA driver brings it in pods
+        (UNSTARTED, Collected(Status.ABSENT), NA),
+        (UNSTARTED, BARE, NA),  # a prolog starts it
+        ({**UNSTARTED, "enabled": "enabled"}, BARE, CONCERN),
+        (UNSTARTED, {**BARE, "nodes": list(ADDRESSES)}, CONCERN),
+        (UNSTARTED, {**BARE, "channels": [0]}, CONCERN),
+        (UNSTARTED, {**BARE, "channels": None}, INCOMPLETE),
+        (UNSTARTED, Collected(Status.TIMED_OUT), INCOMPLETE),
+        ({**UNSTARTED, "enabled": "enabled"}, Collected(Status.TIMED_OUT), CONCERN),
+        ({**UNSTARTED, "active": "failed"}, Collected(Status.TIMED_OUT), CONCERN),
+        (UNSTARTED, Collected(Status.UNCOLLECTED), INCOMPLETE),
+    ],
+)
+def test_imex_is_missed_where_something_asks_for_it(service: Any, imex: Any, verdict: Verdict) -> None:
+    one, *others = [tray(number, service=service, imex=imex) for number in range(18)]
+    result = evaluated("imex", one, *others)
+    assert result.verdict is verdict, result.message
+
+
+def test_imex_is_missed_on_a_tray_that_others_list() -> None:
+    bare = tray(0, service=None, imex=Collected(Status.ABSENT))
+    expect(evaluated("imex", bare, *rack(first=1, trays=17)), CONCERN, "nvidia-imex is not installed; expected active")
