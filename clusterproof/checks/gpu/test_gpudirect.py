@@ -224,9 +224,9 @@ def settings_by_model(paths: PciPaths, read: Callable[[PciSettings], object]) ->
     by_model: dict[str, dict[str, object]] = {}
     for row in paths.ends:
         with part:
-            value = read(row.settings) if row.settings else None
+            value, model, address = read(row.settings) if row.settings else None, row.model, row.address
             if value is not None:
-                by_model.setdefault(row.model, {})[row.address] = value
+                by_model.setdefault(model, {})[address] = value
     return by_model
 
 

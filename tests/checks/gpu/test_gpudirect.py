@@ -223,3 +223,8 @@ def test_access_control_at_a_port_of_a_capture_without_paths_is_incomplete() -> 
     expect(configured("pcie_acs", [{**row, "path": None} for row in board()]), NA, "no port that is known here has ACS")
     unread = [{**row, "path": None} for row in board({"error": "EACCES", "text": ""})]  # type: ignore[arg-type]
     expect(configured("pcie_acs", unread), INCOMPLETE, "acs could not be read (EACCES)")
+
+
+def test_a_device_without_an_address_leaves_the_settings_of_pcie_incomplete() -> None:
+    alone = [{**row, "address": None} for row in board() if row["kind"] == "gpu"]
+    expect(configured("pcie_settings", alone), INCOMPLETE, "address was not reported")
