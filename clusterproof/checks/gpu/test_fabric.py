@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 
 from clusterproof.plugins.catalog import fabric_faults, fabric_state, fabric_statuses, fabric_summary
 from clusterproof.plugins.core.marks import mark
@@ -31,8 +31,8 @@ from clusterproof.plugins.evidence.gpu.facts_rack import (
     place_of,
     require_rack,
 )
-from clusterproof.plugins.evidence.gpu.facts_racks import rack_of, racks_of, sizes_of
-from clusterproof.plugins.evidence.group import Values, differences, in_words
+from clusterproof.plugins.evidence.gpu.facts_racks import rack_of, racks_of
+from clusterproof.plugins.evidence.group import Group, Values, differences, in_words
 from clusterproof.plugins.evidence.host.facts_node import service_state
 from clusterproof.plugins.evidence.node import Node
 
@@ -168,8 +168,7 @@ def test_rack_trays(node: Node) -> None:
     require_rack(node)
     own = own_cluster(node)
     trays, due = tuple(tray.name for tray in rack_of(node).nodes), node.target.expect.get("trays")
-    racks, sizes = racks_of(node), sizes_of(node)
-    unknown = racks.unread[node.type_name]
+    unknown, sizes = racks_of(node.run).unread[node.type_name], sizes_of(node)
     seen = f"{own} has {len(trays)} trays here ({fold(trays)})"
     if due is not None:
         fail_if(len(trays) > due, f"{seen}; expected {due}")
@@ -179,13 +178,13 @@ def test_rack_trays(node: Node) -> None:
         concern_if(is_less, f"{seen}; expected {due}")
         return
     concern_if(len(trays) > max(sizes), f"{seen}; expected at most {max(sizes)}")
-    domains = racks.by_sizes.get(sizes, Counter())
-    whole = {size: domains[size] for size in sizes if domains[size]}
+    domains = node.run.once("domains by the sizes of their type", domains_of).get(sizes, Counter())
+    count = sum(domains[size] for size in sizes)
     is_less = len(trays) not in sizes and len(trays) + unknown < max(sizes)
-    are_whole = f"{sum(whole.values())} of {domains.total()} domains here are whole"
+    usual = max((size for size in sizes if domains[size]), default=0)
     concern_if(
-        is_less and sum(whole.values()) > domains.total() * node.threshold("group.majority"),
-        f"{seen}; expected {max(whole, default=0)}, as {are_whole}",
+        is_less and count > domains.total() * node.threshold("group.majority"),
+        f"{seen}; expected {usual}, as {count} of {domains.total()} domains here are whole",
     )
 
 
@@ -196,6 +195,20 @@ def own_cluster(node: Node) -> str:
         fabric_of(node.gpus[0], node)
         not_applicable("no GPU here is known to be in a cluster of the fabric")
     return own
+
+
+def sizes_of(node: Node) -> tuple[int, ...]:
+    """How many trays a domain of its type has; where the type is unknown, those of an NVL72."""
+    row = readings(node, "type")[0].get("type")
+    return row.trays if row and row.trays else (int(node.threshold("rack.trays")),)
+
+
+def domains_of(run: Group[Node]) -> dict[tuple[int, ...], Counter[int]]:
+    """Of types whose domains have these sizes, how many domains of a run have so many trays."""
+    by_sizes: dict[tuple[int, ...], Counter[int]] = defaultdict(Counter)
+    for rack in racks_of(run).every:
+        by_sizes[sizes_of(rack.nodes[0])][len(rack.nodes)] += 1
+    return by_sizes
 
 
 @evidence(

@@ -22,24 +22,18 @@ class Racks:
     """The NVLink domains that nodes of a run are in."""
 
     by_tray: Mapping[str, Group[Node]]
-    by_sizes: Mapping[tuple[int, ...], Counter[int]]  # of a type with these sizes, how many have so many trays
+    every: tuple[Group[Node], ...]
     unread: Counter[str]  # how many nodes of each type may be of any: nobody knows where they are
 
 
-def racks_of(node: Node) -> Racks:
-    """Those of its run."""
-    return node.run.once("racks", _racks)
+def racks_of(run: Group[Node]) -> Racks:
+    """Those of a run."""
+    return run.once("racks", _racks)
 
 
 def rack_of(node: Node) -> Group[Node]:
     """The nodes that are in its cluster of the fabric; itself alone where that is unknown."""
-    return racks_of(node).by_tray.get(node.name) or Group([node], node.group.catalog)
-
-
-def sizes_of(node: Node) -> tuple[int, ...]:
-    """How many trays a domain of its type has; where the type is unknown, those of an NVL72."""
-    row = readings(node, "type")[0].get("type")
-    return row.trays if row and row.trays else (int(node.threshold("rack.trays")),)
+    return racks_of(node.run).by_tray.get(node.name) or Group([node], node.group.catalog)
 
 
 def _racks(run: Group[Node]) -> Racks:
@@ -57,10 +51,7 @@ def _racks(run: Group[Node]) -> Racks:
         if cluster:
             trays[cluster].append(node)
     racks = [Group(nodes, run.catalog, is_part=run.is_part) for nodes in trays.values()]
-    sizes: dict[tuple[int, ...], Counter[int]] = defaultdict(Counter)
-    for rack in racks:
-        sizes[sizes_of(rack.nodes[0])][len(rack.nodes)] += 1
-    return Racks({node.name: rack for rack in racks for node in rack.nodes}, sizes, unread)
+    return Racks({node.name: rack for rack in racks for node in rack.nodes}, tuple(racks), unread)
 
 
 def called(node: Node, host: str) -> Node | None:
