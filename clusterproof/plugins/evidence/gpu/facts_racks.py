@@ -73,6 +73,10 @@ def _by_host(group: Group[Node]) -> dict[str, Node | None]:
             name = node.name if is_address(node.name) else node.name.partition(".")[0]
             for host in addresses(node) | {node.name, name, host_name_of(node)}:
                 by_host[host] = None if host in by_host else node
+    for node in group.nodes:
+        with suppress(Exception), Recording():
+            if not addresses(node):  # what its IMEX calls it stands in for them
+                by_host.setdefault(node.imex_self.host, node)
     return by_host
 
 
