@@ -93,6 +93,13 @@ FAULTS = (
         base=gb300,
     ),
     Fault(
+        "a tray that lists itself alone, and that the others list",
+        lambda image: listed(image, ADDRESSES[0]),
+        {LIST: FAIL},
+        "nodes_config.cfg is not that of gpu002, gpu003, gpu004; expected one list on all 4 trays in it",
+        base=gb300,
+    ),
+    Fault(
         "a tray whose IMEX was started with a file that has another list",
         lambda image: with_own_file(image, *ADDRESSES[:3], "10.1.2.77", ADDRESSES[3]),
         {LIST: FAIL},

@@ -56,6 +56,15 @@ FAULTS = (
         base=roce,
     ),
     Fault(
+        "RoCE ports of which none has the address that NCCL needs",
+        lambda image: reduce(
+            lambda made, number: with_file(made, f"{port(number)}/gids/2", f"{'0000:' * 7}0000\n"), PORTS, image
+        ),
+        {ROCE: CONCERN},
+        "none of 4 ports (mlx5_0 port 1, mlx5_1 port 1, mlx5_2 port 1, mlx5_3 port 1) has a routable RoCE v2 GID",
+        base=roce,
+    ),
+    Fault(
         "a RoCE port whose GID is of version 1",
         lambda image: with_file(image, f"{port(2)}/gid_attrs/types/2", "IB/RoCE v1\n"),
         {ROCE: CONCERN},

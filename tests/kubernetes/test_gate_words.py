@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
+import jsonschema
 import pytest
 
 from clusterproof.plugins.core.result import UNREACHABLE, Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evaluation.all_checks import all_checks
+from clusterproof.plugins.kubernetes import error_of_status
 from clusterproof.plugins.kubernetes.api import Api, KubernetesError
 from clusterproof.plugins.kubernetes.gate import (
     MAX_MESSAGE,
@@ -21,6 +27,8 @@ from clusterproof.plugins.kubernetes.gate import (
     unvisited,
 )
 from clusterproof.plugins.kubernetes.gate.objects import ObjectWriter
+from clusterproof.plugins.kubernetes.gate.write import UNCONFINED, UNTRIED, Orders, resident, write
+from tests.builders.wheel import ROOT
 
 PASS, CONCERN, FAIL, INCOMPLETE, NOT_APPLICABLE = (
     Verdict.PASS,
@@ -187,6 +195,7 @@ def test_the_key_of_a_taint_that_may_go_is_this_suites_own() -> None:
             own_key(key)
 
 
+LATER = 4_000_000_000.0  # the node of a test is older
 NOBODY = Api("https://api", lambda *_, **__: None)
 
 
@@ -216,3 +225,81 @@ def test_when_its_time_is_over_nothing_more_is_tried() -> None:
     assert writer.each(asked.append, ["gpu001", "gpu002"]) == {}
     assert asked == []
     assert writer.lines() == ["gpu[001-002]: not tried, as 300 s have passed; expected a faster API server"]
+
+
+SCHEMA = json.loads((ROOT / "clusterproof/integrations/kubernetes/chart/values.schema.json").read_text())["properties"]
+
+
+def is_refused(act: Callable[[], object]) -> bool:
+    try:
+        act()
+    except (GateError, jsonschema.ValidationError):
+        return True
+    return False
+
+
+@pytest.mark.parametrize(
+    ("value", "text", "is_wrong"),
+    [
+        ("maxTainted", "5", False),
+        ("maxTainted", "10%,10", False),
+        ("maxTainted", "100%", False),
+        ("maxTainted", "0", False),
+        ("maxTainted", "500%", True),
+        ("maxTainted", "101%", True),
+        ("maxTainted", "5,500%", True),
+        ("maxTainted", "1234567", True),
+        ("maxTainted", "ten", True),
+        ("maxTainted", "10,", True),
+        ("maxTainted", "-1", True),
+        ("startupTaint", "clusterproof.dev/unproven", False),
+        ("startupTaint", "clusterproof", False),
+        ("startupTaint", "startup-taint.cluster-autoscaler.kubernetes.io/clusterproof-unproven", False),
+        ("startupTaint", "clusterproof.dev/unproven:NoSchedule", True),
+        ("startupTaint", "clusterproof.dev/unproven=true:NoSchedule", True),
+        ("startupTaint", "clusterproof.dev/", True),
+        ("startupTaint", "/clusterproof", True),
+        ("startupTaint", "a/b/clusterproof", True),
+        ("startupTaint", "Clusterproof.dev/unproven", True),
+        ("startupTaint", "karpenter.sh/disrupted", True),
+        ("startupTaint", "clusterproof.dev/" + "x" * 64, True),
+    ],
+)
+def test_the_chart_refuses_what_the_gate_refuses(value: str, text: str, is_wrong: bool) -> None:
+    asks = {"maxTainted": lambda: most_tainted(text, 1), "startupTaint": lambda: own_key(text)}
+    by_gate, by_chart = asks[value], lambda: jsonschema.validate(text, SCHEMA[value])
+    assert (is_refused(by_gate), is_refused(by_chart)) == (is_wrong, is_wrong)
+
+
+def test_the_chart_takes_values_that_are_left_empty() -> None:
+    for value in ("maxTainted", "startupTaint"):
+        jsonschema.validate("", SCHEMA[value])
+
+
+NODE = {
+    "metadata": {"name": "gpu001", "uid": "1", "resourceVersion": "1", "creationTimestamp": "2026-01-01T00:00:00Z"},
+    "spec": {},
+    "status": {"conditions": []},
+}
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (error_of_status(422, {"message": "ValidatingAdmissionPolicy 'clusterproof-gate' denied request: no"}, ""), ""),
+        (error_of_status(400, {"message": "admission webhook x does not support dry run"}, ""), f"{UNTRIED}: 400"),
+        (error_of_status(500, {"message": "etcdserver: request timed out"}, ""), f"{UNTRIED}: 500: etcdserver"),
+        (error_of_status(403, {"message": 'User "x" cannot patch resource "nodes/status"'}, ""), f"{UNTRIED}: 403"),
+        (None, UNCONFINED),
+    ],
+)
+def test_that_nothing_confines_a_gate_is_said_and_that_it_is_unknown(answer: Exception | None, words: str) -> None:
+    def patched(path: str, patch: object, kind: str, **more: object) -> object:
+        if answer and "dryRun" in more:
+            raise answer
+        return NODE
+
+    api: Any = SimpleNamespace(listed=lambda _: [NODE], patch=patched, patch_unread=patched, create=lambda *_: NODE)
+    said = write(api, resident(Orders(), 60), {"gpu001": health_of([result("gpu.no_xid", PASS)])}, LATER, LATER).lines
+    about = [line for line in said if line.startswith((UNTRIED, UNCONFINED))]
+    assert [line[: len(words)] for line in about] == ([words] if words else [])

@@ -127,9 +127,10 @@ def forget(owner: Any) -> None:
 
 def forget_groups(owner: Any) -> None:
     """Let what is usual in the groups of an owner's nodes be reckoned anew: checks say how."""
-    for group in {id(node.group): node.group for node in _nodes(owner)}.values():
+    for group in {id(group): group for node in _nodes(owner) for group in (node.group, node.run)}.values():
         for kept in (group.known, group.counted, group.measured, group.owners, group.read, group.usuals):
             kept.clear()
+        group.computed.clear()
 
 
 def _nodes(owner: Any) -> Iterable[Node]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 
 from clusterproof.plugins.catalog import fabric_faults, fabric_state, fabric_statuses, fabric_summary
 from clusterproof.plugins.core.marks import mark
@@ -30,9 +30,9 @@ from clusterproof.plugins.evidence.gpu.facts_rack import (
     place,
     place_of,
     require_rack,
-    trays_of,
 )
-from clusterproof.plugins.evidence.group import Values, differences, in_words
+from clusterproof.plugins.evidence.gpu.facts_racks import rack_of, racks_of
+from clusterproof.plugins.evidence.group import Group, Values, differences, in_words
 from clusterproof.plugins.evidence.host.facts_node import service_state
 from clusterproof.plugins.evidence.node import Node
 
@@ -95,7 +95,7 @@ def test_fabric_uniform(node: Node) -> None:
         fail_if(usual.endswith(NO_CLUSTER), f"the GPUs are in {usual}; expected the cluster of their rack")
         with part:
             deviations = differences(node, FABRIC, place_of)
-            is_alone = deviations and node.group.counts(FABRIC, place_of)[FABRIC][deviations[0].own] == 1
+            is_alone = deviations and node.run.counts(FABRIC, place_of)[FABRIC][deviations[0].own] == 1
             if is_alone and deviations[0].usual:
                 concern(in_words(deviations))
 
@@ -167,8 +167,8 @@ def test_rack_trays(node: Node) -> None:
     """
     require_rack(node)
     own = own_cluster(node)
-    trays, due = trays_of(node, own), node.target.expect.get("trays")
-    unknown = len(node.group.nodes) - len(node.group.values(CLUSTER, cluster_of))
+    trays, due = tuple(tray.name for tray in rack_of(node).nodes), node.target.expect.get("trays")
+    unknown, sizes = racks_of(node.run).unread[node.type_name], sizes_of(node)
     seen = f"{own} has {len(trays)} trays here ({fold(trays)})"
     if due is not None:
         fail_if(len(trays) > due, f"{seen}; expected {due}")
@@ -177,17 +177,14 @@ def test_rack_trays(node: Node) -> None:
             incomplete(f"{seen}; expected {due}, of which this run does not have all nodes of the inventory")
         concern_if(is_less, f"{seen}; expected {due}")
         return
-    sizes = sizes_of(node)
     concern_if(len(trays) > max(sizes), f"{seen}; expected at most {max(sizes)}")
-    domains = Counter(
-        domain for values in node.group.values(CLUSTER, cluster_of).values() if (domain := values[CLUSTER])
-    )
-    whole = [count for count in domains.values() if count in sizes]
+    domains = node.run.once("domains by the sizes of their type", domains_of).get(sizes, Counter())
+    count = sum(domains[size] for size in sizes)
     is_less = len(trays) not in sizes and len(trays) + unknown < max(sizes)
-    usual = max(whole, default=0)
+    usual = max((size for size in sizes if domains[size]), default=0)
     concern_if(
-        is_less and len(whole) > len(domains) * node.threshold("group.majority"),
-        f"{seen}; expected {usual}, as {len(whole)} of {len(domains)} domains here are whole",
+        is_less and count > domains.total() * node.threshold("group.majority"),
+        f"{seen}; expected {usual}, as {count} of {domains.total()} domains here are whole",
     )
 
 
@@ -206,6 +203,14 @@ def sizes_of(node: Node) -> tuple[int, ...]:
     return row.trays if row and row.trays else (int(node.threshold("rack.trays")),)
 
 
+def domains_of(run: Group[Node]) -> dict[tuple[int, ...], Counter[int]]:
+    """Of types whose domains have these sizes, how many domains of a run have so many trays."""
+    by_sizes: dict[tuple[int, ...], Counter[int]] = defaultdict(Counter)
+    for rack in racks_of(run).every:
+        by_sizes[sizes_of(rack.nodes[0])][len(rack.nodes)] += 1
+    return by_sizes
+
+
 @evidence(
     "nvidia-smi --query-gpu=driver_version,vbios_version --format=csv; nvidia-imex-ctl -N; on all trays of a rack"
 )
@@ -220,7 +225,7 @@ def test_rack_uniform(node: Node) -> None:
     """
     require_rack(node)
     own_cluster(node)
-    deviations = differences(node, "trays of a domain", of_tray, absent=None)
+    deviations = differences(node, "trays of a domain", of_tray, absent=None, among=rack_of(node))
     concern_if(deviations, in_words(deviations))
 
 

@@ -133,6 +133,12 @@ def test_pcie_acs(node: Node) -> None:
     functions, ports = paths.functions, dict[str, tuple[str, str]]()
     for port, gpu, nic in paths.between():
         ports.setdefault(port, (gpu, nic))
+    if not ports and paths.are_unplaced:
+        of_ports = each(paths.ports, lambda row: (row.address, row.settings.redirects if row.settings else ()))
+        named = ", ".join(f"{address} ({' '.join(redirects)})" for address, redirects in of_ports if redirects)
+        if named:
+            incomplete(f"ACS is on at {named}, of unknown place; expected the bridges above each device, as a run has")
+        not_applicable("no port that is known here has ACS on, whatever is below it")
     if not ports:
         not_applicable("no GPU here is below one PCIe switch with a network device")
     for port, (gpu, nic) in ports.items():
@@ -218,9 +224,9 @@ def settings_by_model(paths: PciPaths, read: Callable[[PciSettings], object]) ->
     by_model: dict[str, dict[str, object]] = {}
     for row in paths.ends:
         with part:
-            value = read(row.settings) if row.settings else None
+            value, model, address = read(row.settings) if row.settings else None, row.model, row.address
             if value is not None:
-                by_model.setdefault(row.model, {})[row.address] = value
+                by_model.setdefault(model, {})[address] = value
     return by_model
 
 

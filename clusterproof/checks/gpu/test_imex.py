@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.verdict import concern, concern_if, fail_if, incomplete, not_applicable, part
+from clusterproof.plugins.core.verdict import Recording, concern, concern_if, fail_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.fact import Absent
-from clusterproof.plugins.evidence.field import known, readings
+from clusterproof.plugins.evidence.field import known, readings, require
 from clusterproof.plugins.evidence.gpu.facts_rack import (
     FABRIC,
     NO_CLUSTER,
     addresses,
-    called,
     imex_daemon,
     is_address,
     place_of,
     require_rack,
     runs_imex,
+    starts_imex,
 )
-from clusterproof.plugins.evidence.group import Values
+from clusterproof.plugins.evidence.gpu.facts_racks import called, imex_list, listed_with, listing
+from clusterproof.plugins.evidence.group import Group, Values
 from clusterproof.plugins.evidence.host.facts_node import service_state
 from clusterproof.plugins.evidence.node import Node
 
@@ -31,25 +33,46 @@ if TYPE_CHECKING:
 
 pytestmark = [mark.gpu, mark.preflight, mark.hyperpod_node_debugger("G")]
 
+STOPPED, MISSING = "inactive", "not installed"
 CONNECTED, READY, NO_GPU, MISMATCH = "CONNECTED", "READY", "NO_GPU", "NODE_MAP_MISMATCH"
 
 
-@mark.prolog
 @mark.ami
-@evidence("systemctl status nvidia-imex; nvidia-imex-ctl -q")
+@evidence("systemctl status nvidia-imex; cat /etc/nvidia-imex/nodes_config.cfg; ls /dev/nvidia-caps-imex-channels")
 def test_imex(node: Node) -> None:
     """IMEX service.
 
     The GPUs of a rack share their memory over NVLink through nvidia-imex on every tray. Without it, jobs across trays
-    fall back to the network or do not start. Pods of Kubernetes and prologs of Slurm may bring their own.
+    fall back to the network or do not start. Pods of Kubernetes and prologs of Slurm may bring their own: it is missed
+    where the service starts with the node, trays are listed here or this one elsewhere, or there are channels for jobs.
 
     Remedy (restore service): Configure the trays of the domain (/etc/nvidia-imex/nodes_config.cfg), enable nvidia-imex
     and start it.
     """
     require_rack(node, is_known=True)
     state = service_state(node, "nvidia-imex")
-    if state != "active":
-        concern(f"nvidia-imex is {state}; expected active, unless pods or a prolog bring their own")
+    if state == "active":
+        return
+    asks: list[Callable[[Node], bool]] = [listed_elsewhere, *([starts_imex] if state != MISSING else []), is_configured]
+    if state in (STOPPED, MISSING) and not any(known(lambda: ask(node), False) for ask in asks):  # noqa: B023 - at once
+        not_applicable(f"nvidia-imex is {state}, and nothing here asks for it: no list of trays, no channel")
+    concern(f"nvidia-imex is {state}; expected active, unless pods or a prolog bring their own")
+
+
+def listed_elsewhere(node: Node) -> bool:
+    """Whether another tray's nodes_config.cfg names this one."""
+    return bool(listing(node))
+
+
+def is_configured(node: Node) -> bool:
+    """Whether this tray has a list of trays, a channel that jobs open, or a daemon's. Raises Incomplete."""
+    try:
+        reading, unread = readings(node.imex, "nodes", "channels", "daemon")
+    except Absent:
+        return False
+    if not any(reading.values()):
+        require(unread)
+    return any(reading.values())
 
 
 @evidence("nvidia-imex-ctl -N")
@@ -70,6 +93,7 @@ def test_imex_domain(node: Node) -> None:
     own = node.imex_self
     fail_if(own.status != READY, f"nvidia-imex is {own.status or 'in no known state'}; expected {READY}")
     with part:
+        is_alone = node.name in node.run.once("trays with another list", at_fault_of) and not listed_with(node)
         due = {peer.number: peer for peer in node.imex_domain.nodes if is_due(node, peer, own)}
         missing = {number: word for number in due if (word := own.links.get(number, "unknown")) != CONNECTED}
         named = ", ".join(
@@ -81,6 +105,8 @@ def test_imex_domain(node: Node) -> None:
         seen = f"of {len(due)} IMEX connections to other trays {len(missing)} are not up: {named}"
         fail_if(missing and is_cut_off, f"{seen}; expected {CONNECTED}")
         concern_if(missing and not is_cut_off, f"{seen}; expected {CONNECTED}")
+        if is_alone and not due:
+            incomplete("nodes_config.cfg has no other tray, and those of others have this one; expected one list")
     with part:
         is_other = own.version and own.version != NO_GPU and not node.nvml.driver.startswith(own.version)
         concern_if(own.version == NO_GPU, "nvidia-imex runs without GPUs; expected it to know those of this tray")
@@ -108,8 +134,8 @@ def is_due(node: Node, other: ImexNode, own: ImexNode) -> bool:
 def is_of_one_domain(node: Node, other: ImexNode, word: str) -> bool:
     """Whether another tray is READY and has this one's list: by its own answer, else by this one's."""
     there = called(node, other.host)
-    status = node.group.values("status of nvidia-imex", status_of).get(there.name, {}).get(READY) if there else None
-    own, its = known_list(node), known_list(there) if there else ()
+    status = node.run.values("status of nvidia-imex", status_of).get(there.name, {}).get(READY) if there else None
+    own, its = imex_list(node), imex_list(there) if there else ()
     has_list = own == its if own and its else word != MISMATCH
     return has_list and (status or other.status) == READY
 
@@ -143,8 +169,8 @@ def test_imex_nodes(node: Node) -> None:
 
     The trays of an IMEX domain list the same addresses in the same order, and all of them are in one clique of one
     NVLink cluster: with another list a tray is refused (node map mismatch), and one of another rack cannot be reached
-    over NVLink. A tray is at fault where most of those that name it have one other list; where a prolog writes a list
-    for each job, an idle tray keeps that of its last one.
+    over NVLink. A tray is at fault where most of those in its list, or that have it in theirs, have one other list with
+    it in; where a prolog writes a list for each job, an idle tray keeps that of its last one.
 
     Remedy (fix configuration): Write the same list of one rack's trays, each once, to all of them, and restart
     nvidia-imex there while no job is running.
@@ -160,53 +186,78 @@ def test_imex_nodes(node: Node) -> None:
         not_applicable("no tray is listed in nodes_config.cfg: nvidia-imex is not configured on the node itself")
     twice = [address for address, count in Counter(nodes).items() if count > 1]
     concern_if(twice, f"nodes_config.cfg lists {some(twice)} more than once; expected each tray once")
-    others = [there for address in dict.fromkeys(nodes) if (there := called(node, address)) and there is not node]
+    others = listed_with(node)
     with part:
         own = place_of(node)[FABRIC]
-        places = {other.name: place for other in others if (place := known_place(other))}
+        places = {name: place for name, other in others.items() if (place := known_place(other))}
         unlike = [name for name, place in places.items() if own and place != own and not own.endswith(NO_CLUSTER)]
         seen = f"{some(unlike)} in nodes_config.cfg {'is' if len(unlike) == 1 else 'are'} not in {own}, as this tray is"
         is_own = is_most(node, len(unlike), len(places))
         fail_if(unlike and is_own, f"{seen}; expected all of them in one clique of one cluster")
         concern_if(unlike and not is_own, f"{seen}; expected all of them in one clique of one cluster")
-    lists = {other.name: trays for other in others if (trays := known_list(other))}
-    require_compared(node, nodes, lists)
-    unlike = [name for name, trays in lists.items() if trays != nodes]
-    against = Counter(trays for trays in lists.values() if trays != nodes)
-    is_own = known(
-        lambda: any(is_most(node, n, len(lists)) and names(node, trays) for trays, n in against.items()),
-        False,
-    )
-    seen = f"nodes_config.cfg is not that of {some(unlike)}; expected one list on all {len(lists) + 1} trays in it"
-    fail_if(unlike and is_own, seen)
-    concern_if(unlike and not is_own, seen)
+    lists = lists_beside(node)
+    is_own = known(lambda: has_another_list(node), False)
+    compared = lists if is_own else {name: trays for name, trays in lists.items() if name in others}
+    require_compared(node, nodes, bool(compared))
+    at_fault = () if is_own else node.run.once("trays with another list", at_fault_of)
+    unlike = [name for name, trays in compared.items() if trays != nodes and name not in at_fault]
+    seen = f"nodes_config.cfg is not that of {some(unlike)}; expected one list on all {len(compared) + 1} trays in it"
+    is_fault = is_own and not known(lambda: may_be_of_a_job(node), False)
+    fail_if(unlike and is_fault, seen)
+    concern_if(unlike and not is_fault, seen)
 
 
-def require_compared(node: Node, nodes: tuple[str, ...], lists: Mapping[str, tuple[str, ...]]) -> None:
+def lists_beside(node: Node) -> dict[str, tuple[str, ...]]:
+    """The lists that a tray's is compared with: of the trays in it, and of those that have this tray in theirs."""
+    trays = {**listed_with(node), **listing(node)}
+    return {name: nodes for name, tray in trays.items() if (nodes := imex_list(tray))}
+
+
+def has_another_list(node: Node) -> bool:
+    """Whether most trays that are in a tray's list, or have it in theirs, have one other list with this tray in it.
+
+    Where all trays of its list have the same, they are a job's. Raises Incomplete.
+    """
+    own, lists = imex_list(node), lists_beside(node)
+    with_it = [lists[name] for name in listed_with(node) if name in lists]
+    if with_it and all(nodes == own for nodes in with_it):
+        return False
+    against = Counter(nodes for nodes in lists.values() if nodes != own)
+    return any(is_most(node, count, len(lists)) and names(node, nodes) for nodes, count in against.items())
+
+
+def at_fault_of(run: Group[Node]) -> frozenset[str]:
+    """The trays of which their own check says that their list is the wrong one."""
+    at_fault = set()
+    for node in run.nodes:
+        with suppress(Exception), Recording():
+            at_fault |= {node.name} if imex_list(node) and has_another_list(node) else set()
+    return frozenset(at_fault)
+
+
+def may_be_of_a_job(node: Node) -> bool:
+    """Whether a tray's list, which names no other, may be that of a job on it alone. Raises Incomplete."""
+    return not listed_with(node) and not starts_imex(node)
+
+
+def require_compared(node: Node, nodes: tuple[str, ...], are_others_known: bool) -> None:
     """Raise where a tray's list is compared with no other: NotApplicable where there is no other, Incomplete else."""
-    if lists:
+    if are_others_known:
         return
-    if len(node.group.nodes) == 1:
+    if len(node.run.nodes) == 1:
         not_applicable("no other tray is in this run, whose nodes_config.cfg would be compared")
-    if all(called(node, address) is node for address in nodes):
+    if all((there := called(node, address)) and there.name == node.name for address in nodes):
         not_applicable("no other tray is in nodes_config.cfg")
     incomplete("nodes_config.cfg of no other tray in the list is known; expected that of all of them")
 
 
 def names(node: Node, nodes: tuple[str, ...]) -> bool:
     """Whether a list has this tray in it. Raises Incomplete where its addresses are unknown, and IMEX names none."""
-    if any(called(node, address) is node for address in nodes):
+    if any((there := called(node, address)) and there.name == node.name for address in nodes):
         return True
     return not addresses(node) and node.imex_self.host in nodes
 
 
-def known_list(other: Node) -> tuple[str, ...]:
-    """The nodes_config.cfg of another tray; empty where it is unknown, which is for its own check to say."""
-    imex = readings(other, "imex")[0].get("imex")
-    trays: tuple[str, ...] = readings(imex, "nodes")[0].get("nodes", ()) if imex else ()
-    return trays
-
-
 def known_place(other: Node) -> str | None:
     """Where another tray is; None where it is unknown."""
-    return other.group.values(FABRIC, place_of).get(other.name, {}).get(FABRIC)
+    return other.run.values(FABRIC, place_of).get(other.name, {}).get(FABRIC)

@@ -76,7 +76,9 @@ def test_ib_ports(ib_device: RdmaDevice, node: Node) -> None:
     Every port with a cable must be active, at the rate of most ports of its model on this node, and of the same port on
     most nodes of the group; one slow rail slows every collective. Where no rate is that of most, being slower than
     another port of the model, or than the same port elsewhere, is a concern. A port whose physical state is Disabled
-    was switched off by somebody: that is a concern where the same port is active on most nodes of the group.
+    was switched off by somebody: that is a concern where the same port is active on most nodes of the group. One that
+    waits for a link on every node of the group, two or more, and counts none that it has lost is without a cable or a
+    plane, and no fault of a node: a concern that says so once, until it is switched off, unless no port here is active.
 
     Remedy (investigate): Reseat or replace the cable; look at the switch port. ibdiagnet shows more.
     """
@@ -90,7 +92,12 @@ def test_ib_ports(ib_device: RdmaDevice, node: Node) -> None:
             concern_if(off, in_words(off))
     if not used:
         not_applicable("every port is disabled")
+    unused = [port.label for port in used if is_unused_everywhere(node, ib_device, port)]
+    seen = f"no link of {', '.join(unused)} (Polling), here and on all nodes of the group, and none that it has lost"
+    concern_if(unused, f"{seen}; expected 4: ACTIVE, or 3: Disabled where no cable is meant to be")
     for port in used:
+        if port.label in unused:
+            continue
         with part:
             assert port.is_active, f"{port.label} is {port.state}; expected 4: ACTIVE"
         with part:
@@ -118,6 +125,27 @@ def evaluate_rate(node: Node, device: RdmaDevice, port: Port) -> None:
     concern_if(undecided, in_words(undecided))
 
 
+def is_unused_everywhere(node: Node, device: RdmaDevice, port: Port) -> bool:
+    """Whether a port has had no link on any node of the group, two or more, while others here have theirs."""
+    usual = node.group.usual(USES, _uses).get(_name(device, port))
+    is_alike = usual is not None and usual.alike == usual.reporting >= int(node.threshold("group.compared_nodes"))
+    return is_alike and _use(port) == UNUSED and any(_use(other) == USED for _, other in _ports(node))
+
+
+def _uses(node: Node) -> Values:
+    """What each port of a node is; None where that is unknown."""
+    return {_name(device, port): _use(port) for device, port in _ports(node)}
+
+
+def _use(port: Port) -> str | None:
+    """Whether a port has a link, or waits for one and counts none that it has lost."""
+    reading, unread = readings(port, "is_active", "physical_state", "link_downed")
+    if unread:
+        return None
+    is_polling = reading["physical_state"].endswith("Polling") and not reading["link_downed"]
+    return USED if reading["is_active"] else UNUSED if is_polling else OTHER
+
+
 def _is_disabled(port: Port) -> bool:
     return known(lambda: port.is_disabled, False)
 
@@ -137,6 +165,7 @@ def _usual_of(rates: Counter[float], node: Node) -> float:
     return rate if alike > rates.total() * node.threshold("group.majority") else 0.0
 
 
+USES, USED, UNUSED, OTHER = "links of InfiniBand ports", "active", "never up", "down"
 RATES, STATES = "rates of InfiniBand ports", "states of InfiniBand ports"
 
 

@@ -10,14 +10,14 @@ from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern_if, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import known, readings, require
-from clusterproof.plugins.evidence.group import Values, differences, differing, in_words
+from clusterproof.plugins.evidence.group import Values, differences, differing, in_words, usual_of
 from clusterproof.plugins.evidence.network.facts import DOWN, OFF, UP, Interface
 from clusterproof.plugins.evidence.node import Node
 
 pytestmark = [mark.network, mark.preflight]
 
 
-ENA = "ena"
+ENA, MTUS = "ena", "MTUs"
 
 
 @mark.hyperpod_node_debugger("A")
@@ -49,8 +49,9 @@ def test_interfaces_up(node: Node) -> None:
 def test_mtu(node: Node) -> None:
     """Network interface MTU.
 
-    Compared with the jumbo frames of EC2's network (ENA), most interfaces of the same driver on this node, and the same
-    interface on most nodes of the group. Different sizes at the two ends silently lose large packets.
+    Compared with the jumbo frames of EC2's network (ENA), most interfaces of the same driver on this node, unless most
+    nodes of the group have this one so, and the same interface on most nodes of the group. Different sizes at the two
+    ends silently lose large packets.
 
     Remedy (fix configuration): Set the MTU in netplan or systemd-networkd as on the other nodes; DHCP on EC2 offers
     9001.
@@ -64,9 +65,9 @@ def test_mtu(node: Node) -> None:
         with part:
             seen, usual = f"the MTU of {interface.label} is {interface.mtu}", usual_mtus.get(interface.driver, 0)
             concern_if(interface.driver == ENA and interface.mtu < jumbo, f"{seen}; expected {jumbo}")
-            is_odd = usual not in (0, interface.mtu)
+            is_odd = usual not in (0, interface.mtu) and not _is_usual_mtu(node, interface)
             concern_if(is_odd, f"{seen}; expected {usual} as most interfaces of {interface.driver} here")
-    elsewhere = differing(node, "MTUs", _mtus)
+    elsewhere = differing(node, MTUS, _mtus)
     concern_if(elsewhere, in_words(elsewhere))
 
 
@@ -104,11 +105,15 @@ def _states(node: Node) -> Values:
     return {f"{name} is": DOWN if link == OFF else link for name, link in links}
 
 
+def _mtu_of(name: str) -> str:
+    return f"MTU of {name}"
+
+
 def _mtus(node: Node) -> Values:
     """The MTU of each interface that is up, or may be; None where it is unknown."""
     reported = [(interface.label, readings(interface, "mtu", "link")[0]) for interface in node.interfaces]
     return {
-        f"MTU of {name}": str(read["mtu"]) if "mtu" in read else None
+        _mtu_of(name): str(read["mtu"]) if "mtu" in read else None
         for name, read in reported
         if read.get("link", UP) == UP
     }
@@ -149,6 +154,12 @@ def _usual_mtus(node: Node) -> Mapping[str, int]:
     most = {driver: (*counts.most_common(1)[0], counts.total()) for driver, counts in sizes.items()}
     majority = node.threshold("group.majority")
     return {driver: mtu for driver, (mtu, alike, of) in most.items() if alike > of * majority}
+
+
+def _is_usual_mtu(node: Node, interface: Interface) -> bool:
+    """Whether most nodes of the group, and other ones among them, have this interface at its MTU: for storage, say."""
+    usual = usual_of(node, MTUS, _mtus, _mtu_of(interface.label), None)
+    return usual is not None and usual.value == str(interface.mtu)
 
 
 GBIT = 1000

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.verdict import NotApplicable, concern_if, not_applicable, part
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern_if, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.evidence.field import each, known
-from clusterproof.plugins.evidence.group import Values, differences, in_words
+from clusterproof.plugins.evidence.field import each, known, readings
+from clusterproof.plugins.evidence.group import Values, differences, in_words, usual_of
+from clusterproof.plugins.evidence.network.facts import INFINIBAND
 from clusterproof.plugins.evidence.network.facts_node import RocePort
 from clusterproof.plugins.evidence.node import Node
 
 pytestmark = [mark.network, mark.preflight, mark.hyperpod_node_debugger("A")]
 
 
-ACTIVE = "ACTIVE"
+ACTIVE, NO_GID, UNSET, GID = "ACTIVE", "none", "not set", "RoCE v2 GID index"
+IN_GROUP = "settings of RoCE ports"
 SETTINGS: Mapping[str, Callable[[RocePort], str]] = {
-    "RoCE v2 GID index": lambda port: port.gid_v2,
+    GID: lambda port: port.gid_v2,
     "ECN notification": lambda port: port.notifies,
     "ECN reaction": lambda port: port.reacts,
     "traffic class": lambda port: port.traffic_class,
@@ -32,7 +35,8 @@ def test_roce_settings(node: Node) -> None:
 
     NCCL uses all rails alike: one without a routable RoCE v2 address at the same index as the others ends a job as it
     starts, and one without congestion control or in another traffic class loses packets under load. Active ports of one
-    model and speed are compared with each other, and each with the same port on other nodes.
+    model and speed are compared with each other, unless most nodes of the group have that port so, and each with the
+    same port on other nodes. A node without InfiniBand none of whose fastest ports has such an address has no rail.
 
     Remedy (fix configuration): Give the interface its address; set ECN and the traffic class as on the other ports, and
     in what sets them after a boot.
@@ -40,11 +44,34 @@ def test_roce_settings(node: Node) -> None:
     ports = active_ports(node)
     if not ports:
         not_applicable("no active RoCE port on this node")
+    unrouted = unrouted_rails(node, ports)
+    seen = f"none of {len(unrouted)} ports ({', '.join(unrouted[:8])}) has a routable RoCE v2 GID"
+    concern_if(unrouted, f"{seen}; expected an address on each rail, so that NCCL starts")
     odd = {name for what in SETTINGS for name in odd_ports(node, ports, what)}
+    odd |= {f"{GID} of {label}" for label in unrouted}
     with suppress(NotApplicable):
-        deviations = differences(node, "settings of RoCE ports", of_ports, absent=None)
+        deviations = differences(node, IN_GROUP, of_ports, absent=None)
         elsewhere = [deviation for deviation in deviations if deviation.name not in odd]
         concern_if(elsewhere, in_words(elsewhere))
+
+
+def unrouted_rails(node: Node, ports: Iterable[RocePort]) -> list[str]:
+    """The fastest RoCE ports where none of them has a routable GID; nothing beside active InfiniBand, or if unknown."""
+    with suppress(Incomplete, NotApplicable):
+        if INFINIBAND in node.active_link_layers:
+            return []
+    by_rate: dict[float, list[RocePort]] = {}
+    for port in ports:
+        by_rate.setdefault(gbps(readings(port, "rate")[0].get("rate", "")), []).append(port)
+    fastest = by_rate[max(by_rate)]
+    indexes = dict(each(fastest, lambda port: (port.label, port.gid_v2)))
+    return list(indexes) if len(indexes) == len(fastest) and set(indexes.values()) == {NO_GID} else []
+
+
+def gbps(rate: str) -> float:
+    """The number of a rate, `400 Gb/sec (4X NDR)`; 0 where there is none."""
+    number = rate.partition(" ")[0]
+    return float(number) if re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,3})?", number) else 0.0
 
 
 def odd_ports(node: Node, ports: Iterable[RocePort], what: str) -> list[str]:
@@ -54,15 +81,22 @@ def odd_ports(node: Node, ports: Iterable[RocePort], what: str) -> list[str]:
         with part:
             value, label, kind = SETTINGS[what](port), port.label, (port.model, port.rate)
             kinds.setdefault(kind, {})[f"{what} of {label}"] = value
-    odd = []
+    odd: list[str] = []
     for values in kinds.values():
         usual, alike = Counter(values.values()).most_common(1)[0]
         if alike > len(values) * node.threshold("group.majority"):
             as_most = f"expected {usual or 'none'} as {alike} of {len(values)} ports of its kind"
-            for name, value in values.items():
-                concern_if(value != usual, f"{name} is {value or 'not set'}; {as_most}")
-            odd += [name for name, value in values.items() if value != usual]
+            unlike = {name: value or UNSET for name, value in values.items() if value != usual}
+            for name, value in unlike.items():
+                concern_if(not is_usual_in_group(node, name, value), f"{name} is {value}; {as_most}")
+            odd += unlike
     return odd
+
+
+def is_usual_in_group(node: Node, name: str, value: str) -> bool:
+    """Whether most nodes of the group, and other ones among them, have this port set so: one for another purpose."""
+    usual = usual_of(node, IN_GROUP, of_ports, name, None)
+    return usual is not None and usual.value == value
 
 
 def active_ports(node: Node) -> list[RocePort]:
@@ -73,7 +107,7 @@ def active_ports(node: Node) -> list[RocePort]:
 def of_ports(node: Node) -> Values:
     """Each setting of each port; None where it is unknown."""
     return {
-        f"{what} of {label}": value or "not set"
+        f"{what} of {label}": value or UNSET
         for what, read in SETTINGS.items()
         for label, value in each(active_ports(node), lambda port: (port.label, read(port)))  # noqa: B023 - at once
     }

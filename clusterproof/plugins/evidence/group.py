@@ -93,7 +93,7 @@ class Median:
 class Group(Generic[N]):
     """Nodes of one group and instance type."""
 
-    __slots__ = ("catalog", "counted", "found", "is_part", "known", "measured", "nodes", "owners", "read", "usuals")
+    __slots__ = ("catalog", "computed", "counted", "is_part", "known", "measured", "nodes", "owners", "read", "usuals")
 
     def __init__(self, nodes: Iterable[N] = (), catalog: Catalog = PACKAGED, *, is_part: bool = False) -> None:
         self.nodes = list(nodes)
@@ -105,7 +105,7 @@ class Group(Generic[N]):
         self.read: dict[str, dict[str, Values]] = {}
         self.usuals: dict[str, Mapping[str, Usual]] = {}
         self.owners: dict[str, Mapping[str, tuple[str, ...]]] = {}
-        self.found: dict[str, Mapping[str, N]] = {}
+        self.computed: dict[str, Any] = {}
 
     def most(self, what: str, read: Callable[[N], Iterable[str]]) -> frozenset[str]:
         """What more than half of its nodes report under `what`; nothing in a group too small to have a majority.
@@ -142,15 +142,16 @@ class Group(Generic[N]):
             self.owners[what] = {value: tuple(names) for value, names in owners.items() if len(names) > 1}
         return self.owners[what]
 
-    def by_value(self, what: str, read: Callable[[N], Iterable[str]]) -> Mapping[str, N]:
-        """Its nodes by each value that they report under `what`; what several report is the last one's."""
-        if what not in self.found:
-            by_value: dict[str, N] = {}
-            for node in self.nodes:
-                with suppress(Exception), Recording():
-                    by_value |= dict.fromkeys(read(node), node)
-            self.found[what] = by_value
-        return self.found[what]
+    def once(self, what: str, compute: Callable[[Group[N]], T]) -> T:
+        """What is computed of all its nodes, the first time that somebody asks."""
+        if what not in self.computed:
+            self.computed[what] = compute(self)
+        return self.computed[what]  # type: ignore[no-any-return]
+
+    def keep(self, nodes: Iterable[N]) -> None:
+        """Have these nodes instead, and forget those that were."""
+        self.nodes = list(nodes)
+        self.computed.clear()
 
     def medians(self, what: str, read: Callable[[N], Mapping[str, float]]) -> Mapping[str, Median]:
         """The median of what its nodes measure, by the measurement's name. A node without one does not count."""
@@ -190,15 +191,17 @@ class Group(Generic[N]):
         return self.usuals[what]
 
 
-def differences(node: N, what: str, read: Callable[[N], Values], absent: str | None = ABSENT) -> tuple[Difference, ...]:
-    """The values in which a node differs from most of its group; `what` names the set of values.
+def differences(
+    node: N, what: str, read: Callable[[N], Values], absent: str | None = ABSENT, among: Group[N] | None = None
+) -> tuple[Difference, ...]:
+    """The values in which a node differs from most of its group, or of `among`; `what` names the set of values.
 
     A value that a node lacks is not there: leave it out, or say None where it could not be read. `absent` is what such
     a node has instead; with None only the nodes that have the value are compared. Raises what `read` raises for this
     node, and NotApplicable where there is nothing to compare with.
     """
     own = read(node)  # once more than the group did: what cannot be read of this node is for its own check to say
-    usual = node.group.usual(what, read, absent)
+    usual = (among or node.group).usual(what, read, absent)
     least = int(node.threshold("group.compared_nodes"))
     reporting = max((common.reporting for common in usual.values()), default=0)
     if reporting < least:

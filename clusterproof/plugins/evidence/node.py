@@ -50,6 +50,7 @@ class Node:
     policy: Policy = NO_POLICY
     since: Window = BOOT
     group: Group[Node] = field(default_factory=Group, repr=False)
+    run: Group[Node] = field(default_factory=Group, repr=False)  # all nodes, of whatever group
     between: Between | None = field(default_factory=type(None), repr=False)  # what was measured between nodes
     known: dict[Any, Any] = field(default_factory=dict, repr=False)
 

@@ -1,4 +1,4 @@
-"""The nodes of a run, each beside those of its group."""
+"""The nodes of a run, each beside those of its group and all others."""
 
 from __future__ import annotations
 
@@ -27,13 +27,15 @@ def nodes(
     since: Window = BOOT,
     between: Between | None = None,
 ) -> dict[str, Node]:
-    """The nodes of a cluster by name, each beside those of its group."""
+    """The nodes of a cluster by name, each beside those of its group and all others."""
     catalog = Catalog.of(policy)
     groups: dict[tuple[str, str], Group[Node]] = defaultdict(lambda: Group(catalog=catalog, is_part=cluster.is_part))
+    run: Group[Node] = Group(catalog=catalog, is_part=cluster.is_part)
     made: dict[str, Node] = {}
     for target in cluster.targets:
         node = Node(target, evidence[target.name], occasion, policy, since, between=between)
         group = groups[target.group, node.type_name]
-        made[target.name] = replace(node, group=group)
+        made[target.name] = replace(node, group=group, run=run)
         group.nodes.append(made[target.name])
+        run.nodes.append(made[target.name])
     return made

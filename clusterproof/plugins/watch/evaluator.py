@@ -89,9 +89,9 @@ class Evaluator:
                 once = with_known(interning.once(replace(evidence_by_node[name], collectors=kept)), self._of(name))
                 self._nodes[name] = replace(made[name], evidence=once, known={})
         for name, node in self._nodes.items():  # none is left with its last group, and so with the nodes of that
-            self._nodes[name] = replace(node, group=made[name].group)
-        for group in {id(node.group): node.group for node in made.values()}.values():
-            group.nodes = [self._nodes[node.name] for node in group.nodes if node.name in self._nodes]
+            self._nodes[name] = replace(node, group=made[name].group, run=made[name].run)
+        for group in {id(group): group for node in made.values() for group in (node.group, node.run)}.values():
+            group.keep(self._nodes[node.name] for node in group.nodes if node.name in self._nodes)
         return said
 
     def knows(self, name: str) -> bool:

@@ -125,8 +125,8 @@ def test_fabric_manager_runs_and_is_of_the_driver_s_version(
     ("name", "service", "verdict", "words"),
     [
         ("NVIDIA GB200", RUNS, PASS, ""),
-        ("NVIDIA GB300", {**RUNS, "load": "not-found"}, CONCERN, "nvidia-imex is not installed; expected active"),
-        ("NVIDIA GB200", None, CONCERN, "nvidia-imex is not installed; expected active"),
+        ("NVIDIA GB300", {**RUNS, "load": "not-found"}, INCOMPLETE, "imex: was not requested"),
+        ("NVIDIA GB200", None, INCOMPLETE, "imex: was not requested"),
         ("NVIDIA GB200", {**RUNS, "active": "failed"}, CONCERN, "nvidia-imex is failed; expected active"),
         ("NVIDIA H100", None, NA, "no GPU here shares its memory over a rack's NVLink"),
         (UNKNOWN, None, INCOMPLETE, "name"),

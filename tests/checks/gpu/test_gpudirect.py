@@ -213,3 +213,18 @@ def test_a_peermem_that_did_not_fit_is_a_concern_until_it_is_loaded_on_any_node(
     result = evaluated("gpu.peermem", "g6e.48xlarge", gpus=[GPU], kernel_log=log, rdma=rdma)
     assert result.verdict is verdict, result.message
     assert ("nvidia-peermem does not fit the kernel" in result.message) is (verdict is CONCERN)
+
+
+def test_access_control_at_a_port_of_a_capture_without_paths_is_incomplete() -> None:
+    unplaced = [{**row, "path": None} for row in board(0x1D)]
+    expect(
+        configured("pcie_acs", unplaced), INCOMPLETE, "ACS is on at 0000:46:00.0 (SrcValid ReqRedir CmpltRedir Upstr"
+    )
+    expect(configured("pcie_acs", [{**row, "path": None} for row in board()]), NA, "no port that is known here has ACS")
+    unread = [{**row, "path": None} for row in board({"error": "EACCES", "text": ""})]  # type: ignore[arg-type]
+    expect(configured("pcie_acs", unread), INCOMPLETE, "acs could not be read (EACCES)")
+
+
+def test_a_device_without_an_address_leaves_the_settings_of_pcie_incomplete() -> None:
+    alone = [{**row, "address": None} for row in board() if row["kind"] == "gpu"]
+    expect(configured("pcie_settings", alone), INCOMPLETE, "address was not reported")

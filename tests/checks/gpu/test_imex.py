@@ -64,11 +64,27 @@ def test_a_domain_is_judged_where_its_service_has_run_for_a_while(service: Any, 
     [
         (ADDRESSES[::-1], FAIL, "nodes_config.cfg is not that of tray17, tray16, tray15, tray14 and 13 more; expected"),
         ((*ADDRESSES, "10.1.2.3"), FAIL, "nodes_config.cfg is not that of"),
-        (ADDRESSES[:2], CONCERN, "nodes_config.cfg is not that of tray01; expected one list on all 2 trays in it"),
+        (ADDRESSES[:2], FAIL, "nodes_config.cfg is not that of tray01, tray02, tray03, tray04 and 13 more; expected"),
+        (ADDRESSES[:1], FAIL, "nodes_config.cfg is not that of tray01, tray02, tray03, tray04 and 13 more; expected"),
     ],
 )
 def test_the_trays_of_a_list_have_the_same_list(nodes: tuple[str, ...], verdict: Verdict, words: str) -> None:
-    expect(evaluated("imex_nodes", tray(0, nodes=nodes), *rack(first=1, trays=17)), verdict, words)
+    one, another, *others = tray(0, nodes=nodes), *rack(first=1, trays=17)
+    expect(evaluated("imex_nodes", one, another, *others), verdict, words)
+    assert evaluated("imex_nodes", another, one, *others).verdict is PASS
+
+
+def test_a_tray_that_has_left_the_list_of_its_rack_has_no_connections_to_judge() -> None:
+    printed = domain(DRIVER, addresses=ADDRESSES[:1], names=NAMES[:1])
+    alone = tray(0, nodes=ADDRESSES[:1], output=printed)
+    expect(evaluated("imex_domain", alone, *rack(first=1, trays=17)), INCOMPLETE, "has no other tray, and those of")
+    assert evaluated("imex_domain", alone).verdict is PASS
+
+
+def test_a_list_of_one_tray_may_be_a_job_s_where_no_service_starts_with_the_node() -> None:
+    alone = tray(0, nodes=ADDRESSES[:1], service={**RUNS, "enabled": "disabled"})
+    expect(evaluated("imex_nodes", alone, *rack(first=1, trays=17)), CONCERN, "is not that of tray01")
+    expect(evaluated("imex_nodes", alone, tray(1)), NA, "no other tray is in nodes_config.cfg")
 
 
 def test_an_address_that_is_listed_twice_is_named() -> None:
@@ -180,7 +196,9 @@ def test_host_names_in_a_list_are_those_of_trays(names: tuple[str, ...]) -> None
 def test_a_list_is_well_only_where_another_tray_s_is_known() -> None:
     expect(evaluated("imex_nodes", tray(0)), NA, "no other tray is in this run")
     expect(
-        evaluated("imex_nodes", tray(0, nodes=ADDRESSES[:1]), *rack(first=1)), NA, "no other tray is in nodes_config"
+        evaluated("imex_nodes", tray(0, nodes=ADDRESSES[:1]), tray(1, nodes=ADDRESSES[1:])),
+        NA,
+        "no other tray is in nodes_config.cfg",
     )
     expect(
         evaluated("imex_nodes", tray(0, nodes=("10.9.9.1", "10.9.9.2")), tray(1)),
@@ -223,3 +241,34 @@ def test_a_tray_on_which_imex_is_not_configured_is_held_against_no_list() -> Non
     expect(
         evaluated("imex_nodes", tray(0, nodes=(), service={})), NA, "nvidia-imex is not configured on the node itself"
     )
+
+
+UNSTARTED = {**RUNS, "active": "inactive", "sub": "dead", "enabled": "disabled", "active_s": None}
+BARE = {"nodes": [], "channels": [], "channel_count": 2048, "domain": None, "daemon": None}
+
+
+@pytest.mark.parametrize(
+    ("service", "imex", "verdict"),
+    [
+        (None, Collected(Status.ABSENT), NA),  # the DRA driver brings it in pods
+        (UNSTARTED, Collected(Status.ABSENT), NA),
+        (UNSTARTED, BARE, NA),  # a prolog starts it
+        ({**UNSTARTED, "enabled": "enabled"}, BARE, CONCERN),
+        (UNSTARTED, {**BARE, "nodes": list(ADDRESSES)}, CONCERN),
+        (UNSTARTED, {**BARE, "channels": [0]}, CONCERN),
+        (UNSTARTED, {**BARE, "channels": None}, INCOMPLETE),
+        (UNSTARTED, Collected(Status.TIMED_OUT), INCOMPLETE),
+        ({**UNSTARTED, "enabled": "enabled"}, Collected(Status.TIMED_OUT), CONCERN),
+        ({**UNSTARTED, "active": "failed"}, Collected(Status.TIMED_OUT), CONCERN),
+        (UNSTARTED, Collected(Status.UNCOLLECTED), INCOMPLETE),
+    ],
+)
+def test_imex_is_missed_where_something_asks_for_it(service: Any, imex: Any, verdict: Verdict) -> None:
+    one, *others = [tray(number, service=service, imex=imex) for number in range(18)]
+    result = evaluated("imex", one, *others)
+    assert result.verdict is verdict, result.message
+
+
+def test_imex_is_missed_on_a_tray_that_others_list() -> None:
+    bare = tray(0, service=None, imex=Collected(Status.ABSENT))
+    expect(evaluated("imex", bare, *rack(first=1, trays=17)), CONCERN, "nvidia-imex is not installed; expected active")

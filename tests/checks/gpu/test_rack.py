@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
-from clusterproof.plugins.core.evidence import Collected, Status
+from clusterproof.plugins.core.cluster import Cluster, Target
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
+from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evaluation.all_checks import node_checks
+from clusterproof.plugins.evaluation.evaluate import evaluate
+from clusterproof.plugins.evidence.nodes import nodes
 from tests.builders.evaluated import expect
 from tests.builders.recordings import boot, node
-from tests.checks.gpu.racks import RACK_1, RACK_2, evaluated, rack, tray
+from tests.checks.gpu.racks import P6E, RACK_1, RACK_2, evaluated, rack, tray
 
 FAIL, CONCERN, INCOMPLETE = Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE
 NA, PASS = Verdict.NOT_APPLICABLE, Verdict.PASS
@@ -77,3 +85,52 @@ def test_nothing_is_missed_on_trays_whose_pods_bring_imex(check: str) -> None:
 def test_what_shares_no_memory_over_a_rack_is_no_tray_whatever_its_cluster(check: str) -> None:
     one, *others = [tray(number, name="NVIDIA H100 80GB HBM3") for number in range(3)]
     expect(evaluated(check, one, *others), NA, "no GPU here shares its memory over a rack's NVLink")
+
+
+def in_two_groups(check: str, *trays: NodeEvidence, first: int = 9, **target: Any) -> list[Result]:
+    """What a check says of each tray, where the first so many are in one group and the others in another."""
+    targets = [
+        Target(one.node, instance_type=P6E, group="a" if number < first else "b", **target)
+        for number, one in enumerate(trays)
+    ]
+    made = nodes(Cluster("rack", "local", tuple(targets)), {one.node: one for one in trays})
+    return [evaluate(node_checks()[f"gpu.{check}"], node) for node in made.values()]
+
+
+@pytest.mark.parametrize("check", ["rack_trays", "rack_uniform", "imex_domain", "imex_nodes", "fabric_uniform"])
+def test_a_rack_is_whole_however_the_inventory_groups_its_trays(check: str) -> None:
+    for first in (1, 9):
+        assert {one.verdict for one in in_two_groups(check, *rack(), first=first, expect={"trays": 18})} == {PASS}
+
+
+def test_a_tray_of_another_rack_is_named_whatever_its_group() -> None:
+    one, *_ = in_two_groups(
+        "imex_nodes", *(tray(number, RACK_2 if number in (9, 10) else RACK_1) for number in range(18))
+    )
+    expect(one, CONCERN, f"tray09, tray10 in nodes_config.cfg are not in clique 7 of cluster {RACK_1}, as this tray is")
+
+
+def test_firmware_that_differs_between_the_groups_of_a_rack_is_named() -> None:
+    trays = (tray(number, vbios="97.00" if number < 9 else "96.00") for number in range(18))
+    for one in in_two_groups("rack_uniform", *trays):
+        expect(one, CONCERN, "VBIOS in cluster 11111111111111111111111111111111 differs from node to node")
+
+
+def test_the_only_tray_of_a_rack_in_its_group_is_not_alone_in_its_rack() -> None:
+    trays = [*rack(RACK_1, 0, 17), tray(17), *rack(RACK_2, 20, 4)]
+    assert {one.verdict for one in in_two_groups("fabric_uniform", *trays, first=17)} == {PASS}
+
+
+def test_an_address_of_two_racks_is_that_of_the_own() -> None:
+    one, *others = rack(trays=18)
+    twins = [replace(tray(number, RACK_2), node=f"twin{number:02}") for number in range(18)]
+    assert evaluated("imex_nodes", one, *others, *twins).verdict is PASS
+
+
+def test_what_is_no_tray_and_did_not_answer_is_not_missed_in_a_rack() -> None:
+    h100 = [node(f"gpu{number:03}", boot=boot(), nvml=Collected(Status.TIMED_OUT)) for number in range(4)]
+    trays = rack(trays=17)
+    targets = [Target(one.node, instance_type=P6E, expect={"trays": 18}) for one in trays]
+    targets += [Target(one.node, instance_type="p5.48xlarge") for one in h100]
+    made = nodes(Cluster("mixed", "local", tuple(targets)), {one.node: one for one in (*trays, *h100)})
+    expect(evaluate(node_checks()["gpu.rack_trays"], made["tray00"]), CONCERN, "has 17 trays here")

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.core.cluster import Cluster, Target
+from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.verdict import Incomplete, Verdict
 from clusterproof.plugins.evidence.network.facts import Port
 from clusterproof.plugins.inventory import with_expectations
-from tests.builders.evaluated import said
+from tests.builders.evaluated import expect, said
 from tests.builders.recordings import node
 from tests.checks.network.given import mlx5, port, rdma, verdict
 
@@ -95,6 +96,54 @@ def test_ports_that_are_slower_on_every_node_are_meant_to_be() -> None:
     ports = [port(), port(), port(rate=EDR), port(rate=EDR)]
     nodes = [node(f"n{number}", **rdma(*map(mlx5, range(4), ports))) for number in range(3)]
     assert said("network.ib_ports", *nodes).verdict is PASS
+
+
+POLLING = {"state": "1: DOWN", "physical_state": "2: Polling", "rate": "10 Gb/sec (4X SDR)"}
+
+
+def with_a_second_port(name: str, **second: Any) -> NodeEvidence:
+    """A node of eight devices with one port, and one with a second port that is so."""
+    return node(name, **rdma(*(mlx5(at, port()) for at in range(8)), mlx5(8, port(), port(port=2, **second))))
+
+
+def test_a_port_that_no_node_of_a_group_has_a_cable_in_is_no_fault_of_each() -> None:
+    result = said("network.ib_ports", *(with_a_second_port(f"n{number}", **POLLING) for number in range(8)))
+    expect(
+        result, CONCERN, "no link of port 2 (Polling), here and on all nodes of the group, and none that it has lost; "
+    )
+    assert "expected 4: ACTIVE, or 3: Disabled where no cable is meant to be" in result.message
+    assert result.message.count("port 2") == 1
+
+
+def test_the_planes_of_a_card_that_are_not_wired_are_said_once() -> None:
+    ports = [port(port=at, **({} if at % 3 == 0 else POLLING)) for at in range(1, 13)]
+    hosts = [node(f"n{number}", **rdma(*(mlx5(at, *ports, device="1023") for at in range(4)))) for number in range(4)]
+    result = said("network.ib_ports", *hosts)
+    expect(
+        result, CONCERN, "no link of port 1, port 2, port 4, port 5, port 7, port 8, port 10, port 11 (Polling), here"
+    )
+    assert len(result.findings) == 1
+
+
+@pytest.mark.parametrize(
+    ("own", "others"),
+    [
+        (POLLING, [{}, {}]),  # active elsewhere
+        ({**POLLING, "link_downed": 1}, [{**POLLING, "link_downed": 1}] * 2),  # it has had a link: the switch is down
+        (POLLING, [{**POLLING, "link_downed": 1}] * 2),
+        (POLLING, []),
+        ({**POLLING, "physical_state": "4: PortConfigurationTraining"}, [POLLING] * 2),
+    ],
+    ids=["active elsewhere", "lost everywhere", "lost elsewhere", "alone", "training"],
+)
+def test_a_port_that_is_down_is_a_fault_of_a_node_that_differs(own: Any, others: list[Any]) -> None:
+    hosts = [with_a_second_port(f"n{number}", **second) for number, second in enumerate([own, *others])]
+    expect(said("network.ib_ports", *hosts), FAIL, "port 2 is 1: DOWN; expected 4: ACTIVE")
+
+
+def test_nodes_without_any_active_port_fail_though_they_are_alike() -> None:
+    hosts = [node(f"n{number}", **rdma(mlx5(0, port(**POLLING)))) for number in range(4)]
+    expect(said("network.ib_ports", *hosts), FAIL, "port 1 is 1: DOWN; expected 4: ACTIVE")
 
 
 @pytest.mark.parametrize(

@@ -136,6 +136,13 @@ def test_the_mtu_is_held_against_what_the_interface_is_for(physical: list[dict[s
     assert verdict("network.mtu", {"interfaces": {"names": [], "physical": physical}}).verdict is says
 
 
+def test_an_interface_for_storage_has_the_mtu_that_it_has_on_most_nodes() -> None:
+    physical = [interface("a", 4200), interface("b", 4200), interface("c", 4200), interface("d", 1500)]
+    hosts = [node(f"n{number}", interfaces={"names": [], "physical": physical}) for number in range(4)]
+    assert said("network.mtu", *hosts).verdict is Verdict.PASS
+    assert said("network.mtu", hosts[0]).verdict is Verdict.CONCERN
+
+
 @pytest.mark.parametrize(
     ("physical", "says", "words"),
     [

@@ -10,6 +10,8 @@ from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.verdict import Verdict
 from tests.builders.evaluated import expect, said
 from tests.builders.recordings import boot, node
+from tests.checks.network.given import mlx5, rdma
+from tests.checks.network.given import port as infiniband_port
 
 PASS, CONCERN, NA, INCOMPLETE = Verdict.PASS, Verdict.CONCERN, Verdict.NOT_APPLICABLE, Verdict.INCOMPLETE
 CHECK = "network.roce_settings"
@@ -59,3 +61,52 @@ def test_a_port_that_differs_here_is_not_named_a_second_time_for_other_nodes() -
     others = [host(port(0), port(1), port(2), name=f"gpu00{number}") for number in (2, 3, 4)]
     found = said(CHECK, host(port(0), port(1), port(2, traffic_class="0")), *others)
     assert found.message == "traffic class of mlx5_2 port 1 is 0; expected 106 as 2 of 3 ports of its kind"
+
+
+def of_two_purposes(name: str, **storage: Any) -> NodeEvidence:
+    """A node with eight rails and two ports of the same card and speed for storage."""
+    off = {"traffic_class": "0", "reacts": "0" * 8, "notifies": "0" * 8}
+    return host(*(port(at) for at in range(8)), *(port(at, **{**off, **storage}) for at in (8, 9)), name=name)
+
+
+def test_ports_of_storage_are_set_as_on_most_nodes() -> None:
+    assert said(CHECK, *(of_two_purposes(f"gpu00{number}") for number in range(8))).verdict is PASS
+    vlan = [{"index": 5, "type": "RoCE v2", "kind": "ipv4"}]
+    assert said(CHECK, *(of_two_purposes(f"gpu00{number}", gids=vlan) for number in range(8))).verdict is PASS
+    expect(said(CHECK, of_two_purposes("gpu001")), CONCERN, "traffic class of mlx5_8 port 1 is 0; expected 106 as 8 of")
+
+
+def test_a_rail_that_differs_from_its_like_on_one_node_alone_is_still_named() -> None:
+    odd = host(*(port(at, **({"traffic_class": "0"} if at == 3 else {})) for at in range(8)), name="gpu001")
+    others = [host(*(port(at) for at in range(8)), name=f"gpu00{number}") for number in range(2, 6)]
+    expect(said(CHECK, odd, *others), CONCERN, "traffic class of mlx5_3 port 1 is 0; expected 106 as 7 of 8 ports")
+
+
+LINK_LOCAL = [{"index": 1, "type": "RoCE v2", "kind": "link"}]
+
+
+@pytest.mark.parametrize("gids", [[], LINK_LOCAL, [{"index": 3, "type": "IB/RoCE v1", "kind": "ipv4"}]])
+def test_rails_without_any_routable_address_are_said_though_all_nodes_are_alike(gids: list[Any]) -> None:
+    nodes = [
+        host(
+            *(port(at, gids=gids) for at in range(8)), port(8, **{**STORAGE, "gids": port(0)["gids"]}), name=f"gpu00{n}"
+        )
+        for n in range(4)
+    ]
+    words = "none of 8 ports (mlx5_0 port 1, mlx5_1 port 1, "
+    expect(said(CHECK, *nodes), CONCERN, words)
+    expect(said(CHECK, nodes[0]), CONCERN, words)
+    assert "expected an address on each rail, so that NCCL starts" in said(CHECK, nodes[0]).message
+
+
+def test_a_node_that_alone_has_no_address_is_named_once() -> None:
+    bare = host(port(0, gids=[]), port(1, gids=[]))
+    found = said(CHECK, bare, *(host(port(0), port(1), name=f"gpu00{number}") for number in (2, 3, 4)))
+    expect(found, CONCERN, "none of 2 ports (mlx5_0 port 1, mlx5_1 port 1) has a routable RoCE v2 GID")
+    assert "RoCE v2 GID index" not in found.message
+
+
+def test_ethernet_beside_active_infiniband_needs_no_address() -> None:
+    rails = rdma(*(mlx5(at, infiniband_port()) for at in range(8)))
+    roce = {"ports": [port(8, gids=[])]}
+    assert said(CHECK, node("gpu001", **{**rails, "boot": boot()}, roce=roce)).verdict is PASS

@@ -51,7 +51,9 @@ def test_its_linter_finds_nothing() -> None:
         ("image=has a space",),
         (NAMED, "mode=drain"),
         (NAMED, "maxTainted=ten"),
+        (NAMED, "maxTainted=500%"),
         (NAMED, "startupTaint=karpenter.sh/disrupted"),
+        (NAMED, "startupTaint=clusterproof.dev/unproven:NoSchedule"),
         (NAMED, "everySeconds=0"),
         (NAMED, "cluster=k8s:prod"),
         (NAMED, "options[0]=expect"),
@@ -83,6 +85,19 @@ def test_only_a_gate_that_changes_taints_may() -> None:
     assert name not in rendered()
     assert name in rendered("mode=taint")
     assert name in rendered("startupTaint=clusterproof.dev/unproven")
+
+
+def test_only_a_gate_that_gives_taints_may_list_all_pods() -> None:
+    def resources(*values: str) -> list[str]:
+        role = rendered(*values)["ClusterRole", "clusterproof-gate-taints"]
+        return [resource for rule in role["rules"] for resource in rule["resources"]]
+
+    assert resources("startupTaint=clusterproof.dev/unproven") == ["nodes"]
+    assert resources("mode=taint") == ["nodes", "pods"]
+
+
+def test_a_gate_that_observes_is_told_no_limit_of_taints() -> None:
+    assert rendered("maxTainted=5%")["ConfigMap", "clusterproof-gate"]["data"]["OPTIONS"] == ""
 
 
 def test_settings_reach_the_gate_as_options() -> None:

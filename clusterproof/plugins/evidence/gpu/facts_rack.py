@@ -24,7 +24,7 @@ from clusterproof.plugins.evidence.field import (
 from clusterproof.plugins.evidence.gpu.facts import Fabric
 from clusterproof.plugins.evidence.group import Values
 from clusterproof.plugins.evidence.host.facts import Command
-from clusterproof.plugins.evidence.host.facts_node import service_state
+from clusterproof.plugins.evidence.host.facts_node import service_state, services
 
 if TYPE_CHECKING:
     from clusterproof.plugins.evidence.gpu.parse_imex import ImexDomain, ImexNode
@@ -91,7 +91,7 @@ def imex_domain(node: Node) -> ImexDomain:
 @collected_by()
 def imex_self(node: Node) -> ImexNode:
     """Which node of its domain this tray is: by its addresses, else by its host name. Raises Incomplete."""
-    nodes, own, name = node.imex_domain.nodes, addresses(node), _host_name(node)
+    nodes, own, name = node.imex_domain.nodes, addresses(node), host_name_of(node)
     by_name = [peer for peer in nodes if name and peer.host_name.partition(".")[0] == name]
     entries = [peer for peer in nodes if peer.host in own] or by_name
     if len(entries) != 1:
@@ -114,10 +114,10 @@ def runs_imex(node: Node) -> bool:
     return bool(imex_daemon(node)) or service_state(node, "nvidia-imex") == "active"
 
 
-def called(node: Node, host: str) -> Node | None:
-    """The node of its group that has this address or host name; None where none is known to."""
-    by_host = node.group.by_value("names and IPv4 addresses", _names)
-    return by_host.get(host) or (None if is_address(host) else by_host.get(host.partition(".")[0]))
+def starts_imex(node: Node) -> bool:
+    """Whether systemd starts nvidia-imex with the node, so that no prolog does for each job. Raises Incomplete."""
+    service = services.of(node).get("nvidia-imex")
+    return service is not None and service.enabled.startswith("enabled")
 
 
 def is_address(host: str) -> bool:
@@ -131,13 +131,7 @@ def is_address(host: str) -> bool:
     return True
 
 
-def _names(node: Node) -> frozenset[str]:
-    """Its addresses and host names, the inventory's too."""
-    name = node.name if is_address(node.name) else node.name.partition(".")[0]
-    return addresses(node) | {node.name, name, _host_name(node)}
-
-
-def _host_name(node: Node) -> str:
+def host_name_of(node: Node) -> str:
     """Its own name without its domain, else the inventory's."""
     boot = readings(node, "boot")[0].get("boot")
     own = readings(boot, "hostname")[0].get("hostname", "") if boot else ""
@@ -199,9 +193,3 @@ def _most(node: Node, name_of: Callable[[Fabric], str]) -> str | None:
     read = [readings(gpu, "fabric")[0] for gpu in node.gpus]
     names = [name_of(reading["fabric"]) for reading in read if reading]
     return max(names, key=names.count) if names else None
-
-
-def trays_of(node: Node, where: str) -> tuple[str, ...]:
-    """The names of the nodes of its group that are in this cluster of the fabric."""
-    by_node = node.group.values(CLUSTER, cluster_of)
-    return tuple(name for name, tray in by_node.items() if tray[CLUSTER] == where)

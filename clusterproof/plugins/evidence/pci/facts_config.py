@@ -14,6 +14,7 @@ from clusterproof.plugins.evidence.field import (
     flag,
     one,
     optional,
+    readings,
     text,
     texts,
     whole,
@@ -73,6 +74,18 @@ class PciPaths(Reported):
     def ends(self) -> tuple[PciFunction, ...]:
         """The GPUs and network devices; of one of an unknown kind that part of a check is incomplete."""
         return tuple(row for row, is_end in each(self.rows, lambda row: (row, row.is_end)) if is_end)
+
+    @property
+    def ports(self) -> tuple[PciFunction, ...]:
+        """The bridges; of one of an unknown kind that part of a check is incomplete."""
+        return tuple(row for row, is_end in each(self.rows, lambda row: (row, row.is_end)) if not is_end)
+
+    @property
+    def are_unplaced(self) -> bool:
+        """Whether there are a GPU and a network device, one of which is below unknown bridges, as in captures."""
+        of_ends = [readings(row, "kind", "path")[0] for row in self.rows]
+        unplaced = {end.get("kind") for end in of_ends if end.get("path") is None} - {"port"}
+        return bool(unplaced) and {"gpu", "nic"} <= {end.get("kind") for end in of_ends}
 
     def between(self) -> Iterator[tuple[str, str, str]]:
         """Each port on the way of a GPU and a network device below one switch, with the addresses of the two.

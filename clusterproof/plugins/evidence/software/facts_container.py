@@ -61,13 +61,17 @@ def _libraries(data: object) -> Mapping[str, LoadedLibrary]:
     return {name: LoadedLibrary(table(entry)) for name, entry in table(data).items()}
 
 
+def _numbers(data: object) -> Mapping[str, int]:
+    return {name: whole(number) for name, number in table(data).items()}
+
+
 @record
 class Container(Reported):
     """The device files and libraries that a job gets."""
 
     devices = Field(every(DeviceFile))
     verbs = Field(texts)  # names of the kernel's RDMA devices, uverbs0 and so on
-    gpus_asked = Field(table)  # by the variable that names the number
+    gpus_asked = Field(_numbers)  # by the variable that names the number
     libraries = Field(_libraries)
 
     def library(self, name: str) -> LoadedLibrary:
@@ -88,7 +92,7 @@ class Container(Reported):
     @property
     def gpus_due(self) -> int | None:
         """How many GPUs the job asked for; None where nothing here says so. Raises Incomplete."""
-        return min(map(whole, self.gpus_asked.values()), default=None)
+        return min(self.gpus_asked.values(), default=None)
 
 
 container = collected_as("container", Container)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
 from clusterproof.plugins.core.record import field, record, replace
-from clusterproof.plugins.kubernetes.api import Api, KubernetesError
+from clusterproof.plugins.kubernetes.api import Api, KubernetesError, KubernetesRefused
 from clusterproof.plugins.kubernetes.collectors import k8s_pods
 from clusterproof.plugins.kubernetes.gate import (
     CONDITION,
@@ -58,6 +58,7 @@ UNCONFINED = (
     "the API server lets this account change more of nodes than its condition; expected confined.yaml of "
     "integrations/kubernetes, and Kubernetes 1.30 or newer"
 )
+UNTRIED = "whether the API server lets this account change more of nodes than its condition could not be told"
 LATE = 3  # reports that may be missing
 
 
@@ -149,19 +150,22 @@ class Gate:
         recreated = healths.keys() & self.seen.keys() - current.keys()
         self.is_open = bool(recreated)
         self._say("created anew since the run began: the next run evaluates it", recreated)
-        if current and self.orders.is_resident and not self._is_confined(self.seen[min(current)]):
-            self.lines.append(UNCONFINED)
+        if current and self.orders.is_resident:
+            self.lines.extend(self._unconfined(self.seen[min(current)]))
         if current and self._write_conditions(current):
             self._change_taints(current)
         self._say("not in Kubernetes any more", healths.keys() - self.seen.keys() | self.writer.gone)
 
-    def _is_confined(self, seen: GateNode) -> bool:
-        """Whether the server hinders this account to change more than its condition; also where it does not say."""
+    def _unconfined(self, seen: GateNode) -> Iterator[str]:
+        """Say where the server does not hinder this account to change more than its condition, or that is unknown."""
         try:
             self.writer.api.patch(f"{seen.path}/status", trial_patch(seen), MERGE, dryRun="All")
-        except KubernetesError:
-            return True
-        return False
+        except KubernetesRefused:
+            return
+        except KubernetesError as problem:
+            yield f"{UNTRIED}: {problem}"
+        else:
+            yield UNCONFINED
 
     def _change_taints(self, current: Mapping[str, Health]) -> None:
         self._remove_taints(current)

@@ -1,0 +1,112 @@
+"""The racks of a run: which of its nodes are trays of one, whatever their groups, and which IMEX lists name them."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.verdict import NotApplicable, Recording
+from clusterproof.plugins.evidence.field import readings
+from clusterproof.plugins.evidence.gpu.facts_rack import CLUSTER, addresses, cluster_of, host_name_of, is_address
+from clusterproof.plugins.evidence.group import Group
+
+if TYPE_CHECKING:
+    from clusterproof.plugins.evidence.node import Node
+
+
+@record
+class Racks:
+    """The NVLink domains that nodes of a run are in."""
+
+    by_tray: Mapping[str, Group[Node]]
+    every: tuple[Group[Node], ...]
+    unread: Counter[str]  # how many nodes of each type may be of any: nobody knows where they are
+
+
+def racks_of(run: Group[Node]) -> Racks:
+    """Those of a run."""
+    return run.once("racks", _racks)
+
+
+def rack_of(node: Node) -> Group[Node]:
+    """The nodes that are in its cluster of the fabric; itself alone where that is unknown."""
+    return racks_of(node.run).by_tray.get(node.name) or Group([node], node.group.catalog)
+
+
+def _racks(run: Group[Node]) -> Racks:
+    trays: dict[str, list[Node]] = defaultdict(list)
+    unread: Counter[str] = Counter()
+    for node in run.nodes:
+        try:
+            with Recording():
+                cluster = cluster_of(node)[CLUSTER]
+        except NotApplicable:
+            continue
+        except Exception:  # which is for its own checks to say
+            unread[node.type_name] += 1
+            continue
+        if cluster:
+            trays[cluster].append(node)
+    racks = [Group(nodes, run.catalog, is_part=run.is_part) for nodes in trays.values()]
+    return Racks({node.name: rack for rack in racks for node in rack.nodes}, tuple(racks), unread)
+
+
+def called(node: Node, host: str) -> Node | None:
+    """The node that has this address or host name, of its own rack before others; None where it is nobody's alone."""
+    short = host if is_address(host) else host.partition(".")[0]
+    for group in (rack_of(node), node.run):
+        by_host = group.once("nodes by address and name", _by_host)
+        for name in (host, short):
+            if name in by_host:
+                return by_host[name]
+    return None
+
+
+def _by_host(group: Group[Node]) -> dict[str, Node | None]:
+    """The nodes by their addresses and host names, the inventory's too; None where several have one."""
+    by_host: dict[str, Node | None] = {}
+    for node in group.nodes:
+        with suppress(Exception), Recording():
+            name = node.name if is_address(node.name) else node.name.partition(".")[0]
+            for host in addresses(node) | {node.name, name, host_name_of(node)}:
+                by_host[host] = None if host in by_host else node
+    for node in group.nodes:
+        with suppress(Exception), Recording():
+            if not addresses(node):  # what its IMEX calls it stands in for them
+                by_host.setdefault(node.imex_self.host, node)
+    return by_host
+
+
+def imex_list(node: Node) -> tuple[str, ...]:
+    """The nodes_config.cfg of a tray; empty where it is unknown, which is for its own check to say."""
+    lists = node.run.once("IMEX lists", lambda run: {tray.name: _list_of(tray) for tray in run.nodes})
+    return lists[node.name] if node.name in lists else _list_of(node)
+
+
+def _list_of(node: Node) -> tuple[str, ...]:
+    imex = readings(node, "imex")[0].get("imex")
+    trays: tuple[str, ...] = readings(imex, "nodes")[0].get("nodes", ()) if imex else ()
+    return trays
+
+
+def listed_with(node: Node) -> Mapping[str, Node]:
+    """The other trays that its nodes_config.cfg names, by their names."""
+    trays = (called(node, address) for address in dict.fromkeys(imex_list(node)))
+    return {tray.name: tray for tray in trays if tray and tray.name != node.name}
+
+
+def listing(node: Node) -> Mapping[str, Node]:
+    """The other trays whose nodes_config.cfg names it, by their names."""
+    return dict(node.run.once("who lists a tray", _listing).get(node.name, ()))
+
+
+def _listing(run: Group[Node]) -> dict[str, list[tuple[str, Node]]]:
+    by_listed: dict[str, list[tuple[str, Node]]] = defaultdict(list)
+    for tray in run.nodes:
+        with suppress(Exception), Recording():
+            for listed in listed_with(tray):
+                by_listed[listed].append((tray.name, tray))
+    return by_listed
