@@ -7,7 +7,6 @@ from collections import Counter
 
 from clusterproof.plugins.catalog import fabric_faults, fabric_state, fabric_statuses, fabric_summary
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.verdict import (
     NotApplicable,
     concern,
@@ -166,6 +165,8 @@ def test_rack_trays(node: Node) -> None:
     the rack's fabric manager; a tray in a cluster of its own has to be reset.
     """
     require_rack(node)
+    from clusterproof.plugins.core.nodeset import fold  # most nodes are of no rack
+
     own = own_cluster(node)
     trays, due = trays_of(node, own), node.target.expect.get("trays")
     unknown = len(node.group.nodes) - len(node.group.values(CLUSTER, cluster_of))

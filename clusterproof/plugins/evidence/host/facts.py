@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from clusterproof.plugins.agent.pattern import Pattern
 from clusterproof.plugins.catalog.node import waits_for
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Incomplete
@@ -24,8 +25,8 @@ from clusterproof.plugins.evidence.field import (
     word,
 )
 
-NUMBERS = re.compile(r"[0-9._+~-]*")  # 6.8.0-1021- of 6.8.0-1021-aws
-FLAVOUR = re.compile(r"[a-z]+")
+NUMBERS = Pattern(r"[0-9._+~-]*")  # 6.8.0-1021- of 6.8.0-1021-aws
+FLAVOUR = Pattern(r"[a-z]+")
 MAX_DIGITS = 18
 
 

@@ -76,7 +76,7 @@ def _is_whole(paths: Collection[str]) -> bool:
 
 def _is_passed_over(mount: Mapping[str, Any]) -> bool:
     kind, source = str(mount.get("type", "")), str(mount.get("source", ""))
-    is_pseudo = PSEUDO.fullmatch(kind) if kind else PSEUDO.fullmatch(source) or PSEUDO_SOURCES.fullmatch(source)
+    is_pseudo = kind in PSEUDO if kind else source in PSEUDO or PSEUDO_SOURCES.fullmatch(source)
     is_users = OF_USERS.fullmatch(str(mount.get("options", "")))
     return bool(is_pseudo or is_users or OF_OTHERS.match(str(mount["path"])))
 
