@@ -105,32 +105,49 @@ def test_a_rule_for_a_check_that_there_is_not_is_refused(tmp_path: Path) -> None
     policy = tmp_path / "policy.toml"
     policy.write_text('[disabled."gpu.gpu_cuont"]\nreason = "none"\nuntil = 9999-12-31\n')
     with pytest.raises(NoVerdict, match=r"ERROR: policy\.toml \[disabled\]: 'gpu.gpu_cuont' is not a check"):
-        policy_of(Settings(policy=str(policy)), frozenset(INDEX))
+        policy_of(Settings(policy=str(policy)), lambda: frozenset(INDEX))
 
 
-@pytest.mark.long
-def test_a_prolog_loads_no_pytest_and_no_machinery_and_compiles_no_pattern_of_the_log() -> None:
-    looks = (
-        "import sys; from clusterproof.integrations.slurm import checking as c, main;"
-        "from clusterproof.plugins.evaluation.index import make_index, of_occasions, read_index;"
-        "from clusterproof.integrations.slurm.settings import DEFAULT;"
-        "import json; index = json.loads(sys.stdin.read());"
-        "policy = c.policy_of(DEFAULT, frozenset());"
-        "c.prepared(of_occasions(index, ('prolog', 'epilog')).values(), ('prolog',), DEFAULT, policy);"
-        "costly = {'dataclasses', 'inspect', 'pytest', '_pytest', 'statistics', 'clusterproof.checks.perf'};"
-        "costly |= {'concurrent.futures', 'logging', 'threading'};"
-        "from clusterproof.plugins.evidence.kernel_log.collect_lines import MATTERS;"
-        "print(sorted(costly & set(sys.modules)), 'compiled' in vars(MATTERS))"
-    )
+# What a prolog loads to evaluate: prints what of the costly is there, how many modules, and which compile patterns.
+LOADS = """
+import re, sys
+compiled = []
+compile_ = re._compiler.compile if hasattr(re, "_compiler") else __import__("sre_compile").compile
+def noted(*of):
+    frame = sys._getframe(1)
+    while frame.f_globals["__name__"].startswith(("re", "clusterproof.plugins.agent.pattern")):
+        frame = frame.f_back
+    compiled.append(frame.f_globals["__name__"])
+    return compile_(*of)
+(re._compiler if hasattr(re, "_compiler") else __import__("sre_compile")).compile = noted
+from clusterproof.integrations.slurm import checking, main
+from clusterproof.integrations.slurm.settings import DEFAULT
+from clusterproof.plugins.evaluation.index import read_index
+checks = read_index(occasions=("prolog",)).values()
+checking.prepared(checks, ("prolog",), DEFAULT, checking.policy_of(DEFAULT, frozenset))
+print(sorted(set(sys.argv[1:]) & set(sys.modules)))
+print(len(sys.modules))
+print(*sorted({name for name in compiled if name.startswith("clusterproof")}))
+"""
+COSTLY = (
+    *("dataclasses", "inspect", "pytest", "_pytest", "statistics", "concurrent.futures", "logging", "threading"),
+    *("copy", "datetime", "pathlib", "shlex", "tomllib", "typing", "weakref"),
+    *("clusterproof.checks.perf", "clusterproof.plugins.core.nodeset", "clusterproof.plugins.manifest"),
+    *("clusterproof.plugins.evidence.perf.facts", "clusterproof.plugins.evidence.kubernetes.facts"),
+    *("clusterproof.plugins.evidence.slurm.facts", "clusterproof.plugins.evidence.software.collect_versions"),
+)
+MAX_MODULES = 205  # 202 of Python 3.11, some thirty of them before it does anything
+COMPILES = "clusterproof.integrations.slurm.settings clusterproof.plugins.core.strict"  # what every call reads by them
+
+
+def test_a_prolog_loads_nothing_that_it_does_not_need_and_compiles_no_pattern_before_there_is_text_for_it() -> None:
     ran = subprocess.run(
-        [sys.executable, "-I", "-c", looks],
-        input=json.dumps(INDEX),
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd="/",
+        [sys.executable, "-I", "-c", LOADS, *COSTLY], capture_output=True, text=True, check=True, cwd="/"
     )
-    assert ran.stdout == "[] False\n"
+    costly, count, compiled = ran.stdout.splitlines()
+    assert costly == "[]"
+    assert int(count) <= MAX_MODULES
+    assert compiled == COMPILES
 
 
 @pytest.mark.long

@@ -7,7 +7,6 @@ from contextlib import suppress
 from operator import attrgetter
 
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.verdict import (
     Incomplete,
     NotApplicable,
@@ -160,9 +159,13 @@ def evaluate_machine(node: Node) -> None:
     known = [shared.get(uuid, ()) for uuid in uuids(node)]
     of_others = [names for names in known if 1 < len(names) <= most]
     others = sorted({name for names in of_others for name in names} - {node.name})
-    why = ", the same machine by its boot id" if others and {*others} <= {*node.same_machine} else ""
+    if not others:
+        return
+    from clusterproof.plugins.core.nodeset import fold  # hardly ever
+
+    why = ", the same machine by its boot id" if {*others} <= {*node.same_machine} else ""
     seen = f"{len(of_others)} of {len(known)} GPUs are also those of {fold(others)}{why}"
-    concern_if(others, f"{seen}; expected GPUs that no other node has")
+    concern_if(seen, f"{seen}; expected GPUs that no other node has")
 
 
 def uuids(node: Node) -> list[str]:

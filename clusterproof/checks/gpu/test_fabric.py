@@ -7,7 +7,6 @@ from collections import Counter, defaultdict
 
 from clusterproof.plugins.catalog import fabric_faults, fabric_state, fabric_statuses, fabric_summary
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.verdict import (
     NotApplicable,
     concern,
@@ -166,6 +165,8 @@ def test_rack_trays(node: Node) -> None:
     the rack's fabric manager; a tray in a cluster of its own has to be reset.
     """
     require_rack(node)
+    from clusterproof.plugins.core.nodeset import fold  # most nodes are of no rack
+
     own = own_cluster(node)
     trays, due = tuple(tray.name for tray in rack_of(node).nodes), node.target.expect.get("trays")
     unknown, sizes = racks_of(node.run).unread[node.type_name], sizes_of(node)

@@ -13,7 +13,6 @@ from clusterproof.plugins.evidence.field import each, known, readings
 from clusterproof.plugins.evidence.group import Difference, Values, differences, in_words
 from clusterproof.plugins.evidence.host.facts import Service
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.manifest import unattached
 
 pytestmark = [mark.host, mark.preflight, mark.prolog, mark.ami]
 
@@ -145,6 +144,8 @@ def deviceless(node: Node) -> list[str]:
     """The services that wait for a device which a machine that only builds images does not have."""
     if node.occasion != "ami" or not node.is_build_host:
         return []
+    from clusterproof.plugins.manifest import unattached  # only where an image is checked
+
     return [
         name
         for name, service in node.services.items()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from shlex import quote
-
 from clusterproof.plugins.catalog.node import USER, unreached_rows, waits_for
 from clusterproof.plugins.core.evidence import Status, Unreached
 from clusterproof.plugins.core.marks import mark
@@ -33,6 +31,10 @@ OF_KUBERNETES = (
 def the_same_way(node: Node) -> str:
     """The command that reaches this node the way the suite did."""
     unreached = node.evidence.unreached
+    if not unreached:
+        return ""
+    from shlex import quote  # most nodes are reached
+
     if unreached in (Unreached.BUSY, Unreached.DRAINED, Unreached.DOWN):
         return f"scontrol show node {quote(node.name)}"
     if unreached in OF_KUBERNETES:
@@ -42,7 +44,7 @@ def the_same_way(node: Node) -> str:
     target = node.target
     port = f"-p {target.port} " if target.port else ""
     user = f"{target.user}@" if target.user else ""
-    return f"ssh {port}{quote(user + (target.address or target.name))} true" if unreached else ""
+    return f"ssh {port}{quote(user + (target.address or target.name))} true"
 
 
 def remedy_by_cause(node: Node) -> str:

@@ -194,7 +194,7 @@ def explain(call: Call, drain: Drain) -> None:
     """Leave behind a process that gives Slurm our reason once it has drained the node for the script that failed."""
     import subprocess  # few calls come here
 
-    command = [sys.executable, "-I", "-c", "from clusterproof.integrations.slurm.main import main; main()", "explain"]
+    command = [sys.executable, "-I", "-c", "from clusterproof.integrations.slurm.start import main; main()", "explain"]
     nothing = subprocess.DEVNULL
     try:
         left = subprocess.Popen(

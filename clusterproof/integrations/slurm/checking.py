@@ -65,9 +65,8 @@ def check(
     probe = StandBy(nvml)
     collector_s = timeout_s(deadline_s)
     try:
-        index = _index(say)
-        entries = tuple(of_occasions(index, occasions).values())
-        policy = policy_of(settings, frozenset(index))
+        entries = tuple(of_occasions(_index(say, occasions), occasions).values())
+        policy = policy_of(settings, lambda: frozenset(_index(str)))
         probe.begin(collectors_of(entries) | ALWAYS, options_of(collector_s, policy, cursor))
         evaluate = prepared(entries, occasions, settings, policy)
         evidence = probe.evidence(node_of(os.environ), deadline_s)
@@ -101,16 +100,16 @@ def evaluated_by_the_log(check: str) -> bool:
     return entry is None or "kernel_log" in entry["collectors"]
 
 
-def _index(say: Callable[[str], object]) -> dict[str, Entry]:
+def _index(say: Callable[[str], object], occasions: tuple[str, ...] = ()) -> dict[str, Entry]:
     try:
-        return read_index()
+        return read_index(occasions=occasions)
     except Stale as why:
         say(f"{why}; every check is loaded, which takes longer")
         return make_index()
 
 
-def policy_of(settings: Settings, checks: frozenset[str]) -> Policy:
-    """The site's policy, whose rules are of these checks. Raises NoVerdict."""
+def policy_of(settings: Settings, checks: Callable[[], frozenset[str]]) -> Policy:
+    """The site's policy, whose rules are of these checks: asked for where it has any. Raises NoVerdict."""
     from clusterproof.plugins.core.policy import NO_POLICY, OWN_FILE, PYPROJECT
 
     if not settings.policy and not any(os.path.isfile(name) for name in (OWN_FILE, PYPROJECT)):
@@ -123,7 +122,7 @@ def policy_of(settings: Settings, checks: frozenset[str]) -> Policy:
     try:
         policy = find_policy(settings.policy or None, Path.cwd())
         if policy.disabled or policy.readings:
-            refuse_unknown(policy, checks)
+            refuse_unknown(policy, checks())
     except InventoryError as wrong:
         raise NoVerdict(f"ERROR: {wrong}") from None
     return policy

@@ -9,11 +9,12 @@ import contextlib
 import errno
 import json
 import os
-import re
 import stat
 import time
 from collections.abc import Mapping
 
+from clusterproof.integrations.slurm.roots import OTHERS_WRITE, distrust, is_roots, opened
+from clusterproof.plugins.agent.pattern import Pattern
 from clusterproof.plugins.core.record import record
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
@@ -45,11 +46,9 @@ TYPE_CHECKING = False  # typing's own would cost an import before each job
 if TYPE_CHECKING:
     from typing import Any
 
-MAX_LINKS = 40  # as many as Linux follows
-OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 OTHERS_OPEN = OTHERS_WRITE | stat.S_IRGRP | stat.S_IROTH
 
-UNFINISHED = re.compile(r"\.[^/]+\.json\.(\d+)")  # what the process of that number has begun to write
+UNFINISHED = Pattern(r"\.[^/]+\.json\.(\d+)")  # what the process of that number has begun to write
 MAX_JOBS = 1000  # whose epilog has not come
 KEPT_S = 30 * 24 * 3600.0  # of a job likewise
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -57,50 +56,6 @@ MAX_BYTES = 1024 * 1024
 SPARES = 4
 SPARE_BYTES = 16384  # a drain for a dozen findings
 FOLDERS = ("drained", "jobs")
-
-
-def distrust(folder: str) -> str:
-    """Why a folder may be another user's work, in words; empty where only root can have made it and all above it.
-
-    Raises OSError where there is no such folder.
-    """
-    ahead = _names(folder if os.path.isabs(folder) else f"{os.getcwd()}/{folder}")
-    path, links = "/", 0
-    while ahead:
-        within, path = path, os.path.join(path, ahead.pop())
-        status = os.lstat(path)
-        if not is_roots(status):
-            return f"{path} belongs to user {status.st_uid}"
-        if stat.S_ISLNK(status.st_mode):
-            links += 1
-            if links > MAX_LINKS:
-                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), folder)
-            target = os.readlink(path)
-            ahead += _names(target)
-            path = "/" if target.startswith("/") else within
-        elif status.st_mode & OTHERS_WRITE and not (ahead and status.st_mode & stat.S_ISVTX):
-            return f"{path} may be written by others than root"
-    return ""
-
-
-def _names(path: str) -> list[str]:
-    """The names in a path, the last first."""
-    return [name for name in reversed(path.split("/")) if name not in ("", ".")]
-
-
-def opened(file: str, flags: int) -> int:
-    """A descriptor of a file of root's. No link is followed, and nothing waited for. Raises OSError."""
-    descriptor = os.open(file, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
-    status = os.fstat(descriptor)
-    if stat.S_ISREG(status.st_mode) and is_roots(status) and not status.st_mode & OTHERS_WRITE:
-        return descriptor
-    os.close(descriptor)
-    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), file)
-
-
-def is_roots(status: os.stat_result) -> bool:
-    """Whether it belongs to root, or to the user that this is."""
-    return status.st_uid in (0, os.geteuid())
 
 
 @record
@@ -145,7 +100,7 @@ class Folder:
         """Replace a record by another. Raises OSError."""
         if "/" in name:
             _make(self._own(os.path.dirname(f"{self.path}/{name}")), 0o700)
-        self.write_text(f"{name}.json", json.dumps(record))
+        self.write_bytes(f"{name}.json", json.dumps(record).encode())
 
     def write_in_any_case(self, name: str, record: Mapping[str, Any]) -> None:
         """The same, in the room that was kept where the disk is full. Raises OSError."""
@@ -155,7 +110,7 @@ class Folder:
             if problem.errno not in FULL or not self._write_in_room(self._file(name), json.dumps(record).encode()):
                 raise
 
-    def write_text(self, name: str, text: str) -> None:
+    def write_bytes(self, name: str, content: bytes) -> None:
         """Replace a file; whoever reads meanwhile sees the old one or the new one. Raises OSError."""
         file = self._own(f"{self.path}/{name}")
         within, _, own = file.rpartition("/")
@@ -163,8 +118,8 @@ class Folder:
         try:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(new)
-            with os.fdopen(opened(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "w", encoding="utf-8") as begun:
-                begun.write(text)
+            with os.fdopen(opened(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as begun:
+                begun.write(content)
             os.replace(new, file)
         except OSError:
             with contextlib.suppress(OSError):

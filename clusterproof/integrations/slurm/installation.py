@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from clusterproof.integrations.slurm import slurm_conf
-from clusterproof.integrations.slurm.folder import distrust
 from clusterproof.integrations.slurm.rehearsal import OCCASIONS, Evaluated, Rehearsal, rehearsed
+from clusterproof.integrations.slurm.roots import distrust
 from clusterproof.integrations.slurm.settings import FILE, Settings, SettingsError, configured_names, read_settings
 from clusterproof.integrations.slurm.slurm_conf import (
     InstallationLine,

@@ -12,7 +12,6 @@ before its name where there is none.
 from __future__ import annotations
 
 import contextlib
-import gc
 import json
 import os
 import sys
@@ -53,7 +52,7 @@ def leave_for_scripts(call: Call, run: CheckRun, name: str, of_job: Mapping[str,
         json.dumps(of_job),
         *map(_shown, (*files_of(call.settings), FILE, f"{call.state.place_of(name)}/{name}.json")),
     ]
-    call.state.leave(call.occasion, "".join(f"{line}\n" for line in lines))
+    call.state.leave(call.occasion, "".join(f"{line}\n" for line in lines).encode())
 
 
 def _shown(file: str) -> str:
@@ -141,7 +140,7 @@ def _of_job(run: CheckRun) -> dict[str, object]:
 
 def _run(occasion: str, call: Call, begins: Cursor | None) -> CheckRun:
     from clusterproof.integrations.slurm.checking import check  # a verdict that is fresh costs none of this
-    from clusterproof.integrations.slurm.standby import keep_part, part_of
+    from clusterproof.integrations.slurm.standby import keep_code, keep_part, part_of
 
     fingerprint = fingerprint_of(
         call.settings
@@ -149,6 +148,8 @@ def _run(occasion: str, call: Call, begins: Cursor | None) -> CheckRun:
     nvml = part_of(call.state)
     run = check((occasion,), call.settings, call.left_s, begins, call.log, nvml=nvml)
     call.log_run(run)
+    if call.left_s > LEISURE_S:
+        keep_code(call.state)
     if not nvml and call.left_s > LEISURE_S:
         keep_part(call.state)
     return replace(run, is_late=call.lock_wait.is_late, basis=fingerprint)
@@ -171,7 +172,6 @@ OLDEST = (3, 10)  # Python, of a package that somebody has forced upon an older 
 
 def main() -> None:
     """Answer one call, and end this process: by 0, or by DRAIN where the node is to be drained."""
-    gc.disable()  # it ends soon
     occasion = sys.argv[1]
     node = node_of(os.environ)
     if occasion in ("check-installation", "rehearse"):

@@ -18,7 +18,7 @@ from clusterproof.integrations.slurm.verdict import cursor_of
 OCCASIONS = {"prolog": ("prolog",), "epilog": ("epilog",), "health-check": ("prolog", "epilog")}
 ENDS_S = 120.0  # more than twice the longest deadline
 KEPT = ("PATH", "SLURM_CONF", "SLURMD_NODENAME")  # of who types the command; slurmd gives its scripts no more
-PROGRAM = "from clusterproof.integrations.slurm.main import main; main()"
+PROGRAM = "from clusterproof.integrations.slurm.start import main; main()"
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from collections.abc import Iterable
 from importlib import import_module
 from importlib.machinery import ModuleSpec, PathFinder
 
+from clusterproof.integrations.slurm import kept_code
 from clusterproof.integrations.slurm.state import State
 from clusterproof.plugins.agent import program
 from clusterproof.plugins.agent.program import ProbeOptions, module_of
@@ -39,6 +40,7 @@ MADE_BY = ("payload.py", "minify.py")  # of the agent's files, beside the collec
 RUNNER = "clusterproof.plugins.agent.run"
 CHUNK_BYTES = 65536
 MAX_DESCRIPTORS = 4096
+OF_NVML = ("ctypes",)  # what it imports besides
 OF_ITS_OWN = frozenset({"nvml"})  # collectors that load what no other needs: pynvml
 BURY_S = 0.1  # what the kernel does not let die is not waited for
 
@@ -83,6 +85,16 @@ def keep_part(state: State) -> None:
     code = marshal.dumps(compile(source, f"{MODULE}.py", "exec", dont_inherit=True))
     with contextlib.suppress(OSError):
         state.write(RECORD, {"of": made_of, "code": b2a_base64(code, newline=False).decode()})
+
+
+def keep_code(state: State) -> None:
+    """Keep the code of what this run has imported, and of what its probe may have, where it was not kept."""
+    if kept_code.is_complete():
+        return
+    for module in (RUNNER, *OF_NVML):
+        import_module(module)
+    files = {module_of(name): file for name, file in program.files().items()}
+    state.leave(kept_code.NAME, kept_code.content({**kept_code.imported(), **files}))
 
 
 def _made_of() -> str:

@@ -13,7 +13,8 @@ import fcntl
 import os
 from collections.abc import Iterator, Mapping
 
-from clusterproof.integrations.slurm.folder import MAX_BYTES, Folder, distrust, parents
+from clusterproof.integrations.slurm.folder import MAX_BYTES, Folder, parents
+from clusterproof.integrations.slurm.roots import distrust
 from clusterproof.plugins.core.record import record
 
 TYPE_CHECKING = False  # typing's own would cost an import before each job
@@ -126,13 +127,13 @@ class State:
         in_run = self._in_run
         return self.runtime_folder if in_run and in_run.read(name) else self.folder
 
-    def leave(self, name: str, text: str) -> None:
+    def leave(self, name: str, content: bytes) -> None:
         """Replace a file that is no record, in /run; the old one is gone in any case."""
         in_run = self._in_run
         if in_run:
             in_run.remove(name)
             with contextlib.suppress(OSError):
-                in_run.write_text(name, text)
+                in_run.write_bytes(name, content)
 
     def forget(self, name: str) -> None:
         """Remove a record."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 
 from clusterproof.integrations.slurm.job import Job
+from clusterproof.plugins.agent.pattern import Pattern
 from clusterproof.plugins.core.record import as_json, record, replace
 
 TYPE_CHECKING = False  # typing's own would cost an import before each job
@@ -24,12 +24,12 @@ OF_USE = frozenset({"gpu.no_leftover_processes", "neuron.no_leftover_processes"}
 
 NO_JOB = Job()
 
-_GPU = re.compile(r"\bGPU (\d{1,3})\b")
+_GPU = Pattern(r"\bGPU (\d{1,3})\b")
 # What an ended job or its user has left, in the words of checks/host/test_jobs.py; a name in them is always one word.
 LEFT, LEAKED = OF_JOBS = "host.job_leftovers", "host.shm_leaked"
-_OF_JOB = re.compile(r"\bin the control group of job (\d+)\b")
-_CLAIMED = re.compile(r"\bof user (\d+), by its environment of job (\d+)\b")
-_OF_USER = re.compile(r"\bfiles of user (\d+)\b")
+_OF_JOB = Pattern(r"\bin the control group of job (\d+)\b")
+_CLAIMED = Pattern(r"\bof user (\d+), by its environment of job (\d+)\b")
+_OF_USER = Pattern(r"\bfiles of user (\d+)\b")
 
 Cursor = tuple[str, int, float]  # of the kernel log: boot id, sequence number, seconds since boot
 

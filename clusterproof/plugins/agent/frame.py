@@ -7,11 +7,11 @@ import json
 import math
 import re
 import zlib
-from typing import Any
 
 from clusterproof.plugins.agent.program import Answer
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.evidence import EvidenceError, NodeEvidence, Unreached, collectors_from_json
+from clusterproof.plugins.core.typed import Any
 
 MAX_DECODED_BYTES = 32 * 1024 * 1024
 MAX_VALUES = 500_000

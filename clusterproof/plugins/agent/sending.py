@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import select
 import zlib
 from binascii import b2a_base64
+
+from clusterproof.plugins.agent.pattern import Pattern
 
 TYPE_CHECKING = False  # typing's own costs an import on every node
 if TYPE_CHECKING:
@@ -18,14 +19,14 @@ PROCESSES, WORST = "processes", "worst"
 CLASSES = (  # of lines, by how they begin; all others are in one more
     (  # what processes can have written as often as they like: it goes first, and fails no node
         PROCESSES,
-        re.compile(
+        Pattern(
             r"(?s)(?:traps: )?.{0,15}?\[\d+\]:? (?:segf|general|trap|bad fr|unhandled|vsys)|INFO: task |cgroup: fork"
             r"|Memory cgroup out of memory|oom_reaper: |oom-kill:constraint=CONSTRAINT_MEMCG"
             r"|.{0,15} invoked oom-killer: |.{0,15}: page allocation failure[.:,] {0,2}order:(?:[4-9]|\d\d)"
         ),
     ),
-    (WORST, re.compile(r"NVRM: Xid|nvidia-nvswitch\d+: SXid|mce: |\{\d+\}\[Hardware Error")),
-    ("file_servers", re.compile(r"Lustre|LNet|nfs: ")),
+    (WORST, Pattern(r"NVRM: Xid|nvidia-nvswitch\d+: SXid|mce: |\{\d+\}\[Hardware Error")),
+    ("file_servers", Pattern(r"Lustre|LNet|nfs: ")),
 )
 TOO_LONG = "the answer is longer than its connection carries"
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import cache
-from typing import TYPE_CHECKING
 
 from clusterproof.plugins.catalog.instance_types import instance_types, machine_row
 from clusterproof.plugins.catalog.nvidia import (
@@ -31,6 +30,7 @@ from clusterproof.plugins.catalog.nvidia import (
 from clusterproof.plugins.catalog.rows import CatalogError, document, table
 from clusterproof.plugins.core.cluster import InstanceType
 from clusterproof.plugins.core.record import field, record
+from clusterproof.plugins.core.typed import TYPE_CHECKING
 from clusterproof.plugins.core.verdict import Incomplete
 
 if TYPE_CHECKING:

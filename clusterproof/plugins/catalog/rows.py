@@ -10,10 +10,10 @@ import types
 import zlib
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.record import is_record, required
+from clusterproof.plugins.core.typed import Any, TypeVar
 
 Row = TypeVar("Row")
 
@@ -29,8 +29,11 @@ class CatalogError(ClusterproofError, ValueError):
 def document(file: str) -> Mapping[str, Any]:
     """One file of the catalogue, parsed once. Raises CatalogError."""
     text = _text(file)
-    known: Mapping[str, Any] = _parsed().get(file, {})
-    return known["data"] if known.get("of") == zlib.crc32(text.encode()) else parse(text, file)
+    try:
+        known: Mapping[str, Any] = json.loads(_parsed()[b'"%s"' % file.encode()])
+        return known["data"] if known["of"] == zlib.crc32(text.encode()) else parse(text, file)
+    except (KeyError, TypeError, ValueError):
+        return parse(text, file)
 
 
 def _text(file: str) -> str:
@@ -39,21 +42,22 @@ def _text(file: str) -> str:
 
 
 @cache
-def _parsed() -> Mapping[str, Any]:
-    """The files as `written` had them, each with a number of the text that it was."""
+def _parsed() -> Mapping[bytes, bytes]:
+    """Each file by its name, as JSON with a number of the text that it was: a prolog needs few."""
     try:
         with open(PARSED, "rb") as file:
-            parsed = json.load(file)
-    except (OSError, ValueError):
+            lines = file.read().split(b"\n")
+    except OSError:
         return {}
-    return parsed if isinstance(parsed, dict) else {}
+    return {name: entry.rstrip(b",") for name, _, entry in (line.partition(b": ") for line in lines)}
 
 
 def written() -> str:
     """The text of PARSED, a line for each file. Raises CatalogError."""
     texts = {file: _text(file) for file in sorted(os.listdir(FOLDER)) if file.endswith(".toml")}
     parsed = {name: {"of": zlib.crc32(text.encode()), "data": parse(text, name)} for name, text in texts.items()}
-    return "{" + ",\n".join(f"{json.dumps(name)}: {json.dumps(entry)}" for name, entry in parsed.items()) + "}\n"
+    lines = (f"{json.dumps(name)}: {json.dumps(entry)}" for name, entry in parsed.items())
+    return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
 def parse(text: str, file: str) -> Mapping[str, Any]:
@@ -130,7 +134,13 @@ def build(kind: type[Row], fields: object, where: str, sources: Mapping[str, str
 
 @cache
 def _hints(kind: Any) -> Mapping[str, Any]:
-    return get_type_hints(kind)
+    annotations = [vars(base).get("__annotations__", {}) for base in reversed(kind.__mro__)]
+    return {name: _type_of(text) for of_base in annotations for name, text in of_base.items()}
+
+
+@cache  # rows have few
+def _type_of(annotation: str) -> Any:
+    return eval(annotation, {"Mapping": Mapping})  # noqa: S307 - of a record in this folder
 
 
 @cache
@@ -143,11 +153,11 @@ def _required(kind: Any) -> tuple[str, ...]:
 
 
 def _fits(value: object, hint: Any) -> bool:
-    origin = get_origin(hint)
-    if origin in (Union, types.UnionType):
-        return any(_fits(value, kind) for kind in get_args(hint))
+    if isinstance(hint, types.UnionType):
+        return any(_fits(value, kind) for kind in hint.__args__)
+    origin = getattr(hint, "__origin__", None)
     if origin is tuple:
-        return isinstance(value, list) and all(_fits(item, get_args(hint)[0]) for item in value)
+        return isinstance(value, list) and all(_fits(item, hint.__args__[0]) for item in value)
     if origin is Mapping:
         return isinstance(value, dict) and all(isinstance(item, str) for item in value.values())
     if hint is float:

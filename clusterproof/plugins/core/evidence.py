@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from enum import Enum
-from typing import Any
 
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.record import field, record
+from clusterproof.plugins.core.typed import Any
 
 SCHEMA = 2
 MAX_WAITS = 64

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from clusterproof.plugins.core.typed import TYPE_CHECKING, Any, TypeVar, overload
 
 if TYPE_CHECKING:
     import pytest

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.record import as_json, names_of, record, replace
+from clusterproof.plugins.core.typed import Any
 from clusterproof.plugins.core.verdict import Verdict
 
 SCHEMA = 3

@@ -5,7 +5,8 @@ from __future__ import annotations
 from contextvars import ContextVar
 from enum import Enum
 from types import TracebackType
-from typing import NoReturn
+
+from clusterproof.plugins.core.typed import NoReturn
 
 
 class Verdict(str, Enum):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Protocol
 
 from clusterproof.plugins.core.marks import Mark
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.result import OF_A_MEMBER, OF_A_RUN, OF_THE_CLUSTER
+from clusterproof.plugins.core.typed import TYPE_CHECKING, Any, Protocol
 from clusterproof.plugins.evaluation.routing import Route, route
 from clusterproof.plugins.evidence.node import Node
 

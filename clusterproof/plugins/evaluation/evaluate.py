@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Any, TypeAlias
 
 from clusterproof.plugins.core.errors import place_of
 from clusterproof.plugins.core.policy import Policy, words_of
@@ -18,6 +17,7 @@ from clusterproof.plugins.core.result import (
     grouped,
     with_findings,
 )
+from clusterproof.plugins.core.typed import Any, TypeAlias
 from clusterproof.plugins.core.verdict import Concern, Incomplete, NotApplicable, Recording, Several, Verdict
 from clusterproof.plugins.evaluation.check import COUNTED, DEVICES, UNLABELLED, Check, Owner, call, subjects_of
 from clusterproof.plugins.evaluation.routing import Route

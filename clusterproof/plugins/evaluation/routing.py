@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, TypeVar
 
+from clusterproof.plugins.agent.pattern import Pattern
 from clusterproof.plugins.catalog import owners
 from clusterproof.plugins.core.cluster import INSTANCE_ID
 from clusterproof.plugins.core.marks import Mark
 from clusterproof.plugins.core.record import record, replace
 from clusterproof.plugins.core.result import ACTIONS, SUBSYSTEMS
+from clusterproof.plugins.core.typed import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     import pytest
@@ -95,7 +96,7 @@ class Route:
         )
 
 
-_SSM_TARGET = re.compile(rf"{INSTANCE_ID}|sagemaker-cluster:\S+")  # an instance of EC2, a node of HyperPod
+_SSM_TARGET = Pattern(rf"{INSTANCE_ID}|sagemaker-cluster:\S+")  # an instance of EC2, a node of HyperPod
 
 
 def route(function: Callable[..., Any], marks: Iterable[Mark | pytest.Mark]) -> Route:
@@ -136,7 +137,7 @@ def words(function: Callable[..., Any]) -> tuple[str, str, str, str]:
     return title.rstrip("."), meaning, action or ACTIONS[-1], remedy
 
 
-_REMEDY = re.compile(r"Remedy(?: \(([a-z][a-z ]{0,39})\))?: *(.*)")
+_REMEDY = Pattern(r"Remedy(?: \(([a-z][a-z ]{0,39})\))?: *(.*)")
 
 
 def mark_lines() -> list[str]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from clusterproof.plugins.catalog import InstanceType, instance_types
 from clusterproof.plugins.catalog.instance_types import machine_row, machine_type
 from clusterproof.plugins.core.record import replace
+from clusterproof.plugins.core.typed import TYPE_CHECKING, Any
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.evidence.aws.facts_ec2 import Metadata
 from clusterproof.plugins.evidence.aws.facts_hyperpod import ResourceConfig

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from copy import copy
-from typing import Any, Generic, Protocol, TypeVar, overload
 
 from clusterproof.plugins.core.errors import place_of
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.typed import Any, Generic, Protocol, TypeVar, overload
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.evidence.bounds import believed
 from clusterproof.plugins.evidence.field import Decode, objects, read, table
@@ -111,7 +110,7 @@ class Fact(Generic[T]):
         except KeyError:
             known = node.known[self.key] = self._read(node)
         if isinstance(known, (Incomplete, NotApplicable)):
-            raise copy(known)
+            raise _again(known)
         return known  # type: ignore[no-any-return]
 
     def _read(self, node: EvidenceSource) -> T | Incomplete | NotApplicable:
@@ -122,9 +121,18 @@ class Fact(Generic[T]):
                 node, *(answer_of(name, node.collector(name), node.if_denied) for name in self.collectors)
             )
         except (Incomplete, NotApplicable) as unread:
-            return copy(unread)  # without the frames that it has passed, and all that they hold
+            return _again(unread)  # without the frames that it has passed, and all that they hold
         except Exception as broke:  # a node can send anything: what cannot be decoded is incomplete
             return Incomplete(*_not_understood(self.name, broke))
+
+
+def _again(unread: T) -> T:
+    """The same exception once more, as `copy` makes it, whose import would cost each prolog more than all of these."""
+    reduced: Any = unread.__reduce__()
+    kind, values, *state = reduced
+    made = kind(*values)
+    vars(made).update(*state)
+    return made  # type: ignore[no-any-return]
 
 
 def _not_understood(name: str, broke: Exception) -> tuple[str, str]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar, overload
 
+from clusterproof.plugins.agent.pattern import Pattern
 from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.typed import Any, Generic, Protocol, TypeAlias, TypeVar, overload
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, part
 
 T = TypeVar("T")
@@ -16,7 +16,7 @@ Decode: TypeAlias = Callable[[object], T]
 
 MAX_TEXT = 2_000  # characters of one value; what a healthy node reports is far shorter
 TOO_LARGE = 10**24  # for any count, size or time
-_SPACE = re.compile(r"\s")
+_SPACE = Pattern(r"\s")
 MAX_OUTPUT = 300_000  # characters of a tool's output; the probe sends at most 256 KiB
 UNCAPTURED = "UNCOLLECTED"  # the error in place of what no captured file has
 UNSUPPORTED = frozenset({"NOT_SUPPORTED", "FUNCTION_NOT_FOUND", "ARGUMENT_VERSION_MISMATCH", "DEPRECATED"})

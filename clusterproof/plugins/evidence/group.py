@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import Any, Generic, Protocol, TypeVar
 
 from clusterproof.plugins.catalog import PACKAGED, Catalog
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.robust import median
+from clusterproof.plugins.core.typed import Any, Generic, Protocol, TypeVar
 from clusterproof.plugins.core.verdict import NotApplicable, Recording
 from clusterproof.plugins.evidence.field import each
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
 
 from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.core.cluster import Target
@@ -12,32 +11,47 @@ from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.policy import NO_POLICY, Policy
 from clusterproof.plugins.core.record import field, record
 from clusterproof.plugins.core.result import UNREACHABLE
+from clusterproof.plugins.core.typed import TYPE_CHECKING, Any
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.evidence import expectation
-from clusterproof.plugins.evidence.fact import answer_of, captured_as, collected_as, collected_by
+from clusterproof.plugins.evidence.fact import CollectorData, answer_of, captured_as, collected_as, collected_by
 from clusterproof.plugins.evidence.gpu import facts_node as of_gpus
 from clusterproof.plugins.evidence.gpu import facts_rack as of_rack
 from clusterproof.plugins.evidence.group import Group
 from clusterproof.plugins.evidence.host import facts_node as host
 from clusterproof.plugins.evidence.kernel_log import facts as kernel_log
 from clusterproof.plugins.evidence.kernel_log.window import BOOT, Window
-from clusterproof.plugins.evidence.kubernetes.facts import Kubelet
 from clusterproof.plugins.evidence.network import facts_node as network
 from clusterproof.plugins.evidence.neuron import facts as of_neuron
 from clusterproof.plugins.evidence.pci import facts_config
 from clusterproof.plugins.evidence.perf import facts_node as perf
-from clusterproof.plugins.evidence.perf.facts_logs import NcclTests
-from clusterproof.plugins.evidence.slurm.facts import SlurmNode, SlurmNodes
 from clusterproof.plugins.evidence.software.facts import Image, Software
 from clusterproof.plugins.evidence.storage import facts as storage
 
 if TYPE_CHECKING:
+    from clusterproof.plugins.evidence.kubernetes.facts import Kubelet
     from clusterproof.plugins.evidence.pairs import Between
+    from clusterproof.plugins.evidence.perf.facts_logs import NcclTests
+    from clusterproof.plugins.evidence.slurm.facts import SlurmNode, SlurmNodes
 
 HEALTH_CHECK = "health check"  # between jobs, of all that is around one
 DRAINING = ("prolog", "epilog", HEALTH_CHECK)  # where a fail keeps jobs away
 MAX_NAME = 80  # characters of a name that goes into every result
 MAX_GPUS = 128  # whose UUIDs go there; no node has more than 16
+
+
+def _nccl_tests(logs: Mapping[str, Any]) -> NcclTests:
+    """Every captured log of NCCL."""
+    from clusterproof.plugins.evidence.perf.facts_logs import NcclTests
+
+    return NcclTests(logs)
+
+
+def _slurm_nodes(captured: Mapping[str, Any]) -> SlurmNodes:
+    """The nodes that were captured: this one, or the whole cluster."""
+    from clusterproof.plugins.evidence.slurm.facts import SlurmNodes
+
+    return SlurmNodes(captured)
 
 
 @record
@@ -193,8 +207,14 @@ class Node:
     units_left_out = host.units_left_out
     restarting_units = host.restarting_units
     slurm_without_munge = host.slurm_without_munge
-    kubelet = collected_as("kubelet", Kubelet)
     fabric_manager_version = host.fabric_manager_version
+
+    @collected_by("kubelet")
+    def kubelet(self, answer: CollectorData) -> Kubelet:
+        """The policies of its kubelet."""
+        from clusterproof.plugins.evidence.kubernetes.facts import Kubelet  # what no prolog asks for costs it nothing
+
+        return Kubelet(answer.value)
 
     # Storage
 
@@ -242,8 +262,8 @@ class Node:
 
     # Only in captures
 
-    nccl_tests = captured_as("nccl_tests", NcclTests, "log of nccl-tests or NCCL")
-    slurm_nodes = captured_as("slurm_node", SlurmNodes, "output of scontrol or sinfo")
+    nccl_tests = captured_as("nccl_tests", _nccl_tests, "log of nccl-tests or NCCL")
+    slurm_nodes = captured_as("slurm_node", _slurm_nodes, "output of scontrol or sinfo")
 
     @collected_by()
     def slurm_node(self) -> SlurmNode:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.policy import NO_POLICY, Policy
 from clusterproof.plugins.core.record import replace
+from clusterproof.plugins.core.typed import TYPE_CHECKING
 from clusterproof.plugins.evidence.group import Group
 from clusterproof.plugins.evidence.kernel_log.window import BOOT, Window
 from clusterproof.plugins.evidence.node import Node

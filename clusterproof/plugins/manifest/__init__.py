@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Any
 
 from clusterproof.plugins.core.cluster import InventoryError
 from clusterproof.plugins.core.strict import Table, nearest
+from clusterproof.plugins.core.typed import TYPE_CHECKING, Any
 from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.evidence.fact import Absent
 from clusterproof.plugins.evidence.field import readings

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol
 
 from clusterproof.plugins.agent.program import MAX_ANSWER_BYTES as MAX_ANSWER_BYTES
 from clusterproof.plugins.agent.program import Answer as Answer
@@ -13,6 +12,7 @@ from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.kinds import CONNECTIONS
 from clusterproof.plugins.core.record import field, record
+from clusterproof.plugins.core.typed import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from concurrent.futures import Future  # slow to import, and a prolog has none

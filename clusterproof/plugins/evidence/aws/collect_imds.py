@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from _socket import (  # without the enumerations that `socket` makes of its constants
     SOCK_STREAM,
     gaierror,
@@ -16,6 +15,7 @@ from _socket import (  # without the enumerations that `socket` makes of its con
     timeout,
 )
 
+from clusterproof.plugins.agent.pattern import Pattern
 from clusterproof.plugins.agent.reading import Absent, Node, error
 from clusterproof.plugins.evidence.software.collect_assignments import plain
 
@@ -43,9 +43,9 @@ EVENT = {
     "description": "Description",
 }
 MAX_BYTES = 64 * 1024  # of an answer's head, and of its body
-ADDRESS = re.compile(r"http://(?:\[([0-9a-fA-F:.]+)\]|([^][/:@\s]+))(?::([0-9]{1,5}))?(?:/.*)?")
-STATUS = re.compile(rb"HTTP/1\.[01] ([1-5][0-9]{2})(?: |\r|$)")
-LENGTH = re.compile(rb"(?i)\r\ncontent-length:[ \t]*([0-9]{1,9})[ \t]*(?:\r|$)")
+ADDRESS = Pattern(r"http://(?:\[([0-9a-fA-F:.]+)\]|([^][/:@\s]+))(?::([0-9]{1,5}))?(?:/.*)?")
+STATUS = Pattern(rb"HTTP/1\.[01] ([1-5][0-9]{2})(?: |\r|$)")
+LENGTH = Pattern(rb"(?i)\r\ncontent-length:[ \t]*([0-9]{1,9})[ \t]*(?:\r|$)")
 
 
 def read(node: Node) -> object:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.typed import Any
 from clusterproof.plugins.core.verdict import NotApplicable
 from clusterproof.plugins.evidence.field import (
     Field,

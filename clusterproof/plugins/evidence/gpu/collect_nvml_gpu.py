@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-import re
 from collections.abc import Callable
 
 import pynvml
 
+from clusterproof.plugins.agent.pattern import Pattern
 from clusterproof.plugins.agent.reading import Node
 from clusterproof.plugins.evidence.gpu.collect_nvml_call import answer_to, call, fields, filled, is_unsupported, newest
 from clusterproof.plugins.evidence.host.collect_owner import in_turn, owner, parent, program
@@ -124,7 +124,7 @@ GRAPHICS = 0  # of the kinds of clocks
 RETIRED_SINGLE_BIT, RETIRED_DOUBLE_BIT, RECOVERY_ACTION = 29, 30, 230  # fields, NVML_FI_DEV_…
 MIB = 2**20
 MAX_PROCESSES = 256
-POD = re.compile(
+POD = Pattern(
     r"/kubepods(?:(?!/kubepods).)*pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12})"
 )  # its uid, as the kubelet writes it
 

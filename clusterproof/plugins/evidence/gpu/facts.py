@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
+from clusterproof.plugins.agent.pattern import Pattern
 from clusterproof.plugins.core.record import field, record
+from clusterproof.plugins.core.typed import Any
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.evidence.bounds import GPUS, believed
 from clusterproof.plugins.evidence.field import (
@@ -33,7 +33,7 @@ from clusterproof.plugins.evidence.pci.facts import Paths
 MAX_WORD = 20  # characters of a name that a node gives to a counter or a link
 
 
-BASEBOARD = re.compile(r"SXM|HBM3$|NVIDIA (?:H20|H200|H800|G?B[23]00)$")  # names of GPUs whose board wires all NVLinks
+BASEBOARD = Pattern(r"SXM|HBM3$|NVIDIA (?:H20|H200|H800|G?B[23]00)$")  # names of GPUs whose board wires all NVLinks
 
 
 @record

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 from clusterproof.plugins.core.evidence import Status
+from clusterproof.plugins.core.typed import TYPE_CHECKING
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.evidence.bounds import PCI_DEVICES, SWITCHES, believed
 from clusterproof.plugins.evidence.fact import Absent, CollectorData, collected_as, collected_by, list_collected_as

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Container
-from typing import Protocol
 
 from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.typed import Protocol
 from clusterproof.plugins.evidence.field import Field, Reported, optional, table, text, whole, word
 
 USERS_OWN = ("/user.slice/", "/../user.slice/")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import TYPE_CHECKING
 
 from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.typed import TYPE_CHECKING
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, part
 from clusterproof.plugins.evidence.fact import Absent, CollectorData, collected_by
 from clusterproof.plugins.evidence.field import (

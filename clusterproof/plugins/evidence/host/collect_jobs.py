@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import os
-import re
 import time
 
+from clusterproof.plugins.agent.pattern import Pattern
 from clusterproof.plugins.agent.reading import Node, error
 from clusterproof.plugins.evidence.host.collect_owner import ROOT, daemon_users, in_turn, is_daemon, owner
 from clusterproof.plugins.evidence.storage.collect_mounts import unmounted
 
 STEP = "slurmstepd"  # there is one for every step of a job that runs here
-TITLE = re.compile(r"slurmstepd: \[(\d+)")
-JOB = re.compile(r"(?:^|\0)SLURM_JOB_ID=(\d{1,12})(?:\0|$)")
-STARTED_HERE = re.compile(r"(?:^|\0)SLURMD_NODENAME=")  # by a step, which salloc's own shell is not
+TITLE = Pattern(r"slurmstepd: \[(\d+)")
+JOB = Pattern(r"(?:^|\0)SLURM_JOB_ID=(\d{1,12})(?:\0|$)")
+STARTED_HERE = Pattern(r"(?:^|\0)SLURMD_NODENAME=")  # by a step, which salloc's own shell is not
 # A control group that slurmstepd has made: no process leaves it by itself, and users make none of that path.
-GROUP = re.compile(
+GROUP = Pattern(
     r"(?m)^\d+:[^:]*:/(?:slurm[^/\n]*/uid_\d+|(?:system\.slice/)?[^/\n]*slurmstepd\.scope)/job_(\d{1,12})(?:/|$)"
 )
 SHM = "/dev/shm"

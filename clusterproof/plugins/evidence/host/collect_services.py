@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-
+from clusterproof.plugins.agent.pattern import Pattern
 from clusterproof.plugins.agent.reading import Absent, Broke, Denied, Node, error
 from clusterproof.plugins.agent.tools import command, lines
 from clusterproof.plugins.evidence.host.collect_owner import daemons, slurm_confs
@@ -30,8 +29,8 @@ WANTED = (
 PROPERTIES = {"load": "LoadState", "active": "ActiveState", "sub": "SubState", "enabled": "UnitFileState"}
 RESTARTS, SINCE = "NRestarts", "ActiveEnterTimestampMonotonic"
 MAX_FAILED = 256
-AUTHENTICATION = re.compile(r"(?im)^[^\S\n]*AuthType[^\S\n]*=[^\S\n]*([\w/]+)")
-INCLUDE = re.compile(r"(?im)^[^\S\n]*Include[^\S\n]")
+AUTHENTICATION = Pattern(r"(?im)^[^\S\n]*AuthType[^\S\n]*=[^\S\n]*([\w/]+)")
+INCLUDE = Pattern(r"(?im)^[^\S\n]*Include[^\S\n]")
 MUNGED = "munged"
 MUNGE = "auth/munge"  # also where AuthType is not set
 

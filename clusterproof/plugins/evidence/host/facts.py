@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
+from clusterproof.plugins.agent.pattern import Pattern
 from clusterproof.plugins.catalog.node import waits_for
 from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.typed import TYPE_CHECKING
 from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.evidence.field import (
     Field,
@@ -28,8 +29,8 @@ from clusterproof.plugins.evidence.field import (
 if TYPE_CHECKING:
     from clusterproof.plugins.evidence.node import Node
 
-NUMBERS = re.compile(r"[0-9._+~-]*")  # 6.8.0-1021- of 6.8.0-1021-aws
-FLAVOUR = re.compile(r"[a-z]+")
+NUMBERS = Pattern(r"[0-9._+~-]*")  # 6.8.0-1021- of 6.8.0-1021-aws
+FLAVOUR = Pattern(r"[a-z]+")
 MAX_DIGITS = 18
 
 

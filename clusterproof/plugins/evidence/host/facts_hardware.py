@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from math import ceil
 
+from clusterproof.plugins.agent.pattern import Pattern
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.evidence.field import (
@@ -23,7 +23,7 @@ from clusterproof.plugins.evidence.field import (
     whole,
 )
 
-CPUS = re.compile(r"([0-9]{1,4})(?:-([0-9]{1,4}))?")
+CPUS = Pattern(r"([0-9]{1,4})(?:-([0-9]{1,4}))?")
 MAX_CPUS = 8192  # that a kernel can be built for
 SETS_ITS_OWN_PACE = frozenset({"intel_pstate", "amd-pstate-epp"})  # where powersave is no fixed low frequency
 TICKS = "cpus: times"

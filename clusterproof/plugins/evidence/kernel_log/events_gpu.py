@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TypeAlias
 
 from clusterproof.plugins.agent.pattern import Pattern
 from clusterproof.plugins.catalog.log_forms import LogForm
 from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.typed import TypeAlias
 from clusterproof.plugins.evidence.kernel_log.line import IGNORING_CASE, pci_address
 
 LONGEST_TEXT = 300

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import TypeAlias
 
 from clusterproof.plugins.agent.pattern import Pattern
 from clusterproof.plugins.catalog.log_forms import LogForm, ends
 from clusterproof.plugins.core.record import record, replace
+from clusterproof.plugins.core.typed import TypeAlias
 from clusterproof.plugins.evidence.kernel_log.line import IGNORING_CASE, pci_address
 
 BOUND = "the NUMA nodes that it is bound to"

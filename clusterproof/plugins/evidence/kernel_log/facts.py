@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, TypeAlias
 
 from clusterproof.plugins.agent.pattern import Pattern
 from clusterproof.plugins.catalog.log_forms import log_forms
 from clusterproof.plugins.catalog.nvidia import xid
 from clusterproof.plugins.core.record import replace
+from clusterproof.plugins.core.typed import TYPE_CHECKING, TypeAlias
 from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.evidence.fact import Absent, CollectorData, collected_by
 from clusterproof.plugins.evidence.field import flag, number, optional, read, table, text, values, whole

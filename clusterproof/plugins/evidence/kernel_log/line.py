@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from functools import cache, lru_cache
-from typing import TypeAlias
 
 from clusterproof.plugins.agent.pattern import Pattern
 from clusterproof.plugins.catalog.log_forms import LogForm, log_forms, patterns
+from clusterproof.plugins.core.typed import TypeAlias
 
 # What a kernel says first, and what journalctl puts between two boots; longer than the name of a process can be.
 BOOTED = r"Linux version \d{1,3}\.\d|-- (?:Re)?boot(?: [0-9a-f]{32})? --\s*\Z"
@@ -55,15 +55,15 @@ _HOST_KERNEL = Pattern(r"\S{1,255} kernel:(?=\s)", IGNORING_CASE)
 NAMED = "a process's name"
 OF_PROCESS = ("(?P<process>", "(?:traps: )?(?P<process>")  # so begin forms of records that begin with a process's name
 BEGINNING = 4  # letters by which forms are found that begin with plain words
-_BEGINS = re.compile(rf"([A-Za-z][\w :/-]{{{BEGINNING - 1}}})(?![?*+{{])")
+_BEGINS = Pattern(rf"([A-Za-z][\w :/-]{{{BEGINNING - 1}}})(?![?*+{{])")
 
 Try: TypeAlias = tuple[str, str, Pattern]  # words that a line must hold, in small letters; a form's name, and itself
 
 _NOT_PLAIN = (  # what of a pattern stands for no text of its own, from the inside out
-    re.compile(r"\\."),
-    re.compile(r"\[\^?\]?[^\]]*\]"),
-    re.compile(r"\([^()]*\)"),
-    re.compile(r".(?:[?*]|\{[^{}]*\})|[.+^$]", re.DOTALL),
+    Pattern(r"\\."),
+    Pattern(r"\[\^?\]?[^\]]*\]"),
+    Pattern(r"\([^()]*\)"),
+    Pattern(r".(?:[?*]|\{[^{}]*\})|[.+^$]", re.DOTALL),
 )
 _END = "\n"  # of plain words
 

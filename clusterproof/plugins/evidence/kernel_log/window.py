@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime, timezone
 
+from clusterproof.plugins.agent.pattern import Pattern
 from clusterproof.plugins.core.record import record
 
 SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 EXPECTED = "boot, a time span such as 90m, 24h or 2d, or a time such as 2026-03-01T08:00Z"
 CALENDAR_S = 1e9  # no node is up for 31 years: a time beyond that counts from 1970, not from boot
 
-_SPAN = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)([smhd])", re.ASCII)
+_SPAN = Pattern(r"(\d{1,9}(?:\.\d{1,3})?)([smhd])", re.ASCII)
 
 
 @record
@@ -49,6 +49,8 @@ def window(since: str) -> Window:
     span = _SPAN.fullmatch(since)
     if span and float(span[1]) > 0:
         return Window(last_s=float(span[1]) * SECONDS[span[2]], words=since)
+    from datetime import datetime, timezone  # few runs ask for a moment
+
     try:
         moment = datetime.fromisoformat(re.sub(r"[zZ]\Z", "+00:00", since))
         local = moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from clusterproof.plugins.catalog.log_forms import LogForm
 from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.typed import TYPE_CHECKING, Protocol, TypeVar
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern_if, fail_if, incomplete, part
 from clusterproof.plugins.evidence.field import readings, require
 from clusterproof.plugins.evidence.kernel_log.conditions import conditions
@@ -177,6 +176,8 @@ def how_often(events: Iterable[Logged], node: Node) -> str:
 
 def when(seconds: float, node: Node) -> str:
     """A moment of the kernel log by the log's or the node's own clock, else by its distance from boot."""
+    from datetime import datetime, timezone  # most logs have nothing to tell
+
     is_dated = seconds >= CALENDAR_S
     try:
         moment = datetime.fromtimestamp(seconds if is_dated else node.boot.booted + seconds, timezone.utc)

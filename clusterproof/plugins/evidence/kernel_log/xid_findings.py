@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Literal, TypeVar
 
 from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.catalog.nvidia import Xid, sxids, xid
 from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.typed import Literal, TypeVar
 from clusterproof.plugins.evidence.kernel_log.events_gpu import RELOAD
 from clusterproof.plugins.evidence.kernel_log.facts import (
     EVERY_GPU,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Literal, TypeAlias
 
 from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.catalog.nvidia import RecoveryAction, link_down, recovery_action_in_log
+from clusterproof.plugins.core.typed import Literal, TypeAlias
 from clusterproof.plugins.evidence.kernel_log.facts import XidEvent
 
 Severity: TypeAlias = Literal["none", "concern", "fail"]

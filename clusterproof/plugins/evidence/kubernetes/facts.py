@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from datetime import datetime, timezone
-from typing import Any
 
 from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.typed import Any
 from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.evidence.field import (
     Field,
@@ -148,6 +147,8 @@ class KubernetesNode(Reported):
 
 def age_s(time: str, now: float) -> float:
     """The seconds from `2026-11-23T01:02:03Z` until now (since 1970). Raises Incomplete."""
+    from datetime import datetime, timezone  # a prolog reads no times
+
     try:
         at = datetime.strptime(time[:19], "%Y-%m-%dT%H:%M:%S").replace(tzinfo=timezone.utc)
     except ValueError:

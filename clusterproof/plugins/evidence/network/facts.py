@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
@@ -89,7 +88,7 @@ AMAZON = "1d0f"
 IFF_UP = 0x1  # linux/if.h: the interface is switched on
 UP, DOWN, OFF = "up", "down", "off"  # what a link can be
 
-_RATE = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,3})?) Gb/sec")
+_RATE = Pattern(r"([0-9]{1,6}(?:\.[0-9]{1,3})?) Gb/sec")
 OF_OTHER_MACHINES = ("cdc_", "rndis")  # drivers of interfaces to the board's own controller: alike on every machine
 NO_MAC = "00:00:00:00:00:00"
 LINK_LOCAL = "169.254."

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 
+from clusterproof.plugins.agent.pattern import Pattern
 from clusterproof.plugins.agent.reading import Absent, Node
 
 FOLDER = "/sys/devices/virtual/neuron_device"
 MODULE = "/sys/module/neuron"
 BUS = "/sys/bus/pci/devices"
-AMAZON, ON_BUS = "0x1d0f", re.compile(r"0x7[0-9]6[0-9]")  # Inferentia 7064, Trainium 7164, Inferentia2 7264, …
-NAME = re.compile(r"neuron(\d{1,4})")
+AMAZON, ON_BUS = "0x1d0f", Pattern(r"0x7[0-9]6[0-9]")  # Inferentia 7064, Trainium 7164, Inferentia2 7264, …
+NAME = Pattern(r"neuron(\d{1,4})")
 COUNTERS = ("mem_ecc_uncorrected", "mem_ecc_repairable_uncorrected", "sram_ecc_uncorrected")
 MAX_CONNECTED = 128
 

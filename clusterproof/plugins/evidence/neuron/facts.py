@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
 
 from clusterproof.plugins.agent.pattern import Pattern
 from clusterproof.plugins.core.evidence import Status
 from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.typed import TYPE_CHECKING, Any
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.evidence.bounds import NEURON_DEVICES, believed_each
 from clusterproof.plugins.evidence.fact import Absent, CollectorData, collected_as, collected_by

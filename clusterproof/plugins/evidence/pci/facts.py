@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 
+from clusterproof.plugins.agent.pattern import Pattern
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.evidence.bounds import GPUS, NICS, believed
 from clusterproof.plugins.evidence.field import Field, Reported, one, optional, readings, table, text, texts, whole
@@ -16,7 +16,7 @@ NO_ANSWER_LANES = 63  # six bits of ones, as all of a device reads that is no lo
 # 48991e493507, since which kernels wake it to read its link). `power_state` does not show it: Linux sets it to D3cold
 # as well where a device no longer answers (pci_update_current_state).
 SUSPENDED = frozenset({"suspended", "suspending", "resuming"})
-_SPEED = re.compile(r"(\d{1,3}(?:\.\d{1,2})?) GT/s")
+_SPEED = Pattern(r"(\d{1,3}(?:\.\d{1,2})?) GT/s")
 # At most one bridge or switch between, several of them, the host bridge, host bridges of one NUMA node, NUMA nodes
 # (the legend of `nvidia-smi topo -m`).
 NEAREST_FIRST = ("PIX", "PXB", "PHB", "NODE", "SYS")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from clusterproof.plugins.core.message import listed
 from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.typed import Any
 from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.evidence.field import (
     Field,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 from clusterproof.plugins.core.message import apart, listed
 from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.typed import TYPE_CHECKING
 from clusterproof.plugins.core.verdict import Incomplete, concern_if, fail_if
 from clusterproof.plugins.evidence.field import (
     Field,

@@ -1,24 +1,27 @@
-"""What a node reports about its load, and with its pairs. Logs that people collected are read by the same rules."""
+"""What a node reports about its load, and with its pairs. Logs that people collected are read by the same rules.
+
+The classes of what was measured are loaded when there is something for them to read: in a prolog there is not.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
 
+from clusterproof.plugins.core.typed import TYPE_CHECKING, Any, TypeVar
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.evidence.fact import CollectorData, Fact, collected_by
 from clusterproof.plugins.evidence.field import readings
-from clusterproof.plugins.evidence.perf.collective import ExactCollective
-from clusterproof.plugins.evidence.perf.exact import CpuExact, GpuExact
-from clusterproof.plugins.evidence.perf.facts import FsBandwidth, Loopback, Ran
-from clusterproof.plugins.evidence.perf.facts_logs import DcgmDiag, NcclLog, Nccom
-from clusterproof.plugins.evidence.perf.gpu_speed import GpuBandwidth, GpuGemm
-from clusterproof.plugins.evidence.perf.step import ExactStep
-from clusterproof.plugins.evidence.perf.stress import StressNg
 
 if TYPE_CHECKING:
     from clusterproof.plugins.evidence.node import Node
     from clusterproof.plugins.evidence.pairs import PairsOfNode
+    from clusterproof.plugins.evidence.perf.collective import ExactCollective
+    from clusterproof.plugins.evidence.perf.exact import CpuExact, GpuExact
+    from clusterproof.plugins.evidence.perf.facts import FsBandwidth, Loopback, Ran
+    from clusterproof.plugins.evidence.perf.facts_logs import DcgmDiag, NcclLog, Nccom
+    from clusterproof.plugins.evidence.perf.gpu_speed import GpuBandwidth, GpuGemm
+    from clusterproof.plugins.evidence.perf.step import ExactStep
+    from clusterproof.plugins.evidence.perf.stress import StressNg
 
 
 T = TypeVar("T")
@@ -36,6 +39,9 @@ def collected_under_load(collector: str, uncaptured: str = "") -> Callable[[Call
 @collected_under_load("dcgm_diag", "no log of dcgmi diag was captured, and no diagnostic run (-m perf does)")
 def dcgm_diag(node: Node, measured: CollectorData) -> DcgmDiag:
     """Every run of `dcgmi diag`: those of a capture, or the one under load. Raises Incomplete."""
+    from clusterproof.plugins.evidence.perf.facts import Ran
+    from clusterproof.plugins.evidence.perf.facts_logs import DcgmDiag
+
     if "logs" in measured.value:
         return DcgmDiag(measured.value)
     require_hardware(node, measured, "gpus")
@@ -50,6 +56,9 @@ def dcgm_diag(node: Node, measured: CollectorData) -> DcgmDiag:
 @collected_under_load("nccom", "no log of nccom-test was captured, and none was run (-m perf does)")
 def nccom(node: Node, measured: CollectorData) -> Nccom:
     """Every run of nccom-test: those of a capture, or the one under load. Raises NotApplicable."""
+    from clusterproof.plugins.evidence.perf.facts import Ran
+    from clusterproof.plugins.evidence.perf.facts_logs import Nccom
+
     if "logs" in measured.value:
         return Nccom(measured.value)
     if "none" in measured.value and not node.neuron_devices_due:
@@ -63,6 +72,9 @@ def nccom(node: Node, measured: CollectorData) -> Nccom:
 @collected_under_load("node_busbw")
 def node_busbw(node: Node, measured: CollectorData) -> NcclLog:
     """The all-reduce over this node's own GPUs. Raises NotApplicable where it has but one."""
+    from clusterproof.plugins.evidence.perf.facts import Ran
+    from clusterproof.plugins.evidence.perf.facts_logs import NcclLog
+
     require_hardware(node, measured, "gpus", least=2)
     ran = Ran(measured.value)
     from clusterproof.plugins.evidence.perf import parse_nccl as nccl_tests
@@ -74,6 +86,8 @@ def node_busbw(node: Node, measured: CollectorData) -> NcclLog:
 @collected_under_load("gpu_bandwidth")
 def gpu_bandwidth(node: Node, measured: CollectorData) -> GpuBandwidth:
     """Copies from, to and between the GPUs."""
+    from clusterproof.plugins.evidence.perf.gpu_speed import GpuBandwidth
+
     require_hardware(node, measured, "gpus")
     return GpuBandwidth(measured.value)
 
@@ -81,6 +95,8 @@ def gpu_bandwidth(node: Node, measured: CollectorData) -> GpuBandwidth:
 @collected_under_load("gpu_gemm")
 def gpu_gemm(node: Node, measured: CollectorData) -> GpuGemm:
     """Matrix products of the GPUs."""
+    from clusterproof.plugins.evidence.perf.gpu_speed import GpuGemm
+
     require_hardware(node, measured, "gpus")
     return GpuGemm(measured.value)
 
@@ -88,6 +104,8 @@ def gpu_gemm(node: Node, measured: CollectorData) -> GpuGemm:
 @collected_under_load("gpu_exact")
 def gpu_exact(node: Node, measured: CollectorData) -> GpuExact:
     """Exact products of the GPUs. Raises NotApplicable."""
+    from clusterproof.plugins.evidence.perf.exact import GpuExact
+
     require_hardware(node, measured, "gpus")
     return GpuExact(measured.value)
 
@@ -95,6 +113,8 @@ def gpu_exact(node: Node, measured: CollectorData) -> GpuExact:
 @collected_under_load("exact_collective")
 def exact_collective(node: Node, measured: CollectorData) -> ExactCollective:
     """Exact collectives of the GPUs. Raises NotApplicable where the node has but one."""
+    from clusterproof.plugins.evidence.perf.collective import ExactCollective
+
     require_hardware(node, measured, "gpus", least=2)
     return ExactCollective(measured.value)
 
@@ -102,6 +122,8 @@ def exact_collective(node: Node, measured: CollectorData) -> ExactCollective:
 @collected_under_load("exact_step")
 def exact_step(node: Node, measured: CollectorData) -> ExactStep:
     """Training steps of the GPUs. Raises NotApplicable."""
+    from clusterproof.plugins.evidence.perf.step import ExactStep
+
     require_hardware(node, measured, "gpus")
     return ExactStep(measured.value)
 
@@ -109,18 +131,24 @@ def exact_step(node: Node, measured: CollectorData) -> ExactStep:
 @collected_under_load("cpu_exact")
 def cpu_exact(_node: Node, measured: CollectorData) -> CpuExact:
     """Exact products of the cores, and what host memory gave back."""
+    from clusterproof.plugins.evidence.perf.exact import CpuExact
+
     return CpuExact(measured.value)
 
 
 @collected_under_load("stress_ng", "no time is given to stress-ng (--stress-s=S)")
 def stress_ng(_node: Node, data: CollectorData) -> StressNg:
     """Cores and memory under stress-ng."""
+    from clusterproof.plugins.evidence.perf.stress import StressNg
+
     return StressNg(data.value)
 
 
 @collected_under_load("efa_loopback")
 def efa_loopback(node: Node, measured: CollectorData) -> Loopback:
     """Messages through the EFA devices."""
+    from clusterproof.plugins.evidence.perf.facts import Loopback
+
     require_hardware(node, measured, "efa")
     return Loopback(measured.value)
 
@@ -128,6 +156,8 @@ def efa_loopback(node: Node, measured: CollectorData) -> Loopback:
 @collected_under_load("fs_bandwidth", "no folder is named to write into (--fs-bandwidth=DIR)")
 def fs_bandwidth(node: Node, measured: CollectorData) -> FsBandwidth:
     """A file written and read."""
+    from clusterproof.plugins.evidence.perf.facts import FsBandwidth
+
     return FsBandwidth(measured.value)
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.robust import median
+from clusterproof.plugins.core.typed import Any
 from clusterproof.plugins.core.verdict import Incomplete, incomplete, part
 from clusterproof.plugins.evidence.field import (
     Field,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.nodeset import expand
 from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.typed import Any
 from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.evidence.field import (
     Field,

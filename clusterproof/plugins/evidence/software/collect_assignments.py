@@ -6,6 +6,8 @@ import re
 import shlex
 from collections.abc import Iterator
 
+from clusterproof.plugins.agent.pattern import Pattern
+
 TYPE_CHECKING = False  # typing's own costs an import on every node
 if TYPE_CHECKING:
     Assignment = tuple[int, str, str, bool]  # line, name, value, whether it is set on a condition only
@@ -13,10 +15,10 @@ if TYPE_CHECKING:
 
 MAX_CHARACTERS = 256 * 1024
 MAX_LINE = 2000
-_ASSIGNED = re.compile(r"([A-Za-z_]\w{0,99})=(.*)", re.DOTALL)
-_PRINTED = re.compile(r"(?:echo|print|printf)\s+(?:-\w+\s+)*(['\"]?)export\s+([A-Za-z_]\w{0,99})=(.*)")
-_EXPORTED = re.compile(r"export\s+([A-Za-z_]\w{0,99})=(.*)")
-_HERE = re.compile(r"(?<!<)<<(?!<)-?\s*(['\"]?)([A-Za-z_]\w{0,40})\1")
+_ASSIGNED = Pattern(r"([A-Za-z_]\w{0,99})=(.*)", re.DOTALL)
+_PRINTED = Pattern(r"(?:echo|print|printf)\s+(?:-\w+\s+)*(['\"]?)export\s+([A-Za-z_]\w{0,99})=(.*)")
+_EXPORTED = Pattern(r"export\s+([A-Za-z_]\w{0,99})=(.*)")
+_HERE = Pattern(r"(?<!<)<<(?!<)-?\s*(['\"]?)([A-Za-z_]\w{0,40})\1")
 _OPENS = ("if", "case", "for", "while", "until", "select")
 _CLOSES = ("fi", "esac", "done", "}")
 _BEFORE_COMMANDS = ("then", "else", "do")

@@ -19,7 +19,6 @@ from clusterproof.plugins.evidence.field import (
     texts,
     whole,
 )
-from clusterproof.plugins.evidence.software.collect_versions import PACKAGES
 
 MAX_COMPONENTS = 64
 
@@ -83,6 +82,8 @@ class Software(Reported):
         """The components that may be there and were not reported, because the package database could not be read."""
         if "packages" not in self.components:
             return ()
+        from clusterproof.plugins.evidence.software.collect_versions import PACKAGES  # which no prolog looks for
+
         return tuple(component for component in PACKAGES if component not in self.components)
 
     def version(self, component: str) -> str | None:

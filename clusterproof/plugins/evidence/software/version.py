@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from itertools import zip_longest
 
+from clusterproof.plugins.agent.pattern import Pattern
 from clusterproof.plugins.core.record import record
 
 OPERATORS = ("==", "!=", ">=", "<=", ">", "<")
 MAX_LENGTH = 200
-_WRITTEN = re.compile(r"(?:\d{1,3}:)?v?(?P<numbers>\d{1,9}(?:\.\d{1,9}){0,7})(?!\d)(?P<rest>.*)", re.DOTALL | re.ASCII)
-_REVISION = re.compile(r"-(\d{1,9}(?:\.\d{1,9}){0,3})(?!\d)", re.ASCII)
+_WRITTEN = Pattern(r"(?:\d{1,3}:)?v?(?P<numbers>\d{1,9}(?:\.\d{1,9}){0,7})(?!\d)(?P<rest>.*)", re.DOTALL | re.ASCII)
+_REVISION = Pattern(r"-(\d{1,9}(?:\.\d{1,9}){0,3})(?!\d)", re.ASCII)
 
 
 @record
@@ -39,7 +40,7 @@ class Rule:
 
     def _is_same(self, version: Version) -> bool:
         named = self.version
-        if named.rest and not re.fullmatch(_REVISION, named.rest):
+        if named.rest and not _REVISION.fullmatch(named.rest):
             return _trimmed(version.numbers) == _trimmed(named.numbers) and version.rest == named.rest
         return self._order(version) == 0
 
@@ -50,10 +51,10 @@ class Rule:
 
 def parse(text: str) -> Version:
     """A version from its text: `580.126.09`, `v1.7.3-aws`, `5:27.5.1-1~ubuntu`, `2.1.0amzn5.0`. Raises ValueError."""
-    written = re.fullmatch(_WRITTEN, text.strip()[:MAX_LENGTH])
+    written = _WRITTEN.fullmatch(text.strip()[:MAX_LENGTH])
     if not written:
         raise ValueError(f"{text.strip()[:60]!r} is not a version; expected numbers with dots")
-    revision = re.match(_REVISION, written["rest"])
+    revision = _REVISION.match(written["rest"])
     return Version(_numbers(written["numbers"]), _numbers(revision[1]) if revision else (), written["rest"])
 
 

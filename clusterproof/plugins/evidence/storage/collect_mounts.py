@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping
 
+from clusterproof.plugins.agent.pattern import Pattern
 from clusterproof.plugins.agent.reading import Node, error
 from clusterproof.plugins.evidence.storage.collect_touch import UNKNOWN, touch_all
 
@@ -12,22 +12,40 @@ TYPE_CHECKING = False  # typing's own costs an import on every node
 if TYPE_CHECKING:
     from typing import Any
 
-PSEUDO = re.compile(
-    "autofs|bdev|binder|binfmt_misc|bpf|cgroup2?|configfs|debugfs|devpts|devtmpfs|efivarfs|fuse.lxcfs|fuse.portal"
-    "|fuse.gvfsd-fuse|fusectl|hugetlbfs|iso9660|mqueue|nfsd|nsfs|overlay|proc|pstore|ramfs|resctrl|rootfs"
-    "|rpc_pipefs|securityfs|selinuxfs|squashfs|swap|sysfs|tracefs"
+PSEUDO = frozenset(
+    (
+        *("autofs", "bdev", "binder", "binfmt_misc", "bpf", "cgroup", "cgroup2", "configfs", "debugfs", "devpts"),
+        *("devtmpfs", "efivarfs", "fuse.lxcfs", "fuse.portal", "fuse.gvfsd-fuse", "fusectl", "hugetlbfs"),
+        *("iso9660", "mqueue", "nfsd", "nsfs", "overlay", "proc", "pstore", "ramfs", "resctrl", "rootfs"),
+        *("rpc_pipefs", "securityfs", "selinuxfs", "squashfs", "swap", "sysfs", "tracefs"),
+    )
 )
-NETWORK = re.compile(r"lustre|nfs|cifs|smb|ceph|gpfs|beegfs|weka|glusterfs|9p|virtiofs|fuse|afs")
-OF_OTHERS = re.compile(
+# And what begins so: nfs4, smb3.
+NETWORK = (
+    "lustre",
+    "nfs",
+    "cifs",
+    "smb",
+    "ceph",
+    "gpfs",
+    "beegfs",
+    "weka",
+    "glusterfs",
+    "9p",
+    "virtiofs",
+    "fuse",
+    "afs",
+)
+OF_OTHERS = Pattern(
     r"/(var/lib/(docker|containerd|containers|kubelet|enroot)|run/(containerd|docker|user|credentials|netns)"
     r"|snap|proc|sys)/"
 )
-OF_USERS = re.compile(r"(.*,)?user_id=[1-9].*")  # options of what somebody mounted for himself, through FUSE
-REMOVABLE = re.compile(r"/(run/)?media/.+")  # where udisks mounts what somebody has plugged in, or an image of his
+OF_USERS = Pattern(r"(.*,)?user_id=[1-9].*")  # options of what somebody mounted for himself, through FUSE
+REMOVABLE = Pattern(r"/(run/)?media/.+")  # where udisks mounts what somebody has plugged in, or an image of his
 ALWAYS = ("/", "/dev/shm")
 UNITS = ("/etc/systemd/system", "/run/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
-WHERE = re.compile(r"(?m)^[^\S\n]*Where[^\S\n]*=[^\S\n]*(/\S*)")
-ESCAPED = re.compile(r"\\([0-7]{3})")
+WHERE = Pattern(r"(?m)^[^\S\n]*Where[^\S\n]*=[^\S\n]*(/\S*)")
+ESCAPED = Pattern(r"\\([0-7]{3})")
 MAX_MOUNTS = 256
 MAX_FSTAB = 4096
 COVERED = {"alive": "covered", **UNKNOWN}
@@ -142,13 +160,13 @@ def _wanted(mounts: list[dict[str, str]], due: Collection[str]) -> list[dict[str
 def _rank(mount: dict[str, str]) -> int:
     if mount["path"] in ALWAYS:
         return ALWAYS.index(mount["path"])
-    return len(ALWAYS) if NETWORK.match(mount["type"]) else len(ALWAYS) + 1
+    return len(ALWAYS) if mount["type"].startswith(NETWORK) else len(ALWAYS) + 1
 
 
 def _is_passed_over(mount: dict[str, str], due: Collection[str]) -> bool:
     path = mount["path"]
     is_of_others = path not in due and (OF_OTHERS.match(path) or REMOVABLE.fullmatch(path))
-    return bool(PSEUDO.fullmatch(mount["type"]) or is_of_others)
+    return mount["type"] in PSEUDO or bool(is_of_others)
 
 
 def _fstab(node: Node, own: Collection[str], users: Collection[str]) -> object:
@@ -174,7 +192,7 @@ def _fstab(node: Node, own: Collection[str], users: Collection[str]) -> object:
             "mounted": _folder(entry[1]) in own or (entry[2].startswith("fuse") and _folder(entry[1]) in users),
         }
         for entry in entries
-        if len(entry) >= 3 and entry[1].startswith("/") and not PSEUDO.fullmatch(entry[2])
+        if len(entry) >= 3 and entry[1].startswith("/") and entry[2] not in PSEUDO
     ]
 
 

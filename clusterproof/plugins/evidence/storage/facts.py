@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from clusterproof.plugins.agent.pattern import Pattern
 from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.typed import TYPE_CHECKING
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, part
 from clusterproof.plugins.evidence.bounds import DISKS, believed, believed_each
 from clusterproof.plugins.evidence.fact import CollectorData, collected_as, collected_by, list_collected_as
