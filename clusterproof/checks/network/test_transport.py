@@ -19,7 +19,7 @@ from clusterproof.plugins.core.verdict import (
     part,
 )
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.evidence.field import each, readings
+from clusterproof.plugins.evidence.field import each, readings, require
 from clusterproof.plugins.evidence.group import Values, differences, in_words
 from clusterproof.plugins.evidence.network.facts import INFINIBAND
 from clusterproof.plugins.evidence.node import Node
@@ -172,13 +172,22 @@ def test_memlock(node: Node) -> None:
     Remedy (fix configuration): Set memlock to unlimited in /etc/security/limits.conf, and LimitMEMLOCK=infinity in the
     daemon's unit; restart it.
     """
-    if not node.rdma_devices and node.expected("efa") == 0:
+    if not _uses_rdma(node):
         not_applicable("no EFA, InfiniBand or RoCE device on this node")
     least_gib = node.threshold("memlock.minimum_gib")
     limits = each(node.process_limits.items(), lambda one: (one[0], one[1].soft("memlock")))
     little = [(name, limit) for name, limit in limits if limit is not None and limit < least_gib * 2**30]
     seen = ", ".join(f"{size_in_words(limit)} for {name}" for name, limit in little)
     assert not seen, f"memlock is {seen}; expected at least {least_gib:g} GiB, or unlimited"
+
+
+def _uses_rdma(node: Node) -> bool:
+    """Whether it has a device that pins memory, or should have one. Raises Incomplete where that is unknown."""
+    devices, unread = readings(node, "rdma_devices")
+    if devices.get("rdma_devices") or node.expected("efa") > 0:
+        return True
+    require(unread)
+    return False
 
 
 def size_in_words(size: int) -> str:

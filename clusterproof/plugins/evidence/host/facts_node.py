@@ -179,7 +179,9 @@ def process_limits(node: EvidenceSource, limits: CollectorData) -> Mapping[str, 
 
 def inherited(limits: CollectorData) -> Mapping[str, Any]:
     """The limits that jobs inherit, by whose they are. Raises Incomplete where nothing starts jobs."""
-    login, daemons = limits.get("login", optional(table)), limits.get("daemons", table)
+    login, daemons = limits.value.get("login"), limits.value.get("daemons")
+    if not isinstance(daemons, dict) or "error" in daemons:
+        daemons = {"daemons": daemons}
     if login is None and not daemons:
         nobody = "nothing that starts jobs runs on the node"
         raise Incomplete(f"{nobody}; expected slurmd, containerd or sshd", cause=nobody)
