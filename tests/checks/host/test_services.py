@@ -150,7 +150,9 @@ GONE = {**DEAD, "enabled": "disabled"}
             "slurmd not started at boot; expected started at boot as on",
         ),
         ({}, [GONE, GONE, GONE], PASS, ""),  # as a controller beside the nodes that it controls
-        (GONE, [{}], PASS, ""),
+        (GONE, [{}], CONCERN, "slurmd differs from node to node (not running on n0, running on n1)"),
+        ({}, [GONE], PASS, ""),  # which has the concern
+        (GONE, [{}, GONE, {}], CONCERN, "slurmd differs from node to node (not running on 2, running on 2)"),
         (NOT_FOUND, [{}, {}, {}], PASS, ""),
         ({"enabled": "static"}, [{}, {}, {}], PASS, ""),
         (

@@ -25,7 +25,7 @@ MATTERS = Pattern(
     rb"|[\w.-]+: (?:\(slave .*def|now running w)"
     rb"|" + DEVICE + rb"(?:aer: |pcie bus|dpc:? |rp_pio|.{0,8}slot\(|card |.{5,9} ch|refused"
     rb"|not ready \d+ms a|netdev w|error \(timeout|.{0,4}link is|rebuild f|malicious|broken|retr|data link|.{0,6}fw in)"
-    rb"|dmar: (?:\[|.*time-?out)|.{0,40}amd-vi: [eci]|arm-smmu.*(?:timeout|error|event 0|e mode)|mpt3sas_\w+: fau"
+    rb"|dmar: (?:\[|.*time-?out)|.{0,40}amd-vi: [eci]|arm-smmu.*(?:timeout|error|event 0|e mode)|mpt.sas_\w+: fau"
     rb"|mce|edac|bert:|(?:\{\d+\})?\[hardw|soft.?offl|memory (?:fail|cg)|nmi|uhhuh|serror|internal err"
     rb"|cpu\d+: pack|thermal.* critical temp|clocksource: tim|tsc: mark|irq \d+: nob"
     rb"|ipmi.*(?:incor|err|enab|fail)|out of mem|oom|system is d|vfs: file-m|cgroup: f"
