@@ -60,9 +60,9 @@ def test_shm_leftovers(node: Node) -> None:
     left = node.main_memory.nccl_shm
     if left.count and not any(each(known(lambda: node.gpus, ()), lambda gpu: gpu.processes)):
         more = "at least " if known(lambda: left.left_out, None) else ""
-        age = f"the oldest {more}{left.oldest_s / MINUTE_S:.0f} minutes old"
-        size = f"{more}{left.kib / 1024:.0f} MiB"
-        concern(f"{left.count} NCCL segments of {size}, {age}, and no job is seen; expected none")
+        age = known(lambda: f", the oldest {more}{left.oldest_s / MINUTE_S:.0f} minutes old", "")
+        size = known(lambda: f" of {more}{left.kib / 1024:.0f} MiB", "")
+        concern(f"{left.count} NCCL segments{size}{age}, and no job is seen; expected none")
 
 
 @mark.ami
@@ -137,12 +137,12 @@ def test_swap(node: Node) -> None:
     """
     memory = node.main_memory
     total_gib = memory.swap_total_kib / GIB_IN_KIB
-    used_gib = total_gib - memory.swap_free_kib / GIB_IN_KIB
     limit_gib = node.threshold("memory.swap_concern_gib")
     if total_gib > limit_gib:
         has, most = apart(total_gib, limit_gib, 3, SIGNIFICANT)
         expected = f"at most {most} GiB" if limit_gib else "none"
-        concern(f"{has} GiB of swap, {used_gib:.3g} GiB of it in use; expected {expected}")
+        in_use = known(lambda: f", {total_gib - memory.swap_free_kib / GIB_IN_KIB:.3g} GiB of it in use", "")
+        concern(f"{has} GiB of swap{in_use}; expected {expected}")
 
 
 @mark.ami

@@ -182,8 +182,8 @@ def kernel_module(node: Node) -> None:
 
 def driver_and_fabric_manager(node: Node) -> None:
     """Fabric manager, where nothing but the kernel names the driver."""
-    manager = _known(lambda: fabric_manager(node) or "")
-    if not manager or _known(lambda: node.nvml.driver):
+    manager = "" if _known(lambda: node.nvml.driver) else _known(lambda: fabric_manager(node) or "")
+    if not manager:
         not_applicable("fabric manager is not known, or compared with the driver that NVML names")
     if not node.of_type("nvswitch"):
         not_applicable(f"{node.type_name or 'this node'} needs no fabric manager on the node")

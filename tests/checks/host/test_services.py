@@ -220,3 +220,11 @@ def test_a_service_of_which_a_value_is_unread_hides_no_other() -> None:
     assert result.verdict is FAIL
     assert "munge is failed" in result.message
     assert "incomplete: load could not be read (EIO)" in result.message
+
+
+@pytest.mark.parametrize("unit", [None, "?", {"error": "EIO", "text": ""}])
+def test_a_service_of_which_nothing_is_known_hides_no_other(unit: Any) -> None:
+    result = verdict_of(services={"slurmctld": unit, "slurmd": {**RUNS, **FAILED}})
+    assert result.verdict is FAIL
+    assert "slurmd is failed" in result.message
+    assert verdict_of(services={"slurmctld": unit, "slurmd": RUNS}).verdict is INCOMPLETE

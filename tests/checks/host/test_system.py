@@ -213,6 +213,8 @@ OWNED = {"uid": 1000, "count": 3, "oldest_s": 600.0}
         ([{**OWNED, "kib": 400 * GIB}], "epilog", FAIL, "400 GiB, 20.0 % of the memory"),
         ([{**OWNED, "kib": 400 * GIB}], "preflight", CONCERN, "400 GiB, 20.0 % of the memory"),
         ([{**OWNED, "kib": 512}], "prolog", CONCERN, "0.5 MiB, 0.0 % of the memory"),
+        ([{**OWNED, "kib": GIB, "oldest_s": None}], "prolog", INCOMPLETE, "concern: 1 GiB, 0.1 % of the memory"),
+        ([{**OWNED, "kib": 400 * GIB}, {**OWNED, "count": None, "kib": None}], "prolog", FAIL, "400 GiB, 20.0 %"),
     ],
 )
 def test_files_of_users_who_have_gone_fail_around_a_job_where_they_are_many(

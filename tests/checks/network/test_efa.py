@@ -108,6 +108,17 @@ def test_a_device_that_the_bus_lists_without_a_driver_is_missing() -> None:
     assert result.message == "0 EFA devices, 1 on the PCI bus; expected 1"
 
 
+@pytest.mark.parametrize("unread", [("vendor",), ("device",), ("vendor", "device")])
+def test_a_port_of_a_device_whose_ids_are_unread_is_seen(unread: tuple[str, ...]) -> None:
+    data = evidence("n0", P5, 32)
+    devices: Any = data.collectors["rdma"].value["devices"]
+    devices[3] |= dict.fromkeys(unread)
+    devices[3]["ports"][0]["state"] = "1: DOWN"
+    result = evaluated("network.efa_port_active", data)
+    assert result.verdict is FAIL, result.message
+    assert "rdmap3s0: port 1 is 1: DOWN" in result.message
+
+
 @pytest.mark.parametrize(("expect", "says"), [(32, FAIL), (31, PASS), (16, PASS)])
 def test_what_the_inventory_expects_outranks_what_is_seen(expect: int, says: Verdict) -> None:
     assert evaluated(COUNT, evidence("n0", "p5.48xlarge", 31), expect={"efa": expect}).verdict is says

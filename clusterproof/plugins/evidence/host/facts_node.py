@@ -71,6 +71,7 @@ class Jobs(Reported):
     shm = Field(every(OwnedShm))
 
 
+UNIT = ("load", "active", "sub", "enabled")  # what systemd says of each
 PORTS = "/proc/sys/net/ipv4/ip_local_port_range"
 # By their bits in /proc/sys/kernel/tainted (Linux, Documentation/admin-guide/tainted-kernels.rst).
 TAINTS = {4: "a machine check (M)", 5: "a bad page (B)", 7: "an Oops (D)", 14: "a soft lockup (L)"}
@@ -190,8 +191,13 @@ def inherited(limits: CollectorData) -> Mapping[str, Any]:
 
 @collected_by("services")
 def services(node: EvidenceSource, systemd: CollectorData) -> Mapping[str, Service]:
-    """The systemd units that matter here, by name."""
-    return {name: Service(read(unit, table, name)) for name, unit in systemd.get("services", table).items()}
+    """The systemd units that matter here, by name; of one that was not reported nothing can be read."""
+    units = systemd.get("services", table)
+    return {name: Service(_said_of(unit if isinstance(unit, dict) else {})) for name, unit in units.items()}
+
+
+def _said_of(unit: Mapping[str, Any]) -> Mapping[str, Any]:
+    return dict.fromkeys(UNIT, unit) if "error" in unit else unit
 
 
 @collected_by("services")
