@@ -8,9 +8,16 @@ GPU = "0000:53:00.0"
 
 
 def hardware(
-    source: str, is_corrected: bool, words: str, count: int = 1, earlier: bool = False, **named: str
+    source: str,
+    is_corrected: bool,
+    words: str,
+    count: int = 1,
+    earlier: bool = False,
+    place: str = "",
+    severity: str = "",
+    report: str = "",
 ) -> HardwareError:
-    return HardwareError(source, is_corrected, count, words, earlier, 1.0, **named)
+    return HardwareError(source, is_corrected, count, words, earlier, 1.0, 1, place, severity, report)
 
 
 CE = "EDAC MC0: 5 CE memory read error on CPU_SrcID#2_Channel#2_DIMM#0 (channel:2 slot:0)"
