@@ -13,7 +13,8 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evaluation.all_checks import node_checks
 from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.nodes import nodes
-from tests.builders.evaluated import verdict_of
+from tests.builders.evaluated import said, verdict_of
+from tests.builders.recordings import node
 
 PLENTY = {"memlock": None, "nofile": 1048576, "nproc": None}
 EC2 = {"vendor": "Amazon EC2", "product": "p5.48xlarge"}
@@ -96,6 +97,14 @@ def test_swap_is_seen_though_it_is_unknown_how_much_of_it_is_in_use() -> None:
     result = verdict_of("host.swap", memory={"swap_total_kib": 64 * 2**20})
     assert result.verdict is Verdict.INCOMPLETE
     assert "concern: 64 GiB of swap; expected none" in result.message
+
+
+def test_huge_pages_that_one_of_two_nodes_reserves_are_named() -> None:
+    large = {"size_kib": 2**20, "pages": 16, "free": 0}
+    nodes = [{"total_kib": 2**31, "huge_pages": pages} for pages in ([large], [], [])]
+    result = said("host.hugepages", *(node(f"n{at}", memory=memory) for at, memory in enumerate(nodes)))
+    assert result.verdict is Verdict.CONCERN
+    assert result.message == "huge pages of 1024 MiB some; expected none as on 2 of 3 nodes"
 
 
 def test_segments_on_a_node_without_gpus_are_left_over() -> None:
