@@ -21,6 +21,7 @@ NUMBERS = st.floats(0, 1e9, allow_subnormal=False)
         (5, 5, 0, WHOLE, ("5", "5")),
         (7.996, 8, 3, SIGNIFICANT, ("7.996", "8")),
         (1200, 1200.4, 3, SIGNIFICANT, ("1200", "1200.4")),
+        (32_000, 9, 3, SIGNIFICANT, ("32000", "9")),
     ],
 )
 def test_two_numbers_have_as_few_digits_as_distinguish_them(

@@ -103,6 +103,28 @@ def test_a_low_limit_of_a_login_fails_though_nothing_shows_those_of_daemons(limi
     expect(results["network.memlock"], Verdict.FAIL, "memlock is 64 KiB for a login; expected")
 
 
+SYSCTL = (
+    "vm.overcommit_memory = 2\nnet.core.somaxconn = 16\nkernel.pid_max = 4096\nfs.file-max = 2000\n"
+    "net.ipv4.ip_local_port_range = 60000\t60030\nkernel.threads-max = 900\nuser.max_user_namespaces = 0\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("check", "words"),
+    [
+        ("host.kernel_settings", "vm.overcommit_memory 2; expected 0 or 1"),
+        ("host.kernel_settings", "net.core.somaxconn 16; expected at least"),
+        ("host.kernel_settings", "31 ports in net.ipv4.ip_local_port_range; expected at least"),
+        ("host.open_files", "fs.file-max 2000; expected at least"),
+        ("host.process_ids", "kernel.pid_max 4096; expected at least"),
+    ],
+)
+def test_settings_that_sysctl_shows_are_evaluated_as_those_of_a_node(check: str, words: str) -> None:
+    result = evaluated({"sysctl": SYSCTL})[check]
+    assert f"concern: {words}" in result.message
+    assert "is not in what was captured" in result.message
+
+
 def test_a_high_limit_of_a_login_proves_nothing_of_the_daemons_that_start_jobs() -> None:
     results = evaluated({"limits": ULIMIT.format("unlimited", 1048576), "ibv": ACTIVE})
     expect(results["network.memlock"], Verdict.INCOMPLETE, "memlock is not in what was captured")

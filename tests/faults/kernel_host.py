@@ -6,11 +6,13 @@ from functools import reduce
 
 from tests.faults.fault import CONCERN, FAIL, INCOMPLETE, Fault
 from tests.faults.kernel_log import logged
+from tests.testbed.buses import GPU_BUSES
 from tests.testbed.image import NodeImage
-from tests.testbed.kernel_log import edac_controller
+from tests.testbed.kernel_log import edac_controller, report
 from tests.testbed.node import with_file
 
 CGROUP = "/slurm/uid_1000/job_77"
+GPU = f"0000:{GPU_BUSES[0]:02x}:00.0"
 
 
 def counted(image: NodeImage, **counts: int) -> NodeImage:
@@ -82,6 +84,24 @@ FAULTS = (
         "event severity: fatal",
     ),
     Fault(
+        "an error of a GPU on the bus that the firmware reported, and that was recovered from",
+        logged(*report(1, "recoverable", "section_type: PCIe error", f"device_id: {GPU}")),
+        {"host.pcie_aer": CONCERN},
+        f"nonfatal error of {GPU} (GPU 0, GPU-",
+    ),
+    Fault(
+        "an error of memory that the firmware reported as recoverable",
+        logged(*report(1, "recoverable", "section_type: memory error")),
+        {"host.mce_edac": FAIL},
+        "event severity: recoverable (memory error)",
+    ),
+    Fault(
+        "an error of a processor that was recovered from",
+        logged(*report(1, "recoverable", "section_type: general processor error")),
+        {"host.mce_edac": CONCERN},
+        "event severity: recoverable (general processor error)",
+    ),
+    Fault(
         "a machine check that was not corrected",
         logged("mce: [Hardware Error]: CPU 12: Machine Check Exception: 5 Bank 7: be00000000800400"),
         {"host.mce_edac": FAIL},
@@ -103,7 +123,7 @@ FAULTS = (
         "many corrected memory errors in the kernel log",
         logged(*("EDAC MC0: 1 CE memory read error on CPU_SrcID#0_MC#0_Chan#1_DIMM#0" for _ in range(100))),
         {"host.mce_edac": CONCERN},
-        "100 corrected errors a day (in the log); expected at most 9",
+        "100 corrected errors a day (in the log: MC0 CPU_SrcID#0_MC#0_Chan#1_DIMM#0); expected at most 9",
     ),
     Fault(
         "a hardware error that ended the boot before",

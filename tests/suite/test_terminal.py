@@ -11,9 +11,12 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.command_line.main import main
-from clusterproof.plugins.suite.terminal import Evaluating
+from clusterproof.plugins.core.result import Finding, Result
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.suite.terminal import Evaluating, with_concerns
 from tests.builders.runs import ALONE_OR_NOT
 
+FAIL, CONCERN = Verdict.FAIL, Verdict.CONCERN
 CHECK = ["check", "demo", "-k", "gpu_answers", "--no-report"]
 DIES = """
     import os
@@ -43,6 +46,39 @@ def test_a_run_shows_its_cluster_and_its_findings_and_nothing_of_pytest(
     assert out.startswith("cluster: demo: 16 nodes (gpu[001-016]) by replay\n\nRESET OR REBOOT")
     assert not [word for word in OF_PYTEST if word in out]
     assert re.fullmatch(r"1 failed, 13 passed, 2 incomplete in \d+\.\d s", out.splitlines()[-1])
+
+
+SYSCTL = "vm.overcommit_memory = 2\nkernel.pid_max = 4096\n"  # of which other settings are not known
+
+
+def test_the_last_line_counts_each_concern_that_is_shown(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "gpu001"
+    folder.mkdir()
+    (folder / "sysctl.txt").write_text(SYSCTL, encoding="utf-8")
+    words = ["-k", "kernel_settings or process_ids", "--no-report"]
+    assert main(["check", f"capture:{tmp_path}", *words]) == 10
+    out = capfd.readouterr().out
+    assert re.fullmatch(r"2 incomplete, 2 concern in \d+\.\d s", out.splitlines()[-1])
+    assert len([line for line in out.splitlines() if line.startswith("CONCERN ")]) == 2
+
+
+@pytest.mark.parametrize(
+    ("counts", "verdicts", "shown"),
+    [
+        (["1 failed", "1 concern"], [(FAIL,), (CONCERN,)], ["1 failed", "1 concern"]),
+        (["1 failed", "1 concern"], [(FAIL, CONCERN), (CONCERN,)], ["1 failed", "2 concern"]),
+        (["1 failed"], [(FAIL, CONCERN)], ["1 failed", "1 concern"]),
+        (["3 passed"], [], ["3 passed"]),
+    ],
+)
+def test_concerns_beside_what_is_worse_are_counted(
+    counts: list[str], verdicts: list[tuple[Verdict, ...]], shown: list[str]
+) -> None:
+    results = [
+        Result("host.swap", "gpu001", each[0], findings=tuple(Finding(one, "seen") for one in each))
+        for each in verdicts
+    ]
+    assert with_concerns(counts, results) == shown
 
 
 def test_with_v_all_of_it_is_there(capfd: pytest.CaptureFixture[str]) -> None:

@@ -65,3 +65,10 @@ def edac_controller(corrected: int = 0, uncorrected: int = 0) -> dict[str, str]:
     files |= {f"{at}/dimm1/dimm_ce_count": f"{corrected}\n", f"{at}/dimm1/dimm_ue_count": f"{uncorrected}\n"}
     files |= {f"{at}/dimm0/dimm_ce_count": "0\n", f"{at}/dimm0/dimm_ue_count": "0\n"}
     return files
+
+
+def report(number: int, severity: str, *sections: str) -> list[str]:
+    """What the firmware reports of one error, as the kernel logs it."""
+    head = f"{{{number}}}[Hardware Error]: "
+    named = [f"{head}  {section}" for section in sections]
+    return [f"{head}event severity: {severity}", f"{head} Error 0, type: {severity}", *named]

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.message import SIGNIFICANT, apart
+from clusterproof.plugins.core.message import SIGNIFICANT, apart, listed
 from clusterproof.plugins.core.verdict import concern_if, fail_if, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import readings
@@ -34,20 +34,23 @@ def test_mce_edac(node: Node) -> None:
 
     Reported by the kernel log (machine checks, EDAC, firmware) and by the counters of the memory controllers, where the
     machine shows any; most virtual ones do not. An uncorrected error has destroyed data. Corrected ones are harmless
-    until there are many. Errors of the previous boot that the firmware kept are a concern, and so are pages of memory
-    that the kernel has taken out of use.
+    until there are many. Errors of the previous boot that the firmware kept are a concern, and so are what the firmware
+    calls recoverable, unless it was memory's, and pages of memory that the kernel has taken out of use.
 
     Remedy (replace): Uncorrected: drain and replace the node. Many corrected ones: replace it when it is next idle.
     """
     with part:
         logged = [event for event in node.kernel_events if isinstance(event, HardwareError)]
-        lost = [event for event in logged if not event.is_corrected]
+        recovered = [f"{event.words} ({how_often([event], node)})" for event in logged if event.is_recovered]
+        lost = [event for event in logged if not (event.is_corrected or event.is_recovered)]
         now = [f"{event.words} ({how_often([event], node)})" for event in lost if not event.is_of_previous_boot]
         fail_by_log(node, now, f"{in_list(now)}; expected no uncorrected error")
         earlier = [event.words for event in lost if event.is_of_previous_boot]
+        concern_if(recovered, f"{in_list(recovered)}; expected no error that had to be recovered from")
         concern_if(earlier, f"the boot before ended with {in_list(earlier)}; expected none")
         say(node, "host.mce_edac", "no page of memory lost, and no unexplained interrupt")
-        too_many(node, logged_per_day(logged, node), "in the log")
+        rate, places = logged_per_day(logged, node)
+        too_many(node, rate, f"in the log: {listed(places)}" if places else "in the log")
         require_whole_log(node)
     memory = readings(node, "main_memory")[0].get("main_memory")
     lost_kib = readings(memory, "corrupted_kib")[0].get("corrupted_kib") if memory else None
@@ -77,10 +80,16 @@ def too_many(node: Node, rate: float, where: str) -> None:
     concern_if(rate > limit, f"{shown} corrected errors a day ({where}); expected at most {most}")
 
 
-def logged_per_day(events: Iterable[HardwareError], node: Node) -> float:
-    """Corrected errors a day by the log; several sources may report the same error, so the one with the most counts."""
+def logged_per_day(events: Iterable[HardwareError], node: Node) -> tuple[float, list[str]]:
+    """Corrected errors a day by the log, and the modules that had them, the one with the most first.
+
+    Several sources may report the same error, so the one with the most counts.
+    """
     counts: Counter[str] = Counter()
+    places: Counter[str] = Counter()
     for event in events:
         if event.is_corrected and not event.is_of_previous_boot:
             counts[event.source] += event.count * event.lines
-    return max(counts.values()) / logged_days(node) if counts else 0.0
+            places[event.place] += event.count * event.lines
+    named = [place for place, count in places.most_common() if place and count]
+    return (max(counts.values()) / logged_days(node), named) if counts else (0.0, [])

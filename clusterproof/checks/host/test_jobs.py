@@ -8,8 +8,8 @@ from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.evidence.field import known
-from clusterproof.plugins.evidence.host.facts_node import JobProcess
+from clusterproof.plugins.evidence.field import each, known
+from clusterproof.plugins.evidence.host.facts_node import JobProcess, OwnedShm
 from clusterproof.plugins.evidence.kernel_log.wording import in_list
 from clusterproof.plugins.evidence.node import Node
 
@@ -73,15 +73,17 @@ def test_shm_leaked(node: Node) -> None:
     leaked = node.jobs.shm
     if not leaked:
         return
-    kib = sum(owned.kib for owned in leaked)
+    kib = sum(each(leaked, lambda owned: owned.kib))
     percent = known(lambda: 100 * kib / max(node.boot.memory_kib, 1), None)
-    owners = in_list(
-        f"{number_of(owned.count, 'file')} of user {owned.uid}, the oldest {owned.oldest_s / MINUTE_S:.0f} minutes old"
-        for owned in leaked
-    )
+    owners = in_list(each(leaked, _files))
     size = f"{kib / GIB_IN_KIB:.3g} GiB" if kib >= GIB_IN_KIB else f"{kib / MIB_IN_KIB:.3g} MiB"
     share = f", {percent:.1f} % of the memory," if percent is not None else ""
     message = f"{size}{share} owned by users who run no process: {owners}; expected none"
     is_much = (percent or 0) >= node.threshold("shm.leaked_fail_percent") and node.occasion in ("prolog", "epilog")
     fail_if(is_much, message)
     concern_if(not is_much, message)
+
+
+def _files(owned: OwnedShm) -> str:
+    age = known(lambda: f", the oldest {owned.oldest_s / MINUTE_S:.0f} minutes old", "")
+    return f"{number_of(owned.count, 'file')} of user {owned.uid}{age}"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.verdict import concern, concern_if, fail_if, not_applicable, part
+from clusterproof.plugins.core.verdict import Incomplete, concern, concern_if, fail_if, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.evidence.field import each, known
+from clusterproof.plugins.evidence.field import each, known, readings
 from clusterproof.plugins.evidence.group import compared, differences, in_words
 from clusterproof.plugins.evidence.host.facts_node import PORTS
 from clusterproof.plugins.evidence.node import Node
@@ -33,7 +34,8 @@ def test_kernel_settings(node: Node) -> None:
     CUDA reserves far more addresses than there is memory, which a kernel that never overcommits refuses. Thousands of
     ranks connect to one at once, and each needs a port of its own. What else may differ is compared with the group:
     whether users may have namespaces, as enroot needs; which CPUs run nothing unless it asks for them; which library
-    every program loads first; on which CPUs the daemon that starts jobs may run, and with it what it starts.
+    every program loads first; on which CPUs the daemon that starts jobs may run, and with it what it starts, and how
+    many files it may open; how many processes the kernel can number.
 
     Remedy (fix configuration): Set it in /etc/sysctl.d as on the other nodes (sysctl --system). isolcpus is on the
     kernel's command line, CPUAffinity in the daemon's unit.
@@ -51,7 +53,10 @@ def test_kernel_settings(node: Node) -> None:
             f"{has} ports in net.ipv4.ip_local_port_range; expected at least {ports:.0f}",
         )
     deviations = known(
-        lambda: differences(node, "settings", lambda other: {**_set(other), **_cpus(other)}, absent=None), ()
+        lambda: differences(
+            node, "settings", lambda other: {**_set(other), **_cpus(other), **_open_files(other)}, absent=None
+        ),
+        (),
     )
     concern_if(deviations, in_words(deviations))
 
@@ -61,6 +66,7 @@ COMPARED: Mapping[str, Callable[[Node], str | None]] = {
     "net.core.somaxconn": lambda node: node.kernel_limits.setting(BACKLOG) or None,
     "net.ipv4.ip_local_port_range": lambda node: "-".join(node.kernel_limits.setting(PORTS).split()) or None,
     "user.max_user_namespaces": lambda node: "0" if node.kernel_limits.number(NAMESPACES) == 0 else "more",
+    "kernel.pid_max": lambda node: str(readings(node.kernel_limits, "pid_max")[0].get("pid_max", "")) or None,
     "isolated CPUs": lambda node: node.kernel_limits.setting(ISOLATED) or "nothing",
     "/etc/ld.so.preload": lambda node: " ".join(node.kernel_limits.setting(PRELOAD).split()) or "nothing",
 }
@@ -75,6 +81,15 @@ def _cpus(node: Node) -> Mapping[str, str | None]:
     daemons = known(lambda: node.process_limits, {})
     cpus_of = each(daemons.items(), lambda daemon: (daemon[0], daemon[1].cpus if "cpus" in daemon[1].data else ""))
     return {f"CPUs of {name}": cpus for name, cpus in cpus_of if cpus}
+
+
+def _open_files(node: Node) -> Mapping[str, str | None]:
+    """How many files each daemon that starts jobs may open, as far as it is known."""
+    most: dict[str, str | None] = {}
+    for name, limits in known(lambda: node.process_limits, {}).items():
+        with suppress(Incomplete):  # which host.ulimits says
+            most[f"nofile of {name}"] = str(limits.soft("nofile") or "unlimited")
+    return most
 
 
 @mark.hyperpod_node_debugger("N")

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import SIGNIFICANT, apart
-from clusterproof.plugins.core.verdict import concern, incomplete, not_applicable, part
+from clusterproof.plugins.core.verdict import NotApplicable, concern, concern_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import each, known
+from clusterproof.plugins.evidence.group import Values, differences, in_words
 from clusterproof.plugins.evidence.node import Node
 
 pytestmark = [mark.host, mark.preflight, mark.hyperpod_node_debugger("I")]
 
-GIB_IN_KIB = 2**20
+MIB_IN_KIB, GIB_IN_KIB = 2**10, 2**20
 MINUTE_S = 60
 EFA_PAGE_KIB = 2048  # what libfabric's EFA provider asks for: MAP_HUGETLB of the default size
 
@@ -60,9 +63,9 @@ def test_shm_leftovers(node: Node) -> None:
     left = node.main_memory.nccl_shm
     if left.count and not any(each(known(lambda: node.gpus, ()), lambda gpu: gpu.processes)):
         more = "at least " if known(lambda: left.left_out, None) else ""
-        age = f"the oldest {more}{left.oldest_s / MINUTE_S:.0f} minutes old"
-        size = f"{more}{left.kib / 1024:.0f} MiB"
-        concern(f"{left.count} NCCL segments of {size}, {age}, and no job is seen; expected none")
+        age = known(lambda: f", the oldest {more}{left.oldest_s / MINUTE_S:.0f} minutes old", "")
+        size = known(lambda: f" of {more}{left.kib / 1024:.0f} MiB", "")
+        concern(f"{left.count} NCCL segments{size}{age}, and no job is seen; expected none")
 
 
 @mark.ami
@@ -137,12 +140,12 @@ def test_swap(node: Node) -> None:
     """
     memory = node.main_memory
     total_gib = memory.swap_total_kib / GIB_IN_KIB
-    used_gib = total_gib - memory.swap_free_kib / GIB_IN_KIB
     limit_gib = node.threshold("memory.swap_concern_gib")
     if total_gib > limit_gib:
         has, most = apart(total_gib, limit_gib, 3, SIGNIFICANT)
         expected = f"at most {most} GiB" if limit_gib else "none"
-        concern(f"{has} GiB of swap, {used_gib:.3g} GiB of it in use; expected {expected}")
+        in_use = known(lambda: f", {total_gib - memory.swap_free_kib / GIB_IN_KIB:.3g} GiB of it in use", "")
+        concern(f"{has} GiB of swap{in_use}; expected {expected}")
 
 
 @mark.ami
@@ -150,17 +153,31 @@ def test_swap(node: Node) -> None:
 def test_hugepages(node: Node) -> None:
     """Huge pages.
 
-    They are taken from the memory of every job. What EFA's software reserves is small.
+    They are taken from the memory of every job. What EFA's software reserves is small. Whether any of 1 GiB are
+    reserved is compared with the group.
 
     Remedy (fix configuration): Lower vm.nr_hugepages in /etc/sysctl.d, and hugepages= on the kernel's command line.
     """
     memory = node.main_memory
-    unused_gib = sum(pages.size_kib * pages.free for pages in memory.huge_pages) / GIB_IN_KIB
-    limit = node.threshold("memory.unused_huge_pages_percent")
-    most_gib = memory.total_gib * limit / 100
-    if unused_gib > most_gib:
-        unused, most = apart(unused_gib, most_gib)
-        concern(f"{unused} GiB reserved and unused; expected at most {most} GiB, {limit:g} %")
+    with part:
+        unused_gib = sum(pages.size_kib * pages.free for pages in memory.huge_pages) / GIB_IN_KIB
+        limit = node.threshold("memory.unused_huge_pages_percent")
+        most_gib = memory.total_gib * limit / 100
+        if unused_gib > most_gib:
+            unused, most = apart(unused_gib, most_gib)
+            concern(f"{unused} GiB reserved and unused; expected at most {most} GiB, {limit:g} %")
+    with suppress(NotApplicable):
+        deviations = differences(node, "huge pages", _reserved)
+        concern_if(deviations, in_words(deviations))
+
+
+def _reserved(node: Node) -> Values:
+    """The sizes of huge pages of which some are reserved, but for those that host.efa_huge_pages looks at."""
+    return {
+        f"huge pages of {pages.size_kib / MIB_IN_KIB:g} MiB": "some"
+        for pages in node.main_memory.huge_pages
+        if pages.pages and pages.size_kib != EFA_PAGE_KIB
+    }
 
 
 @mark.ami

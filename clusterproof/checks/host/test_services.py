@@ -30,7 +30,8 @@ def test_services(node: Node) -> None:
     A service that jobs, launchers or operators need has failed, keeps restarting, or is enabled and does not run. One
     that is not installed or not enabled is not reported, except munge beside a slurmd that needs it, DCGM, without
     which nothing watches the GPUs while jobs run, and what most nodes of the group have running, or starting at boot,
-    unless it is masked, only controllers of Slurm differ in it, or a socket or a prolog has yet to start it. Other
+    unless it is masked, only controllers of Slurm differ in it, or a socket or a prolog has yet to start it. Of two
+    nodes, or as many with it as without, those without it have the concern. Other
     failed units are a concern, and ignored before a job; a user's own units never count. A machine that only builds an
     image need not run the services of a device that it does not have.
 
@@ -82,20 +83,25 @@ def _amiss(node: Node, services: Mapping[str, Service], name: str) -> str:
 
 
 def _behind_most(node: Node) -> list[Difference]:
-    """The services that run on most nodes of the group, or start at boot there, and here do not."""
+    """The services that run on most nodes of the group, or half of them, or start at boot there, and here do not."""
     with suppress(NotApplicable):  # there is nobody to compare with
         running, at_boot = (
             differences(node, RUNS, _running, absent=None),
             differences(node, STARTS, _at_boot, absent=None),
         )
-        fewer = {deviation.name for deviation in at_boot if deviation.usual == STARTS}
+        fewer = {deviation.name for deviation in at_boot if _is_behind(deviation)}
         running = tuple(
             deviation
             for deviation in running
             if deviation.name in fewer or not needed_services()[deviation.name].on_demand
         )
-        return [deviation for deviation in (*running, *at_boot) if deviation.usual in (RUNS, STARTS)]
+        return [deviation for deviation in (*running, *at_boot) if _is_behind(deviation)]
     return []
+
+
+def _is_behind(deviation: Difference) -> bool:
+    """Whether most others have it running; where there is no majority, whether any other has."""
+    return deviation.usual in (RUNS, STARTS) or not (deviation.usual or deviation.own in (RUNS, STARTS))
 
 
 def _running(node: Node) -> Values:

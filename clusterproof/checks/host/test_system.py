@@ -29,14 +29,15 @@ def test_root_volume(node: Node) -> None:
     file system.
     """
     root = node.mount_at("/")
+    with part:
+        if root and root.inodes and root.inodes_free is not None:
+            percent = 100 * (1 - root.inodes_free / root.inodes)
+            full, filling = node.threshold("space.used_fail_percent"), node.threshold("space.used_concern_percent")
+            seen = f"/ has {percent:.1f} % of its {root.inodes} inodes in use"
+            fail_if(percent >= full, f"{seen}; expected less than {full:.0f} %")
+            concern_if(filling <= percent < full, f"{seen}; expected less than {filling:.0f} %")
     if root is None or not root.total_kib or root.free_kib is None:
         incomplete("the root volume does not report its size")
-    if root.inodes and root.inodes_free is not None:
-        percent = 100 * (1 - root.inodes_free / root.inodes)
-        full, filling = node.threshold("space.used_fail_percent"), node.threshold("space.used_concern_percent")
-        seen = f"/ has {percent:.1f} % of its {root.inodes} inodes in use"
-        fail_if(percent >= full, f"{seen}; expected less than {full:.0f} %")
-        concern_if(filling <= percent < full, f"{seen}; expected less than {filling:.0f} %")
     used = 100 * (1 - root.free_kib / root.total_kib)
     fail, worry = node.threshold("root.used_fail_percent"), node.threshold("root.used_concern_percent")
     assert used < fail, f"/ is {used:.0f} % full; expected less than {fail:.0f} %"

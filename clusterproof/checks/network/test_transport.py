@@ -19,7 +19,7 @@ from clusterproof.plugins.core.verdict import (
     part,
 )
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.evidence.field import each, readings
+from clusterproof.plugins.evidence.field import each, known, readings, require
 from clusterproof.plugins.evidence.group import Values, differences, in_words
 from clusterproof.plugins.evidence.network.facts import INFINIBAND
 from clusterproof.plugins.evidence.node import Node
@@ -49,7 +49,7 @@ def test_transport_plan(node: Node) -> None:
         with part:
             if rule.matches(variable.name, variable.value) and _applies(rule, node):
                 seen = f"{_setting(variable)}: {rule.words}; expected {rule.expected}"
-                assert rule.verdict != "fail" or variable.conditional, seen
+                assert rule.verdict != "fail" or readings(variable, "conditional")[0].get("conditional", True), seen
                 concern(seen)
     for variable in variables:
         if variable.name in CHOICES and "$" not in variable.value:
@@ -70,9 +70,15 @@ def _set_for_jobs(node: Node) -> Values:
     """The value of each variable that is set in every case, by its name; None where it is on a condition."""
     return {
         variable.name: None if variable.conditional else variable.value[:80] or "empty"
-        for variable in node.environment
+        for variable in each(node.environment, _whole)
         if not (variable.name.endswith(OF_A_NODE) or _is_overridden(variable, node.environment))
     }
+
+
+def _whole(variable: Variable) -> Variable:
+    """A variable of which all is known that is compared. Raises Incomplete."""
+    variable.name, variable.value, variable.conditional  # noqa: B018
+    return variable
 
 
 def evaluate_interfaces(variable: Variable, node: Node) -> None:
@@ -112,14 +118,18 @@ CHOICES: Mapping[str, Callable[[Variable, Node], None]] = {
 
 
 def _is_overridden(variable: Variable, others: tuple[Variable, ...]) -> bool:
-    """Whether the same file sets it again further down, whatever happens."""
-    return any(
-        other.file == variable.file
-        and other.name == variable.name
-        and other.line > variable.line
-        and not other.conditional
-        for other in others
-    )
+    """Whether the same file is known to set it again further down, whatever happens."""
+    of_it = _place(variable)
+    if of_it is None:
+        return False
+    places = (_place(other) for other in others if readings(other, "conditional")[0].get("conditional") is False)
+    return any(place[:2] == of_it[:2] and place[2] > of_it[2] for place in places if place)
+
+
+def _place(variable: Variable) -> tuple[str, str, int] | None:
+    """Its file, name and line; None where they are not known."""
+    reported, unread = readings(variable, "file", "name", "line")
+    return None if unread else (reported["file"], reported["name"], reported["line"])
 
 
 def _applies(rule: EnvironmentRule, node: Node) -> bool:
@@ -156,8 +166,9 @@ def _known(node: Node) -> InstanceType:
 
 
 def _setting(variable: Variable) -> str:
-    sometimes = ", on a condition" if variable.conditional else ""
-    return f"{variable.name}={variable.value[:80]} ({variable.where}{sometimes})"
+    sometimes = ", on a condition" if known(lambda: variable.conditional, True) else ""
+    where = known(lambda: variable.where, "where was not reported")
+    return f"{variable.name}={variable.value[:80]} ({where}{sometimes})"
 
 
 @mark.prolog
@@ -172,13 +183,22 @@ def test_memlock(node: Node) -> None:
     Remedy (fix configuration): Set memlock to unlimited in /etc/security/limits.conf, and LimitMEMLOCK=infinity in the
     daemon's unit; restart it.
     """
-    if not node.rdma_devices and node.expected("efa") == 0:
+    if not _uses_rdma(node):
         not_applicable("no EFA, InfiniBand or RoCE device on this node")
     least_gib = node.threshold("memlock.minimum_gib")
     limits = each(node.process_limits.items(), lambda one: (one[0], one[1].soft("memlock")))
     little = [(name, limit) for name, limit in limits if limit is not None and limit < least_gib * 2**30]
     seen = ", ".join(f"{size_in_words(limit)} for {name}" for name, limit in little)
     assert not seen, f"memlock is {seen}; expected at least {least_gib:g} GiB, or unlimited"
+
+
+def _uses_rdma(node: Node) -> bool:
+    """Whether it has a device that pins memory, or should have one. Raises Incomplete where that is unknown."""
+    devices, unread = readings(node, "rdma_devices")
+    if devices.get("rdma_devices") or node.expected("efa") > 0:
+        return True
+    require(unread)
+    return False
 
 
 def size_in_words(size: int) -> str:

@@ -21,6 +21,7 @@ from clusterproof.plugins.evidence.field import known, readings
 from clusterproof.plugins.evidence.group import Values, differences, in_words
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.software import version
+from clusterproof.plugins.manifest import fabric_manager
 
 pytestmark = [mark.software, mark.ami, mark.hyperpod_version_checker]
 
@@ -94,12 +95,14 @@ def test_version_compat(node: Node) -> None:
     """Version compatibility.
 
     The driver in the kernel and libcuda must have the same version; a CUDA toolkit needs a driver that is not too old;
-    each EFA installer needs a minimum version of aws-ofi-nccl; Blackwell GPUs need NVIDIA's open kernel module.
+    each EFA installer needs a minimum version of aws-ofi-nccl; Blackwell GPUs need NVIDIA's open kernel module. Fabric
+    manager must have the driver's version too; it is compared here where NVML does not name the driver.
 
     Remedy (fix configuration): Install the version that is expected. If driver and libcuda differ, reboot: a new driver
     was installed and the old one is still running.
     """
-    for rule in (driver_and_libcuda, driver_and_cuda, driver_and_toolkits, installer_and_plugin, kernel_module):
+    rules = (driver_and_libcuda, driver_and_cuda, driver_and_toolkits, installer_and_plugin, kernel_module)
+    for rule in (*rules, driver_and_fabric_manager):
         with part:
             rule(node)
 
@@ -175,6 +178,17 @@ def kernel_module(node: Node) -> None:
         incomplete(f"it is unknown whether NVIDIA's kernel module{driver} is the open one")
     seen = f"{model} GPUs with NVIDIA's closed kernel module{driver}"
     assert "P" not in node.nvidia_taint, f"{seen}; expected the open kernel module"
+
+
+def driver_and_fabric_manager(node: Node) -> None:
+    """Fabric manager, where nothing but the kernel names the driver."""
+    manager = "" if _known(lambda: node.nvml.driver) else _known(lambda: fabric_manager(node) or "")
+    if not manager:
+        not_applicable("fabric manager is not known, or compared with the driver that NVML names")
+    if not node.of_type("nvswitch"):
+        not_applicable(f"{node.type_name or 'this node'} needs no fabric manager on the node")
+    driver = here(node, "driver")
+    assert manager == driver, f"fabric manager {manager} with driver {driver}; expected the same version"
 
 
 def gpu_model(node: Node) -> str:

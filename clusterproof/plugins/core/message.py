@@ -57,4 +57,6 @@ def speed(gb_per_s: float, shown: str = "") -> str:
 
 
 def _short(text: str) -> str:
+    if "e+" in text:
+        return f"{float(text):.0f}"
     return text.rstrip("0").rstrip(".") if "." in text and "e" not in text else text

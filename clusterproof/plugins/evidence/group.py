@@ -228,9 +228,12 @@ def usual_of(node: N, what: str, read: Callable[[N], Values], name: str, absent:
 
 
 def in_words(deviations: Iterable[Difference]) -> str:
-    """The differences as a message: `kernel A, driver B; expected X as on 15 of 16 nodes, Y as on …`."""
+    """The differences as a message: `kernel A, driver B; expected X as on 15 of 16 nodes, Y as on …`.
+
+    What is expected of several is said once.
+    """
     deviations = tuple(deviations)
-    expected = ", ".join(deviation.expected for deviation in deviations)
+    expected = ", ".join(dict.fromkeys(deviation.expected for deviation in deviations))
     return f"{', '.join(deviation.observed for deviation in deviations)}; expected {expected}"
 
 

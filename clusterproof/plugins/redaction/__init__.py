@@ -101,6 +101,7 @@ _DEVICES = (
     r"ib(?:P\d{1,5})?[ps]\d{1,3}(?:[spfd]\d{1,3}){0,3}",
     r"nvidia\d{1,2}|nvidia-nvswitch\d{0,2}|nvswitch\d{1,2}|neuron\d{1,2}|nd\d{1,2}(?:nc\d)?",
     r"(?:cpu|policy)\d{1,4}|(?:mc|csrow|channel)\d{1,3}|tty[SU]?\d{0,3}|input\d{1,3}|(?:hid|usb|ptp|rtc)\d",
+    r"ivhd\d{1,3}|mpt[23]sas_cm\d{1,3}",
     r"C\d[ECS]?|(?:xc|i|pid|gpu|pp|bar)\d|(?:ce|fbpa|gpc|tpc|port|link)\d{1,2}|kworker",
     r"(?:OST|MDT|OSS|MDS|MGS)[0-9a-f]{4}(?:-(?:osc|mdc|lwp|osp))?(?:-ffff[0-9a-f]{4,12})?",
 )

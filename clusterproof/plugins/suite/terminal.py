@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
@@ -16,6 +17,8 @@ from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.nodeset import fold, within
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.kernel_log.window import window
 from clusterproof.plugins.transport.fan_out import LINE_S, PendingNodes
 
@@ -162,7 +165,22 @@ class PlainReporter(pytest.TerminalReporter):  # type: ignore[misc] # final; pyt
             return
         parts, _ = self.build_summary_stats_line()
         counts = [text for text, _ in parts if not text.rstrip("s").endswith(_NOT_COUNTED)]
+        outcomes = self.config.pluginmanager.get_plugin("clusterproof-outcomes")
+        counts = with_concerns(counts, outcomes.results if outcomes else ())
         self.write_line(f"{', '.join(counts) or 'no check ran'} in {time.monotonic() - self._began:.1f} s")
+
+
+def with_concerns(counts: Sequence[str], results: Iterable[Result]) -> list[str]:
+    """The counts, where concerns are as many as are shown: also those of what failed or is incomplete besides."""
+    concerns = Counter(result.verdict is Verdict.CONCERN for result in results if _has_concern(result))
+    if not concerns[False]:
+        return list(counts)
+    own, every = f"{concerns[True]} {Verdict.CONCERN.value}", f"{concerns.total()} {Verdict.CONCERN.value}"
+    return [every if count == own else count for count in counts] + [every] * (own not in counts)
+
+
+def _has_concern(result: Result) -> bool:
+    return result.verdict.is_finding and any(part.verdict is Verdict.CONCERN for part in result.by_verdict)
 
 
 class FailSafeStream:

@@ -13,7 +13,8 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evaluation.all_checks import node_checks
 from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.nodes import nodes
-from tests.builders.evaluated import verdict_of
+from tests.builders.evaluated import said, verdict_of
+from tests.builders.recordings import node
 
 PLENTY = {"memlock": None, "nofile": 1048576, "nproc": None}
 EC2 = {"vendor": "Amazon EC2", "product": "p5.48xlarge"}
@@ -85,6 +86,27 @@ def test_segments_are_left_over_only_where_no_process_computes(gpus: list[Any], 
     assert result.verdict is verdict, result.message
 
 
+def test_segments_are_left_over_however_little_is_known_of_them() -> None:
+    nvml = {"init": {"error": "DRIVER_NOT_LOADED", "text": ""}}
+    data: dict[str, Any] = {"nvml": nvml, "platform": EC2, "pci": {"devices": []}}
+    result = verdict_of("host.shm_leftovers", memory={"nccl_shm": {"count": 99}}, **data)
+    assert "concern: 99 NCCL segments, and no job is seen; expected none" in result.message
+
+
+def test_swap_is_seen_though_it_is_unknown_how_much_of_it_is_in_use() -> None:
+    result = verdict_of("host.swap", memory={"swap_total_kib": 64 * 2**20})
+    assert result.verdict is Verdict.INCOMPLETE
+    assert "concern: 64 GiB of swap; expected none" in result.message
+
+
+def test_huge_pages_that_one_of_two_nodes_reserves_are_named() -> None:
+    large = {"size_kib": 2**20, "pages": 16, "free": 0}
+    nodes = [{"total_kib": 2**31, "huge_pages": pages} for pages in ([large], [], [])]
+    result = said("host.hugepages", *(node(f"n{at}", memory=memory) for at, memory in enumerate(nodes)))
+    assert result.verdict is Verdict.CONCERN
+    assert result.message == "huge pages of 1024 MiB some; expected none as on 2 of 3 nodes"
+
+
 def test_segments_on_a_node_without_gpus_are_left_over() -> None:
     platform = {"vendor": "Amazon EC2", "product": "nobody-knows.it"}
     nvml = {"init": {"error": "DRIVER_NOT_LOADED", "text": ""}}
@@ -105,6 +127,12 @@ def test_a_cpu_that_is_offline_fails_also_outside_ec2() -> None:
     cpus = {"online": "0-62", "present": "0-63", "smt": "on", "info": {"cores": 32}, "machine": "x86_64"}
     result = verdict_of("host.cpus_online", cpus=cpus, platform={"vendor": "Supermicro", "product": ""})
     assert (result.verdict, result.message) == (Verdict.FAIL, "CPUs 63 are offline; expected all 64 online")
+
+
+def test_cpus_that_are_offline_are_named_though_it_is_unknown_whether_smt_is_off() -> None:
+    cpus = {"online": "0-62", "present": "0-63", "smt": None, "info": {"cores": 32}, "machine": "x86_64"}
+    result = verdict_of("host.cpus_online", cpus=cpus, platform=EC2)
+    assert "concern: CPUs 63 are offline; expected all 64 online" in result.message
 
 
 def test_one_thread_per_core_leaves_half_of_the_cpus() -> None:

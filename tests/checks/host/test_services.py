@@ -150,7 +150,9 @@ GONE = {**DEAD, "enabled": "disabled"}
             "slurmd not started at boot; expected started at boot as on",
         ),
         ({}, [GONE, GONE, GONE], PASS, ""),  # as a controller beside the nodes that it controls
-        (GONE, [{}], PASS, ""),
+        (GONE, [{}], CONCERN, "slurmd differs from node to node (not running on n0, running on n1)"),
+        ({}, [GONE], PASS, ""),  # which has the concern
+        (GONE, [{}, GONE, {}], CONCERN, "slurmd differs from node to node (not running on 2, running on 2)"),
         (NOT_FOUND, [{}, {}, {}], PASS, ""),
         ({"enabled": "static"}, [{}, {}, {}], PASS, ""),
         (
@@ -218,3 +220,11 @@ def test_a_service_of_which_a_value_is_unread_hides_no_other() -> None:
     assert result.verdict is FAIL
     assert "munge is failed" in result.message
     assert "incomplete: load could not be read (EIO)" in result.message
+
+
+@pytest.mark.parametrize("unit", [None, "?", {"error": "EIO", "text": ""}])
+def test_a_service_of_which_nothing_is_known_hides_no_other(unit: Any) -> None:
+    result = verdict_of(services={"slurmctld": unit, "slurmd": {**RUNS, **FAILED}})
+    assert result.verdict is FAIL
+    assert "slurmd is failed" in result.message
+    assert verdict_of(services={"slurmctld": unit, "slurmd": RUNS}).verdict is INCOMPLETE

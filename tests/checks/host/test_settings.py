@@ -73,13 +73,15 @@ def test_whoever_asks_notes_when_the_question_left_and_the_answer_came(monkeypat
     assert {name: (one.asked - NOW, one.answered - NOW) for name, one in found.items()} == {"a": (3, 10), "b": (0, 11)}
 
 
-def of_settings(name: str = "gpu001", cpus: str = "0-191", **other: Any) -> NodeEvidence:
+def of_settings(
+    name: str = "gpu001", cpus: str = "0-191", nofile: int = 1048576, pid_max: int = 4194304, **other: Any
+) -> NodeEvidence:
     """A node that is set as most are, but for this: `vm_overcommit_memory="2"`."""
     data = {**SETTINGS, **{f"{SYS}/{key.replace('.', '/')}": value for key, value in other.items()}}
     return node(
         name,
-        kernel_limits={"settings": data},
-        limits={"login": None, "daemons": {"slurmd": {"cpus": cpus}}},
+        kernel_limits={"settings": data, "pid_max": pid_max},
+        limits={"login": None, "daemons": {"slurmd": {"cpus": cpus, "nofile": nofile}}},
     )
 
 
@@ -99,6 +101,8 @@ def of_settings(name: str = "gpu001", cpus: str = "0-191", **other: Any) -> Node
             "user.max_user_namespaces differs from node to node (0 on gpu001, more on peer0); expected one",
         ),
         ({"cpus": "0"}, [{}, {}], CONCERN, "CPUs of slurmd 0; expected 0-191 as on 2 of 3 nodes"),
+        ({"nofile": 4096}, [{}, {}], CONCERN, "nofile of slurmd 4096; expected 1048576 as on 2 of 3 nodes"),
+        ({"pid_max": 32768}, [{}], CONCERN, "kernel.pid_max differs from node to node (32768 on gpu001, 4194304 on"),
         ({"cpus": ""}, [{}, {}], PASS, ""),  # as a recording has it that is older than this
         ({"vm.overcommit_memory": {"error": "EIO", "text": ""}, "net.core.somaxconn": "16"}, [], INCOMPLETE,
          "concern: net.core.somaxconn 16"),

@@ -60,6 +60,9 @@ def test_dev_shm_is_a_tmpfs_with_room(data: dict[str, Any], verdict: Verdict, wo
         ({"inodes": 100_000, "inodes_free": 100}, FAIL, "/ has 99.9 % of its 100000 inodes in use; expected less"),
         ({"inodes_free": 5}, Verdict.CONCERN, "/ has 95.0 % of its 100 inodes in use; expected less than 90 %"),
         ({"inodes": 0, "inodes_free": 0}, PASS, ""),  # it creates them as needed
+        ({"total_kib": None, "inodes_free": 0}, FAIL, "/ has 100.0 % of its 100 inodes in use"),
+        ({"total_kib": "?", "inodes_free": 0}, FAIL, "/ has 100.0 % of its 100 inodes in use"),
+        ({"inodes": "?", "free_kib": 5 * GIB}, FAIL, "/ is 95 % full; expected less than 90 %"),
         ({"free_kib": 5 * GIB}, FAIL, "/ is 95 % full; expected less than 90 %"),
         ({"free_kib": 15 * GIB}, CONCERN, "/ is 85 % full; expected less than 80 %"),
     ],
@@ -210,6 +213,8 @@ OWNED = {"uid": 1000, "count": 3, "oldest_s": 600.0}
         ([{**OWNED, "kib": 400 * GIB}], "epilog", FAIL, "400 GiB, 20.0 % of the memory"),
         ([{**OWNED, "kib": 400 * GIB}], "preflight", CONCERN, "400 GiB, 20.0 % of the memory"),
         ([{**OWNED, "kib": 512}], "prolog", CONCERN, "0.5 MiB, 0.0 % of the memory"),
+        ([{**OWNED, "kib": GIB, "oldest_s": None}], "prolog", INCOMPLETE, "concern: 1 GiB, 0.1 % of the memory"),
+        ([{**OWNED, "kib": 400 * GIB}, {**OWNED, "count": None, "kib": None}], "prolog", FAIL, "400 GiB, 20.0 %"),
     ],
 )
 def test_files_of_users_who_have_gone_fail_around_a_job_where_they_are_many(

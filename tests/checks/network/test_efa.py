@@ -17,6 +17,7 @@ from tests.builders.evaluated import said
 
 FAIL, CONCERN, NA, PASS = Verdict.FAIL, Verdict.CONCERN, Verdict.NOT_APPLICABLE, Verdict.PASS
 INCOMPLETE = Verdict.INCOMPLETE
+P5 = "p5.48xlarge"
 COUNT, RATE = "network.efa_count", "network.efa_rate"
 OTHERS = ("network.efa_modules", "network.libfabric_efa", "network.memlock", "gpu.peermem")
 SAYS = {25: "25 Gb/sec (1X EDR)", 30: "30 Gb/sec (12X SDR)", 50: "50 Gb/sec (1X HDR)", 100: "100 Gb/sec (4X EDR)",
@@ -105,6 +106,17 @@ def test_a_device_that_the_bus_lists_without_a_driver_is_missing() -> None:
     result = evaluated(COUNT, evidence("n0", "g5.16xlarge", 0, bus=1))
     assert result.verdict is FAIL
     assert result.message == "0 EFA devices, 1 on the PCI bus; expected 1"
+
+
+@pytest.mark.parametrize("unread", [("vendor",), ("device",), ("vendor", "device")])
+def test_a_port_of_a_device_whose_ids_are_unread_is_seen(unread: tuple[str, ...]) -> None:
+    data = evidence("n0", P5, 32)
+    devices: Any = data.collectors["rdma"].value["devices"]
+    devices[3] |= dict.fromkeys(unread)
+    devices[3]["ports"][0]["state"] = "1: DOWN"
+    result = evaluated("network.efa_port_active", data)
+    assert result.verdict is FAIL, result.message
+    assert "rdmap3s0: port 1 is 1: DOWN" in result.message
 
 
 @pytest.mark.parametrize(("expect", "says"), [(32, FAIL), (31, PASS), (16, PASS)])
@@ -263,6 +275,23 @@ def test_a_daemon_whose_limits_cannot_be_read_hides_nothing_of_a_login() -> None
     assert result.verdict is FAIL
     assert "memlock is 64 KiB for a login" in result.message
     assert "could not be read (EACCES)" in result.message
+
+
+def test_daemons_that_are_not_understood_hide_nothing_of_a_login() -> None:
+    for daemons in ({"error": "EACCES"}, None, "slurmd"):
+        limits = {"login": {"memlock": 65536}, "daemons": daemons}
+        result = evaluated("network.memlock", output_of(count=2, limits=limits), expect={"efa": 2})
+        assert result.verdict is FAIL
+        assert "memlock is 64 KiB for a login" in result.message
+
+
+@pytest.mark.parametrize(("expect", "verdict"), [({"efa": 2}, FAIL), ({"efa": 0}, INCOMPLETE), ({}, FAIL)])
+def test_memory_may_be_locked_where_devices_are_due_that_were_not_captured(
+    expect: dict[str, int], verdict: Verdict
+) -> None:
+    limits = Collected(Status.READ, {"login": {"memlock": 65536}, "daemons": {}})
+    result = evaluated("network.memlock", NodeEvidence("n0", {"limits": limits}), expect=expect, instance_type=P5)
+    assert result.verdict is verdict, result.message
 
 
 def loopback(*mb_per_s: float | None) -> dict[str, Any]:

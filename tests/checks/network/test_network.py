@@ -102,6 +102,22 @@ def test_where_no_efa_is_attached_what_asks_for_it_is_out_of_place(
     assert verdict("network.transport_plan", data, instance_type=instance_type).verdict is says
 
 
+@pytest.mark.parametrize("unread", ["file", "line", "conditional", "name", "value"])
+def test_a_variable_of_which_a_value_is_unread_hides_no_other(unread: str) -> None:
+    data = environment(("NCCL_DEBUG", "INFO", 1), ("NCCL_NET_PLUGIN", "none", 2))
+    data["environment"]["variables"][0][unread] = None
+    result = verdict("network.transport_plan", data, instance_type="p5.48xlarge")
+    assert result.verdict is FAIL, result.message
+
+
+@pytest.mark.parametrize(("unread", "says"), [("file", FAIL), ("line", FAIL), ("conditional", Verdict.INCOMPLETE)])
+def test_a_variable_is_named_wherever_it_is_set(unread: str, says: Verdict) -> None:
+    data = environment(("NCCL_NET_PLUGIN", "none", 1))
+    data["environment"]["variables"][0][unread] = None
+    result = verdict("network.transport_plan", data, instance_type="p5.48xlarge")
+    assert (result.verdict, "NCCL_NET_PLUGIN=none (" in result.message) == (says, True), result.message
+
+
 def test_efa_that_is_expected_and_not_seen_is_still_what_jobs_should_use() -> None:
     data = environment(("NCCL_NET_PLUGIN", "none", 1), efa_devices=0)
     result = verdict("network.transport_plan", data, instance_type="p5.48xlarge", expect={"efa": 1})

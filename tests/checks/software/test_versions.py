@@ -35,6 +35,14 @@ MIXED: Any = st.recursive(
 )
 
 
+def captured(manager: str, driver: str, **others: object) -> NodeEvidence:
+    """A node of which only files were captured that name the driver and fabric manager."""
+    components = {"driver": {"version": driver, "from": "/proc/driver/nvidia/version"}}
+    versions = {"container": "", "components": components, "toolkits": [], "libraries": {}}
+    output = {"exit": 0, "output": f"Fabric Manager version is : {manager}"}
+    return node("gpu001", versions=versions, fabric_manager=output, **others)
+
+
 def evidence(name: str = "gpu001", container: str = "", **versions: object) -> NodeEvidence:
     """A node that reported these versions, and nothing else about its software."""
     components = {
@@ -77,6 +85,23 @@ def test_versions_fit_together_as_the_catalogue_says(versions: dict[str, object]
 def test_a_clash_outranks_a_version_that_could_not_be_read() -> None:
     data = evidence(driver="570.133.20", cuda="13.0.1", libcuda={"error": "EIO", "text": "broken"})
     assert evaluated(data, "version_compat").verdict is FAIL
+
+
+@pytest.mark.parametrize(
+    ("manager", "others", "words"),
+    [
+        ("570.133.20", {}, "fabric manager 570.133.20 with driver 580.126.09; expected the same version"),
+        ("580.126.09", {}, ""),
+        ("570.133.20", {"nvml": {"driver": "580.126.09", "gpus": []}}, ""),  # which gpu.fabric_manager compares
+    ],
+)
+def test_fabric_manager_is_compared_with_the_driver_of_the_kernel_where_nvml_names_none(
+    manager: str, others: dict[str, object], words: str
+) -> None:
+    result = evaluated(captured(manager, "580.126.09", **others), "version_compat")
+    assert ("fabric manager" in result.message) == bool(words)
+    assert (result.verdict is FAIL) == bool(words)
+    assert words in result.message
 
 
 def test_each_clash_is_said_with_what_is_expected() -> None:

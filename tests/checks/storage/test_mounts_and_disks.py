@@ -210,6 +210,18 @@ def target(kind: str, **data: Any) -> dict[str, Any]:
             "90 % full; expected less than 85",
         ),
         ("lustre_ost_fill", target("ost", free_kib=10, available_kib=10), FAIL, "99 % full; expected less than 95"),
+        (
+            "lustre_ost_fill",
+            {**target("ost"), "kind": None, "name": "fsx-OST0000", "active": False},
+            FAIL,
+            "inactive on this",
+        ),
+        (
+            "lustre_ost_fill",
+            {**target("ost"), "kind": None, "name": "fsx-OST0000"},
+            INCOMPLETE,
+            "kind was not reported",
+        ),
         ("lustre_mdt_inodes", target("mdt"), PASS, ""),
         ("lustre_mdt_inodes", target("mdt", active=False), FAIL, "inactive on this node; expected active"),
         ("lustre_mdt_inodes", target("mdt", inodes_free=100), CONCERN, "90 % of its inodes used; expected less than"),

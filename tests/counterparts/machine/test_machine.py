@@ -166,7 +166,7 @@ SICK = {
     "storage.disk_errors": (FAIL, "{disk2}: ext4 has stopped writing"),
     "host.pcie_aer": (CONCERN, "nonfatal error of 0000:03:00.0"),
     "gpu.pcie_errors": (CONCERN, "0000:03:00.0: 1 uncorrected PCIe errors"),
-    "host.mce_edac": (CONCERN, "12 corrected errors a day (in the log)"),
+    "host.mce_edac": (CONCERN, "12 corrected errors a day (in the log"),
     "host.segfaults": (CONCERN, "more crashes, each of a process with another name"),
     "network.interfaces_up": (CONCERN, "which is switched on; expected one"),
 }

@@ -7,8 +7,17 @@ from clusterproof.plugins.evidence.kernel_log.events_host import HardwareError, 
 GPU = "0000:53:00.0"
 
 
-def hardware(source: str, is_corrected: bool, words: str, count: int = 1, earlier: bool = False) -> HardwareError:
-    return HardwareError(source, is_corrected, count, words, earlier, 1.0)
+def hardware(
+    source: str,
+    is_corrected: bool,
+    words: str,
+    count: int = 1,
+    earlier: bool = False,
+    place: str = "",
+    severity: str = "",
+    report: str = "",
+) -> HardwareError:
+    return HardwareError(source, is_corrected, count, words, earlier, 1.0, 1, place, severity, report)
 
 
 CE = "EDAC MC0: 5 CE memory read error on CPU_SrcID#2_Channel#2_DIMM#0 (channel:2 slot:0)"
@@ -18,13 +27,16 @@ FATAL_MCE = "mce: [Hardware Error]: CPU 3: Machine Check Exception: 5 Bank 7: be
 POISONED = "Memory failure: 0x3f5d2a: recovery action for reserved kernel page: Ignored"
 CONSUMED = "mce: Uncorrected hardware memory error in user-access at 3f5d2a000"
 HARDWARE = [
-    (CE, hardware("edac", True, CE, 5)),
+    (CE, hardware("edac", True, CE, 5, place="MC0 CPU_SrcID#2_Channel#2_DIMM#0")),
     (
         "EDAC MC0: 0 CE memory read error on DIMM#0",
-        hardware("edac", True, "EDAC MC0: 0 CE memory read error on DIMM#0"),
+        hardware("edac", True, "EDAC MC0: 0 CE memory read error on DIMM#0", place="MC0 DIMM#0"),
     ),
-    ("EDAC MC1: UE page 0x12345, offset 0x0", hardware("edac", False, "EDAC MC1: UE page 0x12345, offset 0x0")),
-    (EDAC_AMD, hardware("edac", True, EDAC_AMD)),
+    (
+        "EDAC MC1: UE page 0x12345, offset 0x0",
+        hardware("edac", False, "EDAC MC1: UE page 0x12345, offset 0x0", place="MC1"),
+    ),
+    (EDAC_AMD, hardware("edac", True, EDAC_AMD, place="MC0")),
     (CORRECTED_MCE, hardware("mce", True, CORRECTED_MCE)),
     (FATAL_MCE, hardware("mce", False, FATAL_MCE)),
     (POISONED, hardware("memory", False, POISONED)),
@@ -35,15 +47,17 @@ HARDWARE = [
     ),
     (
         "{3}[Hardware Error]: event severity: recoverable",
-        hardware("apei", False, "{3}[Hardware Error]: event severity: recoverable"),
+        hardware(
+            "apei", False, "{3}[Hardware Error]: event severity: recoverable", severity="recoverable", report="{3}"
+        ),
     ),
     (
         "{3}[Hardware Error]: event severity: corrected",
-        hardware("apei", True, "{3}[Hardware Error]: event severity: corrected"),
+        hardware("apei", True, "{3}[Hardware Error]: event severity: corrected", severity="corrected", report="{3}"),
     ),
     (
         "[Hardware Error]: event severity: fatal",
-        hardware("apei", False, "[Hardware Error]: event severity: fatal", earlier=True),
+        hardware("apei", False, "[Hardware Error]: event severity: fatal", earlier=True, severity="fatal"),
     ),
     (
         "[Hardware Error]: Corrected error, no action required.",

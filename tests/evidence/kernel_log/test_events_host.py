@@ -17,12 +17,14 @@ from clusterproof.plugins.evidence.kernel_log.events_host import (
     HardwareError,
     Logged,
     OomKill,
+    PcieError,
     Segfault,
 )
 from clusterproof.plugins.evidence.kernel_log.facts import Cleared, Event, Events
 from tests.builders.samples import Sample, of_topic, sample
 from tests.evidence.kernel_log.host_lines import CLOSER_READ
 from tests.evidence.kernel_log.known_lines import EVERY_TEXT
+from tests.testbed.kernel_log import report
 
 MEMCG = "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),oom_memcg=/slurm/job_7,task=python3,pid=39,uid=0"
 
@@ -133,6 +135,47 @@ def test_a_kill_for_want_of_the_whole_nodes_memory_stays_one() -> None:
     data = "oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0-1,task=python3,pid=39,uid=0"
     killed = "Out of memory: Killed process 39 (python3) total-vm:1kB"
     assert parse(data, killed) == (OomKill("python3", 39, "", 1.0),)
+
+
+ON_BUS = ("section_type: PCIe error", "port_type: 0, PCIe end point", "device_id: 0000:53:00.0")
+
+
+@pytest.mark.parametrize(
+    ("severity", "sections", "found"),
+    [
+        ("corrected", ON_BUS, [PcieError("0000:53:00.0", "corrected", "", 1.0)]),
+        ("recoverable", ON_BUS, [PcieError("0000:53:00.0", "nonfatal", "", 1.0)]),
+        ("fatal", ON_BUS, [PcieError("0000:53:00.0", "fatal", "", 1.0)]),
+        ("recoverable", ON_BUS[:1], [PcieError("", "nonfatal", "", 1.0)]),
+        ("recoverable", (*ON_BUS, *ON_BUS[:1], "device_id: 0000:64:00.0"),
+         [PcieError("0000:53:00.0", "nonfatal", "", 1.0), PcieError("0000:64:00.0", "nonfatal", "", 1.0)]),
+    ],
+)  # fmt: skip
+def test_an_error_on_the_bus_that_the_firmware_reports_is_of_the_device(
+    severity: str, sections: tuple[str, ...], found: list[Event]
+) -> None:
+    assert list(parse(*report(1, severity, *sections))) == found
+
+
+@pytest.mark.parametrize(
+    ("severity", "sections", "lost", "recovered"),
+    [
+        ("recoverable", (), 1, 0),  # of which nothing more is known
+        ("recoverable", ("section_type: memory error", "section_type: memory error"), 1, 0),
+        ("recoverable", ("section_type: general processor error",), 0, 1),
+        ("fatal", ("section_type: general processor error",), 1, 0),
+        ("recoverable", ("section_type: memory error", *ON_BUS), 1, 0),
+        ("recoverable", (*ON_BUS, "section_type: memory error"), 1, 0),
+    ],
+)
+def test_what_the_firmware_calls_recoverable_is_lost_only_where_it_was_memory(
+    severity: str, sections: tuple[str, ...], lost: int, recovered: int
+) -> None:
+    others = report(2, "recoverable", "section_type: general processor error")[:1]
+    events = parse(*report(1, severity, *sections), *others)[:-1]
+    errors = [event for event in events if isinstance(event, HardwareError)]
+    assert sum(not (event.is_corrected or event.is_recovered) for event in errors) == lost
+    assert sum(event.is_recovered for event in errors) == recovered
 
 
 def test_the_captured_crashes_in_nccl_are_read() -> None:

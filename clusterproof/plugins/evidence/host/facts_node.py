@@ -72,6 +72,7 @@ class Jobs(Reported):
     shm = Field(every(OwnedShm))
 
 
+UNIT = ("load", "active", "sub", "enabled")  # what systemd says of each
 PORTS = "/proc/sys/net/ipv4/ip_local_port_range"
 # By their bits in /proc/sys/kernel/tainted (Linux, Documentation/admin-guide/tainted-kernels.rst).
 TAINTS = {4: "a machine check (M)", 5: "a bad page (B)", 7: "an Oops (D)", 14: "a soft lockup (L)"}
@@ -180,7 +181,9 @@ def process_limits(node: EvidenceSource, limits: CollectorData) -> Mapping[str, 
 
 def inherited(limits: CollectorData) -> Mapping[str, Any]:
     """The limits that jobs inherit, by whose they are. Raises Incomplete where nothing starts jobs."""
-    login, daemons = limits.get("login", optional(table)), limits.get("daemons", table)
+    login, daemons = limits.value.get("login"), limits.value.get("daemons")
+    if not isinstance(daemons, dict) or "error" in daemons:
+        daemons = {"daemons": daemons}
     if login is None and not daemons:
         nobody = "nothing that starts jobs runs on the node"
         raise Incomplete(f"{nobody}; expected slurmd, containerd or sshd", cause=nobody)
@@ -189,8 +192,13 @@ def inherited(limits: CollectorData) -> Mapping[str, Any]:
 
 @collected_by("services")
 def services(node: EvidenceSource, systemd: CollectorData) -> Mapping[str, Service]:
-    """The systemd units that matter here, by name."""
-    return {name: Service(read(unit, table, name)) for name, unit in systemd.get("services", table).items()}
+    """The systemd units that matter here, by name; of one that was not reported nothing can be read."""
+    units = systemd.get("services", table)
+    return {name: Service(_said_of(unit if isinstance(unit, dict) else {})) for name, unit in units.items()}
+
+
+def _said_of(unit: Mapping[str, Any]) -> Mapping[str, Any]:
+    return dict.fromkeys(UNIT, unit) if "error" in unit else unit
 
 
 @collected_by("services")

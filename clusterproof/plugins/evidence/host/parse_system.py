@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from clusterproof.plugins.evidence.field import UNCAPTURED
+from clusterproof.plugins.evidence.host.collect_kernel_limits import SETTINGS
 from clusterproof.plugins.evidence.host.collect_limits import LIMITS
 from clusterproof.plugins.evidence.host.collect_services import MAX_FAILED, WANTED
 from clusterproof.plugins.evidence.parsing import CaptureError, Form, number, sections, whole
@@ -217,7 +218,14 @@ def read_chronyc_error(text: str) -> Mapping[str, object]:
 
 # sysctl
 
-_SYSCTL = re.compile(r"^(kernel\.(?:numa_balancing|hostname|osrelease)) = (.{1,200})$", re.MULTILINE)
+_SYSCTL = re.compile(
+    r"^(kernel\.(?:numa_balancing|hostname|osrelease|tainted|pid_max|threads-max)|fs\.file-max|vm\.overcommit_memory"
+    r"|net\.core\.somaxconn|net\.ipv4\.ip_local_port_range|user\.max_user_namespaces) = (.{1,200})$",
+    re.MULTILINE,
+)
+_BOOT = {"hostname": "hostname", "kernel": "osrelease"}
+_NUMBERS = {"pid_max": "kernel.pid_max", "threads_max": "kernel.threads-max", "max_files": "fs.file-max"}
+_UNCAPTURED = {"error": UNCAPTURED, "text": "sysctl does not show it"}
 
 
 def is_sysctl(text: str) -> bool:
@@ -236,9 +244,14 @@ def _of_sysctl(rows: Mapping[str, str]) -> Iterator[tuple[str, object]]:
     boot = {name: rows[f"kernel.{key}"] for name, key in _BOOT.items() if f"kernel.{key}" in rows}
     if boot:
         yield "boot", boot
+    settings = {path: rows[name] for path, name in _SETTINGS.items() if name in rows}
+    numbers = {key: limit for key, name in _NUMBERS.items() if (limit := whole(rows.get(name, ""))) is not None}
+    if settings or numbers:
+        nothing = dict.fromkeys((*_NUMBERS, "open_files", "threads", "groups", "modes"), _UNCAPTURED)
+        yield "kernel_limits", {**nothing, **numbers, "settings": {**dict.fromkeys(SETTINGS, _UNCAPTURED), **settings}}
 
 
-_BOOT = {"hostname": "hostname", "kernel": "osrelease"}
+_SETTINGS = {path: path.removeprefix("/proc/sys/").replace("/", ".") for path in SETTINGS}
 
 
 FORMS = (

@@ -70,13 +70,32 @@ class AllocationFailure:
 
 @record
 class HardwareError:
-    """An error that memory, CPU or firmware reported; each `source` (edac, mce, apei) may log the same one."""
+    """An error that memory, CPU or firmware reported; each `source` (edac, mce, apei) may log the same one.
+
+    `place` is the memory controller and module, where they are known. `severity` is the firmware's word, `report` its
+    number; what it calls recoverable has been dealt with, unless it was main memory's.
+    """
 
     source: str
     is_corrected: bool
     count: int
     words: str
     is_of_previous_boot: bool
+    time: float | None
+    lines: int = 1
+    place: str = ""
+    severity: str = ""
+    report: str = ""
+    is_recovered: bool = False
+
+
+@record
+class ReportedSection:
+    """What a report of the firmware's is about: one of its sections, or the PCI device in that."""
+
+    report: str
+    section: str
+    device: str
     time: float | None
     lines: int = 1
 
@@ -106,7 +125,9 @@ class Segfault:
     lines: int = 1
 
 
-HostEvent: TypeAlias = Logged | NotKnown | OomKill | AllocationFailure | HardwareError | PcieError | Segfault
+HostEvent: TypeAlias = (
+    Logged | NotKnown | OomKill | AllocationFailure | HardwareError | ReportedSection | PcieError | Segfault
+)
 
 
 LONGEST_WORDS = 120  # characters of a line that a finding repeats
@@ -194,7 +215,12 @@ def _hardware(source: str, is_corrected: bool, match: Match, time: float | None,
 
 
 def _edac(match: Match, time: float | None) -> HardwareError:
-    return _hardware("edac", match["kind"].upper() == "CE", match, time, int(match["count"] or 1))
+    error = _hardware("edac", match["kind"].upper() == "CE", match, time, int(match["count"] or 1))
+    module = _MODULE.search(error.words)
+    return replace(error, place=f"{match['name']} {module[1]}" if module else match["name"])
+
+
+_MODULE = Pattern(r" on (\S{1,80})")
 
 
 def _machine_check(match: Match, time: float | None) -> HardwareError:
@@ -207,7 +233,15 @@ def _apei(match: Match, time: float | None) -> HardwareError | None:
         return None
     # The kernel numbers what it reports as it happens. What it finds at boot, left by the boot before, has no number.
     error = _hardware("apei", severity == "corrected", match, time)
-    return replace(error, is_of_previous_boot=not match["number"])
+    report = match["number"] or ""
+    return replace(error, is_of_previous_boot=not report, severity=severity, report=report)
+
+
+def _section(match: Match, time: float | None) -> ReportedSection:
+    groups = match.groupdict()
+    return ReportedSection(
+        match["number"], (groups.get("section") or "").strip(), pci_address(groups.get("pci") or ""), time
+    )
 
 
 def _amd(match: Match, time: float | None) -> HardwareError:
@@ -238,6 +272,7 @@ MAKERS: Mapping[str, Make] = {
     "machine_checks_logged": lambda match, time: _hardware("mce log", True, match, time),
     "memory_lost": lambda match, time: _hardware("memory", False, match, time),
     "apei": _apei,
+    "apei_section": _section,
     "mce_amd": _amd,
     "bus_error": _bus_error,
     "announced": _announced,

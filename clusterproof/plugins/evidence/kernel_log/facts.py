@@ -35,6 +35,7 @@ from clusterproof.plugins.evidence.kernel_log.events_host import (
     NotKnown,
     made,
 )
+from clusterproof.plugins.evidence.kernel_log.firmware import with_sections
 from clusterproof.plugins.evidence.kernel_log.line import (
     IGNORING_CASE,
     begins_with_a_name,
@@ -102,7 +103,7 @@ def parse(lines: Iterable[Line]) -> Events:
 
     A line is its seconds (None: not known), its text, how many lines like it were left out before it, and its level.
     """
-    return tuple(_events(_messages(lines)))
+    return with_sections(_events(_messages(lines)))
 
 
 def of_no_gpu(events: Events) -> Events:

@@ -16,6 +16,7 @@ from clusterproof.plugins.evidence.field import (
     optional,
     read,
     readings,
+    require,
     table,
     text,
     texts,
@@ -85,6 +86,7 @@ def _is_rdm(entry: Mapping[str, str]) -> bool:
 
 
 AMAZON = "1d0f"
+EFA_NAMES = ("rdmap", "efa_")  # as udev and its driver call its devices
 IFF_UP = 0x1  # linux/if.h: the interface is switched on
 UP, DOWN, OFF = "up", "down", "off"  # what a link can be
 
@@ -169,8 +171,14 @@ class RdmaDevice(Reported):
 
     @property
     def is_efa(self) -> bool:
-        """Whether it is an EFA device, by PCI vendor and device id (reference: EKS node monitoring agent)."""
-        return self.vendor == AMAZON and self.device.startswith("efa")
+        """Whether it is an EFA device, by PCI vendor and device id (reference: EKS node monitoring agent).
+
+        Where one of them is unread by the other, where both are by its name. Raises Incomplete.
+        """
+        ids, unread = readings(self, "vendor", "device")
+        if not ids and not readings(self, "name")[0].get("name", "").startswith(EFA_NAMES):
+            require(unread)
+        return bool(ids.get("vendor", AMAZON) == AMAZON and ids.get("device", "efa").startswith("efa"))
 
 
 @record

@@ -17,6 +17,7 @@ from clusterproof.plugins.evidence.field import (
     known,
     objects,
     optional,
+    readings,
     text,
     texts,
     whole,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 INSTANCE_STORE = "Instance Storage"  # in the model's words
 EBS = "Amazon Elastic Block Store"
 READ_ONLY = frozenset({"ro", "emergency_ro", "shutdown"})
+KIND_IN_NAME = Pattern(r".{0,100}-(OST|MDT)[0-9a-f]{4}\b")
 _NETWORK = Pattern(r"lustre|nfs4?|efs|cifs|smb3?|ceph|gpfs|beegfs|weka(fs)?|glusterfs|9p|virtiofs|fuse(\..*)?|afs")
 _NOT_OF_JOBS = Pattern(r"/|/dev(/.*)?|/boot(/.*)?|/efi")
 _NODES_OWN = Pattern(r"(addr|clientaddr|mountaddr|mountport|port|fd|size|nr_inodes)=.*")  # differ among like nodes
@@ -243,10 +245,15 @@ def mdts(node: Node) -> tuple[LustreTarget, ...]:
     return _targets(node, "mdt")
 
 
+def _kind_of(target: LustreTarget) -> str:
+    """`ost` or `mdt`: as reported, else by its name."""
+    of_name = KIND_IN_NAME.match(readings(target, "label")[0].get("label", ""))
+    return known(lambda: target.kind, of_name[1].lower() if of_name else "")
+
+
 def _targets(node: Node, kind: str) -> tuple[LustreTarget, ...]:
     path = _lustre_path(node)
-    of_kind = each(known(lambda: node.lustre_targets, ()), lambda target: (target.kind, target))
-    targets = tuple(target for of, target in of_kind if of == kind)
+    targets = tuple(target for target in known(lambda: node.lustre_targets, ()) if _kind_of(target) == kind)
     with part:
         if (path and not targets) or node.lustre_targets_left_out:
             raise Incomplete(f"{path or SOME} is Lustre, and its client does not report every {kind.upper()}")

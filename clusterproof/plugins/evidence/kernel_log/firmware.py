@@ -1,0 +1,52 @@
+"""What reports of the firmware's (APEI) are about: their severity is logged before the section that says it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from clusterproof.plugins.core.record import replace
+from clusterproof.plugins.evidence.kernel_log.events_gpu import GpuEvent
+from clusterproof.plugins.evidence.kernel_log.events_host import (
+    HardwareError,
+    HostEvent,
+    PcieError,
+    ReportedSection,
+)
+
+PCIE, MEMORY = "pcie error", "memory error"
+OF_PCIE = {"recoverable": "nonfatal"}  # PCIe's own words for severities
+
+
+def with_sections(events: Iterable[GpuEvent | HostEvent]) -> tuple[GpuEvent | HostEvent, ...]:
+    """The events, with those of reports as what they are: of a PCI device, of main memory, or of something else.
+
+    A report without a section stays what its severity says.
+    """
+    told: list[GpuEvent | HostEvent] = []
+    reports: dict[str, tuple[int, HardwareError]] = {}  # by its number, with where it stands; a boot begins anew
+    for event in events:
+        if isinstance(event, HardwareError) and event.report:
+            reports[event.report] = len(told), event
+        if not isinstance(event, ReportedSection):
+            told.append(event)
+        elif event.report in reports:
+            at, error = reports[event.report]
+            told[at], *another = _about(told[at], error, event)
+            if another:
+                reports[event.report] = len(told), error
+                told += another
+    return tuple(told)
+
+
+def _about(before: GpuEvent | HostEvent, error: HardwareError, section: ReportedSection) -> list[GpuEvent | HostEvent]:
+    """What stood for a report until now, by one more line of it; and one more event where it is about two things."""
+    if section.device:
+        is_unnamed = isinstance(before, PcieError) and not before.device
+        return [replace(before, device=section.device)] if is_unnamed else [before]
+    if section.section.lower() == PCIE:
+        severity = OF_PCIE.get(error.severity, error.severity)
+        pcie = PcieError("", severity, "", error.time, error.lines)
+        return [pcie] if before == error else [before, pcie]
+    recovered = error.severity == "recoverable" and section.section.lower() != MEMORY
+    own = replace(error, words=f"{error.words} ({section.section})", is_recovered=recovered)
+    return [own] if before in (error, own) else [before, own]
