@@ -90,6 +90,8 @@ def test_imex_domain(node: Node) -> None:
     """
     require_rack(node)
     require_running(node)
+    if "imex_self" not in readings(node, "imex_self")[0]:
+        evaluate_all(node.imex_domain.nodes, node)
     own = node.imex_self
     fail_if(own.status != READY, f"nvidia-imex is {own.status or 'in no known state'}; expected {READY}")
     with part:
@@ -111,6 +113,18 @@ def test_imex_domain(node: Node) -> None:
         is_other = own.version and own.version != NO_GPU and not node.nvml.driver.startswith(own.version)
         concern_if(own.version == NO_GPU, "nvidia-imex runs without GPUs; expected it to know those of this tray")
         concern_if(is_other, f"nvidia-imex works with driver {own.version}; expected {node.nvml.driver}, as is loaded")
+
+
+def evaluate_all(trays: Iterable[ImexNode], node: Node) -> None:
+    """What all trays of a domain have in common, for one that is not known to be this or that of them."""
+    states, versions = {tray.status for tray in trays}, {tray.version for tray in trays}
+    words = ", ".join(sorted(state or "in no known state" for state in states))
+    fail_if(states and READY not in states, f"nvidia-imex is {words} on all trays of the domain; expected {READY}")
+    with part:
+        version = next(iter(versions), "") if len(versions) == 1 else ""
+        is_other = version and version != NO_GPU and not node.nvml.driver.startswith(version)
+        seen = f"nvidia-imex works with driver {version} on all trays of the domain"
+        concern_if(is_other, f"{seen}; expected {node.nvml.driver}, as is loaded here")
 
 
 def require_running(node: Node) -> None:

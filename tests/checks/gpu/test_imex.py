@@ -39,6 +39,31 @@ def test_a_tray_is_connected_to_the_others_of_its_domain(data: dict[str, Any], v
     expect(evaluated("imex_domain", tray(0, output=printed), *rack(first=1, trays=17)), verdict, words)
 
 
+@pytest.mark.parametrize(
+    ("data", "verdict", "words"),
+    [
+        (
+            {"status": "UNAVAILABLE", "others": "UNAVAILABLE"},
+            FAIL,
+            "nvidia-imex is UNAVAILABLE on all trays of the dom",
+        ),
+        (
+            {"version": "570.133.20"},
+            CONCERN,
+            "works with driver 570.133.20 on all trays of the domain; expected 580.12",
+        ),
+    ],
+)
+def test_what_all_trays_share_is_said_of_one_that_is_not_known_among_them(
+    data: dict[str, Any], verdict: Verdict, words: str
+) -> None:
+    printed = domain(**{"version": DRIVER, "addresses": ("10.9.9.9",) * 18, "names": ("else",) * 18, **data})
+    result = evaluated("imex_domain", tray(0, output=printed), *rack(first=1, trays=17))
+    assert words in result.message
+    assert verdict in {finding.verdict for finding in result.findings}
+    assert Verdict.INCOMPLETE in {finding.verdict for finding in result.findings}
+
+
 def test_places_that_a_compute_domain_keeps_are_not_missed() -> None:
     hosts = ("10.1.2.0", *(f"compute-domain-daemon-{number:04}" for number in range(1, 18)))
     links = dict.fromkeys(range(1, 18), "NEVER_CONNECTED")
