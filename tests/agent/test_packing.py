@@ -12,13 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clusterproof.plugins.agent import packing
 from clusterproof.plugins.agent.frame import decode
 from clusterproof.plugins.agent.packing import ALPHABET, ARGUMENT, QUOTED, UNPACKED, packed, script_of, text_of
-from clusterproof.plugins.agent.payload import program, unpacked
+from clusterproof.plugins.agent.payload import joined, program, unpacked
 from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.transport import Answer, Program
 from tests.builders.probed import PATIENT, answer, padded
 
+AGENT = Path(packing.__file__).parent
 TEXTS = st.text() | st.integers(0, 5000).map("pass\n".__mul__)
 
 
@@ -79,3 +81,9 @@ def test_a_command_that_fits_into_an_argument_is_one(tmp_path: Path) -> None:
     sent, _ = program(["boot", "padded"], PATIENT, [padded(tmp_path, 100_000)], on_stdin=False)
     assert 100_000 < len(sent.command) <= ARGUMENT
     assert script_of(sent.command) == sent.command
+
+
+def test_modules_that_travel_as_one_text_have_all_that_they_import() -> None:
+    with pytest.raises(ValueError, match=r"sending\.py imports pattern; expected it to travel along"):
+        joined((AGENT / "sending.py",))
+    assert "class Pattern" in joined((AGENT / "pattern.py", AGENT / "sending.py"))

@@ -220,14 +220,18 @@ def source_of(file: Path) -> str:
 
 @cache
 def joined(files: tuple[Path, ...]) -> str:
-    """Modules as one text, without what they import from beside them: they travel together. Raises ValueError."""
-    return "\n".join(("from __future__ import annotations", *map(_of_its_own, files)))
+    """Modules as one text, without what they import from each other. Raises ValueError where one is missing."""
+    together = frozenset(file.stem for file in files)
+    return "\n".join(("from __future__ import annotations", *(_of_its_own(file, together) for file in files)))
 
 
-def _of_its_own(file: Path) -> str:
+def _of_its_own(file: Path, together: frozenset[str]) -> str:
     source = source_of(file)
     imports = [line for line in ast.parse(source).body if isinstance(line, ast.ImportFrom)]
     ours = [line for line in imports if str(line.module).startswith(("__future__", "clusterproof."))]
+    missing = {str(line.module).rpartition(".")[2] for line in ours} - together - {"__future__"}
+    if missing:
+        raise ValueError(f"{file.name} imports {', '.join(sorted(missing))}; expected it to travel along")
     dropped = {number for line in ours for number in range(line.lineno, (line.end_lineno or 0) + 1)}
     return "\n".join(line for number, line in enumerate(source.splitlines(), 1) if number not in dropped)
 

@@ -37,6 +37,7 @@ ASK_S = 30.0  # for Slurm's own commands: slurmctld answers slowly when many job
 CLEANUP_S = 15.0  # for a step that only cleans up
 _TRAVELS = (
     PLUGINS / "agent" / "packing.py",
+    PLUGINS / "agent" / "pattern.py",
     PLUGINS / "agent" / "sending.py",
     PLUGINS / "transport" / "srun" / "places.py",
     FOLDER / "pipes.py",

@@ -23,6 +23,7 @@ MAX_BYTES = 128 * 1024  # of a command's output: its head and its tail
 NO_FAULT_OF_NODES = (Unreached.BUSY, Unreached.REMOVED, Unreached.API, Unreached.THROTTLED, Unreached.NO_IMAGE)
 ASK: Mapping[str, object] = {}  # a request for nothing but what the node is
 TRAVELS = (
+    PLUGINS / "agent" / "pattern.py",
     PLUGINS / "agent" / "sending.py",
     *(FOLDER / f"{name}.py" for name in ("cleanup", "pipes", "rendezvous", "on_node")),
 )

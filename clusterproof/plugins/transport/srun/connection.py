@@ -38,7 +38,7 @@ NODE_BYTES = 256 * 1024  # of one node's answer; a healthy 8-GPU node returns ab
 BESIDE_BYTES = 1024 * 1024
 FOLDER = Path(__file__).parent
 TRAVELS = (
-    *(FOLDER.parents[1] / "agent" / f"{name}.py" for name in ("packing", "sending")),
+    *(FOLDER.parents[1] / "agent" / f"{name}.py" for name in ("packing", "pattern", "sending")),
     *(FOLDER / f"{name}.py" for name in ("places", "call", "launch")),
 )
 _WHY = {
