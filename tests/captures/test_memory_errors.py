@@ -77,7 +77,7 @@ def test_where_few_errors_were_corrected_nothing_is_said(text: str, tmp_path: Pa
         (
             MCELOG.format(corrected=2841, day=2841, uncorrected=0),
             Verdict.CONCERN,
-            "2.84e+03 corrected errors a day (SOCKET 1 CHANNEL 2 DIMM 0)",
+            "2840 corrected errors a day (SOCKET 1 CHANNEL 2 DIMM 0)",
         ),
         (
             SUMMARY.format(kind="Uncorrected", count=2),
@@ -102,7 +102,7 @@ def test_where_few_errors_were_corrected_nothing_is_said(text: str, tmp_path: Pa
         (
             EVENTS.format(kind="Corrected", count=5000),
             Verdict.CONCERN,
-            "1e+04 corrected errors a day (DIMM_A1)",
+            "10000 corrected errors a day (DIMM_A1)",
         ),
     ],
 )

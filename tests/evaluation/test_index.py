@@ -137,7 +137,10 @@ COSTLY = (
     *("clusterproof.plugins.evidence.slurm.facts", "clusterproof.plugins.evidence.software.collect_versions"),
 )
 MAX_MODULES = 205  # 202 of Python 3.11, some thirty of them before it does anything
-COMPILES = "clusterproof.integrations.slurm.settings clusterproof.plugins.core.strict"  # what every call reads by them
+COMPILES = (  # what every call reads by them
+    "clusterproof.integrations.slurm.settings clusterproof.plugins.catalog clusterproof.plugins.catalog.log_forms "
+    "clusterproof.plugins.core.strict"
+)
 
 
 def test_a_prolog_loads_nothing_that_it_does_not_need_and_compiles_no_pattern_before_there_is_text_for_it() -> None:

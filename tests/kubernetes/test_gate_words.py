@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-import jsonschema
 import pytest
 
 from clusterproof.plugins.core.result import UNREACHABLE, Result
@@ -28,7 +25,6 @@ from clusterproof.plugins.kubernetes.gate import (
 )
 from clusterproof.plugins.kubernetes.gate.objects import ObjectWriter
 from clusterproof.plugins.kubernetes.gate.write import UNCONFINED, UNTRIED, Orders, resident, write
-from tests.builders.wheel import ROOT
 
 PASS, CONCERN, FAIL, INCOMPLETE, NOT_APPLICABLE = (
     Verdict.PASS,
@@ -227,55 +223,6 @@ def test_when_its_time_is_over_nothing_more_is_tried() -> None:
     assert writer.lines() == ["gpu[001-002]: not tried, as 300 s have passed; expected a faster API server"]
 
 
-SCHEMA = json.loads((ROOT / "clusterproof/integrations/kubernetes/chart/values.schema.json").read_text())["properties"]
-
-
-def is_refused(act: Callable[[], object]) -> bool:
-    try:
-        act()
-    except (GateError, jsonschema.ValidationError):
-        return True
-    return False
-
-
-@pytest.mark.parametrize(
-    ("value", "text", "is_wrong"),
-    [
-        ("maxTainted", "5", False),
-        ("maxTainted", "10%,10", False),
-        ("maxTainted", "100%", False),
-        ("maxTainted", "0", False),
-        ("maxTainted", "500%", True),
-        ("maxTainted", "101%", True),
-        ("maxTainted", "5,500%", True),
-        ("maxTainted", "1234567", True),
-        ("maxTainted", "ten", True),
-        ("maxTainted", "10,", True),
-        ("maxTainted", "-1", True),
-        ("startupTaint", "clusterproof.dev/unproven", False),
-        ("startupTaint", "clusterproof", False),
-        ("startupTaint", "startup-taint.cluster-autoscaler.kubernetes.io/clusterproof-unproven", False),
-        ("startupTaint", "clusterproof.dev/unproven:NoSchedule", True),
-        ("startupTaint", "clusterproof.dev/unproven=true:NoSchedule", True),
-        ("startupTaint", "clusterproof.dev/", True),
-        ("startupTaint", "/clusterproof", True),
-        ("startupTaint", "a/b/clusterproof", True),
-        ("startupTaint", "Clusterproof.dev/unproven", True),
-        ("startupTaint", "karpenter.sh/disrupted", True),
-        ("startupTaint", "clusterproof.dev/" + "x" * 64, True),
-    ],
-)
-def test_the_chart_refuses_what_the_gate_refuses(value: str, text: str, is_wrong: bool) -> None:
-    asks = {"maxTainted": lambda: most_tainted(text, 1), "startupTaint": lambda: own_key(text)}
-    by_gate, by_chart = asks[value], lambda: jsonschema.validate(text, SCHEMA[value])
-    assert (is_refused(by_gate), is_refused(by_chart)) == (is_wrong, is_wrong)
-
-
-def test_the_chart_takes_values_that_are_left_empty() -> None:
-    for value in ("maxTainted", "startupTaint"):
-        jsonschema.validate("", SCHEMA[value])
-
-
 NODE = {
     "metadata": {"name": "gpu001", "uid": "1", "resourceVersion": "1", "creationTimestamp": "2026-01-01T00:00:00Z"},
     "spec": {},
@@ -299,7 +246,9 @@ def test_that_nothing_confines_a_gate_is_said_and_that_it_is_unknown(answer: Exc
             raise answer
         return NODE
 
-    api: Any = SimpleNamespace(listed=lambda _: [NODE], patch=patched, patch_unread=patched, create=lambda *_: NODE)
+    api: Any = SimpleNamespace(
+        listed=lambda *_, **__: [NODE], patch=patched, patch_unread=patched, create=lambda *_: NODE
+    )
     said = write(api, resident(Orders(), 60), {"gpu001": health_of([result("gpu.no_xid", PASS)])}, LATER, LATER).lines
     about = [line for line in said if line.startswith((UNTRIED, UNCONFINED))]
     assert [line[: len(words)] for line in about] == ([words] if words else [])

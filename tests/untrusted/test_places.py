@@ -17,7 +17,7 @@ from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.nodes import nodes
 from tests.builders.wheel import ROOT
 from tests.checks.gpu.racks import tray
-from tests.checks.network.test_roce import host, port
+from tests.checks.network.given import roce_host, roce_port
 
 H200 = Path(__file__).parents[1] / "recordings" / "h200"
 DEMO = ROOT / "clusterproof" / "fixtures" / "demo" / "nodes" / "gpu001.json"
@@ -25,7 +25,7 @@ RECORDED = {
     **{name: to_json(load((H200 / name / "nodes" / "node1.json").read_text())) for name in ("idle", "job", "perf")},
     "demo": to_json(load(DEMO.read_text())),
     "rack": to_json(tray(0)),
-    "roce": to_json(host(port(0), port(1))),
+    "roce": to_json(roce_host(roce_port(0), roce_port(1))),
 }
 ALIKE = 2  # of a list: its further entries are read as these are
 OTHERS: tuple[Any, ...] = ("text", -1, None, [], {}, True, ["text"], {"text": "text"}, 1e300)

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.typed import TYPE_CHECKING
 from clusterproof.plugins.core.verdict import concern_if, fail_if, part
 from clusterproof.plugins.evaluation.routing import evidence
+from clusterproof.plugins.evidence.field import known
 from clusterproof.plugins.evidence.kernel_log.wording import FILE_SERVERS, require_whole_log, say
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.evidence.storage.facts_disks import DiskArray, DiskHealth, disk_reports
+from clusterproof.plugins.evidence.storage.facts import has_disk_reports
+
+if TYPE_CHECKING:
+    from clusterproof.plugins.evidence.storage.facts_disks import DiskArray, DiskHealth
 
 pytestmark = [mark.storage, mark.preflight, mark.prolog]
 
@@ -43,15 +48,22 @@ def test_disk_errors(node: Node) -> None:
     Remedy (replace): Save what can be read, then unmount, check (fsck, xfs_repair) and mount again. If the disk itself
     has errors, replace the node: nvme smart-log.
     """
-    disks, arrays = disk_reports(node)
-    for disk in disks:
-        with part:
-            evaluate_disk(disk, node.threshold("disk.used_percent"))
-    for array in arrays:
-        with part:
-            evaluate_array(array)
+    if has_disk_reports(node):
+        evaluate_reports(node)
     say(node, "storage.disk_errors", "no error of a disk, and every file system to take writes")
     require_whole_log(node)
+
+
+def evaluate_reports(node: Node) -> None:
+    """What disks and arrays say of themselves, each by itself."""
+    from clusterproof.plugins.evidence.storage.facts_disks import disk_arrays, disk_health  # for captures alone
+
+    for disk in known(lambda: disk_health.of(node), ()):
+        with part:
+            evaluate_disk(disk, node.threshold("disk.used_percent"))
+    for array in known(lambda: disk_arrays.of(node), ()):
+        with part:
+            evaluate_array(array)
 
 
 def evaluate_disk(disk: DiskHealth, most_percent: float) -> None:

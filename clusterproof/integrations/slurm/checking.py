@@ -16,7 +16,7 @@ from clusterproof.integrations.slurm.settings import Settings
 from clusterproof.integrations.slurm.standby import StandBy
 from clusterproof.integrations.slurm.verdict import CheckFinding, CheckRun, Cursor, cursor_of, cut_short
 from clusterproof.plugins.agent.program import ProbeOptions
-from clusterproof.plugins.agent.reading import NO_CURSOR, ignore
+from clusterproof.plugins.agent.reading import NO_CURSOR
 from clusterproof.plugins.evaluation.index import (
     ALWAYS,
     Stale,
@@ -53,8 +53,8 @@ def check(
     settings: Settings,
     deadline_s: float,
     cursor: Cursor | None,
-    say: Callable[[str], object] = ignore,
-    each: Callable[[Result], object] = ignore,
+    say: Callable[[str], object] = str,  # nobody is told
+    each: Callable[[Result], object] = str,  # nobody is told
     nvml: bytes = b"",
 ) -> CheckRun:
     """Run the checks of these occasions, and call `each` with their results; `say` gets what is wrong with the suite.

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
 import signal
 
-from clusterproof.plugins.agent.pattern import Pattern
-
 MAX_FRAMES = 24
-FRAME = Pattern(r"(?m)^\[<[0-9a-f]*>\] (\w{1,80})")
+FRAME = re.compile(r"(?m)^\[<[0-9a-f]*>\] (\w{1,80})")
 
 
 def living(group: int) -> tuple[str, list[str]]:

@@ -91,7 +91,7 @@ def is_of_aws(cluster: Cluster) -> bool:
 
 def is_of_hyperpod(cluster: Cluster) -> bool:
     """Whether it is a cluster of SageMaker HyperPod, whose skills are at home there."""
-    return ":sagemaker:" in cluster.settings.get("arn", "")
+    return "arn" in cluster.settings  # which has another name where names are redacted
 
 
 def is_of_slurm(cluster: Cluster) -> bool:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sized
-from typing import Any, TypeVar
 
+from clusterproof.plugins.core.typed import Any, TypeVar
 from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.evidence.field import every
 

@@ -27,7 +27,7 @@ from clusterproof.plugins.watch.updates import LogLine
 
 OCCASION = "preflight"
 CHANGING = frozenset(WATCHED)  # what is reported again while a node is watched
-UNCHANGING = ("boot", "platform", "imds", "resource_config", "edac", "pci", "neuron", "memory")
+UNCHANGING = ("boot", "platform", "imds", "resource_config", "edac", "pci", "neuron", "memory", "nvme")
 KEPT = CHANGING | frozenset(UNCHANGING)  # … and what it is evaluated with
 XIDS: Mapping[str, str] = {"gpu.no_xid": "Xid", "gpu.no_sxid": "SXid"}  # checks whose findings are said one by one …
 LASTING = frozenset({"gpu.no_throttle"})  # checks of what comes and goes: evaluated at each tick, said when it lasts

@@ -11,6 +11,7 @@ from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.evaluation.all_checks import node_checks
 from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.node import Node
+from tests.builders.recordings import boot, node
 
 
 def verdict(check: str, collectors: Mapping[str, Any], **target: Any) -> Result:
@@ -34,3 +35,16 @@ def mlx5(number: int, *ports: dict[str, Any], device: str = "1021") -> dict[str,
 def rdma(*devices: dict[str, Any]) -> dict[str, Any]:
     """A node with these RDMA devices, a day after its boot."""
     return {"rdma": {"devices": list(devices)}, "boot": {"uptime_s": 86400.0}}
+
+
+def roce_port(number: int, **more: Any) -> dict[str, Any]:
+    """An active RoCE port of a rail."""
+    gids = [{"index": 3, "type": "RoCE v2", "kind": "ipv4"}]
+    ecn = {"notifies": "1" * 8, "reacts": "1" * 8, "traffic_class": "106", "gids": gids}
+    rail = {"model": "15b3:1021", "rate": "400 Gb/sec (4X NDR)", "state": "4: ACTIVE"}
+    return {"device": f"mlx5_{number}", "port": 1, **rail, **ecn, **more}
+
+
+def roce_host(*ports: dict[str, Any], name: str = "gpu001") -> NodeEvidence:
+    """A node with these RoCE ports."""
+    return node(name, boot=boot(), roce={"ports": list(ports)})

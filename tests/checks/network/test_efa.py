@@ -9,60 +9,17 @@ import pytest
 
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
-from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.recording import read_cluster, write_cluster
 from clusterproof.plugins.inventory.aws import efa_attached
 from tests.builders.evaluated import said
+from tests.checks.network.efa import device, evaluated, evidence, group, output_of
 
 FAIL, CONCERN, NA, PASS = Verdict.FAIL, Verdict.CONCERN, Verdict.NOT_APPLICABLE, Verdict.PASS
 INCOMPLETE = Verdict.INCOMPLETE
 P5 = "p5.48xlarge"
 COUNT, RATE = "network.efa_count", "network.efa_rate"
 OTHERS = ("network.efa_modules", "network.libfabric_efa", "network.memlock", "gpu.peermem")
-SAYS = {25: "25 Gb/sec (1X EDR)", 30: "30 Gb/sec (12X SDR)", 50: "50 Gb/sec (1X HDR)", 100: "100 Gb/sec (4X EDR)",
-        200: "200 Gb/sec (4X HDR)", 400: "400 Gb/sec (8X HDR)"}  # fmt: skip
-
-
-def device(number: int, gbps: int = 100) -> dict[str, Any]:
-    """An EFA device as the driver shows it."""
-    port = {"port": 1, "state": "4: ACTIVE", "physical_state": "5: LinkUp", "rate": SAYS[gbps]}
-    data = {"name": f"rdmap{number}s0", "vendor": "1d0f", "device": "efa2", "firmware": "", "p2p": "", "gdr": None}
-    return {**data, "ports": [{**port, "link_layer": "Unspecified", "link_downed": None, "symbol_errors": None}]}
-
-
-def on_bus(number: int) -> dict[str, Any]:
-    """The same on the PCI bus."""
-    return {"address": f"0000:{number:02x}:00.0", "vendor": "1d0f", "device": "efa2", "class": "020000"}
-
-
-def evidence(
-    name: str, instance_type: str, count: int, bus: int | None = None, gbps: int = 100, driver: str | None = "2.17.3g"
-) -> NodeEvidence:
-    """What a node with so many EFA devices reports."""
-    data: dict[str, Any] = {
-        "platform": {"vendor": "Amazon EC2", "product": instance_type, "serial": ""},
-        "boot": {"uptime_s": 86400.0},
-        "rdma": {
-            "devices": [device(one, gbps) for one in range(count)],
-            "modules": [],
-            "uverbs": [],
-            "efa_version": driver,
-        },
-        "pci": {"devices": [on_bus(one) for one in range(count if bus is None else bus)]},
-        "limits": {"login": {"memlock": 65536}, "daemons": {}},
-    }
-    return NodeEvidence(name, {collector: Collected(Status.READ, value) for collector, value in data.items()})
-
-
-def evaluated(check: str, *data: NodeEvidence, **target: Any) -> Result:
-    """A check's result on the first of some nodes."""
-    return said(check, *data, **target)
-
-
-def group(instance_type: str, *counts: int, **data: Any) -> list[NodeEvidence]:
-    """Nodes of one group, each with so many EFA devices."""
-    return [evidence(f"n{number}", instance_type, count, **data) for number, count in enumerate(counts)]
 
 
 @pytest.mark.parametrize("check", [COUNT, *OTHERS])
@@ -205,16 +162,6 @@ def test_a_port_is_active_and_has_a_link(ports: list[dict[str, str]], verdict: V
     assert words in result.message
 
 
-def output_of(name: str = "n0", count: int = 2, **collectors: Any) -> NodeEvidence:
-    """A p5 with so many EFA devices that also reports these collectors; a Collected is the collector itself."""
-    plain = evidence(name, "p5.48xlarge", count)
-    more = {
-        collector: value if isinstance(value, Collected) else Collected(Status.READ, value)
-        for collector, value in collectors.items()
-    }
-    return NodeEvidence(name, {**plain.collectors, **more})
-
-
 def test_devices_may_still_come_just_after_boot() -> None:
     result = evaluated(COUNT, output_of(boot={"uptime_s": 9.0}), expect={"efa": 3})
     assert (result.verdict, result.message) == (INCOMPLETE, "2 EFA devices, 9 s after boot; expected 3")
@@ -247,51 +194,6 @@ def test_libfabric_offers_each_device(fi_info: Any, occasion: str, verdict: Verd
     result = said("network.libfabric_efa", output_of(libfabric=fi_info), occasion=occasion, instance_type="p5.48xlarge")
     assert result.verdict is verdict, result.message
     assert words in result.message
-
-
-@pytest.mark.parametrize(
-    ("count", "memlock", "expect", "verdict", "words"),
-    [
-        (2, None, 2, PASS, ""),
-        (2, 65536, 2, FAIL, ""),
-        (0, 65536, 2, FAIL, ""),  # which are due
-        (2, 65536, 0, FAIL, ""),
-        (0, 65536, 0, NA, "no EFA, InfiniBand or RoCE device on this node"),
-        (2, 16 * 2**30, 2, PASS, ""),
-    ],
-)
-def test_memory_may_be_locked_where_there_is_efa(
-    count: int, memlock: int | None, expect: int, verdict: Verdict, words: str
-) -> None:
-    limits = {"login": {"memlock": memlock}, "daemons": {}}
-    result = evaluated("network.memlock", output_of(count=count, limits=limits), expect={"efa": expect})
-    assert result.verdict is verdict, result.message
-    assert words in result.message
-
-
-def test_a_daemon_whose_limits_cannot_be_read_hides_nothing_of_a_login() -> None:
-    limits = {"login": {"memlock": 65536}, "daemons": {"slurmd": {"error": "EACCES"}}}
-    result = evaluated("network.memlock", output_of(count=2, limits=limits), expect={"efa": 2})
-    assert result.verdict is FAIL
-    assert "memlock is 64 KiB for a login" in result.message
-    assert "could not be read (EACCES)" in result.message
-
-
-def test_daemons_that_are_not_understood_hide_nothing_of_a_login() -> None:
-    for daemons in ({"error": "EACCES"}, None, "slurmd"):
-        limits = {"login": {"memlock": 65536}, "daemons": daemons}
-        result = evaluated("network.memlock", output_of(count=2, limits=limits), expect={"efa": 2})
-        assert result.verdict is FAIL
-        assert "memlock is 64 KiB for a login" in result.message
-
-
-@pytest.mark.parametrize(("expect", "verdict"), [({"efa": 2}, FAIL), ({"efa": 0}, INCOMPLETE), ({}, FAIL)])
-def test_memory_may_be_locked_where_devices_are_due_that_were_not_captured(
-    expect: dict[str, int], verdict: Verdict
-) -> None:
-    limits = Collected(Status.READ, {"login": {"memlock": 65536}, "daemons": {}})
-    result = evaluated("network.memlock", NodeEvidence("n0", {"limits": limits}), expect=expect, instance_type=P5)
-    assert result.verdict is verdict, result.message
 
 
 def loopback(*mb_per_s: float | None) -> dict[str, Any]:

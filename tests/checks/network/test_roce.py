@@ -12,21 +12,11 @@ from tests.builders.evaluated import expect, said
 from tests.builders.recordings import boot, node
 from tests.checks.network.given import mlx5, rdma
 from tests.checks.network.given import port as infiniband_port
+from tests.checks.network.given import roce_host as host
+from tests.checks.network.given import roce_port as port
 
 PASS, CONCERN, NA, INCOMPLETE = Verdict.PASS, Verdict.CONCERN, Verdict.NOT_APPLICABLE, Verdict.INCOMPLETE
 CHECK = "network.roce_settings"
-
-
-def port(number: int, **more: Any) -> dict[str, Any]:
-    """An active port of a rail."""
-    gids = [{"index": 3, "type": "RoCE v2", "kind": "ipv4"}]
-    ecn = {"notifies": "1" * 8, "reacts": "1" * 8, "traffic_class": "106", "gids": gids}
-    rail = {"model": "15b3:1021", "rate": "400 Gb/sec (4X NDR)", "state": "4: ACTIVE"}
-    return {"device": f"mlx5_{number}", "port": 1, **rail, **ecn, **more}
-
-
-def host(*ports: dict[str, Any], name: str = "gpu001") -> NodeEvidence:
-    return node(name, boot=boot(), roce={"ports": list(ports)})
 
 
 STORAGE = {"model": "15b3:101d", "rate": "100 Gb/sec (4X EDR)", "reacts": "0" * 8, "gids": []}

@@ -281,27 +281,3 @@ def test_fsx_s_advice_is_not_for_other_machines() -> None:
         "lustre_tuning", LUSTRE, lustre=lustre(client("osc", "FULL", **FEW), client("mdc")), platform=outside
     )
     expect(result, NA, "the advice is FSx's, and /fsx is mounted outside EC2")
-
-
-def disk(number: int, *, mounted: bool = True, disks: bool = True) -> dict[str, Any]:
-    """A local NVMe disk."""
-    data = [{"name": f"nvme{number}n1", "used_by": [], "mounted": ["/scratch"] * mounted}] if disks else []
-    model = "Amazon EC2 NVMe Instance Storage"
-    return {"name": f"nvme{number}", "model": model, "state": "live", "transport": "pcie", "disks": data}
-
-
-@pytest.mark.parametrize(
-    ("controllers", "instance_type", "verdict", "words"),
-    [
-        ([disk(number) for number in range(8)], "p5.48xlarge", PASS, ""),
-        ([disk(number) for number in range(7)], "p5.48xlarge", FAIL, "7 local NVMe disks; expected 8"),
-        ([disk(0)], "inf1.24xlarge", PASS, ""),  # more than the catalogue lists
-        ([disk(0, mounted=False)], "inf1.24xlarge", CONCERN, "not mounted: nvme0n1; expected every local disk"),
-        ([disk(0, disks=False)], "inf1.24xlarge", FAIL, "no disk on nvme0; expected one on each controller"),
-        ([], "inf1.24xlarge", NA, "inf1.24xlarge has no local NVMe disk"),
-        ([disk(0) | {"model": "Amazon Elastic Block Store"}], "inf1.24xlarge", NA, "inf1.24xlarge has no local NVMe"),
-    ],
-)
-def test_local_disks_are_there_and_in_use(controllers: Any, instance_type: str, verdict: Verdict, words: str) -> None:
-    evidence = node("gpu001", nvme={"controllers": controllers}, pci={"devices": []})
-    expect(said("storage.nvme_scratch", evidence, instance_type=instance_type), verdict, words)

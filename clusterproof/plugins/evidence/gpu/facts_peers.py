@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
 
+from clusterproof.plugins.core.typed import TYPE_CHECKING, Any
 from clusterproof.plugins.evidence.fact import collected_by
 from clusterproof.plugins.evidence.field import readings
 from clusterproof.plugins.evidence.gpu.facts import Gpu

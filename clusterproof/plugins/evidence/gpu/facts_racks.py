@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.typed import TYPE_CHECKING
 from clusterproof.plugins.core.verdict import NotApplicable, Recording
 from clusterproof.plugins.evidence.field import readings
 from clusterproof.plugins.evidence.gpu.facts_rack import CLUSTER, addresses, cluster_of, host_name_of, is_address

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 
-from clusterproof.plugins.agent.pattern import Pattern
 from clusterproof.plugins.agent.process_group import stat_fields
 from clusterproof.plugins.agent.reading import Node
 
@@ -15,9 +14,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 SLURM = ("/etc/slurm", "/opt/slurm/etc", "/run/slurm/conf", "/var/spool/slurmd/conf-cache")  # that have slurm.conf
-USERS = Pattern(r"(?im)^[^\S\n]*Slurmd?User[^\S\n]*=[^\S\n]*([\w.-]+)")
+USERS = re.compile(r"(?im)^[^\S\n]*Slurmd?User[^\S\n]*=[^\S\n]*([\w.-]+)")
 ROOT = 0
-OF_THE_HOST = Pattern(
+OF_THE_HOST = re.compile(
     r"^Uid:\t0\t.*^NSpid:\t\d+$", re.MULTILINE | re.DOTALL
 )  # /proc/PID/status of root's, in no container
 CGROUP = "/sys/fs/cgroup"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from clusterproof.plugins.agent.pattern import Pattern
+import re
+
 from clusterproof.plugins.agent.reading import Absent, Broke, Denied, Node, error
 from clusterproof.plugins.agent.tools import command, lines
 from clusterproof.plugins.evidence.host.collect_owner import daemons, slurm_confs
@@ -29,8 +30,8 @@ WANTED = (
 PROPERTIES = {"load": "LoadState", "active": "ActiveState", "sub": "SubState", "enabled": "UnitFileState"}
 RESTARTS, SINCE = "NRestarts", "ActiveEnterTimestampMonotonic"
 MAX_FAILED = 256
-AUTHENTICATION = Pattern(r"(?im)^[^\S\n]*AuthType[^\S\n]*=[^\S\n]*([\w/]+)")
-INCLUDE = Pattern(r"(?im)^[^\S\n]*Include[^\S\n]")
+AUTHENTICATION = re.compile(r"(?im)^[^\S\n]*AuthType[^\S\n]*=[^\S\n]*([\w/]+)")
+INCLUDE = re.compile(r"(?im)^[^\S\n]*Include[^\S\n]")
 MUNGED = "munged"
 MUNGE = "auth/munge"  # also where AuthType is not set
 

@@ -12,30 +12,12 @@ TYPE_CHECKING = False  # typing's own costs an import on every node
 if TYPE_CHECKING:
     from typing import Any
 
-PSEUDO = frozenset(
-    (
-        *("autofs", "bdev", "binder", "binfmt_misc", "bpf", "cgroup", "cgroup2", "configfs", "debugfs", "devpts"),
-        *("devtmpfs", "efivarfs", "fuse.lxcfs", "fuse.portal", "fuse.gvfsd-fuse", "fusectl", "hugetlbfs"),
-        *("iso9660", "mqueue", "nfsd", "nsfs", "overlay", "proc", "pstore", "ramfs", "resctrl", "rootfs"),
-        *("rpc_pipefs", "securityfs", "selinuxfs", "squashfs", "swap", "sysfs", "tracefs"),
-    )
+PSEUDO = Pattern(
+    "autofs|bdev|binder|binfmt_misc|bpf|cgroup2?|configfs|debugfs|devpts|devtmpfs|efivarfs|fuse.lxcfs|fuse.portal"
+    "|fuse.gvfsd-fuse|fusectl|hugetlbfs|iso9660|mqueue|nfsd|nsfs|overlay|proc|pstore|ramfs|resctrl|rootfs"
+    "|rpc_pipefs|securityfs|selinuxfs|squashfs|swap|sysfs|tracefs"
 )
-# And what begins so: nfs4, smb3.
-NETWORK = (
-    "lustre",
-    "nfs",
-    "cifs",
-    "smb",
-    "ceph",
-    "gpfs",
-    "beegfs",
-    "weka",
-    "glusterfs",
-    "9p",
-    "virtiofs",
-    "fuse",
-    "afs",
-)
+NETWORK = Pattern(r"lustre|nfs|cifs|smb|ceph|gpfs|beegfs|weka|glusterfs|9p|virtiofs|fuse|afs")  # and what begins so
 OF_OTHERS = Pattern(
     r"/(var/lib/(docker|containerd|containers|kubelet|enroot)|run/(containerd|docker|user|credentials|netns)"
     r"|snap|proc|sys)/"
@@ -160,13 +142,13 @@ def _wanted(mounts: list[dict[str, str]], due: Collection[str]) -> list[dict[str
 def _rank(mount: dict[str, str]) -> int:
     if mount["path"] in ALWAYS:
         return ALWAYS.index(mount["path"])
-    return len(ALWAYS) if mount["type"].startswith(NETWORK) else len(ALWAYS) + 1
+    return len(ALWAYS) if NETWORK.match(mount["type"]) else len(ALWAYS) + 1
 
 
 def _is_passed_over(mount: dict[str, str], due: Collection[str]) -> bool:
     path = mount["path"]
     is_of_others = path not in due and (OF_OTHERS.match(path) or REMOVABLE.fullmatch(path))
-    return mount["type"] in PSEUDO or bool(is_of_others)
+    return bool(PSEUDO.fullmatch(mount["type"]) or is_of_others)
 
 
 def _fstab(node: Node, own: Collection[str], users: Collection[str]) -> object:
@@ -192,7 +174,7 @@ def _fstab(node: Node, own: Collection[str], users: Collection[str]) -> object:
             "mounted": _folder(entry[1]) in own or (entry[2].startswith("fuse") and _folder(entry[1]) in users),
         }
         for entry in entries
-        if len(entry) >= 3 and entry[1].startswith("/") and entry[2] not in PSEUDO
+        if len(entry) >= 3 and entry[1].startswith("/") and not PSEUDO.fullmatch(entry[2])
     ]
 
 

@@ -56,7 +56,9 @@ class Sampler:
         self._text, before = text, self._table
         every = mounted(node)
         self._automatic = {mount["path"].rstrip("/") for mount in every if mount["type"] == "autofs"}
-        self._table = [mount for mount in every if mount["type"] not in PSEUDO and not OF_OTHERS.match(mount["path"])]
+        self._table = [
+            mount for mount in every if not PSEUDO.fullmatch(mount["type"]) and not OF_OTHERS.match(mount["path"])
+        ]
         return self._table != before
 
     def _known(self, is_changed: bool) -> dict[str, dict[str, object]]:

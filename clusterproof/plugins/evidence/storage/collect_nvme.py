@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 
-from clusterproof.plugins.agent.pattern import Pattern
 from clusterproof.plugins.agent.reading import Node
 from clusterproof.plugins.evidence.storage.collect_mounts import mounted
 
 CONTROLLERS = "/sys/class/nvme"
 BLOCKS = "/sys/class/block"
-DISK = Pattern(r"nvme\d{1,5}(c\d{1,5})?n\d{1,5}")
+DISK = re.compile(r"nvme\d{1,5}(c\d{1,5})?n\d{1,5}")
 SECTORS_IN_KIB = 2
 MAX_PARTS = 64
 DEEPEST = 4  # partition, RAID, encryption, logical volume

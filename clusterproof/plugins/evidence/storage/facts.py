@@ -264,6 +264,12 @@ checkpoint_folders = list_collected_as("striping", "folders", CheckpointFolder)
 ebs_volumes = list_collected_as("ebs", "volumes", EbsVolume, DISKS)
 
 
+def has_disk_reports(node: Node) -> bool:
+    """Whether it was captured what disks or arrays say of themselves: no probe asks them."""
+    nvme = node.evidence.collectors.get("nvme")
+    return bool(nvme and isinstance(nvme.value, dict) and {"smart", "arrays"} & nvme.value.keys())
+
+
 @collected_by("nvme")
 def nvme_controllers(node: Node, nvme: CollectorData) -> tuple[NvmeController, ...]:
     """The NVMe controllers that a driver runs. Raises Incomplete where there are such on the bus, and it runs none."""

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.core.verdict import Incomplete
+from clusterproof.plugins.core.typed import TYPE_CHECKING
 from clusterproof.plugins.evidence.fact import CollectorData, collected_by
 from clusterproof.plugins.evidence.field import Field, Reported, flag, objects, optional, table, text, texts, whole
 
@@ -102,11 +101,3 @@ def disk_health(_node: Node, nvme: CollectorData) -> tuple[DiskHealth, ...]:
 def disk_arrays(_node: Node, nvme: CollectorData) -> tuple[DiskArray, ...]:
     """The arrays of software RAID that were captured; none where nobody did. Raises Incomplete."""
     return tuple(map(DiskArray, nvme.get("arrays", optional(objects)) or ()))
-
-
-def disk_reports(node: Node) -> tuple[tuple[DiskHealth, ...], tuple[DiskArray, ...]]:
-    """Both, where they were captured: a node is not asked for them, and nothing is missing without them."""
-    try:
-        return disk_health.of(node), disk_arrays.of(node)
-    except Incomplete:
-        return (), ()

@@ -34,7 +34,7 @@ def read_fstab(text: str) -> Mapping[str, object]:
             "options": row[3] if len(row) > 3 else "defaults",
         }
         for row in map(str.split, _of_fstab(text))
-        if row[2] not in PSEUDO
+        if not PSEUDO.fullmatch(row[2])
     ]
     if not entries:
         raise CaptureError("fstab mounts nothing")

@@ -86,7 +86,7 @@ def _is_whole(paths: Collection[str]) -> bool:
 
 def _is_passed_over(mount: Mapping[str, Any]) -> bool:
     kind, source = str(mount.get("type", "")), str(mount.get("source", ""))
-    is_pseudo = kind in PSEUDO if kind else source in PSEUDO or PSEUDO_SOURCES.fullmatch(source)
+    is_pseudo = PSEUDO.fullmatch(kind) if kind else PSEUDO.fullmatch(source) or PSEUDO_SOURCES.fullmatch(source)
     is_users = OF_USERS.fullmatch(str(mount.get("options", "")))
     return bool(is_pseudo or is_users or OF_OTHERS.match(str(mount["path"])))
 
@@ -265,7 +265,7 @@ def _mounted_or_due(text: str, entries: list[dict[str, Any]]) -> dict[str, objec
     """What findmnt lists: as mounted, or as in fstab where it was asked for that or nothing shows how it is mounted."""
     options = [entry["options"].split(",") for entry in entries if "options" in entry]
     if _OF_FSTAB.search(typed_above(text)) or (options and not any({"rw", "ro"} & {*some} for some in options)):
-        return {"mounts": {"fstab": [entry for entry in entries if entry.get("type", "") not in PSEUDO]}}
+        return {"mounts": {"fstab": [entry for entry in entries if not PSEUDO.fullmatch(entry.get("type", ""))]}}
     return _collector(entries)
 
 

@@ -1,0 +1,63 @@
+"""Nodes with EFA devices, as they report them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
+from clusterproof.plugins.core.result import Result
+from tests.builders.evaluated import said
+
+SAYS = {25: "25 Gb/sec (1X EDR)", 30: "30 Gb/sec (12X SDR)", 50: "50 Gb/sec (1X HDR)", 100: "100 Gb/sec (4X EDR)",
+        200: "200 Gb/sec (4X HDR)", 400: "400 Gb/sec (8X HDR)"}  # fmt: skip
+
+
+def device(number: int, gbps: int = 100) -> dict[str, Any]:
+    """An EFA device as the driver shows it."""
+    port = {"port": 1, "state": "4: ACTIVE", "physical_state": "5: LinkUp", "rate": SAYS[gbps]}
+    data = {"name": f"rdmap{number}s0", "vendor": "1d0f", "device": "efa2", "firmware": "", "p2p": "", "gdr": None}
+    return {**data, "ports": [{**port, "link_layer": "Unspecified", "link_downed": None, "symbol_errors": None}]}
+
+
+def on_bus(number: int) -> dict[str, Any]:
+    """The same on the PCI bus."""
+    return {"address": f"0000:{number:02x}:00.0", "vendor": "1d0f", "device": "efa2", "class": "020000"}
+
+
+def evidence(
+    name: str, instance_type: str, count: int, bus: int | None = None, gbps: int = 100, driver: str | None = "2.17.3g"
+) -> NodeEvidence:
+    """What a node with so many EFA devices reports."""
+    data: dict[str, Any] = {
+        "platform": {"vendor": "Amazon EC2", "product": instance_type, "serial": ""},
+        "boot": {"uptime_s": 86400.0},
+        "rdma": {
+            "devices": [device(one, gbps) for one in range(count)],
+            "modules": [],
+            "uverbs": [],
+            "efa_version": driver,
+        },
+        "pci": {"devices": [on_bus(one) for one in range(count if bus is None else bus)]},
+        "limits": {"login": {"memlock": 65536}, "daemons": {}},
+    }
+    return NodeEvidence(name, {collector: Collected(Status.READ, value) for collector, value in data.items()})
+
+
+def evaluated(check: str, *data: NodeEvidence, **target: Any) -> Result:
+    """A check's result on the first of some nodes."""
+    return said(check, *data, **target)
+
+
+def group(instance_type: str, *counts: int, **data: Any) -> list[NodeEvidence]:
+    """Nodes of one group, each with so many EFA devices."""
+    return [evidence(f"n{number}", instance_type, count, **data) for number, count in enumerate(counts)]
+
+
+def output_of(name: str = "n0", count: int = 2, **collectors: Any) -> NodeEvidence:
+    """A p5 with so many EFA devices that also reports these collectors; a Collected is the collector itself."""
+    plain = evidence(name, "p5.48xlarge", count)
+    more = {
+        collector: value if isinstance(value, Collected) else Collected(Status.READ, value)
+        for collector, value in collectors.items()
+    }
+    return NodeEvidence(name, {**plain.collectors, **more})
