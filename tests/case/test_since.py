@@ -132,6 +132,8 @@ def test_logs_are_read_for_the_job_whose_number_or_nodes_they_have(tmp_path: Pat
         ("20261127/rank_3.log", {"20261127"}),  # a number that Slurm may have given
         ("2026/3.log", {"2026"}),
         ("20261127/3.log", {"20261127"}),
+        ("12345/1764250000.log", {"12345"}),  # by time
+        ("12345/98765.log", {"12345"}),  # by process, as of NCCL
         ("1002/slurm-71.out", {"71"}),  # below the number of a user
         ("rank_3.log", set()),
         ("task-3.out", set()),

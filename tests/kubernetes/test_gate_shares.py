@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from clusterproof.plugins.core.cluster import Target
+from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.kubernetes.gate import TRUE, UNKNOWN, Health
 from clusterproof.plugins.kubernetes.workloads import Pod
 from clusterproof.plugins.transport.kubernetes.report_cache import REST_S
@@ -18,7 +19,7 @@ FIT, LATE = Health(TRUE, "ChecksPassed", "63 checks"), Health(UNKNOWN, "NotReach
 def divided(count: int, instance_type: str = "p5.48xlarge") -> Shares:
     shares = Shares(EVERY_S)
     if shares.are_unknown(every(count), 0.0):
-        shares.divide([Target(name, instance_type=instance_type) for name in names(count)], 0.0)
+        shares.divide([Target(name, instance_type=instance_type) for name in names(count)], every(count), 0.0)
     return shares
 
 
@@ -101,8 +102,18 @@ def test_a_node_that_joins_or_leaves_concerns_one_share(joins: bool) -> None:
     evaluate(shares, agents, 0.0)
     others = {**agents, "n0007a": agent("n0007a")} if joins else {k: v for k, v in agents.items() if k != "n0007"}
     assert shares.are_unknown(others, 60.0)
-    shares.divide([Target(name) for name in others], 60.0)
+    shares.divide([Target(name) for name in others], others, 60.0)
     assert evaluate(shares, others, 60.0) == 1
+
+
+def test_nodes_are_asked_for_until_they_have_been_divided_and_again_when_an_agent_is_another() -> None:
+    shares, agents = Shares(EVERY_S), every(2 * MOST)
+    assert shares.are_unknown(agents, 0.0)
+    assert shares.are_unknown(agents, 60.0)  # the API server did not answer
+    shares.divide([Target(name) for name in agents], agents, 60.0)
+    assert not shares.are_unknown(agents, 120.0)
+    again = {**agents, "n0007": replace(agents["n0007"], name="another")}
+    assert shares.are_unknown(again, 180.0)  # the node was made anew under its name
 
 
 def test_of_a_node_that_has_left_nothing_stands() -> None:
@@ -110,7 +121,7 @@ def test_of_a_node_that_has_left_nothing_stands() -> None:
     shares, agents = divided(count), every(count)
     evaluate(shares, agents, 0.0)
     del agents["n0007"]
-    shares.divide([Target(name) for name in agents], 60.0)
+    shares.divide([Target(name) for name in agents], agents, 60.0)
     assert not shares.stands("n0007", agents)
     assert shares.stands("n0008", agents)
 

@@ -115,3 +115,10 @@ def test_pods_that_come_go_and_move_are_seen(names: str) -> None:
 def test_no_pod_is_lost_in_whatever_order_a_page_has_its_parts(order: Sequence[str]) -> None:
     server, pages = Server(*map(pod, "abcde"), order=order), PodPages()
     assert [[one.node for one in listed(pages, server)] for _ in range(2)] == [list("abcde")] * 2
+
+
+@pytest.mark.parametrize("content", [b'{"metadata": {}, "items": null}', b'{"metadata": {}, "items" : []}'], ids=str)
+def test_a_page_in_another_spelling_is_read_each_time(content: bytes) -> None:
+    answer: Any = SimpleNamespace(status=200, stream=lambda _: [content], release_conn=lambda: None, headers={})
+    api, pages = Api("https://x", lambda *_, **__: answer), PodPages()
+    assert [pages.listed(api, "clusterproof", "a=b") for _ in range(3)] == [[]] * 3

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 OTHERS_OPEN = OTHERS_WRITE | stat.S_IRGRP | stat.S_IROTH
 
-UNFINISHED = Pattern(r"\.[^/]+\.json\.(\d+)")  # what the process of that number has begun to write
+UNFINISHED = Pattern(r"\.(?!spare\.)[^/]+\.(\d+)")  # what the process of that number has begun to write
 MAX_JOBS = 1000  # whose epilog has not come
 KEPT_S = 30 * 24 * 3600.0  # of a job likewise
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT})

@@ -17,11 +17,11 @@ from clusterproof.integrations.slurm.roots import distrust, opened
 
 TYPE_CHECKING = False  # typing's own would cost an import before each job
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from importlib.machinery import ModuleSpec
     from types import ModuleType
 
-    Version = tuple[int, int, int]
+    Version = tuple[int, ...]
     Kept = tuple[str, bool, Version, int, int]  # the file, whether of a package, its version, the place of its code
 else:
     ModuleSpec = type(__spec__)  # importlib.machinery's, which costs an import
@@ -64,8 +64,8 @@ def version_of(file: str) -> Version:
     try:
         status = os.stat(file)
     except OSError:
-        return 0, 0, 0
-    return status.st_ino, status.st_size, status.st_ctime_ns
+        return (0,)
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def use(folder: str = FOLDER) -> None:
@@ -100,13 +100,18 @@ def imported() -> dict[str, str]:
     }
 
 
-def content(files: Mapping[str, str]) -> bytes:
-    """The file in which these modules are kept, each by its name with the file of its source."""
+def content(files: Mapping[str, str], has_time: Callable[[], bool] = lambda: True) -> bytes:
+    """The file in which these modules are kept, each by its name with the file of its source; empty for want of time.
+
+    Raises OSError and SyntaxError, where a file is gone or half written.
+    """
     from importlib.machinery import SourceFileLoader
 
     index: dict[str, Kept] = {}
     code = bytearray()
     for name, file in files.items():
+        if not has_time():
+            return b""
         version = version_of(file)  # before it is read
         begins = len(code)
         code += marshal.dumps(SourceFileLoader(name, file).get_code(name))

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 DAY_S = 24 * 3600  # rules of a policy end with one
 
 EPILOG = "epilog"  # the record of the last run after a job
+RAN = "clusterproof.integrations.slurm.checking"  # is loaded by a run alone
 LEISURE_S = 1.5  # what has to be left of the deadline for something that makes only later calls quicker
 
 
@@ -140,18 +141,13 @@ def _of_job(run: CheckRun) -> dict[str, object]:
 
 def _run(occasion: str, call: Call, begins: Cursor | None) -> CheckRun:
     from clusterproof.integrations.slurm.checking import check  # a verdict that is fresh costs none of this
-    from clusterproof.integrations.slurm.standby import keep_code, keep_part, part_of
+    from clusterproof.integrations.slurm.standby import part_of
 
     fingerprint = fingerprint_of(
         call.settings
     )  # before the policy is read: what changes from now on is not of this run
-    nvml = part_of(call.state)
-    run = check((occasion,), call.settings, call.left_s, begins, call.log, nvml=nvml)
+    run = check((occasion,), call.settings, call.left_s, begins, call.log, nvml=part_of(call.state))
     call.log_run(run)
-    if call.left_s > LEISURE_S:
-        keep_code(call.state)
-    if not nvml and call.left_s > LEISURE_S:
-        keep_part(call.state)
     return replace(run, is_late=call.lock_wait.is_late, basis=fingerprint)
 
 
@@ -229,7 +225,21 @@ def answer(call: Call) -> None:
         call.leave_to_health_check()
         drain = None
     with once:
+        if drain is None:
+            keep_for_later(call)
         end(call, drain)
+
+
+def keep_for_later(call: Call) -> None:
+    """After a run, keep what makes later calls quicker. Nothing is left to say: what breaks here decides nothing."""
+    if RAN not in sys.modules:
+        return
+    from clusterproof.integrations.slurm.standby import keep_code, keep_part, part_of
+
+    with contextlib.suppress(Exception):
+        keep_code(call.state, lambda: call.left_s > LEISURE_S)
+        if call.left_s > LEISURE_S and not part_of(call.state):
+            keep_part(call.state)
 
 
 def act(call: Call) -> Drain | None:

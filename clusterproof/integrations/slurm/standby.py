@@ -17,7 +17,7 @@ import sys
 import time
 import zlib
 from binascii import Error, a2b_base64, b2a_base64
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from importlib.machinery import ModuleSpec, PathFinder
 
@@ -87,14 +87,17 @@ def keep_part(state: State) -> None:
         state.write(RECORD, {"of": made_of, "code": b2a_base64(code, newline=False).decode()})
 
 
-def keep_code(state: State) -> None:
+def keep_code(state: State, has_time: Callable[[], bool]) -> None:
     """Keep the code of what this run has imported, and of what its probe may have, where it was not kept."""
     if kept_code.is_complete():
         return
     for module in (RUNNER, *OF_NVML):
-        import_module(module)
+        with contextlib.suppress(ImportError):  # of ctypes, in a Python that was built without it
+            import_module(module)
     files = {module_of(name): file for name, file in program.files().items()}
-    state.leave(kept_code.NAME, kept_code.content({**kept_code.imported(), **files}))
+    content = kept_code.content({**kept_code.imported(), **files}, has_time)
+    if content:
+        state.leave(kept_code.NAME, content)
 
 
 def _made_of() -> str:

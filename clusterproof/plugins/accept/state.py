@@ -108,7 +108,8 @@ class AcceptanceState:
         self.spent_s += seconds
         self._compare(ran.seen)
         self.numbers[step.stage.name] += 1
-        present = frozenset(step.nodes) & set(self.nodes)
+        of_step = frozenset(step.nodes)
+        present = of_step & set(self.nodes)
         for node in step.nodes:
             is_alone = step.stage.scope != "nodes" and not present - {node}  # whoever it was measured with has left
             self.runs[step.stage.name][node] += not is_alone
@@ -116,7 +117,7 @@ class AcceptanceState:
             if seen:
                 self.seen[node] = seen.completed(self.seen.get(node))
         for result in ran.results:
-            if result.node in step.nodes and result.is_of_node:
+            if result.node in of_step and result.is_of_node:
                 seen = ran.seen.get(result.node) if step.stage.name == SPEED else None
                 own = seen.besides_speed(result) if seen else result
                 self.results[result.node][step.stage.name, result.check].append(own)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
@@ -113,9 +113,14 @@ def numbers_of(path: str) -> set[str]:
     Also N_M of an array. Of several numbers the largest is the job's: others are ranks, tasks, or parts of a date.
     """
     named = _NAMED.findall(path)
-    bare = [of[1] for part in _DATE.sub("", path).split("/") if (of := _BARE.fullmatch(part))]
+    *folders, name = _DATE.sub("", path).split("/")
+    bare = _bare(folders) or _bare([name])  # of a folder's job the files may be named by process or time
     job = max(map(_job, named or bare), default=0)
     return {number for number in (*named, *bare) if _job(number) == job}
+
+
+def _bare(parts: Iterable[str]) -> list[str]:
+    return [of[1] for part in parts if (of := _BARE.fullmatch(part))]
 
 
 def _job(number: str) -> int:

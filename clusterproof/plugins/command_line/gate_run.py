@@ -110,7 +110,7 @@ class Rounds:
             for share in due:
                 if not self._is_over.is_set():
                     self._evaluate(share, self._agents(api), began)
-        except ClusterproofError as problem:
+        except (ClusterproofError, OSError) as problem:
             self._fail([f"ERROR: {problem}"])
             return
         if not due:
@@ -129,7 +129,7 @@ class Rounds:
             is_part = bool(self._own.nodes or self._own.exclude)
             cluster = None if is_part else resolve(self._option.x, {"via": "agents", **aws(self._option)})
             self._targets = cluster.targets if cluster else ()
-            self._shares.divide(self._targets, now)
+            self._shares.divide(self._targets, agents, now)
         verdicts = kept_verdicts(self._keep)
         due = self._shares.due(agents, {node: one.health for node, one in verdicts.items()}, now)
         kept = {node: one for node, one in verdicts.items() if self._shares.stands(node, agents)}

@@ -79,17 +79,17 @@ class PodPages:
         now: dict[bytes, list[Pod]] = {}
 
         def read(content: bytes) -> Mapping[str, Any]:
-            head, _, items = content.partition(ITEMS)
+            head, found, items = content.partition(ITEMS)
             digest = hashlib.sha256(items).digest()
-            is_known = b'"metadata":' in head and digest in self._before
+            is_known = bool(found) and b'"metadata":' in head and digest in self._before
             page = decoded(head + ITEMS + b"]}" if is_known else content)
             now[digest] = self._before[digest] if is_known else list(map(pod_of, page.get("items") or ()))
             return {**page, "items": now[digest]}
 
         pages = api.pages(f"/api/v1/namespaces/{namespace}/pods", {"labelSelector": selector}, read)
-        found = [pod for page in pages for pod in page["items"]]
+        listed = [pod for page in pages for pod in page["items"]]
         self._before = now
-        return found
+        return listed
 
 
 def pod_of(resource: object) -> Pod:

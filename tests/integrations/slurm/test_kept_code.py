@@ -7,10 +7,12 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from clusterproof.integrations.slurm import kept_code
+from clusterproof.integrations.slurm import kept_code, main, standby
 from tests.integrations.slurm.on_node import node, output_of, script
 from tests.testbed.needs import needs_nodes
 from tests.testbed.node import healthy_p5
@@ -116,6 +118,21 @@ def test_what_cannot_be_read_is_not_used(folder: Path, changed: Callable[[bytes]
 def test_what_another_user_may_have_put_there_is_not_used(folder: Path, give: Callable[[Path], object]) -> None:
     give(folder)
     assert imported(folder) == NONE_KEPT
+
+
+def test_what_there_is_no_time_for_is_not_kept(folder: Path) -> None:
+    assert kept_code.content({"other": str(folder / "other.py")}, lambda: False) == b""
+
+
+@pytest.mark.parametrize("drain", [None, "a drain"])
+def test_what_breaks_while_code_is_kept_decides_nothing(monkeypatch: pytest.MonkeyPatch, drain: Any) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr(main, "RAN", "sys")  # as after a run
+    monkeypatch.setattr(main, "act", lambda _: drain)
+    monkeypatch.setattr(main, "end", lambda _, answered: asked.append(answered))
+    monkeypatch.setattr(standby, "keep_code", lambda *_: asked.append("keeps") or 1 / 0)
+    main.answer(SimpleNamespace(occasion="explain", state=None, left_s=5.0))  # type: ignore[arg-type]
+    assert asked == (["keeps", None] if drain is None else [drain])
 
 
 @needs_nodes

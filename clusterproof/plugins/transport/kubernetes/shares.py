@@ -71,7 +71,7 @@ class Shares:
         self._every_s = every_s
         self._all: list[NodeShare] = []
         self._bounds: list[str] = []  # the first names of all shares but the first
-        self._known: frozenset[str] = frozenset()  # the nodes with agents when they were divided
+        self._known: frozenset[tuple[str, str]] = frozenset()  # the nodes and their agents when they were divided
         self._count = 0
         self._divided_at = -math.inf
 
@@ -81,13 +81,11 @@ class Shares:
             self._undivided()
             self._count = len(agents)
             return False
-        is_other = self._known != agents.keys()
-        self._known = frozenset(agents)
-        return is_other or now >= self._divided_at + REST_S
+        return self._known != _each_with_its_pod(agents) or now >= self._divided_at + REST_S
 
-    def divide(self, targets: Sequence[Target], now: float) -> None:
+    def divide(self, targets: Sequence[Target], agents: Mapping[str, Pod], now: float) -> None:
         """Divide these nodes; all are in one share where a rack is one machine, whose trays are compared."""
-        self._divided_at, self._count = now, len(targets)
+        self._divided_at, self._count, self._known = now, len(targets), _each_with_its_pod(agents)
         names = sorted(target.name for target in targets)
         types = {target.instance_type for target in targets}
         if not names or any(name in types and row.trays for name, row in instance_types().items()):
@@ -139,3 +137,7 @@ class Shares:
         for share in rested:
             share.rested_at = now
         return [*new, *rested]
+
+
+def _each_with_its_pod(agents: Mapping[str, Pod]) -> frozenset[tuple[str, str]]:
+    return frozenset((node, pod.name) for node, pod in agents.items())
