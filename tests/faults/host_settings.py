@@ -240,7 +240,7 @@ FAULTS = (
     Fault(
         "too few files for a large job",
         lambda image: with_limit(image, "nofile", "1024"),
-        {"host.ulimits": CONCERN},
+        {"host.ulimits": CONCERN, "host.kernel_settings": CONCERN},
         "nofile 1024 for a login, nofile 1024 for slurmd, nofile 1024 for containerd; expected at least nofile 65536",
     ),
     Fault(

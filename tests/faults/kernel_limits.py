@@ -27,7 +27,7 @@ FAULTS = (
         lambda image: with_file(
             with_file(image, f"{KERNEL}/pid_max", "32768\n"), "/proc/loadavg", "0.52 0.58 0.59 2/22938 98765\n"
         ),
-        {"host.process_ids": CONCERN},
+        {"host.process_ids": CONCERN, "host.kernel_settings": CONCERN},
         "22938 of 32768 (kernel.pid_max); expected less than 70 %",
     ),
     Fault(
@@ -41,7 +41,7 @@ FAULTS = (
         lambda image: with_file(
             with_file(image, f"{KERNEL}/pid_max", "4096\n"), "/proc/loadavg", "0.52 0.58 0.59 2/1200 3765\n"
         ),
-        {"host.process_ids": CONCERN},
+        {"host.process_ids": CONCERN, "host.kernel_settings": CONCERN},
         "kernel.pid_max 4096; expected at least 32768",
     ),
     Fault(
