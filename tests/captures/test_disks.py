@@ -77,6 +77,33 @@ SMARTCTL_JSON = """\
   "smart_status": {"passed": false}
 }
 """
+SMARTCTL_HOT = """\
+# smartctl -H /dev/nvme0
+smartctl 7.2 2020-12-30 r5155 [x86_64-linux-5.15.0] (local build)
+
+=== START OF SMART DATA SECTION ===
+SMART overall-health self-assessment test result: FAILED!
+- temperature is above or below threshold
+{more}"""
+SMARTCTL_UNKNOWN = """\
+# smartctl -a /dev/sda
+smartctl 7.2 2020-12-30 r5155 [x86_64-linux-5.15.0] (local build)
+SMART overall-health self-assessment test result: UNKNOWN!
+SMART Status, Attributes and Thresholds cannot be read.
+"""
+SMARTCTL_SCSI_JSON = """\
+{{
+  "smartctl": {{"version": [7, 3]}},
+  "device": {{"name": "/dev/sdb", "type": "scsi"}},
+  "smart_status": {{"passed": false, "scsi": {{"asc": 11, "ascq": 1, "ie_string": "{said}"}}}}
+}}
+"""
+CONTAINER = """\
+Personalities : [raid1]
+md127 : inactive sdb[1](S) sda[0](S)
+      5928 blocks super external:{kind}
+
+"""
 MDSTAT = """\
 $ cat /proc/mdstat
 Personalities : [raid0] [raid1] [raid6] [raid5] [raid4]
@@ -129,6 +156,8 @@ def found(folder: Path, text: str) -> list[tuple[Verdict, str]]:
         SMARTCTL_JSON.replace("false", "true"),
         MDSTAT.format(flag="", working=4, states="UUUU", stripe=""),
         MDADM.format(state="clean", working=2, second="active sync"),
+        CONTAINER.format(kind="imsm"),
+        CONTAINER.format(kind="ddf"),
         "Personalities : [raid0]\nunused devices: <none>\n",
     ],
 )
@@ -171,6 +200,37 @@ def test_of_healthy_disks_nothing_is_said_and_nothing_is_unknown(text: str, tmp_
             Verdict.FAIL,
             "sdb: its self-assessment failed (FAILURE PREDICTION THRESHOLD EXCEEDED [asc=5d, ascq=0])",
         ),
+        (
+            SMARTCTL_SAS.format(result="WARNING - SPECIFIED TEMPERATURE EXCEEDED [asc=b, ascq=1]"),
+            Verdict.CONCERN,
+            "sdb: it says WARNING - SPECIFIED TEMPERATURE EXCEEDED [asc=b, ascq=1]",
+        ),
+        (
+            SMARTCTL_SCSI_JSON.format(said="WARNING - SPECIFIED TEMPERATURE EXCEEDED"),
+            Verdict.CONCERN,
+            "sdb: it says WARNING - SPECIFIED TEMPERATURE EXCEEDED",
+        ),
+        (
+            SMARTCTL_SCSI_JSON.format(said="HARDWARE IMPENDING FAILURE GENERAL HARD DRIVE FAILURE"),
+            Verdict.FAIL,
+            "sdb: its self-assessment failed (HARDWARE IMPENDING FAILURE GENERAL HARD DRIVE FAILURE)",
+        ),
+        (
+            SMARTCTL.format(result="FAILED!", errors="0").replace("0x00", "0x02"),
+            Verdict.CONCERN,
+            "nvme0n1: too hot or too cold",
+        ),
+        (SMARTCTL_HOT.format(more=""), Verdict.CONCERN, "nvme0: too hot or too cold"),
+        (
+            SMARTCTL_HOT.format(more="- media has been placed in read only mode\n"),
+            Verdict.FAIL,
+            "nvme0: its self-assessment failed",
+        ),
+        (
+            SMARTCTL_JSON.replace("false", 'false, "nvme": {"value": 2}'),
+            Verdict.CONCERN,
+            "sda: too hot or too cold",
+        ),
         (SMARTCTL_JSON, Verdict.FAIL, "sda: its self-assessment failed"),
         (
             "$ sudo smartctl -a /dev/sda | grep health\nSMART overall-health self-assessment test result: FAILED!\n",
@@ -201,7 +261,27 @@ def test_of_healthy_disks_nothing_is_said_and_nothing_is_unknown(text: str, tmp_
         (
             MDADM.format(state="clean, FAILED", working=0, second="faulty"),
             Verdict.FAIL,
-            "md127 is lost without nvme2n1",
+            "md127 is lost without 2 of 2 disks (nvme2n1 failed)",
+        ),
+        (
+            MDSTAT.format(flag="(F)", working=2, states="U__U", stripe=""),
+            Verdict.FAIL,
+            "md127 is lost without 2 of 4 disks (nvme2n1 failed)",
+        ),
+        (
+            MDSTAT.format(flag="", working=2, states="U__U", stripe="").replace("raid5 nvme", "raid6 nvme"),
+            Verdict.CONCERN,
+            "md127 goes on without 2 of 4 disks",
+        ),
+        (
+            MDSTAT.format(flag="", working=1, states="U___", stripe="").replace("raid5 nvme", "raid6 nvme"),
+            Verdict.FAIL,
+            "md127 is lost without 3 of 4 disks",
+        ),
+        (
+            MDADM.format(state="clean", working=0, second="removed"),
+            Verdict.FAIL,
+            "md127 is lost without 2 of 2 disks",
         ),
     ],
 )
@@ -211,14 +291,21 @@ def test_what_a_disk_or_an_array_says_of_itself_is_said(
     assert found(tmp_path, text) == [(verdict, words)]
 
 
+def test_a_self_assessment_that_could_not_be_read_is_no_failure(tmp_path: Path) -> None:
+    assert found(tmp_path, SMARTCTL_UNKNOWN) == []
+    assert "nvme" not in read_text(SMARTCTL_UNKNOWN)[0]
+
+
 def test_of_several_disks_that_nobody_named_each_counts(tmp_path: Path) -> None:
     one = SMARTCTL_SAS.partition("\n")[2]
-    text = f"$ for disk in /dev/sd?; do smartctl -H $disk; done\n{one.format(result='OK')}{one.format(result='BAD')}"
-    assert found(tmp_path, text) == [(Verdict.FAIL, "a disk: its self-assessment failed (BAD)")]
+    disks = f"{one.format(result='OK')}{one.format(result='A FAILURE')}"
+    text = f"$ for disk in /dev/sd?; do smartctl -H $disk; done\n{disks}"
+    assert found(tmp_path, text) == [(Verdict.FAIL, "a disk: its self-assessment failed (A FAILURE)")]
 
 
 def test_where_two_disks_were_asked_by_one_command_neither_is_named(tmp_path: Path) -> None:
-    text = f"$ smartctl -H /dev/sda; smartctl -H /dev/sdb\n{SMARTCTL_SAS.partition(chr(10))[2].format(result='BAD')}"
+    one = SMARTCTL_SAS.partition("\n")[2].format(result="A FAILURE")
+    text = f"$ smartctl -H /dev/sda; smartctl -H /dev/sdb\n{one}"
     assert found(tmp_path, text)[0][1].startswith("a disk: ")
 
 

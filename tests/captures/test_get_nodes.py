@@ -127,6 +127,12 @@ def test_numbers_in_yaml_are_left_as_they_stand() -> None:
     }
 
 
+@pytest.mark.parametrize("value", ["!!bool zz", "!!timestamp x", "!!timestamp 2026-01-01", "!!set {a, b}", "!!int 1"])
+def test_yaml_with_a_tag_that_kubectl_does_not_print_is_refused(value: str) -> None:
+    with pytest.raises(CaptureError, match="its YAML is not understood"):
+        document(f"kind: Node\nname: {value}\n")
+
+
 def test_yaml_that_makes_much_of_little_is_refused() -> None:
     rows = [f"a{number}: &a{number} [{', '.join([f'*a{number - 1}'] * 9)}]" for number in range(1, 12)]
     with pytest.raises(CaptureError, match="more than 2,000,000 values"):

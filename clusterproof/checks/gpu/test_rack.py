@@ -34,7 +34,7 @@ def test_rack_trays(node: Node) -> None:
 
     own = own_cluster(node)
     trays, due = tuple(tray.name for tray in rack_of(node).nodes), node.target.expect.get("trays")
-    unknown, sizes = racks_of(node.run).unread[node.type_name], sizes_of(node)
+    unknown, sizes = racks_of(node.run).unread_like(node), sizes_of(node)
     seen = f"{own} has {len(trays)} trays here ({fold(trays)})"
     if due is not None:
         fail_if(len(trays) > due, f"{seen}; expected {due}")

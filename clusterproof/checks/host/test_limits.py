@@ -66,10 +66,22 @@ COMPARED: Mapping[str, Callable[[Node], str | None]] = {
     "net.core.somaxconn": lambda node: node.kernel_limits.setting(BACKLOG) or None,
     "net.ipv4.ip_local_port_range": lambda node: "-".join(node.kernel_limits.setting(PORTS).split()) or None,
     "user.max_user_namespaces": lambda node: "0" if node.kernel_limits.number(NAMESPACES) == 0 else "more",
-    "kernel.pid_max": lambda node: str(readings(node.kernel_limits, "pid_max")[0].get("pid_max", "")) or None,
+    "kernel.pid_max": lambda node: _pid_max(node),
     "isolated CPUs": lambda node: node.kernel_limits.setting(ISOLATED) or "nothing",
     "/etc/ld.so.preload": lambda node: " ".join(node.kernel_limits.setting(PRELOAD).split()) or "nothing",
 }
+
+
+PIDS, PIDS_OF_A_CPU = 32768, 1024  # what Linux begins with: kernel/pid.c, pid_idr_init
+
+
+def _pid_max(node: Node) -> str | None:
+    """How many processes the kernel can number; None where it is unknown, or the kernel's own for so many CPUs."""
+    most = readings(node.kernel_limits, "pid_max")[0].get("pid_max")
+    boot = readings(node, "boot")[0].get("boot")
+    cpus = readings(boot, "cpus")[0].get("cpus") if boot else None
+    is_own = cpus is not None and most == max(PIDS, PIDS_OF_A_CPU * cpus)
+    return None if most is None or is_own else str(most)
 
 
 def _set(node: Node) -> Mapping[str, str | None]:

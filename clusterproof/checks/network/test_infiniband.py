@@ -79,6 +79,7 @@ def test_ib_ports(ib_device: RdmaDevice, node: Node) -> None:
     was switched off by somebody: that is a concern where the same port is active on most nodes of the group. One that
     waits for a link on every node of the group, two or more, and counts none that it has lost is without a cable or a
     plane, and no fault of a node: a concern that says so once, until it is switched off, unless no port here is active.
+    So it is on a lone node, as in a prolog, where nothing says which it is.
 
     Remedy (investigate): Reseat or replace the cable; look at the switch port. ibdiagnet shows more.
     """
@@ -93,7 +94,8 @@ def test_ib_ports(ib_device: RdmaDevice, node: Node) -> None:
     if not used:
         not_applicable("every port is disabled")
     unused = [port.label for port in used if is_unused_everywhere(node, ib_device, port)]
-    seen = f"no link of {', '.join(unused)} (Polling), here and on all nodes of the group, and none that it has lost"
+    where = " beside active ports" if is_alone(node) else ", here and on all nodes of the group"
+    seen = f"no link of {', '.join(unused)} (Polling){where}, and none that it has lost"
     concern_if(unused, f"{seen}; expected 4: ACTIVE, or 3: Disabled where no cable is meant to be")
     for port in used:
         if port.label in unused:
@@ -126,10 +128,16 @@ def evaluate_rate(node: Node, device: RdmaDevice, port: Port) -> None:
 
 
 def is_unused_everywhere(node: Node, device: RdmaDevice, port: Port) -> bool:
-    """Whether a port has had no link on any node of the group, two or more, while others here have theirs."""
+    """Whether a port has had no link on any node of the group, while others here have theirs."""
     usual = node.group.usual(USES, _uses).get(_name(device, port))
-    is_alike = usual is not None and usual.alike == usual.reporting >= int(node.threshold("group.compared_nodes"))
+    least = int(node.threshold("group.compared_nodes"))
+    is_alike = is_alone(node) or (usual is not None and usual.alike == usual.reporting >= least)
     return is_alike and _use(port) == UNUSED and any(_use(other) == USED for _, other in _ports(node))
+
+
+def is_alone(node: Node) -> bool:
+    """Whether there is no other node to compare it with."""
+    return len(node.group.nodes) < int(node.threshold("group.compared_nodes"))
 
 
 def _uses(node: Node) -> Values:

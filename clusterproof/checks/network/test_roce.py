@@ -11,7 +11,7 @@ from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern_if, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import each, known, readings
-from clusterproof.plugins.evidence.group import Values, differences, in_words, usual_of
+from clusterproof.plugins.evidence.group import Group, Values, differences, in_words, usual_of
 from clusterproof.plugins.evidence.network.facts import INFINIBAND
 from clusterproof.plugins.evidence.network.facts_node import RocePort
 from clusterproof.plugins.evidence.node import Node
@@ -36,7 +36,8 @@ def test_roce_settings(node: Node) -> None:
     NCCL uses all rails alike: one without a routable RoCE v2 address at the same index as the others ends a job as it
     starts, and one without congestion control or in another traffic class loses packets under load. Active ports of one
     model and speed are compared with each other, unless most nodes of the group have that port so, and each with the
-    same port on other nodes. A node without InfiniBand none of whose fastest ports has such an address has no rail.
+    same port on other nodes. A node without InfiniBand or EFA none of whose fastest ports has such an address has no
+    rail, unless all nodes of the group have it so, and virtual functions that may have the addresses.
 
     Remedy (fix configuration): Give the interface its address; set ECN and the traffic class as on the other ports, and
     in what sets them after a boot.
@@ -56,16 +57,37 @@ def test_roce_settings(node: Node) -> None:
 
 
 def unrouted_rails(node: Node, ports: Iterable[RocePort]) -> list[str]:
-    """The fastest RoCE ports where none of them has a routable GID; nothing beside active InfiniBand, or if unknown."""
+    """The fastest RoCE ports where none of them has a routable GID; nothing if unknown.
+
+    Nothing either beside EFA or active InfiniBand, or where virtual functions have the addresses on all nodes.
+    """
     with suppress(Incomplete, NotApplicable):
-        if INFINIBAND in node.active_link_layers:
+        if node.efa_devices or INFINIBAND in node.active_link_layers:
             return []
     by_rate: dict[float, list[RocePort]] = {}
     for port in ports:
         by_rate.setdefault(gbps(readings(port, "rate")[0].get("rate", "")), []).append(port)
     fastest = by_rate[max(by_rate)]
     indexes = dict(each(fastest, lambda port: (port.label, port.gid_v2)))
-    return list(indexes) if len(indexes) == len(fastest) and set(indexes.values()) == {NO_GID} else []
+    is_bare = len(indexes) == len(fastest) and set(indexes.values()) == {NO_GID}
+    return [] if not is_bare or node.group.once("RoCE of virtual functions", is_of_virtual_functions) else list(indexes)
+
+
+def is_of_virtual_functions(group: Group[Node]) -> bool:
+    """Whether all nodes of a group, two or more, have virtual functions of NICs, and the same GIDs."""
+    gids = [
+        {name: value for name, value in values.items() if name.startswith(GID)}
+        for values in group.values(IN_GROUP, of_ports).values()
+    ]
+    is_alike = 1 < len(gids) == len(group.nodes) and all(one == gids[0] for one in gids)
+    return is_alike and all(map(has_virtual_functions, group.nodes))
+
+
+def has_virtual_functions(node: Node) -> bool:
+    """Whether a NIC here is known to be one."""
+    devices = readings(node, "pci_devices")[0].get("pci_devices", ())
+    of_each = (readings(device, "is_nic", "function_of")[0] for device in devices)
+    return any(device.get("is_nic") and device.get("function_of") for device in of_each)
 
 
 def gbps(rate: str) -> float:

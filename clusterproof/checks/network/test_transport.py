@@ -56,10 +56,8 @@ def test_transport_plan(node: Node) -> None:
             with part:
                 CHOICES[variable.name](variable, node)
     with suppress(NotApplicable):
-        deviations = differences(node, "variables of jobs", _set_for_jobs, absent=NOT_SET)
-        is_whole = readings(node, "environment_unread")[0].get("environment_unread") == ()
-        certain = [one for one in deviations if is_whole or one.own != NOT_SET]
-        concern_if(certain, in_words(certain))
+        deviations = differences(node, "variables of jobs", _as_far_as_known, absent=NOT_SET)
+        concern_if(deviations, in_words(deviations))
 
 
 NOT_SET = "not set"
@@ -73,6 +71,14 @@ def _set_for_jobs(node: Node) -> Values:
         for variable in each(node.environment, _whole)
         if not (variable.name.endswith(OF_A_NODE) or _is_overridden(variable, node.environment))
     }
+
+
+def _as_far_as_known(node: Node) -> Values:
+    """The same; None too where a file is unread that may set what others have."""
+    if readings(node, "environment_unread")[0].get("environment_unread") == ():
+        return _set_for_jobs(node)
+    values = node.group.values("variables that are read", _set_for_jobs).values()
+    return {**{name: None for others in values for name in others}, **_set_for_jobs(node)}
 
 
 def _whole(variable: Variable) -> Variable:

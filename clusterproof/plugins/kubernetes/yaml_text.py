@@ -10,6 +10,7 @@ from clusterproof.plugins.evidence.parsing import CaptureError
 
 MAX_VALUES = 2_000_000  # an alias counts each time
 WORDS = ("tag:yaml.org,2002:bool", "tag:yaml.org,2002:null")
+TAGS = (*WORDS, "tag:yaml.org,2002:str", "tag:yaml.org,2002:seq", "tag:yaml.org,2002:map", None)  # None refuses others
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
@@ -19,6 +20,7 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
         letter: [(tag, pattern) for tag, pattern in resolvers if tag in WORDS]
         for letter, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
+    yaml_constructors = {tag: yaml.SafeLoader.yaml_constructors[tag] for tag in TAGS}  # noqa: RUF012
 
 
 def document(text: str) -> object:
@@ -26,7 +28,7 @@ def document(text: str) -> object:
     loader = _Loader(text)
     try:
         data = loader.get_data()
-    except (yaml.YAMLError, ValueError, RecursionError) as problem:
+    except Exception as problem:  # `!!bool zz` is a KeyError
         mark = getattr(problem, "problem_mark", None)
         where = f" in line {mark.line + 1}" if mark else ""
         raise CaptureError(f"its YAML is not understood{where}, it may be cut") from None

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.core.cluster import Cluster, Target
-from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, Unreached
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evaluation.all_checks import node_checks
@@ -134,3 +134,22 @@ def test_what_is_no_tray_and_did_not_answer_is_not_missed_in_a_rack() -> None:
     targets += [Target(one.node, instance_type="p5.48xlarge") for one in h100]
     made = nodes(Cluster("mixed", "local", tuple(targets)), {one.node: one for one in (*trays, *h100)})
     expect(evaluate(node_checks()["gpu.rack_trays"], made["tray00"]), CONCERN, "has 17 trays here")
+
+
+def in_groups(*groups: tuple[str, str, list[NodeEvidence]]) -> Result:
+    """What the first tray says of its rack, where each of these nodes is in a group and of an instance type."""
+    targets = [
+        Target(one.node, group=group, instance_type=kind, expect={"trays": 18})
+        for group, kind, members in groups
+        for one in members
+    ]
+    every = {one.node: one for _, _, members in groups for one in members}
+    return evaluate(node_checks()["gpu.rack_trays"], nodes(Cluster("c", "local", tuple(targets)), every)["tray00"])
+
+
+def test_an_unreached_node_of_unknown_type_may_be_a_tray_of_the_racks_that_its_group_is_of() -> None:
+    lost = [NodeEvidence("lost", unreached=Unreached.TIMED_OUT)]
+    assert in_groups(("rack", P6E, rack(trays=17)), ("rack", "", lost)).verdict is PASS
+    expect(in_groups(("rack", P6E, rack(trays=17)), ("login", "", lost)), CONCERN, "has 17 trays here")
+    expect(in_groups(("rack", "", rack(trays=17)), ("login", "", lost)), CONCERN, "has 17 trays here")
+    assert in_groups(("rack", P6E, rack(trays=17)), ("other half", P6E, lost)).verdict is PASS

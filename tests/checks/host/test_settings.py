@@ -13,7 +13,7 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.transport import Answer, Connection, Limits, Program
 from clusterproof.plugins.transport.gather import ask
 from tests.builders.evaluated import expect, said
-from tests.builders.recordings import node
+from tests.builders.recordings import boot, node
 
 PASS, CONCERN, FAIL, INCOMPLETE = Verdict.PASS, Verdict.CONCERN, Verdict.FAIL, Verdict.INCOMPLETE
 NOW = 1_763_670_000.0
@@ -74,12 +74,18 @@ def test_whoever_asks_notes_when_the_question_left_and_the_answer_came(monkeypat
 
 
 def of_settings(
-    name: str = "gpu001", cpus: str = "0-191", nofile: int = 1048576, pid_max: int = 4194304, **other: Any
+    name: str = "gpu001",
+    cpus: str = "0-191",
+    nofile: int = 1048576,
+    pid_max: int = 4194304,
+    cores: int = 192,
+    **other: Any,
 ) -> NodeEvidence:
     """A node that is set as most are, but for this: `vm_overcommit_memory="2"`."""
     data = {**SETTINGS, **{f"{SYS}/{key.replace('.', '/')}": value for key, value in other.items()}}
     return node(
         name,
+        boot=boot(cpus=cores),
         kernel_limits={"settings": data, "pid_max": pid_max},
         limits={"login": None, "daemons": {"slurmd": {"cpus": cpus, "nofile": nofile}}},
     )
@@ -103,6 +109,9 @@ def of_settings(
         ({"cpus": "0"}, [{}, {}], CONCERN, "CPUs of slurmd 0; expected 0-191 as on 2 of 3 nodes"),
         ({"nofile": 4096}, [{}, {}], CONCERN, "nofile of slurmd 4096; expected 1048576 as on 2 of 3 nodes"),
         ({"pid_max": 32768}, [{}], CONCERN, "kernel.pid_max differs from node to node (32768 on gpu001, 4194304 on"),
+        ({"pid_max": 196608}, [{"pid_max": 131072, "cores": 128}], PASS, ""),  # the kernel's own, by how many CPUs
+        ({"pid_max": 32768, "cores": 8}, [{}, {}], PASS, ""),
+        ({"pid_max": 196608, "cores": 128}, [{}, {}], CONCERN, "kernel.pid_max 196608; expected 4194304 as on 2 of"),
         ({"cpus": ""}, [{}, {}], PASS, ""),  # as a recording has it that is older than this
         ({"vm.overcommit_memory": {"error": "EIO", "text": ""}, "net.core.somaxconn": "16"}, [], INCOMPLETE,
          "concern: net.core.somaxconn 16"),

@@ -131,7 +131,7 @@ def test_the_planes_of_a_card_that_are_not_wired_are_said_once() -> None:
         (POLLING, [{}, {}]),  # active elsewhere
         ({**POLLING, "link_downed": 1}, [{**POLLING, "link_downed": 1}] * 2),  # it has had a link: the switch is down
         (POLLING, [{**POLLING, "link_downed": 1}] * 2),
-        (POLLING, []),
+        ({**POLLING, "link_downed": 1}, []),
         ({**POLLING, "physical_state": "4: PortConfigurationTraining"}, [POLLING] * 2),
     ],
     ids=["active elsewhere", "lost everywhere", "lost elsewhere", "alone", "training"],
@@ -139,6 +139,13 @@ def test_the_planes_of_a_card_that_are_not_wired_are_said_once() -> None:
 def test_a_port_that_is_down_is_a_fault_of_a_node_that_differs(own: Any, others: list[Any]) -> None:
     hosts = [with_a_second_port(f"n{number}", **second) for number, second in enumerate([own, *others])]
     expect(said("network.ib_ports", *hosts), FAIL, "port 2 is 1: DOWN; expected 4: ACTIVE")
+
+
+def test_on_a_lone_node_nobody_knows_whether_a_port_that_waits_for_a_link_should_have_one() -> None:
+    found = said("network.ib_ports", with_a_second_port("n0", **POLLING))
+    expect(
+        found, CONCERN, "no link of port 2 (Polling) beside active ports, and none that it has lost; expected 4: ACT"
+    )
 
 
 def test_nodes_without_any_active_port_fail_though_they_are_alike() -> None:

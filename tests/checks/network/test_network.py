@@ -124,6 +124,18 @@ def test_efa_that_is_expected_and_not_seen_is_still_what_jobs_should_use() -> No
     assert result.verdict is FAIL, result.message
 
 
+def test_nodes_with_files_that_nobody_could_read_do_not_outvote_the_one_whose_files_were_read() -> None:
+    unread = environment()
+    unread["environment"]["unread"] = {"/etc/profile.d/nccl.sh": "EACCES"}
+    read = node("gpu001", **environment(("NCCL_DEBUG", "WARN", 1)))
+    others = [node(f"gpu00{number}", **unread) for number in (2, 3, 4)]
+    assert "NCCL_DEBUG" not in said("network.transport_plan", read, *others, instance_type="p5.48xlarge").message
+    bare = [node(f"gpu00{number}", **environment()) for number in (5, 6, 7)]
+    found = said("network.transport_plan", read, *others, *bare, instance_type="p5.48xlarge")
+    assert (found.verdict, "expected not set as on 3 of 4 nodes" in found.message) == (CONCERN, True), found.message
+    assert "NCCL_DEBUG" not in said("network.transport_plan", *others, read, instance_type="p5.48xlarge").message
+
+
 def test_asking_a_g5s_efa_device_for_rdma_stops_jobs() -> None:
     result = verdict("network.transport_plan", environment((*RDMA, 1)), instance_type="g5.16xlarge")
     assert result.verdict is FAIL

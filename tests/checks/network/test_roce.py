@@ -100,3 +100,24 @@ def test_ethernet_beside_active_infiniband_needs_no_address() -> None:
     rails = rdma(*(mlx5(at, infiniband_port()) for at in range(8)))
     roce = {"ports": [port(8, gids=[])]}
     assert said(CHECK, node("gpu001", **{**rails, "boot": boot()}, roce=roce)).verdict is PASS
+
+
+def without_addresses(name: str, **more: Any) -> NodeEvidence:
+    """A node whose two ports have no address."""
+    return node(name, boot=boot(), roce={"ports": [port(0, gids=[]), port(1, gids=[])]}, **more)
+
+
+def test_beside_efa_nccl_needs_no_address_of_roce() -> None:
+    efa = rdma({**mlx5(9), "name": "rdmap79s0", "vendor": "1d0f", "device": "efa2"})["rdma"]
+    assert said(CHECK, without_addresses("gpu001", rdma=efa)).verdict is PASS
+
+
+def test_where_virtual_functions_carry_the_addresses_on_all_nodes_alike_the_host_needs_none() -> None:
+    data = {"address": "0000:5c:00.1", "vendor": "15b3", "device": "101e", "class": "020000"}
+    pci = {"devices": [{**data, "driver": "vfio-pci", "function_of": "0000:5c:00.0"}]}
+    nodes = [without_addresses(f"gpu00{number}", pci=pci) for number in range(4)]
+    assert said(CHECK, *nodes).verdict is PASS
+    words = "none of 2 ports (mlx5_0 port 1, mlx5_1 port 1) has a routable RoCE v2 GID"
+    expect(said(CHECK, nodes[0]), CONCERN, words)  # alone
+    expect(said(CHECK, *nodes, without_addresses("gpu009")), CONCERN, words)
+    expect(said(CHECK, nodes[0], *(host(port(0), port(1), name=f"n{at}") for at in range(3))), CONCERN, words)

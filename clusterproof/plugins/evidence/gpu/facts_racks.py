@@ -23,7 +23,16 @@ class Racks:
 
     by_tray: Mapping[str, Group[Node]]
     every: tuple[Group[Node], ...]
-    unread: Counter[str]  # how many nodes of each type may be of any: nobody knows where they are
+    unread: Counter[tuple[str, str]]  # how many nodes of each group and type may be of any: nobody knows where they are
+
+    def unread_like(self, node: Node) -> int:
+        """How many unread nodes may be trays of its rack: those of its type, and of its groups those of no type."""
+        groups = {tray.target.group for tray in self.by_tray.get(node.name, Group([node])).nodes}
+        return sum(
+            count
+            for (group, kind), count in self.unread.items()
+            if (kind == node.type_name if kind else group in groups)
+        )
 
 
 def racks_of(run: Group[Node]) -> Racks:
@@ -38,7 +47,7 @@ def rack_of(node: Node) -> Group[Node]:
 
 def _racks(run: Group[Node]) -> Racks:
     trays: dict[str, list[Node]] = defaultdict(list)
-    unread: Counter[str] = Counter()
+    unread: Counter[tuple[str, str]] = Counter()
     for node in run.nodes:
         try:
             with Recording():
@@ -46,7 +55,7 @@ def _racks(run: Group[Node]) -> Racks:
         except NotApplicable:
             continue
         except Exception:  # which is for its own checks to say
-            unread[node.type_name] += 1
+            unread[node.target.group, node.type_name] += 1
             continue
         if cluster:
             trays[cluster].append(node)

@@ -9,15 +9,16 @@ from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.typed import TYPE_CHECKING, Protocol, TypeVar
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern_if, fail_if, incomplete, part
 from clusterproof.plugins.evidence.field import readings, require
-from clusterproof.plugins.evidence.kernel_log.conditions import conditions
+from clusterproof.plugins.evidence.kernel_log.conditions import Condition, conditions
 from clusterproof.plugins.evidence.kernel_log.window import CALENDAR_S
+from clusterproof.plugins.evidence.network.facts import OFF
 
 if TYPE_CHECKING:
     from clusterproof.plugins.evidence.node import Node
 
 FILE_SERVERS, PROCESSES = "file_servers", "processes"  # classes of lines that are cut from an answer
 RECORDS_LOST = "part of the kernel log was overwritten"
-MOUNTED = "mounted"  # what a form needs
+MOUNTED, SWITCHED_ON = "mounted", "switched on"  # what a form needs
 ON_THE_BUS = ("gpu", "pcie")  # scopes whose devices are called by their address
 DAY_S = 86_400
 MAX_NAMED = 6  # things of one kind in a message; the others are counted
@@ -116,8 +117,18 @@ def said(node: Node, check: str) -> tuple[tuple[Said, ...], list[Incomplete | No
             condition.form.verdict == "fail" and (condition.form.needs != MOUNTED or condition.device in mounted(node)),
         )
         for condition in held
+        if not _is_meant(condition, node, too_many)
     )
     return tuple(every), unread
+
+
+def _is_meant(condition: Condition, node: Node, too_many: Callable[[str, int], bool]) -> bool:
+    """Whether a link is down because somebody switched its interface off, and was not lost often before."""
+    if condition.form.needs != SWITCHED_ON or too_many(condition.form.rate, total(condition.events)):
+        return False
+    interfaces = readings(node, "interfaces")[0].get("interfaces", ())
+    links = [readings(interface, "name", "link")[0] for interface in interfaces]
+    return any(link.get("link") == OFF and link.get("name") == condition.device for link in links)
 
 
 def say(node: Node, check: str, expected: str) -> None:

@@ -21,7 +21,7 @@ CRITICAL = {
     4: "the backup of its cache failed",
     5: "its persistent memory is read-only",
 }
-WITHOUT_SPARE = ("raid0", "linear")  # arrays that are lost with one disk
+BEARS = {"raid0": 0, "linear": 0, "raid4": 1, "raid5": 1, "raid6": 2}  # without so many disks; mirrors, all but one
 
 
 @record
@@ -47,7 +47,7 @@ class DiskHealth(Reported):
     @property
     def faults(self) -> Iterator[str]:
         """Why it is about to fail, by its own words. Raises Incomplete."""
-        if self.passed is False:
+        if self.passed is False and self.critical_warning != 1 << HOT:
             yield f"its self-assessment failed ({self.said})" if self.said else "its self-assessment failed"
         bits = self.critical_warning or 0
         yield from (words for bit, words in CRITICAL.items() if bits & 1 << bit)
@@ -55,6 +55,8 @@ class DiskHealth(Reported):
 
     def worn(self, most_percent: float) -> Iterator[str]:
         """Why it should be watched: errors, heat, wear. Raises Incomplete."""
+        if self.said and self.passed is None:
+            yield f"it says {self.said}"
         if (self.critical_warning or 0) & 1 << HOT:
             yield "too hot or too cold"
         if self.media_errors:
@@ -80,14 +82,22 @@ class DiskArray(Reported):
 
     @property
     def lacks(self) -> str:
-        """`nvme2n1`, or `1 of 4 disks`; empty where none is missing. Raises Incomplete."""
-        missing = (self.disks or 0) - (self.working or 0) if self.working is not None else 0
-        return ", ".join(self.failed) or (f"{missing} of {self.disks} disks" if missing > 0 else "")
+        """`nvme2n1`, or `2 of 4 disks (nvme2n1 failed)`; empty where none is missing. Raises Incomplete."""
+        failed, missing = ", ".join(self.failed), self._missing
+        if missing <= len(self.failed):
+            return failed
+        return f"{missing} of {self.disks} disks" + (f" ({failed} failed)" if failed else "")
+
+    @property
+    def _missing(self) -> int:
+        return (self.disks or 0) - (self.working or 0) if self.working is not None else 0
 
     @property
     def is_lost(self) -> bool:
         """Whether nothing can be read of it. Raises Incomplete."""
-        return bool(self.has_failed or (self.level in WITHOUT_SPARE and self.lacks))
+        bears, missing = BEARS.get(self.level), self._missing if self.working is not None else len(self.failed)
+        is_beyond = (bears is not None and missing > bears) or (bears == 0 and self.failed)
+        return bool(self.has_failed or is_beyond or (self.disks and self.working == 0 and self.is_active))
 
 
 @collected_by("nvme")

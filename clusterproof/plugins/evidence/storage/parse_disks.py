@@ -16,6 +16,7 @@ from clusterproof.plugins.evidence.parsing import (
     typed_above,
     whole,
 )
+from clusterproof.plugins.evidence.storage.facts_disks import HOT
 
 MAX_ARRAYS, MAX_MEMBERS, MAX_ATTRIBUTES = 256, 256, 64
 
@@ -44,6 +45,9 @@ _HEALTH = re.compile(
     r"^(?:SMART overall-health self-assessment test result|SMART Health Status): (\S.{0,200})$", re.MULTILINE
 )
 _GOOD = ("PASSED", "OK")
+_BAD = re.compile(r"FAILED!|.{0,80}\bFAILURE\b")  # SCSI's other words are warnings, ATA's UNKNOWN! is nothing
+_HOT = "- temperature is above or below threshold"
+_REASON = re.compile(r"^- \w.{4,80}$", re.MULTILINE)
 _FAILING = re.compile(r"^[ \d]{3} ([A-Za-z][\w-]{2,40}) {1,40}0x[0-9a-f]{4} .{10,80} FAILING_NOW ", re.MULTILINE)
 _SERIAL = re.compile(r"^Serial [Nn]umber: {1,40}(\S{1,60})$", re.MULTILINE)
 _SMART_JSON = re.compile(r'"(?:critical_warning|smart_status|smartctl)" ?:')
@@ -65,13 +69,23 @@ def read_smart(text: str) -> Mapping[str, object]:
     disk = {"name": _name(text), **_values(_ROW.findall(text))}
     health, serial = _HEALTH.search(text), _SERIAL.search(text)
     if health:
-        disk["passed"] = health[1].strip() in _GOOD
-        disk["said"] = "" if health[1].strip() in (*_GOOD, "FAILED!") else health[1].strip()
+        disk |= _judged(health[1].strip())
+        if _REASON.findall(text[health.end() :]) == [_HOT]:
+            disk.setdefault("critical_warning", 1 << HOT)
     if serial:
         disk["serial"] = serial[1]
     if failing := _FAILING.findall(text)[:MAX_ATTRIBUTES]:
         disk["failing"] = failing
     return _disk(disk)
+
+
+def _judged(words: str) -> dict[str, object]:
+    """Whether its self-assessment has passed, and in which words; nothing where it has none."""
+    if words in _GOOD:
+        return {"passed": True, "said": ""}
+    if _BAD.match(words):
+        return {"passed": False, "said": "" if words == "FAILED!" else words}
+    return {} if words == "UNKNOWN!" else {"said": words}
 
 
 def is_smart_json(text: str) -> bool:
@@ -87,10 +101,14 @@ def read_smart_json(text: str) -> Mapping[str, object]:
     warnings = log.get("critical_warning") if isinstance(log, dict) else None
     if isinstance(warnings, dict):  # nvme-cli with -v
         rows.append(("critical warning", short(warnings.get("value"))))
-    disk = {"name": _name(text), **_values(rows)}
     status, device = document.get("smart_status"), document.get("device")
+    of_nvme, of_scsi = (status.get(kind) if isinstance(status, dict) else None for kind in ("nvme", "scsi"))
+    if isinstance(of_nvme, dict):
+        rows.append(("critical warning", short(of_nvme.get("value"))))
+    disk = {"name": _name(text), **_values(rows)}
     if isinstance(status, dict) and isinstance(status.get("passed"), bool):
-        disk["passed"] = status["passed"]
+        words = short(of_scsi.get("ie_string")) if isinstance(of_scsi, dict) else ""
+        disk |= _judged("PASSED" if status["passed"] else words or "FAILED!")
     if isinstance(device, dict):
         disk["name"] = short(device.get("name")).removeprefix("/dev/") or disk["name"]
     if document.get("serial_number"):
@@ -148,6 +166,7 @@ _ARRAY = re.compile(
 )
 _MEMBER = re.compile(r" ([\w!-]{1,40})\[\d{1,4}\]((?:\([A-Z]\)){0,3})")
 _COUNTS = re.compile(r" \[(\d{1,4})/(\d{1,4})\] \[[U_]{1,4096}\]")
+_CONTAINER = re.compile(r" super external:(?:imsm|ddf)\b")  # holds arrays, and is none
 _DETAIL = re.compile(r"^/dev/((?:md/)?md?[\w:.-]{1,60}):$", re.MULTILINE)
 _DETAIL_ROW = re.compile(r"^ {1,40}(Raid Level|Raid Devices|Active Devices|State) : (\S.{0,80})$", re.MULTILINE)
 _FAULTY = re.compile(r" faulty [\w /-]{0,40}/dev/([\w!-]{1,40})$", re.MULTILINE)
@@ -162,6 +181,8 @@ def read_mdstat(text: str) -> Mapping[str, object]:
     """The arrays, for the collector `nvme`."""
     arrays = []
     for head, rest in sections(_ARRAY, text, MAX_ARRAYS):
+        if _CONTAINER.search(rest):
+            continue
         first = rest.partition("\n")[0]
         members = _MEMBER.findall(first)[:MAX_MEMBERS]
         array: dict[str, object] = {"name": head[1], "is_active": head[2] == "active", "level": head[3] or ""}
