@@ -13,7 +13,7 @@ pytestmark = pytest.mark.long
 
 SCRIPTS = sorted(path.name for path in (ROOT / "scripts").iterdir() if path.is_file() and os.access(path, os.X_OK))
 WRONG = (
-    ("bench slrum", "'slrum' chooses none of 19 (did you mean slurm?); expected one of runs.start_up, "),
+    ("bench slrum", "'slrum' chooses none of 20 (did you mean slurm?); expected one of runs.start_up, "),
     ("bench runs.start_up slrum", "'slrum' chooses none of"),
     ("chaos --seconds 0", "'0'; expected a whole number from 1 on"),
     ("counterparts kwokk", "no counterpart is called kwokk; expected one of: "),
