@@ -150,7 +150,7 @@ def _use(port: Port) -> str | None:
     reading, unread = readings(port, "is_active", "physical_state", "link_downed")
     if unread:
         return None
-    is_polling = reading["physical_state"].endswith("Polling") and not reading["link_downed"]
+    is_polling = reading["physical_state"].endswith("Polling") and reading["link_downed"] == 0
     return USED if reading["is_active"] else UNUSED if is_polling else OTHER
 
 

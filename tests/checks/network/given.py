@@ -48,3 +48,9 @@ def roce_port(number: int, **more: Any) -> dict[str, Any]:
 def roce_host(*ports: dict[str, Any], name: str = "gpu001") -> NodeEvidence:
     """A node with these RoCE ports."""
     return node(name, boot=boot(), roce={"ports": list(ports)})
+
+
+def efa(**values: Any) -> dict[str, Any]:
+    """An EFA device."""
+    data = {"name": "rdmap79s0", "vendor": "1d0f", "device": "efa2", "firmware": "", "p2p": None, "gdr": None}
+    return {**data, "ports": [], **values}

@@ -1,4 +1,4 @@
-"""Transport, interfaces and counters in cases that no fault of a fake node produces."""
+"""GPUDirect, interfaces and counters in cases that no fault of a fake node produces."""
 
 from __future__ import annotations
 
@@ -10,15 +10,9 @@ from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.verdict import Verdict
 from tests.builders.evaluated import said
 from tests.builders.recordings import node
-from tests.checks.network.given import mlx5, port, rdma, verdict
+from tests.checks.network.given import efa, mlx5, port, rdma, verdict
 
 FAIL, CONCERN, NA, PASS = Verdict.FAIL, Verdict.CONCERN, Verdict.NOT_APPLICABLE, Verdict.PASS
-
-
-def efa(**values: Any) -> dict[str, Any]:
-    """An EFA device."""
-    data = {"name": "rdmap79s0", "vendor": "1d0f", "device": "efa2", "firmware": "", "p2p": None, "gdr": None}
-    return {**data, "ports": [], **values}
 
 
 @pytest.mark.parametrize(
@@ -43,103 +37,6 @@ def test_an_efa_device_that_lends_no_memory_beside_others_that_do_is_a_concern()
     devices = [efa(p2p="NEURON"), efa(p2p=""), efa(p2p="NEURON")]
     result = verdict("network.efa_gdr", {"rdma": {"devices": devices}}, instance_type="trn1.32xlarge")
     assert (result.verdict, "memory of devices; expected NEURON" in result.message) == (CONCERN, True), result.message
-
-
-def environment(*assigned: tuple[str, str, int], efa_devices: int = 1) -> dict[str, Any]:
-    """Variables of one file, by line, on a node with so many EFA devices."""
-    data = [
-        {"name": name, "value": value, "file": "/etc/environment", "line": line, "conditional": False}
-        for name, value, line in assigned
-    ]
-    devices = {"rdma": {"devices": [efa()] * efa_devices}, "pci": {"devices": []}}
-    return {"environment": {"variables": data, "unread": {}}, "interfaces": {"names": ["e0"]}, **devices}
-
-
-@pytest.mark.parametrize(
-    ("instance_type", "assigned", "says"),
-    [
-        ("p4d.24xlarge", [("FI_EFA_USE_DEVICE_RDMA", "1", 1)], PASS),  # it has RDMA read
-        ("p5.48xlarge", [("FI_EFA_USE_DEVICE_RDMA", "1", 1)], PASS),
-        ("g4dn.metal", [("FI_EFA_USE_DEVICE_RDMA", "1", 1)], FAIL),
-        ("g6.48xlarge", [("FI_EFA_USE_DEVICE_RDMA", "1", 1)], Verdict.INCOMPLETE),  # unknown
-        ("p5.48xlarge", [("NCCL_NET_PLUGIN", "none", 1), ("NCCL_NET_PLUGIN", "ofi", 2)], PASS),
-        ("p5.48xlarge", [("NCCL_NET_PLUGIN", "ofi", 1), ("NCCL_NET_PLUGIN", "none", 2)], FAIL),
-        ("g6.48xlarge", [("FI_EFA_USE_DEVICE_RDMA", "1", 1), ("FI_PROVIDER", "sockets", 2)], FAIL),
-        ("p5.48xlarge", [("NCCL_SOCKET_IFNAME", "$IFACE", 1)], PASS),
-        ("p5.48xlarge", [("NCCL_SOCKET_IFNAME", "^e", 1)], CONCERN),
-    ],
-)
-def test_the_transport_is_evaluated_by_the_instance_type(
-    instance_type: str, assigned: list[tuple[str, str, int]], says: Verdict
-) -> None:
-    assert verdict("network.transport_plan", environment(*assigned), instance_type=instance_type).verdict is says
-
-
-RDMA = ("FI_EFA_USE_DEVICE_RDMA", "1")
-
-
-@pytest.mark.parametrize(
-    ("instance_type", "name", "value", "says"),
-    [
-        ("g5.16xlarge", *RDMA, FAIL),  # libfabric aborts on its devices
-        ("g6.48xlarge", *RDMA, CONCERN),  # nobody reads it where there is no device
-        ("c6i.32xlarge", *RDMA, CONCERN),
-        ("g5.16xlarge", "FI_EFA_USE_DEVICE_RDMA", "0", PASS),
-        ("g5.16xlarge", "NCCL_NET_PLUGIN", "none", PASS),
-        ("g5.16xlarge", "NCCL_NET_PLUGIN", "ofi", CONCERN),
-        ("g5.16xlarge", "NCCL_NET_PLUGIN", "aws-ofi", CONCERN),
-        ("g5.16xlarge", "NCCL_NET_PLUGIN", "/opt/amazon/ofi-nccl/lib/libnccl-net-ofi.so", CONCERN),
-        ("g5.16xlarge", "NCCL_NET_PLUGIN", "libnccl-net-sharp.so", PASS),
-        ("g5.16xlarge", "NCCL_NET", "Socket", PASS),
-        ("g5.16xlarge", "NCCL_NET", "AWS Libfabric", FAIL),
-        ("g5.16xlarge", "FI_PROVIDER", "efa", CONCERN),
-    ],
-)
-def test_where_no_efa_is_attached_what_asks_for_it_is_out_of_place(
-    instance_type: str, name: str, value: str, says: Verdict
-) -> None:
-    data = environment((name, value, 1), efa_devices=0)
-    assert verdict("network.transport_plan", data, instance_type=instance_type).verdict is says
-
-
-@pytest.mark.parametrize("unread", ["file", "line", "conditional", "name", "value"])
-def test_a_variable_of_which_a_value_is_unread_hides_no_other(unread: str) -> None:
-    data = environment(("NCCL_DEBUG", "INFO", 1), ("NCCL_NET_PLUGIN", "none", 2))
-    data["environment"]["variables"][0][unread] = None
-    result = verdict("network.transport_plan", data, instance_type="p5.48xlarge")
-    assert result.verdict is FAIL, result.message
-
-
-@pytest.mark.parametrize(("unread", "says"), [("file", FAIL), ("line", FAIL), ("conditional", Verdict.INCOMPLETE)])
-def test_a_variable_is_named_wherever_it_is_set(unread: str, says: Verdict) -> None:
-    data = environment(("NCCL_NET_PLUGIN", "none", 1))
-    data["environment"]["variables"][0][unread] = None
-    result = verdict("network.transport_plan", data, instance_type="p5.48xlarge")
-    assert (result.verdict, "NCCL_NET_PLUGIN=none (" in result.message) == (says, True), result.message
-
-
-def test_efa_that_is_expected_and_not_seen_is_still_what_jobs_should_use() -> None:
-    data = environment(("NCCL_NET_PLUGIN", "none", 1), efa_devices=0)
-    result = verdict("network.transport_plan", data, instance_type="p5.48xlarge", expect={"efa": 1})
-    assert result.verdict is FAIL, result.message
-
-
-def test_nodes_with_files_that_nobody_could_read_do_not_outvote_the_one_whose_files_were_read() -> None:
-    unread = environment()
-    unread["environment"]["unread"] = {"/etc/profile.d/nccl.sh": "EACCES"}
-    read = node("gpu001", **environment(("NCCL_DEBUG", "WARN", 1)))
-    others = [node(f"gpu00{number}", **unread) for number in (2, 3, 4)]
-    assert "NCCL_DEBUG" not in said("network.transport_plan", read, *others, instance_type="p5.48xlarge").message
-    bare = [node(f"gpu00{number}", **environment()) for number in (5, 6, 7)]
-    found = said("network.transport_plan", read, *others, *bare, instance_type="p5.48xlarge")
-    assert (found.verdict, "expected not set as on 3 of 4 nodes" in found.message) == (CONCERN, True), found.message
-    assert "NCCL_DEBUG" not in said("network.transport_plan", *others, read, instance_type="p5.48xlarge").message
-
-
-def test_asking_a_g5s_efa_device_for_rdma_stops_jobs() -> None:
-    result = verdict("network.transport_plan", environment((*RDMA, 1)), instance_type="g5.16xlarge")
-    assert result.verdict is FAIL
-    assert "libfabric aborts on a device without RDMA; expected no such variable" in result.message
 
 
 def interface(name: str, mtu: int, driver: str = "mlx5_core", *, flags: int = 3, carrier: Any = True) -> dict[str, Any]:
