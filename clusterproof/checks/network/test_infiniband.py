@@ -131,7 +131,8 @@ def is_unused_everywhere(node: Node, device: RdmaDevice, port: Port) -> bool:
     """Whether a port has had no link on any node of the group, while others here have theirs."""
     usual = node.group.usual(USES, _uses).get(_name(device, port))
     least = int(node.threshold("group.compared_nodes"))
-    is_alike = is_alone(node) or (usual is not None and usual.alike == usual.reporting >= least)
+    counts_none = readings(port, "link_downed")[0].get("link_downed") == 0  # ibstatus shows no counters
+    is_alike = counts_none if is_alone(node) else usual is not None and usual.alike == usual.reporting >= least
     return is_alike and _use(port) == UNUSED and any(_use(other) == USED for _, other in _ports(node))
 
 
@@ -150,7 +151,7 @@ def _use(port: Port) -> str | None:
     reading, unread = readings(port, "is_active", "physical_state", "link_downed")
     if unread:
         return None
-    is_polling = reading["physical_state"].endswith("Polling") and reading["link_downed"] == 0
+    is_polling = reading["physical_state"].endswith("Polling") and not reading["link_downed"]
     return USED if reading["is_active"] else UNUSED if is_polling else OTHER
 
 

@@ -142,7 +142,7 @@ def test_a_port_that_is_down_is_a_fault_of_a_node_that_differs(own: Any, others:
 
 
 def test_on_a_lone_node_nobody_knows_whether_a_port_that_waits_for_a_link_should_have_one() -> None:
-    found = said("network.ib_ports", with_a_second_port("n0", **POLLING))
+    found = said("network.ib_ports", with_a_second_port("n0", **{**POLLING, "link_downed": 0}))
     expect(
         found, CONCERN, "no link of port 2 (Polling) beside active ports, and none that it has lost; expected 4: ACT"
     )
