@@ -59,9 +59,9 @@ def test_mce_edac(node: Node) -> None:
     with part:
         for controller in node.memory_controllers:
             where = readings(controller, "label")[0].get("label", "a memory controller")
+            is_of_now = not readings(controller, "of_all_boots")[0].get("of_all_boots")
             with part:
                 count = controller.uncorrected
-                is_of_now = not controller.of_all_boots
                 fail_if(
                     count and is_of_now, f"{where} counts {count} uncorrected errors; expected no uncorrected error"
                 )
