@@ -98,6 +98,9 @@ ROWS: Mapping[str, Taken] = {
     "a GPU in MIG mode has no fabric and no remapped rows": Taken(
         ("gpu.fabric_state", "gpu.row_remap"), ("does not support", "supports on the other GPUs"), ("on one GPU only",)
     ),
+    "a driver that lists no GPU does not say which is at an address": Taken(
+        ("host.pcie_aer",), ("that the firmware reported",), NO_DRIVER
+    ),
     "of two values of one variable a job has the other": Taken(
         ("network.transport_plan",), ("no huge pages beside EFA",), ("no huge pages beside EFA",)
     ),
