@@ -33,11 +33,11 @@ def test_pcie_lanes(pci_device: PciDevice, node: Node) -> None:
         not_applicable("the bus shows no lanes of it")
     others = _most_lanes.of(node)
     reading, unread = readings(pci_device, "width_max", "port_width_max")
-    most, port = reading.get("width_max", others), reading.get("port_width_max")
+    most, port = reading.get("width_max") or others, reading.get("port_width_max")
     due = min(most or width, port or MAX_LANES, _wired(node) or MAX_LANES)
     if width < due and pci_device.address in _named_by_the_driver.of(node):
         not_applicable("its driver says how many lanes it has")
-    is_sure = bool(port) and width < others and "width_max" in reading
+    is_sure = bool(port) and width < others and bool(reading.get("width_max"))
     fail_if(is_sure and width < due, f"PCIe x{width}; expected x{due}")
     concern_if(not is_sure and width < due, f"PCIe x{width}; expected x{due}, unless its slot has no more")
     if "width_max" not in reading:
