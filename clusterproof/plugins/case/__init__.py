@@ -99,6 +99,7 @@ class Fact:
     action: str = ""
     is_of_run: bool = False  # a check found it when it ran, and not the node's log when it happened
     pid: int | None = None  # of the process of which the line is
+    jobs: tuple[str, ...] = ()  # of Slurm's whose control group it names
 
 
 @record

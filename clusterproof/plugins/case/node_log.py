@@ -35,6 +35,7 @@ _YEAR = re.compile(r"(\d{4})-\d\d-\d\dT\d\d:|\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]
 _OF_BOOT = re.compile(r"(?:systemd|(?:systemd|dracut)-[a-z-]{1,40})\[\d{1,10}\]")  # before the journal is there
 _JOURNALS = re.compile(r"systemd-(?:journald|shutdown)\[\d{1,10}\]")  # which only root lets write there
 _CTIME = re.compile(r"\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\] ")
+_JOB = re.compile(r"\bjob_(\d{1,10})\b")
 XID = "gpu.no_xid"
 TO_SAVE = "kernel logs:"  # so begins how they are saved by hand
 CLEANUP = 45  # it follows from another Xid, whatever that was of
@@ -160,12 +161,13 @@ def _of_host(event: object, node: str, source: str) -> Fact | None:
             return None
         is_strong = form.verdict in WORST
         message = f"{form.label}: {event.words}" if form.label else event.words
-        when = _when(event.time)
-        return Fact(node, cause, is_strong, one_line(message), source, form.check, when, event.device, form.action)
+        when, jobs, message = _when(event.time), _jobs(event.words), one_line(message)
+        return Fact(node, cause, is_strong, message, source, form.check, when, event.device, form.action, jobs=jobs)
     if isinstance(event, OomKill):
         limit = f"at the limit of {event.group}" if event.group else "as the node had no more memory"
         message = one_line(f"killed {event.process} (pid {event.pid}) {limit}")
-        return Fact(node, RESOURCES, True, message, source, "host.no_oom_kill", _when(event.time), pid=event.pid)
+        when, jobs = _when(event.time), _jobs(event.group)
+        return Fact(node, RESOURCES, True, message, source, "host.no_oom_kill", when, pid=event.pid, jobs=jobs)
     if isinstance(event, HardwareError) and not event.is_corrected and not event.is_of_previous_boot:
         message = one_line(event.words)
         return Fact(node, HARDWARE, True, message, source, "host.mce_edac", _when(event.time), "", "replace")
@@ -177,6 +179,11 @@ def _of_host(event: object, node: str, source: str) -> Fact | None:
         message = one_line(f"{event.process} (pid {event.pid}) crashed in {event.library or 'its own code'}")
         return Fact(node, CODE, False, message, source, "host.segfaults", _when(event.time), pid=event.pid)
     return None
+
+
+def _jobs(words: str) -> tuple[str, ...]:
+    """The jobs of Slurm's whose control groups the kernel names."""
+    return tuple(_JOB.findall(words))
 
 
 def how_to_get_it(nodes: Sequence[str], ran: Span) -> str:
