@@ -12,7 +12,6 @@ from clusterproof.plugins.agent.packing import text_of
 from clusterproof.plugins.agent.payload import modules_for, started
 from clusterproof.plugins.benchmarks import meters
 from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, Output, UnreadableError
-from clusterproof.plugins.benchmarks.rdma.exchange import NO_PROGRAM, NO_RDMA
 from clusterproof.plugins.evidence.exchanges import MAX_RAILS, Exchange, places_of
 from clusterproof.plugins.evidence.pairs import RDMA_MESH, Failure, Reading
 
@@ -20,7 +19,7 @@ PROGRAM = "clusterproof.plugins.benchmarks.rdma.exchange"
 PYTHON = '"${CLUSTERPROOF_PYTHON:-python3}"'  # that the launcher's own program runs in
 MAX_HOST = 253
 _DEVICE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}(?: port \d{1,3})?|", re.ASCII)
-_KINDS = {NO_RDMA: Failure.NO_RDMA, NO_PROGRAM: Failure.NO_PROGRAM}
+_KINDS = {failure.value: failure for failure in (Failure.NO_RDMA, Failure.NO_PROGRAM)}  # as the program has them
 NO_WORD = "it printed nothing"
 
 

@@ -40,7 +40,7 @@ AGAIN_S, TRIES = 0.2, 25  # of a client whose server does not listen yet
 TCP_PORTS = range(20_000, 30_000)  # which nodes are open to each other on
 MAX_BYTES = 256 * 1024  # of what one end says at once
 LENGTH_BYTES = 4
-NO_RDMA, NO_PROGRAM = "no RDMA", "no program"  # kinds of failure
+NO_RDMA, NO_PROGRAM = "no RDMA", "no program"  # kinds of failure, as evidence/pairs.py has them
 
 
 def main(request: dict[str, Any]) -> None:
