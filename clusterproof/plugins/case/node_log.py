@@ -37,7 +37,6 @@ _JOURNALS = re.compile(r"systemd-(?:journald|shutdown)\[\d{1,10}\]")  # which on
 _CTIME = re.compile(r"\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\] ")
 _JOB = re.compile(r"\bjob_(\d{1,10})\b")
 XID = "gpu.no_xid"
-TO_SAVE = "kernel logs:"  # so begins how they are saved by hand
 CLEANUP = 45  # it follows from another Xid, whatever that was of
 WORST, ONLY_SEEN = ("fail",), ("fail", "concern")
 
@@ -190,7 +189,7 @@ def how_to_get_it(nodes: Sequence[str], ran: Span) -> str:
     """How the kernel logs of nodes are saved, of the time in which a job ran."""
     since = f" --since '{datetime.fromtimestamp(ran.begins, timezone.utc):%Y-%m-%d %H:%M:%S} UTC'" if ran.begins else ""
     return (
-        f"{TO_SAVE} on each of {fold(nodes)}, journalctl -k -o short-iso-precise{since} "
+        f"kernel logs: on each of {fold(nodes)}, journalctl -k -o short-iso-precise{since} "
         ">FOLDER/$(hostname -s)-dmesg.txt; then --logs FOLDER"
     )
 
