@@ -88,8 +88,7 @@ def require_whole_log(node: Node, of: str = "") -> None:
             f"expected all that was logged {due}"
         )
     if node.kernel_log_is_cut:
-        message = f"{RECORDS_LOST}, and no journal has it; expected all that was logged {due}"
-        incomplete(message, cause=RECORDS_LOST)
+        incomplete(f"{RECORDS_LOST}, and no journal has it; expected all that was logged {due}", cause=RECORDS_LOST)
 
 
 def said(node: Node, check: str) -> tuple[tuple[Said, ...], list[Incomplete | NotApplicable]]:
