@@ -19,7 +19,8 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.watch import Change, ChangeKind, Key
 from clusterproof.plugins.watch.notify import notifier
 from clusterproof.plugins.watch.notify.notifier import Notifier
-from clusterproof.plugins.watch.notify.outbox import Outbox, OutboxFile
+from clusterproof.plugins.watch.notify.outbox import Outbox
+from clusterproof.plugins.watch.notify.outbox_file import OutboxFile
 from clusterproof.plugins.watch.notify.receiver import ReceiverProgram
 
 TIMEOUT_S = 600.0

@@ -269,11 +269,10 @@ def _open(sinks: Sinks, recording: Recording | None, option: argparse.Namespace)
     if option.heartbeat is not None:
         sinks.beat(option.heartbeat)
     receivers = [receiver_of(text, number) for number, text in enumerate(option.notify, start=1)]
-    if receivers:
-        try:
-            sinks.notify(receivers, recording.folder if recording else None, remind_s(option))
-        except OSError as problem:
-            raise Refused(f"--record {option.record}: {problem}; expected an outbox of this user's there") from None
+    try:
+        sinks.notify(receivers, recording.folder if recording else None, remind_s(option))
+    except OSError as problem:
+        raise Refused(f"--record {option.record}: {problem}; expected an outbox of this user's there") from None
 
 
 def _job_monitor(job: str, cluster: Cluster, controller: Controller, view: ScreenView | LineView) -> JobMonitor:
