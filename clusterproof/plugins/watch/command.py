@@ -75,7 +75,8 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--nodes", action=Joined, metavar="NODESET", help="only these nodes of it")
     parser.add_argument("--exclude", action=Joined, metavar="NODESET", help="but not these")
     parser.add_argument("--every", default="10", metavar="S", help="seconds between samples (default 10)")
-    parser.add_argument("--for", dest="for_s", metavar="TIME", help="how long: 90s, 30m, 24h (default: until stopped)")
+    help_text = "how long, once all nodes have been checked: 90s, 30m, 24h (default: until stopped)"
+    parser.add_argument("--for", dest="for_s", metavar="TIME", help=help_text)
     parser.add_argument("--record", metavar="DIR", help="keep samples, evidence and changes, for --cluster replay:DIR")
     parser.add_argument(
         "--listen", metavar="[HOST]:PORT", help="a page and metrics there (:9188: for this machine alone)"
