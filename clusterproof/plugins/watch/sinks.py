@@ -142,7 +142,7 @@ class Sinks:
 
     def notify(self, receivers: Sequence[Receiver], folder: Path | None, remind_s: float | None = None) -> None:
         """Tell these what changes; what waits is kept in the folder, for each receiver apart. Raises OSError."""
-        outboxes = outboxes_in(folder, self._cluster) if folder else {}
+        outboxes = outboxes_in(folder, self._cluster, self._say) if folder else {}
         paths = paths_for(folder, [one.identity for one in receivers], outboxes) if folder else [None] * len(receivers)
         since_s = {key: time.time() - time.monotonic() + at for key, at in self._watch.states.opened_at.items()}
         for receiver, path in zip(receivers, paths, strict=True):

@@ -10,12 +10,13 @@ import pytest
 
 from clusterproof.plugins.command_line.main import main
 from clusterproof.plugins.watch import ChangeKind
+from clusterproof.plugins.watch.notify import notifier
 from clusterproof.plugins.watch.notify.outbox import Outbox
 from clusterproof.plugins.watch.notify.outbox_file import paths_for
 from clusterproof.plugins.watch.notify.receiver import ReceiverProgram, identity_of
 from clusterproof.plugins.watch.notify.services import receiver_of
-from tests.watch.days import Day
-from tests.watch.receiving import change, lines
+from tests.watch.days import NODE, Day
+from tests.watch.receiving import change, lines, quick, until
 from tests.watch.sinks_of_day import OfDay
 
 
@@ -84,6 +85,22 @@ def test_a_receiver_in_another_place_is_sent_what_waits_and_nobody_inherits_what
 
 
 @pytest.mark.long
+def test_what_stays_open_is_told_again_by_a_watch_that_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    quick(monkeypatch)
+    monkeypatch.setattr(notifier, "LOOK_S", 0.05)
+    watched = OfDay()
+    watched.day.silence(60)
+    with watched.sinks as sinks:
+        sinks.notify([program("first", tmp_path)], None, 0.5)
+        sinks.look([NODE])
+        until(lambda: told("first", tmp_path)[1:])
+    first, *again = lines(tmp_path / "first.told")
+    assert {(one["kind"], one["incident"], one["since"]) for one in again} == {
+        ("reminder", first["incident"], first["since"])
+    }
+
+
+@pytest.mark.long
 def test_a_receiver_that_is_new_is_told_what_is_open_and_since_when(tmp_path: Path) -> None:
     day = Day()
     day.silence(60)
@@ -107,6 +124,12 @@ def test_metrics_show_what_waits_for_nobody_until_its_file_is_gone(tmp_path: Pat
         (tmp_path / "outbox-1.jsonl").unlink()
         assert watched.read['trouble{part="notify"}'] == 0
     assert "nobody is sent what waits" in watched.own[0]
+
+
+def test_an_outbox_of_somebody_else_stops_no_watch_that_does_not_need_it(tmp_path: Path) -> None:
+    (tmp_path / "outbox-2.jsonl").symlink_to("/etc/passwd")
+    (said,) = said_by(OfDay(), [program("first", tmp_path)], tmp_path).own
+    assert said.startswith(f"what waits in {tmp_path / 'outbox-2.jsonl'} is not known: is a link, which is not")
 
 
 OLD = [  # as outboxes were before they had their receivers

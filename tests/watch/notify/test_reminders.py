@@ -32,9 +32,10 @@ class Receiving:
         """What is sent when these change then."""
         return self.add(at_s, *changes).sent()
 
-    def reminded(self, at_s: float, now: Mapping[Key, RuleResult] = {}) -> list[Notification]:
-        """What is told again then, of what was told 100 s before or earlier."""
-        self._apply(self.outbox.reminding(100.0, at_s, now))
+    def reminded(self, at_s: float, now: Mapping[Key, RuleResult] | None = None) -> list[Notification]:
+        """What is told again then, of what was told 100 s before or earlier; all of it is open unless given."""
+        every = dict.fromkeys(self.outbox.open, RuleResult(Verdict.FAIL, "of it; expected none"))
+        self._apply(self.outbox.reminding(100.0, at_s, every if now is None else now))
         return self.sent()
 
     def sent(self) -> list[Notification]:
@@ -90,11 +91,19 @@ def test_a_reminder_says_since_when_and_how_it_is_by_now() -> None:
 def test_what_flaps_is_told_again_and_what_becomes_of_it_too() -> None:
     receiving = Receiving()
     receiving.told(0.0, change("a", FLAPPING))
-    (again,) = receiving.reminded(100.0)
+    (again,) = receiving.reminded(100.0, {})
     assert again.alerts[0].message == "flapping: of a; expected none"
-    assert words(receiving.told(150.0, change("a"))) == [("opened", "a")]
-    assert [one.alerts[0].message for one in receiving.reminded(250.0)] == ["of a; expected none"]
-    assert words(receiving.told(300.0, change("a", CLOSED))) == [("closed", "a")]
+    receiving.told(110.0, change("a", WORSE))
+    assert [one.alerts[0].message for one in receiving.reminded(210.0)] == ["flapping: of it; expected none"]
+    assert words(receiving.told(250.0, change("a"))) == [("opened", "a")]
+    assert [one.alerts[0].message for one in receiving.reminded(350.0)] == ["of it; expected none"]
+    assert words(receiving.told(400.0, change("a", CLOSED))) == [("closed", "a")]
+
+
+def test_of_what_is_not_open_any_more_as_on_a_node_that_nobody_watches_nothing_is_told_again() -> None:
+    receiving = Receiving()
+    receiving.told(0.0, change("a"))
+    assert receiving.reminded(100.0, {}) == []
 
 
 @pytest.mark.parametrize("kind", [CLOSED, WORSE])

@@ -17,8 +17,8 @@ from clusterproof.plugins.watch.notify import MAX_MESSAGE, REMINDER, Alert, Noti
 MAX_WAITING = 20_000  # alerts; of more the oldest that were never tried are dropped, which is said
 Entry: TypeAlias = dict[str, Any]
 WRONG = (ArithmeticError, ValueError, TypeError, LookupError, AttributeError, RecursionError)
-_CLOSED, _FLAPPING = ChangeKind.CLOSED.value, ChangeKind.FLAPPING.value
-_STAYS_OPEN = frozenset({ChangeKind.OPENED.value, ChangeKind.WORSE.value, REMINDER})
+_CLOSED, _FLAPPING, _WORSE = ChangeKind.CLOSED.value, ChangeKind.FLAPPING.value, ChangeKind.WORSE.value
+_STAYS_OPEN = frozenset({ChangeKind.OPENED.value, _WORSE, REMINDER})
 
 
 class Outbox:
@@ -90,10 +90,13 @@ class Outbox:
     def reminding(self, after_s: float, wall_s: float, now: Mapping[Key, RuleResult]) -> Iterator[Entry]:
         """The entries that remind of what has stayed open so long, as it is now; with one finding all of its incident.
 
-        What was told at a time that is still to come is due as well: the clock was set back.
+        `now`: all that is open; what flaps may be closed for the moment. What was told at a time that is still to come
+        is due as well: the clock was set back.
         """
         busy = {alert.key for alert in self._all()}
-        still = [one for one in self._delivered.values() if one.key not in busy]
+        still = [
+            one for one in self._delivered.values() if one.key not in busy and (one.key in now or one.kind == _FLAPPING)
+        ]
         due = {self._together(one) for one in still if not 0 <= wall_s - one.time_s < after_s}
         again = (one for one in still if self._together(one) in due)
         for number, one in enumerate(again, start=self._next):
@@ -190,16 +193,19 @@ class Outbox:
 
 def _keep(delivered: dict[Key, Alert], alert: Alert) -> None:
     """What is open once an alert was taken."""
+    before = delivered.get(alert.key)
     if alert.kind == _CLOSED:
         delivered.pop(alert.key, None)
-    elif alert.kind == REMINDER and alert.key in delivered:
-        delivered[alert.key] = replace(delivered[alert.key], time_s=alert.time_s)
+    elif alert.kind == REMINDER and before:
+        delivered[alert.key] = replace(before, time_s=alert.time_s)
+    elif alert.kind == _WORSE and before and before.kind == _FLAPPING:
+        delivered[alert.key] = replace(alert, kind=_FLAPPING)
     elif alert.kind != ChangeKind.HAPPENED.value:
         delivered[alert.key] = alert
 
 
 def _as_of(alert: Alert, now: Mapping[Key, RuleResult]) -> Alert:
-    """What is open by its verdict and words of now; what flaps may be closed for the moment."""
+    """What is open, or flaps, by its verdict and words of now."""
     seen = now.get(alert.key)
     verdict, message = (seen.verdict, seen.message) if seen else (alert.verdict, alert.message)
     begin = "flapping: " if alert.kind == _FLAPPING else ""

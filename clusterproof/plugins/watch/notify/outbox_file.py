@@ -36,12 +36,15 @@ def read(path: Path, outbox: Outbox) -> None:
             outbox.apply(json.loads(line))
 
 
-def outboxes_in(folder: Path, cluster: str) -> dict[Path, Outbox]:
-    """All that watches have kept there, by their numbers. Raises OSError."""
+def outboxes_in(folder: Path, cluster: str, say: Callable[[str], object]) -> dict[Path, Outbox]:
+    """All that watches have kept there, by number; nothing is known of one that cannot be read. Raises OSError."""
     numbers = sorted(int(match[1]) for one in folder.iterdir() if (match := _NAME.fullmatch(one.name)))
     outboxes = {_path(folder, number): Outbox(cluster) for number in numbers}
     for path, outbox in outboxes.items():
-        read(path, outbox)
+        try:
+            read(path, outbox)
+        except OSError as problem:
+            say(f"what waits in {path} is not known: {problem.strerror or problem}; expected an outbox of this user's")
     return outboxes
 
 
