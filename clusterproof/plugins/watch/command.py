@@ -233,7 +233,7 @@ def _watched(cluster: Cluster, policy: Policy, settings: WatchSettings, option: 
     view = ScreenView(state, cluster.name) if sys.stdout.isatty() else LineView(state, sys.stdout)
     try:
         recording = Recording(Path(option.record), settings.sampling.every_s, view.say) if option.record else None
-        before = state.resume(recording.said_before(), time.time() - began) if recording else 0
+        before = state.resume(recording.said_before(), time.time() - time.monotonic()) if recording else 0
     except OSError as problem:
         raise Refused(f"--record {option.record}: {problem.strerror}; expected a folder that may be written") from None
     sinks = Sinks(cluster.name, state, view.say)
