@@ -124,6 +124,18 @@ def test_what_flapped_flaps_on_for_the_watch_that_begins_again() -> None:
     assert [seen.message for key, seen in second.watch.states.open.items() if key.rule == "gpu.no_xid"]
 
 
+def test_a_node_that_flaps_and_stays_silent_is_said_and_that_it_is_back() -> None:
+    day = Day()
+    for _ in range(3):
+        day.silence(60)
+        day.ticks(6)
+    day.silence(24 * 3600)
+    day.ticks(6)
+    flapped = ["opened", "closed", "opened", "closed", "flapping"]
+    assert day.of("watch.silent") == [*flapped, "opened", "closed"]
+    assert [one.message for one in day.said][-1].startswith("no sample for 86400 s")
+
+
 def test_what_was_said_of_nodes_that_are_not_watched_now_is_left_alone() -> None:
     other = Change(ChangeKind.OPENED, Key("gone01", "", "gpu.no_xid"), Verdict.FAIL, "Xid 79", 0.0)
     day = Day(before=(other,))
