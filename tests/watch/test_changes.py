@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ FOREVER = (
     + "0" * 400
     + ', "kind": "opened", "node": "a", "device": "", "rule": "b", "verdict": "fail", "message": ""}'
 )
+NO_COUNT = FOREVER.replace("0" * 400, "").replace("}", ', "findings": 0}')
 XID_79 = "NVRM: Xid (PCI:0000:64:00): 79, pid='<unknown>', GPU has fallen off the bus."
 
 
@@ -30,6 +32,20 @@ def test_what_was_kept_reads_as_it_was_said(tmp_path: Path) -> None:
     said = [change(), change(kind=ChangeKind.WORSE), change(kind=ChangeKind.CLOSED)]
     append_changes(tmp_path / "changes", said, 1.7e9)
     assert list(read_changes(tmp_path / "changes")) == said
+
+
+def test_how_many_things_a_change_names_is_a_value_and_no_word_of_a_node_counts(tmp_path: Path) -> None:
+    """A message is cut, and may quote what a node says."""
+    quoting = replace(change("Xid 79: it; also quoted"), findings=3)
+    append_changes(tmp_path / "changes", [quoting], 1.7e9)
+    assert list(read_changes(tmp_path / "changes")) == [quoting]
+
+
+def test_of_a_file_from_before_that_was_a_value_the_words_are_counted(tmp_path: Path) -> None:
+    path = tmp_path / "changes"
+    append_changes(path, [change("hot; expected cool; also slow; expected fast")], 1.7e9)
+    path.write_text(path.read_text(encoding="utf-8").replace(', "findings": 1', ""), encoding="utf-8")
+    assert [one.findings for one in read_changes(path)] == [2]
 
 
 @pytest.mark.parametrize("torn", [b'{"time": 1', b"x" * 200_000])
@@ -44,7 +60,8 @@ def test_a_torn_line_is_cut_before_the_next_is_written(tmp_path: Path, torn: byt
 
 
 @pytest.mark.parametrize(
-    "line", ["[]", "1", "{}", '{"node": 1}', '{"time": "x", "kind": "opened"}', "[" * 100_000, "\xff", FOREVER]
+    "line",
+    ["[]", "1", "{}", '{"node": 1}', '{"time": "x", "kind": "opened"}', "[" * 100_000, "\xff", FOREVER, NO_COUNT],
 )
 def test_a_line_that_holds_no_change_is_skipped(tmp_path: Path, line: str) -> None:
     path = tmp_path / "changes"

@@ -103,13 +103,14 @@ class RuleResult:
 
 @record
 class Change:
-    """A line to say, in seconds by the clock of who watches."""
+    """A line to say, in seconds by the clock of who watches; `findings` as of its rule's result."""
 
     kind: ChangeKind
     key: Key
     verdict: Verdict
     message: str
     time_s: float
+    findings: int = 1
 
 
 @dataclass
@@ -161,8 +162,8 @@ class States:
             if change.kind is not ChangeKind.WORSE:
                 state.is_flapping = change.kind is ChangeKind.FLAPPING
             if state.is_open:
-                state.result = RuleResult(change.verdict, change.message)
-                state.most_findings = change.message.count(ALSO) + 1
+                state.result = RuleResult(change.verdict, change.message, change.findings)
+                state.most_findings = change.findings
                 if change.kind is not ChangeKind.WORSE:
                     state.opened_at = [*state.opened_at, change.time_s][-self._timing.flaps_times - 1 :]
             state.is_fail = state.is_open and (state.is_fail or change.verdict is Verdict.FAIL)
@@ -233,7 +234,8 @@ class States:
                 if state.is_open:
                     state.opened_at = [now]
                 kind = ChangeKind.OPENED if state.is_open else ChangeKind.CLOSED
-                changes.append(Change(kind, key, state.result.verdict, state.result.message, now))
+                last = state.result
+                changes.append(Change(kind, key, last.verdict, last.message, now, last.findings))
         return changes
 
     def _state(self, key: Key, result: RuleResult) -> _State | None:
@@ -252,16 +254,17 @@ class States:
             if not (was_flapping and state.is_flapping):
                 state.is_fail, state.most_findings = result.verdict is Verdict.FAIL, result.findings
                 kind = ChangeKind.FLAPPING if state.is_flapping else ChangeKind.OPENED
-                yield Change(kind, key, result.verdict, result.message, now)
+                yield Change(kind, key, result.verdict, result.message, now, result.findings)
         if (result.verdict is Verdict.FAIL and not state.is_fail) or result.findings > state.most_findings:
             state.is_fail = state.is_fail or result.verdict is Verdict.FAIL
             state.most_findings = max(result.findings, state.most_findings)
-            yield Change(ChangeKind.WORSE, key, result.verdict, result.message, now)
+            yield Change(ChangeKind.WORSE, key, result.verdict, result.message, now, result.findings)
 
     def _close(self, key: Key, state: _State, now: float) -> Iterator[Change]:
         state.is_open = False
         if not state.is_flapping:
-            yield Change(ChangeKind.CLOSED, key, state.result.verdict, state.result.message, now)
+            last = state.result
+            yield Change(ChangeKind.CLOSED, key, last.verdict, last.message, now, last.findings)
 
     def _drop(self, key: Key, state: _State, now: float) -> None:
         """Forget a closed state, once it cannot count as flapping any more."""
