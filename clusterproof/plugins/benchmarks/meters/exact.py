@@ -11,14 +11,14 @@ from clusterproof.plugins.benchmarks import meters
 from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, Output
 from clusterproof.plugins.catalog import exact_kinds_setting
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, Recording
+from clusterproof.plugins.evidence.exact.facts_collective import NCCL, Blame, OfNode, wrong_blocks
 from clusterproof.plugins.evidence.pairs import NO_PROGRAM, NOT_INSTALLED, Reading, is_believable
-from clusterproof.plugins.evidence.perf.collective import NCCL, Blame, OfNode, wrong_blocks
 
 NAME = "exact"
 PYTHONS = ("/usr/bin/python3", "/opt/pytorch/bin/python3", "/opt/conda/bin/python3")  # beside the first on PATH
 BUDGET_S = 10.0  # for the rounds; each operation is made once in any case
 WITHIN_S = 100.0  # of a run's 120
-PROGRAM = "clusterproof.plugins.benchmarks.exact.collectives"
+PROGRAM = "clusterproof.plugins.evidence.exact.on_node.collectives"
 HAS_TORCH = "import importlib.util as u; exit(u.find_spec('torch') is None)"
 HERE = "127.0.0.1"
 NODES = ("the first node", "the second node")

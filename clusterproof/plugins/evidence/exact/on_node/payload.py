@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from clusterproof.plugins.benchmarks.exact.products import AS_INTEGERS, differing
+from clusterproof.plugins.evidence.exact.on_node.products import AS_INTEGERS, differing
 
 KEYS = 1 << 62
 FACTORS = (0x1E3779B97F4A7C15, 0x3F58476D1CE4E5B9, 0x14D049BB133111EB)  # odd, of 62 bits at most

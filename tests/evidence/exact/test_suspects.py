@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from clusterproof.plugins.evidence.perf.suspects import Ranks, Seen, Suspect, seen, suspects
+from clusterproof.plugins.evidence.exact.suspects import Ranks, Seen, Suspect, seen, suspects
 
 ONE_NODE = Ranks(["gpu001"] * 8)
 TWO_NODES = Ranks(["gpu001"] * 8 + ["gpu002"] * 8)

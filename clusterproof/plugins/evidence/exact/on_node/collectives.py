@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 import torch
 import torch.distributed as dist
 
-from clusterproof.plugins.benchmarks.exact.operands import Kind, of_settings
-from clusterproof.plugins.benchmarks.exact.payload import (
+from clusterproof.plugins.evidence.exact.on_node.operands import Kind, of_settings
+from clusterproof.plugins.evidence.exact.on_node.payload import (
     UNWRITTEN,
     BlockError,
     block,
@@ -30,7 +30,7 @@ from clusterproof.plugins.benchmarks.exact.payload import (
     summand,
     summed,
 )
-from clusterproof.plugins.benchmarks.exact.processes import forked
+from clusterproof.plugins.evidence.exact.on_node.processes import forked
 
 NCCL, GLOO = "nccl", "gloo"
 WHOLE = {NCCL: 1 << 25, GLOO: 1 << 15}  # elements that one rank sends: all channels of NCCL have some of them

@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from clusterproof.plugins.benchmarks.exact.examine import examine
-from clusterproof.plugins.benchmarks.exact.on_gpus import on_each_gpu
-from clusterproof.plugins.benchmarks.exact.operands import of_settings
+from clusterproof.plugins.evidence.exact.on_node.examine import examine
+from clusterproof.plugins.evidence.exact.on_node.on_gpus import on_each_gpu
+from clusterproof.plugins.evidence.exact.on_node.operands import of_settings
 
 SIZES = (4096, 2048, 1024, 512)  # rows and columns: the largest has a block of threads for each of any GPU's SMs
 BYTES_EACH = 48  # of GPU memory for each element of a matrix of that size, at most

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from clusterproof.plugins.benchmarks.exact.operands import STEP, Kind, Operands
-from clusterproof.plugins.benchmarks.exact.products import (
+from clusterproof.plugins.evidence.exact.on_node.operands import STEP, Kind, Operands
+from clusterproof.plugins.evidence.exact.on_node.products import (
     AS_INTEGERS,
     Pair,
     Unit,

@@ -20,7 +20,7 @@ from scripts.arguments import Arguments, count
 
 FAULTS, CLEAN = 10_000, 1_000_000
 LEAST_FOUND = 0.9999
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 def simulate(python: str, faults: int, clean: int, seed: int, device: str) -> tuple[str, Mapping[str, int]]:
@@ -28,7 +28,7 @@ def simulate(python: str, faults: int, clean: int, seed: int, device: str) -> tu
     arguments = [exact_kinds_setting(), str(faults), str(clean), str(seed), device]
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     ran = subprocess.run(
-        [python, "-m", "bench.exact_found", *arguments],
+        [python, "-m", "bench.exact.found", *arguments],
         env={**os.environ, "PYTHONPATH": path},
         cwd=ROOT,
         stdout=subprocess.PIPE,

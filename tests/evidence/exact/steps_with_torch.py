@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from clusterproof.plugins.benchmarks.exact.steps import Change, Size, digest_of, repeated, software
+from clusterproof.plugins.evidence.exact.on_node.steps import Change, Size, digest_of, repeated, software
 
 SMALL = Size(2, 8, 32)
 STEP = 5

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from clusterproof.plugins.core.message import listed, number_of
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import part
+from clusterproof.plugins.evidence.exact.facts import small_numbers
+from clusterproof.plugins.evidence.exact.suspects import Ranks, Suspect, seen, suspects
 from clusterproof.plugins.evidence.field import (
     Field,
     Reported,
@@ -20,10 +22,8 @@ from clusterproof.plugins.evidence.field import (
     text,
     whole,
 )
-from clusterproof.plugins.evidence.perf.exact import small_numbers
 from clusterproof.plugins.evidence.perf.facts import Ran
 from clusterproof.plugins.evidence.perf.gpu_speed import document
-from clusterproof.plugins.evidence.perf.suspects import Ranks, Suspect, seen, suspects
 
 MAX_SUSPECTS = 5  # that are named beside each other
 MAX_RANKS = 64  # of one run: two nodes

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.benchmarks.exact.places import Wrong, bits, location_in_words, to_report
-from clusterproof.plugins.benchmarks.exact.processes import forked
+from clusterproof.plugins.evidence.exact.on_node.places import Wrong, bits, location_in_words, to_report
+from clusterproof.plugins.evidence.exact.on_node.processes import forked
 
 
 def at(*places: tuple[int, int]) -> list[Wrong]:

@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 import torch
 from torch.nn.functional import gelu, layer_norm, softmax
 
-from clusterproof.plugins.benchmarks.exact.on_gpus import on_each_gpu
-from clusterproof.plugins.benchmarks.exact.payload import drawn, key_of
-from clusterproof.plugins.benchmarks.exact.products import FLOAT32, Unit, choose
+from clusterproof.plugins.evidence.exact.on_node.on_gpus import on_each_gpu
+from clusterproof.plugins.evidence.exact.on_node.payload import drawn, key_of
+from clusterproof.plugins.evidence.exact.on_node.products import FLOAT32, Unit, choose
 
 SEED = 20_260_101  # the same on all nodes and in all runs
 STEPS = 16

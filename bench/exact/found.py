@@ -13,10 +13,10 @@ from typing import Any
 
 import torch
 
-from bench.exact_exchanges import exchanges
-from bench.exact_faults import IN_REFERENCES, IN_RESULTS, SIZE, Work, draw, is_batched, work
-from clusterproof.plugins.benchmarks.exact.operands import Kind, data_sets, of_settings
-from clusterproof.plugins.benchmarks.exact.products import (
+from bench.exact.exchanges import exchanges
+from bench.exact.faults import IN_REFERENCES, IN_RESULTS, SIZE, Work, draw, is_batched, work
+from clusterproof.plugins.evidence.exact.on_node.operands import Kind, data_sets, of_settings
+from clusterproof.plugins.evidence.exact.on_node.products import (
     Unavailable,
     Unit,
     choose,

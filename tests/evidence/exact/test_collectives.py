@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.evidence.perf.collective import Blame, OfNode
-from tests.benchmarks.exact.in_torch import printed_by
+from clusterproof.plugins.evidence.exact.facts_collective import Blame, OfNode
+from tests.evidence.exact.in_torch import printed_by
 
 pytestmark = pytest.mark.long
 
@@ -18,7 +18,7 @@ ONCE = "which cannot be told yet"
 
 def collectives(python: str, ranks: int, case: str, budget_s: float = 0.0, within_s: float = 240.0) -> dict[str, Any]:
     """What the ranks of one node answer."""
-    program = "tests.benchmarks.exact.collectives_with_torch"
+    program = "tests.evidence.exact.collectives_with_torch"
     found: dict[str, Any] = json.loads(printed_by(python, program, str(ranks), case, str(budget_s), str(within_s)))
     return found
 

@@ -7,7 +7,8 @@ from random import Random
 
 import pytest
 
-from clusterproof.plugins.benchmarks.exact.operands import (
+from clusterproof.plugins.catalog import exact_kinds_setting
+from clusterproof.plugins.evidence.exact.on_node.operands import (
     NARROW_BITS,
     STEP,
     Kind,
@@ -17,7 +18,6 @@ from clusterproof.plugins.benchmarks.exact.operands import (
     most_terms,
     of_settings,
 )
-from clusterproof.plugins.catalog import exact_kinds_setting
 
 KINDS = of_settings(exact_kinds_setting())
 SETS = [(kind, data) for kind in KINDS for data in data_sets(kind, 8192)]

@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
-from clusterproof.plugins.benchmarks.exact.examine import examine
-from clusterproof.plugins.benchmarks.exact.operands import Kind, of_settings
-from clusterproof.plugins.benchmarks.exact.products import Unavailable, Unit, unit_of
+from clusterproof.plugins.evidence.exact.on_node.examine import examine
+from clusterproof.plugins.evidence.exact.on_node.operands import Kind, of_settings
+from clusterproof.plugins.evidence.exact.on_node.products import Unavailable, Unit, unit_of
 
 SIZE, LONGEST, BUDGET_S = 64, 64, 0.2
 KINDS = of_settings("float64:53:53,float32:24:24")

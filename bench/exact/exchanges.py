@@ -13,11 +13,19 @@ from typing import Any, NamedTuple
 import torch
 import torch.distributed as dist
 
-from clusterproof.plugins.benchmarks.exact.collectives import GLOO, NCCL, Collectives, RankPlace, copies, sums, way_of
-from clusterproof.plugins.benchmarks.exact.operands import Kind, of_settings
-from clusterproof.plugins.benchmarks.exact.processes import forked
-from clusterproof.plugins.benchmarks.exact.products import AS_INTEGERS
-from clusterproof.plugins.evidence.perf.suspects import Ranks, seen, suspects
+from clusterproof.plugins.evidence.exact.on_node.collectives import (
+    GLOO,
+    NCCL,
+    Collectives,
+    RankPlace,
+    copies,
+    sums,
+    way_of,
+)
+from clusterproof.plugins.evidence.exact.on_node.operands import Kind, of_settings
+from clusterproof.plugins.evidence.exact.on_node.processes import forked
+from clusterproof.plugins.evidence.exact.on_node.products import AS_INTEGERS
+from clusterproof.plugins.evidence.exact.suspects import Ranks, seen, suspects
 
 RANKS, LENGTH, CHUNK = 4, 64, 16
 TYPES = ("float32", "int8")  # of sums

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.benchmarks.exact.in_torch import printed_by
+from tests.evidence.exact.in_torch import printed_by
 from tests.testbed.compiled import shared_library
 
 pytestmark = pytest.mark.long
@@ -18,7 +18,7 @@ STEP = 5
 
 def told(python: str, case: str, *words: str) -> dict[str, Any]:
     """What one case of the program says."""
-    found: dict[str, Any] = json.loads(printed_by(python, "tests.benchmarks.exact.steps_with_torch", case, *words))
+    found: dict[str, Any] = json.loads(printed_by(python, "tests.evidence.exact.steps_with_torch", case, *words))
     return found
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.benchmarks.exact import cores
+from clusterproof.plugins.evidence.exact.on_node import cores
 
 REQUEST: dict[str, Any] = {"kinds": "", "budget_s": 0.1, "seed": 1, "within_s": 600.0, "most_mib": 8}
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
-from clusterproof.plugins.benchmarks.exact import places
-from clusterproof.plugins.benchmarks.exact.operands import Kind, Operands, data_sets
-from clusterproof.plugins.benchmarks.exact.places import Wrong
-from clusterproof.plugins.benchmarks.exact.products import (
+from clusterproof.plugins.evidence.exact.on_node import places
+from clusterproof.plugins.evidence.exact.on_node.operands import Kind, Operands, data_sets
+from clusterproof.plugins.evidence.exact.on_node.places import Wrong
+from clusterproof.plugins.evidence.exact.on_node.products import (
     AS_INTEGERS,
     Pair,
     Unavailable,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clusterproof.plugins.evidence.perf.step import Opinion, opinion
+from clusterproof.plugins.evidence.exact.facts_step import Opinion, opinion
 
 AGREES, WRONG, EITHER = Opinion.AGREES, Opinion.WRONG, Opinion.EITHER
 SOFTWARE, UNKNOWN = Opinion.SOFTWARE, Opinion.UNKNOWN

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from tests.benchmarks.exact.in_torch import printed_by
+from tests.evidence.exact.in_torch import printed_by
 
 pytestmark = pytest.mark.long
 
 
 def examined(python: str, case: str) -> dict[str, Any]:
     """What one case of the program says."""
-    found: dict[str, Any] = json.loads(printed_by(python, "tests.benchmarks.exact.with_torch", case))
+    found: dict[str, Any] = json.loads(printed_by(python, "tests.evidence.exact.with_torch", case))
     return found
 
 

@@ -13,8 +13,8 @@ from operator import mul
 from random import Random
 from typing import Any
 
-from clusterproof.plugins.benchmarks.exact.operands import of_settings
-from clusterproof.plugins.benchmarks.exact.processes import forked
+from clusterproof.plugins.evidence.exact.on_node.operands import of_settings
+from clusterproof.plugins.evidence.exact.on_node.processes import forked
 
 SIZE, LONGEST = 64, 1024  # of products on one core: their operands stay in its cache
 TERMS = 4096  # of a dot product in Python
@@ -37,7 +37,7 @@ def main(request: dict[str, Any]) -> None:
 def measured(request: dict[str, Any]) -> dict[str, Any]:
     """What all cores compute at once, put together: by type how much, and by core what was wrong."""
     if request["kinds"]:  # once for all of them, where the node has PyTorch
-        from clusterproof.plugins.benchmarks.exact import examine  # noqa: F401
+        from clusterproof.plugins.evidence.exact.on_node import examine  # noqa: F401
     cores = sorted(os.sched_getaffinity(0))
     bytes_each = min(available_bytes() // SHARE // len(cores), request["most_mib"] * MIB) // BLOCK * BLOCK
 
@@ -69,7 +69,7 @@ def of_core(core: int, request: dict[str, Any], bytes_of_memory: int) -> dict[st
     if request["kinds"]:
         import torch
 
-        from clusterproof.plugins.benchmarks.exact.examine import examine
+        from clusterproof.plugins.evidence.exact.on_node.examine import examine
 
         torch.set_num_threads(1)
         kinds = of_settings(request["kinds"])

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from clusterproof.plugins.benchmarks.exact.processes import forked
+from clusterproof.plugins.evidence.exact.on_node.processes import forked
 
 
 def on_each_gpu(request: dict[str, Any], compute: Callable[[int], dict[str, Any]]) -> list[dict[str, Any]]:
