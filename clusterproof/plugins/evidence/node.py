@@ -50,7 +50,7 @@ class Node:
     group: Group[Node] = field(default_factory=Group, repr=False)
     run: Group[Node] = field(default_factory=Group, repr=False)  # all nodes, of whatever group
     between: Between | None = field(default_factory=type(None), repr=False)  # what was measured between nodes
-    known: dict[Any, Any] = field(default_factory=dict, repr=False)
+    facts: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     @property
     def name(self) -> str:
@@ -260,9 +260,9 @@ class Node:
     @property
     def type_name(self) -> str:
         """Its instance type, or empty where it is unknown."""
-        if "type_name" not in self.known:
-            self.known["type_name"] = self._type_name()
-        return self.known["type_name"]  # type: ignore[no-any-return]
+        if "type_name" not in self.facts:
+            self.facts["type_name"] = self._type_name()
+        return self.facts["type_name"]  # type: ignore[no-any-return]
 
     def _type_name(self) -> str:
         try:
@@ -273,9 +273,9 @@ class Node:
     @property
     def gpu_uuids(self) -> tuple[str, ...]:
         """The UUIDs of the GPUs that answer; empty where the driver was not asked or gave none."""
-        if "gpu_uuids" not in self.known:
-            self.known["gpu_uuids"] = tuple(self._uuids())
-        return self.known["gpu_uuids"]  # type: ignore[no-any-return]
+        if "gpu_uuids" not in self.facts:
+            self.facts["gpu_uuids"] = tuple(self._uuids())
+        return self.facts["gpu_uuids"]  # type: ignore[no-any-return]
 
     def _uuids(self) -> list[str]:
         try:

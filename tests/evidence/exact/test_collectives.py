@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.evidence.exact.facts_collective import Blame, OfNode
+from clusterproof.plugins.evidence.exact.facts_collective import Blame, NodeResult
 from tests.evidence.exact.in_torch import printed_by
 
 pytestmark = pytest.mark.long
@@ -25,7 +25,7 @@ def collectives(python: str, ranks: int, case: str, budget_s: float = 0.0, withi
 
 def said_of(found: dict[str, Any]) -> str:
     """What is made of it."""
-    return Blame.of([OfNode(found)]).words
+    return Blame.of([NodeResult(found)]).words
 
 
 @pytest.mark.parametrize("ranks", [4, 8])

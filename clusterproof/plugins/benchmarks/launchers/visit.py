@@ -134,7 +134,7 @@ class NodeAddresses:
     """What nodes are and by which addresses others reach them, asked of each once."""
 
     visitor: Visitor
-    known: dict[str, NodeAnswer] = field(default_factory=dict)
+    answers: dict[str, NodeAnswer] = field(default_factory=dict)
 
     def learn(self, targets: Sequence[Target]) -> dict[str, str]:
         """Ask those that are not known yet; why not, for those that cannot be asked. Raises Unusable."""
@@ -144,13 +144,13 @@ class NodeAddresses:
             if answer.unreached:
                 why_not[target.name] = answer.unreached
             else:
-                self.known[target.name] = answer
+                self.answers[target.name] = answer
 
-        unknown = [target for target in targets if target.name not in self.known]
+        unknown = [target for target in targets if target.name not in self.answers]
         if unknown:
             self.visitor.visit_all(unknown, ASK, self.visitor.limits.answer_s, learned)
         return why_not
 
     def forget(self, node: str) -> None:
         """Ask it again next time: it may have gone, or be another."""
-        self.known.pop(node, None)
+        self.answers.pop(node, None)

@@ -91,12 +91,12 @@ def _two_sides(
     return tuple(frozenset(nodes) for nodes in of_side)
 
 
-def _between_places(rail: Rail, places: Mapping[str, str], known: set[Pair]) -> list[Cut]:
+def _between_places(rail: Rail, places: Mapping[str, str], explained: set[Pair]) -> list[Cut]:
     """Two places none of whose pairs reach each other, though both reach a third."""
     tried: dict[Nodes, list[Pair]] = defaultdict(list)
     for ends in rail.links:
         tried[frozenset(places.get(node, "") for node in ends)].append(ends)
-    failed = {ends for ends in rail.failed if not rail.silent & set(ends)} - known
+    failed = {ends for ends in rail.failed if not rail.silent & set(ends)} - explained
     found = []
     for two, pairs in tried.items():
         if len(two) > 1 and "" not in two and len(pairs) >= FEWEST_ACROSS and failed.issuperset(pairs):

@@ -54,7 +54,7 @@ class Wrong(Reported):
 
 
 @record
-class OfType(Reported):
+class TypeProducts(Reported):
     """Products of one data type."""
 
     type = Field(text)
@@ -73,11 +73,11 @@ class ExactGpu(Reported):
     error = Field(optional(text))
 
     @property
-    def types(self) -> tuple[OfType, ...]:
+    def types(self) -> tuple[TypeProducts, ...]:
         """Products by type, at least one. Raises Incomplete."""
         if self.error:
             raise Incomplete(f"{self.error[:200]}; expected products of every type")
-        return tuple(at_least_one([*Field(every(OfType), "types").__get__(self, ExactGpu)], "type of data"))
+        return tuple(at_least_one([*Field(every(TypeProducts), "types").__get__(self, ExactGpu)], "type of data"))
 
 
 @record
@@ -111,7 +111,7 @@ class Cores(Reported):
     """What all cores computed."""
 
     cores = Field(whole)
-    types = Field(every(OfType))
+    types = Field(every(TypeProducts))
     wrong = Field(every(Wrong))
     errors = Field(every(CoreError))
     without_torch = Field(optional(text))

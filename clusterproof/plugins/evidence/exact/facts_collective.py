@@ -52,7 +52,7 @@ class WrongBlock(Reported):
 
 
 @record
-class OfOperation(Reported):
+class OperationResult(Reported):
     """One operation in one data type, as one rank saw it."""
 
     operation = Field(text)
@@ -68,17 +68,17 @@ class OfOperation(Reported):
 
 
 @record
-class OfRank(Reported):
+class RankResult(Reported):
     """What one rank answered."""
 
     rank = Field(optional(whole))
     rounds = Field(whole)
     gb_per_s = Field(number)
     error = Field(optional(text))  # why it did no more than its operations
-    _made = Field(optional(every(OfOperation)), "operations")
+    _made = Field(optional(every(OperationResult)), "operations")
 
     @property
-    def operations(self) -> tuple[OfOperation, ...]:
+    def operations(self) -> tuple[OperationResult, ...]:
         """Operation by operation, at least one but where there is an error. Raises Incomplete."""
         if self.error:
             return self._made or ()
@@ -86,7 +86,7 @@ class OfRank(Reported):
 
 
 @record
-class OfNode(Reported):
+class NodeResult(Reported):
     """What the ranks of one node answered."""
 
     backend = Field(text)
@@ -94,7 +94,7 @@ class OfNode(Reported):
     of_each_node = Field(whole)
     node = Field(whole)
     message_bytes = Field(whole)
-    answers = Field(every(OfRank))
+    answers = Field(every(RankResult))
 
     @property
     def gap(self) -> str:
@@ -103,7 +103,7 @@ class OfNode(Reported):
         return "" if over == NCCL else f"the ranks exchanged over {over[:40]}, not over NCCL: no GPU took part"
 
     @property
-    def answered(self) -> tuple[OfRank, ...]:
+    def answered(self) -> tuple[RankResult, ...]:
         """Its ranks, at least one, each with its number. Raises Incomplete."""
         return tuple(at_least_one([*self.answers], "rank"))
 
@@ -119,23 +119,23 @@ class ExactCollective(Reported):
     given = Field(optional(whole), "gpus")  # GPUs, to the process that measured
 
     @property
-    def found(self) -> OfNode:
+    def found(self) -> NodeResult:
         """What PyTorch printed. Raises Incomplete."""
-        return OfNode(document(Ran(self.data)))
+        return NodeResult(document(Ran(self.data)))
 
 
 @record
 class Block:
     """A block of one sender that is wrong on one rank, in one round of an operation in one type."""
 
-    operation: OfOperation
+    operation: OperationResult
     round: int
     sender: int | None
     receiver: int
     words: str
 
     @classmethod
-    def of(cls, operation: OfOperation, wrong: WrongBlock, receiver: int) -> Block:
+    def of(cls, operation: OperationResult, wrong: WrongBlock, receiver: int) -> Block:
         """From what that rank says of it. Raises Incomplete."""
         is_known = wrong.sender is None or (wrong.how and wrong.other == wrong.sender)
         source = "" if is_known else f" from rank {wrong.sender}"
@@ -148,7 +148,7 @@ class Block:
         return self.operation.operation, f"{self.operation.type} {self.round}", self.sender, self.receiver
 
 
-def wrong_blocks(node: OfNode) -> list[Block]:
+def wrong_blocks(node: NodeResult) -> list[Block]:
     """Every block that is wrong on the ranks of a node; of what is unread that part of a check is incomplete."""
     blocks: list[Block] = []
     for place, answer in enumerate(known(lambda: node.answered, ())):
@@ -170,7 +170,7 @@ class Blame:
     suspects: tuple[Suspect, ...]
 
     @classmethod
-    def of(cls, nodes: Sequence[OfNode], names: Sequence[str] = ("this node",)) -> Blame:
+    def of(cls, nodes: Sequence[NodeResult], names: Sequence[str] = ("this node",)) -> Blame:
         """From all that these nodes say. What cannot be read is left out; of it the check is incomplete."""
         blocks = [block for node in nodes for block in wrong_blocks(node)]
         each_node = min(max(each(nodes, lambda node: node.of_each_node), default=1), MAX_RANKS // len(names))

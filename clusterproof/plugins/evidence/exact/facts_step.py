@@ -50,7 +50,7 @@ class Repeat(Reported):
 
 
 @record
-class OfType(Reported):
+class TypeDigests(Reported):
     """The steps in one data type."""
 
     type = Field(text)
@@ -70,11 +70,11 @@ class StepGpu(Reported):
     error = Field(optional(text))
 
     @property
-    def types(self) -> tuple[OfType, ...]:
+    def types(self) -> tuple[TypeDigests, ...]:
         """Steps by type, at least one. Raises Incomplete."""
         if self.error:
             raise Incomplete(f"{self.error[:200]}; expected the digest of each step")
-        return tuple(at_least_one([*Field(every(OfType), "types").__get__(self, StepGpu)], "type of data"))
+        return tuple(at_least_one([*Field(every(TypeDigests), "types").__get__(self, StepGpu)], "type of data"))
 
 
 @record
@@ -127,7 +127,7 @@ class ExactStep(Reported):
                 if not of_type.why:
                     yield from each([of_type], lambda of_type: self._of(printed, number, gpu, of_type))  # noqa: B023
 
-    def _of(self, printed: _Printed, number: int, gpu: StepGpu, of_type: OfType) -> Steps:
+    def _of(self, printed: _Printed, number: int, gpu: StepGpu, of_type: TypeDigests) -> Steps:
         if not of_type.digests:
             raise Incomplete(f"GPU {number}, {of_type.type}: no digest; expected one for each step")
         software = (self.driver or "unknown driver", printed.torch, printed.cuda or "", *sorted(gpu.libraries))

@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from clusterproof.plugins.evidence.exact.on_node import places
+from clusterproof.plugins.evidence.exact.on_node import locations
+from clusterproof.plugins.evidence.exact.on_node.locations import Wrong
 from clusterproof.plugins.evidence.exact.on_node.operands import Kind, Operands, data_sets
-from clusterproof.plugins.evidence.exact.on_node.places import Wrong
 from clusterproof.plugins.evidence.exact.on_node.products import (
     AS_INTEGERS,
     Pair,
@@ -150,7 +150,7 @@ def _note(tally: Tally, name: str, count: int, product: Any, expected: Any, agai
     wrong = [bool(differing(one, expected).any().item()) for one in again]
     alike = all(not differing(one, product).any().item() for one in again)
     found = {"set": name, "elements": count, "again": sum(wrong), "of": len(again), "alike": alike}
-    tally.wrong.append({**found, "operands_changed": changed, **places.to_report(elements)})
+    tally.wrong.append({**found, "operands_changed": changed, **locations.to_report(elements)})
 
 
 def _verified(given: Pair, tally: Tally, name: str, seed: int) -> Any:
@@ -172,7 +172,7 @@ def _verified(given: Pair, tally: Tally, name: str, seed: int) -> Any:
         product[row] = expected
     tally.wrong_products += 1
     if len(tally.wrong) < MAX_WRONG:
-        said = places.to_report(found) if found else {"where": "the checksums themselves", "bits": []}
+        said = locations.to_report(found) if found else {"where": "the checksums themselves", "bits": []}
         kept = {"set": f"float64 for {name}", "elements": len(found), "again": 0, "of": 0, "alike": False}
         tally.wrong.append({**kept, "operands_changed": False, **said})
     rows, columns = disagreeing(left, right, product, seed + 1)

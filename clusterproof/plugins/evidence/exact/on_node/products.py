@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import torch
 
+from clusterproof.plugins.evidence.exact.on_node.locations import Wrong
 from clusterproof.plugins.evidence.exact.on_node.operands import STEP, Kind, Operands, data_sets, magnitudes
-from clusterproof.plugins.evidence.exact.on_node.places import Wrong
 
 SCALES = 2  # powers of two up and down by which rows and columns are scaled
 WEIGHT_BITS = 62

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.evidence.exact.on_node.places import Wrong, bits, location_in_words, to_report
+from clusterproof.plugins.evidence.exact.on_node.locations import Wrong, bits, location_in_words, to_report
 from clusterproof.plugins.evidence.exact.on_node.processes import forked
 
 
