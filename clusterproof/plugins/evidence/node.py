@@ -13,8 +13,8 @@ from clusterproof.plugins.core.record import field, record
 from clusterproof.plugins.core.result import UNREACHABLE
 from clusterproof.plugins.core.typed import TYPE_CHECKING, Any
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
-from clusterproof.plugins.evidence import captured, expectation
-from clusterproof.plugins.evidence.fact import CollectorData, answer_of, collected_as, collected_by
+from clusterproof.plugins.evidence import expectation
+from clusterproof.plugins.evidence.fact import CollectorData, answer_of, captured_as, collected_as, collected_by
 from clusterproof.plugins.evidence.gpu import facts_node as of_gpus
 from clusterproof.plugins.evidence.gpu import facts_rack as of_rack
 from clusterproof.plugins.evidence.group import Group
@@ -31,11 +31,18 @@ from clusterproof.plugins.evidence.storage import facts as storage
 if TYPE_CHECKING:
     from clusterproof.plugins.evidence.kubernetes.facts import Kubelet
     from clusterproof.plugins.evidence.pairs import Between
+    from clusterproof.plugins.evidence.slurm.facts import SlurmNode, SlurmNodes
 
 HEALTH_CHECK = "health check"  # between jobs, of all that is around one
 DRAINING = ("prolog", "epilog", HEALTH_CHECK)  # where a fail keeps jobs away
 MAX_NAME = 80  # characters of a name that goes into every result
-MAX_GPUS = 128  # whose UUIDs go there; no node has more than 16
+
+
+def _slurm_nodes(captured: Mapping[str, Any]) -> SlurmNodes:
+    """The nodes that were captured: this one, or the whole cluster."""
+    from clusterproof.plugins.evidence.slurm.facts import SlurmNodes
+
+    return SlurmNodes(captured)
 
 
 @record
@@ -246,9 +253,19 @@ class Node:
 
     # Only in captures
 
-    nccl_tests = captured.nccl_tests
-    slurm_nodes = captured.slurm_nodes
-    slurm_node = captured.slurm_node
+    nccl_tests = perf.nccl_tests
+    slurm_nodes = captured_as("slurm_node", _slurm_nodes, "output of scontrol or sinfo")
+
+    @collected_by()
+    def slurm_node(self) -> SlurmNode:
+        """This node as Slurm has it, by the inventory's name or its own."""
+        return self.slurm_nodes.named(self.name, *self._own_names())
+
+    def _own_names(self) -> list[str]:
+        try:
+            return [self.boot.hostname, self.boot.hostname.partition(".")[0]]
+        except Incomplete:
+            return []
 
     # Software
 
@@ -256,6 +273,8 @@ class Node:
     image = collected_as("image", Image)
 
     # Who it is, for every report
+
+    gpu_uuids = of_gpus.gpu_uuids
 
     @property
     def type_name(self) -> str:
@@ -269,18 +288,3 @@ class Node:
             return printable(self.instance_type, MAX_NAME)
         except (Incomplete, NotApplicable):
             return ""
-
-    @property
-    def gpu_uuids(self) -> tuple[str, ...]:
-        """The UUIDs of the GPUs that answer; empty where the driver was not asked or gave none."""
-        if "gpu_uuids" not in self.facts:
-            self.facts["gpu_uuids"] = tuple(self._uuids())
-        return self.facts["gpu_uuids"]  # type: ignore[no-any-return]
-
-    def _uuids(self) -> list[str]:
-        try:
-            gpus = self.gpus
-        except (Incomplete, NotApplicable):
-            return []
-        reported = [gpu.record.get("uuid") for gpu in gpus]
-        return [printable(uuid, MAX_NAME) for uuid in reported[:MAX_GPUS] if isinstance(uuid, str)]

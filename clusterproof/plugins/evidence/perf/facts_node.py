@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 from clusterproof.plugins.core.typed import TYPE_CHECKING, Any, TypeVar
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
-from clusterproof.plugins.evidence.fact import CollectorData, Fact, collected_by
+from clusterproof.plugins.evidence.fact import CollectorData, Fact, captured_as, collected_by
 from clusterproof.plugins.evidence.field import readings
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from clusterproof.plugins.evidence.node import Node
     from clusterproof.plugins.evidence.pairs import PairsOfNode
     from clusterproof.plugins.evidence.perf.facts import FsBandwidth, Loopback, Ran
-    from clusterproof.plugins.evidence.perf.facts_logs import DcgmDiag, NcclLog, Nccom
+    from clusterproof.plugins.evidence.perf.facts_logs import DcgmDiag, NcclLog, NcclTests, Nccom
     from clusterproof.plugins.evidence.perf.gpu_speed import GpuBandwidth, GpuGemm
     from clusterproof.plugins.evidence.perf.stress import StressNg
 
@@ -208,6 +208,16 @@ def understood(ran: Ran, read: Callable[[str], Mapping[str, Any]], text: str) ->
         return read(text)
     except CaptureError as problem:
         raise Incomplete(f"{ran.ended}; not understood: {problem}") from None
+
+
+def _nccl_tests(logs: Mapping[str, Any]) -> NcclTests:
+    """Every captured log of NCCL."""
+    from clusterproof.plugins.evidence.perf.facts_logs import NcclTests
+
+    return NcclTests(logs)
+
+
+nccl_tests = captured_as("nccl_tests", _nccl_tests, "log of nccl-tests or NCCL")
 
 
 @collected_by()
