@@ -12,14 +12,14 @@ import pytest
 from clusterproof.integrations.slurm import folder
 from clusterproof.integrations.slurm.folder import since_boot_s
 from clusterproof.integrations.slurm.records import DRAIN_BUDGET as RECORD
-from clusterproof.integrations.slurm.records import NOBODY_SAYS, why_no_drain
+from clusterproof.integrations.slurm.records import FORMER_DRAIN_BUDGET, NOBODY_SAYS, why_no_drain
 from clusterproof.integrations.slurm.state import State
 from tests.faults import BY_NAME
 from tests.integrations.slurm import controller
 from tests.integrations.slurm.controller import drained_by_slurm
 from tests.integrations.slurm.drained import LOST, explained, of
 from tests.integrations.slurm.on_node import DRAIN, output_of, script, state
-from tests.integrations.slurm.scripts import ROOM, eventually, room
+from tests.integrations.slurm.scripts import BUDGET, drain_budget, eventually
 from tests.testbed.image import ABSENT
 from tests.testbed.needs import needs_nodes
 from tests.testbed.node import Node, healthy_p5, with_file
@@ -65,11 +65,14 @@ def test_a_prolog_drains_where_a_health_check_found_room_not_long_ago(
     assert why_no_drain(kept) == why
 
 
-def test_what_the_version_before_has_left_serves_until_the_next_health_check(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", [RECORD, FORMER_DRAIN_BUDGET])
+def test_what_the_version_before_has_left_serves_until_the_next_health_check(tmp_path: Path, name: str) -> None:
     kept = State(str(tmp_path / "state"))
     kept.prepare()
-    kept.write(RECORD, {"at": time.time() - 120, "full": "", "nodes": 2})
+    kept.write(name, {"at": time.time() - 120, "full": "", "nodes": 2})
     assert why_no_drain(kept) == ""
+    kept.write(RECORD, {"at": time.time() - 60, "full": FULL, "nodes": 2})
+    assert why_no_drain(kept).startswith(FULL)
 
 
 @needs_nodes
@@ -77,8 +80,8 @@ def test_what_the_version_before_has_left_serves_until_the_next_health_check(tmp
     ("leave", "why"),
     [
         (lambda: ABSENT, NOBODY_SAYS),
-        (lambda: room(FULL, 30.0), FULL),
-        (lambda: room(age_s=7200.0), f"{NOBODY_SAYS} within 60 minutes"),
+        (lambda: drain_budget(FULL, 30.0), FULL),
+        (lambda: drain_budget(age_s=7200.0), f"{NOBODY_SAYS} within 60 minutes"),
     ],
     ids=["nothing", "full", "old"],
 )
@@ -87,19 +90,22 @@ def test_where_enough_are_drained_or_nobody_says_it_lets_the_job_run_and_says_wh
     occasion: str, leave: Callable[[], str], why: str
 ) -> None:
     image = LOST if occasion == "prolog" else BY_NAME["a GPU that somebody holds"].put(healthy_p5())
-    with of(with_file(image, ROOM, leave())) as running:
+    with of(with_file(image, BUDGET, leave())) as running:
         ran = script(running, occasion, "41")
-        records = list((running.root / ROOM.lstrip("/")).parent.glob("drained/*.json"))
+        records = list((running.root / BUDGET.lstrip("/")).parent.glob("drained/*.json"))
     assert (ran.returncode, ran.stdout, records) == (0, b"", [])
     assert f"would drain, but {why}" in output_of(ran)
 
 
 @needs_nodes
 def test_a_health_check_leaves_on_the_node_how_many_are_drained() -> None:
-    with of(with_file(healthy_p5(), ROOM, ABSENT), toml=ONE) as running:
+    former = str(Path(BUDGET).with_stem(FORMER_DRAIN_BUDGET))
+    image = with_file(with_file(healthy_p5(), BUDGET, ABSENT), former, drain_budget(FULL))
+    with of(image, toml=ONE) as running:
         before = since_boot_s()
         script(running, "health-check")
         found = state(running, RECORD)
+        assert not (running.root / former.lstrip("/")).exists()
         other(running, OTHER_DRAINED)
         script(running, "health-check")
         full = state(running, RECORD)["full"]
@@ -110,9 +116,9 @@ def test_a_health_check_leaves_on_the_node_how_many_are_drained() -> None:
 
 @needs_nodes
 def test_where_it_only_observes_a_health_check_asks_slurm_nothing() -> None:
-    with of(with_file(healthy_p5(), ROOM, ABSENT), toml="deadline_s = 8\n") as running:
+    with of(with_file(healthy_p5(), BUDGET, ABSENT), toml="deadline_s = 8\n") as running:
         script(running, "health-check")
-        assert not (running.root / ROOM.lstrip("/")).exists()
+        assert not (running.root / BUDGET.lstrip("/")).exists()
 
 
 @needs_nodes
