@@ -19,7 +19,7 @@ from clusterproof.plugins.transport import Limits
 from clusterproof.plugins.watch import TIMING, RuleResult, recording
 from clusterproof.plugins.watch.controller import Controller, WatchSettings
 from clusterproof.plugins.watch.evaluator import Evaluator
-from clusterproof.plugins.watch.notify import notifier, outbox
+from clusterproof.plugins.watch.notify import notifier, outbox_file
 from clusterproof.plugins.watch.notify.services import receiver_of
 from clusterproof.plugins.watch.sampler_session import SamplerOptions
 from clusterproof.plugins.watch.sinks import Sinks
@@ -33,7 +33,7 @@ NEVER = 1_000_000  # so often a state opens before it flaps
 
 def watch(names: list[str], broken: Path, record: Path, command: str) -> None:
     """Until it is killed."""
-    notifier.GATHER_S = notifier.FIRST_S = outbox.RETRY_S = recording.RETRY_S = QUICK_S
+    notifier.GATHER_S = notifier.FIRST_S = outbox_file.RETRY_S = recording.RETRY_S = QUICK_S
     notifier.LOOK_S, notifier.MOST_S = QUICK_S, 5 * QUICK_S
     cluster = Cluster("chaos", "ssh", tuple(map(Target, names)))
     state = Watch(Evaluator(cluster, NO_POLICY), 1.0, names, time.monotonic(), replace(TIMING, flaps_times=NEVER))

@@ -8,7 +8,7 @@ import zlib
 from typing import Any
 
 from clusterproof.plugins.agent import sending
-from clusterproof.plugins.agent.sending import LEAST_LINES, TOO_LONG, fitted
+from clusterproof.plugins.agent.sending import LEAST_LINES, fitted
 
 
 def noise(count: int, of: str = "") -> str:
@@ -62,7 +62,7 @@ def test_what_is_worst_goes_last() -> None:
 
 def test_where_the_log_is_short_the_longest_collector_goes_whole_and_says_why() -> None:
     collectors = after(answer(lines_of("nvidia:", 3), mounts={"all": noise(9000)}, pci={"all": noise(2000)}), 4000)
-    assert collectors["mounts"] == {"status": "cut", "detail": TOO_LONG, "seconds": 0.1}
+    assert collectors["mounts"] == {"status": "cut", "too_long": True, "seconds": 0.1}
     assert collectors["pci"]["status"] == collectors["kernel_log"]["status"] == "read"
 
 

@@ -108,6 +108,12 @@ def test_what_no_program_takes_is_said() -> None:
     assert data.collectors["long"] == Collected(Status.CUT, detail="its program is long")
 
 
+def test_of_a_program_whose_answer_was_too_long_each_collector_is_too_long() -> None:
+    cut = NodeEvidence("n", unreached=Unreached.CUT, detail="its end is missing", too_long=True)
+    data = joined([BOTH[0], cut], TWO)
+    assert {name for name, found in data.collectors.items() if found.too_long} == set(TWO.programs[1][0])
+
+
 class Closing(Commanding):
     """A connection that takes one collector a program, and is refused to all after so many."""
 

@@ -107,6 +107,7 @@ def test_an_answer_that_ssm_has_cut_keeps_what_came_whole(sick: NodeImage, manag
     assert set(statuses) == set(collector_names())
     assert {Status.READ, Status.CUT} <= set(statuses.values())
     cut = next(collector for collector in evidence.collectors.values() if collector.status is Status.CUT)
+    assert cut.too_long
     assert "24,000 characters that SSM shows" in cut.detail
     data = evaluated(evidence)
     assert data["node.reachable"].verdict is Verdict.PASS

@@ -85,19 +85,19 @@ FAULTS = (
     ),
     Fault(
         "an error of a GPU on the bus that the firmware reported, and that was recovered from",
-        logged(*report(1, "recoverable", "section_type: PCIe error", f"device_id: {GPU}")),
+        logged(*report(2, "recoverable", "section_type: PCIe error", f"device_id: {GPU}")),
         {"host.pcie_aer": CONCERN},
         f"nonfatal error of {GPU} (GPU 0, GPU-",
     ),
     Fault(
         "an error of memory that the firmware reported as recoverable",
-        logged(*report(1, "recoverable", "section_type: memory error")),
+        logged(*report(3, "recoverable", "section_type: memory error")),
         {"host.mce_edac": FAIL},
         "event severity: recoverable (memory error)",
     ),
     Fault(
         "an error of a processor that was recovered from",
-        logged(*report(1, "recoverable", "section_type: general processor error")),
+        logged(*report(4, "recoverable", "section_type: general processor error")),
         {"host.mce_edac": CONCERN},
         "event severity: recoverable (general processor error)",
     ),

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterproof.plugins.core.cluster import Cluster, Target
-from clusterproof.plugins.core.evidence import NodeEvidence, load
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, load, to_json
 from clusterproof.plugins.evidence.recording import read_cluster, recording_file, write_cluster, write_node
 from clusterproof.plugins.inventory import narrow, resolve
 from tests.inventory.refused import refusal
@@ -39,6 +39,35 @@ def test_a_recording_of_some_nodes_says_that_there_are_more(tmp_path: Path) -> N
     write_cluster(tmp_path / "whole", RECORDED)
     write_cluster(tmp_path / "part", narrow(RECORDED, exclude="gpu001"))
     assert [resolve(f"replay:{tmp_path}/{name}").is_part for name in ("whole", "part")] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("detail", "too_long"),
+    [
+        ("the answer is longer than its connection carries", True),
+        ("its answer is longer than the 24,000 characters that SSM shows; give --ssm-output s3://BUCKET", True),
+        ("its program, 2 of 2, was not answered: timed out", False),
+    ],
+)
+def test_a_recording_from_before_an_answer_was_said_to_be_too_long_says_it_in_words(
+    detail: str, too_long: bool
+) -> None:
+    record = to_json(NodeEvidence("n", {"nvml": Collected(Status.CUT, detail=detail)}))
+    del record["collectors"]["nvml"]["too_long"]
+    assert load(json.dumps(record)).collectors["nvml"].too_long is too_long
+
+
+@pytest.mark.parametrize("too_long", [True, False])
+def test_that_an_answer_was_too_long_is_kept_whatever_its_words_are(too_long: bool) -> None:
+    evidence = NodeEvidence("n", {"nvml": Collected(Status.CUT, detail="that SSM shows", too_long=too_long)})
+    assert load(json.dumps(to_json(evidence))) == evidence
+
+
+def test_a_node_says_that_its_answer_was_too_long_by_a_value_and_the_words_are_made_here() -> None:
+    answer = {"schema": 2, "node": "n", "collectors": {"nvml": {"status": "cut", "too_long": True, "seconds": 1.0}}}
+    assert load(json.dumps(answer)).collectors["nvml"] == Collected(
+        Status.CUT, detail="the answer is longer than its connection carries", seconds=1.0, too_long=True
+    )
 
 
 def test_a_recorded_node_lies_under_its_own_file(tmp_path: Path) -> None:

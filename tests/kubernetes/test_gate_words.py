@@ -8,9 +8,13 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.core.result import UNREACHABLE, Result
+from clusterproof.plugins.core.cluster import Cluster, Target
+from clusterproof.plugins.core.evidence import NodeEvidence, Unreached
+from clusterproof.plugins.core.result import Result, why_unreachable
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evaluation.all_checks import all_checks
+from clusterproof.plugins.evaluation.evaluate import evaluate
+from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.kubernetes import error_of_status
 from clusterproof.plugins.kubernetes.api import Api, KubernetesError
 from clusterproof.plugins.kubernetes.gate import MAX_MESSAGE, Orders, health_of, healths, reason_of, resident, unvisited
@@ -27,12 +31,25 @@ PASS, CONCERN, FAIL, INCOMPLETE, NOT_APPLICABLE = (
 )
 
 
+SOME = [all_checks()[name] for name in ("node.reachable", "gpu.no_xid")]
+
+
 def result(check: str, verdict: Verdict, message: str = "seen; expected otherwise", **more: str) -> Result:
     return Result(check, "gpu001", verdict, message=message, **more)  # type: ignore[arg-type]
 
 
 def unread(node: str) -> Result:
-    return Result("node.reachable", node, FAIL, message="500", cause=f"{UNREACHABLE}no_log")
+    return Result("node.reachable", node, FAIL, message="500", cause=why_unreachable(Unreached.NO_LOG))
+
+
+@pytest.mark.parametrize("reason", [Unreached.API, Unreached.NO_LOG])
+def test_what_checks_say_of_a_node_that_was_not_reached_is_understood(reason: Unreached) -> None:
+    names = ("gpu001", "gpu002", "gpu003")
+    cluster = Cluster("x", "k8s", tuple(map(Target, names)))
+    silent = nodes(cluster, {name: NodeEvidence(name, unreached=reason, detail="500") for name in names})
+    results = [evaluate(check, node) for node in silent.values() for check in SOME]
+    assert {one.unreached for one in results} == {reason}
+    assert unvisited(results).keys() == set(names)
 
 
 def test_where_most_logs_cannot_be_read_it_is_no_nodes_fault_and_nothing_is_written() -> None:
@@ -66,7 +83,7 @@ def test_only_a_failure_is_false_and_only_what_is_proven_is_true(
 
 
 def test_a_node_that_was_not_reached_is_unknown_though_that_check_fails() -> None:
-    cause = f"{UNREACHABLE}not_ready"
+    cause = why_unreachable(Unreached.NOT_READY)
     message = "not Ready since 3 min: the kubelet is silent; expected a kubelet"
     results = [
         result("node.reachable", FAIL, message, cause=cause),
@@ -118,20 +135,22 @@ def test_where_a_test_broke_no_node_is_proven_but_what_failed_has_failed() -> No
     assert {name: health.status for name, health in found.items()} == {"gpu001": "Unknown", "gpu002": "False"}
 
 
-@pytest.mark.parametrize("reason", ["api", "throttled"])
+@pytest.mark.parametrize("reason", [Unreached.API, Unreached.THROTTLED])
 @pytest.mark.parametrize("check", ["node.reachable", "gpu.no_xid"])
-def test_a_node_that_the_api_server_let_nobody_visit_keeps_what_was_written_of_it(reason: str, check: str) -> None:
+def test_a_node_that_the_api_server_let_nobody_visit_keeps_what_was_written_of_it(
+    reason: Unreached, check: str
+) -> None:
     results = [
         Result("gpu.a", "gpu001", PASS),
-        Result(check, "gpu002", INCOMPLETE, message="503: later; expected an answer", cause=f"{UNREACHABLE}{reason}"),
+        Result(check, "gpu002", INCOMPLETE, message="503: later; expected an answer", cause=why_unreachable(reason)),
     ]
     assert healths(results).keys() == {"gpu001"}
     assert unvisited(results) == {"gpu002": "503: later; expected an answer"}
 
 
-@pytest.mark.parametrize("reason", ["not started", "no log", "not ready", "no python", "timed out"])
-def test_a_node_that_was_visited_and_gave_no_answer_is_unknown(reason: str) -> None:
-    results = [Result("node.reachable", "gpu001", INCOMPLETE, message="seen", cause=f"{UNREACHABLE}{reason}")]
+@pytest.mark.parametrize("reason", sorted({*Unreached} - {Unreached.API, Unreached.THROTTLED}))
+def test_a_node_that_was_visited_and_gave_no_answer_is_unknown(reason: Unreached) -> None:
+    results = [Result("node.reachable", "gpu001", INCOMPLETE, message="seen", cause=why_unreachable(reason))]
     assert healths(results)["gpu001"].reason == "NotReached"
     assert unvisited(results) == {}
 

@@ -9,7 +9,7 @@ import pytest
 from clusterproof.plugins.benchmarks.launchers import MeterCampaign
 from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings
 from clusterproof.plugins.benchmarks.meters.baseline import METERS
-from clusterproof.plugins.evidence.pairs import Pair, Reading
+from clusterproof.plugins.evidence.pairs import Failure, Pair, Reading
 from clusterproof.plugins.suite.perf.pairs_planning import launcher_for
 from clusterproof.plugins.transport import Unusable
 from clusterproof.plugins.transport.kubernetes.connection import PerfPods
@@ -47,7 +47,7 @@ def test_a_node_that_a_job_has_taken_meanwhile_is_not_held_responsible(perf: Nod
             data = measured(launcher, [PAIR])[str(PAIR)]
     words = f"{NAMES[1]} did not answer: by no fault of its own: busy: taken: {GPUS} of {GPUS} {GPU} by {name}"
     assert words in data.problem
-    assert (data.culprit, data.is_not_at_fault) == ("", True)
+    assert (data.culprit, data.failure) == ("", Failure.NOT_AT_FAULT)
     assert perf.left() == []
 
 

@@ -9,8 +9,9 @@ import time
 
 import pytest
 
+from clusterproof.integrations.slurm.checking import findings_in
 from clusterproof.integrations.slurm.job import Job
-from clusterproof.integrations.slurm.verdict import CheckFinding, CheckRun, draining
+from clusterproof.integrations.slurm.verdict import CheckRun, draining
 from clusterproof.plugins.agent.process_group import is_starved
 from clusterproof.plugins.agent.program import collector_names
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, from_json, to_json
@@ -84,8 +85,7 @@ def attacked(image: NodeImage) -> NodeEvidence:
 
 def drained_for(evidence: NodeEvidence, occasion: str) -> dict[str, str]:
     """The checks for which a script would drain, with what they say; a job of another user's begins or has ended."""
-    found = results(evidence, occasion=occasion).values()
-    findings = tuple(CheckFinding(one.check, one.verdict.value, one.message) for one in found)
+    findings = tuple(findings_in(results(evidence, occasion=occasion).values(), evidence))
     run = CheckRun("boot", 1.0, 0.1, len(findings), findings, None, None)
     return {one.check: one.message for one in draining(run, OTHERS, is_epilog=occasion == "epilog")}
 

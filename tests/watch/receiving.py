@@ -19,7 +19,8 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.watch import Change, ChangeKind, Key
 from clusterproof.plugins.watch.notify import notifier
 from clusterproof.plugins.watch.notify.notifier import Notifier
-from clusterproof.plugins.watch.notify.outbox import Outbox, OutboxFile
+from clusterproof.plugins.watch.notify.outbox import Outbox
+from clusterproof.plugins.watch.notify.outbox_file import OutboxFile
 from clusterproof.plugins.watch.notify.receiver import ReceiverProgram
 
 TIMEOUT_S = 600.0
@@ -110,6 +111,14 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(notifier, "MOST_S", 0.1)
 
 
+def until(is_so: Callable[[], object], why: Callable[[], object] = str) -> None:
+    """Wait for it."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while not is_so():
+        assert time.monotonic() < deadline, why()
+        time.sleep(0.01)
+
+
 class Notified:
     """A notifier with a receiver of ours, and what was said of it."""
 
@@ -120,10 +129,7 @@ class Notified:
         self.notifier = Notifier(ReceiverProgram(words), self.file, self.own.append, remind_s)
 
     def until(self, is_so: Callable[[], object]) -> Notified:
-        deadline = time.monotonic() + TIMEOUT_S
-        while not is_so():
-            assert time.monotonic() < deadline, (self.notifier.counts, self.own)
-            time.sleep(0.01)
+        until(is_so, lambda: (self.notifier.counts, self.own))
         return self
 
     def counted(self, outcome: str, count: int = 1) -> Notified:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ FOREVER = (
     + "0" * 400
     + ', "kind": "opened", "node": "a", "device": "", "rule": "b", "verdict": "fail", "message": ""}'
 )
+NO_COUNT = FOREVER.replace("0" * 400, "").replace("}", ', "findings": 0}')
 XID_79 = "NVRM: Xid (PCI:0000:64:00): 79, pid='<unknown>', GPU has fallen off the bus."
 
 
@@ -30,6 +32,20 @@ def test_what_was_kept_reads_as_it_was_said(tmp_path: Path) -> None:
     said = [change(), change(kind=ChangeKind.WORSE), change(kind=ChangeKind.CLOSED)]
     append_changes(tmp_path / "changes", said, 1.7e9)
     assert list(read_changes(tmp_path / "changes")) == said
+
+
+def test_how_many_things_a_change_names_is_a_value_and_no_word_of_a_node_counts(tmp_path: Path) -> None:
+    """A message is cut, and may quote what a node says."""
+    quoting = replace(change("Xid 79: it; also quoted"), findings=3)
+    append_changes(tmp_path / "changes", [quoting], 1.7e9)
+    assert list(read_changes(tmp_path / "changes")) == [quoting]
+
+
+def test_of_a_file_from_before_that_was_a_value_the_words_are_counted(tmp_path: Path) -> None:
+    path = tmp_path / "changes"
+    append_changes(path, [change("hot; expected cool; also slow; expected fast")], 1.7e9)
+    path.write_text(path.read_text(encoding="utf-8").replace(', "findings": 1', ""), encoding="utf-8")
+    assert [one.findings for one in read_changes(path)] == [2]
 
 
 @pytest.mark.parametrize("torn", [b'{"time": 1', b"x" * 200_000])
@@ -44,7 +60,8 @@ def test_a_torn_line_is_cut_before_the_next_is_written(tmp_path: Path, torn: byt
 
 
 @pytest.mark.parametrize(
-    "line", ["[]", "1", "{}", '{"node": 1}', '{"time": "x", "kind": "opened"}', "[" * 100_000, "\xff", FOREVER]
+    "line",
+    ["[]", "1", "{}", '{"node": 1}', '{"time": "x", "kind": "opened"}', "[" * 100_000, "\xff", FOREVER, NO_COUNT],
 )
 def test_a_line_that_holds_no_change_is_skipped(tmp_path: Path, line: str) -> None:
     path = tmp_path / "changes"
@@ -105,6 +122,18 @@ def test_what_flapped_flaps_on_for_the_watch_that_begins_again() -> None:
     second.log(XID_79)
     assert second.of("gpu.no_xid") == []
     assert [seen.message for key, seen in second.watch.states.open.items() if key.rule == "gpu.no_xid"]
+
+
+def test_a_node_that_flaps_and_stays_silent_is_said_and_that_it_is_back() -> None:
+    day = Day()
+    for _ in range(3):
+        day.silence(60)
+        day.ticks(6)
+    day.silence(24 * 3600)
+    day.ticks(6)
+    flapped = ["opened", "closed", "opened", "closed", "flapping"]
+    assert day.of("watch.silent") == [*flapped, "opened", "closed"]
+    assert [one.message for one in day.said][-1].startswith("no sample for 86400 s")
 
 
 def test_what_was_said_of_nodes_that_are_not_watched_now_is_left_alone() -> None:

@@ -117,7 +117,8 @@ def test_a_line_says_what_where_and_by_which_rule(capsys: pytest.CaptureFixture[
 def test_a_log_says_at_once_what_is_watched_and_what_the_first_answers_were(capsys: pytest.CaptureFixture[str]) -> None:
     main(["watch", "local", "--every", "1", "--for", "1s"])
     first, *lines = [line[9:] for line in capsys.readouterr().out.splitlines()]
-    assert first == f"watching 1 node ({platform.node().partition('.')[0]}) by local: a sample each second, for 1 s"
+    host = platform.node().partition(".")[0]
+    assert first == f"watching 1 node ({host}) by local: a sample each second, for 1 s once all have been asked"
     assert any(line.startswith("all asked once: 1 node, ") for line in lines)
 
 
@@ -125,10 +126,15 @@ def test_a_log_says_at_once_what_is_watched_and_what_the_first_answers_were(caps
     ("every_s", "for_s", "job", "words"),
     [
         (10.0, None, "", "a sample each 10 s, until Ctrl-C or SIGTERM"),
-        (2.5, 86400.0, "", "a sample each 2.5 s, for 24 h"),
-        (1.0, 90.0, "", "a sample each second, for 90 s"),
+        (2.5, 86400.0, "", "a sample each 2.5 s, for 24 h once all have been asked"),
+        (1.0, 90.0, "", "a sample each second, for 90 s once all have been asked"),
         (10.0, None, "1234", "a sample each 10 s, until job 1234 ends"),
-        (10.0, 1800.0, "ml/llama", "a sample each 10 s, until job ml/llama ends, for 30 min at most"),
+        (
+            10.0,
+            1800.0,
+            "ml/llama",
+            "a sample each 10 s, until job ml/llama ends, for 30 min at most once all have been asked",
+        ),
     ],
 )
 def test_the_first_line_says_how_often_and_until_when(

@@ -115,6 +115,7 @@ def test_changes_are_kept_as_they_are_said(kept: Kept) -> None:
         "rule": "gpu.row_remap",
         "verdict": "fail",
         "message": "remapping failed",
+        "findings": 1,
     }
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from clusterproof.plugins import watch as module
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.watch import Change, ChangeKind, RuleResult, RuleResults, States
+from clusterproof.plugins.watch import Change, ChangeKind, Key, RuleResult, RuleResults, States
 
 RULE, DEVICE = "gpu.no_throttle", "GPU 3"
 RULES = frozenset({RULE})
@@ -23,7 +23,8 @@ def ticks(states: States, looks: str, began: float = 0.0, every_s: float = 10.0)
     said = []
     for number, look in enumerate(looks):
         found = {"x": HOLDS, "X": {(DEVICE, RULE): WORSE}, "2": {(DEVICE, RULE): TWO}}.get(look, {})
-        changes = states.tick("gpu001", RULES, found, began + every_s * number)
+        now = began + every_s * number
+        changes = [*states.tick("gpu001", RULES, found, now), *states.settle(now)]
         said += [(number, change.kind.value) for change in changes]
     return said
 
@@ -49,11 +50,47 @@ def test_a_state_opens_after_three_of_five_ticks_and_closes_after_six_without(
     assert ticks(States(), looks) == said
 
 
-def test_what_opens_a_third_time_within_an_hour_flaps_and_is_said_no_more() -> None:
+def test_what_opens_a_third_time_within_an_hour_flaps_and_is_said_no_more_until_it_settles() -> None:
     states, once = States(), "xxx......"
     said = [kind for _, kind in ticks(states, once * 40)]
     assert said == ["opened", "closed", "opened", "closed", "flapping"]
-    assert [kind for _, kind in ticks(states, once, began=20_000.0)] == ["opened", "closed"]
+    assert [kind for _, kind in ticks(states, once, began=20_000.0)] == ["closed", "opened", "closed"]
+
+
+FLAPPED = "xxx......" * 3  # the last time from tick 20 on
+
+
+@pytest.mark.parametrize(
+    ("after", "said"),
+    [
+        ("x" * 400, [(389, "opened")]),
+        ("x" * 400 + "." * 10, [(389, "opened"), (432, "closed")]),
+        ("." * 400, [(380, "closed")]),
+        ("." * 300 + "x" * 400, [(689, "opened")]),
+        ("." * 300 + "x" * 20 + "." * 400, [(689, "closed")]),
+        ("." * 100 + "xxx......" * 20 + "." * 400, [(660, "closed")]),
+        ("." * 10 + "XXX" + "." * 400, [(39, "worse"), (399, "closed")]),
+    ],
+)
+def test_what_flapped_is_said_to_be_open_or_over_once_it_has_not_opened_for_an_hour(
+    after: str, said: Sequence[tuple[int, str]]
+) -> None:
+    assert ticks(States(), FLAPPED + after)[5:] == list(said)
+
+
+def test_what_flapped_and_is_settled_is_forgotten_or_may_flap_again() -> None:
+    states = States()
+    ticks(states, FLAPPED + "." * 400)
+    assert not states._of["gpu001"]
+    kinds = [kind for _, kind in ticks(states, FLAPPED, began=10_000.0)]
+    assert kinds == ["opened", "closed", "opened", "closed", "flapping"]
+
+
+def test_what_flapped_when_the_watch_was_killed_settles_in_the_next() -> None:
+    states, key = States(), Key("gpu001", DEVICE, RULE)
+    kinds = (ChangeKind.FLAPPING, ChangeKind.WORSE)
+    states.resume([Change(kind, key, Verdict.CONCERN, "slow", -9_000.0) for kind in kinds], 0.0)
+    assert ticks(states, "." * 100 + "xxx......" + "." * 400) == [(462, "closed")]
 
 
 def test_an_event_is_said_at_once_and_once_and_closes_at_once() -> None:

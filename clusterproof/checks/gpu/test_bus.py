@@ -212,7 +212,7 @@ def evaluate_among_gpus(node: Node) -> None:
         for label, model, own in values:
             elsewhere, of_model = (usual_of(node, GPUS, kind_of_gpus, one) for one in (reported, KIND["name"]))
             is_of_one = model == one_model(node) and of_model is not None and of_model.value == model
-            if is_of_one and elsewhere and " and " not in elsewhere.value and elsewhere.value != UNREPORTED:
+            if is_of_one and elsewhere and SEVERAL not in elsewhere.value and elsewhere.value != UNREPORTED:
                 is_odd, expected = as_text(own) != elsewhere.value, f"{elsewhere.value} {elsewhere.how_many}"
             else:
                 alike = [value for _, other, value in values if other == model or None in (other, model)]
@@ -222,7 +222,7 @@ def evaluate_among_gpus(node: Node) -> None:
             concern_if(is_odd, f"{label}: {reported} {own:g}; expected {expected}")
 
 
-GPUS, UNREPORTED = "GPUs", "not reported"
+GPUS, UNREPORTED, SEVERAL = "GPUs", "not reported", " and "  # the last between a node's values that differ
 
 
 def one_model(node: Node) -> str | None:
@@ -243,7 +243,7 @@ def values_of(node: Node, name: str) -> str | None:
         reading, unread = readings(gpu, name)
         values |= {as_text(value) for value in reading.values()}
         values |= {UNREPORTED for why in unread if isinstance(why, NotApplicable)}
-    return " and ".join(sorted(values)) or None
+    return SEVERAL.join(sorted(values)) or None
 
 
 def as_text(value: object) -> str:

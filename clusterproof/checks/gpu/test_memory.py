@@ -5,7 +5,6 @@ from __future__ import annotations
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import apart, listed
 from clusterproof.plugins.core.verdict import (
-    Incomplete,
     NotApplicable,
     concern,
     concern_if,
@@ -17,7 +16,7 @@ from clusterproof.plugins.core.verdict import (
 )
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.fact import Absent
-from clusterproof.plugins.evidence.field import flag, known, read, readings, require
+from clusterproof.plugins.evidence.field import Unreadable, flag, known, read, readings, require
 from clusterproof.plugins.evidence.gpu.facts import Gpu
 from clusterproof.plugins.evidence.gpu.facts_node import is_busy
 from clusterproof.plugins.evidence.kernel_log.wording import gpus_by_address
@@ -122,17 +121,12 @@ def test_row_remap(gpu: Gpu, node: Node) -> None:
         unread = unread_pages
     elif not rows and pages:
         unread += unread_pages
-    unread += [why for why in unread_banks if is_error(why)]  # captures and older recordings have none
+    unread += [why for why in unread_banks if isinstance(why, Unreadable)]  # captures and older recordings have none
     for why in unread:
         with part:
             raise why
     if "retired_pages_pending" not in pages:
         require(unread)
-
-
-def is_error(why: Incomplete | NotApplicable) -> bool:
-    """Whether the driver was asked, and answered with an error."""
-    return isinstance(why, Incomplete) and why.cause.startswith("could not be read")
 
 
 REPAIRS = {"channel_repair_pending": "repair of a memory channel", "tpc_repair_pending": "repair of a processor (TPC)"}

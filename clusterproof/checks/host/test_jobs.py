@@ -48,10 +48,7 @@ def test_job_leftovers(node: Node) -> None:
 
 
 def _by_job(left: Iterable[JobProcess]) -> Iterator[str]:
-    """Each job once, with the first of its processes, so that many of one job leave room for all others.
-
-    integrations/slurm/verdict.py has the words by which an epilog recognises its own job.
-    """
+    """Each job once, with the first of its processes, so that many of one job leave room for all others."""
     by_owner: dict[str, list[str]] = {}
     for process in left:
         of_job = f"in the control group of job {process.job}"

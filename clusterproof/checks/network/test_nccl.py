@@ -40,7 +40,7 @@ def test_nccl_transport(node: Node) -> None:
         )
     slow = others_than_efa(networks, providers)
     if node.expected("efa") == 0:
-        require_rdma(node, slow)
+        require_rdma(node, networks)
     assert not slow, f"NCCL used {', '.join(slow)}; expected EFA"
     require_every_device(node, said(logs, "nics"))
     if not any("efa" in provider for provider in providers):
@@ -67,9 +67,9 @@ def _is_libfabric(name: str) -> bool:
     return "libfabric" in name.lower() or "ofi" in name.lower()
 
 
-def require_rdma(node: Node, slow: list[str]) -> None:
+def require_rdma(node: Node, networks: list[str]) -> None:
     """Evaluate a node without EFA: TCP is wrong only where there is a faster network."""
-    if f"network {SOCKET}" in slow and node.ib_devices:
+    if SOCKET in networks and node.ib_devices:
         concern(f"NCCL used network {SOCKET}; expected InfiniBand or RoCE, which the node has")
     not_applicable(f"{node.type_name or 'this node'} has no EFA")
 

@@ -110,7 +110,7 @@ def test_evidence_complete(node: Node) -> None:
     concern_if(silent, f"no answer from {', '.join(silent)}; expected one from every kind of evidence")
     cut = {name: collector for name, collector in collectors.items() if collector.status is Status.CUT}
     with part:
-        if any(collector.is_cut_by_ssm for collector in cut.values()):
+        if any(collector.too_long for collector in cut.values()):
             incomplete(
                 f"cut from the answer: {', '.join(cut)}; expected whole answers, as with --ssm-output s3://BUCKET"
             )

@@ -10,7 +10,7 @@ from clusterproof.plugins.evaluation.routing import by_hand, evidence
 from clusterproof.plugins.evidence.exchanges import MeshFinding, MeshKind, in_words
 from clusterproof.plugins.evidence.field import readings
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.evidence.pairs import PairsOfNode
+from clusterproof.plugins.evidence.pairs import Failure, PairsOfNode
 
 pytestmark = [mark.network, mark.perf, mark.hyperpod_performance_debugger("A")]
 
@@ -48,7 +48,7 @@ def test_rdma_mesh(node: Node) -> None:
     for finding in pairs.mesh.findings:
         with part:
             say_finding(finding)
-    if all(one.reading.is_without_rdma for one in measurements):
+    if all(one.reading.failure is Failure.NO_RDMA for one in measurements):
         not_applicable("neither this node nor its partners have an RDMA device")
     if not pairs.mesh.partners:
         why = next((one.reading.problem for one in measurements if one.reading.problem), "nothing says why")

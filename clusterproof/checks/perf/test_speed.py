@@ -14,7 +14,7 @@ from clusterproof.plugins.evidence.fact import Absent
 from clusterproof.plugins.evidence.field import known
 from clusterproof.plugins.evidence.group import Median
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.evidence.perf.facts import Shortfall, below_best, below_median, say_slower
+from clusterproof.plugins.evidence.perf.facts import SLOWER, Shortfall, below_best, below_median, say_slower
 from clusterproof.plugins.evidence.perf.facts_logs import NcclLog, Row
 from clusterproof.plugins.evidence.perf.facts_node import require_every_gpu
 from clusterproof.plugins.evidence.perf.gpu_speed import DIRECTIONS, Speeds
@@ -239,7 +239,7 @@ def test_fs_bandwidth(node: Node) -> None:
         for one, speed in data.items()
         if usual[one].is_comparable and speed < share / 100 * usual[one].value
     ]
-    concern_if(slow, f"{folder}: {', '.join(slow)}; expected at least {share:g} % of their median")
+    concern_if(slow, f"{folder}: {', '.join(slow)}; expected at least {share:g} % of their median", SLOWER)
     if not least and not all(one.is_comparable for one in usual.values()):
         values = ", ".join(f"{one} {speed:.3g} GB/s" for one, speed in data.items())
         incomplete(f"{folder}: {values}; expected further nodes to compare with, or a limit (load.fs_gb_per_s)")

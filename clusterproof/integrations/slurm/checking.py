@@ -6,17 +6,28 @@ loaded that none of them names.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from clusterproof.integrations.slurm.folder import boot_id, since_boot_s
 from clusterproof.integrations.slurm.job import node_of
 from clusterproof.integrations.slurm.settings import Settings
 from clusterproof.integrations.slurm.standby import StandBy
-from clusterproof.integrations.slurm.verdict import CheckFinding, CheckRun, Cursor, cursor_of, cut_short
+from clusterproof.integrations.slurm.verdict import (
+    LEAKED,
+    LEFT,
+    CheckFinding,
+    CheckRun,
+    Cursor,
+    Owner,
+    cursor_of,
+    cut_short,
+)
 from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.agent.reading import NO_CURSOR
+from clusterproof.plugins.core.typed import TypeVar
 from clusterproof.plugins.evaluation.index import (
     ALWAYS,
     Stale,
@@ -34,6 +45,7 @@ if TYPE_CHECKING:
     from clusterproof.plugins.core.result import Result
     from clusterproof.plugins.evaluation.index import Entry
 
+T = TypeVar("T")
 COLLECTOR_S = 5.0  # the suite's own deadline of one collector
 ASIDE_S = 2.0  # of the deadline, for what is not evidence: the start, the end of what hangs, the verdicts
 NVML = 3  # times the timeout: the longest that any evidence may take
@@ -78,10 +90,7 @@ def check(
     results = [result for result in everything if result.verdict.value != "not applicable"]
     if not results:
         raise NoVerdict("no check applies")
-    reported = (
-        CheckFinding(one.check, one.verdict.value, one.message) for result in results for one in result.by_verdict
-    )
-    findings = [finding for finding in reported if finding.verdict != "pass"]
+    findings = findings_in(results, evidence)
     log = evidence.collectors.get("kernel_log")
     return CheckRun(
         boot_id(),
@@ -92,6 +101,43 @@ def check(
         cursor,
         cursor_of(log.value.get("cursor")) if log and isinstance(log.value, dict) else None,
     )
+
+
+def findings_in(results: Iterable[Result], evidence: NodeEvidence) -> list[CheckFinding]:
+    """What the results say that did not pass; of what jobs have left also whose it is, as far as the evidence shows."""
+    owners = owners_in(evidence)
+    return [
+        CheckFinding(one.check, one.verdict.value, one.message, one.devices, owners.get(one.check, ()))
+        for result in results
+        for one in result.by_verdict
+        if one.verdict.value != "pass"
+    ]
+
+
+def owners_in(evidence: NodeEvidence) -> Mapping[str, tuple[Owner, ...]]:
+    """Whose all is that jobs have left, by the check that reports it."""
+    from clusterproof.plugins.evidence.fact import answer_of
+    from clusterproof.plugins.evidence.host.facts_node import Jobs
+
+    def jobs() -> Jobs:
+        return Jobs(answer_of("jobs", evidence.collectors["jobs"]).value)
+
+    return {
+        LEFT: _owners(lambda: jobs().left, lambda one: Owner(one.job, "" if one.is_sure else str(one.uid))),
+        LEAKED: _owners(lambda: jobs().shm, lambda one: Owner(uid=str(one.uid))),
+    }
+
+
+def _owners(things: Callable[[], Iterable[T]], owner_of: Callable[[T], Owner]) -> tuple[Owner, ...]:
+    """Each of them once; what cannot be read has none."""
+    from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
+
+    owners: dict[Owner, None] = {}
+    with contextlib.suppress(KeyError, Incomplete, NotApplicable):
+        for thing in things():
+            with contextlib.suppress(Incomplete, NotApplicable):
+                owners[owner_of(thing)] = None
+    return tuple(owners)
 
 
 def evaluated_by_the_log(check: str) -> bool:

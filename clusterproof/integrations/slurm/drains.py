@@ -13,6 +13,7 @@ from clusterproof.integrations.slurm.job import Job
 from clusterproof.integrations.slurm.state import State
 from clusterproof.integrations.slurm.verdict import (
     PREFIX,
+    WORDS,
     CheckFinding,
     CheckRun,
     Cursor,
@@ -76,8 +77,9 @@ class Drain:
         return not self.is_reported and self.is_young
 
     def to_json(self) -> dict[str, Any]:
-        """The record that `drain_of` reads."""
-        record: dict[str, Any] = as_json(self)
+        """The record that `drain_of` reads, as does any version that this one may be rolled back to."""
+        words = [{key: getattr(finding, key) for key in WORDS} for finding in self.findings]
+        record: dict[str, Any] = {**as_json(self), "findings": words}
         return record
 
 

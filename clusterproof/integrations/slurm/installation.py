@@ -195,7 +195,7 @@ def _remedy(evaluated: Evaluated) -> str:
         return "asking again when the node has been up for longer"
     if evaluated.cause == UNKNOWN_TYPE:
         return f'instance_type = "…" in {FILE}, or [expect] in a policy (docs/policy.md)'
-    if evaluated.message.startswith(RECORDS_LOST):
+    if evaluated.cause == RECORDS_LOST:
         return "asking again after the first run of a script: from there on, only what is logged since then is read"
     return 'what they lack (above), or [disabled."…"] for each in a policy, until a date (docs/policy.md)'
 

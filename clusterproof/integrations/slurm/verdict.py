@@ -23,29 +23,40 @@ SEEN_TWICE = OF_TIME | {"storage.mounts_alive", "neuron.devices_answer"}
 OF_USE = frozenset({"gpu.no_leftover_processes", "neuron.no_leftover_processes"})
 
 NO_JOB = Job()
+WORDS = ("check", "verdict", "message")  # all that is kept of a finding for which a node was drained
 
 _GPU = Pattern(r"\bGPU (\d{1,3})\b")
-# What an ended job or its user has left, in the words of checks/host/test_jobs.py; a name in them is always one word.
-LEFT, LEAKED = OF_JOBS = "host.job_leftovers", "host.shm_leaked"
-_OF_JOB = Pattern(r"\bin the control group of job (\d+)\b")
-_CLAIMED = Pattern(r"\bof user (\d+), by its environment of job (\d+)\b")
-_OF_USER = Pattern(r"\bfiles of user (\d+)\b")
+LEFT, LEAKED = OF_JOBS = "host.job_leftovers", "host.shm_leaked"  # what an ended job or its user has left
 
 Cursor = tuple[str, int, float]  # of the kernel log: boot id, sequence number, seconds since boot
 
 
 @record
+class Owner:
+    """Whose something is that was left: the number of a job or of a user; of both, where a process claims its job."""
+
+    job: str = ""
+    uid: str = ""
+
+    def may_be(self, job: Job) -> bool:
+        """Whether it is this job or its user, as far as either is known."""
+        return self.job in ("", job.id) and (not job.uid or self.uid in ("", job.uid))
+
+
+@record
 class CheckFinding:
-    """One check that did not pass."""
+    """One check that did not pass; `devices` are those that it is of (`GPU 3`), `owners` of what jobs have left."""
 
     check: str
     verdict: str  # fail, concern, incomplete
     message: str
+    devices: tuple[str, ...] = ()
+    owners: tuple[Owner, ...] = ()
 
     @property
     def gpus(self) -> frozenset[int]:
-        """The GPUs that it names."""
-        return frozenset(int(number) for number in _GPU.findall(self.message))
+        """The GPUs that it is of; where it is of the whole node, those that it names, which decides no drain."""
+        return frozenset(int(number) for name in self.devices or [self.message] for number in _GPU.findall(name))
 
     @property
     def names_jobs(self) -> bool:
@@ -54,11 +65,8 @@ class CheckFinding:
 
     def is_left_by(self, job: Job) -> bool:
         """Whether it is what this job, or its user, has left; a process that only claims to be of it has to be his."""
-        if self.check == LEFT:
-            claimed = {number for user, number in _CLAIMED.findall(self.message) if job.uid in ("", user)}
-            return not job.id or job.id in claimed.union(_OF_JOB.findall(self.message))
-        if self.check == LEAKED:
-            return not job.uid or job.uid in _OF_USER.findall(self.message)
+        if self.check in OF_JOBS and (job.id if self.check == LEFT else job.uid):
+            return any(owner.may_be(job) for owner in self.owners)
         return True
 
     @property
@@ -137,11 +145,17 @@ def run_of(record: Mapping[str, Any]) -> CheckRun | None:
 
 
 def findings_of(records: Any) -> tuple[CheckFinding, ...] | None:
-    """The findings out of JSON; None where they are none."""
+    """The findings out of JSON; None where they are none. Those of a drain, and older ones, have no more than words."""
     try:
-        return tuple(CheckFinding(**{key: str(value) for key, value in record.items()}) for record in records)
-    except (TypeError, AttributeError):
+        return tuple(_finding_of(record) for record in records)
+    except (KeyError, TypeError, AttributeError):
         return None
+
+
+def _finding_of(record: Mapping[str, Any]) -> CheckFinding:
+    owners = tuple(Owner(str(owner["job"]), str(owner["uid"])) for owner in record.get("owners", ()))
+    check, verdict, message = (str(record[key]) for key in WORDS)
+    return CheckFinding(check, verdict, message, tuple(map(str, record.get("devices", ()))), owners)
 
 
 def cursor_of(fields: object) -> Cursor | None:

@@ -60,7 +60,7 @@ class NodeRun:
     def besides_speed(self, result: Result) -> Result:
         """What a check says besides how fast this node is beside others: of what was measured a population decides."""
         measured = (row for name, row in acceptance.measures().items() if name in self.speeds)
-        others = tuple(one for one in result.findings if not is_of_comparison(one.message))
+        others = tuple(one for one in result.findings if not is_of_comparison(one.cause, one.message))
         if others == result.findings or result.check not in {row.check for row in measured}:
             return result
         return with_findings(result, others) if others else Result(result.check, result.node, Verdict.PASS)

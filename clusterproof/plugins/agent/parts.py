@@ -68,7 +68,7 @@ def joined(answers: Sequence[NodeEvidence], of: Parts) -> NodeEvidence:
         evidence = answers[min(number, len(answers) - 1)]
         if evidence.unreached:
             why = f"its program, {number + 1} of {len(of.programs)}, was not answered: {_words(evidence)}"
-            collectors |= dict.fromkeys(names, Collected(Status.CUT, detail=why))
+            collectors |= dict.fromkeys(names, Collected(Status.CUT, detail=why, too_long=evidence.too_long))
         else:
             collectors |= {name: found for name, found in evidence.collectors.items() if name in names}
     return replace(

@@ -62,7 +62,8 @@ def _is_collector(file: str) -> bool:
 class Answer:
     """What came back from a node: its raw bytes (cut at MAX_ANSWER_BYTES), or why nothing did.
 
-    It took so many seconds, and may have been collected `age_s` before it was asked for.
+    It took so many seconds, and may have been collected `age_s` before it was asked for. It is `too_long` where its
+    connection shows only the beginning.
     """
 
     output: bytes = b""
@@ -70,6 +71,7 @@ class Answer:
     detail: str = ""
     seconds: float = 0.0
     age_s: float = 0.0
+    too_long: bool = False
 
 
 @record

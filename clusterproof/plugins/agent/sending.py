@@ -28,7 +28,6 @@ CLASSES = (  # of lines, by how they begin; all others are in one more
     (WORST, Pattern(r"NVRM: Xid|nvidia-nvswitch\d+: SXid|mce: |\{\d+\}\[Hardware Error")),
     ("file_servers", Pattern(r"Lustre|LNet|nfs: ")),
 )
-TOO_LONG = "the answer is longer than its connection carries"
 
 CHUNK_BYTES = 42  # of compressed answer in a line: 56 characters, 76 with what surrounds them
 WIDE_BYTES = 1500  # … where every character counts: 2000, and 60 around them
@@ -46,7 +45,7 @@ def fitted(answer: dict[str, Any], room_bytes: int) -> bytes:
         if not sizes:
             break
         longest = max(sizes, key=lambda name: sizes[name])
-        collectors[longest] = {"status": "cut", "detail": TOO_LONG, "seconds": collectors[longest]["seconds"]}
+        collectors[longest] = {"status": "cut", "too_long": True, "seconds": collectors[longest]["seconds"]}
     return json.dumps(answer).encode()
 
 

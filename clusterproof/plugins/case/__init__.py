@@ -7,6 +7,7 @@ records that all of them share.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import Enum, auto
 
 from clusterproof.plugins.captures import node_name
 from clusterproof.plugins.catalog.causes import CASCADE, Sign, signs
@@ -99,6 +100,7 @@ class Fact:
     action: str = ""
     is_of_run: bool = False  # a check found it when it ran, and not the node's log when it happened
     pid: int | None = None  # of the process of which the line is
+    jobs: tuple[str, ...] = ()  # of Slurm's whose control group it names
 
 
 @record
@@ -135,6 +137,16 @@ class Offset:
     how: str
 
 
+class Missing(Enum):
+    """What is missing, where that decides how it is reported; all else is of no kind."""
+
+    LOGS, LOGS_OF_SOME = auto(), auto()  # of kernels: of any node, or of some
+    RECORD, OUTPUT = auto(), auto()
+    OF_ANOTHER_TIME = auto()  # evidence that is not shown
+    ACCOUNTING = auto()  # of Slurm, which has none for any job
+    COMMAND = auto()  # how kernel logs are saved by hand
+
+
 @record
 class Collected:
     """Everything that was found, and what was not."""
@@ -153,6 +165,7 @@ class Collected:
     last: float | None = None  # when the last line of output was
     read: tuple[str, ...] = ()  # what was read, in words
     missing: tuple[str, ...] = ()  # what could not be had, and why
+    kinds: Mapping[str, Missing] = field(default_factory=dict)  # of some of these
     cluster: str = ""  # as `clusterproof check` names it, where Kubernetes ran the job; else its nodes are asked by ssh
     names: Mapping[str, str] = field(default_factory=dict)  # of nodes, as Kubernetes has them
     clocks: Mapping[str, Offset] = field(default_factory=dict)  # of nodes, where they are known; times are by none

@@ -12,6 +12,7 @@ from clusterproof.plugins.case import (
     Fact,
     Job,
     Lead,
+    Missing,
     Offset,
     Span,
     clocks,
@@ -88,6 +89,12 @@ class CaseBuilder:
     clocks: dict[str, Offset] = field(default_factory=dict)  # of nodes that were asked
     counts: dict[str, int] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
+    kinds: dict[str, Missing] = field(default_factory=dict)  # of some of these
+
+    def lacks(self, kind: Missing, words: str) -> None:
+        """Add what is missing, and of which kind that is."""
+        self.missing.append(words)
+        self.kinds[words] = kind
 
     def count(self, what: str) -> None:
         """One more file of this form."""
@@ -151,6 +158,7 @@ def joined(name: str, builder: CaseBuilder) -> Collected:
     others = {*of_ranks.values(), *(event.node for event in said)}.difference(nodes, [""]) if nodes else ()
     if others:
         builder.missing.append(f"the job's words are of nodes on which it did not run: {listed(sorted(others))}")
+    _not_there(builder, nodes)
     known = frozenset((*nodes, *builder.nodes_with_log))
     last = [each.last for each in builder.outputs if each.last is not None]
     outlived = (event for each in builder.outputs for event in each.outlived)
@@ -168,7 +176,8 @@ def joined(name: str, builder: CaseBuilder) -> Collected:
         max(_progress(builder.outputs, of_ranks, offsets), default=None),
         max(last, default=None),
         tuple(number_of(count, what, _many(what)) for what, count in builder.counts.items()),
-        (*(one_line(message, 400) for message in builder.missing), *_not_there(builder, nodes)),
+        tuple(words if words in builder.kinds else one_line(words, 400) for words in builder.missing),
+        dict(builder.kinds),
         builder.cluster or ("k8s:" if builder.nodes_of_pods else ""),
         {node: whole for node, whole in builder.nodes_of_pods.items() if node},
         {node: off for node, off in sorted(offsets.items()) if node in nodes or not nodes},
@@ -261,20 +270,22 @@ def _one(jobs: Iterable[Job]) -> Job:
     return whole
 
 
-def _not_there(builder: CaseBuilder, nodes: Iterable[str]) -> Iterator[str]:
-    """What a case asks for, and nobody left."""
+def _not_there(builder: CaseBuilder, nodes: Iterable[str]) -> None:
+    """Add what a case asks for, and nobody left."""
     with_log = frozenset(builder.nodes_with_log)
     without = [node for node in nodes if node not in with_log]
     if not builder.nodes_with_log:
-        yield "no kernel log of any node: without it no hardware is blamed (journalctl -k -o short-iso-precise)"
+        how = "without it no hardware is blamed (journalctl -k -o short-iso-precise)"
+        builder.lacks(Missing.LOGS, f"no kernel log of any node: {how}")
     elif without:
-        yield f"no kernel log of {listed(without)}"
+        builder.lacks(Missing.LOGS_OF_SOME, f"no kernel log of {listed(without)}")
     if not (builder.jobs or builder.objects) and not any(
         source.row.read_in == ("kubernetes",) for source in builder.events
     ):
-        yield "no record of the job by its scheduler (sacct, scontrol show job, kubectl get pods -o json)"
+        how = "sacct, scontrol show job, kubectl get pods -o json"
+        builder.lacks(Missing.RECORD, f"no record of the job by its scheduler ({how})")
     if not builder.outputs:
-        yield "no output of the job"
+        builder.lacks(Missing.OUTPUT, "no output of the job")
 
 
 def _many(what: str) -> str:

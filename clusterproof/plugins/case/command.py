@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
-from clusterproof.plugins.case import CaseError, Collected, Event, Fact, Job, Lead, kubernetes
+from clusterproof.plugins.case import CaseError, Collected, Event, Fact, Job, Lead, Missing, kubernetes
 from clusterproof.plugins.case.advice import opened_case
 from clusterproof.plugins.case.assembled import CaseBuilder, joined
 from clusterproof.plugins.case.folder import read_folder
@@ -37,7 +37,8 @@ OF_PROCESSES = {  # lines that have the name of a program, or that of a job in t
     "host.segfaults": "a process crashed",
 }
 WAITED_FOR = "is one for which others waited"
-ABSENT = ("no kernel log of ", "no record of the job by ", "no output of the job", "evidence of another time ")
+# What is said of these names no file, and nothing of a site but nodes.
+ABSENT = (Missing.LOGS, Missing.LOGS_OF_SOME, Missing.RECORD, Missing.OUTPUT, Missing.OF_ANOTHER_TIME)
 
 
 def redacted(case: Collected) -> Collected:
@@ -80,7 +81,7 @@ def redacted(case: Collected) -> Collected:
         message = WAITED_FOR if original.is_late else original.words
         return replace(original, words=message, node=node(original.node), line="")
 
-    fixed = tuple(pseudonyms.text(message) for message in case.missing if message.startswith(ABSENT))
+    fixed = tuple(pseudonyms.text(words) for words in case.missing if case.kinds.get(words) in ABSENT)
     left = len(case.missing) - len(fixed)
     return replace(
         case,
@@ -95,6 +96,7 @@ def redacted(case: Collected) -> Collected:
         clocks={node(name): off for name, off in case.clocks.items() if name in nodes},
         cluster=case.cluster and "k8s:",
         names={},
+        kinds={},
         missing=(*fixed, *([f"{left} more, which name files"] if left else [])),
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from clusterproof.plugins.captures.text import plain
-from clusterproof.plugins.case import CaseError, Event, Job, Span, label, one_line, output, pods
+from clusterproof.plugins.case import CaseError, Event, Job, Missing, Span, label, one_line, output, pods
 from clusterproof.plugins.case.assembled import CaseBuilder
 from clusterproof.plugins.case.clocks import Clock
 from clusterproof.plugins.case.folder import HEAD_BYTES, MAX_BYTES, TAIL_BYTES
@@ -88,7 +88,7 @@ def read_job(api: Api, named: str, builder: CaseBuilder, offset_s: float) -> Non
     if lost > 0:
         builder.missing.append(f"{number_of(lost, 'pod')} of it that failed and are no longer there")
     if builder.job.nodes and not builder.nodes_with_log:
-        builder.missing.append(how_to_get_it(builder.job.nodes, ran.ran))
+        builder.lacks(Missing.COMMAND, one_line(how_to_get_it(builder.job.nodes, ran.ran), 400))
 
 
 def _replicas_of_hyperpod(objects: Iterable[Mapping[str, Any]]) -> Iterator[str]:

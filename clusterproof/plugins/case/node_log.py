@@ -35,8 +35,8 @@ _YEAR = re.compile(r"(\d{4})-\d\d-\d\dT\d\d:|\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]
 _OF_BOOT = re.compile(r"(?:systemd|(?:systemd|dracut)-[a-z-]{1,40})\[\d{1,10}\]")  # before the journal is there
 _JOURNALS = re.compile(r"systemd-(?:journald|shutdown)\[\d{1,10}\]")  # which only root lets write there
 _CTIME = re.compile(r"\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\] ")
+_JOB = re.compile(r"\bjob_(\d{1,10})\b")
 XID = "gpu.no_xid"
-TO_SAVE = "kernel logs:"  # so begins how they are saved by hand
 CLEANUP = 45  # it follows from another Xid, whatever that was of
 WORST, ONLY_SEEN = ("fail",), ("fail", "concern")
 
@@ -160,12 +160,13 @@ def _of_host(event: object, node: str, source: str) -> Fact | None:
             return None
         is_strong = form.verdict in WORST
         message = f"{form.label}: {event.words}" if form.label else event.words
-        when = _when(event.time)
-        return Fact(node, cause, is_strong, one_line(message), source, form.check, when, event.device, form.action)
+        when, jobs, message = _when(event.time), _jobs(event.words), one_line(message)
+        return Fact(node, cause, is_strong, message, source, form.check, when, event.device, form.action, jobs=jobs)
     if isinstance(event, OomKill):
         limit = f"at the limit of {event.group}" if event.group else "as the node had no more memory"
         message = one_line(f"killed {event.process} (pid {event.pid}) {limit}")
-        return Fact(node, RESOURCES, True, message, source, "host.no_oom_kill", _when(event.time), pid=event.pid)
+        when, jobs = _when(event.time), _jobs(event.group)
+        return Fact(node, RESOURCES, True, message, source, "host.no_oom_kill", when, pid=event.pid, jobs=jobs)
     if isinstance(event, HardwareError) and not event.is_corrected and not event.is_of_previous_boot:
         message = one_line(event.words)
         return Fact(node, HARDWARE, True, message, source, "host.mce_edac", _when(event.time), "", "replace")
@@ -179,11 +180,16 @@ def _of_host(event: object, node: str, source: str) -> Fact | None:
     return None
 
 
+def _jobs(words: str) -> tuple[str, ...]:
+    """The jobs of Slurm's whose control groups the kernel names."""
+    return tuple(_JOB.findall(words))
+
+
 def how_to_get_it(nodes: Sequence[str], ran: Span) -> str:
     """How the kernel logs of nodes are saved, of the time in which a job ran."""
     since = f" --since '{datetime.fromtimestamp(ran.begins, timezone.utc):%Y-%m-%d %H:%M:%S} UTC'" if ran.begins else ""
     return (
-        f"{TO_SAVE} on each of {fold(nodes)}, journalctl -k -o short-iso-precise{since} "
+        f"kernel logs: on each of {fold(nodes)}, journalctl -k -o short-iso-precise{since} "
         ">FOLDER/$(hostname -s)-dmesg.txt; then --logs FOLDER"
     )
 

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
-from clusterproof.plugins.case import CaseError, Job
+from clusterproof.plugins.case import CaseError, Collected, Job, Missing
 from clusterproof.plugins.case.advice import Case, opened_case
 from clusterproof.plugins.case.assembled import CaseBuilder, joined
 from clusterproof.plugins.case.folder import collect, files_of, node_of, read_files
 from clusterproof.plugins.case.scheduler import ended_between, has_completed
-from clusterproof.plugins.case.slurm import NODES, WITHOUT_ACCOUNTING, Ask, EndedJob, ask, ended_jobs, is_down, read_job
+from clusterproof.plugins.case.slurm import NODES, Ask, EndedJob, ask, ended_jobs, is_down, read_job
 from clusterproof.plugins.case.verdict import COMPLETED
 from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.record import record
@@ -222,7 +222,7 @@ def _died(ended: EndedJob, kept: KeptFiles | None, offset_s: float, asked: Ask) 
 
 def _alike(died: tuple[DeadJob, ...]) -> Iterator[str]:
     """What many cases lack, once."""
-    lacking = (_kind(message) for each in died for message in each.case.collected.missing)
+    lacking = (_of_all(each.case.collected, words) for each in died for words in each.case.collected.missing)
     counts = Counter(filter(None, lacking))
     for what, count in counts.most_common(MAX_ALIKE):
         yield f"{number_of(count, 'job')}: {what}"
@@ -230,9 +230,9 @@ def _alike(died: tuple[DeadJob, ...]) -> Iterator[str]:
         yield f"{number_of(len(counts) - MAX_ALIKE, 'further line')}: `clusterproof case JOB` has them"
 
 
-def _kind(missing: str) -> str:
+def _of_all(case: Collected, missing: str) -> str:
     """A line of what is missing without the nodes of its job; empty of commands, and of what is said of all jobs."""
-    if missing.startswith("kernel logs: ") or WITHOUT_ACCOUNTING in missing:
+    kind = case.kinds.get(missing)
+    if kind in (Missing.COMMAND, Missing.ACCOUNTING):
         return ""
-    is_of_nodes = missing.startswith("no kernel log of ") and not missing.startswith("no kernel log of any")
-    return "no kernel log of some of its nodes" if is_of_nodes else missing
+    return "no kernel log of some of its nodes" if kind is Missing.LOGS_OF_SOME else missing

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from clusterproof.plugins.agent.program import ProbeOptions
-from clusterproof.plugins.case import CaseError, clocks, label, node_log, one_line
+from clusterproof.plugins.case import CaseError, Missing, clocks, label, node_log, one_line
 from clusterproof.plugins.case.assembled import CaseBuilder
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import NodeEvidence
@@ -37,7 +37,7 @@ def read_nodes(named: str, builder: CaseBuilder, of_job: Collection[str], ended:
         for name, node in nodes(cluster, _gathered(cluster)).items():
             _take(label(name), node, builder, ended)
     if not set(of_job).difference(builder.nodes_with_log):
-        builder.missing[:] = [message for message in builder.missing if not message.startswith(node_log.TO_SAVE)]
+        builder.missing[:] = [words for words in builder.missing if builder.kinds.get(words) is not Missing.COMMAND]
 
 
 def _gathered(cluster: Cluster) -> Mapping[str, NodeEvidence]:

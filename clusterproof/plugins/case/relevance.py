@@ -5,7 +5,6 @@ What was long before, or after, did not end it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Set
 
 from clusterproof.plugins.case import Collected, Event, Fact, Span
@@ -109,7 +108,6 @@ def undated(case: Collected) -> tuple[Fact, ...]:
     return tuple(fact for fact in case.facts if fact.when.begins is None or not is_known)
 
 
-_JOB = re.compile(r"\bjob_(\d{1,10})\b")  # of a control group of Slurm's
 SEEN_AS = {  # signs that a fault of this kind makes in a job, besides those that say so
     NETWORK: ("nccl_system", "efa_completion", "peer_gone", "watchdog", "observed_dump", "stuck_process"),
     STORAGE: ("watchdog", "observed_dump", "stuck_process", "told_to_end"),
@@ -132,8 +130,7 @@ def relevant(facts: Iterable[Fact], case: Collected) -> list[Fact]:
 def _is_of_another(fact: Fact, case: Collected) -> bool:
     """Whether it says itself that it was another job, or another process than the rank that crashed on its node."""
     if fact.cause == RESOURCES and case.job.number.isdecimal():
-        jobs = _JOB.findall(fact.words)
-        return bool(jobs) and case.job.number not in jobs
+        return bool(fact.jobs) and case.job.number not in fact.jobs
     if fact.cause != CODE or fact.pid is None:
         return False
     crashed = [event.rank for event in case.events if event.sign in SEEN_AS[CODE] and event.node == fact.node]
@@ -148,7 +145,7 @@ def _is_relevant(fact: Fact, job: str, ended_badly: bool, seen: Set[tuple[str, s
         return fact.is_strong and ended_badly
     if fact.cause == UNKNOWN:  # its kernel stopped, or a CPU did
         return fact.is_strong
-    if fact.cause == RESOURCES and job and job in _JOB.findall(fact.words):
+    if fact.cause == RESOURCES and job and job in fact.jobs:
         return True  # the control group is the job's own
     is_everywhere, others = fact.cause in (NETWORK, STORAGE), SEEN_AS.get(fact.cause, ())
     is_named = fact.cause != CODE  # a program that crashed explains no error of another kind in the job's code

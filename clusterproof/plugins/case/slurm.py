@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Timer
 from typing import TypeAlias
 
-from clusterproof.plugins.case import CaseError, Event, Job, Span, label, node_log, one_line, scheduler
+from clusterproof.plugins.case import CaseError, Event, Job, Missing, Span, label, node_log, one_line, scheduler
 from clusterproof.plugins.case.assembled import CaseBuilder
 from clusterproof.plugins.case.clocks import Clock
 from clusterproof.plugins.case.folder import Reader
@@ -79,7 +79,8 @@ def read_job(number: str, builder: CaseBuilder, offset_s: float, asked: Ask = as
     if runs:
         raise CaseError(f"job {number} is {runs}; expected one that has ended")
     if kept:
-        builder.missing.append(f"sacct: {_line(row)}: only scontrol knows the job, and forgets it after MinJobAge")
+        why = f"sacct: {_line(row)}: only scontrol knows the job, and forgets it after MinJobAge"
+        builder.lacks(Missing.ACCOUNTING, one_line(why, 400))
     if shown:
         builder.missing.append(f"scontrol: {_line(record)}: where its output is, is not known; --logs FOLDER names it")
     nodes = next((job.nodes for job in known if job.nodes), ())
@@ -87,7 +88,7 @@ def read_job(number: str, builder: CaseBuilder, offset_s: float, asked: Ask = as
     _read_nodes(nodes, builder, clock, asked, ended)
     _read_output(record if not shown else "", builder, offset_s)
     if nodes and not builder.nodes_with_log:
-        builder.missing.append(node_log.how_to_get_it(nodes, known[0].ran))
+        builder.lacks(Missing.COMMAND, one_line(node_log.how_to_get_it(nodes, known[0].ran), 400))
 
 
 def _is_slurms_own(record: str, number: str, asked: Ask) -> bool:
@@ -149,7 +150,6 @@ def _line(text: str) -> str:
 _GPUS = re.compile(r"(?:^|[|,= ])gres/gpu=(\d{1,7})(?=[,|\s]|$)")  # of all types together
 _JOB_ID = re.compile(r"JobId=(\d{1,12})\b")
 _ALLOCATED = re.compile(r"^\s{0,12}(?:Alloc)?TRES=(\S{1,4000})", re.MULTILINE)  # by Slurm's age, and one of them
-WITHOUT_ACCOUNTING = "only scontrol knows"
 
 
 @record
@@ -186,7 +186,7 @@ def ended_jobs(begins: float, ends: float, asked: Ask) -> tuple[tuple[EndedJob, 
     missing: list[str] = []
     listed = list(_of_sacct(text))
     if status:
-        missing.append(f"sacct: {_said(text)}: {WITHOUT_ACCOUNTING} jobs, and forgets each after MinJobAge")
+        missing.append(f"sacct: {_said(text)}: only scontrol knows jobs, and forgets each after MinJobAge")
         failed, counted = asked(("squeue", "-h", "-t", "all", "-o", "%A"))
         status, shown = asked(("scontrol", "show", "job"))
         if status or failed:

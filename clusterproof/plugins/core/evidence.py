@@ -13,6 +13,7 @@ from clusterproof.plugins.core.typed import Any
 SCHEMA = 2
 MAX_WAITS = 64
 TOO_LONG_S = 1e11
+TOO_LONG = "the answer is longer than its connection carries"
 
 
 class Status(str, Enum):
@@ -71,14 +72,7 @@ class Collected:
     seconds: float = 0.0
     waits: tuple[str, ...] = ()  # of one that is stuck: the kernel's functions that its process is in, innermost first
     starved: bool = False  # for most of its time it could run, and was given no processor
-
-    @property
-    def is_cut_by_ssm(self) -> bool:
-        """Whether it was longer than Systems Manager shows: no other connection makes an answer fit."""
-        return self.status is Status.CUT and any(words in self.detail for words in _BY_SSM)
-
-
-_BY_SSM = ("longer than its connection carries", "that SSM shows")  # of a probe that makes room, and of the connection
+    too_long: bool = False  # it is cut as the answer was longer than Systems Manager shows; nothing else has a limit
 
 
 @record
@@ -93,6 +87,7 @@ class NodeEvidence:
     probe: Mapping[str, Any] = field(default_factory=dict)  # the probe of itself: Python, user, start, seconds
     asked: float = 0.0  # when, in seconds since 1970 by the clock of whoever asked; 0: unknown
     answered: float = 0.0
+    too_long: bool = False  # as of a collector, where nothing came; kept until its parts are joined
 
 
 def to_json(evidence: NodeEvidence) -> dict[str, Any]:
@@ -159,20 +154,33 @@ def _from_schema_1(record: Mapping[str, Any]) -> dict[str, Any]:
 
 def _collector(name: str, value: object) -> Collected:
     record = _mapping(value, f"collector {name}")
+    status = _member(Status, record.get("status"), f"collector {name} status")
+    detail = _text(record.get("detail", ""), f"collector {name} detail")
+    too_long = status is Status.CUT and _is_too_long(record, detail)
     return Collected(
-        status=_member(Status, record.get("status"), f"collector {name} status"),
+        status=status,
         value=record.get("value"),
-        detail=_text(record.get("detail", ""), f"collector {name} detail"),
+        detail=detail or (TOO_LONG if too_long else ""),
+        too_long=too_long,
         seconds=_seconds(record.get("seconds", 0.0), f"collector {name} seconds"),
         starved=record.get("starved") is True,
         waits=_texts(record.get("waits", []), f"collector {name} waits"),
     )
 
 
+def _is_too_long(record: Mapping[str, Any], detail: str) -> bool:
+    """Whether a collector was cut as it was too long; recordings from before that was a value say it in words."""
+    if "too_long" in record:
+        return record["too_long"] is True
+    return any(words in detail for words in ("longer than its connection carries", "that SSM shows"))
+
+
 def _collector_to_json(collector: Collected) -> dict[str, Any]:
     record: dict[str, Any] = {"status": collector.status.value, "seconds": round(collector.seconds, 4)}
     if collector.detail:
         record["detail"] = collector.detail
+    if collector.status is Status.CUT:
+        record["too_long"] = collector.too_long
     if collector.starved:
         record["starved"] = True
     if collector.waits:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.record import as_json, names_of, record, replace
 from clusterproof.plugins.core.typed import Any
@@ -14,6 +15,7 @@ SUBSYSTEMS = ("node", "gpu", "neuron", "network", "host", "storage", "software",
 SEVERITIES = {Verdict.FAIL: "error", Verdict.CONCERN: "warning", Verdict.INCOMPLETE: "unknown"}
 
 REACHABLE = "node.reachable"  # the check that says whether a node was reached
+# Causes are kept in files of results, and told apart there by later versions: these never change.
 UNREACHABLE = "unreachable: "  # begins the cause of whatever is not known of a node that could not be reached
 NOT_RECORDED = "no file records"  # begins the cause of whatever is not known of a run as none of its files has it
 INTERRUPTED = "the run was interrupted"  # the cause of whatever was chosen and is not evaluated
@@ -183,6 +185,11 @@ class Result:
         return self.cause.startswith(UNREACHABLE)
 
     @property
+    def unreached(self) -> Unreached | None:
+        """Why its node was not reached; None where it was."""
+        return _UNREACHED.get(self.cause)
+
+    @property
     def needs_other_files(self) -> bool:
         """Whether no file of its run has what the check evaluates."""
         return self.is_of_run and self.verdict is Verdict.INCOMPLETE and self.cause.startswith(NOT_RECORDED)
@@ -205,6 +212,14 @@ class Result:
         record["gpu_uuids"] = list(self.gpu_uuids)
         record["findings"] = [{**as_json(one), "verdict": one.verdict.value} for one in self.findings]
         return {"schema": SCHEMA, **record}
+
+
+def why_unreachable(unreached: Unreached) -> str:
+    """The cause of whatever is not known of a node that was not reached: `unreachable: host key`."""
+    return f"{UNREACHABLE}{unreached.value.replace('_', ' ')}"
+
+
+_UNREACHED = {why_unreachable(unreached): unreached for unreached in Unreached}
 
 
 def gravest(actions: Iterable[str]) -> str:

@@ -58,7 +58,11 @@ class Failed(AssertionError):  # noqa: N818 - an outcome, as its siblings are
 
 
 class Concern(Exception):  # noqa: N818 - an outcome, not an error
-    """Worth a look; does not gate."""
+    """Worth a look; does not gate. `cause` as of `Incomplete`."""
+
+    def __init__(self, message: str, cause: str = "") -> None:
+        super().__init__(message)
+        self.cause = cause
 
 
 class Incomplete(Exception):  # noqa: N818
@@ -104,14 +108,14 @@ def not_applicable(message: str) -> NoReturn:
     raise NotApplicable(message)
 
 
-def fail_if(seen: object, message: str, action: str = "") -> None:
+def fail_if(seen: object, message: str, action: str = "", cause: str = "") -> None:
     """Where `seen` holds, say that this failed, as `fail` does, and go on."""
-    _evaluated(Failed(message, action) if seen else None)
+    _evaluated(Failed(message, action, cause) if seen else None)
 
 
-def concern_if(seen: object, message: str) -> None:
+def concern_if(seen: object, message: str, cause: str = "") -> None:
     """Where `seen` holds, say that this is worth a look, as `concern` does, and go on."""
-    _evaluated(Concern(message) if seen else None)
+    _evaluated(Concern(message, cause) if seen else None)
 
 
 class Part:

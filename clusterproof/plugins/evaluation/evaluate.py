@@ -152,7 +152,7 @@ def _finding(devices: tuple[str, ...], ended: BaseException) -> Finding:
         cause, action = getattr(ended, "cause", ""), getattr(ended, "action", "")
         return Finding(Verdict.FAIL, assertion_message(ended), devices, cause, action)
     if isinstance(ended, Concern):
-        return Finding(Verdict.CONCERN, str(ended), devices)
+        return Finding(Verdict.CONCERN, str(ended), devices, ended.cause)
     if isinstance(ended, Incomplete):
         return Finding(Verdict.INCOMPLETE, str(ended), devices, ended.cause)
     if isinstance(ended, NotApplicable):

@@ -98,6 +98,10 @@ def require(unread: Iterable[Incomplete | NotApplicable]) -> None:
         raise why
 
 
+class Unreadable(Incomplete):
+    """The node asked for a value, and was answered by an error."""
+
+
 def read(data: object, decode: Callable[[object], T], where: str) -> T:
     """Decode one value that may be an error object. Raises Incomplete, NotApplicable."""
     try:
@@ -112,7 +116,7 @@ def read(data: object, decode: Callable[[object], T], where: str) -> T:
             raise Incomplete(f"{where} is not in what was captured", cause="not in what was captured")
         if word in UNSUPPORTED:
             raise NotApplicable(f"{where} is not supported here ({word})")
-        raise Incomplete(f"{where} could not be read ({word})", cause=f"could not be read: {word}")
+        raise Unreadable(f"{where} could not be read ({word})", cause=f"could not be read: {word}")
     if data is None:
         raise Incomplete(f"{where} was not reported", cause="not reported by the node")
     raise Incomplete(f"{where} is not understood: {str(data)[:60]!r}", cause="not understood")

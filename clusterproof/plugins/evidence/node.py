@@ -10,7 +10,7 @@ from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.policy import NO_POLICY, Policy
 from clusterproof.plugins.core.record import field, record
-from clusterproof.plugins.core.result import UNREACHABLE
+from clusterproof.plugins.core.result import why_unreachable
 from clusterproof.plugins.core.typed import TYPE_CHECKING, Any
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.evidence import expectation
@@ -73,7 +73,7 @@ class Node:
     def why_unreached(self) -> str:
         """`unreachable: host key`; empty where it was reached."""
         reason = self.evidence.unreached
-        return f"{UNREACHABLE}{reason.value.replace('_', ' ')}" if reason else ""
+        return why_unreachable(reason) if reason else ""
 
     @property
     def collectors(self) -> Mapping[str, Collected]:

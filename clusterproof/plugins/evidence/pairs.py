@@ -13,11 +13,16 @@ from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.evidence.exchanges import Exchange, MeshOfNode
 
-APART = "the ranks did not find each other"
-NOT_AT_FAULT = "by no fault of its own"
-NO_RDMA = "no RDMA device on either node"
 RDMA_MESH = "rdma_mesh"  # the meter that measures no bandwidth
-NOT_INSTALLED, NO_PROGRAM = "is not installed: looked", "is not a program here"
+
+
+class Failure(str, Enum):
+    """A kind of failure that says nothing of a network, as journals have it; all others are of no kind."""
+
+    NO_PROGRAM = "no program"  # a node does not have the meter's
+    NO_RDMA = "no RDMA"  # neither node has any RDMA hardware
+    NOT_AT_FAULT = "not at fault"  # a node was not to be had just then
+    APART = "apart"  # the ranks of one job did not become one: what to do, the launcher knows
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +31,7 @@ class Reading:
 
     `size_bytes` is the message's; `is_correct` is None where results were not compared with the right ones. `network`
     is what the run itself proves of the network that it used ("efa, 32 devices", "Socket", "eth0"), empty where it
-    proves nothing. `culprit` is the node responsible for a failure, where the run says so.
+    proves nothing. `failure` is the kind of one, and `culprit` the node responsible for it, where the run says so.
     """
 
     busbw_gb_per_s: float | None = None
@@ -46,31 +51,12 @@ class Reading:
     exchanges: tuple[
         Exchange, ...
     ] = ()  # of RDMA devices, by rail, where the meter makes these and measures no bandwidth
+    failure: Failure | None = None
 
     @property
     def has_succeeded(self) -> bool:
         """Whether it brought what it was made for."""
         return self.busbw_gb_per_s is not None or bool(self.exchanges)
-
-    @property
-    def is_without_program(self) -> bool:
-        """Whether it failed because a node does not have the meter's program: that says nothing of its network."""
-        return any(reason in self.problem for reason in (NOT_INSTALLED, NO_PROGRAM))
-
-    @property
-    def is_without_rdma(self) -> bool:
-        """Whether neither node has any RDMA hardware."""
-        return NO_RDMA in self.problem
-
-    @property
-    def is_not_at_fault(self) -> bool:
-        """Whether it failed because a node was not to be had just then: that says nothing of it either."""
-        return NOT_AT_FAULT in self.problem
-
-    @property
-    def is_apart(self) -> bool:
-        """Whether it failed because the ranks of one job did not become one: what to do, the launcher knows."""
-        return APART in self.problem
 
 
 MAX_GB_PER_S = 100_000.0  # no network and no NVLink domain comes near it

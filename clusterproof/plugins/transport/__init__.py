@@ -29,6 +29,9 @@ class Limits:
     settings: dict[str, str] = field(default_factory=dict)
 
 
+PROGRAM_ENDED = "the program ended"  # what a session says where there is no more to say
+
+
 class Unusable(ClusterproofError):  # noqa: N818 - an outcome for the whole run
     """A connection that reaches no node at all, whatever the nodes are; the message is a line that says what to do."""
 

@@ -134,10 +134,16 @@ def evidence_of(target: Target, answer: Answer, nonce: str, collectors: Iterable
     was_cut = not evidence.unreached and bool(evidence.detail)
     is_lost = answer.unreached not in (None, Unreached.CUT)
     if answer.unreached and (evidence.unreached or (was_cut and is_lost)):
-        return NodeEvidence(target.name, unreached=answer.unreached, detail=answer.detail, seconds=answer.seconds)
+        return NodeEvidence(
+            target.name,
+            unreached=answer.unreached,
+            detail=answer.detail,
+            seconds=answer.seconds,
+            too_long=answer.too_long,
+        )
     if not was_cut:
         return evidence  # a connection that breaks after the whole answer came does no harm
-    cut = Collected(Status.CUT, detail=answer.detail or evidence.detail)
+    cut = Collected(Status.CUT, detail=answer.detail or evidence.detail, too_long=answer.too_long)
     return replace(evidence, collectors={**dict.fromkeys(collectors, cut), **evidence.collectors})
 
 

@@ -13,7 +13,17 @@ from typing import IO
 
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
-from clusterproof.plugins.transport import BEAT, BEAT_S, Answer, Connection, Limits, Program, Received, SessionPerNode
+from clusterproof.plugins.transport import (
+    BEAT,
+    BEAT_S,
+    PROGRAM_ENDED,
+    Answer,
+    Connection,
+    Limits,
+    Program,
+    Received,
+    SessionPerNode,
+)
 
 _SHELL = "/bin/sh"
 _CHUNK_BYTES = 65536
@@ -174,7 +184,7 @@ class LocalSession:
                     continue
                 piece = os.read(shell.stdout.fileno(), _CHUNK_BYTES)
                 if not piece:
-                    return "the program ended"
+                    return PROGRAM_ENDED
                 last = time.monotonic()
                 received(piece)
 

@@ -162,7 +162,7 @@ def _answer(account: Account, sent: _Sent, instance: str, status: str, seconds: 
     except AwsError as problem:
         return Answer(unreached=_why(problem), detail=str(problem), seconds=seconds)
     if _is_cut(output) and not sent.bucket:
-        return Answer(output.encode(), Unreached.CUT, TOO_LONG, seconds)
+        return Answer(output.encode(), Unreached.CUT, TOO_LONG, seconds, too_long=True)
     return Answer(output.encode(), seconds=seconds)
 
 

@@ -103,13 +103,14 @@ class RuleResult:
 
 @record
 class Change:
-    """A line to say, in seconds by the clock of who watches."""
+    """A line to say, in seconds by the clock of who watches; `findings` as of its rule's result."""
 
     kind: ChangeKind
     key: Key
     verdict: Verdict
     message: str
     time_s: float
+    findings: int = 1
 
 
 @dataclass
@@ -143,6 +144,12 @@ class States:
         """What is open now of one node."""
         return {key: state.result for key, state in self._of.get(node, {}).items() if state.is_open}
 
+    @property
+    def opened_at(self) -> Mapping[Key, float]:
+        """When what is open now was opened last."""
+        every = ((key, state) for states in self._of.values() for key, state in states.items())
+        return {key: state.opened_at[-1] for key, state in every if state.is_open and state.opened_at}
+
     def resume(self, changes: Iterable[Change], now: float) -> None:
         """Go on from what another watch has said, in its order, in seconds by the clock of this one."""
         for change in changes:
@@ -152,15 +159,18 @@ class States:
             if state is None:
                 continue
             state.is_open = change.kind is not ChangeKind.CLOSED
-            if state.is_open:
-                state.result = RuleResult(change.verdict, change.message)
-                state.most_findings = change.message.count(ALSO) + 1
+            if change.kind is not ChangeKind.WORSE:
                 state.is_flapping = change.kind is ChangeKind.FLAPPING
+            if state.is_open:
+                state.result = RuleResult(change.verdict, change.message, change.findings)
+                state.most_findings = change.findings
                 if change.kind is not ChangeKind.WORSE:
                     state.opened_at = [*state.opened_at, change.time_s][-self._timing.flaps_times - 1 :]
             state.is_fail = state.is_open and (state.is_fail or change.verdict is Verdict.FAIL)
         for states in list(self._of.values()):
             for key, state in list(states.items()):
+                if state.is_flapping:  # how often it has opened since was not said
+                    state.opened_at = [now] * (self._timing.flaps_times + 1)
                 if not state.is_open:
                     self._drop(key, state, now)
 
@@ -213,6 +223,21 @@ class States:
                     changes += self._open_or_worsen(key, held, result, now)
         return changes
 
+    def settle(self, now: float) -> list[Change]:
+        """What flapped, and has not opened for so long that it does no more: that it is open, or over."""
+        changes = []
+        for states in list(self._of.values()):
+            for key, state in list(states.items()):
+                if not state.is_flapping or self._has_opened_lately(state, now):
+                    continue
+                state.is_flapping = False
+                if state.is_open:
+                    state.opened_at = [now]
+                kind = ChangeKind.OPENED if state.is_open else ChangeKind.CLOSED
+                last = state.result
+                changes.append(Change(kind, key, last.verdict, last.message, now, last.findings))
+        return changes
+
     def _state(self, key: Key, result: RuleResult) -> _State | None:
         states = self._of.setdefault(key.node, {})
         if key not in states and len(states) >= MAX_OPEN:
@@ -223,25 +248,28 @@ class States:
         """It holds: say so where it was closed, has become a fail, or has come to more than was said."""
         state.result = result
         if not state.is_open:
-            state.is_open, state.is_fail, state.most_findings = True, result.verdict is Verdict.FAIL, result.findings
+            state.is_open, was_flapping = True, state.is_flapping
             state.opened_at = [*(at for at in state.opened_at if now - at < self._timing.flaps_within_s), now]
-            is_first_time = not state.is_flapping
             state.is_flapping = len(state.opened_at) > self._timing.flaps_times
-            if state.is_flapping and not is_first_time:
-                return
-            kind = ChangeKind.FLAPPING if state.is_flapping else ChangeKind.OPENED
-            yield Change(kind, key, result.verdict, result.message, now)
-        elif (result.verdict is Verdict.FAIL and not state.is_fail) or result.findings > state.most_findings:
+            if not (was_flapping and state.is_flapping):
+                state.is_fail, state.most_findings = result.verdict is Verdict.FAIL, result.findings
+                kind = ChangeKind.FLAPPING if state.is_flapping else ChangeKind.OPENED
+                yield Change(kind, key, result.verdict, result.message, now, result.findings)
+        if (result.verdict is Verdict.FAIL and not state.is_fail) or result.findings > state.most_findings:
             state.is_fail = state.is_fail or result.verdict is Verdict.FAIL
             state.most_findings = max(result.findings, state.most_findings)
-            yield Change(ChangeKind.WORSE, key, result.verdict, result.message, now)
+            yield Change(ChangeKind.WORSE, key, result.verdict, result.message, now, result.findings)
 
     def _close(self, key: Key, state: _State, now: float) -> Iterator[Change]:
         state.is_open = False
         if not state.is_flapping:
-            yield Change(ChangeKind.CLOSED, key, state.result.verdict, state.result.message, now)
+            last = state.result
+            yield Change(ChangeKind.CLOSED, key, last.verdict, last.message, now, last.findings)
 
     def _drop(self, key: Key, state: _State, now: float) -> None:
         """Forget a closed state, once it cannot count as flapping any more."""
-        if not any(now - at < self._timing.flaps_within_s for at in state.opened_at):
+        if not state.is_flapping and not self._has_opened_lately(state, now):
             self._of[key.node].pop(key, None)
+
+    def _has_opened_lately(self, state: _State, now: float) -> bool:
+        return any(now - at < self._timing.flaps_within_s for at in state.opened_at)

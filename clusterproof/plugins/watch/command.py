@@ -75,7 +75,8 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--nodes", action=Joined, metavar="NODESET", help="only these nodes of it")
     parser.add_argument("--exclude", action=Joined, metavar="NODESET", help="but not these")
     parser.add_argument("--every", default="10", metavar="S", help="seconds between samples (default 10)")
-    parser.add_argument("--for", dest="for_s", metavar="TIME", help="how long: 90s, 30m, 24h (default: until stopped)")
+    help_text = "how long, once all nodes have been checked: 90s, 30m, 24h (default: until stopped)"
+    parser.add_argument("--for", dest="for_s", metavar="TIME", help=help_text)
     parser.add_argument("--record", metavar="DIR", help="keep samples, evidence and changes, for --cluster replay:DIR")
     parser.add_argument(
         "--listen", metavar="[HOST]:PORT", help="a page and metrics there (:9188: for this machine alone)"
@@ -232,7 +233,7 @@ def _watched(cluster: Cluster, policy: Policy, settings: WatchSettings, option: 
     view = ScreenView(state, cluster.name) if sys.stdout.isatty() else LineView(state, sys.stdout)
     try:
         recording = Recording(Path(option.record), settings.sampling.every_s, view.say) if option.record else None
-        before = state.resume(recording.said_before(), time.time() - began) if recording else 0
+        before = state.resume(recording.said_before(), time.time() - time.monotonic()) if recording else 0
     except OSError as problem:
         raise Refused(f"--record {option.record}: {problem.strerror}; expected a folder that may be written") from None
     sinks = Sinks(cluster.name, state, view.say)
@@ -269,11 +270,10 @@ def _open(sinks: Sinks, recording: Recording | None, option: argparse.Namespace)
     if option.heartbeat is not None:
         sinks.beat(option.heartbeat)
     receivers = [receiver_of(text, number) for number, text in enumerate(option.notify, start=1)]
-    if receivers:
-        try:
-            sinks.notify(receivers, recording.folder if recording else None, remind_s(option))
-        except OSError as problem:
-            raise Refused(f"--record {option.record}: {problem}; expected an outbox of this user's there") from None
+    try:
+        sinks.notify(receivers, recording.folder if recording else None, remind_s(option))
+    except OSError as problem:
+        raise Refused(f"--record {option.record}: {problem}; expected an outbox of this user's there") from None
 
 
 def _job_monitor(job: str, cluster: Cluster, controller: Controller, view: ScreenView | LineView) -> JobMonitor:

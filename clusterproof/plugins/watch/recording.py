@@ -21,7 +21,7 @@ from clusterproof.plugins.training_run.sample_columns import (
     SamplesFile,
     columns_for,
 )
-from clusterproof.plugins.watch import Change, ChangeKind, Key
+from clusterproof.plugins.watch import ALSO, Change, ChangeKind, Key
 from clusterproof.plugins.watch.updates import Hello, LogUpdate, Tick, Update
 
 CHANGES_FILE = "changes.jsonl"
@@ -70,6 +70,7 @@ def _line(change: Change, wall_s: float) -> str:
         "rule": change.key.rule,
         "verdict": change.verdict.value,
         "message": change.message,
+        "findings": change.findings,
     }
     return json.dumps(record) + "\n"
 
@@ -82,7 +83,10 @@ def _change(record: Any) -> Change:
     node, device, rule, message = names
     key = Key(node, printable(device, MAX_MESSAGE), printable(rule, MAX_MESSAGE))
     text = printable(message, MAX_MESSAGE)
-    return Change(ChangeKind(record["kind"]), key, Verdict(record["verdict"]), text, float(record["time"]))
+    findings = record.get("findings", message.count(ALSO) + 1)  # of files from before it was a value
+    if type(findings) is not int or findings < 1:
+        raise TypeError("no count")
+    return Change(ChangeKind(record["kind"]), key, Verdict(record["verdict"]), text, float(record["time"]), findings)
 
 
 RETRY_S = 60.0  # after a write that failed

@@ -13,7 +13,7 @@ from clusterproof.plugins.agent.payload import cursor_word, new_nonce, sampler, 
 from clusterproof.plugins.agent.reading import NO_CURSOR
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.transport import NodeSession
+from clusterproof.plugins.transport import PROGRAM_ENDED, NodeSession
 from clusterproof.plugins.watch.updates import LinesLost, NotUnderstood, Update, UpdateStream
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
@@ -152,7 +152,7 @@ def _in_words(why: str | Exception, stream: UpdateStream) -> str:
         return f"not understood: {why}"
     if isinstance(why, Exception):
         return f"{type(why).__name__}: {why}"
-    return f"{why}: {stream.noise}" if stream.noise and why == "the program ended" else why
+    return f"{why}: {stream.noise}" if stream.noise and why == PROGRAM_ENDED else why
 
 
 class _TokenBucket:

@@ -22,11 +22,13 @@ from clusterproof.plugins.watch.live_page import LivePage
 from clusterproof.plugins.watch.metrics import Metrics, NodeMetrics, Snapshot, WatchEnded
 from clusterproof.plugins.watch.notify.heartbeat import Heartbeat
 from clusterproof.plugins.watch.notify.notifier import OUTCOMES, Notifier
-from clusterproof.plugins.watch.notify.outbox import Outbox, OutboxFile
+from clusterproof.plugins.watch.notify.outbox import Outbox
+from clusterproof.plugins.watch.notify.outbox_file import OutboxFile, outboxes_in, paths_for
 from clusterproof.plugins.watch.notify.receiver import Receiver
 from clusterproof.plugins.watch.own_health import WHY, Outage
 from clusterproof.plugins.watch.updates import Update
 from clusterproof.plugins.watch.watch import Watch
+from clusterproof.reports import counted
 
 SUFFIX = ".prom"
 MODE = 0o644  # node_exporter is another user
@@ -139,15 +141,26 @@ class Sinks:
         self.add_part("textfile", lambda: file.outage.is_failing)
 
     def notify(self, receivers: Sequence[Receiver], folder: Path | None, remind_s: float | None = None) -> None:
-        """Tell these what changes; what waits is kept in the folder. Raises OSError."""
-        for number, receiver in enumerate(receivers, start=1):
-            path = folder / f"outbox-{number}.jsonl" if folder else None
-            file = OutboxFile(path, Outbox(self._cluster), self._say)
-            notifier = Notifier(receiver, file, self._say, remind_s)
-            notifier.catch_up(frozenset(self._nodes), self._watch.states.open)
+        """Tell these what changes; what waits is kept in the folder, for each receiver apart. Raises OSError."""
+        outboxes = outboxes_in(folder, self._cluster, self._say) if folder else {}
+        paths = paths_for(folder, [one.identity for one in receivers], outboxes) if folder else [None] * len(receivers)
+        since_s = {key: time.time() - time.monotonic() + at for key, at in self._watch.states.opened_at.items()}
+        for receiver, path in zip(receivers, paths, strict=True):
+            file = OutboxFile(path, Outbox(self._cluster, receiver.identity), self._say)
+            notifier = Notifier(receiver, file, self._say, remind_s, lambda: dict(self._open_now()))
+            notifier.catch_up(frozenset(self._nodes), self._watch.states.open, since_s)
             self._open.callback(notifier.close)
             self._notifiers.append(notifier)
-        self.add_part("notify", lambda: any(one.is_failing for one in self._notifiers))
+        left = {path: outbox.count for path, outbox in outboxes.items() if path not in paths and outbox.count}
+        for path, number in left.items():
+            self._say(
+                f"nobody is sent what waits in {path}: {counted(number, 'change')}; "
+                "expected the --notify that it was kept for, or the file removed"
+            )
+        if receivers or left:
+            self.add_part(
+                "notify", lambda: any(map(Path.exists, left)) or any(one.is_failing for one in self._notifiers)
+            )
 
     def beat(self, url: str) -> None:
         """Tell a dead man's switch of each tick. Raises NoHeartbeat."""

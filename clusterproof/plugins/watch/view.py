@@ -47,7 +47,7 @@ def beginning(cluster: Cluster, every_s: float, for_s: float | None, job: str) -
     each = "second" if every_s == 1 else f"{every_s:g} s"
     endings = [f"until job {job} ends"] if job else []
     if for_s is not None:
-        endings.append(f"for {_span(for_s)}{' at most' if job else ''}")
+        endings.append(f"for {_span(for_s)}{' at most' if job else ''} once all have been asked")
     until = ", ".join(endings) or "until Ctrl-C or SIGTERM"
     heading = f"watching {counted(len(cluster.targets), 'node')} ({nodes}) by {cluster.connection}"
     return printable(f"{heading}: a sample each {each}, {until}", MAX_LINE)

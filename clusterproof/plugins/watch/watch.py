@@ -160,11 +160,12 @@ class Watch:
         return bool(self._nodes[name].boot_id) and hello.boot_id != self._nodes[name].boot_id
 
     def look(self, now: float) -> list[Change]:
-        """Which nodes send nothing; to be called about each tick, when all that they sent before `now` has been taken.
+        """Which nodes send nothing, and what flaps no more.
 
-        A silence is also one of so many looks: the watch itself may have been stopped in between.
+        To be called about each tick, when all that nodes sent before `now` has been taken. A silence is also one of
+        so many looks: the watch itself may have been stopped in between.
         """
-        changes = []
+        changes: list[Change] = []
         for name, node in self._nodes.items():
             seconds = now - node.last_seen
             node.silent_ticks += 1
@@ -174,7 +175,7 @@ class Watch:
             if node.is_expected and is_long:
                 results = {("", SILENT): silent(seconds, node.why)}
                 changes += self.states.events(name, frozenset({SILENT}), results, now)
-        return self._said(changes)
+        return self._said([*changes, *self.states.settle(now)])
 
     def _hello(self, name: str, node: _WatchedNode, hello: Hello, now: float) -> list[Change]:
         changes = []

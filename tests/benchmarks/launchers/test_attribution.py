@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from clusterproof.plugins.benchmarks.launchers import MeterCampaign, at_fault, attributed, silenced
+from clusterproof.plugins.benchmarks.launchers import MeterCampaign, attributed
+from clusterproof.plugins.benchmarks.launchers.visit import NodeAnswer, not_reached, read, silenced
 from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings
-from clusterproof.plugins.evidence.pairs import NOT_AT_FAULT, NodeGroup, Pair, Reading
+from clusterproof.plugins.core.evidence import Unreached
+from clusterproof.plugins.evidence.pairs import Failure, NodeGroup, Pair, Reading
 from clusterproof.plugins.suite.perf.pairs_planning import LAUNCHERS
-from clusterproof.plugins.transport import Unusable
+from clusterproof.plugins.transport import Answer, Unusable
 from tests.benchmarks.launchers.launched import PATIENT, all_reduce, cluster_of, measured
 
 ROUND = [Pair("gpu-1", "gpu-2")]
@@ -32,20 +34,30 @@ def test_a_culprit_has_the_name_that_the_cluster_has_for_it(data: str, node: str
     assert attributed(Reading(problem="NCCL failure", culprit=data), CALLED).culprit == node
 
 
+SILENT = NodeAnswer("timed out")
+TAKEN = read(Answer(unreached=Unreached.BUSY, detail="8 of 8 nvidia.com/gpu by ml/train-0"), "nonce")
+
+
 @pytest.mark.parametrize(
-    ("unreached", "node"),
+    ("unreached", "node", "failure"),
     [
-        ({}, ""),
-        ({"gpu-1": "timed out"}, "gpu-1"),
-        ({"gpu-1": "timed out", "gpu-2": "timed out"}, ""),
-        ({"gpu-1": f"{NOT_AT_FAULT}: busy: taken: 8 of 8 nvidia.com/gpu by ml/train-0"}, ""),
-        ({"gpu-1": f"{NOT_AT_FAULT}: busy", "gpu-2": "nothing came within 5 s after gpu-1 had ended"}, ""),
+        ({"gpu-1": SILENT}, "gpu-1", None),
+        ({"gpu-1": SILENT, "gpu-2": SILENT}, "", None),
+        ({"gpu-1": TAKEN}, "", Failure.NOT_AT_FAULT),
+        ({"gpu-1": TAKEN, "gpu-2": SILENT}, "", Failure.NOT_AT_FAULT),
     ],
 )
 def test_of_nodes_that_were_not_reached_one_alone_is_at_fault_and_none_that_was_not_to_be_had(
-    unreached: dict[str, str], node: str
+    unreached: dict[str, NodeAnswer], node: str, failure: Failure | None
 ) -> None:
-    assert at_fault(unreached) == node
+    found = not_reached(unreached)
+    assert (found.culprit, found.failure) == (node, failure)
+    assert all(f"{name} was not reached: {answer.unreached}" in found.problem for name, answer in unreached.items())
+
+
+def test_a_node_that_is_taken_when_it_is_cleaned_up_says_nothing_of_the_network() -> None:
+    data = silenced(Reading(problem="it ended with 1"), {"gpu-2": TAKEN}, Pair("gpu-1", "gpu-2"))
+    assert data.failure is Failure.NOT_AT_FAULT
 
 
 def test_what_programs_say_when_they_are_ended_from_outside_names_no_culprit() -> None:
@@ -55,9 +67,11 @@ def test_what_programs_say_when_they_are_ended_from_outside_names_no_culprit() -
 
 @pytest.mark.parametrize(
     ("silent", "culprit"),
-    [({}, "gpu-1"), ({"gpu-2": "timed out"}, "gpu-2"), ({"gpu-1": "timed out", "gpu-2": "timed out"}, "gpu-1")],
+    [({}, "gpu-1"), ({"gpu-2": SILENT}, "gpu-2"), ({"gpu-1": SILENT, "gpu-2": SILENT}, "gpu-1")],
 )
-def test_a_node_that_is_silent_alone_is_at_fault_whatever_the_other_says(silent: dict[str, str], culprit: str) -> None:
+def test_a_node_that_is_silent_alone_is_at_fault_whatever_the_other_says(
+    silent: dict[str, NodeAnswer], culprit: str
+) -> None:
     data = silenced(Reading(problem="it ended with 1", culprit="gpu-1"), silent, Pair("gpu-1", "gpu-2"))
     assert data.culprit == culprit
     assert all(f"{node} does not answer any more: timed out" in data.problem for node in silent)
@@ -65,12 +79,14 @@ def test_a_node_that_is_silent_alone_is_at_fault_whatever_the_other_says(silent:
 
 def test_a_measurement_is_one_even_if_a_node_is_silent_since() -> None:
     both = Pair("gpu-1", "gpu-2")
-    assert silenced(Reading(busbw_gb_per_s=1.0), {"gpu-2": "timed out"}, both) == Reading(busbw_gb_per_s=1.0)
+    assert silenced(Reading(busbw_gb_per_s=1.0), {"gpu-2": SILENT}, both) == Reading(busbw_gb_per_s=1.0)
 
 
 def test_of_a_group_a_node_that_is_silent_afterwards_is_said_and_not_at_fault() -> None:
     group = NodeGroup(("gpu-1", "gpu-2", "gpu-3"))
-    data = silenced(Reading(problem="it did not end in its time"), {"gpu-2": "no answer within 15 s"}, group)
+    data = silenced(
+        Reading(problem="it did not end in its time"), {"gpu-2": NodeAnswer("no answer within 15 s")}, group
+    )
     assert data.culprit == ""
     assert "gpu-2 does not answer any more: no answer within 15 s" in data.problem
 

@@ -12,6 +12,7 @@ import pytest
 
 from clusterproof.plugins.benchmarks.meters import MeterSettings, Output, nccl_tests, nccom_test
 from clusterproof.plugins.benchmarks.meters.baseline import METERS, meter_for
+from clusterproof.plugins.evidence.pairs import Failure
 from tests.testbed import compiled
 from tests.testbed.needs import needs_openmpi
 
@@ -118,7 +119,7 @@ def test_a_program_that_is_not_there_ends_with_127_and_is_a_problem_that_says_wh
     read = METERS[name].read(MeterSettings(), (Output(ran.stderr, ran.returncode),))
     host = os.uname().nodename
     assert read.problem.startswith(f"it ended with 127; clusterproof: {host}: {words}")
-    assert read.culprit == host
+    assert (read.culprit, read.failure) == (host, Failure.NO_PROGRAM)
 
 
 @pytest.mark.parametrize("meter", [nccl_tests, nccom_test])

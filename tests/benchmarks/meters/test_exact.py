@@ -15,7 +15,7 @@ from clusterproof.plugins.benchmarks.launchers.two_ends import ssh
 from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, Output
 from clusterproof.plugins.benchmarks.meters.baseline import METERS
 from clusterproof.plugins.benchmarks.meters.exact import client, server
-from clusterproof.plugins.evidence.pairs import Pair, Reading
+from clusterproof.plugins.evidence.pairs import Failure, Pair, Reading
 from tests.benchmarks.launchers.launched import PATIENT, cluster_of
 from tests.benchmarks.launchers.launched import measured as launched
 from tests.benchmarks.meters.ends import measured
@@ -114,7 +114,7 @@ def test_sums_that_are_wrong_on_one_node_blame_neither() -> None:
 def test_a_node_without_pytorch_says_what_to_do() -> None:
     found, _ = measured(METER, MeterSettings(program="/bin/false"))
     assert "/bin/false is not a program here that has PyTorch; install it, or name a Python" in found.problem
-    assert found.is_without_program
+    assert found.failure is Failure.NO_PROGRAM
 
 
 def of_two_ends(meter: Meter) -> Reading:

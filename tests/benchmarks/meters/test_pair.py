@@ -17,7 +17,7 @@ import pytest
 
 from clusterproof.plugins.benchmarks.meters import MeterSettings, Output, fi_pingpong, iperf3, proven_network
 from clusterproof.plugins.benchmarks.meters.baseline import METERS
-from clusterproof.plugins.evidence.pairs import Reading
+from clusterproof.plugins.evidence.pairs import Failure, Reading
 from tests.benchmarks.meters.ends import GB, ended, measured, start
 from tests.testbed.needs import needs_iperf3
 from tests.transport.loopback import free_port
@@ -105,10 +105,12 @@ def test_what_is_no_whole_run_of_iperf3_is_a_problem(text: str, words: str) -> N
 
 
 def test_what_failed_at_the_server_is_reported_with_it() -> None:
-    server = Output("clusterproof: gpu007: iperf3 is not installed: looked on PATH; install the package iperf3", 127)
+    server = Output(
+        "clusterproof-no-program: gpu007: iperf3 is not installed: looked on PATH; install the package iperf3", 127
+    )
     read = iperf(printed({"error": "unable to connect to server: Connection refused"}), 1, server)
     assert "the server: it ended with 127; clusterproof: gpu007: iperf3 is not installed" in read.problem
-    assert read.culprit == "gpu007"
+    assert (read.culprit, read.failure) == ("gpu007", Failure.NO_PROGRAM)
 
 
 @pytest.mark.parametrize(
@@ -250,7 +252,7 @@ def test_a_program_that_is_not_there_is_named_with_its_package(name: str, tmp_pa
         read = meter.read(MeterSettings(), (output,))
         assert output.exit == 127
         assert f"{name} is not installed: looked on PATH" in read.problem
-        assert read.culprit == os.uname().nodename
+        assert (read.culprit, read.failure) == (os.uname().nodename, Failure.NO_PROGRAM)
 
 
 def only_uname(folder: Path) -> Path:

@@ -19,7 +19,7 @@ from clusterproof.plugins.benchmarks.rdma.exchange import missing
 from clusterproof.plugins.benchmarks.rdma.ports import INFINIBAND
 from clusterproof.plugins.benchmarks.rdma.programs import IBV, PERFTEST
 from clusterproof.plugins.evidence.exchanges import Exchange
-from clusterproof.plugins.evidence.pairs import Reading
+from clusterproof.plugins.evidence.pairs import Failure, Reading
 from tests.benchmarks.meters.ends import ended, start
 from tests.benchmarks.rdma.nodes import efas, rdma_device, written
 from tests.testbed.needs import needs_fi_pingpong
@@ -149,21 +149,21 @@ def test_without_a_device_or_a_program_nothing_is_exchanged_and_the_node_is_name
     assert (found.exchanges, found.has_succeeded) == ((), False)
     assert problem in found.problem
     assert found.culprit
-    assert found.is_without_program == (tree != OFF)
+    assert (found.failure is Failure.NO_PROGRAM) == (tree != OFF)
 
 
 def test_of_two_nodes_without_rdma_hardware_neither_is_the_culprit(tmp_path: Path) -> None:
     (tmp_path / "sys").mkdir()
     found = both((str(tmp_path), str(tmp_path)))
-    assert (found.is_without_rdma, found.culprit) == (True, "")
+    assert (found.failure, found.culprit) == (Failure.NO_RDMA, "")
 
 
 def test_programs_that_the_nodes_have_not_in_common_are_said_of_both() -> None:
     ports_of = {"has_devices": True, "ports": [{"fabric": INFINIBAND}]}
     own, theirs = ({"host": host, "programs": {name: "P"}, **ports_of} for host, name in (("a", PERFTEST), ("b", IBV)))
-    assert missing(own, theirs).startswith(
-        "clusterproof: a has ib_send_lat, b has ibv_rc_pingpong: no program in common; install the package ibverbs-"
-    )
+    said = "clusterproof: a has ib_send_lat, b has ibv_rc_pingpong: no program in common; install the package ibverbs-"
+    lacking = missing(own, theirs)
+    assert (lacking["error"].startswith(said), lacking.get("failure")) == (True, None)
 
 
 WORDS = "Failed status transport retry counter exceeded (12) for wr_id 2"

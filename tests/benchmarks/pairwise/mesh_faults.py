@@ -10,7 +10,7 @@ from clusterproof.plugins.benchmarks.pairwise.analysis import Campaign
 from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.evidence.pairs import NOT_INSTALLED, RDMA_MESH
+from clusterproof.plugins.evidence.pairs import RDMA_MESH, Failure
 from tests.benchmarks.pairwise.measured import names
 from tests.benchmarks.pairwise.meshes import Wiring, measured, of_node, planned
 
@@ -19,7 +19,7 @@ CONCERN, INCOMPLETE = Verdict.CONCERN, Verdict.INCOMPLETE
 COUNT = 16
 RACK = names(COUNT)[4:8]
 PATH = planned(COUNT).first[0][0]
-MISSING = f"clusterproof: n003: fi_pingpong {NOT_INSTALLED} on PATH; install libfabric-bin"
+MISSING = "clusterproof: n003: fi_pingpong is not installed; install libfabric-bin"
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +58,10 @@ MESH_FAULTS = (
     MeshFault("a path that fails once", Wiring(once=[PATH]), at(PATH.b, CONCERN)),
     MeshFault("two nodes whose programs do not meet", Wiring(apart=[PATH]), at(PATH.a, INCOMPLETE)),
     MeshFault("a node that lacks a device", Wiring(lacking=[("n003", 5)]), at("n003", INCOMPLETE)),
-    MeshFault("a node without the program", Wiring(silent={"n003": MISSING}), at("n003", INCOMPLETE)),
+    MeshFault(
+        "a node without the program",
+        Wiring(silent={"n003": MISSING}, failure=Failure.NO_PROGRAM),
+        at("n003", INCOMPLETE),
+    ),
     MeshFault("two nodes only, one of whose devices is dead", Wiring([("n001", 5)]), at("n000", INCOMPLETE), 2),
 )

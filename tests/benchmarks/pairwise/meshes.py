@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from clusterproof.plugins.benchmarks.pairwise.campaign import PairPlan, next_round, plan
 from clusterproof.plugins.benchmarks.pairwise.mesh import Mesh, MeshLimits, mesh_of
 from clusterproof.plugins.evidence.exchanges import Exchange, MeshKind
-from clusterproof.plugins.evidence.pairs import RDMA_MESH, Measurement, Pair, Reading
+from clusterproof.plugins.evidence.pairs import RDMA_MESH, Failure, Measurement, Pair, Reading
 from tests.benchmarks.pairwise.measured import names, racks
 
 LIMITS = MeshLimits(rail_share=0.1, switch_share=0.1)
@@ -32,6 +32,7 @@ class Wiring:
     sides: Sequence[Collection[str]] = ()
     once: Collection[Pair] = ()
     silent: Mapping[str, str] = field(default_factory=dict)
+    failure: Failure | None = None  # the kind of that
     lacking: Collection[Device] = ()
     apart: Collection[Pair] = ()  # whose programs do not meet
 
@@ -39,7 +40,8 @@ class Wiring:
         """What one visit of a pair brings."""
         why = next((self.silent[node] for node in pair if node in self.silent), "")
         if why:
-            return Reading(problem=why, culprit=next(node for node in pair if node in self.silent))
+            culprit = next(node for node in pair if node in self.silent)
+            return Reading(problem=why, culprit=culprit, failure=self.failure)
         return Reading(exchanges=tuple(self._exchange(pair, rail, tries) for rail in range(of_rails)), seconds=2.0)
 
     def _exchange(self, pair: Pair, rail: int, tries: int) -> Exchange:

@@ -19,8 +19,7 @@ from clusterproof.plugins.benchmarks.pairwise.groups import GroupLimits, next_gr
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal, write
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.pairs import (
-    NOT_AT_FAULT,
-    NOT_INSTALLED,
+    Failure,
     GroupMeasurement,
     Measurement,
     NodeGroup,
@@ -177,8 +176,8 @@ def _without_program(node: str = "") -> Touch:
     def touch(one: Measurement) -> Measurement:
         if node and node not in one.pair:
             return one
-        problem = f"clusterproof: {node or one.pair.a}: all_reduce_perf {NOT_INSTALLED} on PATH; install nccl-tests"
-        return replace(one, reading=Reading(problem=problem, culprit=node))
+        problem = f"clusterproof: {node or one.pair.a}: all_reduce_perf is not installed; install nccl-tests"
+        return replace(one, reading=Reading(problem=problem, culprit=node, failure=Failure.NO_PROGRAM))
 
     return touch
 
@@ -188,7 +187,7 @@ def _taken(node: str) -> Touch:
         if node not in one.pair:
             return one
         why = "busy: taken: 8 of 8 nvidia.com/gpu by ml/train-0; expected all free"
-        return replace(one, reading=Reading(problem=f"{node} did not answer: {NOT_AT_FAULT}: {why}"))
+        return replace(one, reading=Reading(problem=f"{node} did not answer: {why}", failure=Failure.NOT_AT_FAULT))
 
     return touch
 

@@ -10,6 +10,7 @@ from clusterproof.plugins.benchmarks.pairwise.analysis import Campaign
 from clusterproof.plugins.benchmarks.pairwise.campaign import next_round
 from clusterproof.plugins.benchmarks.pairwise.facts import without_names
 from clusterproof.plugins.benchmarks.pairwise.journal import JournalError, read, write
+from clusterproof.plugins.evidence.pairs import Failure
 from clusterproof.reports.document.pairs import pairs_section
 from clusterproof.reports.formats.pairs_csv import measurements_csv
 from clusterproof.reports.pairs import lines_of_pairs
@@ -93,7 +94,11 @@ def test_the_page_has_what_was_found_and_no_heat_map_of_bandwidths() -> None:
 
 
 def test_the_page_praises_nothing_where_nothing_was_exchanged() -> None:
-    silent = mesh_run_of(MeshFault("nobody has the program", Wiring(silent=dict.fromkeys(names(16), MISSING))))
+    silent = mesh_run_of(
+        MeshFault(
+            "nobody has the program", Wiring(silent=dict.fromkeys(names(16), MISSING), failure=Failure.NO_PROGRAM)
+        )
+    )
     section = pairs_section(silent, names(16))
     assert section
     assert "No exchange was made." in section.html

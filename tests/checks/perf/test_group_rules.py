@@ -22,9 +22,8 @@ from clusterproof.plugins.evaluation.all_checks import all_checks
 from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.pairs import (
-    NOT_AT_FAULT,
-    NOT_INSTALLED,
     Estimate,
+    Failure,
     GroupMeasurement,
     Kind,
     Measurement,
@@ -86,12 +85,12 @@ def of(made: Campaign, name: str = "n00") -> Result:
 SLOW = Estimate(0.2, 0.1, 0.3, 4)
 FOURS = {group(first, 4): USUAL for first in (0, 4, 8, 12)}
 ALL = group(0, 16)
-MISSING = f"all_reduce_perf {NOT_INSTALLED} on PATH"
+MISSING = Reading(problem="all_reduce_perf is not installed", failure=Failure.NO_PROGRAM)
 
 
 DIED, DIED_01 = Reading(problem="died", culprit="n00"), Reading(problem="died", culprit="n01")
 BROKEN, WRONG = Reading(problem="broken"), Reading(problem="3 values are wrong", is_correct=False)
-BUSY = Reading(problem=f"n09: {NOT_AT_FAULT}: busy")
+BUSY = Reading(problem="n09: busy", failure=Failure.NOT_AT_FAULT)
 
 
 @pytest.mark.parametrize(
@@ -127,8 +126,8 @@ BUSY = Reading(problem=f"n09: {NOT_AT_FAULT}: busy")
         ({**FOURS, ALL: [DIED, BROKEN]}, INCOMPLETE, "died; expected one that succeeds"),
         ({**FOURS, ALL: [DIED, USUAL]}, CONCERN, "died; expected it to succeed each time"),
         ({**FOURS, ALL: [DIED_01, DIED_01]}, INCOMPLETE, "died; expected one that succeeds"),
-        ({**FOURS, ALL: Reading(problem=MISSING)}, INCOMPLETE, "is not installed"),
-        ({**FOURS, ALL: BUSY}, INCOMPLETE, "by no fault of its own"),
+        ({**FOURS, ALL: MISSING}, INCOMPLETE, "is not installed"),
+        ({**FOURS, ALL: BUSY}, INCOMPLETE, "n09: busy"),
         ({**FOURS, ALL: WRONG}, INCOMPLETE, "nothing says whose results are wrong on 16 nodes (n[00-15]);"),
         (FOURS, INCOMPLETE, "not measured: groups of 16: the run ended before their turn; expected all groups"),
     ],

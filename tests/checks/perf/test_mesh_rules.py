@@ -16,6 +16,7 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evaluation.all_checks import all_checks
 from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.pairs import Failure
 from tests.benchmarks.pairwise.measured import names
 from tests.benchmarks.pairwise.mesh_faults import HEALTHY_MESH, MESH, MESH_FAULTS, PATH, MeshFault, mesh_run_of
 from tests.benchmarks.pairwise.meshes import DEAD, Wiring
@@ -129,8 +130,8 @@ def test_where_bytes_were_exchanged_no_check_judges_bandwidth() -> None:
 
 
 def test_it_does_not_apply_where_no_node_has_rdma_hardware() -> None:
-    nothing = dict.fromkeys(names(4), "no RDMA device on either node: a, b")
-    found = results(MeshFault("no hardware", Wiring(silent=nothing), count=4))
+    nothing = Wiring(silent=dict.fromkeys(names(4), "nothing on a and b"), failure=Failure.NO_RDMA)
+    found = results(MeshFault("no hardware", nothing, count=4))
     assert {result.verdict for result in found.values()} == {Verdict.NOT_APPLICABLE}
 
 

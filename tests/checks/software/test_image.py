@@ -6,11 +6,9 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.agent.sending import TOO_LONG
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, Unreached
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.transport.ssm import TOO_LONG as OF_SSM
 from tests.builders.evaluated import expect, said
 from tests.builders.recordings import boot, gpu, node, nvml
 
@@ -141,21 +139,14 @@ def test_what_did_not_come_is_named(status: Status, verdict: Verdict, words: str
 
 
 @pytest.mark.parametrize(
-    ("detail", "message"),
+    ("too_long", "message"),
     [
-        (TOO_LONG, "cut from the answer: mounts, nvml; expected whole answers, as with --ssm-output s3://BUCKET"),
-        (OF_SSM, "cut from the answer: mounts, nvml; expected whole answers, as with --ssm-output s3://BUCKET"),
-        (
-            "its program, 2 of 2, was not answered: timed out",
-            (
-                "cut from the answer: mounts, nvml (its program, 2 of 2, was not answered: timed out); "
-                "expected whole answers"
-            ),
-        ),
+        (True, "cut from the answer: mounts, nvml; expected whole answers, as with --ssm-output s3://BUCKET"),
+        (False, "cut from the answer: mounts, nvml (as it is); expected whole answers"),
     ],
 )
-def test_the_bucket_of_ssm_is_named_only_where_ssm_has_cut_an_answer(detail: str, message: str) -> None:
-    cut = Collected(Status.CUT, detail=detail)
+def test_the_bucket_of_ssm_is_named_only_where_ssm_has_cut_an_answer(too_long: bool, message: str) -> None:
+    cut = Collected(Status.CUT, detail="as it is", too_long=too_long)
     result = said("node.evidence_complete", node("gpu001", boot=boot(), mounts=cut, nvml=cut))
     assert (result.verdict, result.message) == (INCOMPLETE, message)
 

@@ -20,8 +20,9 @@ from clusterproof.plugins.command_line.main import main
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.transport import Limits
 from clusterproof.plugins.watch.controller import Controller, WatchSettings
-from clusterproof.plugins.watch.notify import heartbeat
+from clusterproof.plugins.watch.notify import heartbeat, notifier
 from clusterproof.plugins.watch.notify.heartbeat import Heartbeat, NoHeartbeat, accepted, send
+from clusterproof.plugins.watch.notify.notifier import pause_s
 from clusterproof.plugins.watch.sampler_session import SamplerOptions
 from tests.watch.sinks_of_day import OfDay
 
@@ -85,6 +86,7 @@ def until(is_so: Callable[[], object]) -> None:
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heartbeat, "LEAST_S", 0.01)
+    monkeypatch.setattr(notifier, "FIRST_S", 0.01)
     monkeypatch.setenv("no_proxy", "127.0.0.1")
 
 
@@ -142,6 +144,23 @@ def test_a_heartbeat_that_fails_is_said_once_and_once_that_it_is_taken_again() -
     assert len(own) == 2
     assert own[0].startswith("the heartbeat was not taken: HTTP 503; expected 2xx; it is sent again")
     assert own[1] == "the heartbeat is taken again"
+
+
+def test_a_heartbeat_that_is_refused_is_sent_again_after_pauses_like_those_of_a_notification(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    failures: list[int] = []
+    monkeypatch.setattr(heartbeat, "pause_s", lambda count: failures.append(count) or pause_s(count))
+    with switch() as one:
+        one.status = 503
+        beats = Heartbeat(one.url, print)
+        until(lambda: beats.ticked() or len(failures) >= 3)
+        one.status = 200
+        until(lambda: beats.ticked() or not beats.outage.is_failing)
+        one.status, taken = 503, len(failures)
+        until(lambda: beats.ticked() or len(failures) > taken)
+        beats.close()
+    assert failures[: taken + 1] == [*range(1, taken + 1), 1]
 
 
 def test_nobody_who_listens_is_said_without_the_url() -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.watch import Change, ChangeKind, notify
-from clusterproof.plugins.watch.notify import notifier, receiver
+from clusterproof.plugins.watch.notify import Alert, Notification, notifier, receiver
 from clusterproof.plugins.watch.notify.outbox import Outbox
 from clusterproof.plugins.watch.notify.receiver import ReceiverProgram
 from tests.watch.receiving import TIMEOUT_S, Notified, WebServer, change, keeping, lines, quick, web_server
@@ -46,6 +46,7 @@ def test_a_storm_is_one_notification_with_a_nodeset() -> None:
         "version": 1,
         "cluster": "prod",
         "time": 1.7e9,
+        "since": 1.7e9,
         "kind": "opened",
         "check": "watch.silent",
         "verdict": "fail",
@@ -164,37 +165,6 @@ def test_a_receiver_that_asks_for_a_pause_gets_it(server: WebServer) -> None:
     assert server.said == [("opened", "a"), ("opened", "b")]
 
 
-def test_what_stays_open_is_told_again_once_for_all_of_its_cause_and_what_is_over_is_not() -> None:
-    outbox = Outbox("prod")
-
-    def notified() -> list[tuple[str, str]]:
-        found = []
-        while group := next(outbox.groups(), None):
-            entry = outbox.freezing(group)
-            outbox.apply(entry)
-            one = json.loads(outbox.notification(entry["freeze"]).to_json())
-            outbox.apply({"sent": one["id"]})
-            found.append((one["kind"], one["nodes"]))
-        return found
-
-    def remind(wall_s: float) -> list[tuple[str, str]]:
-        for entry in list(outbox.reminding(100.0, wall_s)):
-            outbox.apply(entry)
-        return notified()
-
-    for at, one in enumerate((change("a"), change("b"), change("c"), change("c", ChangeKind.CLOSED))):
-        for entry in outbox.taking([one], 10.0 * at):
-            outbox.apply(entry)
-    assert notified() == [("opened", "a,b,c"), ("closed", "c")]
-    assert remind(99.0) == []
-    assert remind(100.0) == [("reminder", "a,b")]
-    assert remind(150.0) == []
-    assert remind(201.0) == [("reminder", "a,b")]
-    assert remind(-3_400.0) == [("reminder", "a,b")]  # the clock was set back by an hour
-    assert remind(-3_350.0) == []
-    assert remind(-3_300.0) == [("reminder", "a,b")]
-
-
 @pytest.mark.long
 def test_a_program_is_run_once_for_what_is_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     quick(monkeypatch)
@@ -223,6 +193,20 @@ def test_a_program_that_always_fails_costs_a_line_and_is_given_the_others_too(
     lost = "they are lost; expected --record DIR, where they wait for the next watch"
     assert notified.own[1:] == [f"not delivered when the watch ended: 3 changes by {Path(sys.executable).name}; {lost}"]
     assert notified.notifier.is_failing
+
+
+@pytest.mark.long
+def test_a_pause_that_a_program_asks_for_is_heard_whatever_it_says_after_that() -> None:
+    trace = "".join(f"trace line {at} {60 * '.'}\\n" for at in range(99))
+    told = ReceiverProgram(
+        [sys.executable, "-c", f"import sys; sys.stderr.write('Retry-After: 20\\n{trace}down'); sys.exit(3)"]
+    ).send(_notification())
+    assert (told.after_s, told.why) == (20.0, f"{Path(sys.executable).name} ended with exit code 3: down")
+
+
+def _notification() -> Notification:
+    alert = Alert.of(1, change("a"), 1.7e9)
+    return Notification("d0e-1", "prod", (alert,), "0f1e")
 
 
 @pytest.mark.long

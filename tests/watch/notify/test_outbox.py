@@ -17,7 +17,8 @@ from clusterproof.plugins.transport import Limits
 from clusterproof.plugins.watch import ChangeKind
 from clusterproof.plugins.watch.controller import Controller, WatchSettings
 from clusterproof.plugins.watch.notify import notifier
-from clusterproof.plugins.watch.notify.outbox import Outbox, OutboxFile
+from clusterproof.plugins.watch.notify.outbox import Outbox
+from clusterproof.plugins.watch.notify.outbox_file import OutboxFile
 from clusterproof.plugins.watch.recording import Recording
 from clusterproof.plugins.watch.sampler_session import SamplerOptions
 from tests.watch.days import NODE
@@ -86,7 +87,7 @@ def test_who_is_told_learns_what_a_watch_that_goes_on_finds_otherwise(server: We
 def test_an_outbox_in_which_much_is_over_is_written_anew_and_stays_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("clusterproof.plugins.watch.notify.outbox.SPARE_BYTES", 2_000)
+    monkeypatch.setattr("clusterproof.plugins.watch.notify.outbox_file.SPARE_BYTES", 2_000)
     path = tmp_path / "outbox-1.jsonl"
     file = OutboxFile(path, Outbox("prod"), print)
     for at in range(200):
@@ -107,7 +108,7 @@ def test_an_outbox_in_which_much_is_over_is_written_anew_and_stays_the_same(
 def test_a_full_disk_under_the_outbox_is_said_and_nothing_is_forgotten(
     tmp_path: Path, server: WebServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("clusterproof.plugins.watch.notify.outbox.RETRY_S", 0.05)
+    monkeypatch.setattr("clusterproof.plugins.watch.notify.outbox_file.RETRY_S", 0.05)
     monkeypatch.setattr(notifier, "LOOK_S", 0.05)
     with small_disk(tmp_path) as (folder, fill, free):
         folder.mkdir()
@@ -149,7 +150,7 @@ def test_nothing_is_recorded_as_said_while_its_notification_is_not_on_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(notifier, "LOOK_S", 0.05)
-    monkeypatch.setattr("clusterproof.plugins.watch.notify.outbox.RETRY_S", 0.05)
+    monkeypatch.setattr("clusterproof.plugins.watch.notify.outbox_file.RETRY_S", 0.05)
     watched, said = OfDay(), tmp_path / "changes.jsonl"
     recording = Recording(tmp_path, 1.0, watched.own.append)
     cluster = Cluster("prod", "ssh", (Target(NODE),))

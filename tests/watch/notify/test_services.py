@@ -11,7 +11,7 @@ import pytest
 
 from clusterproof.plugins.command_line.main import main
 from clusterproof.plugins.watch import Change, ChangeKind
-from clusterproof.plugins.watch.notify import Alert, Notification
+from clusterproof.plugins.watch.notify import Alert, Notification, incident_of
 from clusterproof.plugins.watch.notify.receiver import Delivery, NoReceiver, ReceiverProgram, arguments_of
 from clusterproof.plugins.watch.notify.services import MAX_BODY, MAX_TITLE, message_of, receiver_of
 from tests.watch.receiving import change, lines, web_server
@@ -21,7 +21,8 @@ SECRET = "tok3n-and-passw0rd"
 
 
 def notification(*changes: Change) -> Notification:
-    return Notification("d0e-1", "prod", tuple(Alert.of(at, one, 1.7e9) for at, one in enumerate(changes)))
+    alerts = tuple(Alert.of(at, one, 1.7e9, 1.7e9 - 3600) for at, one in enumerate(changes))
+    return Notification("d0e-1", "prod", alerts, incident_of("prod", alerts))
 
 
 def test_a_url_of_apprise_is_told_what_a_program_is_in_words_with_the_ids() -> None:
@@ -35,7 +36,7 @@ def test_a_url_of_apprise_is_told_what_a_program_is_in_words_with_the_ids() -> N
         "gpu[001-002]: of gpu001; expected none [watch.silent]",
         "devices: gpu001 GPU 3, gpu002 GPU 1",
         "changes: 2, of which this is the first",
-        "since 2023-11-14 22:13:20 UTC",
+        "since 2023-11-14 21:13:20 UTC",
         f"notification d0e-1, incident {one.incident}",
     ]
     assert receiver.name == "json"
@@ -63,6 +64,18 @@ def test_a_service_that_asks_for_a_pause_is_heard(status: int, after: str, secon
 def test_a_message_says_whether_it_is_over(kind: ChangeKind, title: str, of_apprise: str) -> None:
     message = message_of(notification(change("a", kind)))
     assert (message.title, message.kind) == (title, of_apprise)
+
+
+@pytest.mark.parametrize(
+    ("kind", "when"),
+    [
+        (ChangeKind.WORSE, "since 2023-11-14 21:13:20 UTC"),
+        (ChangeKind.CLOSED, "since 2023-11-14 21:13:20 UTC, until 2023-11-14 22:13:20 UTC"),
+        (ChangeKind.HAPPENED, "at 2023-11-14 22:13:20 UTC"),
+    ],
+)
+def test_a_message_says_when_it_was_opened_and_until_when_it_was_open(kind: ChangeKind, when: str) -> None:
+    assert message_of(notification(change("a", kind))).body.splitlines()[1] == when
 
 
 def test_a_message_is_bounded_and_keeps_its_ids() -> None:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings
 from clusterproof.plugins.core.cluster import Cluster, Target
-from clusterproof.plugins.evidence.pairs import NOT_AT_FAULT, NodeGroup, Pair, Reading
+from clusterproof.plugins.evidence.pairs import NodeGroup, Pair, Reading
 from clusterproof.plugins.transport import Connection, Limits, Unusable, connection_for
 
 FOLDER = Path(__file__).parent
@@ -115,22 +115,3 @@ def attributed(reading: Reading, called: Mapping[str, Iterable[str]], was_ended:
 def _short(name: str) -> str:
     """A host's name without its domain; an address as it is."""
     return name if name[:1].isdecimal() or ":" in name else name.partition(".")[0]
-
-
-def at_fault(unreached: Mapping[str, str]) -> str:
-    """The one node of these that was not reached and should have been, by its name; empty where there is none."""
-    at_fault = [node for node, why in unreached.items() if NOT_AT_FAULT not in why]
-    return at_fault[0] if len(unreached) == len(at_fault) == 1 else ""
-
-
-def silenced(reading: Reading, silent: Mapping[str, str], nodes: PairOrGroup) -> Reading:
-    """A failure with the nodes that are silent since, and why: one of a pair is at fault, whatever programs say.
-
-    Of a group nobody is: that many are cleaned up at once that one may only be late.
-    """
-    if reading.has_succeeded or not silent:
-        return reading
-    message = ", ".join(f"{node} does not answer any more: {why}" for node, why in silent.items())
-    is_one = len(silent) == 1 and isinstance(nodes, Pair)
-    culprit = next(iter(silent)) if is_one else reading.culprit
-    return replace(reading, problem=f"{reading.problem}; {message}", culprit=culprit)

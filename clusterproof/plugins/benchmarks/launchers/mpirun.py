@@ -16,9 +16,9 @@ from clusterproof.plugins.benchmarks.launchers.on_node import PYTHON
 from clusterproof.plugins.benchmarks.launchers.peer import WHERE, WORD
 from clusterproof.plugins.benchmarks.launchers.ranks import merged, rank_shell, with_advice
 from clusterproof.plugins.benchmarks.launchers.two_ends import Outcome, OverNodes, PairMeasuring, two_ends
-from clusterproof.plugins.benchmarks.launchers.visit import ENDS_S, MAX_BYTES, NodeAnswer
+from clusterproof.plugins.benchmarks.launchers.visit import ENDS_S, MAX_BYTES, NodeAnswer, failure_of
 from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, Output
-from clusterproof.plugins.evidence.pairs import Reading
+from clusterproof.plugins.evidence.pairs import Failure, Reading
 from clusterproof.plugins.transport import Unusable
 
 SETTING = "mpirun_options"  # further words for mpirun
@@ -79,7 +79,8 @@ def by_mpirun(turn: PairMeasuring) -> Outcome:
     }
     answer = turn.visit(a, request, campaign.run_s + ENDS_S)
     if answer.unreached:
-        return Outcome(Reading(problem=f"{a} did not answer: {answer.unreached}"), tuple(turn.together))
+        problem, failure = f"{a} did not answer: {answer.unreached}", failure_of([answer])
+        return Outcome(Reading(problem=problem, failure=failure), tuple(turn.together))
     (output,) = answer.outputs
     unreached = re.findall(rf"^{NOT_REACHED} ([1-9]\d{{0,4}}) (.*)", output.text, re.MULTILINE)
     by_number = {int(number): said for number, said in unreached}
@@ -89,7 +90,7 @@ def by_mpirun(turn: PairMeasuring) -> Outcome:
     if re.search(rf"^{NOT_THERE}", output.text, re.MULTILINE):
         return Outcome(Reading(problem=f"{a}: no mpirun on PATH; expected Open MPI on every node", culprit=a))
     reading = campaign.meter.read(campaign.settings, (merged(output, turn.run),))
-    if reading.is_apart:
+    if reading.failure is Failure.APART:
         reading = with_advice(reading, OWN_MPIRUN)
     reading = typed(campaign, reading, launch_by_hand(campaign, tuple(turn.together)), turn.together)
     called = {node: [data.name, *data.addresses] for node, data in turn.where.items()}
@@ -175,7 +176,7 @@ def ranks_by_pods(turn: PairMeasuring) -> Outcome:
         reading = campaign.meter.read(campaign.settings, (merged(outputs[0], turn.run),))
         node, other = turn.pair
         reading = typed(campaign, reading, launch_by_hand(campaign, (other, node)), turn.pair)
-        return with_advice(reading, OWN_MPIRUN) if reading.is_apart else reading
+        return with_advice(reading, OWN_MPIRUN) if reading.failure is Failure.APART else reading
 
     meter = Meter(campaign.meter.name, read, server=lambda _, port: SERVE.format(port=port), client=start)
     return two_ends(

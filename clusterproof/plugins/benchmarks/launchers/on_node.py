@@ -23,6 +23,7 @@ from clusterproof.plugins.benchmarks.launchers.rendezvous import (
     DONE,
     READY,
     Acceptor,
+    PortTaken,
     Unmet,
     addresses,
     find_server,
@@ -159,6 +160,7 @@ class Run:
         self.commands: list[Command] = []
         self.other: socket.socket | None = None
         self.unmet = ""
+        self.is_port_taken = False
         self.is_done = False  # the other node
         self.is_lost = False
 
@@ -168,13 +170,14 @@ class Run:
         try:
             self.meet_and_run()
         except Unmet as problem:
-            self.unmet = str(problem)
+            self.unmet, self.is_port_taken = str(problem), isinstance(problem, PortTaken)
         self.end()
         sent = between(before, sent_bytes())
         outputs = [{**command.to_json(), "sent_bytes": sent} for command in self.commands]
         if self.other and not self.is_lost:
             self.say(DONE)
-        return {"outputs": outputs, "unmet": self.unmet, "lost": self.is_lost}
+        unmet = {"unmet": self.unmet, "is_port_taken": self.is_port_taken}
+        return {"outputs": outputs, **unmet, "lost": self.is_lost}
 
     def meet_and_run(self) -> None:
         """As the server, as the client, or alone. Raises Unmet, Disconnected."""
@@ -189,7 +192,7 @@ class Run:
         elif rendezvous:
             with contextlib.closing(Acceptor(listen(rendezvous["rendezvous_port"]), self.word)) as self.acceptor:
                 if listens(rendezvous["port"]):
-                    raise Unmet(f"port {rendezvous['port']} is taken")
+                    raise PortTaken(f"port {rendezvous['port']} is taken")
                 self.start()
                 self.until_it_serves(rendezvous["port"], meet_until)
                 while not self.peer:
@@ -197,7 +200,7 @@ class Run:
                         raise Unmet("the other node did not connect")
                     self.peer = self.acceptor.accept(min(TICK_S, meet_until - time.monotonic()))
             if listens(rendezvous["port"]) and not listens(rendezvous["port"], os.geteuid()):
-                raise Unmet(f"port {rendezvous['port']} is taken")  # by another user, with whom would be measured
+                raise PortTaken(f"port {rendezvous['port']} is taken")  # by another user, with whom would be measured
             self.other = listening_for_silence(self.peer)
             self.say(READY)
             self.serve()

@@ -142,8 +142,12 @@ class Unmet(Exception):  # noqa: N818 - its message is what was observed
     """The other end was not met; the message says what was seen of it."""
 
 
+class PortTaken(Unmet):
+    """Nor can it be met on this port of this node."""
+
+
 def listen(port: int) -> socket.socket:
-    """Listen on every address. Raises Unmet."""
+    """Listen on every address. Raises PortTaken."""
     try:
         try:
             listener = socket.socket(socket.AF_INET6, socket.SOCK_STREAM)
@@ -155,7 +159,7 @@ def listen(port: int) -> socket.socket:
         listener.bind((where, port))
         listener.listen(64)
     except OSError as problem:
-        raise Unmet(f"port {port} cannot be opened: {problem.strerror}") from None
+        raise PortTaken(f"port {port} cannot be opened: {problem.strerror}") from None
     return listener
 
 

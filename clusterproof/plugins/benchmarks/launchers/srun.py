@@ -21,14 +21,22 @@ from clusterproof.plugins.benchmarks.launchers import (
     attributed,
     check,
     ranks,
-    silenced,
     typed,
 )
 from clusterproof.plugins.benchmarks.launchers.ranks import merged, rank_shell, with_advice
-from clusterproof.plugins.benchmarks.launchers.two_ends import ends_of, not_reached, reading_of
-from clusterproof.plugins.benchmarks.launchers.visit import ENDS_S, MAX_BYTES, TRAVELS, NodeAnswer, output_of, read
+from clusterproof.plugins.benchmarks.launchers.two_ends import ends_of, reading_of
+from clusterproof.plugins.benchmarks.launchers.visit import (
+    ENDS_S,
+    MAX_BYTES,
+    TRAVELS,
+    NodeAnswer,
+    not_reached,
+    output_of,
+    read,
+    silenced,
+)
 from clusterproof.plugins.core.nodeset import fold
-from clusterproof.plugins.evidence.pairs import Pair, Reading
+from clusterproof.plugins.evidence.pairs import Failure, Pair, Reading
 from clusterproof.plugins.transport import Answer, Unusable, connection_for
 from clusterproof.plugins.transport.srun import ask_submit_host, formless, submit_host
 from clusterproof.plugins.transport.srun.connection import WAIT_S
@@ -76,7 +84,7 @@ class BySrun:
         reserved = self._reserved = self._reserved or self._reserve()
         turns = {}
         for number, each in enumerate(together):
-            refused = {node: reserved.refused[node] for node in each if node in reserved.refused}
+            refused = {node: NodeAnswer(reserved.refused[node]) for node in each if node in reserved.refused}
             if refused:
                 measured(each, not_reached(refused))
             else:
@@ -196,7 +204,7 @@ class BySrun:
             reading = self.campaign.meter.read(self.campaign.settings, (merged(output, run),))
             reading = attributed(reading, self._called(nodes), output.exit is None)
             reading = replace(reading, seconds=reading.seconds or output.seconds)
-            if reading.is_apart and self._reserved:
+            if reading.failure is Failure.APART and self._reserved:
                 reading = with_advice(reading, ranks.advice(self._reserved.mpi, self._reserved.has_mpi))
             own = "\n".join(map(str, answered["steps"][key]["own"]))  # a rank that says so is no evidence of it
             if self._reserved and ranks.is_without_library(self._reserved.mpi, own, list(nodes)):
@@ -214,7 +222,7 @@ class BySrun:
                 self.campaign, Pair(a, b), *(_answer(one, nonce) or NodeAnswer() for one in (server, client))
             )
             reading = replace(reading, seconds=reading.seconds or float(client["seconds"]))
-        silent = {node: one.unreached for node, one in cleaned.items() if one and one.unreached}
+        silent = {node: one for node, one in cleaned.items() if one and one.unreached}
         return silenced(reading, silent, nodes)
 
     def _launch_by_hand(self, together: PairOrGroup, reserved: Reserved) -> str:

@@ -17,14 +17,20 @@ from clusterproof.plugins.benchmarks.launchers import (
     Measured,
     MeterCampaign,
     PairOrGroup,
-    at_fault,
     attributed,
     check,
-    silenced,
     typed,
 )
 from clusterproof.plugins.benchmarks.launchers.rendezvous import SECRET
-from clusterproof.plugins.benchmarks.launchers.visit import ENDS_S, MAX_BYTES, NodeAddresses, NodeAnswer, Visitor
+from clusterproof.plugins.benchmarks.launchers.visit import (
+    ENDS_S,
+    MAX_BYTES,
+    NodeAddresses,
+    NodeAnswer,
+    Visitor,
+    not_reached,
+    silenced,
+)
 from clusterproof.plugins.core.cluster import InventoryError, Target
 from clusterproof.plugins.evidence.pairs import Pair, Reading
 from clusterproof.plugins.transport import Unusable
@@ -139,15 +145,9 @@ class OverNodes:
 def _with(reading: Reading, cleaned: Mapping[str, NodeAnswer], nodes: PairOrGroup) -> Reading:
     """A failure with what the cleanup saw: the nodes that are silent, and what could not be ended on others."""
     if not reading.culprit:
-        reading = silenced(reading, {node: data.unreached for node, data in cleaned.items() if data.unreached}, nodes)
+        reading = silenced(reading, {node: data for node, data in cleaned.items() if data.unreached}, nodes)
     stuck = [f"SIGKILL does not end {', '.join(data.left)} on {node}" for node, data in cleaned.items() if data.left]
     return replace(reading, problem="; ".join([reading.problem, *stuck]))
-
-
-def not_reached(why: Mapping[str, str]) -> Reading:
-    """The measurement of a pair or group of which these nodes were not reached; one alone is at fault."""
-    problem = ", ".join(f"{node} was not reached: {words}" for node, words in why.items())
-    return Reading(problem=problem, culprit=at_fault(why))
 
 
 def side_by_side(calls: Sequence[Callable[[], None]]) -> None:
@@ -195,19 +195,13 @@ def ends_of(campaign: MeterCampaign, run: str, addresses: tuple[str, ...]) -> En
     )
 
 
-def is_worth_another_port(server: NodeAnswer) -> bool:
-    """Whether the pair may be measured on other ports."""
-    return server.unmet.startswith("port ")
-
-
 def reading_of(campaign: MeterCampaign, pair: Pair, server: NodeAnswer, client: NodeAnswer) -> Reading:
     """The answers of both ends as one measurement; where an end is at fault, it is named."""
     a, b = pair
-    silent = {node: data.unreached for node, data in ((a, server), (b, client)) if data.unreached}
+    silent = {node: answer for node, answer in ((a, server), (b, client)) if answer.unreached}
     if silent:
-        message = ", ".join(f"{node} did not answer: {why}" for node, why in silent.items())
-        return Reading(problem=message, culprit=at_fault(silent))
-    if is_worth_another_port(server):
+        return not_reached(silent, "did not answer")
+    if server.is_port_taken:
         return Reading(problem=f"{a}: {server.unmet}; expected a free port", culprit=a)
     if client.unmet or server.unmet:
         seen = f"{b} found at {a} {client.unmet}" if client.unmet else f"{a}: {server.unmet}"
@@ -236,7 +230,7 @@ def two_ends(turn: PairMeasuring) -> Outcome:
     """Visit both nodes at the same time."""
     for _ in range(ATTEMPTS):
         answers = _visited(turn, ends_of(turn.campaign, turn.run, turn.where[turn.pair.a].addresses))
-        if not is_worth_another_port(answers[turn.pair.a]):
+        if not answers[turn.pair.a].is_port_taken:
             break
     server, client = (answers[node] for node in turn.pair)
     to_clean_up = tuple(node for node, one in answers.items() if one.unreached)

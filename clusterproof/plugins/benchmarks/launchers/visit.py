@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from clusterproof.plugins.agent.frame import FrameError, printable, unpacked
 from clusterproof.plugins.agent.packing import packed
 from clusterproof.plugins.agent.payload import joined, new_nonce, started_by_shell
-from clusterproof.plugins.benchmarks.launchers import FOLDER, PLUGINS
+from clusterproof.plugins.benchmarks.launchers import FOLDER, PLUGINS, PairOrGroup
 from clusterproof.plugins.benchmarks.meters import Output
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
-from clusterproof.plugins.evidence.pairs import NOT_AT_FAULT
+from clusterproof.plugins.evidence.pairs import Failure, Pair, Reading
 from clusterproof.plugins.transport import Answer, Connection, Limits, Program
 
 ENDS_S = 15.0  # beside a run's deadline: to end what runs, and to report
@@ -31,9 +31,10 @@ TRAVELS = (
 
 @dataclass(frozen=True, slots=True)
 class NodeAnswer:
-    """What a node answered; `unreached` says why it did not.
+    """What a node answered; `unreached` says why it did not, and `is_at_fault` that it should have.
 
-    `unmet` is what it saw of the other node where they did not meet, and `is_lost` that the other fell silent.
+    `unmet` is what it saw of the other node where they did not meet, `is_port_taken` that a port of its own was not to
+    be had, and `is_lost` that the other fell silent.
     """
 
     unreached: str = ""
@@ -41,8 +42,10 @@ class NodeAnswer:
     addresses: tuple[str, ...] = ()
     outputs: tuple[Output, ...] = ()
     unmet: str = ""
+    is_port_taken: bool = False
     is_lost: bool = False
     left: tuple[str, ...] = ()
+    is_at_fault: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +99,8 @@ def read(answer: Answer, nonce: str) -> NodeAnswer:
     except FrameError as problem:
         kind = answer.unreached or problem.unreached
         reason = f"{kind.value.replace('_', ' ')}: {answer.detail or problem}"
-        return NodeAnswer(unreached=f"{NOT_AT_FAULT}: {reason}" if kind in NO_FAULT_OF_NODES else reason)
+        is_at_fault = kind not in NO_FAULT_OF_NODES
+        return NodeAnswer(reason if is_at_fault else f"by no fault of its own: {reason}", is_at_fault=is_at_fault)
     except (ValueError, KeyError, TypeError, RecursionError) as problem:
         return NodeAnswer(unreached=printable(f"garbled: its answer does not have its form: {problem!r}"))
 
@@ -107,6 +111,7 @@ def _node_answer(record: Mapping[str, Any]) -> NodeAnswer:
         addresses=tuple(printable(str(address)) for address in _listed(record["addresses"])),
         outputs=tuple(map(output_of, _listed(record["outputs"]))),
         unmet=printable(str(record.get("unmet", ""))),
+        is_port_taken=record.get("is_port_taken") is True,
         is_lost=record.get("lost") is True,
         left=tuple(printable(str(left)) for left in _listed(record["left"])),
     )
@@ -129,6 +134,33 @@ def _listed(value: Any) -> list[Any]:
     return value
 
 
+def not_reached(answers: Mapping[str, NodeAnswer], how: str = "was not reached") -> Reading:
+    """The measurement of a pair or group of which these nodes did not answer; one alone is at fault, if it should."""
+    problem = ", ".join(f"{node} {how}: {answer.unreached}" for node, answer in answers.items())
+    failure = failure_of(answers.values())
+    culprit = next(iter(answers)) if len(answers) == 1 and not failure else ""
+    return Reading(problem=problem, culprit=culprit, failure=failure)
+
+
+def failure_of(answers: Iterable[NodeAnswer]) -> Failure | None:
+    """The kind of failure where these are the answers of nodes that were not reached."""
+    return None if all(answer.is_at_fault for answer in answers) else Failure.NOT_AT_FAULT
+
+
+def silenced(reading: Reading, silent: Mapping[str, NodeAnswer], nodes: PairOrGroup) -> Reading:
+    """A failure with the nodes that are silent since, and why: one of a pair is at fault, whatever programs say.
+
+    Of a group nobody is: that many are cleaned up at once that one may only be late.
+    """
+    if reading.has_succeeded or not silent:
+        return reading
+    message = ", ".join(f"{node} does not answer any more: {answer.unreached}" for node, answer in silent.items())
+    is_one = len(silent) == 1 and isinstance(nodes, Pair)
+    culprit = next(iter(silent)) if is_one else reading.culprit
+    failure = reading.failure or failure_of(silent.values())
+    return replace(reading, problem=f"{reading.problem}; {message}", culprit=culprit, failure=failure)
+
+
 @dataclass(slots=True)
 class NodeAddresses:
     """What nodes are and by which addresses others reach them, asked of each once."""
@@ -136,13 +168,13 @@ class NodeAddresses:
     visitor: Visitor
     answers: dict[str, NodeAnswer] = field(default_factory=dict)
 
-    def learn(self, targets: Sequence[Target]) -> dict[str, str]:
-        """Ask those that are not known yet; why not, for those that cannot be asked. Raises Unusable."""
-        why_not: dict[str, str] = {}
+    def learn(self, targets: Sequence[Target]) -> dict[str, NodeAnswer]:
+        """Ask those that are not known yet; what those answer that cannot be asked. Raises Unusable."""
+        why_not: dict[str, NodeAnswer] = {}
 
         def learned(target: Target, answer: NodeAnswer) -> None:
             if answer.unreached:
-                why_not[target.name] = answer.unreached
+                why_not[target.name] = answer
             else:
                 self.answers[target.name] = answer
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.message import printable
-from clusterproof.plugins.evidence.pairs import NO_PROGRAM, NOT_INSTALLED, Reading, is_believable
+from clusterproof.plugins.evidence.pairs import Failure, Reading, is_believable
 
 
 class UnreadableError(ClusterproofError, ValueError):
@@ -78,6 +78,7 @@ class Meter:
 
 
 NOT_FOUND = 127
+OURS, NO_PROGRAM = "clusterproof", "clusterproof-no-program"  # begin the lines of our own among a program's
 SERVES_AT_MOST_SECONDS = 600  # a server whose client never comes ends by itself
 TRIES = 50  # of a client whose server does not listen yet, 0.2 s apart
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,200}")
@@ -115,16 +116,18 @@ def finding_program(name: str, chosen: str, places: Sequence[str], remedy: str) 
     """
     places = () if chosen else places
     looked = ", in ".join(["on PATH", *places])
-    missing = f"{chosen} {NO_PROGRAM}" if chosen else f"{name} {NOT_INSTALLED} {looked}"
+    missing = f"{chosen} is not a program here" if chosen else f"{name} is not installed: looked {looked}"
     lines = [f"program=$(command -v {shlex.quote(chosen or name)} 2>/dev/null) || program="]
     if places:
         tried = " ".join(f"{place}/{name}" for place in places)
         lines.append(f'for each in {tried}; do [ -z "$program" ] && [ -x "$each" ] && program=$each; done')
-    said = shlex.quote(f"{missing}; {remedy}")
-    lines.append(
-        f'[ -n "$program" ] || {{ printf \'clusterproof: %s: %s\\n\' "$(uname -n)" {said} >&2; exit {NOT_FOUND}; }}'
-    )
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, unless_found(f"{missing}; {remedy}")]) + "\n"
+
+
+def unless_found(missing: str) -> str:
+    """A line that ends with 127 where $program is empty, after it has said what is missing."""
+    said = f"printf '{NO_PROGRAM}: %s: %s\\n' \"$(uname -n)\" {shlex.quote(missing)}"
+    return f'[ -n "$program" ] || {{ {said} >&2; exit {NOT_FOUND}; }}'
 
 
 def serving(command: str) -> str:
@@ -153,7 +156,8 @@ LONGEST_LINE = 1000
 MAX_LINES = 200_000
 
 _HOST = r"(?<![\w.-])([A-Za-z0-9][\w.-]{0,252})"
-_MISSING = re.compile(rf"clusterproof: {_HOST}: (.{{1,{LONGEST}}})", re.ASCII)
+_OURS = re.compile(rf"(?:{OURS}|{NO_PROGRAM}): ({_HOST}: .{{1,{LONGEST}}})", re.ASCII)
+_NO_PROGRAM = re.compile(rf"{NO_PROGRAM}: {_HOST}: .", re.ASCII)
 _LIBRARY = re.compile(r"error while loading shared libraries: ")
 _WHERE_LIBRARIES_ARE = "expected its folder in LD_LIBRARY_PATH: by a module that is loaded first, or --meter-env"
 _TELLING = re.compile(
@@ -165,7 +169,7 @@ _OWN_FAULT = re.compile(  # of the GPUs and libraries of the node itself; what i
     r"\bcuda (?:failure|error)|\bECC\b|CUDA-capable|out of memory|illegal memory|\bNVML\b|libcuda|Xid", re.IGNORECASE
 )
 _NAMES_ONE = (  # the strongest first; each names one node
-    re.compile(rf"^clusterproof: {_HOST}: ", re.ASCII),
+    re.compile(rf"^(?:{OURS}|{NO_PROGRAM}): {_HOST}: ", re.ASCII),
     re.compile(rf"{_HOST}: Test CUDA failure\b", re.ASCII),
     re.compile(rf"\bon node {_HOST} exited on signal", re.ASCII),
     re.compile(rf"\bRemote daemon: \S{{1,60}} on node {_HOST}", re.ASCII),
@@ -210,6 +214,11 @@ def of_largest(
     return ""
 
 
+def failure_in(text: str) -> Failure | None:
+    """The kind of failure that the output of a program shows."""
+    return Failure.NO_PROGRAM if any(map(_NO_PROGRAM.search, _lines(text))) else None
+
+
 def culprit_in(text: str) -> str:
     """The one node that the text names as the cause; empty where it names none, or several alike."""
     lines = _lines(text)
@@ -226,7 +235,7 @@ def _named(pattern: re.Pattern[str], lines: Sequence[str]) -> set[str]:
 
 def _said(text: str, problems: Iterable[str]) -> str:
     lines = [line for line in _lines(text) if any(char.isalnum() for char in line)]
-    missing = next((found[0] for found in map(_MISSING.search, lines) if found), "")
+    missing = next((f"{OURS}: {found[1]}" for found in map(_OURS.search, lines) if found), "")
     library = next(filter(_LIBRARY.search, lines), "")
     if library and not missing:
         return f"{library}; {_WHERE_LIBRARIES_ARE}"

@@ -12,7 +12,7 @@ from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, Output
 from clusterproof.plugins.catalog import exact_kinds_setting
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, Recording
 from clusterproof.plugins.evidence.exact.facts_collective import NCCL, Blame, NodeResult, wrong_blocks
-from clusterproof.plugins.evidence.pairs import NO_PROGRAM, NOT_INSTALLED, Reading, is_believable
+from clusterproof.plugins.evidence.pairs import Reading, is_believable
 
 NAME = "exact"
 PYTHONS = ("/usr/bin/python3", "/opt/pytorch/bin/python3", "/opt/conda/bin/python3")  # beside the first on PATH
@@ -28,7 +28,7 @@ program=
 for each in {tried}; do
   each=$(command -v "$each" 2>/dev/null) && "$each" -I -c {has_torch} 2>/dev/null && program=$each && break
 done
-[ -n "$program" ] || {{ printf 'clusterproof: %s: %s\\n' "$(uname -n)" {missing} >&2; exit {not_found}; }}
+{unless_found}
 """
 
 
@@ -60,8 +60,9 @@ def read(_settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
     try:
         problem = _problem(nodes, outputs)
         if problem:
-            culprit = meters.culprit_in("\n".join(output.text for output in outputs))
-            return Reading(problem=meters.one_line(problem), culprit=culprit, seconds=seconds)
+            text = "\n".join(output.text for output in outputs)
+            culprit, failure = meters.culprit_in(text), meters.failure_in(text)
+            return Reading(problem=meters.one_line(problem), culprit=culprit, seconds=seconds, failure=failure)
         speed, ranks = min(rank.gb_per_s for node in nodes for rank in node.answered), nodes[0].ranks
         size_bytes = nodes[0].message_bytes
     except (Incomplete, NotApplicable) as missing:
@@ -100,15 +101,14 @@ def _shell(settings: MeterSettings, place: dict[str, object]) -> str:
     """Lines that find a Python with PyTorch and let it run the ranks of one node."""
     tried = [settings.program] if settings.program else ["python3", *PYTHONS]
     missing = (
-        f"{settings.program} {NO_PROGRAM} that has PyTorch"
+        f"{settings.program} is not a program here that has PyTorch"
         if settings.program
-        else f"PyTorch {NOT_INSTALLED} for it in {', '.join(tried)}"
+        else f"PyTorch is not installed: looked for it in {', '.join(tried)}"
     )
     find = FIND.format(
         tried=" ".join(map(shlex.quote, tried)),
         has_torch=shlex.quote(HAS_TORCH),
-        missing=shlex.quote(f"{missing}; install it, or name a Python that has it: --meter-program PATH"),
-        not_found=meters.NOT_FOUND,
+        unless_found=meters.unless_found(f"{missing}; install it, or name a Python that has it: --meter-program PATH"),
     )
     return (
         f'{meters.exports(settings.environment)}{find}exec "$program" -I -c {shlex.quote(_program(settings, place))}\n'

@@ -42,8 +42,9 @@ def read(settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
     problem = _problem(ours, size, mb_per_s, theirs)
     seconds = max(ours.seconds, theirs.seconds)
     if problem:
-        culprit = meters.culprit_in(f"{ours.text}\n{theirs.text}")
-        return Reading(problem=problem, culprit=culprit, size_bytes=size, seconds=seconds)
+        text = f"{ours.text}\n{theirs.text}"
+        culprit, failure = meters.culprit_in(text), meters.failure_in(text)
+        return Reading(problem=problem, culprit=culprit, size_bytes=size, seconds=seconds, failure=failure)
     return Reading(
         busbw_gb_per_s=mb_per_s / 1000,
         algbw_gb_per_s=mb_per_s / 1000,

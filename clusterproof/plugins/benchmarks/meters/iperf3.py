@@ -71,7 +71,8 @@ def read(_settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
     except UnreadableError as problem:
         text = f"{ours.text}\n{theirs.text}"
         said = f"{problem}; the server: {meters.problem_of(theirs)}" if theirs.exit else str(problem)
-        return Reading(problem=meters.one_line(said), culprit=meters.culprit_in(text), seconds=seconds)
+        culprit, failure = meters.culprit_in(text), meters.failure_in(text)
+        return Reading(problem=meters.one_line(said), culprit=culprit, seconds=seconds, failure=failure)
     slower = min(there, back, key=lambda each: each.gb_per_s)
     return Reading(
         busbw_gb_per_s=slower.gb_per_s,

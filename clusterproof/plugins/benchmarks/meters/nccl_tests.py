@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from clusterproof.plugins.benchmarks import meters
 from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, Output, efa_devices, proven_network
-from clusterproof.plugins.evidence.pairs import APART, Reading
+from clusterproof.plugins.evidence.pairs import Failure, Reading
 from clusterproof.plugins.evidence.perf import parse_nccl as log_form
 from clusterproof.plugins.evidence.perf.facts_logs import Measured, NcclLog, NcclTests, Network, Row
 
@@ -25,6 +25,7 @@ PLACES = (  # of AWS's public image, of the Deep Learning AMI, of those who buil
 REMEDY = "install nccl-tests, built with MPI=1, or name its program (the same path on every node)"
 SIZE_BYTES = 2**30
 ITERATIONS, WARM_UP = 20, 5
+NOT_FOUND_EACH_OTHER = "the ranks did not find each other"
 NETWORK_IN_LOG = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"}  # the line that names the provider
 
 # One rank of each node prints with which MPI the program is linked; for a script that is unknown.
@@ -89,7 +90,7 @@ def read(settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
     halves = [half for row in largest for half in (row.out_of_place, row.in_place) if half.busbw_gb_per_s is not None]
     slower = min(halves, key=lambda half: half.busbw_gb_per_s or 0.0, default=None)
     is_correct = _is_correct(log, rows, largest)
-    problem = _problem(settings, output, log, slower, size, is_correct)
+    problem, failure = _problem(settings, output, log, slower, size, is_correct)
     is_well = slower is not None and not problem
     return Reading(
         busbw_gb_per_s=slower.busbw_gb_per_s if slower and is_well else None,
@@ -103,6 +104,7 @@ def read(settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
         seconds=output.seconds,
         ranks=log.ranks or 0,
         hosts=log.hosts,
+        failure=failure,
     )
 
 
@@ -133,25 +135,26 @@ def _log(text: str) -> NcclLog:
 
 def _problem(
     settings: MeterSettings, output: Output, log: NcclLog, slower: Measured | None, size: int, is_correct: bool | None
-) -> str:
+) -> tuple[str, Failure | None]:
     if is_correct is False:
-        return f"wrong results: {log.out_of_bounds if log.out_of_bounds is not None else 'some'} values out of bounds"
+        count = log.out_of_bounds if log.out_of_bounds is not None else "some"
+        return f"wrong results: {count} values out of bounds", None
     if len(_RANK_0.findall(output.text)) > 1:
         return _alone(output.text)
     if output.exit != 0 and _NO_PMI.search(output.text):
-        return f"{APART}: its MPI saw no other rank"
+        return f"{NOT_FOUND_EACH_OTHER}: its MPI saw no other rank", Failure.APART
     if output.exit != 0:
-        return meters.problem_of(output, log.problems)
-    return meters.of_largest(settings, slower.busbw_gb_per_s if slower else None, size, log.problems)
+        return meters.problem_of(output, log.problems), meters.failure_in(output.text)
+    return meters.of_largest(settings, slower.busbw_gb_per_s if slower else None, size, log.problems), None
 
 
-def _alone(text: str) -> str:
+def _alone(text: str) -> tuple[str, Failure | None]:
     """Why every rank took itself for the only one, by what their program is linked with."""
     linked = _LINKED.search(text)
     if linked and not linked[1]:
-        return "every rank ran alone: this nccl-tests is built without MPI; build it with MPI=1"
+        return "every rank ran alone: this nccl-tests is built without MPI; build it with MPI=1", None
     has_mpi = f"nccl-tests has MPI ({linked[1]})" if linked else "nccl-tests may have MPI"
-    return f"{APART}: each ran alone, though {has_mpi}"
+    return f"{NOT_FOUND_EACH_OTHER}: each ran alone, though {has_mpi}", Failure.APART
 
 
 def _is_correct(log: NcclLog, rows: tuple[Row, ...], largest: list[Row]) -> bool | None:

@@ -99,6 +99,7 @@ def read(settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
         network=proven_network(output.sent_bytes, size * ITERATIONS // 2 if is_well else 0),
         problem=problem,
         culprit=meters.culprit_in(output.text) if problem else "",
+        failure=meters.failure_in(output.text) if problem else None,
         seconds=output.seconds,
         ranks=log.ranks or 0,
     )

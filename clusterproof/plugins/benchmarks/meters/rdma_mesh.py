@@ -13,12 +13,13 @@ from clusterproof.plugins.agent.payload import modules_for, started
 from clusterproof.plugins.benchmarks import meters
 from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, Output, UnreadableError
 from clusterproof.plugins.evidence.exchanges import MAX_RAILS, Exchange, places_of
-from clusterproof.plugins.evidence.pairs import RDMA_MESH, Reading
+from clusterproof.plugins.evidence.pairs import RDMA_MESH, Failure, Reading
 
 PROGRAM = "clusterproof.plugins.benchmarks.rdma.exchange"
 PYTHON = '"${CLUSTERPROOF_PYTHON:-python3}"'  # that the launcher's own program runs in
 MAX_HOST = 253
 _DEVICE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}(?: port \d{1,3})?|", re.ASCII)
+_KINDS = {failure.value: failure for failure in (Failure.NO_RDMA, Failure.NO_PROGRAM)}  # as the program has them
 NO_WORD = "it printed nothing"
 
 
@@ -46,7 +47,8 @@ def read(_settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
         exchanges = _exchanges(document)
     except UnreadableError as problem:
         culprit = meters.culprit_in("\n".join([str((document or {}).get("error", "")), theirs.text, ours.text]))
-        return Reading(problem=meters.one_line(str(problem)), culprit=culprit, seconds=seconds)
+        failure = _KINDS.get(str((document or {}).get("failure")))
+        return Reading(problem=meters.one_line(str(problem)), culprit=culprit, seconds=seconds, failure=failure)
     return Reading(exchanges=exchanges, seconds=seconds)
 
 

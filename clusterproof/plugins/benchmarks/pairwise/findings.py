@@ -19,7 +19,7 @@ from clusterproof.plugins.benchmarks.pairwise.likelihood import (
 from clusterproof.plugins.benchmarks.pairwise.normal import AnalysisSettings, Normal, Value, by_pair, slow_together
 from clusterproof.plugins.benchmarks.pairwise.screen import Screened, failing_nodes
 from clusterproof.plugins.core.robust import location, location_error
-from clusterproof.plugins.evidence.pairs import Estimate, Kind, Measurement, Pair, PairFault, estimated
+from clusterproof.plugins.evidence.pairs import Estimate, Failure, Kind, Measurement, Pair, PairFault, estimated
 
 FEWEST_NODES = 3  # with two, a slow link cannot be distinguished from a slow node
 RETESTS = 2  # beside other pairs than before
@@ -144,7 +144,7 @@ def failing_or_suspect(measurements: Sequence[Measurement]) -> list[PairFault]:
         named = sum(one.reading.culprit == node for one in failed)
         problem = next((one.reading.problem for one in failed if one.reading.problem), "")
         is_sure = len(failed) >= 2 and len(partners) >= 2 and 2 * len(failed) >= len(own)
-        says_nothing = all(one.reading.is_without_program or one.reading.is_not_at_fault for one in failed)
+        says_nothing = all(one.reading.failure in (Failure.NO_PROGRAM, Failure.NOT_AT_FAULT) for one in failed)
         is_named = named > 1 or (is_sure and 2 * len(failing) <= len(nodes))
         kind = Kind.FAILING_NODE if is_named and not says_nothing else Kind.INCONCLUSIVE
         pairs = tuple({one.pair: None for one in failed})

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from clusterproof.plugins.benchmarks.pairwise.campaign import PairPlan
+from clusterproof.plugins.benchmarks.pairwise.failures import failure_of
 from clusterproof.plugins.benchmarks.pairwise.groups import FEWEST_NODES, GroupPlan
 from clusterproof.plugins.benchmarks.pairwise.mesh import MeshLimits
 from clusterproof.plugins.core.errors import ClusterproofError
@@ -28,7 +29,7 @@ MAX_LINES = 5_000_000
 EXPECTED = "a pairwise.jsonl that a run wrote"
 _NUMBERS = ("busbw_gb_per_s", "algbw_gb_per_s", "time_us", "size_bytes", "seconds", "ranks")
 _KINDS: Mapping[str, type | tuple[type, ...]] = {
-    **dict.fromkeys(("network", "problem", "culprit", "command"), str),
+    **dict.fromkeys(("network", "problem", "culprit", "command", "failure"), str),
     **dict.fromkeys(_NUMBERS, (int, float)),
     "is_correct": bool,
 }
@@ -110,7 +111,8 @@ class JournalWriter:
 
 def _record(reading: Reading) -> dict[str, Any]:
     record = {key: value for key, value in asdict(reading).items() if value not in (None, "", 0, (), 0.0)}
-    return {**record, "is_correct": False} if reading.is_correct is False else record
+    record |= {"is_correct": False} if reading.is_correct is False else {}
+    return {**record, "failure": reading.failure or ""} if reading.problem else record
 
 
 def _ends_whole(path: Path) -> bool:
@@ -281,7 +283,8 @@ def _reading(record: Mapping[str, Any]) -> Reading:
     if busbw is not None and not is_believable(busbw):
         raise ValueError(f"{busbw!r:.40} is not a bandwidth")
     exchanges = tuple(exchange_of(one) for one in record.get("exchanges", ()))
-    return Reading(**{**record, "hosts": tuple(_texts(record.get("hosts", ()))), "exchanges": exchanges})
+    hosts = tuple(_texts(record.get("hosts", ())))
+    return Reading(**{**record, "hosts": hosts, "exchanges": exchanges, "failure": failure_of(record)})
 
 
 def _texts(values: Sequence[Any]) -> list[str]:

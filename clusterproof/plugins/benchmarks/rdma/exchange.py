@@ -40,6 +40,7 @@ AGAIN_S, TRIES = 0.2, 25  # of a client whose server does not listen yet
 TCP_PORTS = range(20_000, 30_000)  # which nodes are open to each other on
 MAX_BYTES = 256 * 1024  # of what one end says at once
 LENGTH_BYTES = 4
+NO_RDMA, NO_PROGRAM = "no RDMA", "no program"  # kinds of failure, as evidence/pairs.py has them
 
 
 def main(request: dict[str, Any]) -> None:
@@ -85,10 +86,10 @@ def _connected(address: str, port: int) -> socket.socket:
 def _serve(other: socket.socket, own: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
     """What came of all exchanges: of those that failed, how each end's program ended."""
     theirs = _heard(other, MEETS_S)
-    why = missing(own, theirs)
-    if why:
+    lacking = missing(own, theirs)
+    if lacking:
         _say(other, [])
-        return {"error": why}
+        return lacking
     planned = [_planned(rail, here, there, own, theirs) for rail, here, there in rails(own["ports"], theirs["ports"])]
     left = [one for one in planned if "program" in one]
     for _ in range(ATTEMPTS):
@@ -134,30 +135,31 @@ def _planned(rail: int, here: Any, there: Any, own: dict[str, Any], theirs: dict
     return {**one, "program": name, "here": here}
 
 
-def missing(own: dict[str, Any], theirs: dict[str, Any]) -> str:
+def missing(own: dict[str, Any], theirs: dict[str, Any]) -> dict[str, str]:
     """Why nothing can be exchanged: a node without devices or without a program for them; empty where nothing is."""
     if not own["has_devices"] and not theirs["has_devices"]:
-        return f"no RDMA device on either node: {own['host']}, {theirs['host']}"
+        return {"error": f"no RDMA device on either node: {own['host']}, {theirs['host']}", "failure": NO_RDMA}
     for side in (own, theirs):
         if not side["ports"]:
-            return f"clusterproof: {side['host']}: no RDMA device that is switched on and has an address"
+            return {"error": f"clusterproof: {side['host']}: no RDMA device that is switched on and has an address"}
     for fabric in sorted({port["fabric"] for port in own["ports"]} & {port["fabric"] for port in theirs["ports"]}):
         if not common(fabric, own["programs"], theirs["programs"]):
             return _without_program(fabric, own, theirs)
-    return ""
+    return {}
 
 
-def _without_program(fabric: str, own: dict[str, Any], theirs: dict[str, Any]) -> str:
+def _without_program(fabric: str, own: dict[str, Any], theirs: dict[str, Any]) -> dict[str, str]:
     """Which node has no program for a fabric, or which two programs the nodes have."""
     names = OF_FABRIC[fabric]
     install = "install " + " or ".join(PACKAGES[name] for name in names)
     has = [[name for name in names if name in side["programs"]] for side in (own, theirs)]
     if all(has):
         two = [f"{side['host']} has {' and '.join(found)}" for side, found in zip((own, theirs), has)]
-        return f"clusterproof: {', '.join(two)}: no program in common; {install} on both"
+        return {"error": f"clusterproof: {', '.join(two)}: no program in common; {install} on both"}
     without = theirs if has[0] else own
     looked = ", in ".join(["on PATH", *PLACES])
-    return f"clusterproof: {without['host']}: {' or '.join(names)} is not installed: looked {looked}; {install}"
+    why = f"clusterproof: {without['host']}: {' or '.join(names)} is not installed: looked {looked}; {install}"
+    return {"error": why, "failure": NO_PROGRAM}
 
 
 def _come(other: socket.socket, own: dict[str, Any], request: dict[str, Any]) -> None:

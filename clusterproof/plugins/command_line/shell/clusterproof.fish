@@ -203,7 +203,7 @@ complete -c clusterproof -n '_shtab_clusterproof_using watch' -l steps -xka "(__
 complete -c clusterproof -n '_shtab_clusterproof_using watch' -l nodes -x -d 'only these nodes of it'
 complete -c clusterproof -n '_shtab_clusterproof_using watch' -l exclude -x -d 'but not these'
 complete -c clusterproof -n '_shtab_clusterproof_using watch' -l every -x -d 'seconds between samples (default 10)'
-complete -c clusterproof -n '_shtab_clusterproof_using watch' -l for -x -d 'how long: 90s, 30m, 24h (default: until stopped)'
+complete -c clusterproof -n '_shtab_clusterproof_using watch' -l for -x -d 'how long, once all nodes have been checked: 90s, 30m, 24h (default: until stopped)'
 complete -c clusterproof -n '_shtab_clusterproof_using watch' -l record -xka "(__fish_complete_directories)" -d 'keep samples, evidence and changes, for --cluster replay:DIR'
 complete -c clusterproof -n '_shtab_clusterproof_using watch' -l listen -x -d 'a page and metrics there (:9188: for this machine alone)'
 complete -c clusterproof -n '_shtab_clusterproof_using watch' -l textfile -xka "(__fish_complete_path (commandline -ct))" -d 'the same in a file that node_exporter reads'

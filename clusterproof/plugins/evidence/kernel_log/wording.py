@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from clusterproof.plugins.evidence.node import Node
 
 FILE_SERVERS, PROCESSES = "file_servers", "processes"  # classes of lines that are cut from an answer
-RECORDS_LOST = "part of the kernel log was overwritten"
+RECORDS_LOST = "part of the kernel log was overwritten"  # the cause of what it leaves incomplete
 MOUNTED, SWITCHED_ON = "mounted", "switched on"  # what a form needs
 ON_THE_BUS = ("gpu", "pcie")  # scopes whose devices are called by their address
 DAY_S = 86_400
@@ -88,7 +88,7 @@ def require_whole_log(node: Node, of: str = "") -> None:
             f"expected all that was logged {due}"
         )
     if node.kernel_log_is_cut:
-        incomplete(f"{RECORDS_LOST}, and no journal has it; expected all that was logged {due}")
+        incomplete(f"{RECORDS_LOST}, and no journal has it; expected all that was logged {due}", cause=RECORDS_LOST)
 
 
 def said(node: Node, check: str) -> tuple[tuple[Said, ...], list[Incomplete | NotApplicable]]:

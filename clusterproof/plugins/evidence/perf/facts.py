@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 MAX_PRINTED = 300_000  # characters; the node sends at most 256 KiB
 MAX_WORDS = 200
 GROUP, NODE = "median of {} nodes", "best GPU of the node"
+SLOWER = "slower than others"  # the cause of what a check of speed says only by comparison
 _OF_OTHERS = re.compile(  # what is expected where a speed is compared with those beside it, a site's reading behind it
     r"(?:at most \S{1,12} % below|at least \S{1,12} % of their median|further (?:GPUs or )?nodes to compare with"
     r"(?:, or a limit \(load\.fs_gb_per_s\))?)(?: \(by policy: [^()]{1,200}\))?"
@@ -135,9 +136,13 @@ class Loopback(Reported):
     exchanges = Field(every(Exchange), "domains", where="efa_loopback: domains")  # domain by domain
 
 
-def is_of_comparison(message: str) -> bool:
-    """Whether a check of speed says only how far it is behind what is beside it, or that nothing is."""
-    return bool(_OF_OTHERS.fullmatch(message.rpartition("; expected ")[2]))
+def is_of_comparison(cause: str, message: str) -> bool:
+    """Whether a check of speed says only how far it is behind what is beside it, or that nothing is.
+
+    The latter says so by what it expects, as reports show a cause in place of the speed; so did the former, of which
+    results of runs from before have no cause.
+    """
+    return cause == SLOWER or (not cause and bool(_OF_OTHERS.fullmatch(message.rpartition("; expected ")[2])))
 
 
 @record
@@ -187,6 +192,6 @@ def say_slower(node: Node, shortfalls: Iterable[Shortfall], unit: str) -> None:
     fail, worry = node.threshold("load.slower_fail_percent"), node.threshold("load.slower_concern_percent")
     behind = worst_first(shortfalls, worry)
     slow = listed(shortfall.observed(unit, fail) for shortfall in behind if shortfall.percent > fail)
-    fail_if(slow, f"{slow}; expected at most {fail:g} % below")
+    fail_if(slow, f"{slow}; expected at most {fail:g} % below", cause=SLOWER)
     slow = listed(shortfall.observed(unit, worry) for shortfall in behind if shortfall.percent <= fail)
-    concern_if(slow, f"{slow}; expected at most {worry:g} % below")
+    concern_if(slow, f"{slow}; expected at most {worry:g} % below", SLOWER)

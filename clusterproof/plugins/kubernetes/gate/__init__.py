@@ -23,8 +23,7 @@ OURS = "clusterproof"  # in the key of every taint that may be taken away
 TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
 PASSED, INCOMPLETE, NOT_REACHED, NOTHING = "ChecksPassed", "Incomplete", "NotReached", "NothingChecked"
 BROKE = "RunBroke"
-OF_API = frozenset(f"{UNREACHABLE}{reason.value}" for reason in (Unreached.API, Unreached.THROTTLED))
-OF_LOG = f"{UNREACHABLE}{Unreached.NO_LOG.value}"
+OF_API = (Unreached.API, Unreached.THROTTLED)
 OF_KUBERNETES = "k8s_node"  # the subject of what Kubernetes itself says of a node, and already knows
 MAX_MESSAGE = 240  # characters; `kubectl describe node` shows them in one column
 MAX_REASON = 128
@@ -90,10 +89,10 @@ def unvisited(results: Sequence[Result]) -> Mapping[str, str]:
     That says nothing of them: what was written of such a node by the run before stays, and grows old. The same holds
     where logs of most nodes cannot be read: it is the way from the control plane to kubelets that has failed.
     """
-    unread_by_api = sorted((one for one in results if one.cause in OF_API), key=lambda one: one.says_unreachable)
+    unread_by_api = sorted((one for one in results if one.unreached in OF_API), key=lambda one: one.says_unreachable)
     why = {one.node: bounded(one.message or one.cause.removeprefix(UNREACHABLE)) for one in unread_by_api}
     nodes = {one.node for one in results if one.is_of_node}
-    unread = {one.node for one in results if one.cause == OF_LOG}
+    unread = {one.node for one in results if one.unreached is Unreached.NO_LOG}
     if len(unread) > max(1, len(nodes) // 2):
         message = f"the control plane cannot read the logs of {len(unread)} of {len(nodes)} nodes"
         why.update(dict.fromkeys(unread, f"{message}; expected a way from it to port 10250 of each"))

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.kubernetes.api import KubernetesError, Stream
 from clusterproof.plugins.kubernetes.nodes import ApiNode
-from clusterproof.plugins.transport import Limits, NodeSession, Program, Received
+from clusterproof.plugins.transport import PROGRAM_ENDED, Limits, NodeSession, Program, Received
 from clusterproof.plugins.transport.kubernetes import CONTAINER, image_on, pod
 from clusterproof.plugins.transport.kubernetes.connection import unreachable
 from clusterproof.plugins.transport.kubernetes.outcome import after_the_end, has_begun, is_settled, pod_failure, refused
@@ -151,7 +151,7 @@ class PodSession:
         if pod and (is_gone or is_settled(pod)):
             node = self._owner.node(pod.node)
             why = pod_failure(pod, is_gone, node, 0.0, bool(job.run.image)) if node else None
-            return why.detail if why else after_the_end(pod) or "the program ended"
+            return why.detail if why else after_the_end(pod) or PROGRAM_ENDED
         is_of_another_job = job is not self._owner.current_job  # its own was deleted, and nothing reports its pods
         is_missing = status == GONE and is_of_another_job  # a kubelet that begins says this of all pods
         return DELETED if is_gone or is_missing else ""

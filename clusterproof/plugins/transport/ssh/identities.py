@@ -13,6 +13,7 @@ from typing import Any
 
 from paramiko import Agent, AuthenticationException, BadAuthenticationType, PKey, SSHException, Transport
 
+ABSENT = "is absent"
 _DEFAULT_FILES = ("~/.ssh/id_ed25519", "~/.ssh/id_ecdsa", "~/.ssh/id_rsa")
 
 
@@ -31,7 +32,7 @@ class Identity:
         try:
             return PKey.from_path(self.path), ""
         except FileNotFoundError:
-            return None, "is absent"
+            return None, ABSENT
         except OSError as problem:
             return None, str(problem.strerror)
         except (ValueError, TypeError, SSHException) as problem:  # TypeError: encrypted, in the older form
@@ -47,6 +48,11 @@ class Identity:
     def problem(self) -> str:
         """Why there is no key; empty where there is one."""
         return self._loaded[1]
+
+    @property
+    def is_absent(self) -> bool:
+        """Whether there is no such file."""
+        return self.problem == ABSENT
 
     @cached_property
     def public(self) -> bytes:
@@ -73,9 +79,7 @@ class Identities:
         identities = [self._load(path) for path in chosen]
         return Offer(
             user=user,
-            identities=identities
-            if files
-            else [identity for identity in identities if identity.problem != "is absent"],
+            identities=identities if files else [identity for identity in identities if not identity.is_absent],
             use_agent=str(options.get("identityagent", "")).lower() != "none",
             only_these=str(options.get("identitiesonly", "no")).lower() == "yes",
             timeout_s=timeout_s,

@@ -16,7 +16,7 @@ from concurrent.futures import Future
 from paramiko import Message, SSHException, Transport
 
 from clusterproof.plugins.core.cluster import Target
-from clusterproof.plugins.transport import BEAT, BEAT_S, Limits, Program, Received, SessionPerNode
+from clusterproof.plugins.transport import BEAT, BEAT_S, PROGRAM_ENDED, Limits, Program, Received, SessionPerNode
 from clusterproof.plugins.transport.ssh import NoRoute
 from clusterproof.plugins.transport.ssh.login import Login, LoginFailed
 from clusterproof.plugins.transport.ssh.logins import Logins
@@ -137,7 +137,7 @@ class _RunningProgram:
     def close(self) -> None:
         """It writes no more."""
         if self._channel.eof_received or self._channel.exit_status != -1:
-            self._end("the program ended")
+            self._end(PROGRAM_ENDED)
         else:
             self._end(f"the connection broke: {self._transport.get_exception() or 'it was closed'}")
 

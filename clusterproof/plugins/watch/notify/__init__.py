@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,12 +33,14 @@ class Alert:
     verdict: Verdict
     message: str
     time_s: float  # since 1970
+    since_s: float  # the same of when the finding was opened
 
     @classmethod
-    def of(cls, number: int, change: Change, wall_s: float) -> Alert:
-        """A change of now."""
-        message = printable(change.message, MAX_MESSAGE)
-        return cls(number, change.kind.value, change.key, change.verdict, message, round(wall_s, 3))
+    def of(cls, number: int, change: Change, wall_s: float, since_s: float | None = None) -> Alert:
+        """A change of now; of a finding that was opened then, if not now."""
+        message, now_s = printable(change.message, MAX_MESSAGE), round(wall_s, 3)
+        since_s = now_s if since_s is None else round(since_s, 3)
+        return cls(number, change.kind.value, change.key, change.verdict, message, now_s, since_s)
 
     @property
     def cause(self) -> tuple[str, str, Verdict]:
@@ -50,6 +52,7 @@ class Alert:
         return {
             "number": self.number,
             "time": self.time_s,
+            "since": self.since_s,
             "kind": self.kind,
             "node": self.key.node,
             "device": self.key.device,
@@ -67,17 +70,22 @@ class Alert:
         node, device, rule, message, kind = (printable(name, 2 * MAX_MESSAGE) for name in names)
         if kind not in KINDS:
             raise ValueError("no kind")
-        verdict = Verdict(record["verdict"])
-        return cls(record["number"], kind, Key(node, device, rule), verdict, message, float(record["time"]))
+        verdict, time_s = Verdict(record["verdict"]), float(record["time"])
+        since_s = float(record.get("since", time_s))
+        return cls(record["number"], kind, Key(node, device, rule), verdict, message, time_s, since_s)
 
 
 @dataclass(frozen=True, slots=True)
 class Notification:
-    """Alerts of one cause. However often it is sent, its id and what it says are the same."""
+    """Alerts of one cause. However often it is sent, its id and what it says are the same.
+
+    `incident` is the same while a finding, or several that were opened together, are opened, changed and closed.
+    """
 
     id: str
     cluster: str
     alerts: tuple[Alert, ...]
+    incident: str
 
     @property
     def nodes(self) -> str:
@@ -89,12 +97,6 @@ class Notification:
         """`gpu003 GPU 1`, as they came."""
         return list(dict.fromkeys(f"{one.key.node} {one.key.device}" for one in self.alerts if one.key.device))
 
-    @property
-    def incident(self) -> str:
-        """The same while a finding, or the same several, are opened, changed and closed."""
-        ids = sorted({finding_id(self.cluster, one.key) for one in self.alerts})
-        return ids[0] if len(ids) == 1 else _digest(*ids)
-
     def to_json(self) -> str:
         """One object, on a line."""
         first = self.alerts[0]
@@ -105,6 +107,7 @@ class Notification:
             "incident": self.incident,
             "cluster": self.cluster,
             "time": first.time_s,
+            "since": first.since_s,
             "kind": first.kind,
             "check": first.key.rule,
             "verdict": first.verdict.value,
@@ -121,6 +124,12 @@ class Notification:
 def finding_id(cluster: str, key: Key) -> str:
     """Of a check on a device of a node: the same in every watch of that cluster."""
     return _digest(cluster, key.rule, key.node, key.device)
+
+
+def incident_of(cluster: str, alerts: Iterable[Alert]) -> str:
+    """Of one finding its id; of several one of all together."""
+    ids = sorted({finding_id(cluster, one.key) for one in alerts})
+    return ids[0] if len(ids) == 1 else _digest(*ids)
 
 
 def only_first(alerts: Sequence[Alert], taken: set[Key]) -> list[Alert]:

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from clusterproof.plugins.core import __version__
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.message import printable
+from clusterproof.plugins.watch.notify.notifier import pause_s
 from clusterproof.plugins.watch.notify.services import within
 from clusterproof.plugins.watch.own_health import WHY, Outage
 
@@ -36,7 +37,7 @@ class Heartbeat:
         self._url = accepted(url)
         self.outage = Outage(
             say,
-            f"the heartbeat was not taken: {WHY}; it is sent again after the next tick, and watching goes on",
+            f"the heartbeat was not taken: {WHY}; it is sent again until it is, and watching goes on",
             "the heartbeat is taken again",
         )
         self._has_ticked, self._is_over = threading.Event(), threading.Event()
@@ -54,13 +55,15 @@ class Heartbeat:
         self._thread.join(END_S)
 
     def _run(self) -> None:
+        failures = 0  # in a row
         while self._is_next_tick():
             (why,) = within(TIMEOUT_S, [partial(send, self._url)])
+            failures = failures + 1 if why else 0
             if why:
                 self.outage.failed(why)
             else:
                 self.outage.worked()
-                self._is_over.wait(LEAST_S)
+            self._is_over.wait(pause_s(failures) if why else LEAST_S)
 
     def _is_next_tick(self) -> bool:
         """Wait until a tick is completed from now on: of one before, the watch may have hung since. False: it ends."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from clusterproof.plugins.watch import Change, Key, RuleResult
 from clusterproof.plugins.watch.notify import Alert, Notification
-from clusterproof.plugins.watch.notify.outbox import OutboxFile
+from clusterproof.plugins.watch.notify.outbox_file import OutboxFile
 from clusterproof.plugins.watch.notify.receiver import Delivery, Receiver
 from clusterproof.plugins.watch.own_health import Outage
 
@@ -65,9 +65,16 @@ class Notifier:
     """A thread that sends what waits in an outbox to one receiver, from when it is made until it is closed."""
 
     def __init__(
-        self, receiver: Receiver, file: OutboxFile, say: Callable[[str], object], remind_s: float | None = None
+        self,
+        receiver: Receiver,
+        file: OutboxFile,
+        say: Callable[[str], object],
+        remind_s: float | None = None,
+        open_now: Callable[[], Mapping[Key, RuleResult]] = dict,
     ) -> None:
-        self._receiver, self._file, self._say, self._remind_s = receiver, file, say, remind_s
+        """`open_now`: what is open, asked for from this thread, so that a reminder says how it is by then."""
+        self._receiver, self._file, self._say = receiver, file, say
+        self._remind_s, self._open_now = remind_s, open_now
         self._outbox, self._retries = file.outbox, RetrySchedule()
         self._change = threading.Condition()
         self._is_over = self._is_cancelled = False
@@ -101,10 +108,15 @@ class Notifier:
                 self._file.write(self._outbox.taking(changes, time.time()))
                 self._change.notify()
 
-    def catch_up(self, nodes: Collection[str], now: Mapping[Key, RuleResult]) -> None:
-        """Notify of what is open of these nodes now and was not delivered, and of what was delivered and is over."""
+    def catch_up(
+        self, nodes: Collection[str], now: Mapping[Key, RuleResult], since_s: Mapping[Key, float] = {}
+    ) -> None:
+        """Notify of what is open of these nodes now and was not delivered, and of what was delivered and is over.
+
+        `since_s`: when that was opened, in seconds since 1970.
+        """
         with self._change:
-            self._file.write(self._outbox.catching_up(nodes, now, time.time()))
+            self._file.write(self._outbox.catching_up(nodes, now, time.time(), since_s))
             self._change.notify()
 
     def close(self) -> None:
@@ -143,7 +155,7 @@ class Notifier:
 
     def _remind(self) -> None:
         if self._remind_s is not None:
-            self._file.write(self._outbox.reminding(self._remind_s, time.time()))
+            self._file.write(self._outbox.reminding(self._remind_s, time.time(), self._open_now()))
 
     def _next(self) -> Notification | None:
         """What is to be sent now; when it is returned it is on disk under its id."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import email.utils
+import hashlib
 import os
 import re
 import shlex
@@ -22,6 +23,9 @@ from clusterproof.plugins.watch.notify import Notification
 
 TIMEOUT_S = 30.0  # for one notification
 MAX_WORDS = 200  # characters of what it says of its failure
+MAX_OUTPUT = 1 << 20  # bytes of its standard error in which that and a line `Retry-After` are looked for, at the end
+ROUNDS = 200_000  # a tenth of a second
+_SALT = b"clusterproof watch --notify"
 MAX_AFTER_S = 3600.0  # that a receiver may ask for
 _AFTER = re.compile(r"^retry-after:(.*)$", re.IGNORECASE | re.MULTILINE)
 
@@ -41,6 +45,10 @@ class Receiver(Protocol):
     def name(self) -> str:
         """What may be shown of it."""
 
+    @property
+    def identity(self) -> str:
+        """What its outbox is known by, which shows nothing of it."""
+
     def send(self, notification: Notification) -> Delivery:
         """Send a notification, and wait until it is taken or not. Raises OSError."""
 
@@ -50,6 +58,11 @@ class Receiver(Protocol):
 
 class NoReceiver(ClusterproofError, ValueError):  # noqa: N818 - an outcome of the command line
     """What nothing can be sent to; the message says why."""
+
+
+def identity_of(text: str) -> str:
+    """Of what a `--notify` names; many rounds, so that a password in it cannot be guessed by what is kept of it."""
+    return hashlib.pbkdf2_hmac("sha256", text.encode("utf-8", "surrogateescape"), _SALT, ROUNDS).hex()[:32]
 
 
 def arguments_of(command: str) -> list[str]:
@@ -83,6 +96,7 @@ class ReceiverProgram:
 
     def __init__(self, arguments: Sequence[str]) -> None:
         self._words = arguments
+        self.identity = identity_of(shlex.join(arguments))
         self._running: subprocess.Popen[bytes] | None = None
         self.name = arguments[0].rpartition("/")[2]
 
@@ -106,7 +120,7 @@ class ReceiverProgram:
                 self._running = None
             if process.returncode == 0:
                 return Delivery()
-            errors.seek(max(0, errors.seek(0, os.SEEK_END) - MAX_WORDS))
+            errors.seek(max(0, errors.seek(0, os.SEEK_END) - MAX_OUTPUT))
             return _failed(self.name, process.returncode, errors.read().decode("utf-8", "replace"))
 
     def cancel(self) -> None:
@@ -118,7 +132,7 @@ class ReceiverProgram:
 def _failed(name: str, code: int, output: str) -> Delivery:
     how = f"exit code {code}" if code > 0 else f"signal {-code}"
     later = _AFTER.search(output)
-    lines = [line.strip() for line in printable(_AFTER.sub("", output)).splitlines() if line.strip()]
+    lines = [line.strip() for line in printable(_AFTER.sub("", output)[-MAX_WORDS:]).splitlines() if line.strip()]
     said = f": {lines[-1]}" if lines else ""
     return Delivery(f"{name} ended with {how}{said}", after_s(later[1], time.time()) if later else 0.0)
 

@@ -19,7 +19,7 @@ from clusterproof.plugins.core import nodeset
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.watch import ChangeKind
-from clusterproof.plugins.watch.notify import REMINDER, Notification
+from clusterproof.plugins.watch.notify import REMINDER, Alert, Notification
 from clusterproof.plugins.watch.notify.receiver import (
     TIMEOUT_S,
     Delivery,
@@ -28,6 +28,7 @@ from clusterproof.plugins.watch.notify.receiver import (
     ReceiverProgram,
     after_s,
     arguments_of,
+    identity_of,
 )
 
 MAX_IDS = 8  # of findings, that a message names
@@ -145,14 +146,14 @@ def receiver_of(text: str, number: int) -> Receiver:
     if not _URL.match(text):
         return ReceiverProgram(arguments_of(text))
     ((scheme, send),) = apprise_services([text.strip()], number)
-    return Service(scheme, send)
+    return Service(scheme, send, identity_of(text.strip()))
 
 
 class Service:
     """One that Apprise knows."""
 
-    def __init__(self, scheme: str, send: Callable[[ServiceMessage], str]) -> None:
-        self.name = scheme
+    def __init__(self, scheme: str, send: Callable[[ServiceMessage], str], identity: str) -> None:
+        self.name, self.identity = scheme, identity
         self._send = send
 
     def send(self, notification: Notification) -> Delivery:
@@ -178,13 +179,25 @@ def message_of(notification: Notification) -> ServiceMessage:
         f"{notification.nodes}: {first.message} [{first.key.rule}]",
         *([f"devices: {', '.join(devices[:MAX_IDS])}{_more(len(devices))}"] if devices else []),
         *([f"changes: {len(notification.alerts)}, of which this is the first"] if len(notification.alerts) > 1 else []),
-        time.strftime("since %Y-%m-%d %H:%M:%S UTC", time.gmtime(first.time_s)),
+        _when(first),
     ]
     ids = f"notification {notification.id}, incident {notification.incident}"
     kind = "success" if is_closed else "failure" if first.verdict is Verdict.FAIL else "warning"
     begin = f"{notification.cluster}: {what} {first.key.rule} on "
     title = one_line(begin + nodeset.within(notification.nodes, MAX_TITLE - len(begin)), MAX_TITLE)
     return ServiceMessage(title, bounded([*lines, ids]), kind, notification.incident)
+
+
+def _when(alert: Alert) -> str:
+    """`since 2026-11-18 11:06:40 UTC`; of what is over also until when."""
+    if alert.kind == ChangeKind.HAPPENED.value:
+        return f"at {_utc(alert.time_s)}"
+    until = f", until {_utc(alert.time_s)}" if alert.kind == ChangeKind.CLOSED.value else ""
+    return f"since {_utc(alert.since_s)}{until}"
+
+
+def _utc(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds))
 
 
 def _more(count: int) -> str:

@@ -1,0 +1,22 @@
+"""The kind of a failure, as a journal has it; older journals have it in the words of the problem alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from clusterproof.plugins.evidence.pairs import Failure
+
+SAID = {  # by versions before journals had kinds: these words never change
+    "is not installed: looked": Failure.NO_PROGRAM,
+    "is not a program here": Failure.NO_PROGRAM,
+    "no RDMA device on either node": Failure.NO_RDMA,
+    "by no fault of its own": Failure.NOT_AT_FAULT,
+    "the ranks did not find each other": Failure.APART,
+}
+
+
+def failure_of(record: Mapping[str, str]) -> Failure | None:
+    """The kind of the failure of a reading, None for one of no kind. Raises ValueError."""
+    if "failure" in record:
+        return Failure(record["failure"]) if record["failure"] else None
+    return next((failure for words, failure in SAID.items() if words in record.get("problem", "")), None)
