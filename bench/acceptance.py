@@ -131,13 +131,13 @@ def accepted(cluster: Cluster, errors: Errors) -> dict[str, Decision]:
             population.add(number, dict(cluster.run(name, number, nodes)))
             population.learn()
         runs.update(nodes)
-        decisions |= {node: _standing(node, populations) for node in nodes}
+        decisions |= {node: _decision_on(node, populations) for node in nodes}
     return decisions
 
 
-def _standing(node: str, populations: Mapping[str, Population]) -> Decision:
+def _decision_on(node: str, populations: Mapping[str, Population]) -> Decision:
     units = ((one, (node, str(device))) for name, one in populations.items() for device in range(MEASURES[name]))
-    return decision_of(one.judged[unit].standing if unit in one.judged else Decision.OPEN for one, unit in units)
+    return decision_of(one.judged[unit].decision if unit in one.judged else Decision.OPEN for one, unit in units)
 
 
 def declared() -> Errors:
@@ -176,7 +176,7 @@ def on_the_network(cell: Cell) -> Tallies:
 
 def tallied(said: Mapping[str, Decision], kinds: Mapping[str, str]) -> Tallies:
     """What was said, by kind of weak node."""
-    of_good = [standing for node, standing in said.items() if node not in kinds]
+    of_good = [decision for node, decision in said.items() if node not in kinds]
     tallies = {"good": Tally(1, len(of_good), of_good.count(Decision.BAD), of_good.count(Decision.OPEN))}
     for kind in dict.fromkeys(kinds.values()):
         of_kind = [said[node] for node, one in kinds.items() if one == kind]

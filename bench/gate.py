@@ -27,10 +27,10 @@ from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.kubernetes import decoded
 from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.api import PAGE
-from clusterproof.plugins.kubernetes.gate import TRUE, Health
+from clusterproof.plugins.kubernetes.gate import TRUE, Health, Orders, resident
 from clusterproof.plugins.kubernetes.gate.objects import seen_of
 from clusterproof.plugins.kubernetes.gate.round import GateMetrics
-from clusterproof.plugins.kubernetes.gate.write import Orders, resident, write
+from clusterproof.plugins.kubernetes.gate.write import write
 from clusterproof.plugins.transport import Limits
 from clusterproof.plugins.transport.gather import gather
 from clusterproof.plugins.transport.kubernetes.agents import Agents

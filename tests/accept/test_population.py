@@ -35,8 +35,8 @@ def population(of: list[dict[Unit, float]], floor: float | None = None) -> Popul
     return made
 
 
-def standings(made: Population) -> dict[str, Decision]:
-    return {node: judged.standing for (node, _), judged in made.judged.items()}
+def decisions(made: Population) -> dict[str, Decision]:
+    return {node: judged.decision for (node, _), judged in made.judged.items()}
 
 
 def test_a_third_of_slow_nodes_moves_neither_centre_nor_noise() -> None:
@@ -55,7 +55,7 @@ def test_what_all_units_of_a_run_have_in_common_is_no_noise() -> None:
 
 def test_slow_units_are_bad_and_all_others_good() -> None:
     slow = {"n03": 0.9, "n07": 0.93}
-    found = standings(population(runs(slow, 8, drift=0.03)))
+    found = decisions(population(runs(slow, 8, drift=0.03)))
     assert {node for node, of in found.items() if of is Decision.BAD} == slow.keys()
     assert {of for node, of in found.items() if node not in slow} == {Decision.GOOD}
 
@@ -64,21 +64,21 @@ def test_a_unit_that_is_slow_in_four_of_five_runs_is_not_good() -> None:
     of = runs({}, 10)
     for number in (0, 1, 2, 4, 5, 6, 7, 9):
         of[number]["n03", "0"] += log(0.85)
-    assert standings(population(of))["n03"] is Decision.BAD
+    assert decisions(population(of))["n03"] is Decision.BAD
 
 
 def test_before_it_is_known_what_is_usual_nothing_is_said() -> None:
-    assert standings(population(runs({}, 2))) == {}
+    assert decisions(population(runs({}, 2))) == {}
 
 
 def test_two_nodes_show_nothing_but_against_a_floor() -> None:
     of = [{unit: x for unit, x in values.items() if unit[0] in NODES[:2]} for values in runs({"n00": 0.8}, 6)]
-    assert standings(population(of)) == {}
-    assert standings(population(of, log(400))) == {"n00": Decision.BAD, "n01": Decision.GOOD}
+    assert decisions(population(of)) == {}
+    assert decisions(population(of, log(400))) == {"n00": Decision.BAD, "n01": Decision.GOOD}
 
 
 def test_a_population_below_the_floor_is_bad_as_a_whole() -> None:
-    assert set(standings(population(runs({}, 6), log(450))).values()) == {Decision.BAD}
+    assert set(decisions(population(runs({}, 6), log(450))).values()) == {Decision.BAD}
 
 
 def test_a_node_is_good_by_all_its_units_alone() -> None:
@@ -87,10 +87,10 @@ def test_a_node_is_good_by_all_its_units_alone() -> None:
 
 
 def test_open_nodes_are_measured_again_beside_good_ones_and_bad_ones_never() -> None:
-    standing = dict.fromkeys(NODES, Decision.GOOD) | {"n01": Decision.OPEN, "n02": Decision.BAD}
-    chosen = to_measure(standing, dict.fromkeys(NODES, 3), 12, ERRORS)
+    decided = dict.fromkeys(NODES, Decision.GOOD) | {"n01": Decision.OPEN, "n02": Decision.BAD}
+    chosen = to_measure(decided, dict.fromkeys(NODES, 3), 12, ERRORS)
     assert ("n01" in chosen, "n02" in chosen, len(chosen)) == (True, False, 17)
-    assert to_measure(standing, dict.fromkeys(NODES, 12), 12, ERRORS) == []
+    assert to_measure(decided, dict.fromkeys(NODES, 12), 12, ERRORS) == []
 
 
 def test_the_runs_of_each_node_follow_from_the_declared_errors() -> None:

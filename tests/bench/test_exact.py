@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench.exact import is_good, main, simulate
+from bench.exact.simulate import is_good, main, simulate
 from bench.real_runs import torch_python
 
 pytestmark = pytest.mark.long

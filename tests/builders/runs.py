@@ -115,7 +115,7 @@ def all_verdicts() -> list[NodeEvidence]:
     return sorted([*nodes, unreached("gpu007")], key=lambda evidence: evidence.node)
 
 
-OF_TORCH = "clusterproof.plugins.benchmarks.exact."  # which run on nodes, in a Python that has PyTorch
+OF_TORCH = "clusterproof.plugins.evidence.exact.on_node."  # which run on nodes, in a Python that has PyTorch
 
 
 def load_suite() -> None:

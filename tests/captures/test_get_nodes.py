@@ -11,7 +11,7 @@ import yaml
 from clusterproof.plugins.captures.collection import read_text
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.parsing import CaptureError
-from clusterproof.plugins.kubernetes.yaml_text import document
+from clusterproof.plugins.kubernetes.parse_get import document
 from tests.captures.captured import written
 from tests.captures.in_kubernetes import GPUS, READY, TAKES, results
 

@@ -226,6 +226,6 @@ def test_a_fact_that_cannot_be_read_keeps_nothing_of_who_asks_for_it() -> None:
         return weakref.ref(large)
 
     asked = [ask(), ask()]
-    assert node.known
+    assert node.facts
     gc.collect()
     assert [one() for one in asked] == [None, None]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from clusterproof.plugins.agent.reading import Node
 from clusterproof.plugins.evidence.pci.collect import read
-from clusterproof.plugins.evidence.pci.facts import Place, path_between
+from clusterproof.plugins.evidence.pci.facts import Location, path_between
 from tests.builders.examples import examples
 from tests.testbed.sysfs import aer
 
@@ -115,8 +115,8 @@ def test_a_path_begins_at_the_host_bridge(tmp_path: Path, link: str, path: list[
     assert (value["devices"][0]["path"], value["switches"]) == (path, [])
 
 
-def at(*path: str, numa: int = 0) -> Place:
-    return Place("0000:01:00.0", frozenset(path), numa)
+def at(*path: str, numa: int = 0) -> Location:
+    return Location("0000:01:00.0", frozenset(path), numa)
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def at(*path: str, numa: int = 0) -> Place:
     ],
 )
 def test_what_lies_between_two_devices_is_called_as_nvidia_smi_calls_it(
-    one: Place, other: Place, way: str | None
+    one: Location, other: Location, way: str | None
 ) -> None:
     assert path_between(one, other) == path_between(other, one) == way
 

@@ -15,9 +15,9 @@ import pytest
 
 from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.api import Api, KubernetesError
-from clusterproof.plugins.kubernetes.gate import CONDITION, FALSE, TRUE, UNKNOWN, Health
+from clusterproof.plugins.kubernetes.gate import CONDITION, FALSE, TRUE, UNKNOWN, Health, Orders
 from clusterproof.plugins.kubernetes.gate.objects import MERGE
-from clusterproof.plugins.kubernetes.gate.write import Orders, Written, write
+from clusterproof.plugins.kubernetes.gate.write import Written, write
 from tests.builders.runs import ROOT
 from tests.counterparts import installed
 from tests.testbed.kubernetes.bed import NAMESPACE, Bed

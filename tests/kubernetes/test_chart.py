@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.kubernetes.gate import CONDITION
-from clusterproof.plugins.kubernetes.gate.write import TAINT, Orders, write
+from clusterproof.plugins.kubernetes.gate import CONDITION, TAINT, Orders
+from clusterproof.plugins.kubernetes.gate.write import write
 from tests.builders.runs import ROOT
 from tests.counterparts import installed
 from tests.kubernetes.gate import ACCOUNT, FIT, UNFIT, api_of, kubectl, rights

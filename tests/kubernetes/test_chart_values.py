@@ -8,7 +8,7 @@ from collections.abc import Callable
 import jsonschema
 import pytest
 
-from clusterproof.plugins.kubernetes.gate import GateError, most_tainted, own_key
+from clusterproof.plugins.kubernetes.gate.taints import GateError, most_tainted, own_key
 from tests.builders.wheel import ROOT
 
 SCHEMA = json.loads((ROOT / "clusterproof/integrations/kubernetes/chart/values.schema.json").read_text())["properties"]

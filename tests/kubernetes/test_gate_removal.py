@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from clusterproof.plugins.command_line.main import main
-from clusterproof.plugins.kubernetes.gate import CONDITION
-from clusterproof.plugins.kubernetes.gate.write import TAINT, Orders, remove
+from clusterproof.plugins.kubernetes.gate import CONDITION, TAINT, Orders
+from clusterproof.plugins.kubernetes.gate.write import remove
 from tests.kubernetes.gate import FIT, UNFIT, GateBed, api_of, kubectl
 from tests.testbed.kubernetes.bed import Bed
 from tests.testbed.needs import needs_kubectl

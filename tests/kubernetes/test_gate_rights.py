@@ -13,9 +13,8 @@ import pytest
 import yaml
 
 from clusterproof.plugins.kubernetes.api import Api
-from clusterproof.plugins.kubernetes.gate import CONDITION, objects
+from clusterproof.plugins.kubernetes.gate import CONDITION, TAINT, Orders, objects
 from clusterproof.plugins.kubernetes.gate.objects import MERGE, STRATEGIC
-from clusterproof.plugins.kubernetes.gate.write import TAINT, Orders
 from tests.kubernetes.gate import ACCOUNT, AGENT, FIT, MANIFESTS, OVERLAY, UNFIT, GateBed, api_of, kubectl, rights
 from tests.testbed.kubernetes.bed import NAMESPACE, RBAC
 from tests.testbed.kubernetes.processes import wait_until

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.kubernetes.api import Api
-from clusterproof.plugins.kubernetes.gate.write import OBSERVE, TAINT, Orders
+from clusterproof.plugins.kubernetes.gate import OBSERVE, TAINT, Orders
 from tests.kubernetes.gate import FIT, UNFIT, UNKNOWN_YET, GateBed, kubectl
 from tests.testbed.needs import needs_kubectl
 

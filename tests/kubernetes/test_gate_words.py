@@ -17,18 +17,10 @@ from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.kubernetes import error_of_status
 from clusterproof.plugins.kubernetes.api import Api, KubernetesError
-from clusterproof.plugins.kubernetes.gate import (
-    MAX_MESSAGE,
-    GateError,
-    health_of,
-    healths,
-    most_tainted,
-    own_key,
-    reason_of,
-    unvisited,
-)
+from clusterproof.plugins.kubernetes.gate import MAX_MESSAGE, Orders, health_of, healths, reason_of, resident, unvisited
 from clusterproof.plugins.kubernetes.gate.objects import ObjectWriter
-from clusterproof.plugins.kubernetes.gate.write import UNCONFINED, UNTRIED, Orders, resident, write
+from clusterproof.plugins.kubernetes.gate.taints import GateError, most_tainted, own_key
+from clusterproof.plugins.kubernetes.gate.write import UNCONFINED, UNTRIED, write
 
 PASS, CONCERN, FAIL, INCOMPLETE, NOT_APPLICABLE = (
     Verdict.PASS,

@@ -115,10 +115,10 @@ def traced(root: str) -> Iterator[set[tuple[str, int]]]:
 def forget(owner: Any) -> None:
     """Let an owner's facts be read anew, and those of the nodes beside it."""
     for node in _nodes(owner):
-        node.known.clear()
+        node.facts.clear()
     whole = owner.cluster if isinstance(owner, NodeOfCluster) else owner
     if isinstance(whole, ClusterFacts):
-        whole.known.clear()
+        whole.facts.clear()
     for campaign in _campaigns(owner):
         for name in ("key", "floor_gb_per_s", "baseline"):
             vars(campaign).pop(name, None)
@@ -128,7 +128,7 @@ def forget(owner: Any) -> None:
 def forget_groups(owner: Any) -> None:
     """Let what is usual in the groups of an owner's nodes be reckoned anew: checks say how."""
     for group in {id(group): group for node in _nodes(owner) for group in (node.group, node.run)}.values():
-        for kept in (group.known, group.counted, group.measured, group.owners, group.read, group.usuals):
+        for kept in (group.common, group.counted, group.measured, group.owners, group.read, group.usuals):
             kept.clear()
         group.computed.clear()
 

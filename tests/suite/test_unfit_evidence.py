@@ -15,7 +15,8 @@ from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.inventory import resolve
-from clusterproof.plugins.kubernetes.gate.write import Orders, Written
+from clusterproof.plugins.kubernetes.gate import Orders
+from clusterproof.plugins.kubernetes.gate.write import Written
 from clusterproof.plugins.suite.reporters import k8s_gate
 from clusterproof.plugins.suite.reporters.k8s_gate import MOST, K8sGateReporter, keep_unfit
 from clusterproof.plugins.suite.state import EVIDENCE

@@ -123,13 +123,13 @@ def test_k8s_gpu_pods(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
         if not (_is_of_a_pod(process) or process.serves_jobs(nvml))
     ]
     fail_if(outside, f"{', '.join(outside[:MOST])} belongs to no pod; expected only pods to use GPUs")
-    known = {pod.uid: pod for pod in pods}
-    odd = [fault for label, process in held if _is_of_a_pod(process) for fault in _odd(label, process, known)]
+    pods_by_uid = {pod.uid: pod for pod in pods}
+    odd = [fault for label, process in held if _is_of_a_pod(process) for fault in _odd(label, process, pods_by_uid)]
     concern_if(odd, f"{', '.join(odd[:MOST])}; expected processes of pods that ask for GPUs")
 
 
-def _odd(label: str, process: GpuProcess, known: dict[str, KubernetesPod]) -> Iterator[str]:
-    pod = known.get(process.pod or "")
+def _odd(label: str, process: GpuProcess, pods_by_uid: dict[str, KubernetesPod]) -> Iterator[str]:
+    pod = pods_by_uid.get(process.pod or "")
     if pod is None:
         yield f"{label}: {_shown(process)} is of a pod that Kubernetes does not have on this node"
     elif not (pod.accelerators or pod.claims or pod.daemon_set):

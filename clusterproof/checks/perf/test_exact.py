@@ -9,12 +9,12 @@ from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import listed, number_of
 from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete, part
 from clusterproof.plugins.evaluation.routing import evidence
+from clusterproof.plugins.evidence.exact.facts import TypeProducts
+from clusterproof.plugins.evidence.exact.facts_collective import Blame
+from clusterproof.plugins.evidence.exact.facts_step import Ballot, Opinion, Steps, votes_of
 from clusterproof.plugins.evidence.field import each
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.evidence.perf.collective import Blame
-from clusterproof.plugins.evidence.perf.exact import OfType
 from clusterproof.plugins.evidence.perf.facts_node import require_every_gpu
-from clusterproof.plugins.evidence.perf.step import Ballot, Opinion, Steps, votes_of
 
 pytestmark = [mark.perf, mark.hyperpod_node_debugger("G")]
 
@@ -83,7 +83,7 @@ def test_cpu_exact(node: Node) -> None:
         incomplete("no core computed anything; expected products of every type")
 
 
-def say_wrong(unit: str, one: OfType) -> None:
+def say_wrong(unit: str, one: TypeProducts) -> None:
     """Fail where products of a type were wrong, with the place of the first."""
     if one.why or one.has_none:
         return

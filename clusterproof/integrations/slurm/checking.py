@@ -66,10 +66,10 @@ def check(
     deadline_s: float,
     cursor: Cursor | None,
     say: Callable[[str], object] = str,  # nobody is told
-    each: Callable[[Result], object] = str,  # nobody is told
+    report: Callable[[Result], object] = str,  # nobody is told
     nvml: bytes = b"",
 ) -> CheckRun:
-    """Run the checks of these occasions, and call `each` with their results; `say` gets what is wrong with the suite.
+    """Run the checks of these occasions, and call `report` with each result; `say` gets what is wrong with the suite.
 
     `nvml` is the code of the part of nvidia-ml-py that is used, if that is kept. Raises NoVerdict.
     """
@@ -86,7 +86,7 @@ def check(
         probe.end()
     everything = evaluate(evidence)
     for result in everything:
-        each(result)
+        report(result)
     results = [result for result in everything if result.verdict.value != "not applicable"]
     if not results:
         raise NoVerdict("no check applies")

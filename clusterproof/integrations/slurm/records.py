@@ -58,7 +58,8 @@ class Log:
         return True
 
 
-DRAIN_BUDGET = "room"
+DRAIN_BUDGET = "drain_budget"
+FORMER_DRAIN_BUDGET = "room"  # what the version before called it: read until a health check writes the new one
 VALID_S = 3600.0  # for so long it is valid; a health check is due far more often
 NOBODY_SAYS = "no health check has said on this node how many nodes are drained"
 UNEVALUATED = "gaps"
@@ -78,7 +79,7 @@ class DrainBudget:
 
 def drain_budget_of(state: State) -> DrainBudget | None:
     """What was left; None where nothing was that can be read."""
-    record = state.read(DRAIN_BUDGET)
+    record = state.read(DRAIN_BUDGET) or state.read(FORMER_DRAIN_BUDGET)
     full, nodes = record.get("full"), record.get("nodes")
     if not isinstance(full, str) or type(nodes) is not int:
         return None

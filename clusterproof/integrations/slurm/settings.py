@@ -135,11 +135,11 @@ def _health_check(table: Table) -> HealthCheck:
     )
 
 
-def _one_of(table: Table, key: str, known: tuple[str, ...], default: str) -> str:
+def _one_of(table: Table, key: str, choices: tuple[str, ...], default: str) -> str:
     value = table.text(key, default)
-    if value not in known:
+    if value not in choices:
         raise InventoryError(
-            f"{table.where}: {key} is {value!r:.40}{nearest(value, known)}; expected {', '.join(known)}"
+            f"{table.where}: {key} is {value!r:.40}{nearest(value, choices)}; expected {', '.join(choices)}"
         )
     return value
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 RUNTIME_FOLDER = "/run/clusterproof"
 LOCK = "lock"
-IN_BOTH = ("room", "drained/")  # how the names of these records begin
+IN_BOTH = ("drain_budget", "drained/")  # how the names of these records begin
 OF_A_BOOT = "jobs/"
 
 

@@ -41,7 +41,7 @@ class Decision(str, Enum):
 class JudgedUnit:
     """One unit: how it stands, its share of the usual (0.93 is 7 % slower), and in how many runs it was measured."""
 
-    standing: Decision
+    decision: Decision
     share: float
     runs: int
 
@@ -91,7 +91,7 @@ class Population:
         return in_common(good, reference.middles) or in_common(values, reference.middles)
 
     def _is(self, unit: Unit, decision: Decision) -> bool:
-        return unit in self.judged and self.judged[unit].standing is decision
+        return unit in self.judged and self.judged[unit].decision is decision
 
     def _beside(self, reference: Reference, run: int, common: float) -> None:
         for unit, x in self.runs[run].items():
@@ -100,7 +100,7 @@ class Population:
     def _judge(self, unit: Unit, reference: Reference) -> None:
         """Bad stays bad; good is looked at again for bad alone."""
         xs = self._values[unit]
-        decision = self.judged[unit].standing if unit in self.judged else Decision.OPEN
+        decision = self.judged[unit].decision if unit in self.judged else Decision.OPEN
         if decision is not Decision.BAD and is_bad(xs, reference, self.errors, self.tries):
             decision = Decision.BAD
         elif decision is Decision.OPEN and is_good(xs, reference, self.errors):

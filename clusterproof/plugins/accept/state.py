@@ -212,7 +212,7 @@ class AcceptanceState:
             return
         for (_, name, what), population in self.populations.items():
             for (of, device), judged in population.judged.items():
-                if of == node and judged.standing is Decision.BAD:
+                if of == node and judged.decision is Decision.BAD:
                     row = acceptance.measures()[name]
                     where = f"GPU {device}, " if device else ""
                     message = (
@@ -221,7 +221,7 @@ class AcceptanceState:
                     )
                     yield Failure(step.stage.name, row.check, message, "replace", folder)
 
-    def standing(self, node: str) -> Decision:
+    def decision_on(self, node: str) -> Decision:
         """Of a node in the stage that measures speed: by all populations of its kind. Of one without any it is good."""
         if node in self.out:
             return Decision.BAD
@@ -229,7 +229,7 @@ class AcceptanceState:
         parts = []
         for (kind, _, _), population in self.populations.items():
             if seen and seen.kind == kind:
-                own = [judged.standing for unit, judged in population.judged.items() if unit[0] == node]
+                own = [judged.decision for unit, judged in population.judged.items() if unit[0] == node]
                 parts.append(decision_of(own))
         return decision_of(parts) if parts else Decision.OPEN
 
@@ -259,7 +259,7 @@ class AcceptanceState:
             due = [node for node in kept if runs.get(node, 0) < least]
             first = min((runs.get(node, 0) for node in due), default=0)
             return [node for node in due if runs.get(node, 0) == first]
-        open_ = {node: self.standing(node) for node in self.nodes}
+        open_ = {node: self.decision_on(node) for node in self.nodes}
         nothing = {node for node in kept if runs.get(node, 0) >= least and not self._is_judged(node)}
         return to_measure(
             {node: of for node, of in open_.items() if node not in nothing}, runs, self.plan.most_runs, self.plan.errors

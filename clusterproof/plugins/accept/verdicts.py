@@ -122,8 +122,8 @@ def _missing(node: str, state: AcceptanceState) -> Iterator[str]:
             yield f"{title}: too few nodes of its kind to say what is usual, and the plan has no floor"
         elif not own:
             yield f"{title}: not measured on it, and on others of its kind"
-        elif any(judged.standing is not Decision.GOOD for judged in own):
-            worst = min(own, key=lambda judged: (judged.standing is Decision.GOOD, judged.share))
+        elif any(judged.decision is not Decision.GOOD for judged in own):
+            worst = min(own, key=lambda judged: (judged.decision is Decision.GOOD, judged.share))
             yield f"{title}: {worst.share:.1%} of the usual in {worst.runs} runs, which decides nothing in this noise"
 
 

@@ -40,7 +40,6 @@ from clusterproof.plugins.evidence.kernel_log import parse as kernel_log
 from clusterproof.plugins.evidence.kernel_log import parse_journal as journal
 from clusterproof.plugins.evidence.kubernetes.facts import NODES
 from clusterproof.plugins.evidence.network import parse as network
-from clusterproof.plugins.evidence.network import parse_mlxlink as mlxlink
 from clusterproof.plugins.evidence.network import parse_ports as ports
 from clusterproof.plugins.evidence.network import parse_rdma as rdma
 from clusterproof.plugins.evidence.neuron import parse as neuron
@@ -82,7 +81,6 @@ FORMS: tuple[Form, ...] = (
     *pci.FORMS,
     *rdma.FORMS,
     *ports.FORMS,
-    *mlxlink.FORMS,
     *kubernetes.FORMS,
     *kubectl_get.FORMS,
     *slurm.FORMS,

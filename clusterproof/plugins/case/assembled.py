@@ -211,17 +211,17 @@ def _by_one_clock(
         yield clocks.of_event(event, offsets) if own else event
 
 
-def _placed(events: Iterable[Event], of_ranks: Mapping[int, str], known: frozenset[str]) -> Iterator[Event]:
+def _placed(events: Iterable[Event], of_ranks: Mapping[int, str], nodes: frozenset[str]) -> Iterator[Event]:
     """Events with the nodes on which they were, where anything says that."""
     for event in events:
-        yield event if event.node else replace(event, node=_node(event, of_ranks, known))
+        yield event if event.node else replace(event, node=_node(event, of_ranks, nodes))
 
 
-def _node(event: Event, of_ranks: Mapping[int, str], known: frozenset[str]) -> str:
+def _node(event: Event, of_ranks: Mapping[int, str], nodes: frozenset[str]) -> str:
     """Where an event was: where its rank ran, else the node of the job that the name of its file has."""
     if event.rank is not None and of_ranks.get(event.rank):
         return of_ranks[event.rank]
-    named = known.intersection(re.split(r"[^A-Za-z0-9-]+", event.source))
+    named = nodes.intersection(re.split(r"[^A-Za-z0-9-]+", event.source))
     return next(iter(named)) if len(named) == 1 else ""
 
 

@@ -39,11 +39,11 @@ def nobody(_done: int, _of: int) -> None:
     """To whom no progress is told."""
 
 
-def told(each: Sequence[Some], done: Done) -> Iterator[Some]:
+def told(items: Sequence[Some], done: Done) -> Iterator[Some]:
     """Each, and after it how many of how many are done."""
-    for number, item in enumerate(each, 1):
+    for number, item in enumerate(items, 1):
         yield item
-        done(number, len(each))
+        done(number, len(items))
 
 
 @record

@@ -219,7 +219,7 @@ def _of_sacct(text: str) -> Iterator[EndedJob]:
         yield from _read(f"{lines[heads[0]]}\n{line}\n", line)
 
 
-def _of_scontrol(text: str, known: Collection[str]) -> tuple[list[EndedJob], list[str]]:
+def _of_scontrol(text: str, queued: Collection[str]) -> tuple[list[EndedJob], list[str]]:
     """The jobs that squeue has too and of which there is one record, and what is said of the others.
 
     The name of a job may have lines like Slurm's own, a further record among them.
@@ -233,7 +233,7 @@ def _of_scontrol(text: str, known: Collection[str]) -> tuple[list[EndedJob], lis
     for number, own in records.items():
         allocated = _ALLOCATED.findall(own[0])
         read = [job for job in _read(own[0], *allocated) if job.job.state] if len(own) == 1 else []
-        if read and number in known:
+        if read and number in queued:
             ended += read
         elif not read or _has_ended(read[0].job):  # else it was submitted a moment ago
             unread.append(f"job {number}: {scheduler.OF_OWNER}")

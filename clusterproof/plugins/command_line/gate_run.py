@@ -30,9 +30,9 @@ from clusterproof.plugins.inventory import resolve
 from clusterproof.plugins.inventory.kubernetes import access_to
 from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.api import ASKED, Api
-from clusterproof.plugins.kubernetes.gate import NOT_REACHED
+from clusterproof.plugins.kubernetes.gate import LIMIT, NOT_REACHED, OBSERVE, REFRESH_S, Orders, resident
 from clusterproof.plugins.kubernetes.gate.round import GateMetrics, Round, keep_verdicts, kept_verdicts, round_of, taken
-from clusterproof.plugins.kubernetes.gate.write import LIMIT, OBSERVE, REFRESH_S, Orders, Written, resident, write
+from clusterproof.plugins.kubernetes.gate.write import Written, write
 from clusterproof.plugins.kubernetes.workloads import Pod, PodPages
 from clusterproof.plugins.transport.kubernetes import NAMESPACE
 from clusterproof.plugins.transport.kubernetes.agents import agents_of, is_changing

@@ -123,13 +123,12 @@ class Table:
             raise InventoryError(f"{where} is {_kind(value)}; expected a table")
         return cls(where, value)
 
-    def only(self, *known: str) -> None:
+    def only(self, *keys: str) -> None:
         """Reject a key that is not known: mostly a slip of the pen, which would silently change nothing."""
         for key in self.values:
-            if key not in known:
+            if key not in keys:
                 raise InventoryError(
-                    f"{self.where}: {key!r:.60} is not a known key{nearest(str(key), known)}; "
-                    f"expected {', '.join(known)}"
+                    f"{self.where}: {key!r:.60} is not a known key{nearest(str(key), keys)}; expected {', '.join(keys)}"
                 )
 
     def text(self, key: str, default: str | None = "") -> str:

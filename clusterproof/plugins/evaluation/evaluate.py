@@ -27,12 +27,12 @@ from clusterproof.plugins.evidence.node import Node
 Examined: TypeAlias = tuple[list[Finding], float]  # what a check says of its subjects, and the seconds that it took
 
 
-def verdict_on(policy: Policy, check: Check, owner: Owner, known: Examined | None = None) -> Result:
-    """What a check says of a node, as the site's policy reads it; `known` where it was examined already."""
+def verdict_on(policy: Policy, check: Check, owner: Owner, examined: Examined | None = None) -> Result:
+    """What a check says of a node, as the site's policy reads it; `examined` where it already was."""
     rule = policy.disables(check.route.check, owner.name)
     if rule:
         return not_run(check, owner, words_of(rule, policy.source))
-    return policy.read(evaluate(check, owner, known))
+    return policy.read(evaluate(check, owner, examined))
 
 
 def verdicts_on(policy: Policy, check: Check, owner: Owner) -> list[Result]:
@@ -50,9 +50,9 @@ def verdicts_on(policy: Policy, check: Check, owner: Owner) -> list[Result]:
     ]
 
 
-def evaluate(check: Check, owner: Owner, known: Examined | None = None) -> Result:
+def evaluate(check: Check, owner: Owner, examined: Examined | None = None) -> Result:
     """Run a check on a node, a pair of them, or the cluster: one result, as bad as the worst of its devices."""
-    return _result(check.route, check.subject, owner, *(known or examine(check, owner)))
+    return _result(check.route, check.subject, owner, *(examined or examine(check, owner)))
 
 
 def examine(check: Check, owner: Owner) -> Examined:

@@ -93,7 +93,7 @@ class ClusterFacts:
     nodes: Mapping[str, Node]
     policy: Policy = NO_POLICY
     instances: Instances | None = None  # where only the nodes themselves say whether they are of AWS
-    known: dict[Any, Any] = field(default_factory=dict, repr=False)
+    facts: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     @property
     def name(self) -> str:

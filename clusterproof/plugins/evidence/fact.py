@@ -75,7 +75,7 @@ class EvidenceSource(Protocol):
         """What to do where a collector was denied, as the end of a sentence; empty where its own message says it."""
 
     @property
-    def known(self) -> dict[Any, Any]:
+    def facts(self) -> dict[Any, Any]:
         """Facts already read, with the exceptions of those that could not be."""
 
 
@@ -106,12 +106,12 @@ class Fact(Generic[T]):
         if node is None:
             return self
         try:
-            known = node.known[self.key]
+            fact = node.facts[self.key]
         except KeyError:
-            known = node.known[self.key] = self._read(node)
-        if isinstance(known, (Incomplete, NotApplicable)):
-            raise _again(known)
-        return known  # type: ignore[no-any-return]
+            fact = node.facts[self.key] = self._read(node)
+        if isinstance(fact, (Incomplete, NotApplicable)):
+            raise _again(fact)
+        return fact  # type: ignore[no-any-return]
 
     def _read(self, node: EvidenceSource) -> T | Incomplete | NotApplicable:
         try:

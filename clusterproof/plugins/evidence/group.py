@@ -93,13 +93,13 @@ class Median:
 class Group(Generic[N]):
     """Nodes of one group and instance type."""
 
-    __slots__ = ("catalog", "computed", "counted", "is_part", "known", "measured", "nodes", "owners", "read", "usuals")
+    __slots__ = ("catalog", "common", "computed", "counted", "is_part", "measured", "nodes", "owners", "read", "usuals")
 
     def __init__(self, nodes: Iterable[N] = (), catalog: Catalog = PACKAGED, *, is_part: bool = False) -> None:
         self.nodes = list(nodes)
         self.catalog = catalog
         self.is_part = is_part  # whether the inventory is known to have nodes that the run does not
-        self.known: dict[str, frozenset[str]] = {}
+        self.common: dict[str, frozenset[str]] = {}
         self.counted: dict[str, Mapping[str, Counter[str]]] = {}
         self.measured: dict[str, Mapping[str, Median]] = {}
         self.read: dict[str, dict[str, Values]] = {}
@@ -112,9 +112,9 @@ class Group(Generic[N]):
 
         A node that reports none counts on neither side.
         """
-        if what not in self.known:
-            self.known[what] = self._most(read)
-        return self.known[what]
+        if what not in self.common:
+            self.common[what] = self._most(read)
+        return self.common[what]
 
     def _most(self, read: Callable[[N], Iterable[str]]) -> frozenset[str]:
         counts: Counter[str] = Counter()

@@ -31,20 +31,11 @@ from clusterproof.plugins.evidence.storage import facts as storage
 if TYPE_CHECKING:
     from clusterproof.plugins.evidence.kubernetes.facts import Kubelet
     from clusterproof.plugins.evidence.pairs import Between
-    from clusterproof.plugins.evidence.perf.facts_logs import NcclTests
     from clusterproof.plugins.evidence.slurm.facts import SlurmNode, SlurmNodes
 
 HEALTH_CHECK = "health check"  # between jobs, of all that is around one
 DRAINING = ("prolog", "epilog", HEALTH_CHECK)  # where a fail keeps jobs away
 MAX_NAME = 80  # characters of a name that goes into every result
-MAX_GPUS = 128  # whose UUIDs go there; no node has more than 16
-
-
-def _nccl_tests(logs: Mapping[str, Any]) -> NcclTests:
-    """Every captured log of NCCL."""
-    from clusterproof.plugins.evidence.perf.facts_logs import NcclTests
-
-    return NcclTests(logs)
 
 
 def _slurm_nodes(captured: Mapping[str, Any]) -> SlurmNodes:
@@ -66,7 +57,7 @@ class Node:
     group: Group[Node] = field(default_factory=Group, repr=False)
     run: Group[Node] = field(default_factory=Group, repr=False)  # all nodes, of whatever group
     between: Between | None = field(default_factory=type(None), repr=False)  # what was measured between nodes
-    known: dict[Any, Any] = field(default_factory=dict, repr=False)
+    facts: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     @property
     def name(self) -> str:
@@ -262,7 +253,7 @@ class Node:
 
     # Only in captures
 
-    nccl_tests = captured_as("nccl_tests", _nccl_tests, "log of nccl-tests or NCCL")
+    nccl_tests = perf.nccl_tests
     slurm_nodes = captured_as("slurm_node", _slurm_nodes, "output of scontrol or sinfo")
 
     @collected_by()
@@ -283,30 +274,17 @@ class Node:
 
     # Who it is, for every report
 
+    gpu_uuids = of_gpus.gpu_uuids
+
     @property
     def type_name(self) -> str:
         """Its instance type, or empty where it is unknown."""
-        if "type_name" not in self.known:
-            self.known["type_name"] = self._type_name()
-        return self.known["type_name"]  # type: ignore[no-any-return]
+        if "type_name" not in self.facts:
+            self.facts["type_name"] = self._type_name()
+        return self.facts["type_name"]  # type: ignore[no-any-return]
 
     def _type_name(self) -> str:
         try:
             return printable(self.instance_type, MAX_NAME)
         except (Incomplete, NotApplicable):
             return ""
-
-    @property
-    def gpu_uuids(self) -> tuple[str, ...]:
-        """The UUIDs of the GPUs that answer; empty where the driver was not asked or gave none."""
-        if "gpu_uuids" not in self.known:
-            self.known["gpu_uuids"] = tuple(self._uuids())
-        return self.known["gpu_uuids"]  # type: ignore[no-any-return]
-
-    def _uuids(self) -> list[str]:
-        try:
-            gpus = self.gpus
-        except (Incomplete, NotApplicable):
-            return []
-        reported = [gpu.record.get("uuid") for gpu in gpus]
-        return [printable(uuid, MAX_NAME) for uuid in reported[:MAX_GPUS] if isinstance(uuid, str)]

@@ -97,7 +97,7 @@ def pair(one: str, other: str) -> Pair:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class NodeGroup:
     """Three nodes or more, in the order in which their ranks are numbered."""
 
     nodes: tuple[str, ...]
@@ -114,7 +114,7 @@ class Group:
 class GroupMeasurement:
     """One measurement of one group; `at_once` groups were measured at the same time."""
 
-    group: Group
+    group: NodeGroup
     at_once: int
     reading: Reading
 
@@ -138,7 +138,7 @@ class MeasuredGroup:
     `pairs_gb_per_s` is normal for pairs, 0 where that is unknown. `slow_inside` is what pairs found of its nodes.
     """
 
-    group: Group
+    group: NodeGroup
     readings: tuple[Reading, ...]
     others_gb_per_s: float | None = None
     smallest: tuple[int, float] | None = None

@@ -1,4 +1,7 @@
-"""Nodes as `kubectl get nodes` lists them, as a table, JSON or YAML, in the form of the collector `k8s_nodes`."""
+"""Nodes as `kubectl get nodes` lists them, as a table, JSON or YAML, in the form of the collector `k8s_nodes`.
+
+Numbers in YAML are left as text, as quantities are.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,13 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+import yaml
+
 from clusterproof.plugins.evidence.kubernetes.facts import NODES
 from clusterproof.plugins.evidence.parsing import CaptureError, Form, document_in, objects
 from clusterproof.plugins.kubernetes.collectors.k8s_nodes import entry
 from clusterproof.plugins.kubernetes.nodes import node_of
 from clusterproof.plugins.kubernetes.parse import MAX_NODES, is_bad, seconds
-from clusterproof.plugins.kubernetes.yaml_text import document
 
 TABLE = re.compile(r"\s{0,80}NAME {2,253}STATUS {2,60}ROLES {2,80}AGE {2,40}VERSION\b")
 LISTED = re.compile(r'^NAME {2,253}STATUS {2,60}ROLES |"kind": ?"Node"|^(?:  )?kind: Node$', re.MULTILINE)
@@ -144,3 +148,44 @@ FORMS = (
     Form("kubectl get nodes -o yaml", is_yaml, read_yaml, 55),
     Form("kubectl get events", is_events, refuse),
 )
+
+
+MAX_VALUES = 2_000_000  # an alias counts each time
+WORDS = ("tag:yaml.org,2002:bool", "tag:yaml.org,2002:null")
+TAGS = (*WORDS, "tag:yaml.org,2002:str", "tag:yaml.org,2002:seq", "tag:yaml.org,2002:map", None)  # None refuses others
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """Takes nothing but booleans and null for more than a text."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012
+        letter: [(tag, pattern) for tag, pattern in resolvers if tag in WORDS]
+        for letter, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+    yaml_constructors = {tag: yaml.SafeLoader.yaml_constructors[tag] for tag in TAGS}  # noqa: RUF012
+
+
+def document(text: str) -> object:
+    """The first document of a text. Raises CaptureError."""
+    loader = _Loader(text)
+    try:
+        data = loader.get_data()
+    except Exception as problem:  # `!!bool zz` is a KeyError
+        mark = getattr(problem, "problem_mark", None)
+        where = f" in line {mark.line + 1}" if mark else ""
+        raise CaptureError(f"its YAML is not understood{where}, it may be cut") from None
+    finally:
+        loader.dispose()
+    _count(data)
+    return data
+
+
+def _count(data: Any) -> None:
+    """Raises CaptureError where there is more than a cluster has to say: aliases make much of little."""
+    left, count = [data], 0
+    while left:
+        value = left.pop()
+        count += 1
+        if count > MAX_VALUES:
+            raise CaptureError(f"its YAML has more than {MAX_VALUES:,} values")
+        left += value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()

@@ -194,13 +194,13 @@ def manifest_of(table: Table) -> dict[str, Any]:
     }
 
 
-def _rows(table: Table, known: Collection[str], read: Callable[[str], object]) -> dict[str, str]:
-    """A table's rules by name; `known` are the names that mean something, where not all do."""
-    for name in table.values if known else ():
-        if name not in known:
+def _rows(table: Table, names: Collection[str], read: Callable[[str], object]) -> dict[str, str]:
+    """A table's rules by name; `names` are those that mean something, where not all do."""
+    for name in table.values if names else ():
+        if name not in names:
             raise InventoryError(
-                f"{table.where}: the probe does not look at {name!r:.60}{nearest(name, known)}; "
-                f"expected {', '.join(known)}"
+                f"{table.where}: the probe does not look at {name!r:.60}{nearest(name, names)}; "
+                f"expected {', '.join(names)}"
             )
     rules = {str(name): table.text(str(name)) for name in table.values}
     for name, rule in rules.items():
@@ -215,17 +215,17 @@ def _is_version_rule(rule: str) -> object:
     return rule == ABSENT or rules(rule)
 
 
-def _one_of(known: Collection[str]) -> Callable[[str], object]:
+def _one_of(choices: Collection[str]) -> Callable[[str], object]:
     def read(rule: str) -> None:
-        if rule not in known:
-            raise ValueError(f"{rule!r:.60} is not a rule; expected {' or '.join(known)}")
+        if rule not in choices:
+            raise ValueError(f"{rule!r:.60} is not a rule; expected {' or '.join(choices)}")
 
     return read
 
 
-def _all_of(known: Collection[str]) -> Callable[[str], object]:
+def _all_of(choices: Collection[str]) -> Callable[[str], object]:
     def read(rule: str) -> None:
         for word in listed(rule):
-            _one_of(known)(word)
+            _one_of(choices)(word)
 
     return read

@@ -61,5 +61,5 @@ def in_one_line(message: str, parser: ArgumentParser) -> str:
     return f"{flag}: {wrong}"
 
 
-def _either(known: Sequence[str]) -> str:
-    return known[0] if len(known) == 1 else f"{', '.join(known[:-1])} or {known[-1]}"
+def _either(choices: Sequence[str]) -> str:
+    return choices[0] if len(choices) == 1 else f"{', '.join(choices[:-1])} or {choices[-1]}"

@@ -167,13 +167,13 @@ class CheckItem(pytest.Item):
             return ""
         return why_not_asked(self.config.stash[CLUSTER], self.check.control_collectors)
 
-    def result(self, known: Examined | None = None) -> Result:
-        """What the check says, `known` where it was examined already."""
+    def result(self, examined: Examined | None = None) -> Result:
+        """What the check says, `examined` where it already was."""
         why = self.why_not_asked
         if why:
             owner = cluster_of(self.config)
             return replace(not_run(self.check, owner, why), subject=subject_of(self.check, owner))
-        return verdict_on(policy_of(self.config), self.check, self.owner, known)
+        return verdict_on(policy_of(self.config), self.check, self.owner, examined)
 
 
 def owner_of(config: pytest.Config, check: Check, name: str) -> Owner:

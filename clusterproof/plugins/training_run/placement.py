@@ -47,7 +47,7 @@ class OnNode:
 
 
 def placements(
-    known: Mapping[int, Placement], hostfile: Sequence[Slots], cluster: Sequence[Slots], ranks: Iterable[int]
+    recorded: Mapping[int, Placement], hostfile: Sequence[Slots], cluster: Sequence[Slots], ranks: Iterable[int]
 ) -> Mapping[int, Placement]:
     """By rank, as far as it is known: what the run says of itself before what it is laid out over.
 
@@ -57,19 +57,19 @@ def placements(
     ranks = list(ranks)
     world = max(ranks, default=-1) + 1
     for slots, by in ((hostfile, HOSTFILE), (cluster, BLOCK)):
-        if not known and world == sum(node.count for node in slots) and all(node.count for node in slots):
+        if not recorded and world == sum(node.count for node in slots) and all(node.count for node in slots):
             return {placement.rank: placement for placement in _in_order(slots, by)}
     return {
-        rank: placement if placement.gpu is not None else _numbered(placement, known)
-        for rank, placement in known.items()
+        rank: placement if placement.gpu is not None else _numbered(placement, recorded)
+        for rank, placement in recorded.items()
     }
 
 
-def on_nodes(known: Mapping[int, Placement], pods: Mapping[str, str]) -> Mapping[int, Placement]:
+def on_nodes(placed: Mapping[int, Placement], pods: Mapping[str, str]) -> Mapping[int, Placement]:
     """The same with the nodes of pods, where ranks are known to be in these."""
     return {
         rank: Placement(rank, pods.get(placement.node) or placement.node, placement.gpu, placement.by)
-        for rank, placement in known.items()
+        for rank, placement in placed.items()
     }
 
 
@@ -81,9 +81,9 @@ def _in_order(slots: Iterable[Slots], by: str) -> Iterable[Placement]:
             rank += 1
 
 
-def _numbered(placement: Placement, known: Mapping[int, Placement]) -> Placement:
+def _numbered(placement: Placement, recorded: Mapping[int, Placement]) -> Placement:
     """With the GPU, where the ranks of its node follow each other: the first has the first."""
-    of_node = sorted(other.rank for other in known.values() if other.node == placement.node)
+    of_node = sorted(other.rank for other in recorded.values() if other.node == placement.node)
     follow = of_node == list(range(of_node[0], of_node[0] + len(of_node)))
     return Placement(placement.rank, placement.node, placement.rank - of_node[0]) if follow else placement
 

@@ -25,13 +25,13 @@ def _found() -> tuple[Format, ...]:
     """What the files of `formats` read, in the order of their names, and behind these what is known by few words."""
     names = sorted(module.name for module in iter_modules(formats.__path__))
     modules = [import_module(f"{formats.__name__}.{name}") for name in names]
-    every = [known for module in modules for known in getattr(module, "FORMATS", ())]
-    return tuple(sorted(every, key=lambda known: known.is_tried_last))
+    every = [file_format for module in modules for file_format in getattr(module, "FORMATS", ())]
+    return tuple(sorted(every, key=lambda file_format: file_format.is_tried_last))
 
 
 FORMATS = _found()
 _PRINTED = re.compile(r"\.(?:out|err)$|^std(?:out|err)\.log$")  # by ranks and launchers
-_NAMES = ", ".join(known.name for known in FORMATS)
+_NAMES = ", ".join(file_format.name for file_format in FORMATS)
 
 
 def read_run(paths: Sequence[str]) -> TrainingRun:
@@ -86,14 +86,14 @@ def read_run(paths: Sequence[str]) -> TrainingRun:
     return TrainingRun(_name(paths), recorded)
 
 
-def _read(file: RunFile, known: Format, recorded: RunData) -> None:
+def _read(file: RunFile, file_format: Format, recorded: RunData) -> None:
     """Take in a file of this format. Raises RunError, whatever its reader breaks of."""
     try:
-        recorded.add(known.read(file), str(file))
+        recorded.add(file_format.read(file), str(file))
     except RunError:
         raise
     except Exception as wrong:  # what others have written may be anything
-        raise RunError(f"{file}: {type(wrong).__name__}: {wrong!s:.100}; expected {known.name}") from None
+        raise RunError(f"{file}: {type(wrong).__name__}: {wrong!s:.100}; expected {file_format.name}") from None
 
 
 def _is_of_recording(path: Path) -> bool:
@@ -116,9 +116,9 @@ def format_of(file: RunFile) -> Format | None:
     return next((candidate for candidate in FORMATS if candidate.begins_late and candidate.begins_late(file)), None)
 
 
-def _is_of(known: Format, head: bytes) -> bool:
+def _is_of(file_format: Format, head: bytes) -> bool:
     try:
-        return known.is_of(head)
+        return file_format.is_of(head)
     except Exception:  # it begins like nothing that anybody means to write
         return False
 

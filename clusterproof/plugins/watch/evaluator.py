@@ -87,7 +87,7 @@ class Evaluator:
             if not evidence_by_node[name].unreached:
                 kept = {one: value for one, value in evidence_by_node[name].collectors.items() if one in KEPT}
                 once = with_known(interning.once(replace(evidence_by_node[name], collectors=kept)), self._of(name))
-                self._nodes[name] = replace(made[name], evidence=once, known={})
+                self._nodes[name] = replace(made[name], evidence=once, facts={})
         for name, node in self._nodes.items():  # none is left with its last group, and so with the nodes of that
             self._nodes[name] = replace(node, group=made[name].group, run=made[name].run)
         for group in {id(group): group for node in made.values() for group in (node.group, node.run)}.values():
@@ -145,7 +145,7 @@ class Evaluator:
     def _keep(self, name: str, evidence: NodeEvidence) -> None:
         node = self._nodes[name]
         if evidence is not node.evidence:
-            self._nodes[name] = replace(node, evidence=evidence, known={})
+            self._nodes[name] = replace(node, evidence=evidence, facts={})
 
     def _results(self, node: Node, rules: Iterable[str]) -> list[Result]:
         every = (self._checks[rule] for rule in rules if rule in self._checks)

@@ -32,7 +32,7 @@ AGAIN_S = 60.0  # after the beginning of a visit that did not reach a node which
 
 
 @dataclass
-class _Node:
+class _WatchedNode:
     last_seen: float  # when it last sent anything, or was first connected to
     is_expected: bool = True  # to send at each tick: its first connection has sent something, or ended
     silent_ticks: int = 0  # consecutive looks at it without anything from it
@@ -64,7 +64,7 @@ class Watch:
 
     def __post_init__(self) -> None:
         self.states = States(self.timing)
-        self._nodes = {name: _Node(self.began) for name in self.names}
+        self._nodes = {name: _WatchedNode(self.began) for name in self.names}
 
     @property
     def samples(self) -> int:
@@ -177,7 +177,7 @@ class Watch:
                 changes += self.states.events(name, frozenset({SILENT}), results, now)
         return self._said([*changes, *self.states.settle(now)])
 
-    def _hello(self, name: str, node: _Node, hello: Hello, now: float) -> list[Change]:
+    def _hello(self, name: str, node: _WatchedNode, hello: Hello, now: float) -> list[Change]:
         changes = []
         if self.is_new_boot(name, hello):
             node.pending = PendingUpdates() if node.pending else None
@@ -192,7 +192,7 @@ class Watch:
             results = {("", NO_LOG): RuleResult(Verdict.INCOMPLETE, message)}
         return changes + self.states.events(name, frozenset({NO_LOG}), results, now)
 
-    def _tick(self, name: str, node: _Node, tick: Tick, now: float) -> list[Change]:
+    def _tick(self, name: str, node: _WatchedNode, tick: Tick, now: float) -> list[Change]:
         node.ticks += 1
         changes = []
         step = clock_step(node.last, tick, self.timing.clock_step_s) if node.last else None

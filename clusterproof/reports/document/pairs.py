@@ -42,12 +42,12 @@ _OF_SOME = (
 )  # that name nodes one by one, the worst first
 
 
-def pairs_section(run: PairwiseRun, known: Container[str]) -> Section | None:
-    """The section; None where nothing was measured. `known` are the nodes that have a page."""
+def pairs_section(run: PairwiseRun, with_page: Container[str]) -> Section | None:
+    """The section; None where nothing was measured. `with_page` are the nodes that have one."""
     campaigns = measured(run)
     if not campaigns:
         return None
-    parts = [_campaign(campaign, known, is_one=len(campaigns) == 1) for campaign in campaigns[:MAX_CAMPAIGNS]]
+    parts = [_campaign(campaign, with_page, is_one=len(campaigns) == 1) for campaign in campaigns[:MAX_CAMPAIGNS]]
     if len(campaigns) > MAX_CAMPAIGNS:
         parts.append(f"<p>… and {len(campaigns) - MAX_CAMPAIGNS} more kinds of nodes; pairs.csv has all</p>")
     if run.why_not:
@@ -57,13 +57,13 @@ def pairs_section(run: PairwiseRun, known: Container[str]) -> Section | None:
     return Section("pairs", title, "".join(parts))
 
 
-def _campaign(campaign: Campaign, known: Container[str], is_one: bool) -> str:
+def _campaign(campaign: Campaign, with_page: Container[str], is_one: bool) -> str:
     kind = campaign.key.instance_type if campaign.key else ""
     if campaign.mesh:
         title = "" if is_one else f"<h3>{escape(kind or 'nodes of no known type')}</h3>"
         return f"{title}{_exchanges(campaign.mesh)}{_facts(campaign)}"
     marks = _marks(campaign)
-    lines = list(_lines(campaign, marks, known))
+    lines = list(_lines(campaign, marks, with_page))
     nodes = in_order(campaign.of_node, campaign.journal.plan.places)
     is_small = len(nodes) <= MAX_CELL_BY_CELL
     drawing = _of_nodes(campaign, nodes, marks) if is_small else _of_places(campaign, nodes, marks)
@@ -200,7 +200,7 @@ def _starts(of_places: Sequence[Block]) -> dict[int, str]:
     return starts
 
 
-def _lines(campaign: Campaign, marks: Mapping[str, PairFault], known: Container[str]) -> Iterator[heat.StripLine]:
+def _lines(campaign: Campaign, marks: Mapping[str, PairFault], with_page: Container[str]) -> Iterator[heat.StripLine]:
     """The nodes that findings name, then the slowest; those that are left in one line."""
     shares_of = {node: _shares(campaign, measurements) for node, measurements in campaign.of_node.items()}
     slower = {node: estimate.slower for node, estimate in campaign.analysis.estimates.items()}
@@ -214,7 +214,7 @@ def _lines(campaign: Campaign, marks: Mapping[str, PairFault], known: Container[
     else:
         shown = ranked
     for node in shown:
-        yield _line(campaign, node, shares_of[node], marks.get(node), known)
+        yield _line(campaign, node, shares_of[node], marks.get(node), with_page)
     others = set(ranked).difference(shown)
     if others:
         rest = [share for node in others for share in shares_of[node]]

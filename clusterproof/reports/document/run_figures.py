@@ -205,14 +205,14 @@ def strip_of_ranks(cells: Sequence[RankCell], verb: str, peers: str, seated: str
     )
 
 
-def _stage(cells: Sequence[RankCell], each: int, *, is_one: bool) -> str:
+def _stage(cells: Sequence[RankCell], ranks_a_square: int, *, is_one: bool) -> str:
     name = "" if is_one else f"<span>stage {cells[0].stage}</span>"
-    return f'<div class="stage">{name}<div>{"".join(_cells(cells, each))}</div></div>'
+    return f'<div class="stage">{name}<div>{"".join(_cells(cells, ranks_a_square))}</div></div>'
 
 
-def _cells(cells: Sequence[RankCell], each: int) -> Iterator[str]:
-    for at in range(0, len(cells), each):
-        worst = max(cells[at : at + each], key=lambda cell: cell.ratio)
+def _cells(cells: Sequence[RankCell], ranks_a_square: int) -> Iterator[str]:
+    for at in range(0, len(cells), ranks_a_square):
+        worst = max(cells[at : at + ranks_a_square], key=lambda cell: cell.ratio)
         where = f" on {worst.where}" if worst.where else ""
         yield f'<i class="{_level(worst.ratio)}" title="rank {worst.rank}{escape(where)}: {worst.ratio:.2f}"></i>'
 

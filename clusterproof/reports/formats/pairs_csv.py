@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from io import StringIO
 from typing import TYPE_CHECKING
 
-from clusterproof.plugins.benchmarks.pairwise.rail_numbers import numbered
+from clusterproof.plugins.benchmarks.pairwise.rails import numbered
 from clusterproof.plugins.core.message import printable
 from clusterproof.reports.formats import Format
 from clusterproof.reports.run import Run

@@ -15,7 +15,8 @@ from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.result import Measured
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, Verdict
-from clusterproof.plugins.evidence.node import MAX_GPUS, MAX_NAME, Node
+from clusterproof.plugins.evidence.gpu.facts_node import MAX_UUIDS
+from clusterproof.plugins.evidence.node import MAX_NAME, Node
 
 FINE = (Verdict.PASS, Verdict.NOT_APPLICABLE)
 FOUND = (Verdict.FAIL, Verdict.CONCERN)  # what stands until it is seen to be gone
@@ -160,7 +161,7 @@ def _serial(node: Node) -> str:
 
 def _gpus(node: Node) -> Iterable[Gpu]:
     try:
-        gpus = node.gpus[:MAX_GPUS]
+        gpus = node.gpus[:MAX_UUIDS]
     except (Incomplete, NotApplicable):
         return
     for gpu in gpus:

@@ -293,7 +293,7 @@ class _Names:
         """A node's number."""
         return self._number(self._nodes, _text(name), "INSERT INTO nodes (name, cluster) VALUES (?, ?)", self._cluster)
 
-    def _number(self, known: dict[str, int], name: str, statement: str, *more: str) -> int:
-        if name not in known:
-            known[name] = int(self._database.execute(statement, (name, *more)).lastrowid or 0)
-        return known[name]
+    def _number(self, numbers: dict[str, int], name: str, statement: str, *more: str) -> int:
+        if name not in numbers:
+            numbers[name] = int(self._database.execute(statement, (name, *more)).lastrowid or 0)
+        return numbers[name]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from clusterproof.plugins.benchmarks.launchers import MeterCampaign, Together
+from clusterproof.plugins.benchmarks.launchers import MeterCampaign, PairOrGroup
 from clusterproof.plugins.benchmarks.launchers.srun import srun
 from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings
 from clusterproof.plugins.evidence.pairs import Pair, Reading
@@ -25,7 +25,7 @@ def campaign(
     return MeterCampaign(meter, MeterSettings(ranks_per_node=2), cluster, Limits(connect_s=10.0, settings=data), run_s)
 
 
-def round_of(bed: SlurmBed, made: MeterCampaign, together: Sequence[Together] = ROUND) -> dict[str, Reading]:
+def round_of(bed: SlurmBed, made: MeterCampaign, together: Sequence[PairOrGroup] = ROUND) -> dict[str, Reading]:
     """What a round measures."""
     with bed.bed.joined(), srun(made) as launcher:
         return measured(launcher, together)

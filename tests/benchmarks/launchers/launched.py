@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from clusterproof.plugins.benchmarks.launchers import Launcher, MeterCampaign, Together
+from clusterproof.plugins.benchmarks.launchers import Launcher, MeterCampaign, PairOrGroup
 from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, Output
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.evidence.pairs import Reading
@@ -93,12 +93,12 @@ def cluster_of(addresses: Mapping[str, str], connection: str, name: str = "testb
     return Cluster(name, connection, targets, settings)
 
 
-def measured(launcher: Launcher, together: Sequence[Together]) -> dict[str, Reading]:
+def measured(launcher: Launcher, together: Sequence[PairOrGroup]) -> dict[str, Reading]:
     """One round: the measurement of every pair or group; none comes twice."""
     data: dict[str, Reading] = {}
     lock = threading.Lock()
 
-    def keep(each: Together, reading: Reading) -> None:
+    def keep(each: PairOrGroup, reading: Reading) -> None:
         with lock:
             assert str(each) not in data
             data[str(each)] = reading

@@ -8,7 +8,7 @@ from clusterproof.plugins.benchmarks.launchers import MeterCampaign, attributed
 from clusterproof.plugins.benchmarks.launchers.visit import NodeAnswer, not_reached, read, silenced
 from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings
 from clusterproof.plugins.core.evidence import Unreached
-from clusterproof.plugins.evidence.pairs import Failure, Group, Pair, Reading
+from clusterproof.plugins.evidence.pairs import Failure, NodeGroup, Pair, Reading
 from clusterproof.plugins.suite.perf.pairs_planning import LAUNCHERS
 from clusterproof.plugins.transport import Answer, Unusable
 from tests.benchmarks.launchers.launched import PATIENT, all_reduce, cluster_of, measured
@@ -83,7 +83,7 @@ def test_a_measurement_is_one_even_if_a_node_is_silent_since() -> None:
 
 
 def test_of_a_group_a_node_that_is_silent_afterwards_is_said_and_not_at_fault() -> None:
-    group = Group(("gpu-1", "gpu-2", "gpu-3"))
+    group = NodeGroup(("gpu-1", "gpu-2", "gpu-3"))
     data = silenced(
         Reading(problem="it did not end in its time"), {"gpu-2": NodeAnswer("no answer within 15 s")}, group
     )

@@ -19,7 +19,7 @@ from clusterproof.plugins.benchmarks.launchers.mpirun import launch_by_hand, mpi
 from clusterproof.plugins.benchmarks.launchers.two_ends import PairMeasuring
 from clusterproof.plugins.benchmarks.launchers.visit import NodeAnswer, Visitor
 from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, nccl_tests, nccom_test
-from clusterproof.plugins.evidence.pairs import Group, Pair, Reading
+from clusterproof.plugins.evidence.pairs import NodeGroup, Pair, Reading
 from clusterproof.plugins.suite.gatherer import Gatherer
 from clusterproof.plugins.suite.perf.pairs_planning import launcher_for
 from clusterproof.plugins.transport import Limits, Unusable, connection_for
@@ -98,7 +98,7 @@ class TestByMpirun:
     def test_ranks_of_a_group_are_one_job_though_none_but_the_first_node_may_log_in(self, joined: Testbed) -> None:
         for name in NAMES[1:]:
             (joined.nodes[name].root / "root/.ssh/id_ed25519").unlink()
-        group = Group(NAMES)
+        group = NodeGroup(NAMES)
         with mpirun(over_ssh(joined, all_reduce())) as launcher:
             data = measured(launcher, [group])[str(group)]
         assert data.problem == ""
@@ -113,12 +113,12 @@ class TestByMpirun:
             program.chmod(0o755)
         settings = MeterSettings(ranks_per_node=2, size_bytes=8388608)
         with mpirun(over_ssh(joined, nccom_test.METER, settings=settings)) as launcher:
-            data = measured(launcher, [Group(NAMES)])["gpu-[1-4]"]
+            data = measured(launcher, [NodeGroup(NAMES)])["gpu-[1-4]"]
         assert (data.problem, data.busbw_gb_per_s) == ("", 71.33)
 
     def test_of_a_group_the_nodes_that_are_not_reached_are_counted(self) -> None:
         with cluster() as bed, bed.joined(), mpirun(over_ssh(bed, all_reduce())) as launcher:
-            data = measured(launcher, [Group(NAMES)])["gpu-[1-4]"]
+            data = measured(launcher, [NodeGroup(NAMES)])["gpu-[1-4]"]
         assert data.problem.startswith("gpu-1 does not reach gpu-2 and 2 more nodes over ssh: ")
 
     def test_at_the_deadline_a_pair_fails_and_nothing_of_it_is_left(self, joined: Testbed) -> None:
@@ -209,7 +209,7 @@ def test_the_command_for_a_thousand_nodes_is_one_argument() -> None:
         )
         for number, name in enumerate(names)
     }
-    visit = PairMeasuring(made, Visitor(connection_for("ssh"), made.limits), Group(tuple(names)), "run1", where)
+    visit = PairMeasuring(made, Visitor(connection_for("ssh"), made.limits), NodeGroup(tuple(names)), "run1", where)
     assert len(start_shell(visit)) < 128 * 1024
 
 

@@ -17,7 +17,7 @@ import pytest
 from clusterproof.plugins.benchmarks.launchers.on_submit_host import OTHERS_S
 from clusterproof.plugins.benchmarks.launchers.srun import srun
 from clusterproof.plugins.benchmarks.meters import MeterSettings, nccl_tests, nccom_test
-from clusterproof.plugins.evidence.pairs import Group, Pair, Reading
+from clusterproof.plugins.evidence.pairs import NodeGroup, Pair, Reading
 from clusterproof.plugins.transport import Unusable
 from tests.benchmarks.launchers.by_srun import NAMES, ROUND, campaign, round_of
 from tests.benchmarks.launchers.launched import (
@@ -75,7 +75,7 @@ def test_ranks_measure_what_goes_between_the_nodes_of_each_pair(bed: SlurmBed) -
 
 
 def test_ranks_of_a_group_are_one_step(bed: SlurmBed) -> None:
-    group = Group(tuple(node for pair in ROUND for node in pair))
+    group = NodeGroup(tuple(node for pair in ROUND for node in pair))
     data = round_of(bed, campaign(bed, all_reduce()), [group])[str(group)]
     assert (data.problem, data.is_correct) == ("", True)
     assert data.busbw_gb_per_s

@@ -20,9 +20,9 @@ from clusterproof.plugins.benchmarks.pairwise.journal import Journal, write
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.pairs import (
     Failure,
-    Group,
     GroupMeasurement,
     Measurement,
+    NodeGroup,
     Pair,
     Reading,
     pair,
@@ -42,7 +42,7 @@ WELL = "efa, 32 devices"
 
 Change = Callable[[Simulated], None]
 Touch = Callable[[Measurement], Measurement]
-GroupTouch = Callable[[Group, int], Reading]  # and how often it was measured before
+GroupTouch = Callable[[NodeGroup, int], Reading]  # and how often it was measured before
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +92,7 @@ def _of_groups(fault: PairFault, pairs: Campaign) -> dict[str, Any]:
     return {"group_plan": plan, "groups": tuple(measured)} if fault.touch_group else {}
 
 
-def _well(group: Group, _times: int = 0) -> Reading:
+def _well(group: NodeGroup, _times: int = 0) -> Reading:
     busbw = NOMINAL_GB_PER_S * (0.9 + Random(str(group)).uniform(-0.01, 0.01))
     return Reading(busbw, size_bytes=SIZE_BYTES, is_correct=True, seconds=20.0)
 
@@ -209,7 +209,7 @@ def measured_first(fault: PairFault) -> Pair:
 def _group(node: str, size: int, share: float = 1.0, only_once: bool = False, **reading: Any) -> GroupTouch:
     """The group of so many nodes that the node is in, so slow, or with such a reading."""
 
-    def touch(group: Group, times: int) -> Reading:
+    def touch(group: NodeGroup, times: int) -> Reading:
         well = _well(group)
         if node not in group.nodes or len(group.nodes) != size or (only_once and times):
             return well

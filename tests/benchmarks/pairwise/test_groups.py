@@ -24,13 +24,13 @@ from clusterproof.plugins.benchmarks.pairwise.groups import (
     plan_groups,
 )
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal, JournalWriter, read
-from clusterproof.plugins.evidence.pairs import Group, GroupMeasurement, Reading
+from clusterproof.plugins.evidence.pairs import GroupMeasurement, NodeGroup, Reading
 from clusterproof.plugins.options import perf_table
 from tests.benchmarks.pairwise.measured import names, racks
 
 BUSBW_GB_PER_S = 360.0
 RUN_S = 10.0
-Read = Callable[[Group, int], Reading]
+Read = Callable[[NodeGroup, int], Reading]
 
 
 def plan(count: int, which: str = "doubling", place: int = 0, most_nodes: int = 1000) -> GroupPlan:
@@ -41,7 +41,7 @@ def plan(count: int, which: str = "doubling", place: int = 0, most_nodes: int = 
 LIMITS = GroupLimits(slower=0.05, least_share=0.7, least_of_pairs=0.33, pairs_gb_per_s=400.0)
 
 
-def well(_group: Group, _times: int) -> Reading:
+def well(_group: NodeGroup, _times: int) -> Reading:
     return Reading(BUSBW_GB_PER_S)
 
 
@@ -58,7 +58,7 @@ class Made:
 
     read: Read = well
     now_s: float = 0.0
-    batches: list[tuple[Group, ...]] = field(default_factory=list)
+    batches: list[tuple[NodeGroup, ...]] = field(default_factory=list)
 
     def clock(self) -> float:
         """Seconds."""
@@ -218,7 +218,7 @@ def test_groups_that_have_a_small_share_of_what_pairs_have_are_measured_once_mor
 
 def test_groups_of_three_are_no_measure_for_larger_ones() -> None:
     def measured(size: int, busbw: float) -> GroupMeasurement:
-        return GroupMeasurement(Group(names(size)), 1, Reading(busbw))
+        return GroupMeasurement(NodeGroup(names(size)), 1, Reading(busbw))
 
     both = MeasuredGroups((measured(3, 500.0), measured(8, 200.0)))
     assert both.smallest == (8, 200.0)

@@ -18,7 +18,7 @@ from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.evidence.pairs import Group, Reading
+from clusterproof.plugins.evidence.pairs import NodeGroup, Reading
 from clusterproof.plugins.suite.perf import pairs_measure
 from clusterproof.plugins.suite.perf.pairs_measure import MeasuringSetup, measure
 from clusterproof.plugins.suite.perf.pairs_options import PairOptions
@@ -58,7 +58,7 @@ class Launched:
     def measure(self, together: Sequence[Any], measured: Measured) -> None:
         """As it was told."""
         for each in together:
-            if isinstance(each, Group):
+            if isinstance(each, NodeGroup):
                 self.groups.append((len(each.nodes), self.campaign.settings.is_brief))
             measured(each, self.answer(each))
 
@@ -150,7 +150,7 @@ def test_where_all_pairs_fail_no_group_is_tried(run: Run) -> None:
 
 def test_what_ends_among_the_groups_keeps_what_was_measured_and_says_why(run: Run) -> None:
     def expired(nodes: Any) -> Reading:
-        if isinstance(nodes, Group) and len(nodes.nodes) == 8:
+        if isinstance(nodes, NodeGroup) and len(nodes.nodes) == 8:
             raise Unusable("the nodes secret-n01 have gone")
         return well(nodes)
 
@@ -173,7 +173,7 @@ def test_a_node_that_is_gone_when_a_run_goes_on_is_in_no_group(run: Run) -> None
 
 def test_a_run_that_is_interrupted_again_where_it_goes_on_is_not_over(run: Run) -> None:
     def interrupted(nodes: Any) -> Reading:
-        if isinstance(nodes, Group):
+        if isinstance(nodes, NodeGroup):
             raise KeyboardInterrupt
         return well(nodes)
 
@@ -185,7 +185,7 @@ def test_a_run_that_is_interrupted_again_where_it_goes_on_is_not_over(run: Run) 
 
 def test_an_interruption_among_the_groups_leaves_a_run_that_is_not_over(run: Run) -> None:
     def interrupted(nodes: Any) -> Reading:
-        if isinstance(nodes, Group) and len(nodes.nodes) == 8:
+        if isinstance(nodes, NodeGroup) and len(nodes.nodes) == 8:
             raise KeyboardInterrupt
         return well(nodes)
 

@@ -24,10 +24,10 @@ from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.pairs import (
     Estimate,
     Failure,
-    Group,
     GroupMeasurement,
     Kind,
     Measurement,
+    NodeGroup,
     PairFault,
     Reading,
     pair,
@@ -42,12 +42,12 @@ KEY = {"instance_type": "p5.48xlarge", "efa": 32, "nodes": 2, "ranks_per_node": 
 Readings = float | Reading | Sequence[float | Reading]
 
 
-def group(first: int, size: int) -> Group:
-    return Group(tuple(NODES[first : first + size]))
+def group(first: int, size: int) -> NodeGroup:
+    return NodeGroup(tuple(NODES[first : first + size]))
 
 
 def campaign(
-    measured: Mapping[Group, Readings],
+    measured: Mapping[NodeGroup, Readings],
     finding: PairFault | None = None,
     absent: Sequence[str] = (),
     which: str = "4,all",
@@ -133,7 +133,7 @@ BUSY = Reading(problem="n09: busy", failure=Failure.NOT_AT_FAULT)
     ],
 )
 def test_a_group_is_held_against_its_like_the_smallest_and_pairs(
-    measured: Mapping[Group, Readings], verdict: Verdict, words: str
+    measured: Mapping[NodeGroup, Readings], verdict: Verdict, words: str
 ) -> None:
     result = of(campaign(measured))
     assert result.verdict is verdict, result.message

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.integrations.slurm.scripts import ROOM, SCRIPTS, SETTINGS, STATE, room
+from tests.integrations.slurm.scripts import BUDGET, SCRIPTS, SETTINGS, STATE, drain_budget
 from tests.testbed.image import Content, Link, NodeImage
 from tests.testbed.node import Node, entered, with_file, with_whole_machine
 
@@ -18,7 +18,11 @@ DRAIN = 'mode = "drain"\ndeadline_s = 8\n'
 @contextmanager
 def node(image: NodeImage, toml: str = DRAIN, python: str = sys.prefix) -> Iterator[Node]:
     """A node with the settings, and with clusterproof where the scripts look for it."""
-    added: dict[str, Content] = {SETTINGS: toml, "/opt/clusterproof": Link(python), ROOM: image.files.get(ROOM, room)}
+    added: dict[str, Content] = {
+        SETTINGS: toml,
+        "/opt/clusterproof": Link(python),
+        BUDGET: image.files.get(BUDGET, drain_budget),
+    }
     for path, content in added.items():
         image = with_file(image, path, content)
     with entered(with_whole_machine(image), "gpu001") as running:

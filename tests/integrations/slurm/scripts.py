@@ -26,7 +26,7 @@ POLICY = """[disabled."network.memlock"]
 reason = "this kernel does not let the testbed raise the limit of a real slurmd"
 until = 9999-12-31
 """
-ROOM = f"/{STATE}/room.json"
+BUDGET = f"/{STATE}/drain_budget.json"
 NAMES = {"Prolog": "prolog", "Epilog": "epilog", "HealthCheckProgram": "health-check"}
 
 # Stands in for syslogd: one datagram, one line.
@@ -138,7 +138,7 @@ def scripted(
     files: dict[str, Content] = {
         "/etc/clusterproof/policy.toml": POLICY,
         "/opt/clusterproof": Link(str(home)),
-        ROOM: room,
+        BUDGET: drain_budget,
         **{f"/etc/slurm/{name}": File(text, 0o755) for name, text in scripts.items()},
     }
     named = [f"{keyword}=/etc/slurm/{name}" for keyword, name in NAMES.items() if name in scripts]
@@ -151,7 +151,7 @@ def scripted(
         yield Scripted(bed)
 
 
-def room(full: str = "", age_s: float = 0.0) -> str:
+def drain_budget(full: str = "", age_s: float = 0.0) -> str:
     """What a health check has left on a node so long ago; no partition is full, unless these words say so."""
     return json.dumps({"boot_id": BOOT_ID, "at": since_boot_s() - age_s, "full": full, "nodes": 2})
 

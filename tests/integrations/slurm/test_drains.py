@@ -10,7 +10,7 @@ from tests.integrations.slurm import controller
 from tests.integrations.slurm.controller import drained_by_slurm
 from tests.integrations.slurm.drained import HEALTHY, LOST, explained, log_an_xid, of
 from tests.integrations.slurm.on_node import DRAIN, output_of, script
-from tests.integrations.slurm.scripts import ROOM, STATE, eventually
+from tests.integrations.slurm.scripts import BUDGET, STATE, eventually
 from tests.testbed.image import ABSENT, NodeImage
 from tests.testbed.needs import needs_nodes
 from tests.testbed.node import Node, with_file, with_tmpfs
@@ -233,7 +233,7 @@ def test_without_any_memory_it_only_observes_and_says_so(occasion: str) -> None:
 
 
 def test_who_waited_for_the_run_of_another_does_not_drain_at_the_deadline() -> None:
-    with of(with_file(HEALTHY, ROOM, ABSENT), toml=DRAIN + 'at_deadline = "drain"\n') as running:
+    with of(with_file(HEALTHY, BUDGET, ABSENT), toml=DRAIN + 'at_deadline = "drain"\n') as running:
         held = f"umask 077; mkdir {RUNTIME_FOLDER}; exec flock {RUNTIME_FOLDER}/lock sleep 60"
         holder = running.start(["/bin/sh", "-c", held])
         tried = (

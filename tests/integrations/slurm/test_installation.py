@@ -20,7 +20,7 @@ from clusterproof.plugins.evaluation.index import FILE as INDEX
 from tests.faults import BY_NAME
 from tests.integrations.slurm.installation import DRAIN, TIMEOUT_S, asked, marked, output_of
 from tests.integrations.slurm.on_node import node
-from tests.integrations.slurm.scripts import NAMES, ROOM, SCRIPTS, STATE, eventually
+from tests.integrations.slurm.scripts import BUDGET, NAMES, SCRIPTS, STATE, eventually
 from tests.testbed.image import ABSENT, File, Folder, NodeImage
 from tests.testbed.needs import needs_nodes
 from tests.testbed.node import Node, healthy_cpu, healthy_p5, with_file, with_stuck_nvml
@@ -182,7 +182,7 @@ def test_a_driver_that_hangs_is_reported_and_hangs_nothing() -> None:
 @needs_nodes
 @pytest.mark.parametrize("word", ["--check-instalation", "-x"])
 def test_an_option_that_means_nothing_checks_nothing(word: str) -> None:
-    with node(with_file(healthy_p5(), ROOM, ABSENT), DRAIN) as running:
+    with node(with_file(healthy_p5(), BUDGET, ABSENT), DRAIN) as running:
         ran = asked(running, "gpu001", "prolog", word)
         assert not (running.root / STATE).exists()
     assert ran.returncode == 4
@@ -192,7 +192,7 @@ def test_an_option_that_means_nothing_checks_nothing(word: str) -> None:
 @needs_nodes
 @pytest.mark.parametrize("word", ["-h", "--help"])
 def test_help_says_what_the_script_is_for_and_checks_nothing(word: str) -> None:
-    with node(with_file(healthy_p5(), ROOM, ABSENT), DRAIN) as running:
+    with node(with_file(healthy_p5(), BUDGET, ABSENT), DRAIN) as running:
         ran = asked(running, "gpu001", "prolog", word)
         assert not (running.root / STATE).exists()
     assert (ran.returncode, b"With --check-installation it says" in ran.stdout) == (0, True)

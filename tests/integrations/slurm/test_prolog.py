@@ -118,7 +118,7 @@ def test_a_prolog_that_is_killed_half_way_leaves_nothing_behind(bed: Scripted) -
     bed.nvml(SLOW, healthy_p5(SLOW))
     assert eventually(lambda: "gone" if not bed.processes(SLOW, "main() prolog") else "")
     left = {path.name for path in bed.state_file(SLOW, "").iterdir()}
-    assert left <= {"cursor.json", "lock", "room.json"}  # of the epilog, which Slurm has run meanwhile
+    assert left <= {"cursor.json", "lock", "drain_budget.json"}  # of the epilog, which Slurm has run meanwhile
     assert bed.reason_beginning(SLOW, "Prolog error")  # Slurm's own word: a script that is killed has failed
     bed.bed.run("scancel", job)
     bed.bed.output_of("scontrol", "update", f"NodeName={SLOW}", "State=RESUME")

@@ -210,7 +210,7 @@ def test_an_epilog_looks_at_what_the_kernel_has_logged_since_its_own_job_began()
     assert b"(epilog of job 41)" in ran.stdout
 
 
-RECORDS = ("verdict", "cursor", "drained/prolog-41", "in_use", "jobs/42", "gaps", "room")
+RECORDS = ("verdict", "cursor", "drained/prolog-41", "in_use", "jobs/42", "gaps", "drain_budget")
 CORRUPT = ("", "{", "[]", '{"findings": 3, "cursor": [1, 2], "reason": 7}')
 
 

@@ -139,7 +139,7 @@ def test_what_a_process_has_begun_to_write_is_removed_once_it_is_gone(state: Sta
     assert [file.exists() for file in begun] == [True, False]
 
 
-BOTH = ("room", "drained/prolog-41")
+BOTH = ("drain_budget", "drained/prolog-41")
 
 
 @pytest.fixture
@@ -197,13 +197,13 @@ def test_what_the_folder_does_not_take_is_remembered_in_run(small: State, befall
 @pytest.mark.long
 def test_a_disk_that_is_full_with_run_on_it_takes_a_few_records_more(small: State) -> None:
     small.prepare()
-    small.write("room", {"number": 1})
+    small.write("drain_budget", {"number": 1})
     full(small.folder)
     full(small.runtime_folder)
     for number in range(2, 4):
         small.prepare()
-        small.write("room", {"number": number})
-        assert small.read("room") == {"number": number}
+        small.write("drain_budget", {"number": number})
+        assert small.read("drain_budget") == {"number": number}
     small.write("drained/prolog-41", {"number": 2})
     assert small.read("drained/prolog-41") == {"number": 2}
 
@@ -242,9 +242,9 @@ def test_what_the_folder_takes_again_is_newer_than_what_is_in_run(small: State) 
 @pytest.mark.long
 def test_what_is_forgotten_is_forgotten_in_both(small: State) -> None:
     small.prepare()
-    small.write("room", {"number": 1})
-    small.forget("room")
-    assert small.read("room") == {}
+    small.write("drain_budget", {"number": 1})
+    small.forget("drain_budget")
+    assert small.read("drain_budget") == {}
 
 
 def test_a_line_waits_for_room_in_syslogs_queue(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from tests.integrations.slurm import controller
 from tests.integrations.slurm.controller import drained_by_slurm
 from tests.integrations.slurm.drained import HEALTHY, LOST, of
 from tests.integrations.slurm.on_node import output_of, script
-from tests.integrations.slurm.scripts import ROOM, STATE
+from tests.integrations.slurm.scripts import BUDGET, STATE
 from tests.testbed.clock import set_clock, settable
 from tests.testbed.image import ABSENT, NodeImage
 from tests.testbed.needs import needs_nodes
@@ -61,7 +61,7 @@ def put(running: Node, image: NodeImage) -> None:
 def test_a_sick_node_is_drained_and_once_it_is_well_resumed(
     put_on: Callable[[NodeImage], NodeImage], befalls: Callable[[Node], object]
 ) -> None:
-    with of(put_on(with_file(HEALTHY, ROOM, ABSENT))) as running:
+    with of(put_on(with_file(HEALTHY, BUDGET, ABSENT))) as running:
         settable(running)
         script(running, "health-check")
         befalls(running)

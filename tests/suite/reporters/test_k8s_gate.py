@@ -11,8 +11,9 @@ import pytest
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.result import INTERRUPTED, Result
 from clusterproof.plugins.core.verdict import EXIT_INCOMPLETE, Verdict
+from clusterproof.plugins.kubernetes.gate import Orders
 from clusterproof.plugins.kubernetes.gate.round import taken
-from clusterproof.plugins.kubernetes.gate.write import Orders, Written
+from clusterproof.plugins.kubernetes.gate.write import Written
 from clusterproof.plugins.suite.ending import EXIT_UNWRITTEN
 from clusterproof.plugins.suite.reporters import k8s_gate
 from clusterproof.plugins.suite.reporters.k8s_gate import K8sGateReporter, orders_of

@@ -19,8 +19,9 @@ from clusterproof.plugins.evaluation.index import load, make_index
 from clusterproof.plugins.evidence.node import HEALTH_CHECK
 from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.inventory import resolve
+from clusterproof.plugins.kubernetes.gate import Orders
 from clusterproof.plugins.kubernetes.gate.round import taken
-from clusterproof.plugins.kubernetes.gate.write import Orders, Written
+from clusterproof.plugins.kubernetes.gate.write import Written
 from clusterproof.plugins.suite.reporters import k8s_gate
 from clusterproof.plugins.suite.reporters.k8s_gate import K8sGateReporter
 from clusterproof.plugins.suite.state import NODES

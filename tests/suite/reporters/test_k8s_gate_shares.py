@@ -12,9 +12,9 @@ import pytest
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.kubernetes.gate import FALSE, TRUE, Health
+from clusterproof.plugins.kubernetes.gate import FALSE, TRUE, Health, Orders
 from clusterproof.plugins.kubernetes.gate.round import KeptVerdict, Round, keep_verdicts, kept_verdicts, taken
-from clusterproof.plugins.kubernetes.gate.write import Orders, Written
+from clusterproof.plugins.kubernetes.gate.write import Written
 from clusterproof.plugins.suite.reporters import k8s_gate
 from clusterproof.plugins.suite.reporters.k8s_gate import K8sGateReporter
 from clusterproof.plugins.transport.kubernetes.report_cache import ReportCache

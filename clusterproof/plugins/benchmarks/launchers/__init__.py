@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings
 from clusterproof.plugins.core.cluster import Cluster, Target
-from clusterproof.plugins.evidence.pairs import Group, Pair, Reading
+from clusterproof.plugins.evidence.pairs import NodeGroup, Pair, Reading
 from clusterproof.plugins.transport import Connection, Limits, Unusable, connection_for
 
 FOLDER = Path(__file__).parent
@@ -21,7 +21,7 @@ PLUGINS = FOLDER.parents[1]
 RUN_S = 120.0
 WHOLE_S = 3600.0
 
-Together = Pair | Group
+PairOrGroup = Pair | NodeGroup
 Measured = Callable[[Any, Reading], None]  # with one of those that were to be measured
 NOT_STARTED = (126, 127)  # of a shell
 
@@ -54,7 +54,7 @@ class MeterCampaign:
         return target
 
 
-def typed(campaign: MeterCampaign, reading: Reading, launch: str, nodes: Together) -> Reading:
+def typed(campaign: MeterCampaign, reading: Reading, launch: str, nodes: PairOrGroup) -> Reading:
     """The reading with the command that a person types for the same; `launch` is what starts ranks on the nodes."""
     command = campaign.meter.command
     return replace(reading, command=command(campaign.settings, launch, tuple(nodes))) if command else reading
@@ -81,7 +81,7 @@ class Launcher(Protocol):
 
     campaign: MeterCampaign
 
-    def measure(self, together: Sequence[Together], measured: Measured) -> None:
+    def measure(self, together: Sequence[PairOrGroup], measured: Measured) -> None:
         """Measure all these pairs, or groups, at the same time; no node may be in two of them.
 
         `measured` is called once for each, from any thread. Never raises for what one of them does; raises Unusable

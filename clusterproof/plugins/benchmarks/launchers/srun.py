@@ -17,7 +17,7 @@ from clusterproof.plugins.benchmarks.launchers import (
     PLUGINS,
     Measured,
     MeterCampaign,
-    Together,
+    PairOrGroup,
     attributed,
     check,
     ranks,
@@ -79,7 +79,7 @@ class BySrun:
     _name: str = field(default_factory=lambda: f"clusterproof-{new_nonce()}")
     _reserved: Reserved | None = None
 
-    def measure(self, together: Sequence[Together], measured: Measured) -> None:
+    def measure(self, together: Sequence[PairOrGroup], measured: Measured) -> None:
         """Measure all these at the same time. Raises Unusable where Slurm gives no node at all."""
         reserved = self._reserved = self._reserved or self._reserve()
         turns = {}
@@ -161,7 +161,7 @@ class BySrun:
             )
         return Reserved(job, is_ours, refused, addresses, ranks.chosen(self._options, site, has_mpi), has_mpi)
 
-    def _round(self, turns: Mapping[str, tuple[Together, str]], reserved: Reserved, nonce: str) -> dict[str, object]:
+    def _round(self, turns: Mapping[str, tuple[PairOrGroup, str]], reserved: Reserved, nonce: str) -> dict[str, object]:
         steps = [step for key, turn in turns.items() for step in self._steps(key, *turn, reserved)]
         return {
             "do": "run",
@@ -177,7 +177,7 @@ class BySrun:
             },
         }
 
-    def _steps(self, key: str, nodes: Together, run: str, reserved: Reserved) -> list[dict[str, object]]:
+    def _steps(self, key: str, nodes: PairOrGroup, run: str, reserved: Reserved) -> list[dict[str, object]]:
         """The steps of one pair or group, each with those that clean up where it has failed."""
         campaign = self.campaign
         cleanups = {
@@ -196,7 +196,7 @@ class BySrun:
             for end, node, asked in (("server", a, ends.server), ("client", b, ends.client))
         ]
 
-    def _reading(self, key: str, nodes: Together, run: str, answered: Mapping[str, Any], nonce: str) -> Reading:
+    def _reading(self, key: str, nodes: PairOrGroup, run: str, answered: Mapping[str, Any], nonce: str) -> Reading:
         """What the steps of one pair or group brought; a node on which nothing can be started any more is at fault."""
         cleaned = {node: _answer(answered["cleaned"].get(f"{key}.{node}"), nonce) for node in nodes}
         if self.campaign.meter.is_collective:
@@ -225,7 +225,7 @@ class BySrun:
         silent = {node: one for node, one in cleaned.items() if one and one.unreached}
         return silenced(reading, silent, nodes)
 
-    def _launch_by_hand(self, together: Together, reserved: Reserved) -> str:
+    def _launch_by_hand(self, together: PairOrGroup, reserved: Reserved) -> str:
         """How a person starts the ranks of a pair or group: in the same job, where that is not given back."""
         ranks = self.campaign.settings.ranks_per_node or 1
         job = [] if reserved.is_ours else [f"--jobid={reserved.job}", "--overlap"]
@@ -234,7 +234,7 @@ class BySrun:
         tasks = [f"--ntasks={len(names) * ranks}", f"--ntasks-per-node={ranks}", f"--mpi={reserved.mpi}"]
         return shlex.join(["srun", *job, *nodes, *tasks, *self._options])
 
-    def _called(self, nodes: Together) -> dict[str, Sequence[str]]:
+    def _called(self, nodes: PairOrGroup) -> dict[str, Sequence[str]]:
         """By what other names the nodes go."""
         return {node: self._reserved.addresses.get(node, ()) if self._reserved else () for node in nodes}
 

@@ -16,7 +16,7 @@ from clusterproof.plugins.benchmarks.launchers import (
     NOT_STARTED,
     Measured,
     MeterCampaign,
-    Together,
+    PairOrGroup,
     attributed,
     check,
     typed,
@@ -42,7 +42,7 @@ class PairMeasuring:
 
     campaign: MeterCampaign
     visitor: Visitor
-    together: Together
+    together: PairOrGroup
     run: str
     where: Mapping[str, NodeAnswer]
 
@@ -76,13 +76,13 @@ class OverNodes:
     take: Callable[[PairMeasuring], Outcome]
     visitor: Visitor = field(init=False)
     _where: NodeAddresses = field(init=False)
-    _running: dict[str, Together] = field(default_factory=dict)
+    _running: dict[str, PairOrGroup] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.visitor = Visitor(self.campaign.reach(), self.campaign.limits)
         self._where = NodeAddresses(self.visitor)
 
-    def measure(self, together: Sequence[Together], measured: Measured) -> None:
+    def measure(self, together: Sequence[PairOrGroup], measured: Measured) -> None:
         """Measure all these at the same time. Raises Unusable."""
         nodes = [node for each in together for node in each]
         try:
@@ -95,7 +95,7 @@ class OverNodes:
             if missing:
                 measured(each, not_reached(missing))
             else:
-                where = {node: self._where.known[node] for node in each}
+                where = {node: self._where.answers[node] for node in each}
                 turns.append(PairMeasuring(self.campaign, self.visitor, each, new_nonce(), where))
         side_by_side([lambda turn=turn: measured(turn.together, self._one(turn)) for turn in turns])  # type: ignore[misc]
 
@@ -142,7 +142,7 @@ class OverNodes:
         return cleaned
 
 
-def _with(reading: Reading, cleaned: Mapping[str, NodeAnswer], nodes: Together) -> Reading:
+def _with(reading: Reading, cleaned: Mapping[str, NodeAnswer], nodes: PairOrGroup) -> Reading:
     """A failure with what the cleanup saw: the nodes that are silent, and what could not be ended on others."""
     if not reading.culprit:
         reading = silenced(reading, {node: data for node, data in cleaned.items() if data.unreached}, nodes)

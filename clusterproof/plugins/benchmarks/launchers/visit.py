@@ -9,7 +9,7 @@ from typing import Any
 from clusterproof.plugins.agent.frame import FrameError, printable, unpacked
 from clusterproof.plugins.agent.packing import packed
 from clusterproof.plugins.agent.payload import joined, new_nonce, started_by_shell
-from clusterproof.plugins.benchmarks.launchers import FOLDER, PLUGINS, Together
+from clusterproof.plugins.benchmarks.launchers import FOLDER, PLUGINS, PairOrGroup
 from clusterproof.plugins.benchmarks.meters import Output
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
@@ -147,7 +147,7 @@ def failure_of(answers: Iterable[NodeAnswer]) -> Failure | None:
     return None if all(answer.is_at_fault for answer in answers) else Failure.NOT_AT_FAULT
 
 
-def silenced(reading: Reading, silent: Mapping[str, NodeAnswer], nodes: Together) -> Reading:
+def silenced(reading: Reading, silent: Mapping[str, NodeAnswer], nodes: PairOrGroup) -> Reading:
     """A failure with the nodes that are silent since, and why: one of a pair is at fault, whatever programs say.
 
     Of a group nobody is: that many are cleaned up at once that one may only be late.
@@ -166,7 +166,7 @@ class NodeAddresses:
     """What nodes are and by which addresses others reach them, asked of each once."""
 
     visitor: Visitor
-    known: dict[str, NodeAnswer] = field(default_factory=dict)
+    answers: dict[str, NodeAnswer] = field(default_factory=dict)
 
     def learn(self, targets: Sequence[Target]) -> dict[str, NodeAnswer]:
         """Ask those that are not known yet; what those answer that cannot be asked. Raises Unusable."""
@@ -176,13 +176,13 @@ class NodeAddresses:
             if answer.unreached:
                 why_not[target.name] = answer
             else:
-                self.known[target.name] = answer
+                self.answers[target.name] = answer
 
-        unknown = [target for target in targets if target.name not in self.known]
+        unknown = [target for target in targets if target.name not in self.answers]
         if unknown:
             self.visitor.visit_all(unknown, ASK, self.visitor.limits.answer_s, learned)
         return why_not
 
     def forget(self, node: str) -> None:
         """Ask it again next time: it may have gone, or be another."""
-        self.known.pop(node, None)
+        self.answers.pop(node, None)

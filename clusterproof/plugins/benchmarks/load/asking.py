@@ -15,7 +15,7 @@ from clusterproof.plugins.transport.gather import OnAnswer, ask
 
 T = TypeVar("T")
 PACKAGE = "clusterproof.plugins.benchmarks.load"
-EXACT = "clusterproof.plugins.benchmarks.exact"
+EXACT = "clusterproof.plugins.evidence.exact.on_node"
 PYTORCH_MODULES = {  # what collectors do not import themselves, but the Python that has PyTorch
     "gpu_exact": f"{EXACT}.gpus",
     "exact_collective": f"{EXACT}.collectives",

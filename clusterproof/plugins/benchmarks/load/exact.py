@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 
 from clusterproof.plugins.agent.reading import Absent, Node
-from clusterproof.plugins.benchmarks.exact import cores
 from clusterproof.plugins.benchmarks.load.tool import END_S, NONE, gpu_count
 from clusterproof.plugins.benchmarks.load.torch_python import run_exact, torch_python
+from clusterproof.plugins.evidence.exact.on_node import cores
 
 COLLECTIVE_S = 20.0  # for the rounds; each operation is made once in any case
 STEPS_S = 20.0  # for all steps of one GPU, and their repetition

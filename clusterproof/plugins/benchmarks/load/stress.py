@@ -7,8 +7,8 @@ import time
 
 from clusterproof.plugins.agent.reading import NO_CURSOR, Broke, Node
 from clusterproof.plugins.agent.tools import Tool, find
-from clusterproof.plugins.benchmarks.exact.cores import available_bytes
 from clusterproof.plugins.benchmarks.load.tool import ASK_S, END_S, MAX_OUTPUT_BYTES, environment, named
+from clusterproof.plugins.evidence.exact.on_node.cores import available_bytes
 from clusterproof.plugins.evidence.kernel_log.collect_follow import Follower
 
 MIB = 1 << 20

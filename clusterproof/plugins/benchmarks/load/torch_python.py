@@ -25,7 +25,7 @@ MAX_TRIED = 24  # that are tried
 TRY_S = 10.0  # an environment on a shared file system may take some
 SOURCE = "CLUSTERPROOF_SOURCE"  # the variable that it comes in
 RUN = f"import os; exec(os.environ.pop('{SOURCE}'))"
-EXACT = "clusterproof.plugins.benchmarks.exact"
+EXACT = "clusterproof.plugins.evidence.exact.on_node"
 END_S = 10.0  # of a run, for what its processes have answered by then
 HAS_TORCH = "import sys, importlib.util as u; sys.exit(u.find_spec('torch') is None)"
 

@@ -11,14 +11,14 @@ from clusterproof.plugins.benchmarks import meters
 from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, Output
 from clusterproof.plugins.catalog import exact_kinds_setting
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, Recording
+from clusterproof.plugins.evidence.exact.facts_collective import NCCL, Blame, NodeResult, wrong_blocks
 from clusterproof.plugins.evidence.pairs import Reading, is_believable
-from clusterproof.plugins.evidence.perf.collective import NCCL, Blame, OfNode, wrong_blocks
 
 NAME = "exact"
 PYTHONS = ("/usr/bin/python3", "/opt/pytorch/bin/python3", "/opt/conda/bin/python3")  # beside the first on PATH
 BUDGET_S = 10.0  # for the rounds; each operation is made once in any case
 WITHIN_S = 100.0  # of a run's 120
-PROGRAM = "clusterproof.plugins.benchmarks.exact.collectives"
+PROGRAM = "clusterproof.plugins.evidence.exact.on_node.collectives"
 HAS_TORCH = "import importlib.util as u; exit(u.find_spec('torch') is None)"
 HERE = "127.0.0.1"
 NODES = ("the first node", "the second node")
@@ -48,7 +48,7 @@ def read(_settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
     documents = [
         meters.object_in(output.text) for output in outputs
     ]  # the client's first, which is the second of the nodes
-    nodes = [OfNode({**data, "node": 1 - end}) for end, data in enumerate(documents) if data]
+    nodes = [NodeResult({**data, "node": 1 - end}) for end, data in enumerate(documents) if data]
     hosts = tuple(
         str((data or {}).get("host", ""))[:MAX_NAME] or NODES[number] for number, data in enumerate(documents[::-1])
     )
@@ -79,7 +79,7 @@ def by_hand(node: str, other: str, _collective: str) -> str:
 METER = Meter(NAME, read, server=server, client=client, by_hand=by_hand, has_a_rank_for_each_gpu=True)
 
 
-def _problem(nodes: list[OfNode], outputs: tuple[Output, ...]) -> str:
+def _problem(nodes: list[NodeResult], outputs: tuple[Output, ...]) -> str:
     """Why nothing was proven; empty where everything was. Raises Incomplete."""
     if len(nodes) != len(NODES):  # an end that is killed after it has said everything has said everything
         ended = next((operation for operation in outputs if operation.exit != 0), None)

@@ -30,10 +30,10 @@ from clusterproof.plugins.core.message import speed
 from clusterproof.plugins.core.robust import location_error
 from clusterproof.plugins.evidence.pairs import (
     Estimate,
-    Group,
     Kind,
     MeasuredGroup,
     Measurement,
+    NodeGroup,
     Pair,
     PairFault,
     estimated,
@@ -221,7 +221,7 @@ class Campaign:
         usual = self.analysis.usual
         return exp(min(usual.inside, usual.across)) if usual else 0.0
 
-    def _slow_inside(self, group: Group) -> PairFault | None:
+    def _slow_inside(self, group: NodeGroup) -> PairFault | None:
         """A link between two of its nodes, or a place of some of them, that the pairs found slow."""
         kinds = (Kind.SLOW_LINK, Kind.FAILING_LINK, Kind.SLOW_GROUP)
         nodes = set(group)

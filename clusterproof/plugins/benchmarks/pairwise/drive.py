@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from clusterproof.plugins.benchmarks.launchers import Measured, Together
+from clusterproof.plugins.benchmarks.launchers import Measured, PairOrGroup
 from clusterproof.plugins.benchmarks.pairwise import RETEST_ROUNDS, Round
 from clusterproof.plugins.benchmarks.pairwise.campaign import PairPlan, next_round
 from clusterproof.plugins.benchmarks.pairwise.groups import GroupLimits, GroupPlan, next_groups
@@ -25,7 +25,7 @@ LEAST_FIRST_ROUNDS = 2  # one alone names nobody
 class Measuring(Protocol):
     """What a launcher does for a campaign."""
 
-    def measure(self, together: Sequence[Together], measured: Measured, /) -> None:
+    def measure(self, together: Sequence[PairOrGroup], measured: Measured, /) -> None:
         """Measure all these at the same time; `measured` is called once for each, from any thread."""
 
 
@@ -117,7 +117,7 @@ def drive_groups(
     plan: GroupPlan,
     limits: GroupLimits,
     budget_s: float,
-    on_batch: Callable[[Sequence[Together]], None],
+    on_batch: Callable[[Sequence[PairOrGroup]], None],
     clock: Callable[[], float] = time.monotonic,
 ) -> Journal:
     """Measure groups until none is left, the budget is used up, or nothing can be measured any more."""
@@ -158,7 +158,7 @@ def shortened(plan: PairPlan, rounds_left: float, writer: JournalWriter) -> Pair
 
 def _measure(
     launcher: Measuring,
-    batch: Sequence[Together],
+    batch: Sequence[PairOrGroup],
     measurement_of: Callable[[Any, Reading], M],
     keep: Callable[[M], None],
 ) -> list[M]:
@@ -168,8 +168,8 @@ def _measure(
     failed: list[M] = []
     is_over = False
 
-    def measured(each: Together, reading: Reading) -> None:
-        measurement = measurement_of(each, reading)
+    def measured(nodes: PairOrGroup, reading: Reading) -> None:
+        measurement = measurement_of(nodes, reading)
         with lock:
             if is_over:
                 return

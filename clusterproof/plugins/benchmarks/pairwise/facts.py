@@ -14,9 +14,9 @@ from clusterproof.plugins.core.message import speed
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.evidence.exchanges import shown as shown_exchanges
 from clusterproof.plugins.evidence.pairs import (
-    Group,
     Kind,
     Measurement,
+    NodeGroup,
     Pair,
     PairFault,
     PairsOfNode,
@@ -261,8 +261,8 @@ def _journal(journal: Journal, shown: Mapping[str, str], text: Callable[[str], s
     )
 
 
-def _group(group: Group, shown_names: Mapping[str, str]) -> Group:
-    return Group(tuple(shown_names[node] for node in group))
+def _group(group: NodeGroup, shown_names: Mapping[str, str]) -> NodeGroup:
+    return NodeGroup(tuple(shown_names[node] for node in group))
 
 
 def _reading(reading: Reading, shown_names: Mapping[str, str], text: Callable[[str], str]) -> Reading:

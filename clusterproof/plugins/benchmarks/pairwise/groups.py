@@ -12,7 +12,7 @@ from functools import cached_property
 from statistics import median
 
 from clusterproof.plugins.core.message import number_of, speed
-from clusterproof.plugins.evidence.pairs import Group, GroupMeasurement, Reading
+from clusterproof.plugins.evidence.pairs import GroupMeasurement, NodeGroup, Reading
 
 DOUBLING, ALL = "doubling", "all"
 FEWEST_NODES = 3  # of a group: two are a pair
@@ -30,13 +30,13 @@ class GroupPlan:
     their groups is there.
     """
 
-    groups: tuple[Group, ...]
+    groups: tuple[NodeGroup, ...]
     places: Mapping[str, str] = field(default_factory=dict)
     most_nodes: int = MANY
     left_out: str = ""
 
     @cached_property
-    def by_size(self) -> Mapping[int, tuple[Group, ...]]:
+    def by_size(self) -> Mapping[int, tuple[NodeGroup, ...]]:
         """The groups by how many nodes they have, the smallest first."""
         sizes = sorted({len(group.nodes) for group in self.groups})
         return {size: tuple(group for group in self.groups if len(group.nodes) == size) for size in sizes}
@@ -62,12 +62,12 @@ def _why_not(size: int, count: int, most_nodes: int) -> str:
     return f"{most_nodes} nodes may be loaded at once"
 
 
-def _groups_of(size: int, nodes: Sequence[str], places: Mapping[str, str]) -> list[Group]:
+def _groups_of(size: int, nodes: Sequence[str], places: Mapping[str, str]) -> list[NodeGroup]:
     """As many groups of this size as there are nodes for, within places first."""
     by_place: dict[str, list[str]] = {}
     for node in sorted(nodes):
         by_place.setdefault(places.get(node, ""), []).append(node)
-    inside: list[Group] = []
+    inside: list[NodeGroup] = []
     left: list[str] = []
     for place in sorted(by_place):
         cut = len(by_place[place]) // size * size
@@ -76,8 +76,8 @@ def _groups_of(size: int, nodes: Sequence[str], places: Mapping[str, str]) -> li
     return [*inside, *_cut(left, size)]
 
 
-def _cut(nodes: Sequence[str], size: int) -> list[Group]:
-    return [Group(tuple(nodes[start : start + size])) for start in range(0, len(nodes) - size + 1, size)]
+def _cut(nodes: Sequence[str], size: int) -> list[NodeGroup]:
+    return [NodeGroup(tuple(nodes[start : start + size])) for start in range(0, len(nodes) - size + 1, size)]
 
 
 @dataclass(frozen=True)
@@ -102,9 +102,9 @@ class MeasuredGroups:
     places: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
-    def by_size(self) -> Mapping[int, Mapping[Group, tuple[Reading, ...]]]:
+    def by_size(self) -> Mapping[int, Mapping[NodeGroup, tuple[Reading, ...]]]:
         """The readings of each group of so many nodes, the smallest first."""
-        sizes: dict[int, dict[Group, tuple[Reading, ...]]] = {}
+        sizes: dict[int, dict[NodeGroup, tuple[Reading, ...]]] = {}
         for one in sorted(self.measurements, key=lambda one: len(one.group.nodes)):
             readings = sizes.setdefault(len(one.group.nodes), {})
             readings[one.group] = (*readings.get(one.group, ()), one.reading)
@@ -114,14 +114,14 @@ class MeasuredGroups:
         """The median of the groups of this size; None where none succeeded."""
         return _middle([best_gb_per_s(readings) for readings in self.by_size.get(size, {}).values()])
 
-    def others_gb_per_s(self, group: Group) -> float | None:
+    def others_gb_per_s(self, group: NodeGroup) -> float | None:
         """What is usual for the other groups of its size in as many places; None where too few of them succeeded."""
         same = self.by_size[len(group.nodes)]
         others = [other for other in same if other != group and self._spans(other) == self._spans(group)]
         best = [busbw for other in others if (busbw := best_gb_per_s(same[other]))]
         return _middle(best) if len(best) >= FEWEST_OTHERS else None
 
-    def _spans(self, group: Group) -> int:
+    def _spans(self, group: NodeGroup) -> int:
         return len({self.places.get(node, "") for node in group})
 
     @cached_property
@@ -130,7 +130,7 @@ class MeasuredGroups:
         known = ((size, self.usual_gb_per_s(size)) for size in self.by_size if size >= FIRST_SIZE)
         return next(((size, usual) for size, usual in known if usual), None)
 
-    def is_low(self, group: Group, reading: Reading, limits: GroupLimits) -> bool:
+    def is_low(self, group: NodeGroup, reading: Reading, limits: GroupLimits) -> bool:
         """Whether one reading of a group failed, is wrong, or is less than its like suggest."""
         busbw = reading.busbw_gb_per_s
         if not busbw or reading.is_correct is False:
@@ -163,7 +163,9 @@ def best_gb_per_s(readings: Sequence[Reading]) -> float | None:
     return max((reading.busbw_gb_per_s or 0.0 for reading in readings), default=0.0) or None
 
 
-def next_groups(plan: GroupPlan, limits: GroupLimits, measurements: Sequence[GroupMeasurement]) -> tuple[Group, ...]:
+def next_groups(
+    plan: GroupPlan, limits: GroupLimits, measurements: Sequence[GroupMeasurement]
+) -> tuple[NodeGroup, ...]:
     """The groups to measure next, at the same time; none at the end.
 
     Each size once, and once more where a reading of it was low: all of its groups, so that as many meet as before.
@@ -179,5 +181,5 @@ def next_groups(plan: GroupPlan, limits: GroupLimits, measurements: Sequence[Gro
     return ()
 
 
-def _at_once(groups: tuple[Group, ...], plan: GroupPlan) -> tuple[Group, ...]:
+def _at_once(groups: tuple[NodeGroup, ...], plan: GroupPlan) -> tuple[NodeGroup, ...]:
     return groups[: max(1, plan.most_nodes // len(groups[0].nodes))]

@@ -21,7 +21,7 @@ from clusterproof.plugins.benchmarks.pairwise.mesh import MeshLimits
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.opened import appendable, read_whole
 from clusterproof.plugins.evidence.exchanges import exchange_of
-from clusterproof.plugins.evidence.pairs import Group, GroupMeasurement, Measurement, Reading, is_believable, pair
+from clusterproof.plugins.evidence.pairs import GroupMeasurement, Measurement, NodeGroup, Reading, is_believable, pair
 
 SCHEMA = "clusterproof pairs 1"
 MAX_BYTES = 2**30
@@ -245,11 +245,11 @@ def _group_plan(record: Mapping[str, Any], plan: PairPlan) -> GroupPlan:
     return GroupPlan(planned, plan.places, int(record["most_nodes"]), str(record["left_out"]))
 
 
-def _group(values: object, plan: PairPlan) -> Group:
+def _group(values: object, plan: PairPlan) -> NodeGroup:
     nodes = _nodes(values, plan)
     if len(nodes) < FEWEST_NODES:
         raise ValueError(f"a group of {len(nodes)}")
-    return Group(nodes)
+    return NodeGroup(nodes)
 
 
 def _nodes(values: object, plan: PairPlan) -> tuple[str, ...]:

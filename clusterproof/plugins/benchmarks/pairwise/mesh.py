@@ -11,10 +11,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from clusterproof.plugins.benchmarks.pairwise.paths import RAILS, OnRail, between
-from clusterproof.plugins.benchmarks.pairwise.rail_numbers import numbered
-from clusterproof.plugins.benchmarks.pairwise.rails import Rail, rails_of, why
-from clusterproof.plugins.benchmarks.pairwise.sides import Cut, cuts
+from clusterproof.plugins.benchmarks.pairwise.paths import RAILS, Cut, OnRail, between, cuts
+from clusterproof.plugins.benchmarks.pairwise.rails import Rail, numbered, rails_of, why
 from clusterproof.plugins.benchmarks.pairwise.untried import failed_meetings, missing_devices
 from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.nodeset import fold

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from clusterproof.plugins.core.evidence import Status
+from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.typed import TYPE_CHECKING
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.evidence.bounds import PCI_DEVICES, SWITCHES, believed
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from clusterproof.plugins.evidence.node import Node
 
 
+MAX_UUID = 80  # characters of one, as it goes into every result
+MAX_UUIDS = 128  # no node has more than 16
 HIDDEN = "may not be opened by the probe: it runs in a step or container that was not given all GPUs"
 
 nvml = collected_as("nvml", Nvml)
@@ -165,3 +168,13 @@ def gpu_paths(node: Node) -> Mapping[str, Paths]:
     if not by_gpu and node.gpus_on_bus:
         raise NotApplicable(NO_PATHS)
     return by_gpu
+
+
+@collected_by()
+def gpu_uuids(node: Node) -> tuple[str, ...]:
+    """The UUIDs of the GPUs that answer; empty where the driver was not asked or gave none."""
+    try:
+        reported = [gpu.record.get("uuid") for gpu in node.gpus]
+    except (Incomplete, NotApplicable):
+        return ()
+    return tuple(printable(uuid, MAX_UUID) for uuid in reported[:MAX_UUIDS] if isinstance(uuid, str))

@@ -1,4 +1,4 @@
-"""Ports and interfaces in a line or a few each: ibstatus, ibdev2netdev, `ip -br link`."""
+"""Ports and interfaces in a line or a few each: ibstatus, ibdev2netdev, `ip -br link`, mlxlink."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from clusterproof.plugins.evidence.network.facts import IFF_UP
-from clusterproof.plugins.evidence.network.parse_rdma import MAX_DEVICES, STATES, as_in_sysfs, named
-from clusterproof.plugins.evidence.parsing import Form, sections, short
+from clusterproof.plugins.evidence.network.parse_rdma import MAX_DEVICES, PHYSICAL, STATES, as_in_sysfs, named
+from clusterproof.plugins.evidence.parsing import CaptureError, Form, sections, short, typed_above
 
 # ibstatus
 
@@ -101,9 +101,39 @@ def read_none(text: str) -> Mapping[str, object]:
     return {"rdma": {"devices": {"error": f"ibv_devinfo: {said[1] if said else ''}"}}}
 
 
+# mlxlink, which does not say of which device it is: its command does
+
+_LINK_ROW = re.compile(r"^(State|Physical state) {1,40}: (\S.{0,60}?)[ \t]*$", re.MULTILINE)
+_DEVICE_OPTION = re.compile(r"\s(?:-d|--device)[ =]?(mlx5_\d{1,4})(?!\w)")
+_PORT_OPTION = re.compile(r"\s(?:-p|--port)[ =]?(\d{1,3})\b")
+_UP, _OFF = "Active", "Disable"  # mlxlink's words; any other is a link that is not up
+_LINKS = frozenset({"linkup", "polling", "disabled", "sleep"})  # physical states that sysfs has too
+
+
+def is_mlxlink(text: str) -> bool:
+    """Whether it is mlxlink's."""
+    return "Operational Info" in text and bool(_LINK_ROW.search(text))
+
+
+def read_mlxlink(text: str) -> Mapping[str, object]:
+    """The port of the collector `rdma`, without its rate. Raises CaptureError."""
+    typed, rows = typed_above(text), dict(_LINK_ROW.findall(text))
+    device, port = _DEVICE_OPTION.search(typed), _PORT_OPTION.search(typed)
+    if not device:
+        raise CaptureError("mlxlink does not say of which device; expected its command above it, with -d mlx5_0")
+    state, physical = rows.get("State", ""), rows.get("Physical state", "")
+    row: dict[str, object] = {"port": int(port[1]) if port else 1}
+    if state:
+        row["state"] = as_in_sysfs(STATES, "active" if state == _UP else "down")
+    if physical.lower() in _LINKS or state == _OFF:
+        row["physical_state"] = as_in_sysfs(PHYSICAL, "disabled" if state == _OFF else physical)
+    return {"rdma": {"devices": [{**named(device[1]), "alone": True, "ports": [row]}]}}
+
+
 FORMS = (
     Form("ibstatus", is_ibstatus, read_ibstatus, 58),
     Form("ibdev2netdev", is_ibdev2netdev, read_ibdev2netdev, 42),
     Form("ip -br link", is_links, read_links),
     Form("ibv_devinfo's error", is_none, read_none, 20),
+    Form("mlxlink", is_mlxlink, read_mlxlink, 35),
 )

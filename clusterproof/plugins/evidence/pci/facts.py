@@ -162,7 +162,7 @@ def _link(lanes: int | None, speed: str) -> PciLink | None:
 
 
 @record
-class Place:
+class Location:
     """Where a device is: its host bridge and the bridges above it, and its NUMA node, -1 where that is unknown."""
 
     address: str
@@ -210,7 +210,7 @@ def paths_of(devices: Iterable[PciDevice]) -> Mapping[str, Paths]:
     return {gpu.address: Paths({"gpus": _from(gpu, gpus), "nics": _from(gpu, nics)}) for gpu in gpus}
 
 
-def path_between(one: Place, other: Place) -> str | None:
+def path_between(one: Location, other: Location) -> str | None:
     """What lies between two devices; None where they have no host bridge in common, and one no NUMA node."""
     shared = len(one.within & other.within)
     if not shared:
@@ -220,14 +220,14 @@ def path_between(one: Place, other: Place) -> str | None:
     return "PIX" if max(len(one.within), len(other.within)) - shared <= 1 else "PXB"
 
 
-def _placed(devices: Iterable[PciDevice]) -> tuple[list[Place], list[Place]]:
+def _placed(devices: Iterable[PciDevice]) -> tuple[list[Location], list[Location]]:
     """Where GPUs and network devices are, as far as it is known, in the order of their addresses. Raises Incomplete."""
-    gpus: list[Place] = []
-    nics: list[Place] = []
+    gpus: list[Location] = []
+    nics: list[Location] = []
     for device in devices:
         reading, _ = readings(device, "path", "numa", "function_of")
         if reading.get("path") and not reading.get("function_of"):  # virtual functions come and go
-            place = Place(device.address, frozenset(reading["path"]), reading.get("numa", -1))
+            place = Location(device.address, frozenset(reading["path"]), reading.get("numa", -1))
             gpus += [place] if device.is_nvidia_gpu else []
             nics += [place] if device.is_nic else []
     return (
@@ -236,11 +236,11 @@ def _placed(devices: Iterable[PciDevice]) -> tuple[list[Place], list[Place]]:
     )
 
 
-def _below(port: PciDevice, places: Iterable[Place]) -> tuple[str, ...]:
+def _below(port: PciDevice, places: Iterable[Location]) -> tuple[str, ...]:
     return tuple(place.address for place in places if port.address in place.within)
 
 
-def _from(gpu: Place, others: Iterable[Place]) -> Mapping[str, str]:
+def _from(gpu: Location, others: Iterable[Location]) -> Mapping[str, str]:
     ways = {other.address: path_between(gpu, other) for other in others if other is not gpu}
     return {address: way for address, way in ways.items() if way}
 

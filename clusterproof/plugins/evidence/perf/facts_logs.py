@@ -48,7 +48,6 @@ class Row(Reported):
     size_bytes = Field(whole)
     count = Field(whole)
     type = Field(text)
-    redop = Field(text)
     out_of_place = Field(one(Measured), where="nccl_tests: out_of_place")  # with another buffer for the results
     in_place = Field(one(Measured), where="nccl_tests: in_place")  # with the results in the same buffer
 

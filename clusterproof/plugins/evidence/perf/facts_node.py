@@ -9,18 +9,18 @@ from collections.abc import Callable, Mapping
 
 from clusterproof.plugins.core.typed import TYPE_CHECKING, Any, TypeVar
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
-from clusterproof.plugins.evidence.fact import CollectorData, Fact, collected_by
+from clusterproof.plugins.evidence.fact import CollectorData, Fact, captured_as, collected_by
 from clusterproof.plugins.evidence.field import readings
 
 if TYPE_CHECKING:
+    from clusterproof.plugins.evidence.exact.facts import CpuExact, GpuExact
+    from clusterproof.plugins.evidence.exact.facts_collective import ExactCollective
+    from clusterproof.plugins.evidence.exact.facts_step import ExactStep
     from clusterproof.plugins.evidence.node import Node
     from clusterproof.plugins.evidence.pairs import PairsOfNode
-    from clusterproof.plugins.evidence.perf.collective import ExactCollective
-    from clusterproof.plugins.evidence.perf.exact import CpuExact, GpuExact
     from clusterproof.plugins.evidence.perf.facts import FsBandwidth, Loopback, Ran
-    from clusterproof.plugins.evidence.perf.facts_logs import DcgmDiag, NcclLog, Nccom
+    from clusterproof.plugins.evidence.perf.facts_logs import DcgmDiag, NcclLog, NcclTests, Nccom
     from clusterproof.plugins.evidence.perf.gpu_speed import GpuBandwidth, GpuGemm
-    from clusterproof.plugins.evidence.perf.step import ExactStep
     from clusterproof.plugins.evidence.perf.stress import StressNg
 
 
@@ -104,7 +104,7 @@ def gpu_gemm(node: Node, measured: CollectorData) -> GpuGemm:
 @collected_under_load("gpu_exact")
 def gpu_exact(node: Node, measured: CollectorData) -> GpuExact:
     """Exact products of the GPUs. Raises NotApplicable."""
-    from clusterproof.plugins.evidence.perf.exact import GpuExact
+    from clusterproof.plugins.evidence.exact.facts import GpuExact
 
     require_hardware(node, measured, "gpus")
     return GpuExact(measured.value)
@@ -113,7 +113,7 @@ def gpu_exact(node: Node, measured: CollectorData) -> GpuExact:
 @collected_under_load("exact_collective")
 def exact_collective(node: Node, measured: CollectorData) -> ExactCollective:
     """Exact collectives of the GPUs. Raises NotApplicable where the node has but one."""
-    from clusterproof.plugins.evidence.perf.collective import ExactCollective
+    from clusterproof.plugins.evidence.exact.facts_collective import ExactCollective
 
     require_hardware(node, measured, "gpus", least=2)
     return ExactCollective(measured.value)
@@ -122,7 +122,7 @@ def exact_collective(node: Node, measured: CollectorData) -> ExactCollective:
 @collected_under_load("exact_step")
 def exact_step(node: Node, measured: CollectorData) -> ExactStep:
     """Training steps of the GPUs. Raises NotApplicable."""
-    from clusterproof.plugins.evidence.perf.step import ExactStep
+    from clusterproof.plugins.evidence.exact.facts_step import ExactStep
 
     require_hardware(node, measured, "gpus")
     return ExactStep(measured.value)
@@ -131,7 +131,7 @@ def exact_step(node: Node, measured: CollectorData) -> ExactStep:
 @collected_under_load("cpu_exact")
 def cpu_exact(_node: Node, measured: CollectorData) -> CpuExact:
     """Exact products of the cores, and what host memory gave back."""
-    from clusterproof.plugins.evidence.perf.exact import CpuExact
+    from clusterproof.plugins.evidence.exact.facts import CpuExact
 
     return CpuExact(measured.value)
 
@@ -208,6 +208,16 @@ def understood(ran: Ran, read: Callable[[str], Mapping[str, Any]], text: str) ->
         return read(text)
     except CaptureError as problem:
         raise Incomplete(f"{ran.ended}; not understood: {problem}") from None
+
+
+def _nccl_tests(logs: Mapping[str, Any]) -> NcclTests:
+    """Every captured log of NCCL."""
+    from clusterproof.plugins.evidence.perf.facts_logs import NcclTests
+
+    return NcclTests(logs)
+
+
+nccl_tests = captured_as("nccl_tests", _nccl_tests, "log of nccl-tests or NCCL")
 
 
 @collected_by()

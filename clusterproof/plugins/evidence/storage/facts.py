@@ -41,11 +41,10 @@ _NODES_OWN = Pattern(r"(addr|clientaddr|mountaddr|mountport|port|fd|size|nr_inod
 
 @record
 class NvmeDisk(Reported):
-    """One NVMe name space: a disk. `used_by`: partitions, RAID arrays and volumes made of it."""
+    """One NVMe name space: a disk."""
 
     name = Field(text)
     kib = Field(optional(whole))  # None in captures that do not show it
-    used_by = Field(texts)
     mounted = Field(texts)
 
 

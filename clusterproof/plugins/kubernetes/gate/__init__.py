@@ -1,23 +1,18 @@
 """The gate: a run's verdicts as a condition of each node, and, where that is asked for, a taint of our own.
 
-It is all that this suite ever writes to a cluster beside its own pods, and only `--k8s-gate` asks for it. Which nodes
-get the taint and which lose it is decided over all nodes together; never more get it than are allowed.
+It is all that this suite ever writes to a cluster beside its own pods, and only `--k8s-gate` asks for it.
 """
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.core.message import printable
-from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.record import record, replace
 from clusterproof.plugins.core.result import ACTIONS, UNREACHABLE, Result
 from clusterproof.plugins.core.verdict import PROVEN, Verdict
-from clusterproof.plugins.kubernetes.nodes import ApiNode, Taint
 
 CONDITION = "ClusterproofHealthy"
 DOMAIN = "clusterproof.dev"
@@ -32,6 +27,37 @@ OF_API = (Unreached.API, Unreached.THROTTLED)
 OF_KUBERNETES = "k8s_node"  # the subject of what Kubernetes itself says of a node, and already knows
 MAX_MESSAGE = 240  # characters; `kubectl describe node` shows them in one column
 MAX_REASON = 128
+
+OBSERVE, TAINT = "observe", "taint"
+LIMIT = "10%,10"  # as Slurm's health check has it
+REFRESH_S = 300.0  # as a kubelet's own conditions are written where nothing changes
+LATE = 3  # reports that may be missing
+
+
+@record
+class Orders:
+    """What is asked for: `limit` as `10%,10`; `startup` is the key of the taint that new nodes begin with."""
+
+    mode: str = OBSERVE
+    limit: str = LIMIT
+    startup: str = ""
+    refresh_s: float = 0.0  # a condition that says the same is written again after so long; 0: by each run
+    patience_s: float = 0.0  # after so long without a report a node is Unknown; until then it is left as it stands
+
+    @property
+    def is_resident(self) -> bool:
+        """Whether it is of a gate that stays in a cluster, and has an account of its own."""
+        return bool(self.refresh_s)
+
+    @property
+    def is_tainting(self) -> bool:
+        """Whether nodes get our taint, and lose it."""
+        return self.mode == TAINT
+
+
+def resident(orders: Orders, every_s: float) -> Orders:
+    """The same for a gate that looks again each `every_s`: few writes, and no change for one report that is late."""
+    return replace(orders, refresh_s=REFRESH_S, patience_s=REFRESH_S + LATE * every_s)
 
 
 @record
@@ -135,90 +161,3 @@ def _unproven(health: Health) -> Health:
     return replace(
         health, status=UNKNOWN, reason=BROKE, message="a test of the run broke; expected a run that is whole"
     )
-
-
-MAX_NAMES = 200  # characters of names in a line
-_KEY = re.compile(r"(?:[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9](?:[\w.-]{0,61}[A-Za-z0-9])?", re.ASCII)
-_LIMIT = re.compile(r"([0-9]{1,6})(%?)")
-
-
-class GateError(ClusterproofError):
-    """What the gate is asked for is invalid; one line that says what was expected."""
-
-
-def most_tainted(limit: str, nodes: int) -> int:
-    """How many of so many nodes may be tainted by `5`, `10%` or `10%,10`, the least of them; a share allows for one.
-
-    Raises GateError.
-    """
-    matches = [_LIMIT.fullmatch(part.strip()) for part in limit.split(",")]
-    if not all(matches) or any(one and one[2] and int(one[1]) > 100 for one in matches):
-        raise GateError(f"{limit[:40]!r} is not a number of nodes; expected a number, a share, or both: 10%,10")
-    shares = ((int(one[1]), one[2]) for one in matches if one)
-    return min(max(1, nodes * number // 100) if percent and number else number for number, percent in shares)
-
-
-def own_key(key: str) -> str:
-    """The key of a taint that the gate may take away. Raises GateError for one that is not this suite's own."""
-    if not _KEY.fullmatch(key) or OURS not in key:
-        raise GateError(
-            f"{key[:80]!r} is not a taint of this suite; expected a key with {OURS} in it, as {OURS}.dev/unproven"
-        )
-    return key
-
-
-def to_remove(node: ApiNode, health: Health, startup: str, is_tainting: bool) -> tuple[Taint, ...]:
-    """The taints that a node loses by what was found: our own, and the one it began with; only a pass does it."""
-    if health.status != TRUE:
-        return ()
-    return tuple(one for one in node.taints if (is_tainting and is_unfit(one)) or (startup and one.key == startup))
-
-
-def is_tainted(node: ApiNode) -> bool:
-    """Whether it has our taint."""
-    return any(map(is_unfit, node.taints))
-
-
-def is_unfit(taint: Taint) -> bool:
-    """Whether it is the one that the gate gives."""
-    return (taint.key, taint.effect) == (UNFIT, NO_SCHEDULE)
-
-
-@record
-class TaintPlan:
-    """The nodes to taint, and why others that failed are not."""
-
-    names: tuple[str, ...]
-    why_not: str = ""
-
-
-def to_taint(nodes: Iterable[ApiNode], healths: Mapping[str, Health], limit: str) -> TaintPlan:
-    """The nodes that get our taint, as far as the limit goes: all that failed and have none yet, or none at all.
-
-    Those that failed count together with those that have it already, also of other runs: where they are more than are
-    allowed, the cause is something else than so many nodes. Raises GateError.
-    """
-    nodes = list(nodes)
-    failed = {node.name for node in nodes if node.name in healths and healths[node.name].status == FALSE}
-    tainted = {node.name for node in nodes if is_tainted(node)}
-    most = most_tainted(limit, len(healths))
-    if len(failed | tainted) > most and failed - tainted:
-        already = f" ({len(tainted)} already)" if tainted else ""
-        return TaintPlan(
-            (),
-            f"no node is tainted: {len(failed | tainted)} of {len(healths)} nodes would be{already}; expected at most "
-            f"{most}: see first whether one thing is wrong with all of them",
-        )
-    return TaintPlan(tuple(sorted(failed - tainted)))
-
-
-def spared(plan: TaintPlan, busy: Collection[str]) -> TaintPlan:
-    """The same without nodes whose accelerators pods have: a taint there would hinder their replacement."""
-    left = [name for name in plan.names if name in busy]
-    reason = f"not tainted while pods have their accelerators: {_names(left)}" if left else ""
-    return TaintPlan(tuple(name for name in plan.names if name not in busy), reason)
-
-
-def _names(names: Sequence[str]) -> str:
-    folded = fold(names)
-    return folded if len(folded) <= MAX_NAMES else f"{len(names)} nodes"

@@ -142,16 +142,16 @@ class GateMetrics(Collector):
         self._requests: Counter[str] = Counter()
         self._changes = 0
 
-    def add(self, one: Round | None) -> None:
+    def add(self, latest: Round | None) -> None:
         """Another round; None for one that has left nothing."""
         with self._lock:
-            if one is None:
+            if latest is None:
                 self._rounds[FAILED] += 1
                 return
-            self._rounds[UNWRITTEN if one.problems else WRITTEN] += 1
-            self._requests.update(one.requests)
-            self._changes += len(one.changes)
-            self._last = one
+            self._rounds[UNWRITTEN if latest.problems else WRITTEN] += 1
+            self._requests.update(latest.requests)
+            self._changes += len(latest.changes)
+            self._last = latest
 
     def describe(self) -> Iterable[Metric]:
         """Nothing: the names are not to be asked for before there is anything."""

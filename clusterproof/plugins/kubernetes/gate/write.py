@@ -3,39 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any
 
-from clusterproof.plugins.core.record import field, record, replace
+from clusterproof.plugins.core.record import field, record
 from clusterproof.plugins.kubernetes.api import Api, KubernetesError, KubernetesRefused
-from clusterproof.plugins.kubernetes.collectors import k8s_pods
-from clusterproof.plugins.kubernetes.gate import (
-    CONDITION,
-    FALSE,
-    NO_SCHEDULE,
-    NOT_REACHED,
-    TRUE,
-    UNFIT,
-    UNKNOWN,
-    Health,
-    TaintPlan,
-    is_tainted,
-    spared,
-    to_remove,
-    to_taint,
-)
+from clusterproof.plugins.kubernetes.gate import CONDITION, FALSE, NOT_REACHED, TRUE, UNKNOWN, Health, Orders
 from clusterproof.plugins.kubernetes.gate.objects import (
     MERGE,
     STRATEGIC,
-    TAINTS_CHANGED,
     GateNode,
     ObjectWriter,
-    Patch,
     change,
     condition_patch,
     difference,
-    event,
     every_node,
     has_ours,
     is_change,
@@ -44,48 +25,17 @@ from clusterproof.plugins.kubernetes.gate.objects import (
     seen_of,
     trial_patch,
     verdict_event,
-    with_taint,
     without_condition,
     without_ours,
-    without_taints,
 )
-from clusterproof.plugins.kubernetes.nodes import Condition, table
+from clusterproof.plugins.kubernetes.gate.taints import TaintWriter
+from clusterproof.plugins.kubernetes.nodes import Condition
 
-OBSERVE, TAINT = "observe", "taint"
-LIMIT = "10%,10"  # as Slurm's health check has it
-REFRESH_S = 300.0  # as a kubelet's own conditions are written where nothing changes
 UNCONFINED = (
     "the API server lets this account change more of nodes than its condition; expected confined.yaml of "
     "integrations/kubernetes, and Kubernetes 1.30 or newer"
 )
 UNTRIED = "whether the API server lets this account change more of nodes than its condition could not be told"
-LATE = 3  # reports that may be missing
-
-
-@record
-class Orders:
-    """What is asked for: `limit` as `10%,10`; `startup` is the key of the taint that new nodes begin with."""
-
-    mode: str = OBSERVE
-    limit: str = LIMIT
-    startup: str = ""
-    refresh_s: float = 0.0  # a condition that says the same is written again after so long; 0: by each run
-    patience_s: float = 0.0  # after so long without a report a node is Unknown; until then it is left as it stands
-
-    @property
-    def is_resident(self) -> bool:
-        """Whether it is of a gate that stays in a cluster, and has an account of its own."""
-        return bool(self.refresh_s)
-
-    @property
-    def is_tainting(self) -> bool:
-        """Whether nodes get our taint, and lose it."""
-        return self.mode == TAINT
-
-
-def resident(orders: Orders, every_s: float) -> Orders:
-    """The same for a gate that looks again each `every_s`: few writes, and no change for one report that is late."""
-    return replace(orders, refresh_s=REFRESH_S, patience_s=REFRESH_S + LATE * every_s)
 
 
 @record
@@ -153,7 +103,10 @@ class Gate:
         if current and self.orders.is_resident:
             self.lines.extend(self._unconfined(self.seen[min(current)]))
         if current and self._write_conditions(current):
-            self._change_taints(current)
+            taints = TaintWriter(self.writer, self.orders, self.seen, self.now)
+            taints.write(current)
+            self.lines.extend(taints.lines)
+            self.is_pending |= taints.is_pending
         self._say("not in Kubernetes any more", healths.keys() - self.seen.keys() | self.writer.gone)
 
     def _unconfined(self, seen: GateNode) -> Iterator[str]:
@@ -166,14 +119,6 @@ class Gate:
             yield f"{UNTRIED}: {problem}"
         else:
             yield UNCONFINED
-
-    def _change_taints(self, current: Mapping[str, Health]) -> None:
-        self._remove_taints(current)
-        if self.orders.is_tainting:
-            self._add_taints(current)
-        else:
-            tainted = [name for name, seen in self.seen.items() if is_tainted(seen.node)]
-            self._say(f"the taint {UNFIT} stays, as only --k8s-gate taint takes it away", tainted)
 
     def _is_recreated(self, name: str) -> bool:
         """Whether a node was created after the run began: then another one was evaluated."""
@@ -228,54 +173,6 @@ class Gate:
         self.changes[name] = change(before, health)
         self.writer.create_event(verdict_event(before, health, self.now))
         return True
-
-    def _remove_taints(self, healths: Mapping[str, Health]) -> None:
-        def patch_of(seen: GateNode) -> Patch:
-            health = healths[seen.node.name]
-            taints = to_remove(seen.node, health, self.orders.startup, self.orders.is_tainting)
-            return without_taints(seen, taints) if taints else {}
-
-        self._change([name for name in sorted(healths) if patch_of(self.seen[name])], patch_of, healths)
-
-    def _add_taints(self, healths: Mapping[str, Health]) -> None:
-        plan = to_taint((seen.node for seen in self.seen.values()), healths, self.orders.limit)
-        if plan.names:
-            pods = self.writer.tried("", lambda: table(k8s_pods.read(self.writer.api, frozenset(plan.names))))
-            plan = _without_busy(plan, pods)
-        self.lines.extend(filter(None, [plan.why_not]))
-        self.is_pending |= bool(plan.why_not)
-
-        def patch_of(seen: GateNode) -> Patch:
-            return {} if is_tainted(seen.node) else with_taint(seen, UNFIT, NO_SCHEDULE)
-
-        self._change(plan.names, patch_of, healths)
-
-    def _change(
-        self, names: Iterable[str], patch_of: Callable[[GateNode], Patch], healths: Mapping[str, Health]
-    ) -> None:
-        """Change the taints of these nodes, with an event and a word for each."""
-
-        def changed(name: str) -> str:
-            before = self.seen[name]
-            self.seen[name] = self.writer.changed(before, patch_of)
-            difference_in_words, health = difference(before, self.seen[name]), healths[name]
-            if difference_in_words:
-                message = f"{difference_in_words}: {health.message}"
-                self.writer.create_event(event(before, health.status == FALSE, TAINTS_CHANGED, message, self.now))
-            return difference_in_words
-
-        by_words: dict[str, list[str]] = defaultdict(list)
-        for name, difference_in_words in self.writer.each(changed, list(names)).items():
-            by_words[difference_in_words].append(name)
-        for difference_in_words in filter(None, by_words):
-            self._say(difference_in_words, by_words[difference_in_words])
-
-
-def _without_busy(plan: TaintPlan, resource: Mapping[str, Any] | None) -> TaintPlan:
-    """The plan without nodes whose accelerators pods have; without any where that is not known."""
-    if resource is None or resource["is_cut"]:
-        return TaintPlan((), "no node is tainted: it is not known whose accelerators pods have")
-    return spared(plan, {pod["node"] for pod in resource["pods"] if pod["accelerators"] or pod["claims"]})
 
 
 def remove(api: Api) -> Written:

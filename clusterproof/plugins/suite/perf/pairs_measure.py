@@ -32,7 +32,7 @@ from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.exchanges import shown as shown_exchanges
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.evidence.pairs import Group, Reading, pair
+from clusterproof.plugins.evidence.pairs import NodeGroup, Reading, pair
 from clusterproof.plugins.suite.perf.pairs_options import (
     PairOptions,
     baseline_figures,
@@ -159,7 +159,7 @@ def _grouped(pairs: Campaign, writer: JournalWriter, renamed: _Renamed, options:
     limits = GroupLimits(slower, least_share, least_of_pairs, pairs.pairs_gb_per_s)
     full = renamed.launcher.campaign
 
-    def begin(groups: Sequence[launching.Together]) -> None:
+    def begin(groups: Sequence[launching.PairOrGroup]) -> None:
         first = tuple(groups[0])
         is_brief = len(first) * full.settings.ranks_per_node > MOST_RANKS
         renamed.launcher.campaign = replace(full, settings=replace(full.settings, is_brief=is_brief))
@@ -203,12 +203,12 @@ class _Renamed:
     launcher: Launcher
     setup: MeasuringSetup
 
-    def measure(self, together: Sequence[launching.Together], measured: Measured) -> None:
+    def measure(self, together: Sequence[launching.PairOrGroup], measured: Measured) -> None:
         """Measure under the real names, report under those that are shown."""
         real = {_under(self.setup.real, each): each for each in together}
         shown_names = {name: shown for shown, name in self.setup.real.items()}
 
-        def hide(each: launching.Together, reading: Reading) -> None:
+        def hide(nodes: launching.PairOrGroup, reading: Reading) -> None:
             hidden = replace(
                 reading,
                 problem=self.setup.text(reading.problem),
@@ -218,7 +218,7 @@ class _Renamed:
                 hosts=tuple(self.setup.text(host) for host in reading.hosts),
                 exchanges=shown_exchanges(reading.exchanges, self.setup.text),
             )
-            measured(real[each], hidden)
+            measured(real[nodes], hidden)
 
         try:
             self.launcher.measure(list(real), hide)
@@ -226,9 +226,9 @@ class _Renamed:
             raise Unusable(self.setup.text(str(problem))) from None
 
 
-def _under(names: Mapping[str, str], nodes: launching.Together) -> launching.Together:
+def _under(names: Mapping[str, str], nodes: launching.PairOrGroup) -> launching.PairOrGroup:
     named = tuple(names[node] for node in nodes)
-    return Group(named) if isinstance(nodes, Group) else pair(*named)
+    return NodeGroup(named) if isinstance(nodes, NodeGroup) else pair(*named)
 
 
 def _resumed(journal: Journal, begun: Sequence[Journal], path: Path) -> Journal:

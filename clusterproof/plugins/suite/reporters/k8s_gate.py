@@ -26,17 +26,19 @@ from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.api import ASKED, KubernetesError
 from clusterproof.plugins.kubernetes.gate import (
     FALSE,
+    LIMIT,
+    OBSERVE,
     OF_KUBERNETES,
-    GateError,
     Health,
+    Orders,
     healths,
-    most_tainted,
-    own_key,
+    resident,
     unvisited,
 )
 from clusterproof.plugins.kubernetes.gate.objects import of_nodes
 from clusterproof.plugins.kubernetes.gate.round import KeptVerdict, keep_verdicts, kept_verdicts, leave, round_of
-from clusterproof.plugins.kubernetes.gate.write import LIMIT, OBSERVE, Orders, Written, resident, write
+from clusterproof.plugins.kubernetes.gate.taints import GateError, most_tainted, own_key
+from clusterproof.plugins.kubernetes.gate.write import Written, write
 from clusterproof.plugins.suite.ending import EXIT_UNWRITTEN
 from clusterproof.plugins.suite.state import EVIDENCE, nodes_of, occasion_of
 from clusterproof.plugins.transport.kubernetes.agents import CONNECTION as AGENTS

@@ -49,9 +49,9 @@ def read_metrics(path: RunFile) -> Iterator[Loss | Cut]:
         yield Cut()
 
 
-def _column(names: Sequence[str], known: Sequence[str]) -> int | None:
+def _column(names: Sequence[str], wanted: Sequence[str]) -> int | None:
     """The first column of these; None where there is none."""
-    return next((names.index(name) for name in known if name in names), None)
+    return next((names.index(name) for name in wanted if name in names), None)
 
 
 def _value(row: Sequence[str], column: int | None, where: str) -> float | None:

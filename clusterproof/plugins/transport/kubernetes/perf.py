@@ -143,11 +143,11 @@ class PerfVisit(PodVisit):
 
     def pod(self) -> Mapping[str, Any]:
         """What is created for it."""
-        return perf_pod(self.context.run, self.name, self.context.known[self.target.name], self.pod_s)
+        return perf_pod(self.context.run, self.name, self.context.nodes[self.target.name], self.pod_s)
 
     def create(self) -> Answer | None:
         """Create the pod where nobody holds a device of the node; why not, where somebody does."""
-        api, node = self.context.api, self.context.known[self.target.name]
+        api, node = self.context.api, self.context.nodes[self.target.name]
         try:
             held = taken(node, pods(api, node=node.name))
         except KubernetesDenied as denied:

@@ -91,7 +91,7 @@ class VisitContext:
     api: Api
     run: RunObjects
     limits: Limits
-    known: Mapping[str, ApiNode]
+    nodes: Mapping[str, ApiNode]
     nonce: str = ""
     refusal: str = ""  # why the API server lets nobody be asked
     watch: PodWatch = field(init=False)
@@ -137,7 +137,7 @@ class PodVisit:
 
     def pod(self) -> Mapping[str, Any]:
         """What is created for it."""
-        node, run = self.context.known[self.target.name], self.context.run
+        node, run = self.context.nodes[self.target.name], self.context.run
         return pod(run, self.name, node, run.image or image_on(node), self.pod_s)
 
     @property
@@ -184,7 +184,7 @@ class PodVisit:
 
     def followed(self) -> Answer:
         """The answer of a pod that there is. Raises KubernetesDenied."""
-        limits, node = self.context.limits, self.context.known[self.target.name]
+        limits, node = self.context.limits, self.context.nodes[self.target.name]
         wait_s = self.start_s(limits)
         pod, is_gone = self.context.watch.wait(self.name, time.monotonic() + wait_s, has_begun)
         if pod and has_begun(pod) and not is_gone:

@@ -1,0 +1,1 @@
+"""Faults in exact arithmetic, and none: how many are found."""

@@ -1,0 +1,67 @@
+"""Of so many faults put into exact products, how many are found; of so many clean products, how many are called wrong.
+
+PyTorch multiplies on the processor, or with --device cuda on a GPU, in every data type that it has there, and four
+ranks exchange by gloo, or NCCL. The last line is one JSON object. A fault
+that changes no result is absorbed: others are put in until enough have changed one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from bench.real_runs import PYTHONS, torch_python
+from clusterproof.plugins.catalog import exact_kinds_setting
+from scripts.arguments import Arguments, count
+
+FAULTS, CLEAN = 10_000, 1_000_000
+LEAST_FOUND = 0.9999
+ROOT = Path(__file__).parents[2]
+
+
+def simulate(python: str, faults: int, clean: int, seed: int, device: str) -> tuple[str, Mapping[str, int]]:
+    """What the program of faults prints in that Python, and its figures. Raises subprocess.CalledProcessError."""
+    arguments = [exact_kinds_setting(), str(faults), str(clean), str(seed), device]
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    ran = subprocess.run(
+        [python, "-m", "bench.exact.found", *arguments],
+        env={**os.environ, "PYTHONPATH": path},
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    tables, _, last = ran.stdout.strip().rpartition("\n")
+    return tables, json.loads(last)
+
+
+def is_good(figures: Mapping[str, int]) -> bool:
+    """Whether enough was found, and nothing that is right called wrong."""
+    return figures["found"] >= LEAST_FOUND * figures["faults"] > 0 and not figures["false"]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the tables and the figures; 0 where they are good."""
+    parser = Arguments("scripts/simulate exact", __doc__)
+    parser.add_argument("faults", type=count, nargs="?", default=FAULTS, help=f"how many; {FAULTS} unless given")
+    parser.add_argument("clean", type=count, nargs="?", default=CLEAN, help=f"clean products; {CLEAN} unless given")
+    parser.add_argument("--seed", type=count, default=1, help="of the random numbers; 1 unless given")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="what multiplies; cpu unless given")
+    parser.add_argument("--torch-python", metavar="PATH", help="a Python that has PyTorch")
+    option = parser.parse_args(arguments)
+    python = torch_python(option.torch_python)
+    if python is None:
+        tried = option.torch_python or ", ".join(PYTHONS)
+        parser.error(f"no PyTorch in {tried}; expected --torch-python PATH, or: apt-get install python3-torch")
+    tables, figures = simulate(python, option.faults, option.clean, option.seed, option.device)
+    print(tables)
+    print(json.dumps(figures))
+    return 0 if is_good(figures) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

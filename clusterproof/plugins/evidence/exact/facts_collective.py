@@ -1,0 +1,222 @@
+"""Collectives of exact integers: which ranks took part, what of their results was wrong, and whose fault that is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from clusterproof.plugins.core.message import listed, number_of
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.verdict import part
+from clusterproof.plugins.evidence.exact.facts import small_numbers
+from clusterproof.plugins.evidence.exact.suspects import Ranks, Suspect, seen, suspects
+from clusterproof.plugins.evidence.field import (
+    Field,
+    Reported,
+    at_least_one,
+    each,
+    every,
+    known,
+    number,
+    optional,
+    text,
+    whole,
+)
+from clusterproof.plugins.evidence.perf.facts import Ran
+from clusterproof.plugins.evidence.perf.gpu_speed import document
+
+MAX_SUSPECTS = 5  # that are named beside each other
+MAX_RANKS = 64  # of one run: two nodes
+NCCL = "nccl"  # what GPUs exchange by
+
+
+@record
+class WrongBlock(Reported):
+    """What one rank had of one other that was wrong, in one round."""
+
+    round = Field(whole)
+    sender = Field(optional(whole))
+    elements = Field(whole)
+    first = Field(whole)
+    how = Field(optional(text))
+    other = Field(optional(whole))
+    bits = Field(small_numbers)
+
+    @property
+    def words(self) -> str:
+        """`12 elements from 512 on, bit 9` or `… as sent by rank 3`."""
+        place = f"{number_of(self.elements, 'element')} from {self.first} on"
+        if self.how:
+            return f"{place}, {self.how}{'' if self.other is None else f' {self.other}'}"
+        return f"{place}, bit{'s' if len(self.bits) > 1 else ''} {listed(map(str, self.bits))}"
+
+
+@record
+class OperationResult(Reported):
+    """One operation in one data type, as one rank saw it."""
+
+    operation = Field(text)
+    type = Field(text)
+    rounds = Field(whole)
+    wrong = Field(every(WrongBlock))
+    why = Field(optional(text))  # it was not made
+
+    @property
+    def name(self) -> str:
+        """`all-reduce of float32`."""
+        return f"{self.operation.replace('_', '-')} of {self.type}"
+
+
+@record
+class RankResult(Reported):
+    """What one rank answered."""
+
+    rank = Field(optional(whole))
+    rounds = Field(whole)
+    gb_per_s = Field(number)
+    error = Field(optional(text))  # why it did no more than its operations
+    _made = Field(optional(every(OperationResult)), "operations")
+
+    @property
+    def operations(self) -> tuple[OperationResult, ...]:
+        """Operation by operation, at least one but where there is an error. Raises Incomplete."""
+        if self.error:
+            return self._made or ()
+        return tuple(at_least_one([*(self._made or ())], "operation"))
+
+
+@record
+class NodeResult(Reported):
+    """What the ranks of one node answered."""
+
+    backend = Field(text)
+    ranks = Field(whole)
+    of_each_node = Field(whole)
+    node = Field(whole)
+    message_bytes = Field(whole)
+    answers = Field(every(RankResult))
+
+    @property
+    def gap(self) -> str:
+        """Why its answers prove nothing of GPUs; empty where they do. Raises Incomplete."""
+        over = self.backend
+        return "" if over == NCCL else f"the ranks exchanged over {over[:40]}, not over NCCL: no GPU took part"
+
+    @property
+    def answered(self) -> tuple[RankResult, ...]:
+        """Its ranks, at least one, each with its number. Raises Incomplete."""
+        return tuple(at_least_one([*self.answers], "rank"))
+
+    def number(self, place: int) -> int:
+        """The rank of an answer by its place on the node."""
+        return self.node * self.of_each_node + place
+
+
+@record
+class ExactCollective(Reported):
+    """The collectives of one node's GPUs."""
+
+    given = Field(optional(whole), "gpus")  # GPUs, to the process that measured
+
+    @property
+    def found(self) -> NodeResult:
+        """What PyTorch printed. Raises Incomplete."""
+        return NodeResult(document(Ran(self.data)))
+
+
+@record
+class Block:
+    """A block of one sender that is wrong on one rank, in one round of an operation in one type."""
+
+    operation: OperationResult
+    round: int
+    sender: int | None
+    receiver: int
+    words: str
+
+    @classmethod
+    def of(cls, operation: OperationResult, wrong: WrongBlock, receiver: int) -> Block:
+        """From what that rank says of it. Raises Incomplete."""
+        is_known = wrong.sender is None or (wrong.how and wrong.other == wrong.sender)
+        source = "" if is_known else f" from rank {wrong.sender}"
+        message = f"rank {receiver}{source}: {wrong.words}"
+        return cls(operation, wrong.round, wrong.sender, receiver, message)
+
+    @property
+    def cell(self) -> tuple[str, str, int | None, int]:
+        """What is weighed of it."""
+        return self.operation.operation, f"{self.operation.type} {self.round}", self.sender, self.receiver
+
+
+def wrong_blocks(node: NodeResult) -> list[Block]:
+    """Every block that is wrong on the ranks of a node; of what is unread that part of a check is incomplete."""
+    blocks: list[Block] = []
+    for place, answer in enumerate(known(lambda: node.answered, ())):
+        with part:
+            for operation in each(answer.operations, lambda operation: operation):
+                with part:
+                    rank = node.number(place)
+                    blocks += each(operation.wrong, lambda wrong: Block.of(operation, wrong, rank))  # noqa: B023
+    return blocks
+
+
+@record
+class Blame:
+    """What was wrong on the ranks of these nodes, and who is suspected; `names` are in the order of ranks."""
+
+    blocks: tuple[Block, ...]
+    names: tuple[str, ...]
+    of_each_node: int
+    suspects: tuple[Suspect, ...]
+
+    @classmethod
+    def of(cls, nodes: Sequence[NodeResult], names: Sequence[str] = ("this node",)) -> Blame:
+        """From all that these nodes say. What cannot be read is left out; of it the check is incomplete."""
+        blocks = [block for node in nodes for block in wrong_blocks(node)]
+        each_node = min(max(each(nodes, lambda node: node.of_each_node), default=1), MAX_RANKS // len(names))
+        ranks = Ranks([name for name in names for _ in range(each_node)])
+        there = range(ranks.count)
+        cells = [
+            block.cell
+            for block in blocks
+            if block.receiver in there and (block.sender is None or block.sender in there)
+        ]
+        return cls(tuple(blocks), tuple(names), max(each_node, 1), suspects(seen(cells), ranks))
+
+    @property
+    def words(self) -> str:
+        """What was wrong and whose fault it is, in one sentence; empty where nothing was."""
+        if not self.blocks:
+            return ""
+        counted = Counter(block.operation.name for block in self.blocks)
+        where = ", ".join(f"{count} wrong in {name}" for name, count in counted.most_common())
+        return f"{where} (first {self.blocks[0].words}): {self.verdict}"
+
+    @property
+    def verdict(self) -> str:
+        """The suspects in words, or that it cannot be told."""
+        if not self.suspects or len(self.suspects) > MAX_SUSPECTS:
+            return "whose fault it is cannot be told"
+        called = " or ".join(map(self._called, self.suspects))
+        return called if len(self.suspects) == 1 else f"{called}; which cannot be told yet"
+
+    @property
+    def node(self) -> str:
+        """The one node that all suspects are of; empty where they are of several, or nothing is suspected."""
+        nodes = {name for suspect in self.suspects for name in suspect.nodes or map(self._node, suspect.ranks)}
+        return nodes.pop() if len(nodes) == 1 else ""
+
+    def _called(self, suspect: Suspect) -> str:
+        if suspect.kind == "network":
+            return f"the network between {' and '.join(suspect.nodes)}"
+        gpus = [self._gpu(rank) for rank in suspect.ranks]
+        if suspect.kind == "link":
+            return f"the link between {' and '.join(gpus)}"
+        return f"the NIC of {gpus[0]}" if suspect.kind == "NIC" else gpus[0]
+
+    def _gpu(self, rank: int) -> str:
+        """`GPU 3`, of one node; `GPU 3 of gpu007`, of several."""
+        return f"GPU {rank % self.of_each_node}{f' of {self._node(rank)}' if len(self.names) > 1 else ''}"
+
+    def _node(self, rank: int) -> str:
+        return self.names[rank // self.of_each_node]

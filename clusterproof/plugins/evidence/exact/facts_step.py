@@ -1,0 +1,181 @@
+"""Training steps that GPUs made alike: their digests, and what a vote of GPUs of one kind and software says of each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from enum import Enum
+
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.verdict import Incomplete
+from clusterproof.plugins.evidence.field import Field, Reported, at_least_one, each, every, optional, text, texts, whole
+from clusterproof.plugins.evidence.perf.facts import Ran
+from clusterproof.plugins.evidence.perf.gpu_speed import document
+
+FEWEST_ALIKE = 2  # GPUs that make another one the one that is wrong
+BETWEEN = "\x1f"
+
+
+class Opinion(Enum):
+    """What the others say of one GPU's result."""
+
+    AGREES = "agrees"
+    WRONG = "wrong"  # most others have one result, and it has one that nobody else has
+    EITHER = "either"  # the same, but no other GPU of its node has what most have: its node may have other software
+    SOFTWARE = "software"  # several have each result: no GPU goes wrong just as another does
+    UNKNOWN = "unknown"  # there is nobody to ask, or only one who disagrees
+
+
+def opinion(own: str, votes: Mapping[str, int], beside: Collection[str]) -> Opinion:
+    """Of a result among all results of GPUs of one kind, driver and library, its own included.
+
+    `beside` are those of other such GPUs of its own node, which share all other software with it.
+    """
+    whole_vote, most = sum(votes.values()), max(votes.values(), default=0)
+    if 2 * most > whole_vote > 1:
+        if votes.get(own, 0) == most:
+            return Opinion.AGREES
+        if votes.get(own, 0) > 1 or most < FEWEST_ALIKE:
+            return Opinion.SOFTWARE
+        return Opinion.WRONG if any(votes.get(result, 0) == most for result in beside) else Opinion.EITHER
+    return Opinion.SOFTWARE if whole_vote > FEWEST_ALIKE else Opinion.UNKNOWN
+
+
+@record
+class Repeat(Reported):
+    """A pass in which a GPU made other steps than in its first."""
+
+    number = Field(whole, "pass")
+    step = Field(whole)
+
+
+@record
+class TypeDigests(Reported):
+    """The steps in one data type."""
+
+    type = Field(text)
+    passes = Field(whole)
+    digests = Field(texts)
+    differing = Field(every(Repeat))
+    why = Field(optional(text))  # no steps were made
+
+
+@record
+class StepGpu(Reported):
+    """One GPU."""
+
+    name = Field(text)
+    sms = Field(whole)
+    libraries = Field(texts)
+    error = Field(optional(text))
+
+    @property
+    def types(self) -> tuple[TypeDigests, ...]:
+        """Steps by type, at least one. Raises Incomplete."""
+        if self.error:
+            raise Incomplete(f"{self.error[:200]}; expected the digest of each step")
+        return tuple(at_least_one([*Field(every(TypeDigests), "types").__get__(self, StepGpu)], "type of data"))
+
+
+@record
+class _Printed(Reported):
+    torch = Field(text)
+    cuda = Field(optional(text))
+    gpus = Field(every(StepGpu))
+
+
+@record
+class Steps:
+    """What one GPU made in one type; `alike` has all that its digests depend on, but the GPU itself."""
+
+    gpu: int
+    type: str
+    alike: str
+    digests: tuple[str, ...]
+    is_steady: bool
+
+    @property
+    def vote(self) -> str:
+        """The same as the group keeps it."""
+        return BETWEEN.join((self.alike, "steady" if self.is_steady else "unsteady", " ".join(self.digests)))
+
+
+@record
+class ExactStep(Reported):
+    """The GPUs of a node."""
+
+    driver = Field(optional(text))
+    given = Field(optional(whole), "gpus")  # GPUs, to the process that measured
+
+    @property
+    def printed(self) -> _Printed:
+        """What PyTorch printed. Raises Incomplete."""
+        return _Printed(document(Ran(self.data)))
+
+    @property
+    def gpus(self) -> tuple[StepGpu, ...]:
+        """In PyTorch's order, which is nvidia-smi's. Raises Incomplete."""
+        return tuple(at_least_one([*self.printed.gpus], "GPU"))
+
+    def steps(self) -> Iterator[Steps]:
+        """Of every GPU that made any. Of what is unread that part of a check is incomplete."""
+        printed = self.printed
+        for number, gpu in enumerate(self.gpus):
+            if gpu.error:
+                continue
+            for of_type in each(gpu.types, lambda of_type: of_type):
+                if not of_type.why:
+                    yield from each([of_type], lambda of_type: self._of(printed, number, gpu, of_type))  # noqa: B023
+
+    def _of(self, printed: _Printed, number: int, gpu: StepGpu, of_type: TypeDigests) -> Steps:
+        if not of_type.digests:
+            raise Incomplete(f"GPU {number}, {of_type.type}: no digest; expected one for each step")
+        software = (self.driver or "unknown driver", printed.torch, printed.cuda or "", *sorted(gpu.libraries))
+        alike = ", ".join((of_type.type, gpu.name, f"{gpu.sms} SMs", *software))
+        return Steps(number, of_type.type, alike, of_type.digests, not of_type.differing)
+
+
+class Ballot:
+    """What all GPUs of a group made, by what their digests depend on; `own` are the steps of the node in question."""
+
+    def __init__(self, values: Mapping[str, Mapping[str, str | None]], own: Sequence[Steps]) -> None:
+        self.own = own
+        self.results: dict[str, Counter[str]] = {}
+        self.unsteady: Counter[str] = Counter()
+        for votes in values.values():
+            for vote in votes.values():
+                alike, steady, digests = (vote or "").split(BETWEEN)
+                self.results.setdefault(alike, Counter())[digests] += 1
+                self.unsteady[alike] += steady == "unsteady"
+
+    def of(self, steps: Steps) -> Opinion:
+        """What the others say of it."""
+        beside = [" ".join(other.digests) for other in self._beside(steps)]
+        return opinion(" ".join(steps.digests), self.results[steps.alike], beside)
+
+    def count(self, steps: Steps) -> tuple[int, int]:
+        """How many have its result, of how many."""
+        votes = self.results[steps.alike]
+        return votes[" ".join(steps.digests)], sum(votes.values())
+
+    def is_unsteady_alone(self, steps: Steps) -> bool:
+        """Whether most others make the same steps again, where it does not, and one of its own node does."""
+        return self.is_steady_elsewhere(steps) and any(other.is_steady for other in self._beside(steps))
+
+    def is_steady_elsewhere(self, steps: Steps) -> bool:
+        """Whether most GPUs make the same steps again."""
+        return 2 * self.unsteady[steps.alike] < sum(self.results[steps.alike].values())
+
+    def _beside(self, steps: Steps) -> list[Steps]:
+        return [other for other in self.own if other.alike == steps.alike and other.gpu != steps.gpu]
+
+    def first_step(self, steps: Steps) -> int:
+        """The first in which it differs from most others; steps are counted from 0."""
+        usual = self.results[steps.alike].most_common(1)[0][0].split(" ")
+        pairs = enumerate(zip(steps.digests, usual, strict=False))
+        return next((step for step, (own, others) in pairs if own != others), 0)
+
+
+def votes_of(exact_step: ExactStep) -> Mapping[str, str | None]:
+    """The votes of a node, by GPU and type."""
+    return {f"{steps.gpu} {steps.type}": steps.vote for steps in exact_step.steps()}

@@ -1,0 +1,158 @@
+"""Exact dot products pinned to each core, and one pass over host memory; with PyTorch products of matrices too."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import mmap
+import os
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from operator import mul
+from random import Random
+from typing import Any
+
+from clusterproof.plugins.evidence.exact.on_node.operands import of_settings
+from clusterproof.plugins.evidence.exact.on_node.processes import forked
+
+SIZE, LONGEST = 64, 1024  # of products on one core: their operands stay in its cache
+TERMS = 4096  # of a dot product in Python
+WIDE = 1 << 20  # operands below it: sums of 4096 products are exact in float64
+PRIME = (1 << 521) - 1  # of Mersenne's: a^(p-1) is 1 modulo p for every a that it does not divide
+BLOCK = 1 << 22  # bytes of memory that are written and read at once
+SHARE = 4  # a fourth of what is available is written at most
+MIB = 1 << 20
+MAX_WRONG = 4  # of a core that are described
+FIRST = b"exact"  # what is hashed again and again
+KEPT = ("type", "result", "products", "wrong", "why", "has_none")  # of what PyTorch multiplies
+HASHES, HASHED = 2000, "314d4947a030abaec8be5486ca619d075603807ae8fd9c5833a285a2aec43ff2"
+
+
+def main(request: dict[str, Any]) -> None:
+    """Print what the cores answer, as one JSON object."""
+    print(json.dumps(measured(request)))  # noqa: T201
+
+
+def measured(request: dict[str, Any]) -> dict[str, Any]:
+    """What all cores compute at once, put together: by type how much, and by core what was wrong."""
+    if request["kinds"]:  # once for all of them, where the node has PyTorch
+        from clusterproof.plugins.evidence.exact.on_node import examine  # noqa: F401
+    cores = sorted(os.sched_getaffinity(0))
+    bytes_each = min(available_bytes() // SHARE // len(cores), request["most_mib"] * MIB) // BLOCK * BLOCK
+
+    def job(core: int) -> Callable[[], dict[str, Any]]:
+        return lambda: of_core(core, request, bytes_each)
+
+    answers = dict(zip(cores, forked([job(core) for core in cores], request["within_s"])))
+    types: dict[str, dict[str, Any]] = {}
+    wrong: list[dict[str, Any]] = []
+    for core, answer in answers.items():
+        for one in answer.get("types", []):
+            known = types.setdefault(one["type"], {**one, "cores": 0, "products": 0, "wrong": []})
+            known["cores"] += "products" in one
+            known["products"] += one.get("products", 0)
+            wrong += [{"core": core, "type": one["type"], **each} for each in one.get("wrong", [])[:MAX_WRONG]]
+    return {
+        "cores": len(cores),
+        "memory_mib": sum(answer.get("memory_mib", 0) for answer in answers.values()),
+        "types": [{name: value for name, value in one.items() if name != "wrong"} for one in types.values()],
+        "wrong": wrong,
+        "errors": [{"core": core, "error": answer["error"]} for core, answer in answers.items() if "error" in answer],
+    }
+
+
+def of_core(core: int, request: dict[str, Any], bytes_of_memory: int) -> dict[str, Any]:
+    """What one core computes, in a process that is bound to it."""
+    os.sched_setaffinity(0, {core})
+    types = [dot_products(request["seed"] + core, request["budget_s"] / 4), hashes()]
+    if request["kinds"]:
+        import torch
+
+        from clusterproof.plugins.evidence.exact.on_node.examine import examine
+
+        torch.set_num_threads(1)
+        kinds = of_settings(request["kinds"])
+        found = examine("cpu", kinds, SIZE, LONGEST, request["budget_s"], request["seed"] + core)
+        types += [{name: one[name] for name in KEPT if name in one} for one in found["types"]]
+    types.append(memory(bytes_of_memory, request["seed"] + core))
+    return {"types": types, "memory_mib": bytes_of_memory // MIB}
+
+
+def dot_products(seed: int, seconds: float) -> dict[str, Any]:
+    """Dot products in float64, held against the same of integers; and powers modulo a prime, which are 1."""
+    random = Random(seed)  # noqa: S311 - operands
+    wrong, products, until = [], 0, time.monotonic() + seconds
+    while not products or time.monotonic() < until:
+        left = [random.randrange(WIDE // 2, WIDE) for _ in range(TERMS)]
+        right = [random.choice((-1, 1)) * random.randrange(WIDE // 2, WIDE) for _ in range(TERMS)]
+        due = sum(map(mul, left, right))
+        got = sum(map(mul, map(float, left), map(float, right)), 0.0)
+        products += 2
+        if got != due:
+            again = sum(sum(map(mul, map(float, left), map(float, right)), 0.0) != due for _ in range(8))
+            wrong.append({"where": "a dot product", "expected": str(due), "got": repr(got), "again": again, "of": 8})
+        power = pow(left[0], PRIME - 1, PRIME)
+        if power != 1:
+            wrong.append({"where": "a power modulo a prime", "expected": "1", "got": hex(power)[:40]})
+    return {"type": "scalar", "products": products, "wrong": wrong}
+
+
+def hashes() -> dict[str, Any]:
+    """SHA-256 of itself, again and again: whatever goes wrong on the way, the end is another."""
+    digest = FIRST
+    for _ in range(HASHES):
+        digest = hashlib.sha256(digest * 64).digest()
+    wrong = [] if digest.hex() == HASHED else [{"where": "a chain of hashes", "expected": HASHED, "got": digest.hex()}]
+    return {"type": "SHA-256", "products": HASHES, "wrong": wrong}
+
+
+def memory(length: int, seed: int) -> dict[str, Any]:
+    """Write memory and read it again, a pattern and its complement: what comes back otherwise."""
+    drawn = Random(seed).getrandbits(8 * BLOCK)  # noqa: S311 - a pattern
+    pattern, complement = (bits.to_bytes(BLOCK, "little") for bits in (drawn, drawn ^ ((1 << 8 * BLOCK) - 1)))
+    wrong: list[dict[str, Any]] = []
+    if length:
+        with mmap.mmap(-1, length) as region:
+            for block in (pattern, complement):
+                for at in range(0, length, BLOCK):
+                    region[at : at + BLOCK] = block
+                for at in range(0, length, BLOCK):
+                    wrong += _differences(region, at, block)
+    return {"type": "memory", "products": 2 * length // BLOCK, "wrong": wrong[:MAX_WRONG]}
+
+
+def _differences(region: Any, at: int, block: bytes) -> list[dict[str, Any]]:
+    read = region[at : at + BLOCK]
+    if read == block:
+        return []
+    byte = next(number for number in range(BLOCK) if read[number] != block[number])
+    again = sum(region[at : at + BLOCK] != block for _ in range(8))
+    said = {"expected": hex(block[byte]), "got": hex(read[byte])}
+    bits = [bit for bit in range(8) if (read[byte] ^ block[byte]) >> bit & 1]
+    return [{"where": f"byte {at + byte} of what was written", "bits": bits, "again": again, "of": 8, **said}]
+
+
+def available_bytes(root: str = "") -> int:
+    """What the kernel calls available; no more than a container, a job or a service that this runs in may have."""
+    with open(f"{root}/proc/meminfo", encoding="ascii") as file:
+        available = [int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable:")]
+    for limit in limits(root):
+        with suppress(OSError, ValueError), open(limit, encoding="ascii") as file:
+            available.append(int(file.read()))
+    return min(available, default=0)
+
+
+def limits(root: str) -> list[str]:
+    """Where the limits of memory stand of this process's control group and of those above it, of either version."""
+    groups, files = ["0::/"], []
+    with suppress(OSError), open(f"{root}/proc/self/cgroup", encoding="utf-8") as file:
+        groups += file.read().split("\n")
+    for number, controllers, path in (group.split(":", 2) for group in groups if group.count(":") > 1):
+        if number == "0" or "memory" in controllers.split(","):
+            top, name = ("", "memory.max") if number == "0" else ("/memory", "memory.limit_in_bytes")
+            folders = [folder for folder in path.split("/") if folder]
+            files += [
+                "/".join([f"{root}/sys/fs/cgroup{top}", *folders[:depth], name]) for depth in range(len(folders) + 1)
+            ]
+    return files

@@ -1,0 +1,179 @@
+"""One GPU or core for some time: products of every type, each held against what it must be, to the last bit."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from clusterproof.plugins.evidence.exact.on_node import locations
+from clusterproof.plugins.evidence.exact.on_node.locations import Wrong
+from clusterproof.plugins.evidence.exact.on_node.operands import Kind, Operands, data_sets
+from clusterproof.plugins.evidence.exact.on_node.products import (
+    AS_INTEGERS,
+    Pair,
+    Unavailable,
+    Unit,
+    choose,
+    differing,
+    disagreeing,
+    due,
+    exact_row,
+    missing_of_gpu,
+    operands_of,
+    pair,
+    unit_of,
+    wrong_elements,
+)
+
+BATCH = 4  # products between two looks at how many elements were wrong
+BURST_S = 0.5  # for a data set of a type at most, before the next has its turn
+AGAIN = 8  # times that a product with wrong elements is repeated
+MAX_WRONG = 8  # products of a type that are described
+MAX_ELEMENTS = 4096  # of a product that are looked at
+MAX_ROWS = 64  # that are made anew with integers alone
+SAMPLED = 4096  # elements in which it is counted which bits were set and which were not
+
+
+class Tally:
+    """What became of one type: how much was multiplied, which bits of its operands were 0 and 1, what was wrong."""
+
+    def __init__(self, kind: Kind, unit: Unit) -> None:
+        self.kind, self.unit = kind, unit
+        self.products, self.operations, self.wrong_products = 0, 0.0, 0
+        self.result = ""
+        self.sets: dict[str, int] = {}
+        self.bits: dict[str, list[int]] = {}
+        self.wrong: list[dict[str, Any]] = []
+
+    def toggle(self, side: str, matrix: Any) -> None:
+        """Take note of the bits that some elements of an operand have."""
+        width = 8 * matrix.element_size()
+        ones, zeros, _ = self.bits.get(side, [0, 0, 0])
+        for value in matrix.view(AS_INTEGERS[matrix.element_size()]).reshape(-1)[:SAMPLED].tolist():
+            ones, zeros = ones | value, zeros | ~value
+        mask = (1 << width) - 1
+        self.bits[side] = [ones & mask, zeros & mask, width]
+
+    def as_reported(self) -> dict[str, Any]:
+        """The same as a JSON object."""
+        toggled = {side: [bin(ones & zeros).count("1"), width] for side, (ones, zeros, width) in self.bits.items()}
+        return {
+            "type": self.kind.name,
+            "result": self.result,
+            "products": self.products,
+            "operations": self.operations,
+            "sets": self.sets,
+            "toggled": toggled,
+            "wrong_products": self.wrong_products,
+            "wrong": self.wrong,
+        }
+
+
+def examine(
+    device: str, kinds: list[Kind], size: int, longest: int, budget_s: float, seed: int,
+    change: Callable[[Kind, Unit], Unit] = lambda _, unit: unit,
+) -> dict[str, Any]:  # fmt: skip
+    """Multiply for so many seconds, but each data set of each type once; `change` lets a test put a fault into a unit.
+
+    Matrices have `size` rows and columns, and sums `longest` terms at most.
+    """
+    began = time.monotonic()
+    tallies: list[Tally] = []
+    others: list[dict[str, Any]] = []
+    for kind in kinds:
+        missing = missing_of_gpu(kind, device)
+        try:
+            if missing:
+                others.append({"type": kind.name, "has_none": missing})
+            else:
+                tallies.append(Tally(kind, change(kind, unit_of(kind, device, size))))
+        except Unavailable as why:
+            others.append({"type": kind.name, "why": str(why)})
+    turns = [(tally, data) for tally in tallies for data in data_sets(tally.kind, longest)]
+    burst_s = min(BURST_S, 0.8 * budget_s / max(1, 2 * len(turns)))
+    rounds = 0
+    while turns and (not rounds or time.monotonic() - began < budget_s):
+        for complement in (False, True):
+            for tally, data in turns:
+                _turn(tally, data, device, size, seed + rounds, complement, burst_s)
+        rounds += 1
+    return {
+        "seconds": round(time.monotonic() - began, 1),
+        "rounds": rounds,
+        "size": size,
+        "types": [*(tally.as_reported() for tally in tallies), *others],
+    }
+
+
+def _turn(tally: Tally, data: Operands, device: str, size: int, seed: int, complement: bool, burst_s: float) -> None:
+    """One data set of one type: what it must be, and products for as long as a burst."""
+    given = pair(data, size, size, seed, complement, device)
+    name = f"{data.name}{', complement' if complement else ''}"
+    choose(tally.unit)
+    integers = _verified(given, tally, name, seed)
+    left, right = operands_of(given, data, tally.kind, tally.unit)
+    tally.toggle("left", left)
+    tally.toggle("right", right)
+    if integers is None:
+        return
+    first = tally.unit.multiply(left, right)
+    tally.result = str(first.dtype).replace("torch.", "")
+    expected = due(integers, given, data, tally.kind, first.dtype)
+    tally.sets[name] = tally.sets.get(name, 0) + 1
+    until = time.monotonic() + burst_s
+    pending = [first]
+    while True:
+        counts = torch.stack([differing(product, expected).sum() for product in pending]).tolist()
+        tally.products += len(counts)
+        tally.operations += 2.0 * size * size * data.terms * len(counts)
+        for product, count in zip(pending, counts):
+            if count:
+                changed = any(
+                    differing(now, before).any().item()
+                    for now, before in zip((left, right), operands_of(given, data, tally.kind, tally.unit))
+                )
+                again = [tally.unit.multiply(left, right) for _ in range(AGAIN)]
+                _note(tally, name, int(count), product, expected, again, changed)
+        if time.monotonic() >= until:
+            return
+        pending = [tally.unit.multiply(left, right) for _ in range(BATCH)]
+
+
+def _note(tally: Tally, name: str, count: int, product: Any, expected: Any, again: list[Any], changed: bool) -> None:
+    tally.wrong_products += 1
+    if len(tally.wrong) >= MAX_WRONG:
+        return
+    elements = wrong_elements(product, expected, MAX_ELEMENTS)
+    wrong = [bool(differing(one, expected).any().item()) for one in again]
+    alike = all(not differing(one, product).any().item() for one in again)
+    found = {"set": name, "elements": count, "again": sum(wrong), "of": len(again), "alike": alike}
+    tally.wrong.append({**found, "operands_changed": changed, **locations.to_report(elements)})
+
+
+def _verified(given: Pair, tally: Tally, name: str, seed: int) -> Any:
+    """The product of the integers in float64, once both identities hold; None where they cannot be made to.
+
+    Rows in doubt are made anew with integers alone, and what was wrong with them is noted.
+    """
+    left, right = given.left, given.right
+    product = left.double() @ right.double()
+    rows, columns = disagreeing(left, right, product, seed)
+    doubtful = rows.nonzero().reshape(-1).tolist()
+    if not doubtful and not columns.any().item():
+        return product
+    found: list[Wrong] = []
+    for row in doubtful[:MAX_ROWS]:
+        expected = exact_row(left, right, row)
+        for one in wrong_elements(product[row].unsqueeze(0), expected.unsqueeze(0), MAX_ELEMENTS):
+            found.append(one._replace(row=row))
+        product[row] = expected
+    tally.wrong_products += 1
+    if len(tally.wrong) < MAX_WRONG:
+        said = locations.to_report(found) if found else {"where": "the checksums themselves", "bits": []}
+        kept = {"set": f"float64 for {name}", "elements": len(found), "again": 0, "of": 0, "alike": False}
+        tally.wrong.append({**kept, "operands_changed": False, **said})
+    rows, columns = disagreeing(left, right, product, seed + 1)
+    return None if rows.any().item() or columns.any().item() else product

@@ -1,0 +1,216 @@
+"""Products of exact integers in PyTorch, what they must be, and the checksums that this is held against."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import torch
+
+from clusterproof.plugins.evidence.exact.on_node.locations import Wrong
+from clusterproof.plugins.evidence.exact.on_node.operands import STEP, Kind, Operands, data_sets, magnitudes
+
+SCALES = 2  # powers of two up and down by which rows and columns are scaled
+WEIGHT_BITS = 62
+LONGEST_PROBE = 4096  # terms of the product that shows how a type is multiplied
+AS_INTEGERS = {8: torch.int64, 4: torch.int32, 2: torch.int16, 1: torch.int8}
+FLOAT32, TF32 = "highest", "high"  # what PyTorch is told of products of float32
+NEEDED = {"bfloat16": (8, 0), "tfloat32": (8, 0), "int8": (7, 5), "float8_e4m3fn": (8, 9), "float8_e5m2": (8, 9)}
+
+
+class Unit(NamedTuple):
+    """How a type is multiplied here."""
+
+    left: Any
+    right: Any
+    multiply: Callable[[Any, Any], Any]
+    precision: str = FLOAT32
+
+
+class Unavailable(Exception):  # noqa: N818 - an answer, not an error
+    """PyTorch does not multiply this type here."""
+
+
+class Pair(NamedTuple):
+    """Two matrices of integers, and the powers of two that scale the rows of one and the columns of the other."""
+
+    left: Any
+    right: Any
+    row_scale: Any
+    column_scale: Any
+
+
+def pair(
+    data: Operands, rows: int, columns: int, seed: int, complement: bool, device: str, batch: tuple[int, ...] = ()
+) -> Pair:
+    """The operands of one product, or of a batch of them: of random signs; or the complement, and the largest of sums.
+
+    The complement has each bit the other way that varies, and in each sum all products have the same sign.
+    """
+    generator = torch.Generator(device=device)
+    generator.manual_seed(seed)
+
+    def draw(low: int, high: int, *shape: int) -> Any:
+        return torch.randint(low, high + 1, (*batch, *shape), generator=generator, device=device, dtype=torch.int64)
+
+    def integers(bits: int, *shape: int) -> Any:
+        low, high = magnitudes(bits)
+        drawn = draw(low, high, *shape)
+        return low + high - drawn if complement else drawn
+
+    def signs(*shape: int) -> Any:
+        return 2 * draw(0, 1, *shape) - 1
+
+    left, right = integers(data.left_bits, rows, data.terms), integers(data.right_bits, data.terms, columns)
+    if complement:
+        left, right = left * signs(rows, 1), right * signs(1, columns)
+    else:
+        left, right = left * signs(rows, data.terms), right * signs(data.terms, columns)
+    if data.is_selecting:
+        places = torch.arange(data.terms, device=device).unsqueeze(-1)
+        right = right * (places == torch.arange(columns, device=device) * 7 % data.terms)
+    return Pair(left, right, draw(-SCALES, SCALES, rows, 1), draw(-SCALES, SCALES, 1, columns))
+
+
+def disagreeing(left: Any, right: Any, product: Any, seed: int) -> tuple[Any, Any]:
+    """Which rows and which columns of a product of integers, in float64, disagree with the product of the checksums.
+
+    Sums weighted by random odd numbers, modulo 2^64: one wrong element always shows in its row and its column, and of
+    several in a row one in 2^62 may cancel.
+    """
+    generator = torch.Generator(device=left.device)
+    generator.manual_seed(seed)
+
+    def weights(length: int) -> Any:
+        drawn = torch.randint(1 << WEIGHT_BITS, (length,), generator=generator, device=left.device, dtype=torch.int64)
+        return drawn | 1
+
+    whole = product.long()
+    broken = whole.double() != product
+    by_column, by_row = weights(product.shape[-1]), weights(product.shape[-2]).unsqueeze(-1)
+    due = (left * (right * by_column).sum(-1).unsqueeze(-2)).sum(-1)
+    rows = ((whole * by_column).sum(-1) != due) | broken.any(-1)
+    due = ((left * by_row).sum(-2).unsqueeze(-1) * right).sum(-2)
+    columns = ((whole * by_row).sum(-2) != due) | broken.any(-2)
+    return rows, columns
+
+
+def exact_row(left: Any, right: Any, row: int) -> Any:
+    """One row of a product, made with integers alone."""
+    return (left[row].unsqueeze(-1) * right).sum(0).double()
+
+
+def operands_of(given: Pair, data: Operands, kind: Kind, unit: Unit) -> tuple[Any, Any]:
+    """The two matrices as they are multiplied: floats are about 1, scaled."""
+    if kind.name == "int8":
+        return given.left.to(unit.left), given.right.to(unit.right)
+    left = given.left.double() * torch.exp2((given.row_scale - data.left_bits + 1).double())
+    right = given.right.double() * torch.exp2((given.column_scale - data.right_bits + 1).double())
+    return left.to(unit.left), laid(right.to(unit.right), kind)
+
+
+def laid(right: Any, kind: Kind) -> Any:
+    """The right operand as its products want it in memory: by columns for FP8, else by rows."""
+    return right.transpose(-1, -2).contiguous().transpose(-1, -2) if kind.name.startswith("float8") else right
+
+
+def due(product: Any, given: Pair, data: Operands, kind: Kind, result: Any) -> Any:
+    """What a product must be to the last bit, out of that of the integers: scaled, and in the type of the result."""
+    if kind.name == "int8":
+        return product.to(result)
+    powers = given.row_scale + given.column_scale - data.left_bits - data.right_bits + 2
+    return (product * torch.exp2(powers.double())).to(result)
+
+
+def differing(got: Any, expected: Any) -> Any:
+    """Where two results of a type differ in any bit."""
+    kind = AS_INTEGERS[got.element_size()]
+    return got.view(kind) != expected.view(kind)
+
+
+def wrong_elements(got: Any, expected: Any, most: int) -> list[Wrong]:
+    """The first of the elements that differ."""
+    kind = AS_INTEGERS[got.element_size()]
+    mask = (1 << 8 * got.element_size()) - 1
+    places = differing(got, expected).nonzero()[:most].tolist()
+    bits = [[matrix.view(kind)[row, column].item() & mask for matrix in (expected, got)] for row, column in places]
+    return [Wrong(row, column, *both) for (row, column), both in zip(places, bits)]
+
+
+def unit_of(kind: Kind, device: str, size: int) -> Unit:
+    """How a type is multiplied on a device, its sums as wide as PyTorch gives them. Raises Unavailable.
+
+    A library that adds up in fewer bits than the type's accumulator has makes every element of the probe wrong in the
+    same way: that is no fault of the device.
+    """
+    problem = f"PyTorch {torch.__version__} has no product of {kind.name}"
+    left, right = _probe(kind, device, size)
+    for unit in _multiplications(kind, device):
+        try:
+            choose(unit)
+            result = unit.multiply(left.to(unit.left), laid(right.to(unit.right), kind)).double()
+        except (RuntimeError, TypeError, AttributeError, NotImplementedError, ValueError) as refused:
+            problem = " ".join(str(refused).split())[:120]
+            continue
+        if not (result == result[0, 0]).all().item() or result[0, 0].item() == 1:
+            return unit
+        problem = f"PyTorch {torch.__version__} adds up in fewer than {kind.accumulator} bits"
+    raise Unavailable(problem)
+
+
+def _probe(kind: Kind, device: str, size: int) -> tuple[Any, Any]:
+    """Matrices of equal rows, and columns: 1, the most that an accumulator holds, and that subtracted: the sum is 1."""
+    data = next(data_sets(kind, LONGEST_PROBE))
+    _, wide = magnitudes(data.left_bits)
+    _, narrow = magnitudes(data.right_bits)
+    ends = [0.0] * (STEP - 1)
+    terms = data.terms - STEP  # that the 1 has room beside them
+    left = torch.tensor([1.0, *ends, *[wide] * 2 * terms], dtype=torch.float64, device=device)
+    right = torch.tensor([1.0, *ends, *[narrow] * terms, *[-narrow] * terms], dtype=torch.float64, device=device)
+    return left.repeat(size, 1), right.unsqueeze(-1).repeat(1, size)
+
+
+def _multiplications(kind: Kind, device: str) -> list[Unit]:
+    name = kind.name
+    if name == "tfloat32":
+        tensor_cores = Unit(torch.float32, torch.float32, torch.matmul, TF32)
+        return [tensor_cores] if device.startswith("cuda") else []
+    if name == "int8":
+        has_one = hasattr(torch, "_int_mm")
+        return [Unit(torch.int8, torch.int8, torch._int_mm)] if has_one else []  # noqa: SLF001 - there is no other
+    if name.startswith("float8"):
+        return _multiplications_of_float8(name, device)
+    own = getattr(torch, name)
+    wide = Unit(own, own, lambda left, right: torch.mm(left, right, out_dtype=torch.float32))
+    plain = Unit(own, own, torch.matmul)
+    return [wide, plain] if name in ("float16", "bfloat16") else [plain]
+
+
+def _multiplications_of_float8(name: str, device: str) -> list[Unit]:
+    left, right = getattr(torch, name, None), getattr(torch, "float8_e4m3fn", None)
+    if left is None or not hasattr(torch, "_scaled_mm"):
+        return []
+    one = torch.ones((), device=device)
+
+    def scaled(result: Any) -> Unit:
+        settings = {"scale_a": one, "scale_b": one, "out_dtype": result, "use_fast_accum": False}
+        return Unit(left, right, lambda a, b: torch._scaled_mm(a, b, **settings))  # noqa: SLF001 - there is no other
+
+    return [scaled(torch.float32), scaled(torch.bfloat16)]
+
+
+def missing_of_gpu(kind: Kind, device: str) -> str:
+    """Why a GPU cannot have a type by its make; empty where it can."""
+    if not device.startswith("cuda"):
+        return "a processor has no such products" if kind.name == "tfloat32" else ""
+    has, needs = torch.cuda.get_device_capability(device), NEEDED.get(kind.name, (0, 0))
+    return f"compute capability {has[0]}.{has[1]}" if has < needs else ""
+
+
+def choose(unit: Unit) -> None:
+    """Let PyTorch multiply as this unit needs it: no TF32 in place of float32, no sums of half precision."""
+    torch.set_float32_matmul_precision(unit.precision)
+    for name in ("allow_fp16_reduced_precision_reduction", "allow_bf16_reduced_precision_reduction"):
+        with suppress(AttributeError, AssertionError):  # what a PyTorch has not, it says in one way or the other
+            setattr(torch.backends.cuda.matmul, name, False)

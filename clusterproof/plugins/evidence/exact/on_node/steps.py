@@ -1,0 +1,185 @@
+"""A small training step that every GPU makes alike: a digest of gradients and weights after each, in PyTorch.
+
+All settings are deterministic, and inputs and weights are made of integers that are the same everywhere. So GPUs of one
+kind, driver and library have the same digests, bit for bit, and each has its own again when it repeats them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from ctypes import CDLL, byref, c_int, c_size_t
+from typing import Any, NamedTuple
+
+import torch
+from torch.nn.functional import gelu, layer_norm, softmax
+
+from clusterproof.plugins.evidence.exact.on_node.on_gpus import on_each_gpu
+from clusterproof.plugins.evidence.exact.on_node.payload import drawn, key_of
+from clusterproof.plugins.evidence.exact.on_node.products import FLOAT32, Unit, choose
+
+SEED = 20_260_101  # the same on all nodes and in all runs
+STEPS = 16
+LAYERS = 2
+RATE, MOMENTUM = 0.05, 0.9
+TYPES = ("float32", "bfloat16")
+UNIT_BITS = 20  # of an input: a whole number of this many bits, scaled to about 1
+MAX_DIFFERING = 8  # steps that are described
+WORKSPACE = ("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS repeats its results only with it
+LIBRARY = re.compile(r"(?P<path>/(?:.*/)?(?P<name>lib(?:cublas|cublasLt|cudnn|cudart)\.so[.\d]{0,40}))$")
+OVERRIDES = (  # variables by which libraries compute otherwise, whatever a program asks for
+    "NVIDIA_TF32_OVERRIDE",
+    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
+    "TORCH_BLAS_PREFER_CUBLASLT",
+    "CUBLAS_EMULATE_SINGLE_PRECISION",
+    "CUBLAS_EMULATION_STRATEGY",
+)
+MAX_VALUE = 32  # characters of one
+
+
+class Size(NamedTuple):
+    """Of the step: how many sequences, how long, how wide."""
+
+    sequences: int
+    tokens: int
+    width: int
+
+
+ON_GPU = Size(8, 512, 1024)
+Change = Callable[[int, int, str, list[Any]], None]  # the pass, the step, "gradients" or "weights", and these
+
+
+def main(request: dict[str, Any]) -> None:
+    """Print what each GPU answers, as one JSON object."""
+    os.environ[WORKSPACE[0]] = WORKSPACE[1]
+
+    def compute(gpu: int) -> dict[str, Any]:
+        found = repeated(f"cuda:{gpu}", ON_GPU, request["budget_s"])
+        return {"libraries": software(), "types": found}
+
+    answers = on_each_gpu(request, compute)
+    print(json.dumps({"torch": torch.__version__, "cuda": torch.version.cuda, "gpus": answers}))  # noqa: T201
+
+
+def software() -> list[str]:
+    """What decides about results beside PyTorch: CUDA's libraries that this process has loaded, and overrides."""
+    found = {f"{name}={os.environ[name][:MAX_VALUE]}" for name in OVERRIDES if name in os.environ}
+    with suppress(OSError), open("/proc/self/maps") as file:
+        for match in filter(None, map(LIBRARY.search, map(str.rstrip, file))):
+            found |= {match["name"], *version_of(match["path"], match["name"])}
+    return sorted({*found, f"cuDNN {torch.backends.cudnn.version()}"})
+
+
+def version_of(path: str, name: str) -> list[str]:
+    """What a loaded library calls itself: in wheels its file has no more than the major version."""
+    with suppress(OSError, AttributeError):
+        library = CDLL(path)
+        if name.startswith("libcublasLt."):
+            library.cublasLtGetVersion.restype = c_size_t
+            return [f"cuBLASLt {library.cublasLtGetVersion()}"]
+        if name.startswith("libcublas."):
+            numbers = [c_int() for _ in range(3)]  # major, minor, patch
+            if not any(library.cublasGetProperty(which, byref(number)) for which, number in enumerate(numbers)):
+                return [f"cuBLAS {'.'.join(str(number.value) for number in numbers)}"]
+    return []
+
+
+def repeated(
+    device: str, size: Size, budget_s: float, change: Change = lambda *_: None, types: tuple[str, ...] = TYPES
+) -> list[dict[str, Any]]:
+    """The digests of all steps by type, made again for so many seconds, twice at least, and the steps that differed."""
+    deterministic()
+    found: list[dict[str, Any]] = []
+    for name in types:
+        began, passes = time.monotonic(), 1
+        try:
+            first = trained(device, size, name, 0, change)
+        except (RuntimeError, TypeError) as refused:
+            found.append({"type": name, "why": " ".join(str(refused).split())[:120]})
+            continue
+        differing: list[dict[str, int]] = []
+        while passes == 1 or time.monotonic() - began < budget_s / len(types):
+            again = trained(device, size, name, passes, change)
+            steps = [step for step, (one, other) in enumerate(zip(first, again)) if one != other]
+            if steps and len(differing) < MAX_DIFFERING:
+                differing.append({"pass": passes, "step": steps[0]})
+            passes += 1
+        found.append({"type": name, "passes": passes, "digests": first, "differing": differing})
+    return found
+
+
+def deterministic() -> None:
+    """Let PyTorch compute the same each time. What a version has not, it does not need."""
+    choose(Unit(None, None, torch.matmul, FLOAT32))
+    torch.use_deterministic_algorithms(True)
+    torch.backends.cudnn.benchmark = False
+    with suppress(AttributeError):
+        torch.backends.cudnn.allow_tf32 = False
+
+
+def trained(device: str, size: Size, kind: str, number: int, change: Change) -> list[str]:
+    """The digest after each step: of all gradients, then of all weights."""
+    own = getattr(torch, kind)
+    weights = [
+        _real(index, shape, device).mul_(shape[0] ** -0.5).requires_grad_() for index, shape in enumerate(_shapes(size))
+    ]
+    momenta = [torch.zeros_like(one) for one in weights]
+    inputs = (size.sequences, size.tokens, size.width)
+    digests = []
+    for step in range(STEPS):
+        given, due = (_real(1000 + 2 * step + side, inputs, device) for side in (0, 1))
+        loss = (_forward(given, weights, own) - due).square().mean()
+        gradients = list(torch.autograd.grad(loss, weights))
+        change(number, step, "gradients", gradients)
+        digest = digest_of(gradients)
+        with torch.no_grad():
+            for weight, momentum, gradient in zip(weights, momenta, gradients):
+                momentum.mul_(MOMENTUM).add_(gradient)
+                weight.sub_(momentum * RATE)
+            change(number, step, "weights", weights)
+        digests.append(digest + digest_of(weights))
+    return digests
+
+
+def _shapes(size: Size) -> list[tuple[int, int]]:
+    wide = size.width
+    return [(wide, wide), (wide, wide), (wide, wide), (wide, wide), (wide, 4 * wide), (4 * wide, wide)] * LAYERS
+
+
+def _real(index: int, shape: tuple[int, ...], device: str) -> Any:
+    """Numbers from -1 to 1, each exact in float32: made of integers, they are the same on every device."""
+    count = 1
+    for length in shape:
+        count *= length
+    whole = drawn(key_of(SEED, index, 0), count, device) >> 20 & ((1 << UNIT_BITS) - 1)
+    return ((whole - (1 << UNIT_BITS - 1)).float() / (1 << UNIT_BITS - 1)).reshape(shape)
+
+
+def _forward(given: Any, weights: list[Any], kind: Any) -> Any:
+    """Attention and a network of two layers, twice; products in this type, all else in float32."""
+
+    def times(left: Any, right: Any) -> Any:
+        return (left.to(kind) @ right.to(kind)).float()
+
+    state = given
+    for layer in range(LAYERS):
+        query, key, value, out, up, down = weights[6 * layer : 6 * layer + 6]
+        normed = layer_norm(state, state.shape[-1:])
+        scores = times(times(normed, query), times(normed, key).transpose(-1, -2)) * state.shape[-1] ** -0.5
+        state = state + times(times(softmax(scores, -1), times(normed, value)), out)
+        state = state + times(gelu(times(layer_norm(state, state.shape[-1:]), up)), down)
+    return state
+
+
+def digest_of(matrices: list[Any]) -> str:
+    """16 hexadecimal digits in which each bit of all of them counts: whole numbers, added up in whatever order."""
+    whole = 0
+    for number, one in enumerate(matrices):
+        bits = one.detach().contiguous().view(torch.int32).reshape(-1).long()
+        weights = drawn(key_of(SEED, -number - 1, 1), bits.numel(), one.device.type) | 1
+        whole += int((bits * weights).sum())
+    return f"{whole % (1 << 64):016x}"

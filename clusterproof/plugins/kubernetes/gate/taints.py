@@ -1,0 +1,189 @@
+"""Taints that the gate gives and takes away.
+
+Which nodes get the taint and which lose it is decided over all nodes together; never more get it than are allowed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from clusterproof.plugins.core.errors import ClusterproofError
+from clusterproof.plugins.core.nodeset import fold
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.kubernetes.collectors import k8s_pods
+from clusterproof.plugins.kubernetes.gate import FALSE, NO_SCHEDULE, OURS, TRUE, UNFIT, Health, Orders
+from clusterproof.plugins.kubernetes.gate.objects import (
+    TAINTS_CHANGED,
+    GateNode,
+    ObjectWriter,
+    Patch,
+    difference,
+    event,
+    of_nodes,
+    with_taint,
+    without_taints,
+)
+from clusterproof.plugins.kubernetes.nodes import ApiNode, Taint, table
+
+MAX_NAMES = 200  # characters of names in a line
+_KEY = re.compile(r"(?:[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9](?:[\w.-]{0,61}[A-Za-z0-9])?", re.ASCII)
+_LIMIT = re.compile(r"([0-9]{1,6})(%?)")
+
+
+class GateError(ClusterproofError):
+    """What the gate is asked for is invalid; one line that says what was expected."""
+
+
+def most_tainted(limit: str, nodes: int) -> int:
+    """How many of so many nodes may be tainted by `5`, `10%` or `10%,10`, the least of them; a share allows for one.
+
+    Raises GateError.
+    """
+    matches = [_LIMIT.fullmatch(part.strip()) for part in limit.split(",")]
+    if not all(matches) or any(one and one[2] and int(one[1]) > 100 for one in matches):
+        raise GateError(f"{limit[:40]!r} is not a number of nodes; expected a number, a share, or both: 10%,10")
+    shares = ((int(one[1]), one[2]) for one in matches if one)
+    return min(max(1, nodes * number // 100) if percent and number else number for number, percent in shares)
+
+
+def own_key(key: str) -> str:
+    """The key of a taint that the gate may take away. Raises GateError for one that is not this suite's own."""
+    if not _KEY.fullmatch(key) or OURS not in key:
+        raise GateError(
+            f"{key[:80]!r} is not a taint of this suite; expected a key with {OURS} in it, as {OURS}.dev/unproven"
+        )
+    return key
+
+
+def to_remove(node: ApiNode, health: Health, startup: str, is_tainting: bool) -> tuple[Taint, ...]:
+    """The taints that a node loses by what was found: our own, and the one it began with; only a pass does it."""
+    if health.status != TRUE:
+        return ()
+    return tuple(one for one in node.taints if (is_tainting and is_unfit(one)) or (startup and one.key == startup))
+
+
+def is_tainted(node: ApiNode) -> bool:
+    """Whether it has our taint."""
+    return any(map(is_unfit, node.taints))
+
+
+def is_unfit(taint: Taint) -> bool:
+    """Whether it is the one that the gate gives."""
+    return (taint.key, taint.effect) == (UNFIT, NO_SCHEDULE)
+
+
+@record
+class TaintPlan:
+    """The nodes to taint, and why others that failed are not."""
+
+    names: tuple[str, ...]
+    why_not: str = ""
+
+
+def to_taint(nodes: Iterable[ApiNode], healths: Mapping[str, Health], limit: str) -> TaintPlan:
+    """The nodes that get our taint, as far as the limit goes: all that failed and have none yet, or none at all.
+
+    Those that failed count together with those that have it already, also of other runs: where they are more than are
+    allowed, the cause is something else than so many nodes. Raises GateError.
+    """
+    nodes = list(nodes)
+    failed = {node.name for node in nodes if node.name in healths and healths[node.name].status == FALSE}
+    tainted = {node.name for node in nodes if is_tainted(node)}
+    most = most_tainted(limit, len(healths))
+    if len(failed | tainted) > most and failed - tainted:
+        already = f" ({len(tainted)} already)" if tainted else ""
+        return TaintPlan(
+            (),
+            f"no node is tainted: {len(failed | tainted)} of {len(healths)} nodes would be{already}; expected at most "
+            f"{most}: see first whether one thing is wrong with all of them",
+        )
+    return TaintPlan(tuple(sorted(failed - tainted)))
+
+
+def spared(plan: TaintPlan, busy: Collection[str]) -> TaintPlan:
+    """The same without nodes whose accelerators pods have: a taint there would hinder their replacement."""
+    left = [name for name in plan.names if name in busy]
+    reason = f"not tainted while pods have their accelerators: {_names(left)}" if left else ""
+    return TaintPlan(tuple(name for name in plan.names if name not in busy), reason)
+
+
+def _names(names: Sequence[str]) -> str:
+    folded = fold(names)
+    return folded if len(folded) <= MAX_NAMES else f"{len(names)} nodes"
+
+
+class TaintWriter:
+    """What one run does to taints. `seen` are all nodes of the cluster as they stand, kept up to date."""
+
+    def __init__(self, writer: ObjectWriter, orders: Orders, seen: dict[str, GateNode], now: float) -> None:
+        self.writer = writer
+        self.orders = orders
+        self.seen = seen
+        self.now = now
+        self.lines: list[str] = []
+        self.is_pending = False  # whether a taint that is due is left to be given
+
+    def write(self, healths: Mapping[str, Health]) -> None:
+        """Take taints away from nodes that pass, and give them to those that failed where that is asked for."""
+        self._remove(healths)
+        if self.orders.is_tainting:
+            self._add(healths)
+        else:
+            tainted = [name for name, seen in self.seen.items() if is_tainted(seen.node)]
+            self._say(f"the taint {UNFIT} stays, as only --k8s-gate taint takes it away", tainted)
+
+    def _remove(self, healths: Mapping[str, Health]) -> None:
+        def patch_of(seen: GateNode) -> Patch:
+            health = healths[seen.node.name]
+            taints = to_remove(seen.node, health, self.orders.startup, self.orders.is_tainting)
+            return without_taints(seen, taints) if taints else {}
+
+        self._change([name for name in sorted(healths) if patch_of(self.seen[name])], patch_of, healths)
+
+    def _add(self, healths: Mapping[str, Health]) -> None:
+        plan = to_taint((seen.node for seen in self.seen.values()), healths, self.orders.limit)
+        if plan.names:
+            pods = self.writer.tried("", lambda: table(k8s_pods.read(self.writer.api, frozenset(plan.names))))
+            plan = _without_busy(plan, pods)
+        self.lines.extend(filter(None, [plan.why_not]))
+        self.is_pending |= bool(plan.why_not)
+
+        def patch_of(seen: GateNode) -> Patch:
+            return {} if is_tainted(seen.node) else with_taint(seen, UNFIT, NO_SCHEDULE)
+
+        self._change(plan.names, patch_of, healths)
+
+    def _change(
+        self, names: Iterable[str], patch_of: Callable[[GateNode], Patch], healths: Mapping[str, Health]
+    ) -> None:
+        """Change the taints of these nodes, with an event and a word for each."""
+
+        def changed(name: str) -> str:
+            before = self.seen[name]
+            self.seen[name] = self.writer.changed(before, patch_of)
+            difference_in_words, health = difference(before, self.seen[name]), healths[name]
+            if difference_in_words:
+                message = f"{difference_in_words}: {health.message}"
+                self.writer.create_event(event(before, health.status == FALSE, TAINTS_CHANGED, message, self.now))
+            return difference_in_words
+
+        by_words: dict[str, list[str]] = defaultdict(list)
+        for name, difference_in_words in self.writer.each(changed, list(names)).items():
+            by_words[difference_in_words].append(name)
+        for difference_in_words in filter(None, by_words):
+            self._say(difference_in_words, by_words[difference_in_words])
+
+    def _say(self, message: str, names: Iterable[str]) -> None:
+        kept = list(names)
+        if kept:
+            self.lines.append(of_nodes(kept, message))
+
+
+def _without_busy(plan: TaintPlan, resource: Mapping[str, Any] | None) -> TaintPlan:
+    """The plan without nodes whose accelerators pods have; without any where that is not known."""
+    if resource is None or resource["is_cut"]:
+        return TaintPlan((), "no node is tainted: it is not known whose accelerators pods have")
+    return spared(plan, {pod["node"] for pod in resource["pods"] if pod["accelerators"] or pod["claims"]})

@@ -1,0 +1,58 @@
+"""Training steps on a processor, with a bit that flips in one of them: runs with PyTorch; prints one JSON object."""
+
+from __future__ import annotations
+
+import json
+import sys
+from ctypes import CDLL
+from typing import Any
+
+import torch
+
+from clusterproof.plugins.evidence.exact.on_node.steps import Change, Size, digest_of, repeated, software
+
+SMALL = Size(2, 8, 32)
+STEP = 5
+
+
+def flipped(what: str, passes: range, bit: int) -> Change:
+    """One bit of one element of the gradients or weights flips in that step of these passes."""
+
+    def change(number: int, step: int, name: str, matrices: list[Any]) -> None:
+        if (name, step) == (what, STEP) and number in passes:
+            with torch.no_grad():
+                matrices[3].view(torch.int32)[1, 2] ^= 1 << bit
+
+    return change
+
+
+def whole_digests() -> list[str]:
+    """Digests of one matrix, and of the same with each bit of one element the other way."""
+    matrix = torch.arange(64, dtype=torch.float32).reshape(8, 8)
+    found = [digest_of([matrix])]
+    for bit in range(32):
+        other = matrix.clone()
+        other.view(torch.int32)[3, 4] ^= (1 << bit) - (1 << 32 if bit == 31 else 0)
+        found.append(digest_of([other]))
+    return [*found, digest_of([matrix.flip(0)]), digest_of([matrix, matrix]), digest_of([matrix * 0, matrix])]
+
+
+ALWAYS, FIRST, LATER = range(1 << 30), range(1), range(1, 2)
+CASES: dict[str, Change] = {
+    "clean": lambda *_: None,
+    "a bit of a gradient": flipped("gradients", ALWAYS, 0),
+    "a bit of a weight": flipped("weights", ALWAYS, 3),
+    "once in the first pass": flipped("weights", FIRST, 12),
+    "once in a later pass": flipped("gradients", LATER, 22),
+}
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    case = sys.argv[1]
+    digests = {"digests": whole_digests()}
+    if case == "software":
+        loaded = [CDLL(path) for path in sys.argv[2:]]
+        found: dict[str, Any] = {"software": software()}
+    else:
+        found = digests if case == "digests" else {"types": repeated("cpu", SMALL, 0.0, CASES[case])}
+    sys.stdout.write(json.dumps(found))

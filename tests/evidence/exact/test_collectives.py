@@ -1,0 +1,112 @@
+"""Real collectives of gloo on loopback: clean ones are right, and a fault in one rank is found as what it is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.evidence.exact.facts_collective import Blame, NodeResult
+from tests.evidence.exact.in_torch import printed_by
+
+pytestmark = pytest.mark.long
+
+ONCE = "which cannot be told yet"
+
+
+def collectives(python: str, ranks: int, case: str, budget_s: float = 0.0, within_s: float = 240.0) -> dict[str, Any]:
+    """What the ranks of one node answer."""
+    program = "tests.evidence.exact.collectives_with_torch"
+    found: dict[str, Any] = json.loads(printed_by(python, program, str(ranks), case, str(budget_s), str(within_s)))
+    return found
+
+
+def said_of(found: dict[str, Any]) -> str:
+    """What is made of it."""
+    return Blame.of([NodeResult(found)]).words
+
+
+@pytest.mark.parametrize("ranks", [4, 8])
+def test_clean_collectives_are_right_to_the_last_bit_on_every_rank(python: str, ranks: int) -> None:
+    found = collectives(python, ranks, "clean", budget_s=1.0)
+    assert [one["rank"] for one in found["answers"]] == [*range(ranks)]
+    made = {(one["operation"], one["type"]) for one in found["answers"][0]["operations"] if "why" not in one}
+    names = {"all_reduce", "reduce_scatter", "all_gather", "all_to_all"}
+    assert {name for name, _ in made} == names
+    assert ("all_reduce", "int8") in made
+    operations = [operation for one in found["answers"] for operation in one["operations"]]
+    rounds = {operation["rounds"] for operation in operations if "why" not in operation}
+    assert len(rounds) == 1  # all ranks made as many
+    assert said_of(found) == ""
+
+
+@pytest.mark.parametrize("ranks", [4, 8])
+@pytest.mark.parametrize(
+    ("case", "words"),
+    [
+        ("an element that one rank sends to each", "bit 9): GPU 2"),
+        ("an element that one rank receives of each", "(first rank 2 from rank 0: 1 element from 17 on, bit 9): GPU 2"),
+        ("an element of what is gathered", "wrong in all-gather of int32 (first rank 0 from rank 2: "),
+        ("a block that one rank does not receive", "from 0 on, never written): the link between GPU 1 and GPU 2 or"),
+        ("a block that one rank sends twice", "elements from 0 on, as meant for rank {last}): "),
+        ("blocks that one rank sends in another order", "as meant for rank {last}): GPU 2"),
+        ("a part that is not added", "100 elements from 100 on, without that of rank 2): GPU 2"),
+        ("a part that is added twice", "100 elements from 100 on, counting twice that of rank 2): GPU 2"),
+        ("an element of a sum", "whose fault it is cannot be told"),
+    ],
+)  # fmt: skip
+def test_a_fault_in_one_rank_is_found_as_what_it_is(python: str, ranks: int, case: str, words: str) -> None:
+    said = said_of(collectives(python, ranks, case))
+    assert words.format(last=ranks - 1) in said
+
+
+def test_an_element_that_is_wrong_again_and_again_between_two_ranks_is_their_link(python: str) -> None:
+    case = "an element that one rank sends to another"
+    once = said_of(collectives(python, 4, case))
+    assert "1 wrong in all-to-all of int32" in once
+    assert once.endswith(ONCE)
+    found = collectives(python, 4, case, budget_s=2.0)
+    assert found["answers"][0]["rounds"] > 3
+    assert said_of(found).endswith(": the link between GPU 1 and GPU 2")
+
+
+def test_a_rank_that_ends_in_the_middle_is_named_and_the_others_end_too(python: str) -> None:
+    answers = collectives(python, 4, "a rank that dies")["answers"]
+    assert answers[2]["error"] == "SystemExit: 3"
+    assert all("error" in one for one in answers)
+
+
+def test_what_ranks_saw_before_another_died_is_kept(python: str) -> None:
+    found = collectives(python, 4, "a rank that dies after a wrong sum")
+    assert found["answers"][2]["error"] == "SystemExit: 3"
+    assert all("error" in one for one in found["answers"])
+    assert "100 elements from 100 on, without that of rank 2): GPU 2" in said_of(found)
+
+
+def test_ranks_that_hang_are_given_up_before_the_whole_time_is_over(python: str) -> None:
+    answers = collectives(python, 4, "a rank that hangs", within_s=8.0)["answers"]
+    assert [one["error"] for one in answers] == ["no answer in 3 s"] * 4
+
+
+@pytest.mark.parametrize(
+    ("case", "within_s", "why"),
+    [
+        ("no GPU", 240.0, "PyTorch does not count its GPUs: torch.cuda.is_available() is False"),
+        ("GPUs that are not counted", 8.0, "PyTorch does not count its GPUs: no answer in 3 s"),
+        ("fewer GPUs", 240.0, "PyTorch finds 2 GPUs; expected 4"),
+    ],
+)
+def test_without_a_gpu_for_each_rank_nothing_is_exchanged(python: str, case: str, within_s: float, why: str) -> None:
+    found = collectives(python, 4, case, within_s=within_s)
+    assert (found["backend"], found["answers"]) == ("nccl", [{"error": why}] * 4)
+
+
+def test_ranks_of_one_node_meet_in_a_folder_of_their_own_that_does_not_stay(
+    python: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    answers = collectives(python, 2, "where ranks meet")["answers"]
+    assert [one.get("error") for one in answers] == [None, None]
+    assert [*tmp_path.iterdir()] == []

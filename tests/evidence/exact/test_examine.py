@@ -1,0 +1,60 @@
+"""Exact products under PyTorch on a processor: clean ones pass, and each fault is described as what it is."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.evidence.exact.in_torch import printed_by
+
+pytestmark = pytest.mark.long
+
+
+def examined(python: str, case: str) -> dict[str, Any]:
+    """What one case of the program says."""
+    found: dict[str, Any] = json.loads(printed_by(python, "tests.evidence.exact.with_torch", case))
+    return found
+
+
+def test_products_without_a_fault_are_right_in_every_data_set_and_its_complement(python: str) -> None:
+    found = examined(python, "clean")
+    assert {name: one["wrong_products"] for name, one in found.items()} == {"float64": 0, "float32": 0}
+    for one in found.values():
+        assert one["products"] >= 2 * len(one["sets"]) > 0
+        names = {name for name in one["sets"] if not name.endswith(", complement")}
+        assert {f"{name}, complement" for name in names} < one["sets"].keys()
+        assert one["toggled"]["left"] == [one["toggled"]["left"][1]] * 2
+
+
+def test_a_bit_that_is_stuck_in_a_lane_comes_each_time_the_product_is_repeated(python: str) -> None:
+    wrong = examined(python, "stuck")["float32"]["wrong"][0]
+    assert (wrong["where"], wrong["bits"]) == ("lane 9 of 32 (2 columns)", [22])
+    assert (wrong["elements"], wrong["again"], wrong["of"], wrong["alike"]) == (128, 8, 8, True)
+
+
+def test_a_bit_that_flips_once_does_not_come_again(python: str) -> None:
+    found = examined(python, "once")["float64"]
+    (wrong,) = found["wrong"]
+    assert (found["wrong_products"], wrong["where"], wrong["bits"], wrong["elements"]) == (
+        1,
+        "row 5, column 11",
+        [40],
+        1,
+    )
+    assert (wrong["again"], wrong["of"], wrong["operands_changed"]) == (0, 8, False)
+
+
+def test_an_operand_that_changed_in_memory_is_told_from_a_wrong_product(python: str) -> None:
+    wrong = examined(python, "operand")["float32"]["wrong"][0]
+    assert wrong["operands_changed"] is True
+    assert wrong["where"] == "row 7 (64 columns)"
+
+
+def test_a_type_that_pytorch_lacks_is_not_passed_over(python: str) -> None:
+    assert "float8_e9m9" in examined(python, "lacking")["float8_e9m9"]["why"]
+
+
+def test_a_library_that_adds_up_in_fewer_bits_than_the_type_is_no_fault_of_the_device(python: str) -> None:
+    assert "adds up in fewer than 40 bits" in examined(python, "short")["why"]

@@ -1,0 +1,79 @@
+"""Training steps under PyTorch on a processor: the same each time, and no bit of gradients or weights flips unseen."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.evidence.exact.in_torch import printed_by
+from tests.testbed.compiled import shared_library
+
+pytestmark = pytest.mark.long
+
+STEP = 5
+
+
+def told(python: str, case: str, *words: str) -> dict[str, Any]:
+    """What one case of the program says."""
+    found: dict[str, Any] = json.loads(printed_by(python, "tests.evidence.exact.steps_with_torch", case, *words))
+    return found
+
+
+@pytest.fixture(scope="module")
+def clean(python: str) -> list[dict[str, Any]]:
+    """The steps without a fault, by type."""
+    return list(told(python, "clean")["types"])
+
+
+def test_steps_are_the_same_in_another_process_and_when_repeated(python: str, clean: list[dict[str, Any]]) -> None:
+    assert [one["type"] for one in clean] == ["float32", "bfloat16"]
+    assert told(python, "clean")["types"] == clean
+    for one in clean:
+        assert len(set(one["digests"])) == len(one["digests"]) == 16
+        assert (one["differing"], one["passes"]) == ([], 2)
+    assert clean[0]["digests"] != clean[1]["digests"]
+
+
+@pytest.mark.parametrize("case", ["a bit of a gradient", "a bit of a weight"])
+def test_a_bit_that_flips_on_one_gpu_gives_it_another_digest_from_that_step_on(
+    python: str, clean: list[dict[str, Any]], case: str
+) -> None:
+    for one, right in zip(told(python, case)["types"], clean, strict=True):
+        differs = [own != other for own, other in zip(one["digests"], right["digests"], strict=True)]
+        assert differs.index(True) == STEP
+        assert one["differing"] == []  # it comes each time: only the others show it
+
+
+@pytest.mark.parametrize("case", ["once in the first pass", "once in a later pass"])
+def test_a_bit_that_flips_once_makes_a_gpu_differ_from_itself(python: str, case: str) -> None:
+    for one in told(python, case)["types"]:
+        assert one["differing"] == [{"pass": 1, "step": STEP}]
+
+
+def test_a_digest_counts_every_bit_and_where_it_is(python: str) -> None:
+    digests = told(python, "digests")["digests"]
+    assert len(set(digests)) == len(digests) == 36
+
+
+LIBRARIES = {
+    "libcublas.so.12": "int cublasGetProperty(int which, int *value) { *value = 12 - 4 * which; return 0; }",
+    "libcublasLt.so.12": "unsigned long cublasLtGetVersion(void) { return 120804; }",
+    "libcudart.so.12": "",
+}
+
+
+def test_software_is_alike_only_with_the_same_libraries_inside_and_the_same_overrides(
+    python: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = []
+    for name, text in LIBRARIES.items():
+        source, path = tmp_path / f"{name}.c", tmp_path / name
+        source.write_text(text)
+        path.write_bytes(shared_library(source, name))
+        paths.append(str(path))
+    monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "1")
+    found = set(told(python, "software", *paths)["software"])
+    assert {*LIBRARIES, "cuBLAS 12.8.4", "cuBLASLt 120804", "NVIDIA_TF32_OVERRIDE=1"} <= found

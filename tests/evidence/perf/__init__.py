@@ -1,1 +1,0 @@
-"""What measurements under load say: whose fault wrong elements are, and votes."""
