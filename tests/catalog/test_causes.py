@@ -15,7 +15,7 @@ from clusterproof.plugins.catalog.rows import document
 ROOT = Path(__file__).parents[2]
 CHECKS = json.loads((ROOT / "clusterproof/plugins/evaluation/checks.json").read_text("utf-8"))
 ROLES = (causes.CAUSE, causes.SUSPICION, causes.CASCADE)
-READ_IN = ("output", "scheduler", "kubernetes", "dumps", "exceptions")
+READ_IN = ("output", "scheduler", "kubernetes", "dumps", "exceptions", "warnings")
 RESTARTS = ("yes", "no", "after")
 NAMES = re.findall(r'"([a-z_]+\.[a-z0-9_]+)"', json.dumps(CHECKS))
 

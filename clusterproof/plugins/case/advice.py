@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from shlex import quote
 
 from clusterproof.plugins.case import Collected, Event, Fact, label
+from clusterproof.plugins.case.conclusions import ESTABLISHED, CaseVerdict
 from clusterproof.plugins.case.first import long_before_the_end
 from clusterproof.plugins.case.relevance import is_broken_since, of_another_time
-from clusterproof.plugins.case.verdict import ESTABLISHED, CaseVerdict, decide
+from clusterproof.plugins.case.verdict import decide
 from clusterproof.plugins.catalog.causes import (
     CODE,
     HARDWARE,

@@ -58,7 +58,7 @@ def long_before_the_end(case: Collected) -> frozenset[Event]:
 def told_from_outside(case: Collected) -> Event | None:
     """That a launcher was told to stop, where nothing of the job had failed or waited in vain before it; else None."""
     told = next((event for event in case.events if event.sign == LAUNCHER_STOPPED), None)
-    others = [event for event in case.events if event.sign not in (LAUNCHER_STOPPED, *FOLLOW)]
+    others = [event for event in case.events if event.sign not in (LAUNCHER_STOPPED, *FOLLOW) and not event.is_warning]
     if told is None or case.leads or any(event.sign in FAILED or not event.is_cascade for event in others):
         return None
     return told if all(told.when.is_before(event.when) for event in others) else None
@@ -76,7 +76,7 @@ def _first_of_each(events: Iterable[Event]) -> list[Event]:
     kept: dict[tuple[str, int | None, str, int], Event] = {}
     for event in events:
         file, _, line = event.source.rpartition(":")
-        is_told = event.rank is not None and line.isdecimal()
+        is_told = event.rank is not None and line.isdecimal() and not event.is_warning
         key = file, event.rank, event.node, 0 if is_told else len(kept) + 1
         if key not in kept or (is_told and _line(event) < _line(kept[key])):
             kept[key] = event

@@ -40,6 +40,17 @@ class Sign:
 
 
 @record
+class Block:
+    """A kind of traceback; causes.toml says what each column means."""
+
+    name: str
+    says: tuple[str, ...]
+    source: str
+    ends: tuple[str, ...] = ()
+    sign: str = ""
+
+
+@record
 class Published:
     """What somebody published of how jobs end: how much of the `whole` by each cause; `of` says of what."""
 
@@ -91,6 +102,12 @@ class Probability:
 def signs() -> Mapping[str, Sign]:
     """Every sign by its name, in the order in which they are tried."""
     return table(Sign, FILE, "sign", "name")
+
+
+@cache
+def blocks() -> Mapping[str, Block]:
+    """Every kind of traceback by its name, in the order in which they are tried."""
+    return table(Block, FILE, "block", "name")
 
 
 def sign_of(where: str, line: str) -> Sign | None:
