@@ -6,7 +6,15 @@ from clusterproof.plugins.case import Collected, Event
 from clusterproof.plugins.case.clocks import apart_s
 from clusterproof.plugins.catalog.causes import STOPPED, limits
 
-BY_SCHEDULER = ("time_limit", "preempted", "requeued", "preempted_pod", "deadline_of_job", "stopped_by_kueue")
+BY_SCHEDULER = (
+    "time_limit",
+    "preempted",
+    "requeued",
+    "preempted_pod",
+    "deadline_of_job",
+    "stopped_by_kueue",
+    "deactivated",
+)
 
 
 def of_a_stop(case: Collected) -> frozenset[Event]:

@@ -50,9 +50,9 @@ class Survived:
                 self.of_ranks[rank] = _Open(number, row, count)
                 return Told(is_left_out=True)
             self.of_ranks[rank] = known if not known.row.ends else _Open(number, row)
-        known = self.of_ranks.get(rank)
-        if known is None:
+        if rank not in self.of_ranks:
             return Told()
+        known = self.of_ranks[rank]
         if number - known.begins > LONGEST:
             del self.of_ranks[rank]
             return Told()

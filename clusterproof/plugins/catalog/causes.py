@@ -28,6 +28,7 @@ class Sign:
     cause: str = ""
     probability: float = 0.0
     unless: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
     whole: tuple[str, ...] = ()
     hang: bool = False
     of_broken_gpu: bool = False
@@ -118,9 +119,15 @@ def sign_of(where: str, line: str) -> Sign | None:
     for phrase, sign in _words_of(where):
         if is_harmless and sign.cause != HARDWARE:  # a job that tries again goes on with a GPU that is broken
             continue
-        if phrase in line and not any(other in line for other in sign.unless):
+        if phrase in line and _fits(sign, line):
             return sign
     return None
+
+
+def _fits(sign: Sign, line: str) -> bool:
+    """Whether what else stands in a line of a sign's words is of the sign too."""
+    is_beside = not sign.beside or any(other in line for other in sign.beside)
+    return is_beside and not any(other in line for other in sign.unless)
 
 
 @cache
