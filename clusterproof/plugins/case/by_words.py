@@ -15,6 +15,7 @@ from clusterproof.plugins.case.conclusions import (
     of_contest,
     quoted,
 )
+from clusterproof.plugins.case.failures import HEADERS
 from clusterproof.plugins.case.first import (
     Candidate,
     candidates,
@@ -38,6 +39,7 @@ from clusterproof.plugins.catalog.causes import (
     probability,
 )
 
+AS_SRUN_ENDS = "where srun ends a step at once (-K), srun --error=task-%t.err keeps what a rank says last"
 OF_KERNEL = "illegal"  # the sign of a GPU's kernel that failed, by code or by hardware
 
 
@@ -158,9 +160,16 @@ def _unknown(case: Collected, events: Iterable[Event], reason: str = "") -> Case
     return CaseVerdict(UNKNOWN, 0.0, UNKNOWN, reason, first, (), tuple(sorted(suspects)), rank)
 
 
+def _is_of_slurm(case: Collected) -> bool:
+    """Whether Slurm ran it: by its record, or by what its programs say."""
+    return case.job.number.partition("_")[0].isdecimal() or any("srun: " in event.words for event in case.events)
+
+
 def _in_words(case: Collected, first: Event) -> str:
     """What an event means; and what is said beside it where it does not tell what failed."""
     text = quoted(first)
+    if first.sign in HEADERS and _is_of_slurm(case):
+        text += f"; {AS_SRUN_ENDS}"
     if first.rank in {lead.rank for lead in case.leads if not lead.is_late}:
         return text  # others waited for it, as it had ended
     return f"{why_nobody_can_tell(case)}; {text}" if first.row.unexplained and has_hung(case) else text

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from clusterproof.plugins.case import Collected, Event
 from clusterproof.plugins.case.clocks import apart_s, in_words
-from clusterproof.plugins.case.relevance import is_broken_since
+from clusterproof.plugins.case.relevance import is_broken_since, is_of_late
 from clusterproof.plugins.catalog.causes import CAUSE, STOPPED, limits
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.training_run import rank_names
@@ -136,9 +136,12 @@ def why_nobody_can_tell(case: Collected) -> str:
     if has_hung(case):
         return "ranks waited for others in vain; nothing says for what"
     if case.events:
+        if len({(event.source.rpartition(":")[0], event.rank) for event in case.events}) == 1 and not case.leads:
+            return "all that was read is of one process, which says it where others end and for other reasons"
         told = "why the first ended" if case.leads else "who ended first"
         return f"all that was read is the end of others; nothing says {told}"
-    broken = next((fact for fact in case.facts if is_broken_since(fact, case)), None)
+    known = [fact for fact in case.facts if is_of_late(fact, case) and not fact.is_of_run]
+    broken = next((fact for fact in known if is_broken_since(fact, case)), known[0] if known else None)
     if broken:
         when = "at a time that is not known" if broken.when.begins is None else f"at {in_words(broken.when.begins)}"
         return f"the job says nothing of its end; {broken.node} says {broken.words}, {when}"

@@ -18,7 +18,7 @@ LONGEST_WRAPPED = 16_000  # of one with what the runtime of its container adds
 ROOT_CAUSE = "Root Cause (first observed failure)"
 LEFT_OUT = "[... left out ...]"  # between the beginning and the end of a long file
 
-_RANK = re.compile(r"\[rank(\d{1,7})\]")
+_RANK = re.compile(r"\[rank=?(\d{1,7})\]")
 _LABEL = re.compile(r"\s{0,7}(?:\[1,(\d{1,7})\]<std|(\d{1,7}): )")  # of mpirun, of srun -l
 _NCCL = re.compile(
     r"(?<![\w.-])([A-Za-z0-9][\w.-]{0,252}):(\d{1,10}):\d{1,10} \[\d{1,3}\] (?:[\w./-]{1,100}:\d{1,6} )?NCCL "

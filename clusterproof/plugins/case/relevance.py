@@ -103,10 +103,15 @@ def is_shown(fact: Fact, of: JobWindow) -> bool:
 
 
 def is_broken_since(fact: Fact, case: Collected) -> bool:
-    """Whether a node's own log says that its hardware failed in the days of the job, or nobody knows when."""
+    """Whether a node's own log says that its hardware or its network failed in the days of the job, or at any time."""
+    return fact.cause in (HARDWARE, NETWORK) and is_of_late(fact, case)
+
+
+def is_of_late(fact: Fact, case: Collected) -> bool:
+    """Whether it fails its node, and is of the days of the job, or nobody knows when."""
     began, when = case.job.ran.begins or window(case).begins, fact.when.begins
     is_of_old = began is not None and when is not None and when < began - limits().stale_s
-    return fact.cause == HARDWARE and fact.is_strong and not is_of_old
+    return fact.is_strong and not is_of_old
 
 
 def of_another_time(case: Collected) -> Iterator[str]:
