@@ -15,6 +15,7 @@ WARNED = (
     "[WARNING] loader.py:88 - retry of shard 17: FileNotFoundError: [Errno 2] No such file or directory: '/tmp/s.mds'",
     "| WARNING | fairseq.trainer | ran out of memory with exception: CUDA out of memory. Tried to allocate 2 GiB",
     "train.py:31: UserWarning: the mirror answered not: [Errno -3] Temporary failure in name resolution",
+    "level=warning msg=KeyError: 'caption'",
     "rank3[812][Thread-5]: WARNING: streaming: retry: OSError: [Errno 5] Input/output error: '/data/s17.mds'",
 )
 
@@ -25,6 +26,11 @@ def test_what_was_logged_as_a_warning_does_not_hide_the_gpu_that_broke(words: st
     own = f"2026-03-01 {at},000 {words}\n{GOES_ON.format(second=55)}{CUDA_OF_3}"
     case = case_of(tmp_path, {**BROKEN_GPU, "rank_3.log": own})
     assert (case.verdict.cause, case.verdict.standing, case.verdict.nodes) == ("hardware", "established", ("gpu003",))
+
+
+def test_a_warning_of_glog_is_one(tmp_path: Path) -> None:
+    own = f"W0301 07:59:50.000000 812 loader.cc:7] KeyError: 'caption'\n{GOES_ON.format(second=55)}{CUDA_OF_3}"
+    assert case_of(tmp_path, {**BROKEN_GPU, "rank_3.log": own}).verdict.standing == "established"
 
 
 @pytest.mark.parametrize("words", WARNED)
@@ -108,6 +114,9 @@ BLOCKS = {
     "of Ray": OF_RAY,
     "with times": STAMPED,
     "of two processes": TWO_AT_ONCE,
+    "without lines of a program": IGNORED.replace("    self._shutdown()\n    ~~~~~~~~~~~~~~^^\n", "").format(
+        exception="K: 7"
+    ),
     "of the resource tracker": TRACKER,
     "of a child whose parent ended": CHILD.format(exception="_pickle.UnpicklingError: pickle data was truncated"),
     "of a logger": '--- Logging error ---\nTraceback (most recent call last):\n  File "/l.py", line 1, in emit\n'

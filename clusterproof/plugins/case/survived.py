@@ -12,6 +12,9 @@ WARNED = "warned"  # the sign of causes.toml
 LONGEST = 200  # lines of such a traceback, among those of others
 
 _FRAME = re.compile(r'(?:^|\s)File "[^"]{1,400}", line \d{1,7}')
+_GLOG = re.compile(
+    r"(?:\[?rank\d{1,7}\]:? ?|\d{1,7}: )?\[?W\d{4,8} \d\d:\d\d:\d\d\.\d{1,9} "
+)  # glog's, of Abseil and PyTorch
 _HEADER = "Traceback (most recent call last)"
 _CHAINS = ("During handling of the above exception", "The above exception was the direct cause")
 _MARKS = ("^", "~~")  # under a line of a program
@@ -23,7 +26,8 @@ def as_logged(line: str, sign: Sign) -> Sign:
     if sign.role != CAUSE or sign.cause == STOPPED or any(other in line for other in warned.unless):
         return sign
     begins = min(at for phrase in sign.says if (at := line.find(phrase)) >= 0) if sign.says else 0
-    return warned if any(0 <= line.find(level) < begins for level in warned.says) else sign
+    is_of_level = any(0 <= line.find(level) < begins for level in warned.says)
+    return warned if is_of_level or _GLOG.match(line) else sign
 
 
 @record
@@ -74,7 +78,8 @@ class Survived:
         if not known.count and not is_chain:
             del self.of_ranks[rank]
             return Told()
-        if is_frame or is_chain or known.is_in_frame or _is_of_frames(rest):
+        is_code = known.is_in_frame and ("    " in rest or not NAME_OF_EXCEPTION.search(rest))
+        if is_frame or is_chain or is_code or _is_of_frames(rest):
             self.of_ranks[rank] = _Open(known.begins, known.row, max(known.count, 1), is_frame)
             return Told(is_left_out=True)
         is_end = known.is_next and bool(NAME_OF_EXCEPTION.search(rest))
