@@ -61,6 +61,14 @@ def test_which_came_first_is_not_known_of_a_traceback_without_a_time_half_a_minu
     assert case.verdict.cause == cause
 
 
+def test_which_came_first_is_not_known_where_nothing_but_the_record_has_a_time(tmp_path: Path) -> None:
+    case = case_of(tmp_path, {"rank_3.log": TRACEBACK, "sacct.txt": SACCT.format(state="TIMEOUT")})
+    assert (case.verdict.cause, case.verdict.rank) == ("unknown", 3)
+    assert "no time tells which came first" in case.verdict.why
+    stopped = {"slurm-77.out": TRACEBACK + STOP.format(of="JOB 77", why="TIME LIMIT")}
+    assert case_of(tmp_path / "by its lines", stopped).verdict.cause == "code"
+
+
 @pytest.mark.parametrize("at", ["08:05:35", "08:10:20"])
 def test_an_exception_before_a_stop_is_the_cause(at: str, tmp_path: Path) -> None:
     own = f"2026-03-01 {at},000 {LISTENER}" + STOP.format(of="JOB 77", why="TIME LIMIT")

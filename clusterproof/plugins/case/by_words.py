@@ -55,7 +55,7 @@ def by_words(case: Collected) -> CaseVerdict:
     ]
     suspicions = (candidate.event for candidate in possible if candidate.event.row.role == SUSPICION)
     doubts = sorted(suspicions, key=lambda event: event.row.unexplained)
-    if own and stops and all(may_be_of_a_stop(candidate.event, stops[0]) for candidate in own):
+    if own and any(all(may_be_of_a_stop(candidate.event, stop) for candidate in own) for stop in stops):
         reason = f"{stops[0].row.meaning}, and {own[0].event.row.meaning}; no time tells which came first"
         return _unknown(case, [own[0].event], reason)
     if own:

@@ -32,10 +32,8 @@ def _is_behind(event: Event, stop: Event, most_s: float) -> bool:
     surely before the stop. A person may have stopped what had failed: then only what is surely later.
     """
     began, stopped = event.when.begins, stop.when.begins
-    (file, line), (file_of_stop, line_of_stop) = _place(event), _place(stop)
-    is_same_file = file == file_of_stop and line is not None and line_of_stop is not None
-    if is_same_file and not event.waited_s:
-        return (line or 0) > (line_of_stop or 0)
+    if _is_in_one_file(event, stop) and not event.waited_s:
+        return (_place(event)[1] or 0) > (_place(stop)[1] or 0)
     if began is None or stopped is None:
         return False
     apart = most_s if stop.sign in BY_SCHEDULER else 0.0
@@ -43,11 +41,17 @@ def _is_behind(event: Event, stop: Event, most_s: float) -> bool:
 
 
 def may_be_of_a_stop(event: Event, stop: Event) -> bool:
-    """Whether nothing tells which came first: the event has no time, and its job was well not long before the stop."""
+    """Whether nothing tells which came first: the event has no time, or its job was well not long before the stop."""
     began, stopped = event.when.begins, stop.when.begins
-    if stop.sign not in BY_SCHEDULER or event.when.ends is not None or began is None or stopped is None:
+    if stop.sign not in BY_SCHEDULER or event.when.ends is not None or _is_in_one_file(event, stop):
         return False
-    return stopped - limits().lag_s <= began < stopped
+    return began is None or stopped is None or stopped - limits().lag_s <= began < stopped
+
+
+def _is_in_one_file(event: Event, stop: Event) -> bool:
+    """Whether the lines of both tell which was first."""
+    (file, line), (file_of_stop, line_of_stop) = _place(event), _place(stop)
+    return file == file_of_stop and line is not None and line_of_stop is not None
 
 
 def _place(event: Event) -> tuple[str, int | None]:
