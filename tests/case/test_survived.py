@@ -62,17 +62,18 @@ def test_a_warning_before_a_limit_is_no_failure(tmp_path: Path) -> None:
 SURVIVED = "2026-03-01 07:58:{second},000 Traceback (most recent call last):\nKeyError: 'caption'\n"
 
 
-@pytest.mark.parametrize("rank", [0, 3])
-def test_an_exception_of_before_is_at_most_unknown_where_a_rank_bears_a_broken_gpu_out(
-    rank: int, tmp_path: Path
+@pytest.mark.parametrize(
+    ("rank", "said"), [(0, ("unknown", "unknown", ())), (3, ("hardware", "supported", ("gpu003",)))]
+)
+def test_an_exception_of_before_hides_no_broken_gpu_that_a_rank_bears_out(
+    rank: int, said: tuple[str, str, tuple[str, ...]], tmp_path: Path
 ) -> None:
-    own = {**BROKEN_GPU, "rank_0.log": ""}
-    own[f"rank_{rank}.log"] = SURVIVED.format(second="10") + GOES_ON.format(second=50) + own[f"rank_{rank}.log"][-180:]
-    own["rank_3.log"] = own["rank_3.log"] if rank == 3 else CUDA_OF_3
-    case = case_of(tmp_path, {name: text for name, text in own.items() if text})
-    assert (case.verdict.cause, case.verdict.suspects) == ("unknown", ("gpu003",))
+    own = {**BROKEN_GPU, "rank_3.log": CUDA_OF_3}
+    own[f"rank_{rank}.log"] = SURVIVED.format(second="10") + GOES_ON.format(second=50) + own.get(f"rank_{rank}.log", "")
+    case = case_of(tmp_path, own)
+    assert (case.verdict.cause, case.verdict.standing, case.verdict.nodes) == said
     assert "Xid 79" in case.verdict.why
-    assert "exception" in case.verdict.why
+    assert case.advice.nodes["gpu003"] == "test"
     assert any("Xid 79" in row.words for row in rows(case))
     assert not any("another time" in one for one in case.collected.missing)
 

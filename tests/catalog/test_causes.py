@@ -180,7 +180,7 @@ def test_evidence_is_of_checks_of_the_kernel_log() -> None:
         ("srun: error: Unable to create step for job 2: Memory required by task is not available", "refused_step"),
         ("srun: error: Unable to create step for job 5: Invalid generic resource (gres) specification", "refused_step"),
         ("srun: error: Unable to create step for job 5: Job/step already completing or completed", "told_to_end"),
-        ("gloo/transport/tcp/device.cc:83] ifa != nullptr. Unable to find address for: bond1", "no_interface"),
+        ("gloo/transport/tcp/device.cc:83] ifa != nullptr. Unable to find address for: bond1", "no_interface_of_gloo"),
         ("gloo/transport/tcp/pair.cc:724] connect [127.0.1.1]:3210: Connection refused", "own_address"),
         ("misc/argcheck.cc:39 NCCL WARN Recv : invalid root 0 (root should be in the 0..0 range)", "wrong_peer"),
         ("bootstrap.cc:190 NCCL WARN Bootstrap Root : mismatch in rank count from procs 6 : 3", "wrong_size"),

@@ -72,13 +72,14 @@ def _is_later(when: Span, within: JobWindow) -> bool:
     return None not in (when.begins, within.ends) and (when.begins or 0.0) > (within.ends or 0.0)
 
 
-def bears_out(fact: Fact, case: Collected) -> bool:
-    """Whether a rank of that node says right behind it what a GPU that is broken makes it say."""
+def bears_out(fact: Fact, case: Collected, rank: int | None = None) -> bool:
+    """Whether a rank of that node, or this one, says right behind it what a GPU that is broken makes it say."""
     begins = fact.when.begins
     if begins is None or fact.cause != HARDWARE or not fact.is_strong:
         return False
     return any(
         event.node == fact.node
+        and rank in (None, event.rank)
         and not event.is_cascade
         and (event.row.cause == HARDWARE or event.row.of_broken_gpu)
         and not event.when.is_before(fact.when)

@@ -66,18 +66,22 @@ def _by_evidence(case: Collected) -> CaseVerdict | None:
     if others and HARDWARE in (first.cause, *others):
         first = next((fact for fact in facts if fact.cause == HARDWARE), first)
         at_once = [fact for fact in facts if fact.cause == HARDWARE and not first.when.is_before(fact.when, apart_s)]
-    earlier = [candidate for candidate in candidates(case) if _is_earlier(candidate, first, apart_s)]
-    if earlier and earlier[0].event.wrote_s and bears_out(first, case):
-        return of_contest(earlier[0].event, first)  # a rank may survive what others die of
-    if earlier:
+    earlier = [candidate.event for candidate in candidates(case) if _is_earlier(candidate, first, apart_s)]
+    outlived = [event for event in earlier if event.rank is not None and bears_out(first, case, event.rank)]
+    died = [event for event in earlier if event not in outlived]
+    if died and died[0].wrote_s and bears_out(first, case):
+        return of_contest(died[0], first)  # a rank may survive what others die of
+    if died:
         return None
-    contested = [candidate for candidate in candidates(case) if _contests(candidate, first, apart_s)]
+    contested = [candidate.event for candidate in candidates(case) if _contests(candidate, first, apart_s)]
+    contested = [event for event in contested if event not in outlived]
     if contested:
-        return of_contest(contested[0].event, first)
-    return _of_fact(case, first, tuple(dict.fromkeys(fact.node for fact in at_once)))
+        return of_contest(contested[0], first)
+    return _of_fact(case, first, tuple(dict.fromkeys(fact.node for fact in at_once)), is_alone=not outlived)
 
 
-def _of_fact(case: Collected, first: Fact, nodes: Sequence[str]) -> CaseVerdict:
+def _of_fact(case: Collected, first: Fact, nodes: Sequence[str], is_alone: bool) -> CaseVerdict:
+    """By this evidence; where the rank that bears it out had said another thing before, its node is to be tested."""
     said = [event for event in case.events if event.node == first.node and not event.is_cascade and _is_same(event)]
     rank = next((event.rank for event in said if event.rank is not None), rank_of(first, case))
     if first.cause == UNKNOWN:
@@ -86,7 +90,7 @@ def _of_fact(case: Collected, first: Fact, nodes: Sequence[str]) -> CaseVerdict:
         reason = f"{listed(nodes)} at once, first {first.node}: {first.words}; look for what they share"
         return CaseVerdict(first.cause, SHARED, SUPPORTED, reason, first, (), tuple(nodes), rank)
     worth = probability()
-    is_sure = bool(said) and first.is_strong
+    is_sure = bool(said) and first.is_strong and is_alone
     weight = OF_CRASH if first.cause == CODE else worth.established if is_sure else worth.supported
     standing = ESTABLISHED if is_sure else SUPPORTED
     device = f" (device {first.device})" if first.device else ""
