@@ -94,3 +94,8 @@ def test_a_gpu_that_fails_behind_a_stop_did_not_end_the_job(tmp_path: Path) -> N
 def test_what_was_cancelled_from_its_terminal_says_more_behind_it(tmp_path: Path) -> None:
     case = case_of(tmp_path, {"train.log": f"step 7 loss 2\nKeyboardInterrupt\n{TRACEBACK}"})
     assert case.verdict.cause == "stopped"
+
+
+def test_what_another_rank_writes_behind_an_interrupt_may_have_led_to_it(tmp_path: Path) -> None:
+    said = "[rank0]: KeyboardInterrupt\n[rank3]: TypeError: forward() missing 1 required positional argument\n"
+    assert case_of(tmp_path, {"train.log": said}).verdict.cause == "code"

@@ -22,6 +22,13 @@ def test_what_talosctl_saved_of_the_kernel_is_evidence(host: str, tmp_path: Path
     assert (case.verdict.nodes, case.verdict.standing) == (("gpu003",), "established")
 
 
+def test_its_year_is_that_of_lines_without_one(tmp_path: Path) -> None:
+    log = f"{LINES_OF_TALOS}{OF_TALOS}{XID}\n"
+    files = {"gpu003-dmesg.txt": log, "rank_0.log": "E0301 08:00:00.500000 9 x.cc:1] KeyError: 'image'\n"}
+    (event,) = case_of(tmp_path, files).collected.events
+    assert event.when.begins == 1_772_352_000.5
+
+
 def test_what_a_program_wrote_beside_it_is_none(tmp_path: Path) -> None:
     case = case_of(tmp_path, {**BROKEN_GPU, "gpu003-dmesg.txt": f"{LINES_OF_TALOS}{USER}{XID}\n"})
     assert (case.verdict.cause, case.collected.facts) == ("unknown", ())

@@ -41,6 +41,11 @@ def test_of_one_process_it_is_not_said_that_others_ended(line: str, tmp_path: Pa
     assert why == "all that was read is of one process, which says it where others end and for other reasons"
 
 
+def test_of_a_launcher_nobody_knows_whose_words_they_are(tmp_path: Path) -> None:
+    why = case_of(tmp_path, {"slurm-77.out": "srun: Job step aborted\n"}).verdict.why
+    assert why == "all that was read is the end of others; nothing says who ended first"
+
+
 def test_how_srun_loses_words_is_said_only_of_jobs_of_slurm(tmp_path: Path) -> None:
     cut = {"train.log": "Traceback (most recent call last):\n"}
     assert "srun" not in case_of(tmp_path / "other", cut).verdict.why

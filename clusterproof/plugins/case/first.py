@@ -15,6 +15,7 @@ from clusterproof.plugins.training_run import rank_names
 
 ALL = -1  # in place of a rank
 LAUNCHER_STOPPED = "launcher_stopped"
+OF_PEERS = ("peer_gone", "store_gone")
 FOLLOW = ("told_to_end",)  # as it passes its own signal on
 FAILED = ("launcher", "aborted")  # that a rank had, as a launcher says, or as it ended itself
 
@@ -136,7 +137,9 @@ def why_nobody_can_tell(case: Collected) -> str:
     if has_hung(case):
         return "ranks waited for others in vain; nothing says for what"
     if case.events:
-        if len({(event.source.rpartition(":")[0], event.rank) for event in case.events}) == 1 and not case.leads:
+        places = {(event.source.rpartition(":")[0], event.rank, event.count) for event in case.events}
+        is_of_one = len(places) == 1 and all(event.sign in OF_PEERS and event.count == 1 for event in case.events)
+        if is_of_one and not case.leads:
             return "all that was read is of one process, which says it where others end and for other reasons"
         told = "why the first ended" if case.leads else "who ended first"
         return f"all that was read is the end of others; nothing says {told}"

@@ -54,7 +54,7 @@ def host_of(text: str) -> str:
 
 def year_of(text: str) -> int | None:
     """The year that the time of a line has, of those that have one; what lines say is no time."""
-    match = next((match for line in text.splitlines() if (match := _YEAR.match(line))), None)
+    match = next((match for line in of_kernel(text).splitlines() if (match := _YEAR.match(line))), None)
     return int(match[1] or match[2]) if match else None
 
 

@@ -51,6 +51,8 @@ def may_be_of_a_stop(event: Event, stop: Event) -> bool:
 def _is_in_one_file(event: Event, stop: Event) -> bool:
     """Whether the lines of both tell which was first."""
     (file, line), (file_of_stop, line_of_stop) = _place(event), _place(stop)
+    if stop.sign not in BY_SCHEDULER and event.rank != stop.rank:
+        return False  # what a rank is told may come of the end of another, whose words are written later
     return file == file_of_stop and line is not None and line_of_stop is not None
 
 
