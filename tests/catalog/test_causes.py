@@ -147,6 +147,7 @@ def test_evidence_is_of_checks_of_the_kernel_log() -> None:
         ("slurmstepd-n1: error: container_p_join: open failed /s/.active: No such file or directory", ""),
         ("slurmstepd: error: task/cgroup: unable to open '/sys/fs/cgroup/x': No such file or directory", ""),
         ("slurmstepd: error: Could not open stdout file /x/y.out: No such file or directory", "not_started"),
+        ("slurmstepd: error: pyxis:     enroot-switchroot: failed to execute: /bin/bash: No such file", "not_started"),
         ("ray.exceptions.RayTaskError(UnpicklingError): ray::f() (pid=7)", ""),
         ("IOError: [Errno 11] Resource temporarily unavailable", ""),
         ("-bash: fork: Resource temporarily unavailable", "too_many"),
