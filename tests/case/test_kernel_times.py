@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from clusterproof.plugins.case.clocks import Clock
+from clusterproof.plugins.case.kernel_times import dated
 from tests.case.files import BROKEN_GPU, XID_79, case_of
 
 XID = XID_79.partition(" ")[2].strip()
@@ -65,3 +67,21 @@ def test_what_a_node_says_twice_is_said_once(tmp_path: Path) -> None:
     )
     case = case_of(tmp_path, {**BROKEN_GPU, "gpu003-dmesg.txt": fallen})
     assert case.verdict.why.endswith("Xid 79, GPU has fallen off the bus")
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        MINUTES.replace("Mar 1 08", "Feb 31 08").replace("Mar 1 07", "Xyz 9 07"),
+        f"{LINES_OF_TALOS}{OF_TALOS}{XID}\n".replace("2026-03-01T08", "2026-99-99T99"),
+        MINUTES.replace("Mar 1", "Dec 31"),
+    ],
+    ids=["no day", "no day of Talos", "the end of a year"],
+)
+def test_a_time_that_is_none_makes_no_error(log: str, tmp_path: Path) -> None:
+    case_of(tmp_path, {**BROKEN_GPU, "gpu003-dmesg.txt": log})
+
+
+def test_steps_that_leave_the_calendar_are_of_no_time() -> None:
+    lines = dated(MINUTES + "[+999999.999999] a\n" * 200, Clock(9890)).splitlines()
+    assert (lines[3][:10], lines[-1]) == ("9890-03-12", "[+999999.999999] a")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import datetime, timezone
 
 from clusterproof.plugins.case import Span
-from clusterproof.plugins.case.clocks import Clock
+from clusterproof.plugins.case.clocks import LATEST_S, Clock
 
 MINUTE_S = 60.0
 
@@ -65,7 +65,7 @@ def _of_minutes(lines: Iterator[str], clock: Clock) -> Iterator[str]:
         if match := _MINUTE.match(line):
             at = clock.of(f"{match[1]} {match[2]:>2} {match[3]}:00").begins
         elif (match := _SINCE.match(line)) and at is not None:
-            at += float(match[1])
+            at = later if (later := at + float(match[1])) < LATEST_S else None
         if not match or at is None:
             yield line
             continue
