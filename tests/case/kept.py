@@ -35,7 +35,7 @@ def stamped(case: LabelledCase, seconds: float, rank: int) -> str:
     form = {
         "logging": f"{when:%Y-%m-%d %H:%M:%S},{when.microsecond // 1000:03d} INFO ",
         "iso": f"{when:%Y-%m-%dT%H:%M:%S}.{when.microsecond:06d}Z ",
-        "glog": f"[W{when:%m%d %H:%M:%S}.{when.microsecond:06d} 4120 train.cpp:12] ",
+        "glog": f"[E{when:%m%d %H:%M:%S}.{when.microsecond:06d} 4120 train.cpp:12] ",
     }
     return form.get(case.circumstance.stamps, "")
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.case.advice import opened_case
+from clusterproof.plugins.case.conclusions import CANDIDATE, ESTABLISHED, SUPPORTED
 from clusterproof.plugins.case.folder import collect
-from clusterproof.plugins.case.verdict import CANDIDATE, ESTABLISHED, SUPPORTED
 from tests.case.files import BROKEN_GPU, CUDA_OF_3, SACCT, STEPS, WATCHDOG_OF_1, XID_79, case_of, written
 
 WITHOUT_LOG = {name: text for name, text in BROKEN_GPU.items() if "dmesg" not in name}

@@ -22,12 +22,12 @@ def test_what_the_job_outlived_is_shown_and_is_not_the_cause(tmp_path: Path) -> 
 MISSING = "{time} FileNotFoundError: [Errno 2] No such file or directory: 'cache.json'\n"
 
 
-@pytest.mark.parametrize(("time", "cause"), [("05:00:00,000", "hardware"), ("07:59:49,000", "code")])
-def test_words_of_hours_ago_do_not_hide_what_a_node_says_of_the_end(tmp_path: Path, time: str, cause: str) -> None:
+@pytest.mark.parametrize(("time", "standing"), [("05:00:00,000", "established"), ("07:59:49,000", "supported")])
+def test_words_of_before_do_not_hide_what_a_node_says_of_the_end(tmp_path: Path, time: str, standing: str) -> None:
     early = MISSING.format(time=f"2026-03-01 {time}")
     case = case_of(tmp_path, {**BROKEN_GPU, "rank_3.log": f"{early}2026-03-01 {time} INFO\n{CUDA_OF_3}"})
-    assert case.verdict.cause == cause
-    assert any("after which the job went on" in one for one in case.verdict.against) == (cause == "hardware")
+    assert (case.verdict.cause, case.verdict.standing) == ("hardware", standing)
+    assert any("after which the job went on" in one for one in case.verdict.against) == (standing == "established")
 
 
 def test_who_waited_as_long_as_ranks_tell_had_not_gone_on(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ from clusterproof.plugins.catalog.rows import document
 ROOT = Path(__file__).parents[2]
 CHECKS = json.loads((ROOT / "clusterproof/plugins/evaluation/checks.json").read_text("utf-8"))
 ROLES = (causes.CAUSE, causes.SUSPICION, causes.CASCADE)
-READ_IN = ("output", "scheduler", "kubernetes", "dumps", "exceptions")
-RESTARTS = ("yes", "no", "after")
+READ_IN = ("output", "scheduler", "kubernetes", "dumps", "exceptions", "warnings")
+RESTARTS = ("yes", "no", "after", "unknown")
 NAMES = re.findall(r'"([a-z_]+\.[a-z0-9_]+)"', json.dumps(CHECKS))
 
 
@@ -108,9 +108,113 @@ def test_evidence_is_of_checks_of_the_kernel_log() -> None:
         ("'[Errno -3] Temporary failure in name resolution' thrown while requesting HEAD https://x/config.json", ""),
         ("A matching Triton is not available, some optimizations will not be enabled", ""),
         ("KeyboardInterrupt: MQLLMEngine terminated", ""),
+        ("_pickle.UnpicklingError: Weights only load failed. This file can still be loaded, to do so", "weights_only"),
+        ("WeightsUnpickler error: Unsupported global: GLOBAL numpy.dtype was not an allowed global", "weights_only"),
+        ("Weights only load failed. Do it only if you trust it. Unsupported class argparse.Namespace", "weights_only"),
+        ("WeightsUnpickler error: Unsupported operand 118", "broken_checkpoint"),
+        (
+            "RuntimeError: PytorchStreamReader failed reading zip archive: failed finding central directory",
+            "broken_checkpoint",
+        ),
+        ("_pickle.UnpicklingError: invalid load key, 'v'.", "placeholder"),
+        ("_pickle.UnpicklingError: invalid load key, '\\x00'.", "broken_checkpoint"),
+        ("[enforce fail at inline_container.cc:778] . PytorchStreamWriter failed writing file data/3", "not_written"),
+        ("RuntimeError: [enforce fail at inline_container.cc:595] . unexpected pos 64 vs 0", "not_written"),
+        (
+            "UCX  ERROR failed to register address 0x7f mem_type bit 0x2 on md[5]=mlx5_0: Input/output error",
+            "not_registered",
+        ),
+        ("UCX  ERROR ibv_reg_mr(address=0x7f, length=4096, access=0xf) failed: Bad address", "not_registered"),
+        ("[n1:820] pml_ucx.c:860  Error: ucx send failed: Input/output error", ""),
+        (
+            "UCX  ERROR ibv_reg_mr(address=0x7f) failed: Cannot allocate memory : Please set max locked memory",
+            "locked_memory",
+        ),
+        ("OSError: [Errno 5] Input/output error: '/mnt/nfs/part-3'", "input_output"),
+        ("  what():  Transport endpoint is not connected", "endpoint"),
+        ("OSError: [Errno 107] Transport endpoint is not connected", "endpoint"),
+        ("[/opt/gloo/transport/tcp/pair.cc:1] shutdown: Transport endpoint is not connected", "endpoint"),
+        ("RuntimeError: flock: Transport endpoint is not connected", "mount_gone"),
+        ("OSError: [Errno 107] Transport endpoint is not connected: 'ckpt/x.pt'", "mount_gone"),
+        ("cat: /mnt/gluster/x: Transport endpoint is not connected", "mount_gone"),
+        ("ls: cannot access '/mnt/x': Transport endpoint is not connected", "mount_gone"),
+        ("mkdir: cannot create directory '/media': Read-only file system", "read_only_path"),
+        ("OSError: [Errno 30] Read-only file system: '/scratch/out'", "input_output"),
+        ("slurmstepd: error: container_p_join: open failed /scratch/1/.active: No such file or directory", ""),
+        ("slurmstepd: error: couldn't chdir to `/home/u': No such file or directory: going to /tmp instead", ""),
+        ("slurmstepd-n1: error: execve(): train.sh: No such file or directory", "not_started"),
+        ("slurmstepd: error: execve(): python4: No such file or directory", "not_started"),
+        ("slurmstepd-n1: error: container_p_join: open failed /s/.active: No such file or directory", ""),
+        ("slurmstepd: error: task/cgroup: unable to open '/sys/fs/cgroup/x': No such file or directory", ""),
+        ("slurmstepd: error: Could not open stdout file /x/y.out: No such file or directory", "not_started"),
+        ("slurmstepd: error: pyxis:     enroot-switchroot: failed to execute: /bin/bash: No such file", "not_started"),
+        ("ray.exceptions.RayTaskError(UnpicklingError): ray::f() (pid=7)", ""),
+        ("IOError: [Errno 11] Resource temporarily unavailable", ""),
+        ("-bash: fork: Resource temporarily unavailable", "too_many"),
+        ("libgomp: Thread creation failed: Resource temporarily unavailable", "too_many"),
+        (
+            "OpenBLAS blas_thread_init: pthread_create failed for thread 3 of 64: Resource temporarily unavailable",
+            "too_many",
+        ),
+        ("NCCL WARN Cuda failure 711 'peer mapping resources exhausted'", "peer_access"),
+        ("NCCL WARN Cuda failure 'peer access is not supported between these two devices'", "peer_access"),
+        (
+            "watchdog thread terminated with exception: CUDA error: an illegal memory access was encountered",
+            "illegal_address",
+        ),
+        ("watchdog thread terminated with exception: CUDA error: device-side assert triggered", "device_assert"),
+        ("watchdog thread terminated with exception: CUDA error: unspecified launch failure", "illegal"),
+        ("Process group watchdog thread terminated with exception: NCCL error: remote process exited", "watchdog"),
+        ("slurmstepd: error: pyxis:     [ERROR] Command not found: nvidia-container-cli, see https://x", "no_toolkit"),
+        ("nvidia-container-cli: initialization error: nvml error: driver/library version mismatch", "driver_upgraded"),
+        ("Failed to initialize NVML: Driver/library version mismatch", "driver_upgraded"),
+        (
+            "submitit WARNING (2026-07-12 04:18:45,881) - Caught signal SIGHUP on n1: this job is preempted.",
+            "preempted",
+        ),
+        (
+            "submitit WARNING (2026-07-12 04:18:45,881) - Caught signal SIGUSR2 on n1: this job is timed-out.",
+            "time_limit",
+        ),
+        ("submitit INFO (2026-07-12 04:18:45,912) - Requeued job 60601445 (3 remaining timeouts)", "requeued"),
+        ("(TrainController pid=7) \tthe actor's node was preempted: drained", "preempted"),
+        ("srun: error: Unable to create step for job 2: Memory required by task is not available", "refused_step"),
+        ("srun: error: Unable to create step for job 5: Invalid generic resource (gres) specification", "refused_step"),
+        ("srun: error: Unable to create step for job 5: Job/step already completing or completed", "told_to_end"),
+        ("gloo/transport/tcp/device.cc:83] ifa != nullptr. Unable to find address for: bond1", "no_interface_of_gloo"),
+        ("gloo/transport/tcp/pair.cc:724] connect [127.0.1.1]:3210: Connection refused", "own_address"),
+        ("misc/argcheck.cc:39 NCCL WARN Recv : invalid root 0 (root should be in the 0..0 range)", "wrong_peer"),
+        ("bootstrap.cc:190 NCCL WARN Bootstrap Root : mismatch in rank count from procs 6 : 3", "wrong_size"),
+        ("[ERROR] [launch.py:321:sigkill_handler] ['python'] exits with return code = -7", "crashed"),
+        ("RuntimeError: Parent directory /data/ckpt/d20 does not exist.", "bad_command"),
         ("KeyboardInterrupt", "interrupted"),
     ],
 )
 def test_the_first_sign_that_fits_counts(line: str, name: str) -> None:
     sign = causes.sign_of("output", line)
+    assert (sign.name if sign else "") == name
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("EvictedDueToPodsReadyTimeout: job-a: Exceeded the PodsReady timeout d/job-a", "stopped_by_kueue"),
+        ("EvictedDueToMaximumExecutionTimeExceeded: job-a: exceeding the maximum execution time", "stopped_by_kueue"),
+        ("EvictedDueToNodeFailures: job-a: there was no replacement for a failed node: n3", "node_replaced"),
+        ("EvictedDueToDeactivatedDueToAdmissionCheck: job-a: Admission check(s) were rejected", "deactivated"),
+        ("EvictedDueToDeactivated: job-a: The workload is deactivated", "deactivated"),
+        ("EvictedDueToAdmissionCheck: job-a: At least one admission check is false", "deactivated"),
+        ("EvictedDueToClusterQueueStopped: job-a: The ClusterQueue is stopped", "deactivated"),
+        ("EvictedDueToLocalQueueStopped: job-a: The LocalQueue is stopped", "deactivated"),
+        ("EvictedDueToPreempted: job-a: Preempted to accommodate a workload", "preempted_pod"),
+        ("job-a-0: WorkloadEvictedDueToPreempted: Preempted to accommodate a higher priority", "preempted_pod"),
+        ("job-a-0: WorkloadEvictedDueToPodsReadyTimeout: Exceeded the PodsReady timeout", "stopped_by_kueue"),
+        ("job-a-0: StoppedByKueue: Exceeded the PodsReady timeout d/job-a", "stopped_by_kueue"),
+        ("Evicted: pod-3: The node was low on resource: memory.", "evicted"),
+        ("TaintManagerEviction: pod-3: Marking for deletion Pod d/pod-3", "tainted"),
+        ("TaintManagerEviction: pod-3: Cancelling deletion of Pod d/pod-3", ""),
+    ],
+)
+def test_what_kubernetes_says_has_its_sign(line: str, name: str) -> None:
+    sign = causes.sign_of("kubernetes", line)
     assert (sign.name if sign else "") == name

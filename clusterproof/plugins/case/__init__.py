@@ -54,7 +54,8 @@ class Span:
 class Event:
     """A line of the job's output, or of what its scheduler or Kubernetes says of it, that is a sign of something.
 
-    `source` is `file:line`; `count` is of lines alike; `waited_s` is for how long the rank had waited by then.
+    `source` is `file:line`; `count` is of lines alike; `waited_s` is for how long the rank had waited by then,
+    and `wrote_s` for how long it still wrote.
     """
 
     sign: str
@@ -65,6 +66,7 @@ class Event:
     rank: int | None = None
     count: int = 1
     waited_s: float = 0.0
+    wrote_s: float = 0.0
 
     @property
     def row(self) -> Sign:
@@ -79,7 +81,7 @@ class Event:
     @property
     def is_warning(self) -> bool:
         """Whether programs write such a line and go on as well: it leads to nothing that says more."""
-        return self.row.unexplained and "output" in self.row.read_in
+        return self.row.unexplained and "exceptions" not in self.row.read_in
 
 
 @record

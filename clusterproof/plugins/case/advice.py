@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from shlex import quote
 
 from clusterproof.plugins.case import Collected, Event, Fact, Missing, label
+from clusterproof.plugins.case.conclusions import ESTABLISHED, CaseVerdict
 from clusterproof.plugins.case.first import long_before_the_end
 from clusterproof.plugins.case.relevance import is_broken_since, of_another_time
-from clusterproof.plugins.case.verdict import ESTABLISHED, CaseVerdict, decide
+from clusterproof.plugins.case.verdict import decide
 from clusterproof.plugins.catalog.causes import (
     CODE,
     HARDWARE,
@@ -82,12 +83,18 @@ def advise(case: Collected, verdict: CaseVerdict) -> Advice:
     nodes = dict.fromkeys((*case.job.nodes, *case.nodes_with_log, *to_drain, *to_test), NOT_KNOWN)
     for due, of in ((KEEP, (*case.nodes_with_log, *case.nodes_checked)), (TEST, to_test), (DRAIN, to_drain)):
         nodes |= dict.fromkeys((node for node in of if node in nodes), due)
-    exclude = (
-        (*to_drain, *suspects) if verdict.cause in (HARDWARE, NETWORK, UNKNOWN) and len(suspects) < len(nodes) else ()
-    )
+    by_others = _told_by_others(case)
+    left_out = (*to_drain, *(node for node in suspects if node in by_others))
+    exclude = left_out if verdict.cause in (HARDWARE, NETWORK, UNKNOWN) and len(suspects) < len(nodes) else ()
     restart = _restart(verdict, exclude)
     commands = tuple(_commands(case, verdict, to_drain, to_test))
     return Advice(nodes, exclude, restart, RESTARTS[restart], commands, *_checks(verdict))
+
+
+def _told_by_others(case: Collected) -> frozenset[str]:
+    """The nodes of which more is said than what the job says: by their own evidence, Slurm or Kubernetes."""
+    told = (event.node for event in case.events if {"scheduler", "kubernetes"}.intersection(event.row.read_in))
+    return frozenset((*(fact.node for fact in case.facts), *told))
 
 
 def _restart(verdict: CaseVerdict, exclude: tuple[str, ...]) -> str:

@@ -19,6 +19,7 @@ from clusterproof.plugins.core.record import record, replace
 
 LOOKED_AT = 80  # characters of a line in which its time stands
 BEGINS_IN = 40  # and in which it begins: a time behind words is of what they say
+LONGEST_BEFORE = 400  # before the time that slurmstepd's line has behind its words
 BEFORE_WORDS = 16  # characters of ranks and brackets before a time
 LATEST_S = 2.5e11  # since 1970; a time before that, or after, is none
 _FULL = re.compile(
@@ -28,6 +29,9 @@ _NAMED = re.compile(
     r"(?:^|[\[ ])(?:[A-Z][a-z]{2} )?([A-Z][a-z]{2}) ([ \d]\d) (\d\d):(\d\d):(\d\d)(?: (\d{4}))?(?![\d:])"
 )
 _GLOG = re.compile(r"(?:^|[\[\]: ])[IWEF](\d{1,2})(\d\d) (\d\d):(\d\d):(\d\d)\.(\d{1,9})")
+_CANCELLED = re.compile(
+    r"\*\*\* (?:JOB|STEP) .{1,300}? CANCELLED AT "
+)  # of slurmstepd: when it was told to end the job
 _WRAPPED = re.compile(
     r"(?:\[pod/[a-z0-9.-]{1,253}/[a-z0-9-]{1,63}\] |[\w.-]{1,253} {1,20}\| )?"  # kubectl logs --prefix, docker compose
     r"(?:(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{1,9}(?:Z|[+-]\d\d:\d\d)) (?:std(?:out|err) [FP] )?)?"  # --timestamps, CRI
@@ -55,6 +59,9 @@ class Clock:
         if (match := _NAMED.search(head)) and match[1] in _MONTHS:
             name, day, hour, minute, second, year = match.groups()
             return self._span((year or self.year, _MONTHS.index(name), day, hour, minute, second), None, None)
+        if (said := _CANCELLED.search(line[:LONGEST_BEFORE])) and (match := _FULL.match(line, said.end())):
+            year, _, month, day, hour, minute, second, part, zone = match.groups()
+            return self._span((year, month, day, hour, minute, second), part, zone)
         return Span()
 
     def _span(self, parts: tuple[int | str, ...], part: str | None, zone: str | None) -> Span:

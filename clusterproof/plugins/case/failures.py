@@ -18,7 +18,7 @@ SHORTEST = 6  # characters of the half of a header
 OF_LAUNCHERS = ("srun:", "slurmstepd", "mpirun", "prterun")  # who tell of a rank's end, and not of its exception
 
 _BEFORE = re.compile(r" {0,7}(?:(?:\[1,\d{1,7}\]<std\w{3}>:|\d{1,7}:(?= )|\[rank\d{1,7}\]:?) ?)+")
-_NAME = re.compile(
+NAME_OF_EXCEPTION = re.compile(
     r"^[A-Za-z_][\w.]{0,200}: |^[A-Za-z_]\w{0,100}(?:\.\w{1,100}){1,9}$"
     r"|(?:^|[\s>])[A-Za-z_][\w.]{0,200}(?:Error|Exception|Interrupt|Exit|Warning|Timeout)(?::(?= |$)|$)"
 )
@@ -37,7 +37,7 @@ class Exceptions:
         begun = self.begun.get(rank, "")
         if not begun or rest.startswith(OF_LAUNCHERS) or HEADERS[begun] in rest:
             return False
-        form = _MESSAGE if begun == CUT_CPP else _NAME
+        form = _MESSAGE if begun == CUT_CPP else NAME_OF_EXCEPTION
         is_told = bool(form.search(rest)) or (sign is not None and sign.role != CASCADE)
         if is_told:
             del self.begun[rank]
@@ -52,6 +52,10 @@ class Exceptions:
                 self.begun[rank] = name
                 return name
         return ""
+
+    def forget(self, rank: int | None) -> None:
+        """Leave out what a rank has begun to tell: it ended nothing."""
+        self.begun.pop(rank, None)
 
     def let_go(self) -> None:
         """Forget those that are not told: what comes next in the file is not what came next in the job."""

@@ -8,13 +8,14 @@ from collections.abc import Iterable
 
 from clusterproof.plugins.case import Collected, Event
 from clusterproof.plugins.case.clocks import apart_s, in_words
-from clusterproof.plugins.case.relevance import is_broken_since
+from clusterproof.plugins.case.relevance import is_broken_since, is_of_late
 from clusterproof.plugins.catalog.causes import CAUSE, STOPPED, limits
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.training_run import rank_names
 
 ALL = -1  # in place of a rank
 LAUNCHER_STOPPED = "launcher_stopped"
+OF_PEERS = ("peer_gone", "store_gone")
 FOLLOW = ("told_to_end",)  # as it passes its own signal on
 FAILED = ("launcher", "aborted")  # that a rank had, as a launcher says, or as it ended itself
 
@@ -58,7 +59,7 @@ def long_before_the_end(case: Collected) -> frozenset[Event]:
 def told_from_outside(case: Collected) -> Event | None:
     """That a launcher was told to stop, where nothing of the job had failed or waited in vain before it; else None."""
     told = next((event for event in case.events if event.sign == LAUNCHER_STOPPED), None)
-    others = [event for event in case.events if event.sign not in (LAUNCHER_STOPPED, *FOLLOW)]
+    others = [event for event in case.events if event.sign not in (LAUNCHER_STOPPED, *FOLLOW) and not event.is_warning]
     if told is None or case.leads or any(event.sign in FAILED or not event.is_cascade for event in others):
         return None
     return told if all(told.when.is_before(event.when) for event in others) else None
@@ -76,7 +77,7 @@ def _first_of_each(events: Iterable[Event]) -> list[Event]:
     kept: dict[tuple[str, int | None, str, int], Event] = {}
     for event in events:
         file, _, line = event.source.rpartition(":")
-        is_told = event.rank is not None and line.isdecimal()
+        is_told = event.rank is not None and line.isdecimal() and not event.is_warning
         key = file, event.rank, event.node, 0 if is_told else len(kept) + 1
         if key not in kept or (is_told and _line(event) < _line(kept[key])):
             kept[key] = event
@@ -136,9 +137,14 @@ def why_nobody_can_tell(case: Collected) -> str:
     if has_hung(case):
         return "ranks waited for others in vain; nothing says for what"
     if case.events:
+        places = {(event.source.rpartition(":")[0], event.rank, event.count) for event in case.events}
+        is_of_one = len(places) == 1 and all(event.sign in OF_PEERS and event.count == 1 for event in case.events)
+        if is_of_one and not case.leads:
+            return "all that was read is of one process, which says it where others end and for other reasons"
         told = "why the first ended" if case.leads else "who ended first"
         return f"all that was read is the end of others; nothing says {told}"
-    broken = next((fact for fact in case.facts if is_broken_since(fact, case)), None)
+    known = [fact for fact in case.facts if is_of_late(fact, case) and not fact.is_of_run]
+    broken = next((fact for fact in known if is_broken_since(fact, case)), known[0] if known else None)
     if broken:
         when = "at a time that is not known" if broken.when.begins is None else f"at {in_words(broken.when.begins)}"
         return f"the job says nothing of its end; {broken.node} says {broken.words}, {when}"

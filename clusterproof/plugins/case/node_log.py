@@ -9,11 +9,13 @@ from datetime import datetime, timezone
 
 from clusterproof.plugins.case import Fact, Span, label, one_line
 from clusterproof.plugins.case.clocks import Clock
+from clusterproof.plugins.case.kernel_times import dated, has_minutes, of_kernel, of_minute
 from clusterproof.plugins.catalog import PACKAGED
 from clusterproof.plugins.catalog.causes import CODE, HARDWARE, RESOURCES, evidence_of
 from clusterproof.plugins.catalog.log_forms import log_forms
 from clusterproof.plugins.catalog.nvidia import xid
 from clusterproof.plugins.core.nodeset import fold
+from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.evidence.kernel_log import facts
 from clusterproof.plugins.evidence.kernel_log.events_gpu import FallenOffBus, InitFailed, SXidEvent, XidEvent
 from clusterproof.plugins.evidence.kernel_log.events_host import HardwareError, Logged, OomKill, PcieError, Segfault
@@ -34,7 +36,6 @@ _SAID_BY = re.compile(  # as syslog and the journal have it, and dmesg where its
 _YEAR = re.compile(r"(\d{4})-\d\d-\d\dT\d\d:|\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d (\d{4})\]")
 _OF_BOOT = re.compile(r"(?:systemd|(?:systemd|dracut)-[a-z-]{1,40})\[\d{1,10}\]")  # before the journal is there
 _JOURNALS = re.compile(r"systemd-(?:journald|shutdown)\[\d{1,10}\]")  # which only root lets write there
-_CTIME = re.compile(r"\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\] ")
 _JOB = re.compile(r"\bjob_(\d{1,10})\b")
 XID = "gpu.no_xid"
 CLEANUP = 45  # it follows from another Xid, whatever that was of
@@ -53,13 +54,13 @@ def host_of(text: str) -> str:
 
 def year_of(text: str) -> int | None:
     """The year that the time of a line has, of those that have one; what lines say is no time."""
-    match = next((match for line in text.splitlines() if (match := _YEAR.match(line))), None)
+    match = next((match for line in of_kernel(text).splitlines() if (match := _YEAR.match(line))), None)
     return int(match[1] or match[2]) if match else None
 
 
 def is_log(text: str) -> bool:
     """Whether it is a kernel log."""
-    return is_kernel_log(text)
+    return is_kernel_log(of_kernel(text))
 
 
 def is_of_others_too(text: str) -> bool:
@@ -82,28 +83,15 @@ def is_of_others_too(text: str) -> bool:
 
 def read(text: str, node: str, source: str, clock: Clock) -> Iterator[Fact]:
     """The facts of all boots that a log shows; in the order of its lines within each."""
-    for boot in _boots(_dated(text, clock)):
+    text, is_of_minutes = of_kernel(text), has_minutes(text)
+    for boot in _boots(dated(text, clock)):
         try:
             value = read_log(boot)["kernel_log"]
         except CaptureError:
             continue
         lines = value["lines"] if isinstance(value, dict) else []
-        yield from facts_of(facts.parse(facts.lines(lines)), node, source)
-
-
-def _dated(text: str, clock: Clock) -> str:
-    """The lines with a whole date by UTC: syslog leaves out the year, and dmesg -T the zone."""
-    return "\n".join(_with_date(line, clock) for line in text.splitlines())
-
-
-def _with_date(line: str, clock: Clock) -> str:
-    match = _SYSLOG.match(line) or _CTIME.match(line)
-    begins = clock.of(line).begins if match else None
-    if not match or begins is None:
-        return line
-    moment = datetime.fromtimestamp(begins, timezone.utc)
-    rest = line[match.start(2) :] if match.re is _SYSLOG else line[match.end() :]
-    return f"{moment:%Y-%m-%dT%H:%M:%S}{'' if match.re is _SYSLOG else ',000000'}+00:00 {rest}"
+        for fact in facts_of(facts.parse(facts.lines(lines)), node, source):
+            yield replace(fact, when=of_minute(fact.when)) if is_of_minutes else fact
 
 
 def _boots(text: str) -> Iterator[str]:
@@ -142,7 +130,7 @@ def _is_of_program(finding: XidFinding) -> bool:
 
 def _of_finding(finding: XidFinding, node: str, source: str) -> Fact:
     check = XID if finding.family == "Xid" else "gpu.no_sxid"
-    is_alike = finding.text.lower().strip(" .") == finding.name.lower()
+    is_alike = finding.text.lower().strip(" .") in finding.name.lower()
     message = (
         f"{finding.family} {finding.code}, {finding.name}{'' if is_alike or not finding.text else f': {finding.text}'}"
     )
@@ -163,7 +151,8 @@ def _of_host(event: object, node: str, source: str) -> Fact | None:
         when, jobs, message = _when(event.time), _jobs(event.words), one_line(message)
         return Fact(node, cause, is_strong, message, source, form.check, when, event.device, form.action, jobs=jobs)
     if isinstance(event, OomKill):
-        limit = f"at the limit of {event.group}" if event.group else "as the node had no more memory"
+        of_group = "a limit of memory" if event.group == "?" else f"the limit of {event.group}"
+        limit = f"at {of_group}" if event.group else "as the node had no more memory"
         message = one_line(f"killed {event.process} (pid {event.pid}) {limit}")
         when, jobs = _when(event.time), _jobs(event.group)
         return Fact(node, RESOURCES, True, message, source, "host.no_oom_kill", when, pid=event.pid, jobs=jobs)

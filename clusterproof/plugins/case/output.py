@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 
 from clusterproof.plugins.case import Event, Span, label, one_line
 from clusterproof.plugins.case.clocks import Clock, unwrapped, without
 from clusterproof.plugins.case.failures import UNCAUGHT, Exceptions, Failures, rest_of
+from clusterproof.plugins.case.steps import Steps, step_of
+from clusterproof.plugins.case.survived import Survived, as_logged
 from clusterproof.plugins.catalog.causes import Sign, limits, sign_of, signs
 from clusterproof.plugins.core.record import field, record, replace
 
 LONGEST_LINE = 2_000  # characters of a line that are read
 LONGEST_WRAPPED = 16_000  # of one with what the runtime of its container adds
-STEPS_AFTER = 3  # so many different steps after a line that looks like an end, it was none
-TIMES_OF_STEPS = 64  # of each rank
-MAX_STEPPERS = 512  # ranks of which steps are followed; more do not tell more of whether the job went on
-WHILE_IT_RUNS = ("not_a_number",)  # signs that stand in lines of steps
 ROOT_CAUSE = "Root Cause (first observed failure)"
 LEFT_OUT = "[... left out ...]"  # between the beginning and the end of a long file
 
-_RANK = re.compile(r"\[rank(\d{1,7})\]")
+_RANK = re.compile(r"\[rank=?(\d{1,7})\]")
 _LABEL = re.compile(r"\s{0,7}(?:\[1,(\d{1,7})\]<std|(\d{1,7}): )")  # of mpirun, of srun -l
 _NCCL = re.compile(
     r"(?<![\w.-])([A-Za-z0-9][\w.-]{0,252}):(\d{1,10}):\d{1,10} \[\d{1,3}\] (?:[\w./-]{1,100}:\d{1,6} )?NCCL "
@@ -31,12 +28,6 @@ _SRUN = re.compile(r"srun: error: ([\w.\[\],-]{1,1000}): tasks? (\d{1,7})([,:\d 
 _SRUN_EXIT = re.compile(r"srun: error: [\w.-]{1,253}: task (\d{1,7}): Exited with exit code (\d{1,3})")
 _MPIRUN = re.compile(r"process rank (\d{1,7}) with PID \d{1,10} on node ([\w.-]{1,253}) exited on signal")
 _NODE_FAILURE = re.compile(r"(?:Node failure on|Task launch for \S{1,64} failed on node) ([A-Za-z0-9][\w.-]{0,252})")
-_STEP = re.compile(
-    r"(?:^|[\s\[({'\"])(?:iteration|iter|step|global_step)\b['\"]?[ :=#]{1,20}(\d{1,18})"
-    r"|(?:\bEpoch:? ?|\bTrain: \d{1,9} |\])\[ {0,8}(\d{1,9})/ {0,8}\d{1,9}[\] (]"  # torchvision, mmengine, timm
-    r"|[| ](\d{1,9})/\d{1,9} \[[\d:]{4,12}<",  # a bar of tqdm
-    re.IGNORECASE,
-)
 _WAITED = re.compile(r"ran for (\d{1,12}) milliseconds")
 _DESYNC = re.compile(r"\[(\d{1,7})\] (finished collective #\d{1,12}, but didn't join collective #\d{1,12})")
 
@@ -93,16 +84,17 @@ class _Reader:
         self.open: dict[tuple[str, int | None, str], None] = {}  # found since the last line with a time
         self.lines: dict[tuple[str, int | None, str], int] = {}  # of each
         self.outlived: dict[tuple[str, int | None, str], Event] = {}
-        self.steps: dict[int | None, deque[tuple[int, int]]] = {}  # of each rank the last few, and their lines
-        self.times: dict[int | None, dict[int, float]] = {}
+        self.steps = Steps()
         self.nodes: dict[int, str] = {}
         self.pids: dict[int, int] = {}
         self.ranks: dict[tuple[str, str], tuple[int, int]] = {}  # by node and pid: in how large a group, and which
         self.failures = Failures(clock)
         self.exceptions = Exceptions()
+        self.survived = Survived()
         self.untold: dict[int | None, tuple[str, int | None, str]] = {}  # of each rank, in what was found
         self.stamp = Span()
         self.is_stamped = False  # the line that is read
+        self.wrote: dict[int | None, float] = {}  # when each rank last did
         self.progress: float | None = None
         self.lagging: dict[int, str] = {}
         self.timed_out: set[int] = set()
@@ -114,8 +106,11 @@ class _Reader:
         """Read one line; `wrote` is when it was written, where the runtime of its container says that."""
         self._is_stamped(self.clock.of(wrote or line))
         rank, node = self._whose(line)
-        if step := _STEP.search(line):
-            self._is_step(number, rank, int(step[step.lastindex or 1]))
+        if self.is_stamped and self.stamp.begins is not None:
+            self.wrote[rank] = self.stamp.begins
+        if (step := step_of(line)) is not None:
+            self.progress = self.stamp.begins if self.stamp.begins is not None else self.progress
+            self.steps.add(number, rank, step, self.stamp if self.is_stamped else Span())
         if desync := _DESYNC.search(line):
             self.lagging[int(desync[1])] = desync[2]
         failure = self.failures.take(line)
@@ -125,10 +120,17 @@ class _Reader:
             if failure.pid is not None:
                 self.pids[rank] = failure.pid
         self._has_ended(line, rank if failure else None)
-        sign = sign_of("output", line)
+        told = self.survived.take(number, line, rank)
+        if told.is_left_out or told.is_end:
+            self.exceptions.forget(rank)
+            if untold := self.untold.pop(rank, None):
+                self._forget(untold)
+        if told.is_left_out:
+            return
+        sign = told.sign or sign_of("output", line)
         if sign:
             when = failure.when if failure and failure.when.is_known else None
-            self._is_sign(sign, number, line, rank, node, when)
+            self._is_sign(told.sign or as_logged(line, sign), number, line, rank, node, when)
         self._is_of_exception(number, line, rank, node, sign)
 
     def _is_of_exception(self, number: int, line: str, rank: int | None, node: str, sign: Sign | None) -> None:
@@ -138,6 +140,7 @@ class _Reader:
                 self._forget(untold)
             self.untold.clear()
             self.exceptions.let_go()
+            self.survived = Survived()
         if self.exceptions.ends(line, rank, sign):
             self._forget(self.untold.pop(rank))
             if not sign:
@@ -168,27 +171,6 @@ class _Reader:
             self.is_root = False
             self.ended[failed] = "failed first, as its launcher saw it"
 
-    def _is_step(self, number: int, rank: int | None, step: int) -> None:
-        """A step of a rank; it may tell of one more than once."""
-        self.progress = self.stamp.begins if self.stamp.begins is not None else self.progress
-        if rank not in self.steps and len(self.steps) == MAX_STEPPERS:
-            return
-        times = self.times.setdefault(rank, {})
-        if self.is_stamped and self.stamp.begins is not None:
-            times.setdefault(step, self.stamp.begins)
-            if len(times) > TIMES_OF_STEPS:
-                del times[next(iter(times))]
-        known = self.steps.setdefault(rank, deque(maxlen=STEPS_AFTER))
-        if all(step != other for other, _ in known):
-            known.append((step, number))
-
-    def _is_outlived(self, sign: str, rank: int | None, number: int) -> bool:
-        """Whether well after a line the rank went on; where it never tells of steps, whether all went on that do."""
-        if sign in WHILE_IT_RUNS or not self.steps:
-            return False
-        told = [self.steps[rank]] if rank in self.steps else self.steps.values()
-        return all(len(steps) == STEPS_AFTER and steps[0][1] > number for steps in told)
-
     def _let_go(self, key: tuple[str, int | None, str]) -> None:
         """Keep what the job outlived apart from what comes later: the first line of it, and how many there were."""
         event, before = self.found[key], self.outlived.get(key)
@@ -200,7 +182,7 @@ class _Reader:
         waited_s = _waited_s(line) if sign.hang else 0.0
         if sign.hang and rank is not None:
             self.timed_out.add(rank)
-        if key in self.found and self._is_outlived(sign.name, rank, self.lines[key]):
+        if key in self.found and self.steps.has_outlived(sign.name, rank, self.lines[key]):
             self._let_go(key)
         if key in self.found:
             self.found[key] = replace(self.found[key], count=self.found[key].count + 1)
@@ -274,7 +256,7 @@ class _Reader:
     def output(self) -> Output:
         """What all lines say together."""
         for key in list(self.found):
-            if self._is_outlived(key[0], key[1], self.lines[key]):
+            if self.steps.has_outlived(key[0], key[1], self.lines[key]):
                 self._let_go(key)
         return Output(
             tuple(self._named(self.found.values())),
@@ -287,11 +269,13 @@ class _Reader:
             frozenset(self.timed_out),
             frozenset(self.labelled),
             self.pids,
-            self.times,
+            self.steps.times,
             self.place.node,
         )
 
     def _named(self, events: Iterable[Event]) -> Iterator[Event]:
         for event in events:
             node = event.node or (self.nodes.get(event.rank, "") if event.rank is not None else "")
-            yield replace(event, node=node) if node != event.node else event
+            begins = event.when.begins
+            wrote_s = self.wrote.get(event.rank, 0.0) - begins if begins is not None else 0.0
+            yield replace(event, node=node, wrote_s=max(wrote_s, 0.0))

@@ -15,6 +15,7 @@ MAX_ITEMS = 20_000
 JOBS = ("Job", "JobSet", "PyTorchJob", "MPIJob", "TrainJob", "HyperPodPyTorchJob")  # who makes pods of its own
 KINDS = ("Pod", *JOBS, "Event", "List", "PodList", "EventList", *(f"{kind}List" for kind in JOBS))
 BADLY = ("Failed",)  # the condition of such an object when it is over, unless it went well
+OF_AN_END = ("DisruptionTarget", "TerminationTarget", "Failed")  # conditions that say who ended a pod; Kueue's second
 MAX_DEPTH = 2  # lists in lists
 
 
@@ -57,7 +58,7 @@ def read(resource: Mapping[str, Any], source: str, clock: Clock) -> Iterator[Eve
     if said:
         yield from _event(f"pod {name}: {said}", source, Span(), node)
     for condition in _list(status.get("conditions")):
-        if condition.get("type") in ("DisruptionTarget", "Failed") and condition.get("status") == "True":
+        if condition.get("type") in OF_AN_END and condition.get("status") == "True":
             message = f"{name}: {_text(condition.get('reason'))}: {_text(condition.get('message'))}"
             yield from _event(message, source, clock.of(_text(condition.get("lastTransitionTime"))), node)
     for container in (*_list(status.get("containerStatuses")), *_list(status.get("initContainerStatuses"))):

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Set
 from clusterproof.plugins.case import Collected, Event, Fact, Span
 from clusterproof.plugins.case.clocks import apart_s, in_words
 from clusterproof.plugins.case.node_log import XID
+from clusterproof.plugins.case.stops import of_a_stop
 from clusterproof.plugins.catalog.causes import CODE, HARDWARE, NETWORK, RESOURCES, STOPPED, STORAGE, UNKNOWN, limits
 from clusterproof.plugins.core.message import listed, number_of
 from clusterproof.plugins.core.record import record
@@ -66,11 +67,33 @@ def is_within(when: Span, within: JobWindow) -> bool:
     return within.begins <= when.begins <= within.ends
 
 
+def _is_later(when: Span, within: JobWindow) -> bool:
+    return None not in (when.begins, within.ends) and (when.begins or 0.0) > (within.ends or 0.0)
+
+
+def bears_out(fact: Fact, case: Collected, rank: int | None = None) -> bool:
+    """Whether a rank of that node, or this one, says right behind it what a GPU that is broken makes it say."""
+    begins = fact.when.begins
+    if begins is None or fact.cause != HARDWARE or not fact.is_strong:
+        return False
+    return any(
+        event.node == fact.node
+        and rank in (None, event.rank)
+        and not event.is_cascade
+        and (event.row.cause == HARDWARE or event.row.of_broken_gpu)
+        and not event.when.is_before(fact.when)
+        and event.when.begins is not None
+        and event.when.begins <= begins + limits().lag_s
+        for event in case.events
+    )
+
+
 def shown(case: Collected) -> JobWindow:
     """From when to when evidence of a node is shown: from well before the job began until it ended."""
-    within, began = window(case), case.job.ran.begins
-    begins = within.begins if began is None else began
-    return JobWindow(None if begins is None else begins - limits().before_s, within.ends)
+    within, ran = window(case), case.job.ran
+    begins = within.begins if ran.begins is None else ran.begins
+    ends = max((time for time in (within.ends, ran.ends, case.last) if time is not None), default=None)
+    return JobWindow(None if begins is None else begins - limits().before_s, ends)
 
 
 def is_shown(fact: Fact, of: JobWindow) -> bool:
@@ -80,10 +103,15 @@ def is_shown(fact: Fact, of: JobWindow) -> bool:
 
 
 def is_broken_since(fact: Fact, case: Collected) -> bool:
-    """Whether a node's own log says that its hardware failed in the days of the job, or nobody knows when."""
+    """Whether a node's own log says that its hardware or its network failed in the days of the job, or at any time."""
+    return fact.cause in (HARDWARE, NETWORK) and is_of_late(fact, case)
+
+
+def is_of_late(fact: Fact, case: Collected) -> bool:
+    """Whether it fails its node, and is of the days of the job, or nobody knows when."""
     began, when = case.job.ran.begins or window(case).begins, fact.when.begins
     is_of_old = began is not None and when is not None and when < began - limits().stale_s
-    return fact.cause == HARDWARE and fact.is_strong and not is_of_old
+    return fact.is_strong and not is_of_old
 
 
 def of_another_time(case: Collected) -> Iterator[str]:
@@ -98,7 +126,11 @@ def of_another_time(case: Collected) -> Iterator[str]:
 def dated(case: Collected) -> tuple[Fact, ...]:
     """The facts of the time in which the job ended, the first one first."""
     within = window(case)
-    facts = [fact for fact in case.facts if is_within(fact.when, within)]
+    facts = [
+        fact
+        for fact in case.facts
+        if is_within(fact.when, within) or (_is_later(fact.when, within) and bears_out(fact, case))
+    ]
     return tuple(sorted(facts, key=lambda fact: fact.when.begins or 0.0))
 
 
@@ -184,5 +216,8 @@ def _has_ended_badly(case: Collected) -> bool:
     """Whether anything but a stop by somebody says that the job ended; a job without a sign may have vanished."""
     if not any(event.row.cause == STOPPED for event in case.events):
         return True
-    of_end = [event for event in case.events if event.row.cause != STOPPED and not event.row.of_stop]
+    late = of_a_stop(case)
+    of_end = [
+        event for event in case.events if event.row.cause != STOPPED and not event.row.of_stop and event not in late
+    ]
     return any(not event.is_cascade or event.row.hang for event in of_end)

@@ -28,6 +28,7 @@ class Sign:
     cause: str = ""
     probability: float = 0.0
     unless: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
     whole: tuple[str, ...] = ()
     hang: bool = False
     of_broken_gpu: bool = False
@@ -37,6 +38,17 @@ class Sign:
     restart: str = ""
     proof: str = ""
     load: str = ""
+
+
+@record
+class Block:
+    """A kind of traceback; causes.toml says what each column means."""
+
+    name: str
+    says: tuple[str, ...]
+    source: str
+    ends: tuple[str, ...] = ()
+    sign: str = ""
 
 
 @record
@@ -93,6 +105,12 @@ def signs() -> Mapping[str, Sign]:
     return table(Sign, FILE, "sign", "name")
 
 
+@cache
+def blocks() -> Mapping[str, Block]:
+    """Every kind of traceback by its name, in the order in which they are tried."""
+    return table(Block, FILE, "block", "name")
+
+
 def sign_of(where: str, line: str) -> Sign | None:
     """The first sign that a line of such a source has."""
     if alone := _whole_lines(where).get(line.strip()):
@@ -101,9 +119,15 @@ def sign_of(where: str, line: str) -> Sign | None:
     for phrase, sign in _words_of(where):
         if is_harmless and sign.cause != HARDWARE:  # a job that tries again goes on with a GPU that is broken
             continue
-        if phrase in line and not any(other in line for other in sign.unless):
+        if phrase in line and _fits(sign, line):
             return sign
     return None
+
+
+def _fits(sign: Sign, line: str) -> bool:
+    """Whether what else stands in a line of a sign's words is of the sign too."""
+    is_beside = not sign.beside or any(other in line for other in sign.beside)
+    return is_beside and not any(other in line for other in sign.unless)
 
 
 @cache

@@ -1,0 +1,175 @@
+"""Why a job ended by its own words and its scheduler's, where no evidence of a node says it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Sequence
+
+from clusterproof.plugins.case import Collected, Event, Fact, Lead, clocks
+from clusterproof.plugins.case.conclusions import (
+    CANDIDATE,
+    DESYNC,
+    OF_CRASH,
+    SUPPORTED,
+    CaseVerdict,
+    of_contest,
+    quoted,
+)
+from clusterproof.plugins.case.failures import HEADERS
+from clusterproof.plugins.case.first import (
+    Candidate,
+    candidates,
+    has_hung,
+    silent_before,
+    told_from_outside,
+    why_nobody_can_tell,
+)
+from clusterproof.plugins.case.relevance import borne_out, said_against, undated
+from clusterproof.plugins.case.stops import may_be_of_a_stop, of_a_stop
+from clusterproof.plugins.catalog.causes import (
+    CASCADE,
+    CODE,
+    HARDWARE,
+    NETWORK,
+    RESOURCES,
+    STOPPED,
+    SUSPICION,
+    UNKNOWN,
+    limits,
+    probability,
+)
+
+AS_SRUN_ENDS = "where srun ends a step at once (-K), srun --error=task-%t.err keeps what a rank says last"
+OF_KERNEL = "illegal"  # the sign of a GPU's kernel that failed, by code or by hardware
+
+
+def by_words(case: Collected) -> CaseVerdict:
+    """By the words of the job and its scheduler."""
+    late = of_a_stop(case)
+    possible = [candidate for candidate in candidates(case) if candidate.event not in late]
+    stops = sorted((event for event in case.events if event.row.cause == STOPPED), key=_begins)
+    own = [
+        candidate
+        for candidate in possible
+        if candidate.event.row.role != SUSPICION and candidate.event.row.cause != STOPPED
+    ]
+    suspicions = (candidate.event for candidate in possible if candidate.event.row.role == SUSPICION)
+    doubts = sorted(suspicions, key=lambda event: event.row.unexplained)
+    if own and any(all(may_be_of_a_stop(candidate.event, stop) for candidate in own) for stop in stops):
+        reason = f"{stops[0].row.meaning}, and {own[0].event.row.meaning}; no time tells which came first"
+        return _unknown(case, [own[0].event], reason)
+    if own:
+        return _of_words(case, own, doubts)
+    if stops:
+        return _of_stop(case, stops[0], doubts, late)
+    doubt = doubts[0] if doubts else None
+    if doubt and doubt.sign == OF_KERNEL and (fact := borne_out(doubt, case)):
+        reason = f"{doubt.row.meaning}; {_says_so(fact)}, and nothing of the GPU"
+        return CaseVerdict(CODE, OF_CRASH, SUPPORTED, reason, doubt, (), (), doubt.rank)
+    told = told_from_outside(case) if not doubts else None
+    if told:
+        if silent := silent_before(told, case.progress):
+            return _unknown(case, [told], f"it had made no step for {silent} when it was told to stop: it hung")
+        why = told.row.meaning
+        return CaseVerdict(STOPPED, probability().told_to_stop, CANDIDATE, why, told, against=said_against(case))
+    return _unknown(case, doubts)
+
+
+def _says_so(fact: Fact) -> str:
+    kind = fact.words.partition(":")[0]
+    return f"the kernel log of {fact.node} has {kind}, for this process, which is an error of the program"
+
+
+def _of_words(case: Collected, own: Sequence[Candidate], doubts: Sequence[Event]) -> CaseVerdict:
+    first, apart_s = own[0], clocks.apart_s(case)
+    rivals = [rival for rival in own if not first.event.when.is_before(rival.event.when, apart_s)]
+    causes = {rival.event.row.cause for rival in rivals}
+    if len(causes) > 1:
+        sure = [rival for rival in rivals if rival.event.rank is None and rival.event.row.cause == RESOURCES]
+        if not sure:
+            reason = "; ".join(dict.fromkeys(rival.event.row.meaning for rival in rivals))
+            return _unknown(case, [rival.event for rival in rivals], f"several at once: {reason}")
+        first = sure[0]
+    first = next((rival for rival in rivals if rival.event.sign == DESYNC and first.event.row.cause == CODE), first)
+    event = first.event
+    before = [
+        doubt
+        for doubt in doubts
+        if doubt.row.cause != event.row.cause and not doubt.is_warning and _may_have_led_to(doubt, event, apart_s)
+    ]
+    if before:
+        return _unknown(case, before)
+    broken = [fact for fact in undated(case) if fact.cause == HARDWARE and fact.is_strong]
+    if event.sign == DESYNC and broken:
+        return of_contest(event, broken[0])
+    if first.is_echo:
+        return _unknown(case, [event], "others had waited or ended before it: it is an echo")
+    weight = event.row.probability * (1.0 if event.when.is_known else probability().unordered)
+    fact = borne_out(event, case) if event.row.cause == CODE else None
+    reason = quoted(event) + (f"; {_says_so(fact)}" if fact else "")
+    weight, standing = (max(weight, probability().supported), SUPPORTED) if fact else (weight, CANDIDATE)
+    ranks = (candidate.event.rank for candidate in own if candidate.event.sign == event.sign)
+    rank = next((rank for rank in ranks if rank is not None), None)
+    return CaseVerdict(event.row.cause, weight, standing, reason, event, (), (), rank, said_against(case))
+
+
+def _may_have_led_to(doubt: Event, event: Event, most_s: float) -> bool:
+    """Whether a suspicion came before: by time, or in the same file by line.
+
+    A rank that met an error of its GPU or its network may go on with another collective than the others: then it is
+    enough that the error was not surely later.
+    """
+    apart_s = 0.0 if doubt.node == event.node and doubt.node else most_s
+    if event.sign == DESYNC and doubt.row.cause in (HARDWARE, NETWORK):
+        return not event.when.is_before(doubt.when, apart_s)
+    return doubt.when.is_before(event.when, apart_s)
+
+
+def _begins(event: Event) -> float:
+    return math.inf if event.when.begins is None else event.when.begins
+
+
+def _of_stop(case: Collected, stop: Event, doubts: Sequence[Event], late: Collection[Event]) -> CaseVerdict:
+    """A job that was stopped: unless it had hung or failed before, that is why it ended."""
+    hung = [event for event in case.events if event.row.role == CASCADE and event.row.hang and event not in late]
+    apart_s = limits().teardown_s  # so long before, nothing is of the stop
+    failed = [
+        doubt
+        for doubt in doubts
+        if not doubt.is_warning and (not doubt.row.of_stop or doubt.when.is_before(stop.when, apart_s))
+    ]
+    if hung or failed:
+        return _unknown(case, [*failed, *hung], f"before {stop.row.meaning}, it had hung or failed")
+    if stop.sign == "time_limit" and (silent := silent_before(stop, case.last)):
+        return _unknown(case, [stop], f"it had said nothing for {silent} when its time was over: it hung")
+    weight = stop.row.probability * (1.0 if case.last or not case.events else probability().unordered)
+    return CaseVerdict(STOPPED, weight, CANDIDATE, stop.row.meaning, stop)
+
+
+def _unknown(case: Collected, events: Iterable[Event], reason: str = "") -> CaseVerdict:
+    events = list(events)
+    first = events[0] if events else None
+    if not reason:
+        reason = _in_words(case, first) if first else why_nobody_can_tell(case)
+    suspects = {event.node for event in events if event.row.cause in (HARDWARE, NETWORK) and event.node}
+    suspects |= {lead.node for lead in case.leads if lead.node and lead.is_late}
+    suspects = suspects.intersection(case.job.nodes or suspects)  # a job's words name any node
+    rank = next((event.rank for event in events if event.rank is not None), None)
+    leads: Sequence[Lead] = case.leads
+    rank = leads[0].rank if rank is None and len(leads) == 1 else rank
+    return CaseVerdict(UNKNOWN, 0.0, UNKNOWN, reason, first, (), tuple(sorted(suspects)), rank)
+
+
+def _is_of_slurm(case: Collected) -> bool:
+    """Whether Slurm ran it: by its record, or by what its programs say."""
+    return case.job.number.partition("_")[0].isdecimal() or any("srun: " in event.words for event in case.events)
+
+
+def _in_words(case: Collected, first: Event) -> str:
+    """What an event means; and what is said beside it where it does not tell what failed."""
+    text = quoted(first)
+    if first.sign in HEADERS and _is_of_slurm(case):
+        text += f"; {AS_SRUN_ENDS}"
+    if first.rank in {lead.rank for lead in case.leads if not lead.is_late}:
+        return text  # others waited for it, as it had ended
+    return f"{why_nobody_can_tell(case)}; {text}" if first.row.unexplained and has_hung(case) else text

@@ -1,0 +1,103 @@
+"""What stands in output and ends no process: lines logged as warnings, and tracebacks after which it goes on."""
+
+from __future__ import annotations
+
+import re
+
+from clusterproof.plugins.case.failures import NAME_OF_EXCEPTION, rest_of
+from clusterproof.plugins.catalog.causes import CAUSE, STOPPED, Block, Sign, blocks, signs
+from clusterproof.plugins.core.record import record
+
+WARNED = "warned"  # the sign of causes.toml
+LONGEST = 200  # lines of such a traceback, among those of others
+
+_FRAME = re.compile(r'(?:^|\s)File "[^"]{1,400}", line \d{1,7}')
+_GLOG = re.compile(
+    r"(?:\[?rank\d{1,7}\]:? ?|\d{1,7}: )?\[?W\d{4,8} \d\d:\d\d:\d\d\.\d{1,9} "
+)  # glog's, of Abseil and PyTorch
+_HEADER = "Traceback (most recent call last)"
+_CHAINS = ("During handling of the above exception", "The above exception was the direct cause")
+_MARKS = ("^", "~~")  # under a line of a program
+
+
+def as_logged(line: str, sign: Sign) -> Sign:
+    """The sign of a line: where a logger calls it a warning, its program went on, whatever cause the words would be."""
+    warned = signs()[WARNED]
+    if sign.role != CAUSE or sign.cause == STOPPED or any(other in line for other in warned.unless):
+        return sign
+    begins = min(at for phrase in sign.says if (at := line.find(phrase)) >= 0) if sign.says else 0
+    is_of_level = any(0 <= line.find(level) < begins for level in warned.says)
+    return warned if is_of_level or _GLOG.match(line) else sign
+
+
+@record
+class Told:
+    """What a line is of a traceback that the table knows: part of one that is left out, or the end of one."""
+
+    is_left_out: bool = False
+    is_end: bool = False
+    sign: Sign | None = None  # that its exception has instead
+
+
+class Survived:
+    """Reads the lines of a file one after the other, and tells those of blocks that causes.toml has."""
+
+    def __init__(self) -> None:
+        self.of_ranks: dict[int | None, _Open] = {}
+
+    def take(self, number: int, line: str, rank: int | None) -> Told:
+        """What this line is."""
+        if row := next((row for row in blocks().values() if any(words in line for words in row.says)), None):
+            known = self.of_ranks.setdefault(rank, _Open(number, row))
+            if not row.ends:
+                count = known.count + 1 if not known.row.ends else 1
+                self.of_ranks[rank] = _Open(number, row, count)
+                return Told(is_left_out=True)
+            self.of_ranks[rank] = known if not known.row.ends else _Open(number, row)
+        if rank not in self.of_ranks:
+            return Told()
+        known = self.of_ranks[rank]
+        if number - known.begins > LONGEST:
+            del self.of_ranks[rank]
+            return Told()
+        return self._ends(line, rank, known) if known.row.ends else self._goes_on(line, rank, known)
+
+    def _ends(self, line: str, rank: int | None, known: _Open) -> Told:
+        """A traceback that is only told by its exception too: until that comes, it may be any."""
+        if _is_of_frames(rest_of(line)) or not NAME_OF_EXCEPTION.search(rest_of(line)):
+            return Told()
+        del self.of_ranks[rank]
+        is_known = any(words in line for words in known.row.ends)
+        sign = signs().get(known.row.sign)
+        return Told(is_left_out=is_known and sign is None, is_end=is_known, sign=sign if is_known else None)
+
+    def _goes_on(self, line: str, rank: int | None, known: _Open) -> Told:
+        rest = rest_of(line)
+        is_frame = bool(_FRAME.search(rest))
+        is_chain = any(words in rest for words in _CHAINS)
+        if not known.count and not is_chain:
+            del self.of_ranks[rank]
+            return Told()
+        is_code = known.is_in_frame and ("    " in rest or not NAME_OF_EXCEPTION.search(rest))
+        if is_frame or is_chain or is_code or _is_of_frames(rest):
+            self.of_ranks[rank] = _Open(known.begins, known.row, max(known.count, 1), is_frame)
+            return Told(is_left_out=True)
+        is_end = known.is_next and bool(NAME_OF_EXCEPTION.search(rest))
+        self.of_ranks[rank] = _Open(known.begins, known.row, known.count - is_end, False, is_end)
+        return Told(is_left_out=is_end)
+
+
+@record
+class _Open:
+    """A block that is read: from which line on, and how many of its kind; `is_next`: its exception may be the next."""
+
+    begins: int
+    row: Block
+    count: int = 0
+    is_in_frame: bool = False
+    is_next: bool = True
+
+
+def _is_of_frames(rest: str) -> bool:
+    """Whether a line is of a traceback and is not its exception."""
+    return rest[:1].isspace() or _HEADER in rest or rest.rstrip().endswith(_MARKS)

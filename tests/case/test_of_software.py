@@ -1,0 +1,123 @@
+"""Errors of programs and settings that look like those of a file system, a network or a GPU."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.case.files import SACCT, case_of
+
+RAISED = 'Traceback (most recent call last):\n  File "/x/train.py", line 41, in main\n    {called}\n{exception}\n'
+
+
+@pytest.mark.parametrize(
+    ("called", "exception", "cause"),
+    [
+        ("os.makedirs(where, exist_ok=True)", "OSError: [Errno 30] Read-only file system: '/media'", "unknown"),
+        ("mkdir(name, mode)", "OSError: [Errno 30] Read-only file system: '/data'", "unknown"),
+        ("torch.save(state, where)", "OSError: [Errno 30] Read-only file system: '/scratch/last.pt'", "storage"),
+        ("self.pid = os.fork()", "BlockingIOError: [Errno 11] Resource temporarily unavailable", "resources"),
+        ("self.pid = _fork_exec(", "BlockingIOError: [Errno 11] Resource temporarily unavailable", "resources"),
+        ("out = process.stderr.read(4096)", "IOError: [Errno 11] Resource temporarily unavailable", "unknown"),
+        ("os.makedirs(where)", "KeyError: 'where'", "code"),
+    ],
+)
+@pytest.mark.parametrize("label", ["", "[rank3]: ", "3: "])
+def test_the_call_that_failed_says_what_its_error_means(
+    called: str, exception: str, cause: str, label: str, tmp_path: Path
+) -> None:
+    raised = RAISED.format(called=called, exception=exception)
+    said = "".join(f"{label}{line}\n" for line in raised.splitlines())
+    assert case_of(tmp_path, {"slurm-77.out": said}).verdict.cause == cause
+
+
+OF_TWO = "".join(
+    f"n{rank + 1}:33:44 [0] NCCL INFO ncclCommInitRank comm 0x55 rank {rank} nranks 2 cudaDev 0\n" for rank in (0, 1)
+)
+
+
+@pytest.mark.parametrize(
+    "words", ["'peer mapping resources exhausted'", "'unhandled cuda error'", "'invalid argument'"]
+)
+def test_a_node_is_left_out_of_a_restart_by_no_words_of_a_job(words: str, tmp_path: Path) -> None:
+    said = f"{OF_TWO}n1:33:44 [0] allocator.cc:79 NCCL WARN Cuda failure {words}\n"
+    case = case_of(
+        tmp_path, {"run.log": said, "sacct.txt": SACCT.format(state="FAILED").replace("gpu[001-004]", "n[1-2]")}
+    )
+    assert case.advice.exclude == ()
+    assert case.verdict.cause == ("code" if "peer" in words else "unknown")
+
+
+def test_an_address_out_of_bounds_does_not_say_that_a_restart_is_in_vain(tmp_path: Path) -> None:
+    said = "[rank0]: RuntimeError: CUDA error: an illegal memory access was encountered\n"
+    case = case_of(tmp_path, {"train.log": said})
+    assert (case.verdict.cause, case.advice.restart) == ("code", "unknown")
+
+
+def test_a_child_that_reads_of_a_parent_that_has_ended_says_nothing_of_a_file(tmp_path: Path) -> None:
+    said = (
+        "terminate called after throwing an instance of 'std::system_error'\n  what():  Transport endpoint is not "
+        'connected\nTraceback (most recent call last):\n  File "spawn.py", line 115, in _main\n'
+        "    self = reduction.pickle.load(from_parent)\n_pickle.UnpicklingError: pickle data was truncated\n"
+    )
+    case = case_of(tmp_path, {"train.log": said})
+    assert (case.verdict.cause, case.verdict.why.partition(":")[0]) == ("unknown", "a connection was gone")
+
+
+@pytest.mark.parametrize("error", ["an illegal memory access was encountered", "device-side assert triggered"])
+def test_the_rank_that_crashed_is_told_from_those_that_waited_for_it(error: str, tmp_path: Path) -> None:
+    crashed = (
+        f"[rank1]:[E606 15:20:10.319952 pg.cpp:1595] watchdog thread terminated with exception: CUDA error: {error}\n"
+    )
+    waited = (
+        "[rank0]:[E606 15:30:10.319952 pg.cpp:616] [Rank 0] Watchdog caught collective operation timeout: "
+        "WorkNCCL ran for 600080 milliseconds before timing out.\n"
+    )
+    verdict = case_of(tmp_path, {"train.log": crashed + waited}).verdict
+    assert (verdict.cause, verdict.rank) == ("code", 1)
+
+
+POD = {
+    "kind": "Pod",
+    "metadata": {"name": "job-a-0"},
+    "spec": {"nodeName": "n1"},
+    "status": {
+        "phase": "Failed",
+        "containerStatuses": [{"state": {"terminated": {"exitCode": 143, "reason": "Error"}}}],
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("reason", "cause"),
+    [
+        ("PodsReadyTimeout", "stopped"),
+        ("Deactivated", "stopped"),
+        ("ClusterQueueStopped", "stopped"),
+        ("Preempted", "stopped"),
+        ("NodeFailures", "unknown"),
+    ],
+)
+@pytest.mark.parametrize("is_condition", [True, False])
+def test_an_eviction_by_kueue_is_no_want_of_memory(reason: str, cause: str, is_condition: bool, tmp_path: Path) -> None:
+    when, words = "2026-03-01T08:10:30Z", "Exceeded the PodsReady timeout d/job-a"
+    condition = {
+        "type": "TerminationTarget",
+        "status": "True",
+        "reason": f"WorkloadEvictedDueTo{reason}",
+        "message": words,
+        "lastTransitionTime": when,
+    }
+    status = {**POD["status"], "conditions": [condition] if is_condition else []}  # type: ignore[dict-item]
+    event = {
+        "kind": "Event",
+        "reason": f"EvictedDueTo{reason}",
+        "message": words,
+        "lastTimestamp": when,
+        "involvedObject": {"name": "job-a"},
+    }
+    items = [{**POD, "status": status}, *([] if is_condition else [event])]
+    case = case_of(tmp_path, {"kubectl.json": json.dumps({"kind": "List", "items": items})})
+    assert case.verdict.cause == cause
