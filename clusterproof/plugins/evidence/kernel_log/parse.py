@@ -49,6 +49,7 @@ _SINCE_BOOT = re.compile(r"^\[ {0,12}\d{1,12}\.\d{6}\] (?=(\S{1,255}) )", re.MUL
 _KERNEL_SINCE_BOOT = re.compile(r"^\[ {0,12}\d{1,12}\.\d{6}\] (\S{1,255}) kernel: ", re.MULTILINE)
 _ANY_DATE = "Jan  1 00:00:00 "
 _JOURNALS = re.compile(r"-- (?:Logs begin|Journal begins|No entries)\b")  # what journalctl says of itself
+_HEADING = re.compile(r"[A-Z][\w ./-]{0,60}:")  # a person's: `From dmesg:`
 _BOOT_LINE = re.compile(r"-- (?:Re)?boot\b", re.IGNORECASE)  # journalctl's own
 # A stamp of the kernel's clock with the message behind it. Where dmesg, klogd or busybox has it from syslog(2), each
 # line of one record has the same.
@@ -64,8 +65,11 @@ _PRIORITY = re.compile(r"(\d{1,3}),\d{1,12},\d{1,18},")
 
 
 def is_kernel_log(text: str) -> bool:
-    """Whether most lines begin as the kernel's do, or all that matter are the NVIDIA driver's."""
-    lines = _first_lines(text)
+    """Whether most lines begin as the kernel's do, or all that matter are the NVIDIA driver's.
+
+    Further lines of a record are indented, and show nothing.
+    """
+    lines = [line for line in _first_lines(text) if not line[0].isspace() or _STAMPED.match(line)]
     stamped = sum(1 for line in lines if _STAMPED.match(line))
     return (stamped and stamped >= len(lines) * SHARE) or any(DRIVERS.match(line) for line in lines)
 
@@ -245,7 +249,8 @@ def _level(line: str) -> int:
 
 
 def _is_stamped(lines: list[str]) -> bool:
-    """Whether the lines of a log begin with a stamp: its first one does, or most do."""
+    """Whether the lines of a log begin with a stamp: its first one does, or most do, but for headings."""
+    lines = [line for line in lines if not _HEADING.fullmatch(line)]
     first = next((line for line in lines if not line[0].isspace()), "")
     return bool(_is_head(first)) or sum(map(_is_head, lines)) > len(lines) * SHARE
 
