@@ -233,17 +233,17 @@ def is_nvlink_status(text: str) -> bool:
 
 
 def read_nvlink_status(text: str) -> Mapping[str, object]:
-    """The links of the collector `nvml`: U is up, D is down; what is disabled or not supported is no link.
-
-    Raises CaptureError.
-    """
-    gpus = [
-        {"index": int(number), "lost": None, "nvlinks": [state == "U" for state in states.split() if state in "UD"]}
-        for number, states in _LINKS.findall(text)[:MAX_GPUS]
-    ]
+    """The links of the collector `nvml`, U up and D down; what is disabled is no link. Raises CaptureError."""
+    gpus = [{"index": int(number), **_links(states.split())} for number, states in _LINKS.findall(text)[:MAX_GPUS]]
     if not gpus:
         raise CaptureError("dcgmi nvlink -s names no GPU")
     return {"nvml": {"init": None, "gpus": gpus}}
+
+
+def _links(states: list[str]) -> dict[str, list[bool] | list[int]]:
+    """The links of one GPU, and their numbers."""
+    numbers = [number for number, state in enumerate(states) if state in ("U", "D")]
+    return {"nvlinks": [states[number] == "U" for number in numbers], "nvlink_numbers": numbers}
 
 
 _COUNTERS = {
