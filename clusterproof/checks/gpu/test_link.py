@@ -253,7 +253,10 @@ def test_pcie_errors(pci_device: PciDevice, node: Node) -> None:
     """
     with part:
         answers = pci_device.answers
-        fail_if(not answers, "does not answer on PCIe: its link reads x63, all ones; expected at most x32")
+        fail_if(
+            not answers,
+            "does not answer on PCIe: it reads as all ones (x63, or rev ff); expected a device that answers",
+        )
     counts: dict[str, int | None] = {}
     for kind in ("fatal", "nonfatal", "correctable"):
         with part:
