@@ -37,7 +37,10 @@ _NO_BLANK = re.compile(
 
 def shown(text: str) -> str:
     """The lines as their log has them, in the order in which its files were written."""
-    text = _NO_BLANK.sub(r"\1 ", _BUSYBOX.sub(r"\1", _LOGREAD.sub(r"\1 logread ", text)))
+    if _names_facilities(text):
+        text = _BUSYBOX.sub(r"\1", _LOGREAD.sub(r"\1 logread ", text))
+    if "kernel:[" in text:
+        text = _NO_BLANK.sub(r"\1 ", text)
     if not _is_found(text):
         return text
     by_file: dict[str, list[str]] = {}
@@ -55,7 +58,7 @@ def shown(text: str) -> str:
 
 def is_of_all(text: str) -> bool:
     """Whether what stands before the lines shows that they are of a log into which programs write, as kernel or not."""
-    if any(form.search(text[:200_000]) for form in (_LOGREAD, _BUSYBOX)):
+    if _names_facilities(text):
         return True
     return _is_found(text) and any(_stem(name).startswith(_OF_ALL) for name in _files(text))
 
@@ -68,6 +71,11 @@ def hold_to_one_node(text: str) -> None:
     if len(files) > 1 and (None in folders or len(folders) > 1):
         names = ", ".join(files[:SHOWN])
         raise CaptureError(f"it was found in several files ({names:.200}); expected those of one node")
+
+
+def _names_facilities(text: str) -> bool:
+    head = text[:200_000]
+    return bool(_LOGREAD.search(head) or _BUSYBOX.search(head))
 
 
 def _is_found(text: str) -> bool:

@@ -261,7 +261,7 @@ def _is_head(line: str) -> bool:
 
 def _is_not_unwrapped(line: str) -> bool:
     """Whether a line is the kernel's by its name alone, and what is before it is not known: it would mean nothing."""
-    stamp = _STAMPED.match(line)
+    stamp = _STAMPED.match(line) if " kernel: " in line else None
     return bool(stamp and stamp["by"] and unwrap(line)[1] == line)
 
 
