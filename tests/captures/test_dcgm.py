@@ -137,3 +137,34 @@ def test_health_that_is_bad_is_said_beside_a_diagnostic_that_passed(tmp_path: Pa
 def test_watches_that_are_off_are_named() -> None:
     said = "Error: Health watches not enabled. Please enable watches."
     assert read_text(f"$ dcgmi health -c\n{said}\n")[1] == [f"dcgmi health -c is none of the known forms: {said}"]
+
+
+def links(*gpus: str) -> str:
+    """What `dcgmi nvlink -s` prints."""
+    rows = "".join(f"    gpuId {number}:\n        {states}\n" for number, states in enumerate(gpus))
+    return f"GPUs:\n{rows}NvSwitches:\n    No NvSwitches found.\n\nKey: Up=U, Down=D, Disabled=X, Not Supported=_\n"
+
+
+def in_words(folder: Path, *states: str) -> dict[Verdict, str]:
+    """What is said of the links of GPUs, by verdict."""
+    result = evaluated(written(folder, links=links(*states)) / "links")["gpu.nvlink_active"]
+    return {one.verdict: one.message.partition(": ")[2].partition(";")[0] for one in result.by_verdict or (result,)}
+
+
+@pytest.mark.parametrize("count", [1, 2, 8])
+def test_links_that_are_all_down_are_a_concern_where_the_model_is_not_known(count: int, tmp_path: Path) -> None:
+    said = in_words(tmp_path, *["D " * 18] * count)
+    assert said[Verdict.CONCERN] == "all 18 NVLinks inactive"
+
+
+@pytest.mark.parametrize(
+    ("states", "link"), [("U U X X D U", 4), ("X D U", 1), ("_ _ U D U", 3), ("U D U", 1), ("U D U X", 1)]
+)
+def test_a_link_that_is_down_is_called_as_the_grid_counts_it(states: str, link: int, tmp_path: Path) -> None:
+    assert in_words(tmp_path, states)[Verdict.FAIL].startswith(f"NVLink {link} inactive")
+
+
+@pytest.mark.parametrize("states", ["D D", "U U", "X X D U"])
+def test_links_alone_do_not_prove_that_a_gpu_answers(states: str, tmp_path: Path) -> None:
+    found = evaluated(written(tmp_path, links=links(states, states)) / "links")
+    assert found["gpu.gpu_answers"].verdict is Verdict.INCOMPLETE

@@ -257,3 +257,39 @@ def test_a_node_that_lies_in_a_folder_of_another_name_is_that_folders(tmp_path: 
     cordoned = changed(("Unschedulable:      false", "Unschedulable:      true"))
     found = results(written(tmp_path, **{"gpu001/describe": cordoned, "gpu002/describe": NODE}))[TAKES]
     assert {name: result.verdict for name, result in found.items()} == {"gpu001": Verdict.FAIL, "gpu002": Verdict.PASS}
+
+
+@pytest.mark.parametrize("name", ["not-ready", "unreachable", "disk-pressure", "network-unavailable"])
+def test_a_taint_whose_condition_is_not_shown_is_a_concern(name: str, tmp_path: Path) -> None:
+    begin, end = NODE.index("  Type                       Status"), NODE.index("Addresses:")
+    text = changed(("nvidia.com/gpu=true:NoSchedule", f"node.kubernetes.io/{name}:NoExecute"))
+    text = text.replace(NODE[begin:end], "\n".join(NODE[begin:end].split("\n")[:4]) + "\n")
+    found = of_text(tmp_path, text)[TAKES]
+    assert found.verdict is Verdict.CONCERN
+    assert found.message.startswith(f"taint node.kubernetes.io/{name}:NoExecute, and no condition that says why")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        (
+            "Ready                      True ",
+            "Ready                      False",
+            "Ready is False for 2 h (KubeletReady",
+        ),
+        ("Ready                      True ", "Ready                      Unknown", "Ready is Unknown for 2 h"),
+        ("DiskPressure               False", "DiskPressure               True ", "DiskPressure is True for 2 h"),
+    ],
+)
+@pytest.mark.parametrize("cut", [("Lease:", "  Type     "), ("Annotations:", "  MemoryPressure")])
+def test_conditions_are_read_without_their_heading(
+    before: str, after: str, words: str, cut: tuple[str, str], tmp_path: Path
+) -> None:
+    text = changed((before, after))
+    begin, end = (text.index(word) for word in cut)
+    found = of_text(tmp_path, text[:begin] + text[end:])[READY]
+    assert next(one.message for one in found.by_verdict or (found,) if one.verdict is Verdict.FAIL).startswith(words)
+
+
+def test_that_conditions_without_their_heading_are_well_proves_nothing(tmp_path: Path) -> None:
+    assert of_text(tmp_path, changed(("Conditions:\n", "")))[READY].verdict is Verdict.INCOMPLETE

@@ -39,6 +39,24 @@ Memory controller events:
 No PCIe AER errors.
 """
 
+_ROW = (
+    "112 2023-05-31 10:06:19 -0400 error: MEMORY CONTROLLER RD_CHANNEL0_ERR{between}Transaction: Memory read error, "
+    "mcg mcgstatus=0, mci {kind} n_errors=1{between}mcgcap=0x0f000c1c, status=0x{status}, addr=0x1efa4c7cc40\n"
+)
+UC, CE = "bc00004200800090", "8c00004200800090"
+
+
+def machine_check(
+    kind: str = "Uncorrected_error", status: str = UC, between: str = " ", heading: str = "MCE events:\n"
+) -> str:
+    """What `ras-mc-ctl --errors` prints of one."""
+    return "No Memory errors.\n\nNo PCIe AER errors.\n\n" * bool(heading) + heading + _ROW.format(**locals())
+
+
+def of_pcie(row: str) -> str:
+    """What `ras-mc-ctl --errors` prints of an error of a PCIe device."""
+    return f"No Memory errors.\n\nPCIe AER events:\n1 2023-05-31 10:06:19 -0400 {row}\n\nNo MCE errors.\n"
+
 
 OF_2023 = EVENTS.replace("2026-11-24", "2023-03-01").replace("2026-11-25", "2023-03-01")
 
@@ -62,6 +80,11 @@ def found(folder: Path, text: str) -> list[tuple[Verdict, str]]:
         SUMMARY.format(kind="Corrected", count=34),
         CHECKS.format(count=3, said="Corrected error, no action required."),
         EVENTS.format(kind="Corrected", count=1),
+        machine_check("Corrected_error", CE),
+        machine_check("Corrected_error", CE, "\n", heading="...\n"),
+        machine_check("", CE, heading=""),
+        of_pcie("Corrected error: BIT6 Bad TLP"),
+        of_pcie("0000:3b:00.0 Corrected error: Receiver Error"),
     ],
 )
 def test_where_few_errors_were_corrected_nothing_is_said(text: str, tmp_path: Path) -> None:
@@ -106,6 +129,33 @@ def test_where_few_errors_were_corrected_nothing_is_said(text: str, tmp_path: Pa
             EVENTS.format(kind="Corrected", count=5000),
             Verdict.CONCERN,
             "DIMM_A1: 10000 corrected errors, in this boot or before",
+        ),
+        *(
+            (text, Verdict.CONCERN, "machine checks: 1 uncorrected errors, in this boot or before")
+            for text in (
+                machine_check(),
+                machine_check(heading=""),
+                machine_check(heading="...\n"),
+                machine_check(between="\n"),
+                machine_check("Error_overflow Uncorrected_error"),
+                machine_check("", UC),
+                machine_check("", UC.upper()),
+                machine_check("Corrected_error", CE) + machine_check(heading=""),
+                machine_check(heading="") + machine_check("Corrected_error", CE, heading=""),
+            )
+        ),
+        *(
+            (of_pcie(row), Verdict.CONCERN, "PCIe (AER): 1 uncorrected errors, in this boot or before")
+            for row in (
+                "Uncorrected (Fatal) error: BIT14 Completion Timeout",
+                "Uncorrected (Non-Fatal) error: Completion Timeout",
+                "0000:3b:00.0 Uncorrected (Non-Fatal) error: Completion Timeout",
+            )
+        ),
+        (
+            "PCIe AER events summary:\n\t2 Uncorrected (Fatal) errors: BIT14\n\t7 Corrected errors: BIT6\n",
+            Verdict.CONCERN,
+            "PCIe (AER): 2 uncorrected errors, in this boot or before",
         ),
         (
             OF_2023.format(kind="Corrected", count=16),

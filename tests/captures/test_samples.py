@@ -35,6 +35,7 @@ from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.parsing import CaptureError, Form
 from clusterproof.plugins.evidence.pci import parse as pci
 from clusterproof.plugins.evidence.perf import parse_dcgm as dcgmi
+from clusterproof.plugins.evidence.perf import parse_dcgm_nvlink as dcgmi_nvlink
 from clusterproof.plugins.evidence.perf import parse_dcgm_watches as dcgm_watches
 from clusterproof.plugins.evidence.perf import parse_nccl as nccl_tests
 from clusterproof.plugins.evidence.perf import parse_nccom as nccom
@@ -49,7 +50,7 @@ from tests.builders.examples import examples
 from tests.builders.samples import Sample, manifest, of_topic
 
 FAMILIES = {
-    "dcgmi": (*dcgmi.FORMS, *dcgm_watches.FORMS),
+    "dcgmi": (*dcgmi.FORMS, *dcgmi_nvlink.FORMS, *dcgm_watches.FORMS),
     "fi_info": network.FORMS,
     "host": (
         *hardware.FORMS,

@@ -11,6 +11,7 @@ import pytest
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.parsing import exit_status
 from clusterproof.plugins.evidence.perf import parse_dcgm as dcgmi
+from clusterproof.plugins.evidence.perf import parse_dcgm_nvlink as dcgmi_nvlink
 from clusterproof.plugins.evidence.perf import parse_nccl as nccl_tests
 from clusterproof.plugins.evidence.perf import parse_nccom as nccom
 from tests.builders.evaluated import expect
@@ -93,12 +94,12 @@ def test_what_a_wrapper_prints_around_the_json_is_passed_over() -> None:
 
 
 def test_the_links_of_dcgmi_are_those_of_nvml() -> None:
-    data: Any = dcgmi.read_nvlink_status("gpuId 0:\n    U U D X _\ngpuId 1:\n    U U U\n")
+    data: Any = dcgmi_nvlink.read_nvlink_status("gpuId 0:\n    U U D X _\ngpuId 1:\n    U U U\n")
     assert [gpu["nvlinks"] for gpu in data["nvml"]["gpus"]] == [[True, True, False], [True, True, True]]
 
 
 def test_the_counters_of_dcgmi_are_those_of_nvml() -> None:
-    data: Any = dcgmi.read_nvlink_errors(sample("dcgmi/gcm-nvlink-e-crc12.json").text)
+    data: Any = dcgmi_nvlink.read_nvlink_errors(sample("dcgmi/gcm-nvlink-e-crc12.json").text)
     assert data["nvml"]["gpus"][0]["nvlink_errors"]["crc_data"] == {"0": 12}
 
 
@@ -237,3 +238,18 @@ def test_the_json_report_has_the_same_rows() -> None:
 def test_an_error_of_the_runtime_is_a_problem() -> None:
     text = f"{nccom_log()}2026-Jan-01 ERROR NRT_TIMEOUT on nd 3\n"
     assert only_log(nccom.read_table(text))["problems"] == ["2026-Jan-01 ERROR NRT_TIMEOUT on nd 3"]
+
+
+@pytest.mark.parametrize(
+    ("warned", "after"),
+    [
+        ("[4] ib_plugin.c:1615 NCCL WARN NET/IB : Got completion from peer 10.2.2.2<5> with status=12 opcode=0", True),
+        ("[2] transport/nvls.cc:244 NCCL WARN Cuda failure 1 'invalid argument'", True),
+        ("[2] transport/nvls.cc:244 NCCL WARN Cuda failure 1 'invalid argument'", False),
+        ("[2] NCCL WARN Error: network not found.", False),
+    ],
+)
+def test_a_warning_of_nccl_is_quoted_where_nothing_says_what_network_it_used(warned: str, after: bool) -> None:
+    said = warned.partition("NCCL WARN ")[2]
+    text = f"node23:12098:12141 {warned}\n" + "node23:12098:12141 [2] NCCL INFO init.cc:1196 -> 1\n" * after
+    expect(evaluated({"nccl.log": text})["network.nccl_transport"], Verdict.INCOMPLETE, f"(NCCL WARN {said})")

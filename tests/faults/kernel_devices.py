@@ -192,6 +192,36 @@ FAULTS = (
         "md0: the array goes on without nvme3n1",
     ),
     Fault(
+        "an array that has lost more disks than it can",
+        logged("md/raid:md2: Cannot continue operation (2/4 failed)."),
+        {"storage.disk_errors": FAIL},
+        "md2: the array has lost too many disks to go on",
+    ),
+    Fault(
+        "a pool of ZFS that cannot write",
+        logged("WARNING: Pool 'data' has encountered an uncorrectable I/O failure and has been suspended."),
+        {"storage.disk_errors": FAIL},
+        "data: ZFS has suspended the pool",
+    ),
+    Fault(
+        "a controller of disks that has failed",
+        logged("megaraid_sas 0000:18:00.0: Adapter is OFFLINE"),
+        {"storage.disk_errors": FAIL},
+        "0000:18:00.0: its driver has given up on it",
+    ),
+    Fault(
+        "an adapter of Intel's that is gone from the bus",
+        logged("igb 0000:02:00.0 enp2s0: PCIe link lost, device now detached"),
+        {"network.nic_driver_errors": FAIL},
+        "enp2s0: it is gone from the bus",
+    ),
+    Fault(
+        "monitors of Ceph that do not answer",
+        logged("libceph: mon2 (1)10.0.0.247:6789 session lost, hunting for new mon"),
+        {"storage.file_system_errors": CONCERN},
+        "no monitor of Ceph answers",
+    ),
+    Fault(
         "an array without redundancy that has lost a disk",
         logged("md/raid0:md0: Disk failure on nvme3n1 detected, failing array."),
         {"storage.disk_errors": FAIL},

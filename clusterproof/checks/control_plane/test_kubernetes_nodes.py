@@ -22,6 +22,14 @@ pytestmark = [mark.control_plane, mark.preflight]
 OF_KUBELET = ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
 KEEPS_AWAY = ("NoSchedule", "NoExecute")
 OF_CONDITIONS = "node.kubernetes.io/"  # taints that stand for conditions and for a cordon
+CONDITION_OF = {  # by what stands in a taint behind OF_CONDITIONS
+    "not-ready": "Ready",
+    "unreachable": "Ready",
+    "memory-pressure": "MemoryPressure",
+    "disk-pressure": "DiskPressure",
+    "pid-pressure": "PIDPressure",
+    "network-unavailable": "NetworkUnavailable",
+}
 VERSIONS = {"kubelet": "kubelet", "runtime": "container runtime", "os": "OS image", "kernel": "kernel"}
 
 
@@ -79,6 +87,8 @@ def test_k8s_node_takes_pods(k8s_node: MemberNode, cluster: ClusterFacts) -> Non
     """
     listed = k8s_node.listed
     fail_if(listed.is_cordoned, "it is cordoned; expected a node that takes pods")
+    lone = ", ".join(taint.in_words for taint in listed.taints if _lacks_condition(taint, listed))
+    concern_if(lone, f"taint {lone}, and no condition that says why; expected a node that takes pods")
     odd = [taint for taint in listed.taints if _keeps_away(taint) and not _is_shared(taint, k8s_node, cluster)]
     foreign = ", ".join(taint.in_words for taint in odd if not taint.is_ours)
     is_alone = foreign and not k8s_node.others
@@ -91,6 +101,13 @@ def test_k8s_node_takes_pods(k8s_node: MemberNode, cluster: ClusterFacts) -> Non
 def _keeps_away(taint: Taint) -> bool:
     is_of_condition = taint.key.startswith(OF_CONDITIONS)
     return taint.effect in KEEPS_AWAY and not is_of_condition and not is_usual_taint(taint.key)
+
+
+def _lacks_condition(taint: Taint, listed: KubernetesNode) -> bool:
+    """Whether it stands for a condition, of which the check of conditions knows nothing."""
+    _, is_of_condition, what = taint.key.partition(OF_CONDITIONS)
+    kind = CONDITION_OF.get(what) if is_of_condition else None
+    return bool(kind and taint.effect in KEEPS_AWAY and listed.condition(kind) is None)
 
 
 def _is_shared(taint: Taint, node: MemberNode, cluster: ClusterFacts) -> bool:

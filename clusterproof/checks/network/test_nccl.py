@@ -35,8 +35,10 @@ def test_nccl_transport(node: Node) -> None:
     networks, providers = said(logs, "networks"), said(logs, "providers")
     if not networks and not providers:
         lines = sum(log.network.info_lines for log in logs)
+        warning = next(filter(None, map(_warning, logs)), "")
         incomplete(
-            f"{lines} lines of NCCL, none of which says what network it used; expected a run with NCCL_DEBUG=INFO"
+            f"{lines} lines of NCCL, none of which says what network it used{warning}; "
+            "expected a run with NCCL_DEBUG=INFO"
         )
     slow = others_than_efa(networks, providers)
     if node.expected("efa") == 0:
@@ -45,6 +47,11 @@ def test_nccl_transport(node: Node) -> None:
     require_every_device(node, said(logs, "nics"))
     if not any("efa" in provider for provider in providers):
         incomplete("NCCL used libfabric and does not say which provider; expected the line of the plugin that names it")
+
+
+def _warning(log: NcclLog) -> str:
+    warnings = known(lambda: log.network.warnings, ())
+    return f" (NCCL WARN {warnings[0]})" if warnings else ""
 
 
 def said(logs: Iterable[NcclLog], what: str) -> list[Any]:

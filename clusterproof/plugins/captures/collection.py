@@ -46,6 +46,7 @@ from clusterproof.plugins.evidence.neuron import parse as neuron
 from clusterproof.plugins.evidence.parsing import Form
 from clusterproof.plugins.evidence.pci import parse as pci
 from clusterproof.plugins.evidence.perf import parse_dcgm as dcgmi
+from clusterproof.plugins.evidence.perf import parse_dcgm_nvlink as dcgmi_nvlink
 from clusterproof.plugins.evidence.perf import parse_dcgm_watches as dcgm_watches
 from clusterproof.plugins.evidence.perf import parse_nccl as nccl_tests
 from clusterproof.plugins.evidence.perf import parse_nccom as nccom
@@ -55,6 +56,7 @@ from clusterproof.plugins.evidence.storage import parse as storage
 from clusterproof.plugins.evidence.storage import parse_disks as disks
 from clusterproof.plugins.evidence.storage import parse_lsblk as lsblk
 from clusterproof.plugins.evidence.storage import parse_mounts as mounts
+from clusterproof.plugins.evidence.storage import parse_pools as pools
 from clusterproof.plugins.kubernetes import parse as kubernetes
 from clusterproof.plugins.kubernetes import parse_get as kubectl_get
 
@@ -63,6 +65,7 @@ FORMS: tuple[Form, ...] = (
     *memory.FORMS,
     *memory_errors.FORMS,
     *dcgmi.FORMS,
+    *dcgmi_nvlink.FORMS,
     *dcgm_watches.FORMS,
     *versions.FORMS,
     *aws.FORMS,
@@ -75,6 +78,7 @@ FORMS: tuple[Form, ...] = (
     *journal.FORMS,
     *network.FORMS,
     *mounts.FORMS,
+    *pools.FORMS,
     *nccl_tests.FORMS,
     *nccom.FORMS,
     *neuron.FORMS,

@@ -102,13 +102,13 @@ def _node(name: str, lines: Sequence[str]) -> dict[str, Any]:
     """
     shown = _by_key(lines[:MAX_LINES])
     last = next(reversed(shown), "")
-    rows = [line for line in shown.get("Conditions", ()) if line and not _TITLES.match(line)]
+    rows = [line for line in shown.get("Conditions", _without_heading(shown)) if line and not _TITLES.match(line)]
     conditions = [one for one in map(_condition, rows) if one]
     times = [
         *(_utc(time) for line in shown.get("Lease", ()) for time in _TIMES.findall(line)),
         *(one[time] for one in conditions for time in ("lastHeartbeatTime", "lastTransitionTime")),
     ]
-    if last in ("", "Conditions") or len(conditions) < len(rows):
+    if last in ("", "Conditions") or "Conditions" not in shown or len(conditions) < len(rows):
         conditions = [one for one in conditions if is_bad(one)]
     described: dict[str, Any] = {
         "metadata": {
@@ -151,6 +151,16 @@ def _by_key(lines: Iterable[str]) -> dict[str, list[str]]:
         elif line[:1].isspace():
             below.append(line)
     return shown
+
+
+def _without_heading(shown: Mapping[str, list[str]]) -> list[str]:
+    """The conditions of a node whose line `Conditions:` somebody has cut out; annotations and pods are not read."""
+    return [
+        line
+        for key in shown.keys() - {"Annotations", "Non-terminated Pods"}
+        for line in shown[key][1:]
+        if _CONDITION.fullmatch(line)
+    ]
 
 
 def _words(shown: Mapping[str, list[str]], key: str) -> list[str]:

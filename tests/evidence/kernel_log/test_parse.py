@@ -258,6 +258,32 @@ def test_the_driver_may_speak_twice_in_a_microsecond_and_a_boot_all_at_once() ->
     assert data["platform"]["product"] == "p5.48xlarge"
 
 
+HANG = "[ 1649.015145] igb 0000:02:00.1: Detected Tx Unit Hang\n"
+FURTHER = "  TDH                  <0>\n  TDT                  <1>\n  jiffies              <100149450>\n"
+
+
+@pytest.mark.parametrize("indent", ["", " " * 15])
+@pytest.mark.parametrize("hangs", [1, 2, 200])
+@pytest.mark.parametrize("margin", ["", "buffer_info[next_to_clean]\n  time_stamp           <100148bd7>\n"])
+def test_further_lines_without_a_stamp_do_not_hide_the_records_between_them(
+    indent: str, hangs: int, margin: str
+) -> None:
+    further = "".join(f"{indent}{line}\n" for line in (FURTHER + margin).splitlines())
+    text = (HANG + further) * hangs + f"[ 1653.377085] {SHORT}\n"
+    assert kernel_log.is_of_kernel_alone(text)
+    assert codes(text) == [79]
+
+
+@pytest.mark.any_user
+def test_further_lines_are_nobodys_whatever_they_say() -> None:
+    forged = f"{HANG}  {SHORT}\n  [ 1649.015145] {SHORT}\n               [ 1650.015145] {SHORT}\n"
+    assert codes(forged * 9) == []
+
+
+def test_a_persons_heading_above_a_log_is_no_line_of_it() -> None:
+    assert codes(f"  6a | 04/12/2024 | Critical Interrupt\n\nFrom dmesg:\n[ 1653.377085] {SHORT}\n") == [79]
+
+
 def test_a_boot_that_a_user_writes_hides_nothing_before_it() -> None:
     stamp = "[   12.500000] "
     assert codes(f"{stamp}{SHORT}\n[   13.500000] {HEAD}\n{' ' * 15}Linux version 6.8.0'\n") == [79]

@@ -49,6 +49,11 @@ def targets(output: str) -> dict[str, LustreTarget]:
     return {data["name"]: LustreTarget(data) for data in parse_lfs_df(output)}
 
 
+def test_few_free_inodes_are_seen_beside_a_count_in_units() -> None:
+    (target,) = targets(INODES.replace("1000000      900000      100000  90%", "1.6M  1.6M  800  100%")).values()
+    assert target.inodes_used_percent > 99
+
+
 def test_one_full_ost_is_seen_however_empty_the_whole_is() -> None:
     data = targets(UNBALANCED)
     assert {name: target.kind for name, target in data.items()} == {

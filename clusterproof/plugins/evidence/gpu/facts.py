@@ -188,6 +188,7 @@ class Gpu:
     memory_total_mib = Field(whole)
     utilization_percent = Field(whole)
     nvlinks = Field(values)
+    nvlink_numbers = Field(optional(values))  # of these, where dcgmi shows them
     paths = Field(optional(one(Paths)))  # of nvidia-smi topo -m; None where it was not captured
     processes = Field(every(GpuProcess))  # the compute processes that hold it
     processes_left_out = Field(optional(whole))  # of them; None in older recordings and in captures

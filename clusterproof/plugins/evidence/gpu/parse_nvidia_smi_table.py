@@ -150,7 +150,8 @@ _HANDLE = re.compile(
 _NAME = r"[-\w./@]{1,64}"
 _NAMES = rf"(?:{_NAME}(?::| \|) ?(?:(?:line )?\d{{1,6}}: )?){{0,2}}"
 _AT = r"(?:\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[^\s:]{0,20}:? )?"
-_BEFORE = re.compile(rf"\s{{0,80}}(?:{_NAMES}|{_AT}(?:\[(?!\d+\.\d+\]){_NAME}\] )?)(?:NVIDIA-SMI )?")
+_QUOTES = r"[`*_\"']{0,6}"  # Markdown's, and those of who quotes a message
+_BEFORE = re.compile(rf"\s{{0,80}}{_QUOTES}(?:{_NAMES}|{_AT}(?:\[(?!\d+\.\d+\]){_NAME}\] )?)(?:NVIDIA-SMI )?")
 _CORRUPTED = re.compile(
     r"^WARNING: infoROM is corrupted at gpu ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])\s{0,80}$",
     re.MULTILINE,

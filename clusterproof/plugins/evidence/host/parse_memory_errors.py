@@ -54,13 +54,25 @@ _EVENT = re.compile(
     r".{0,200}? at (\S.{0,200}?) location: ",
     re.MULTILINE,
 )
+# Of what has no module: `112 2026-… error: MEMORY CONTROLLER …, status=0x…`, `1 2026-… Uncorrected (Fatal) error: …`
+_ROW = re.compile(r"^\d{1,9} \d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d{4} ", re.MULTILINE)
+_OTHER = re.compile(r"(?!\d{1,9} \w{1,11} error\(s\):)[^\n]{0,80}?\berror: ")
+_OF_PCIE = re.compile(r"(?:\S{1,40} )?(?:Unc|C)orrect(?:ed|able) (?:\([\w-]{1,12}\) )?error: ")
+_STATUS = re.compile(r"\bstatus=0x([0-9a-f]{1,16})\b", re.IGNORECASE)
+_UNCORRECTED = 1 << 61  # of a machine check's status: MCI_STATUS_UC (Linux, arch/x86/include/asm/mce.h)
+_DEVICES = re.compile(
+    r"^PCIe AER (?:events|records) summary:\n((?:[ \t]{1,8}\d{1,18} .{1,300}\n?){1,200})", re.MULTILINE
+)
+_DEVICE = re.compile(r"^[ \t]{1,8}(\d{1,18}) .{0,80}?\bUncorrect", re.MULTILINE)
+MACHINE_CHECKS, DEVICES = "machine checks", "PCIe (AER)"
 _SUMMARISED = "Memory controller events summary:"
 CORRECTED = "Corrected"
 
 
 def is_ras(text: str) -> bool:
     """Whether it is `ras-mc-ctl --summary` or `--errors`."""
-    return _SUMMARISED in text or bool(_NONE.search(text) or _CHECKS.search(text) or _EVENT.search(text))
+    forms = (_NONE, _CHECKS, _DEVICES, _EVENT)
+    return _SUMMARISED in text or any(form.search(text) for form in forms) or any(map(_OTHER.match, _rows(text)))
 
 
 def read_ras(text: str) -> Mapping[str, object]:
@@ -77,8 +89,26 @@ def read_ras(text: str) -> Mapping[str, object]:
     for rows in _CHECKS.findall(text):
         for count, said in _CHECK.findall(rows):
             if "uncorrected" in said.lower() or "fatal" in said.lower():
-                _add(modules, "machine checks", False, int(count))
+                _add(modules, MACHINE_CHECKS, False, int(count))
+    for count in (count for rows in _DEVICES.findall(text) for count in _DEVICE.findall(rows)):
+        _add(modules, DEVICES, False, int(count))
+    for row in filter(_is_uncorrected, _rows(text)):
+        _add(modules, DEVICES if _OF_PCIE.match(row) else MACHINE_CHECKS, False, 1)
     return {"edac": {"controllers": list(modules.values())[:MAX_MODULES]}}
+
+
+def _rows(text: str) -> list[str]:
+    """What stands behind the time of each error, which may go on in further lines."""
+    return [rest.partition("\n\n")[0] for _, rest in sections(_ROW, text)]
+
+
+def _is_uncorrected(row: str) -> bool:
+    """Whether it is of a machine check or a PCIe device, and nothing corrected it."""
+    if not _OTHER.match(row):
+        return False
+    status = _STATUS.search(row)
+    is_said = "uncorrected" in row.lower() or "(fatal)" in row.lower()
+    return is_said or bool(status and int(status[1], 16) & _UNCORRECTED)
 
 
 def _add(modules: dict[str, dict[str, Any]], name: str, is_corrected: bool, count: int) -> None:

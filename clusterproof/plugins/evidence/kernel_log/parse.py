@@ -9,6 +9,7 @@ from typing import Any
 
 from clusterproof.plugins.evidence.kernel_log.collect_lines import BOOT_S, UNKNOWN, Kept
 from clusterproof.plugins.evidence.kernel_log.facts import OF_ALL_PROGRAMS
+from clusterproof.plugins.evidence.kernel_log.found import hold_to_one_node, is_of_all, shown
 from clusterproof.plugins.evidence.kernel_log.line import BOOTED, ISO_DAY, SYSLOG_TIME, WORD, ZONE, unwrap
 from clusterproof.plugins.evidence.kernel_log.window import CALENDAR_S
 from clusterproof.plugins.evidence.parsing import CaptureError, Form
@@ -29,10 +30,11 @@ _STAMPED = re.compile(
     rf"|{ISO_DAY}T\d\d:\d\d:\d\d,\d{{6}}[+-]\d\d:\d\d "  # dmesg --time-format iso; rsyslog's has a dot
     r"|\[ {0,12}[+<] {0,12}\d{1,12}\.\d{6}>?\]|\[[A-Z][a-z]{2}[ \d]\d \d\d:\d\d\] "  # dmesg -H, -e, delta
     r"|\[ {0,12}\d{1,12}\.\d{6} < {0,12}\d{1,12}\.\d{6}>\]"  # dmesg -d
-    r"|\S.{0,300}? kernel: "  # syslog, journalctl; the kernel has no pid
+    r"|(?P<by>\S.{0,300}? kernel: )"  # syslog, journalctl; the kernel has no pid
 )
 # When a line of a journal or a syslog was logged: journalctl's -o short, short-iso, short-full and short-unix.
-_TIME = rf"(?:{SYSLOG_TIME}|(?:{WORD} )?{ISO_DAY}[T ]\d\d:\d\d:\d\d[^\s,]{{0,20}}(?: (?:{ZONE}))?|\d{{9,11}}\.\d{{6}})"
+_DATE = rf"(?:(?!\d+ ){WORD} )?{ISO_DAY}"  # a number before it counts errors
+_TIME = rf"(?:{SYSLOG_TIME}|{_DATE}[T ]\d\d:\d\d:\d\d[^\s,]{{0,20}}(?: (?:{ZONE}))?|\d{{9,11}}\.\d{{6}})"
 _OF_SYSLOG = re.compile(rf"{_TIME} \S")  # a program's, if no head
 _BY = rf"{_TIME} (?:\S{{0,254}}[^\s:] )?"  # and on which host
 _OF_KERNEL = re.compile(rf"^{_BY}kernel: ", re.MULTILINE)
@@ -47,6 +49,7 @@ _SINCE_BOOT = re.compile(r"^\[ {0,12}\d{1,12}\.\d{6}\] (?=(\S{1,255}) )", re.MUL
 _KERNEL_SINCE_BOOT = re.compile(r"^\[ {0,12}\d{1,12}\.\d{6}\] (\S{1,255}) kernel: ", re.MULTILINE)
 _ANY_DATE = "Jan  1 00:00:00 "
 _JOURNALS = re.compile(r"-- (?:Logs begin|Journal begins|No entries)\b")  # what journalctl says of itself
+_HEADING = re.compile(r"[A-Z][\w ./-]{0,60}:")  # a person's: `From dmesg:`
 _BOOT_LINE = re.compile(r"-- (?:Re)?boot\b", re.IGNORECASE)  # journalctl's own
 # A stamp of the kernel's clock with the message behind it. Where dmesg, klogd or busybox has it from syslog(2), each
 # line of one record has the same.
@@ -62,8 +65,11 @@ _PRIORITY = re.compile(r"(\d{1,3}),\d{1,12},\d{1,18},")
 
 
 def is_kernel_log(text: str) -> bool:
-    """Whether most lines begin as the kernel's do, or all that matter are the NVIDIA driver's."""
-    lines = _first_lines(text)
+    """Whether most lines begin as the kernel's do, or all that matter are the NVIDIA driver's.
+
+    Further lines of a record are indented, and show nothing.
+    """
+    lines = [line for line in _first_lines(text) if not line[0].isspace() or _STAMPED.match(line)]
     stamped = sum(1 for line in lines if _STAMPED.match(line))
     return (stamped and stamped >= len(lines) * SHARE) or any(DRIVERS.match(line) for line in lines)
 
@@ -73,6 +79,7 @@ def without_logged(text: str) -> str:
 
     Nor are the further lines of what was logged, among which blank ones may have lost their indentation.
     """
+    text = shown(text)
     stamp = _STAMPED if is_kernel_log(text) else _LOGGED
     kept: list[str] = []
     is_of_log = False
@@ -95,20 +102,23 @@ def is_of_kernel_alone(text: str) -> bool:
 
 def is_of_all_programs(text: str) -> bool:
     """Whether it is a journal or a syslog in which the kernel's lines are some of many."""
-    text = _dated(text)
-    lines = _first_lines(text)
+    dated = _dated(text)
+    lines = _first_lines(dated)
     is_dated = sum(1 for line in lines if _OF_SYSLOG.match(line)) > len(lines) * SHARE
-    return bool((is_dated or is_kernel_log(text)) and _has_programs(text) and _OF_KERNEL.search(text))
+    return bool((is_dated or is_kernel_log(dated)) and _has_programs(text) and _OF_KERNEL.search(dated))
 
 
 def _has_programs(text: str) -> bool:
     """Whether any line is a program's: then any user may have written those that have the kernel's name."""
+    if is_of_all(text):
+        return True
     text = _dated(text)
     return bool((_OF_PROGRAM_LATER if _FROM_BOOT.match(text) else _OF_PROGRAM).search(text))
 
 
 def _dated(text: str) -> str:
     """The text; a journal that shows seconds since boot with dates, by which it is told from the kernel's own log."""
+    text = shown(text)
     match = _KERNEL_SINCE_BOOT.search(text)
     first = "\n".join(_first_lines(text)) if match else ""
     is_journal = match and set(_SINCE_BOOT.findall(first)) == {match[1]}
@@ -116,13 +126,14 @@ def _dated(text: str) -> str:
 
 
 def _first_lines(text: str) -> list[str]:
-    lines = text[:200_000].split("\n")[:LOOKED_AT]
+    lines = shown(text[:200_000]).split("\n")[:LOOKED_AT]
     return [line for line in lines if line.strip() and not _JOURNALS.match(line)]
 
 
 def read(text: str) -> Mapping[str, object]:
     """The collector `kernel_log`: of the last boot in it, the lines that matter. Raises CaptureError."""
-    return read_of_all_programs(text) if _has_programs(text) else since_last_boot(_timed(_records(text)))
+    hold_to_one_node(text)
+    return read_of_all_programs(text) if _has_programs(text) else since_last_boot(_timed(_records(shown(text))))
 
 
 def since_last_boot(lines: list[tuple[float, str, int]], *, is_cut: bool = False) -> Mapping[str, object]:
@@ -148,7 +159,9 @@ def read_of_all_programs(text: str) -> Mapping[str, object]:
     """The same of the kernel's lines among those of programs, whose tag any user may write: it fails no node.
 
     Nor does finding nothing prove anything; and whoever writes there of a boot hides nothing that was before it.
+    Raises CaptureError.
     """
+    hold_to_one_node(text)
     return of_all_programs(_timed(_records("\n".join(_of_kernel(_dated(text))))))
 
 
@@ -204,6 +217,8 @@ def _records(text: str) -> Iterator[tuple[float | None, str, int]]:
     """
     every = (line[:LONGEST_LINE] for line in text.split("\n") if line.strip())
     lines = [line for line in every if not _is_of_program(line) and not _JOURNALS.match(line)]
+    if any(map(_is_not_unwrapped, lines)):
+        raise CaptureError("it is not known what stands before `kernel:` in its lines; expected dmesg or journalctl -k")
     if not _is_stamped(lines):
         if not all(_is_head(line) or DRIVERS.match(line) or line.startswith("[...]") for line in lines):
             raise CaptureError(
@@ -234,13 +249,20 @@ def _level(line: str) -> int:
 
 
 def _is_stamped(lines: list[str]) -> bool:
-    """Whether the lines of a log begin with a stamp: its first one does, or most do."""
+    """Whether the lines of a log begin with a stamp: its first one does, or most do, but for headings."""
+    lines = [line for line in lines if not _HEADING.fullmatch(line)]
     first = next((line for line in lines if not line[0].isspace()), "")
     return bool(_is_head(first)) or sum(map(_is_head, lines)) > len(lines) * SHARE
 
 
 def _is_head(line: str) -> bool:
     return bool(_STAMPED.match(line) or _BOOT_LINE.match(line))
+
+
+def _is_not_unwrapped(line: str) -> bool:
+    """Whether a line is the kernel's by its name alone, and what is before it is not known: it would mean nothing."""
+    stamp = _STAMPED.match(line) if " kernel: " in line else None
+    return bool(stamp and stamp["by"] and unwrap(line)[1] == line)
 
 
 def _goes_on(line: str, time: float | None, before: float | None) -> bool:

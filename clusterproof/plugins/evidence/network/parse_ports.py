@@ -33,11 +33,11 @@ def read_ibstatus(text: str) -> Mapping[str, object]:
     return {"rdma": {"devices": list(devices.values())}}
 
 
-# ibdev2netdev: with -v the state of the port stands before the arrow, behind it that of its network interface
+# ibdev2netdev, also in columns: with -v the state of the port stands before the arrow, behind it its interface's
 
 _PAIR = re.compile(
-    r"^(?:[0-9a-f:.]{7,12} )?([\w.-]{1,64}) (?:\([^()\n]{1,80}\)[^\n]{0,200}? )?port (\d{1,3}) "
-    r"(?:\(([A-Z]{2,12})[ \t]{0,8}\) )?==> ([\w.-]{1,15}) \((Up|Down)\)[ \t]*$",
+    r"^(?:[0-9a-f:.]{7,12} {1,8})?([\w.-]{1,64}) {1,60}(?:\([^()\n]{1,80}\)[^\n]{0,200}? )?port {1,8}(\d{1,3}) {1,8}"
+    r"(?:\(([A-Z]{2,12})[ \t]{0,8}\) {1,8})?==> {1,8}([\w.-]{1,15}) {1,20}\((Up|Down)\)[ \t]*(?:#.{0,200})?$",
     re.MULTILINE,
 )
 

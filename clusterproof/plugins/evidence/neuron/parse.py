@@ -58,7 +58,7 @@ def read_table(text: str) -> Mapping[str, object]:
 # A job that logs as neuron-ls does has other words.
 _FATAL = r"(?:FATA\[\d{4}\] |time=\S{1,60} level=fatal msg=\"?)"
 _OWN = r"(?:Failed to discover neuron device|No neuron device|[^\n]{0,200}?Unable to read device information)"
-_FAILED = re.compile(rf"\A\s{{0,80}}{_FATAL}[^\n]{{0,200}}?\bneuron\b|^{_FATAL}{_OWN}", re.MULTILINE)
+_FAILED = re.compile(rf"\A\s{{0,80}}{_FATAL}[^\n]{{0,200}}?\bneuron\b|^[`*_\"']{{0,4}}{_FATAL}{_OWN}", re.MULTILINE)
 
 
 def is_failure(text: str) -> bool:

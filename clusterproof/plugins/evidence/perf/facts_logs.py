@@ -74,6 +74,7 @@ class Network(Reported):
     """What NCCL's own lines say. Names with the number of lines that have them."""
 
     info_lines = Field(whole)
+    warnings = Field(texts)
 
     @property
     def networks(self) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""What DCGM's command line prints: `dcgmi diag`, with and without -j, of DCGM 2 to 4, and `dcgmi nvlink -s`."""
+"""What DCGM's command line prints: `dcgmi diag`, with and without -j, of DCGM 2 to 4."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from clusterproof.plugins.evidence.parsing import (
     gpus_in,
     objects,
     short,
-    whole,
 )
 
 _SECTION = re.compile(r"[|+]-----\s{1,4}([^|]{1,40}?)\s{1,4}-{2,40}")
@@ -108,15 +107,15 @@ class Table:
 MAX_TESTS = 256
 MAX_RESULTS = 1024  # of one test
 MAX_MESSAGES = 16  # of one result
-MAX_GPUS = 128
-MAX_LINKS = 64
 
 ROOTS = ("DCGM Diagnostic", "DCGM GPU Diagnostic")  # DCGM 4, and before
 STATUSES = ("pass", "fail", "warn", "skip", "not run")  # as dcgmi words them in every version
 
 _HEADER = re.compile(r"^\|\s{0,4}Diagnostic\s{1,60}\|\s{0,4}Result", re.MULTILINE)
-_LINKS = re.compile(
-    r"^[ \t]{0,16}gpuId[ \t]{1,4}(\d{1,3}):[ \t]{0,16}\n[ \t]{0,16}([UDXN_](?:[ \t]{1,8}[UDXN_]){0,63})[ \t]{0,16}$",
+_PART = re.compile(
+    r"^\+-----\s{1,4}(?:Deployment|Integration|Hardware|Stress)\s{1,4}-{2,40}\+"
+    r"|^\| (?:PCIe|GPU Memory|Pulse Test|Memory Bandwidth|Memtest|(?:SM|Targeted) (?:Stress|Power))\s{1,24}\| "
+    r"(?:Pass|Fail|Warn)\b",
     re.MULTILINE,
 )
 
@@ -144,8 +143,8 @@ def read_json(text: str) -> Mapping[str, object]:
 
 
 def is_table(text: str) -> bool:
-    """Whether it is the table of `dcgmi diag`, or its beginning."""
-    return bool(_HEADER.search(text))
+    """Whether it is the table of `dcgmi diag`, or a part of it."""
+    return bool(_HEADER.search(text) or _PART.search(text))
 
 
 def read_table(text: str) -> Mapping[str, object]:
@@ -227,73 +226,8 @@ def _message(warning: object) -> dict[str, object]:
     return {"text": short(warning.get("warning")), "severity": severity if type(severity) is int else None}
 
 
-def is_nvlink_status(text: str) -> bool:
-    """Whether it is the grid of `dcgmi nvlink -s`."""
-    return bool(_LINKS.search(text))
-
-
-def read_nvlink_status(text: str) -> Mapping[str, object]:
-    """The links of the collector `nvml`: U is up, D is down; what is disabled or not supported is no link.
-
-    Raises CaptureError.
-    """
-    gpus = [
-        {"index": int(number), "lost": None, "nvlinks": [state == "U" for state in states.split() if state in "UD"]}
-        for number, states in _LINKS.findall(text)[:MAX_GPUS]
-    ]
-    if not gpus:
-        raise CaptureError("dcgmi nvlink -s names no GPU")
-    return {"nvml": {"init": None, "gpus": gpus}}
-
-
-_COUNTERS = {
-    "CRC FLIT Error": "crc_flit",
-    "CRC Data Error": "crc_data",
-    "Replay Error": "replay",
-    "Recovery Error": "recovery",
-}
-_OF_ALL_LINKS = "Error Detail"  # since Blackwell it counts those of a GPU together, as far as the driver does
-_COUNTERS_OF_ALL = {
-    "Malformed Packet Error": "malformed",
-    "Buffer Overrun Error": "overrun",
-    "Rx Error": "receive",
-    "Link Integrity Error": "integrity",
-}
-
-
-def is_nvlink_errors(text: str) -> bool:
-    """Whether it is the JSON of `dcgmi nvlink -e -j`."""
-    return '"NVLINK Error Counts"' in text[:2_000_000]
-
-
-def read_nvlink_errors(text: str) -> Mapping[str, object]:
-    """The counters of the links of one GPU of the collector `nvml`. Raises CaptureError."""
-    document = document_in(text)
-    header, links = document.get("header"), document.get("body")
-    titles = " ".join(short(title) for title in header) if isinstance(header, list) else ""
-    named = re.search(r"\bGPU (\d{1,3})\b", titles)
-    if not named or not isinstance(links, dict):
-        raise CaptureError("dcgmi nvlink -e does not say of which GPU")
-    errors: dict[str, dict[str, object]] = {}
-    for link, counters in list(links.items())[:MAX_LINKS]:
-        children = counters.get("children") if isinstance(counters, dict) else None
-        rows = children if isinstance(children, dict) else {}
-        is_of_all = link == _OF_ALL_LINKS
-        kinds = {title: kind for title, kind in _COUNTERS_OF_ALL.items() if title in rows} if is_of_all else _COUNTERS
-        for title, kind in kinds.items():
-            row, counted = rows.get(title), errors.setdefault(kind, {})
-            count = whole(short(row.get("value"))) if isinstance(row, dict) else None
-            if count != 0:
-                number = "all" if is_of_all else short(link).removeprefix("Link ")
-                counted[number] = {"error": "NOT_UNDERSTOOD", "text": short(title)} if count is None else count
-    gpu = {"index": int(named[1]), "lost": None, "nvlink_errors": errors}
-    return {"nvml": {"init": None, "gpus": [gpu]}}
-
-
 FORMS = (
     Form("dcgmi diag -j", is_json, read_json),
     Form("dcgmi diag", is_table, read_table),
     Form("dcgmi diag's error", is_refusal, read_refusal),
-    Form("dcgmi nvlink -e -j", is_nvlink_errors, read_nvlink_errors, 30),
-    Form("dcgmi nvlink -s", is_nvlink_status, read_nvlink_status, 30),
 )

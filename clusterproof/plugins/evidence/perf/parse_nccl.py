@@ -16,12 +16,13 @@ _PROVIDER = re.compile(
     r"NET/OFI Selected [Pp]rovider is ([\w;,-]{1,60}?)(?:, fabric is ([\w-]{1,60}))?"
     r"\s{0,4}(?:\(found (\d{1,4}) nics\))?\s*\Z"
 )
+_WARNING = re.compile(r"\bNCCL WARN (.{1,300})")
 _GPU_DIRECT = re.compile(r"\bvia NET/\S{1,60}/GDRDMA\b")
 
 
 def is_nccl_log(text: str) -> bool:
     """Whether NCCL's own lines are in it."""
-    return "NCCL INFO " in text
+    return "NCCL INFO " in text or "NCCL WARN " in text
 
 
 def network(lines: Iterable[str]) -> dict[str, object]:
@@ -31,7 +32,10 @@ def network(lines: Iterable[str]) -> dict[str, object]:
     providers: dict[str, int] = {}
     fabrics: dict[str, int] = {}
     nics: set[int] = set()
+    warnings: dict[str, None] = {}
     for line in lines:
+        if (warning := _WARNING.search(line)) and len(warnings) < MAX_NAMES:
+            warnings[short(warning[1].strip())] = None
         if not _INFO.search(line):
             continue
         info += 1
@@ -51,6 +55,7 @@ def network(lines: Iterable[str]) -> dict[str, object]:
         "fabrics": dict(list(fabrics.items())[:MAX_NAMES]),
         "nics": sorted(nics)[:MAX_NAMES],
         "gpu_direct_lines": gpu_direct,
+        "warnings": list(warnings),
     }
 
 

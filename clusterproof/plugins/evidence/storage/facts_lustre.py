@@ -168,7 +168,7 @@ def _space(row: re.Match[str]) -> dict[str, float]:
 
 
 def _inodes(row: re.Match[str]) -> dict[str, float]:
-    total, free = _amount(row, 2), _amount(row, 6)
+    total, free = (_amount(row, group) * (1024 if row[group + 1] else 1) for group in (2, 6))
     return {"inodes": total, "inodes_free": free}
 
 

@@ -41,6 +41,7 @@ _KEYS = {  # in the words of both programs, and of the JSON of each
     "media and data integrity errors": "media_errors",
 }
 _SMARTCTL = re.compile(r"^smartctl \d{1,2}\.\d{1,2} ", re.MULTILINE)
+_SECTION = re.compile(r"^SMART/Health Information \(NVMe Log 0x02", re.MULTILINE)  # of smartctl -a
 _HEALTH = re.compile(
     r"^(?:SMART overall-health self-assessment test result|SMART Health Status): (\S.{0,200})$", re.MULTILINE
 )
@@ -59,8 +60,8 @@ def is_smart_log(text: str) -> bool:
 
 
 def is_smartctl(text: str) -> bool:
-    """Whether it is smartctl of a disk, or what grep leaves of it below its command."""
-    is_whole = _SMARTCTL.search(text) or "smartctl" in typed_above(text)
+    """Whether it is smartctl of a disk, its section of NVMe, or what grep leaves of it below its command."""
+    is_whole = _SMARTCTL.search(text) or _SECTION.search(text) or "smartctl" in typed_above(text)
     return bool(is_whole and (_HEALTH.search(text) or _ROW.search(text)))
 
 

@@ -16,7 +16,6 @@ from clusterproof.plugins.evidence.parsing import (
     objects,
     short,
     typed_above,
-    whole,
 )
 from clusterproof.plugins.evidence.storage.collect_mounts import ALWAYS, MAX_MOUNTS, OF_OTHERS, OF_USERS, PSEUDO
 
@@ -94,7 +93,7 @@ def _is_passed_over(mount: Mapping[str, Any]) -> bool:
 # df
 
 _DF = re.compile(
-    r"^Filesystem\s{1,80}(?P<type>Type\s{1,20})?(?:(?P<inodes>Inodes\s{1,20}IUsed)|(?P<size>[\dA-Za-z-]{1,20})\s{1,20}Used)"
+    r"^Filesystem\s{1,80}(?P<type>Type\s{1,20})?(?:(?P<inodes>Inodes\s{1,20}I?Used)|(?P<size>[\dA-Za-z-]{1,20})\s{1,20}Used)"
     r"\s{1,20}I?(?:Avail(?:able)?|Free)\s{1,20}(?:I?Use%|Capacity)\s{1,20}Mounted on",
     re.MULTILINE,
 )
@@ -168,14 +167,20 @@ def _mount(source: str, kind: str, path: str) -> dict[str, Any]:
 def _sizes(row: re.Match[str], counts_inodes: bool, unit: int) -> dict[str, object]:
     """What df calls the size includes what is reserved for root: used and available together do not."""
     if counts_inodes:
-        return {"inodes": whole(row[1]), "inodes_free": whole(row[3])}
-    used, free = (_kib(word, unit) for word in (row[2], row[3]))
-    return {"total_kib": None if used is None or free is None else used + free, "free_kib": free}
+        return {"inodes": _count(row[1]), "inodes_free": _count(row[3])}
+    used, free = (_count(word, unit) for word in (row[2], row[3]))
+    unread = next((count for count in (used, free) if not isinstance(count, int)), None)
+    if not (isinstance(used, int) and isinstance(free, int)):
+        return {"total_kib": unread, "free_kib": unread}
+    return {"total_kib": (used // KIB) + (free // KIB), "free_kib": free // KIB}
 
 
-def _kib(word: str, unit: int) -> int | None:
-    size = bytes_of(word)
-    return None if size is None else size * (unit if word.isdecimal() else 1) // KIB
+def _count(word: str, unit: int = 1) -> int | dict[str, str] | None:
+    """A number in whichever form df writes it, `1.6M` and `1,6M` too; None where it writes that there is none."""
+    count = bytes_of(word.replace(",", "."))
+    if count is None:
+        return None if word == "-" else {"error": UNCAPTURED, "text": f"df's {word} is no number"}
+    return count * (unit if word.isdecimal() else 1)
 
 
 # mount, /proc/mounts, mountinfo, findmnt

@@ -1,0 +1,106 @@
+"""A log's lines as grep finds them, behind a file's name or a line's number; and as busybox and OpenWrt write them."""
+
+from __future__ import annotations
+
+import re
+
+from clusterproof.plugins.evidence.kernel_log.line import ISO_DAY, SYSLOG_TIME, WORD
+from clusterproof.plugins.evidence.parsing import CaptureError
+
+LOOKED_AT = 400  # lines in which it is seen
+SHARE = 0.5  # of these that have a place
+SHOWN = 3  # names of files
+BETWEEN = "--"  # what grep writes between lines that do not follow each other
+
+_STAMP = (
+    r"(?:<\d{1,3}>)?(?:\[[^\[\]]{0,20}\d[.:]\d[^\[\]]{0,40}\]"
+    r"|\d{1,3},\d{1,12},\d{1,18},[^;\s]{1,80};"
+    rf"|(?:{WORD} )?(?:{SYSLOG_TIME}|{ISO_DAY}[T ]\d\d:\d\d:\d\d)|\d{{9,11}}\.\d{{6}} |kern\s{{0,4}}:)"
+)
+# `/var/log/syslog.1:`, `1023:`, `syslog:12:`, and cat -n; around what was found `-` stands for each colon.
+_PLACE = re.compile(
+    r"(?:(?P<file>(?!\d{1,9}[:-])(?:\(standard input\)|[^\s:\[<][^\s:]{0,254}?))(?P<end>[:-])(?:\d{1,9}(?P=end))?"
+    rf"| {{0,8}}\d{{1,9}}[:\t-])(?={_STAMP})"
+)
+_LOG = re.compile(
+    r"(?P<folder>(?:.{0,200}/)?)(?P<stem>syslog|messages|(?:kern|user|daemon)(?:\.log)?|kernel|dmesg|debug)"
+    r"(?:[.-](?P<age>\d{1,10}))?(?:\.(?:gz|xz|bz2))?"
+)
+_OF_ALL = ("syslog", "messages", "user", "daemon", "debug")  # names of files into which programs write
+_FACILITY = r"(?:kern|user|mail|daemon|auth|authpriv|syslog|lpr|news|uucp|cron|ftp|local[0-7])\.[a-z]{3,7}"
+_LOGREAD = re.compile(rf"^{WORD} ({SYSLOG_TIME}) \d{{4}} {_FACILITY} ", re.MULTILINE)
+_BUSYBOX = re.compile(rf"^({SYSLOG_TIME} \S{{1,255}} ){_FACILITY} ", re.MULTILINE)
+_NO_BLANK = re.compile(
+    rf"^((?:{SYSLOG_TIME}|{ISO_DAY}[T ]\d\d:\d\d:\d\d\S{{0,20}}) \S{{1,255}} kernel:)(?=\[)", re.MULTILINE
+)
+
+
+def shown(text: str) -> str:
+    """The lines as their log has them, in the order in which its files were written."""
+    if _names_facilities(text):
+        text = _BUSYBOX.sub(r"\1", _LOGREAD.sub(r"\1 logread ", text))
+    if "kernel:[" in text:
+        text = _NO_BLANK.sub(r"\1 ", text)
+    if not _is_found(text):
+        return text
+    by_file: dict[str, list[str]] = {}
+    for name, rest in map(_parted, filter(BETWEEN.__ne__, text.split("\n"))):
+        by_file.setdefault(name, []).append(rest)
+    files = sorted(by_file, key=_age)
+    seen: dict[str, str] = {}  # that rsyslog writes into kern.log and syslog, it has written once
+    return "\n".join(
+        line
+        for name in files
+        for line in by_file[name]
+        if not line or seen.setdefault(line, _stem(name)) == _stem(name)
+    )
+
+
+def is_of_all(text: str) -> bool:
+    """Whether what stands before the lines shows that they are of a log into which programs write, as kernel or not."""
+    if _names_facilities(text):
+        return True
+    return _is_found(text) and any(_stem(name).startswith(_OF_ALL) for name in _files(text))
+
+
+def hold_to_one_node(text: str) -> None:
+    """Raises CaptureError where the lines are of files that may be of several nodes."""
+    files = sorted(_files(text)) if _is_found(text) else []
+    logs = [_LOG.fullmatch(name) for name in files]
+    folders = {log["folder"] if log else None for log in logs}
+    if len(files) > 1 and (None in folders or len(folders) > 1):
+        names = ", ".join(files[:SHOWN])
+        raise CaptureError(f"it was found in several files ({names:.200}); expected those of one node")
+
+
+def _names_facilities(text: str) -> bool:
+    head = text[:200_000]
+    return bool(_LOGREAD.search(head) or _BUSYBOX.search(head))
+
+
+def _is_found(text: str) -> bool:
+    lines = [line for line in text[:200_000].split("\n")[:LOOKED_AT] if line and line != BETWEEN]
+    places = sum(1 for line in lines if _parted(line)[1] != line)
+    return places > 0 and places >= len(lines) * SHARE
+
+
+def _files(text: str) -> set[str]:
+    return {name for name, _ in map(_parted, text.split("\n")) if name}
+
+
+def _parted(line: str) -> tuple[str, str]:
+    """The file's name before a line, empty where there is none, and the line."""
+    place = _PLACE.match(line)
+    return (place["file"] or "", line[place.end() :]) if place else ("", line)
+
+
+def _stem(name: str) -> str:
+    log = _LOG.fullmatch(name)
+    return log["stem"] if log else ""
+
+
+def _age(name: str) -> tuple[bool, int]:
+    """The order of the files: `syslog.2`, `syslog.1`, `syslog`; `messages-20240303`, `messages`."""
+    log = _LOG.fullmatch(name)
+    age = int(log["age"] or 0) if log else 0
+    return age == 0, age if len(str(age)) > len("1000") else -age

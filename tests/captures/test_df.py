@@ -1,0 +1,78 @@
+"""What df says of space and of inodes, in whichever units it was asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.core.verdict import Verdict
+from tests.captures.captured import evaluated, output_of, written
+
+INODES = """\
+Filesystem     Inodes IUsed IFree IUse% Mounted on
+devtmpfs         789K   419  788K    1% /dev
+/dev/sda2        1.6M  200K  1.4M   13% /
+{data}
+"""
+SPACE = """\
+Filesystem      Size  Used Avail Use% Mounted on
+/dev/sda2        97G   29G   69G  30% /
+{data}
+"""
+MOUNTED = (
+    "$ mount\n/dev/sda2 on / type ext4 (rw)\n/dev/nvme1n1 on /data type ext4 (rw)\nudev on /dev type devtmpfs (rw)\n"
+)
+
+
+def said(folder: Path, text: str, check: str = "storage.space") -> list[tuple[Verdict, str]]:
+    """What a check says of df and mount."""
+    result = evaluated(written(folder, session=f"$ df\n{text}{MOUNTED}") / "session")[check]
+    return [(one.verdict, one.message.partition(";")[0]) for one in result.by_verdict or (result,)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "data"),
+    [
+        (INODES, "/dev/nvme1n1     1.6M  1.6M     8  100% /data"),
+        (INODES, "/dev/nvme1n1     1.6M  1.6M     0  100% /data"),
+        (INODES, "/dev/nvme1n1     1,6M  1,6M   1,1K  100% /data"),
+        (INODES, "/dev/nvme1n1      16G   16G     8  100% /data"),
+        (INODES, "/dev/nvme1n1   1638400 1638392     8  100% /data"),
+        (INODES, "/dev/nvme1n1\n                 1.6M  1.6M     8  100% /data"),
+        (
+            INODES.replace("IUsed IFree IUse%", "Used Available Use%"),
+            "/dev/nvme1n1   1638400 1638392     8  100% /data",
+        ),
+    ],
+)
+def test_a_file_system_without_inodes_is_full_in_every_unit(rows: str, data: str, tmp_path: Path) -> None:
+    found = said(tmp_path, rows.format(data=data))
+    assert (Verdict.FAIL, "/data (ext4) has 100 % of its inodes in use") in found
+
+
+def test_the_root_volume_is_held_to_its_inodes_too(tmp_path: Path) -> None:
+    rows = INODES.replace("200K  1.4M   13%", "1.6M     8  100%")
+    found = said(tmp_path, rows.format(data=""), "host.root_volume")
+    assert (Verdict.FAIL, "/ has 100.0 % of its 1677721 inodes in use") in found
+
+
+@pytest.mark.parametrize("data", ["/dev/nvme1n1 1,1T 1,1T 0 100% /data", "/dev/nvme1n1 1.1T 1.1T 0 100% /data"])
+def test_space_is_read_in_every_language(data: str, tmp_path: Path) -> None:
+    assert (Verdict.FAIL, "/data (ext4) has 100 % in use") in said(tmp_path, SPACE.format(data=data))
+
+
+@pytest.mark.parametrize(
+    ("rows", "data"),
+    [(INODES, "/dev/nvme1n1 1.6Q 1.6Q 0 100% /data"), (SPACE, "/dev/nvme1n1 1'048'576 1'048'576 0 100% /data")],
+)
+def test_a_number_that_cannot_be_read_is_not_passed_over(rows: str, data: str, tmp_path: Path) -> None:
+    assert Verdict.PASS not in [verdict for verdict, _ in said(tmp_path, rows.format(data=data))]
+
+
+def test_a_file_system_that_has_no_inodes_has_none() -> None:
+    mounts = output_of(INODES.format(data="/dev/sda1 0 0 0 - /boot\nfs:/x - - - - /fsx"))["mounts"]["mounts"]
+    assert [(one["path"], one["inodes"]) for one in mounts if one["path"] in ("/boot", "/fsx")] == [
+        ("/boot", 0),
+        ("/fsx", None),
+    ]

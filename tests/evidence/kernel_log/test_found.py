@@ -1,0 +1,97 @@
+"""The kernel log as grep, busybox and OpenWrt show it: what stands before a line hides nothing in it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.captures.collection import read_text
+from clusterproof.plugins.evidence.kernel_log.facts import OF_ALL_PROGRAMS
+
+XID = "NVRM: Xid (PCI:0000:c5:00): 79, pid=77, name=python3, GPU has fallen off the bus."
+OTHER = XID.replace(": 79", ": 48")
+OF_SYSLOG = f"Oct 14 14:56:49 gpu001 kernel: [75145.414575] {XID}"
+
+
+def log(text: str) -> dict[str, Any]:
+    values, problems = read_text(text)
+    assert problems == []
+    data: Any = values["kernel_log"]
+    return dict(data)
+
+
+def messages(text: str) -> list[str]:
+    return [line[1] for line in log(text)["lines"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "source"),
+    [
+        (f"/var/log/kern.log:{OF_SYSLOG}", "capture"),
+        (f"/var/log/kern.log.1:{OF_SYSLOG}", "capture"),
+        (f"1023:{OF_SYSLOG}", "capture"),
+        (f"kern.log:1023:{OF_SYSLOG}", "capture"),
+        (f"1523:[75145.414575] {XID}", "capture"),
+        (f"dmesg.txt:[75145.414575] {XID}", "capture"),
+        (f"dmesg-T.txt:12:[Fri Oct 14 14:56:49 2022] {XID}", "capture"),
+        (f"  1523\t[75145.414575] {XID}", "capture"),
+        (f"(standard input):[75145.414575] {XID}", "capture"),
+        (f"7:2022-10-14T14:56:49,500000+00:00 {XID}", "capture"),
+        (f"7:4,1227,12500000,-;{XID}", "capture"),
+        (f"7:<4>[75145.414575] {XID}", "capture"),
+        (f"7:kern  :warn  : [75145.414575] {XID}", "capture"),
+        (f"/var/log/syslog.1:{OF_SYSLOG}", OF_ALL_PROGRAMS),
+        (f"/var/log/syslog.2.gz:{OF_SYSLOG}", OF_ALL_PROGRAMS),
+        (f"/var/log/messages-20221014:{OF_SYSLOG}", OF_ALL_PROGRAMS),
+        (f"/var/log/messages-20221014:2022-10-14T14:56:49.5+00:00 gpu001 kernel: {XID}", OF_ALL_PROGRAMS),
+        (f"./messages:12:{OF_SYSLOG}", OF_ALL_PROGRAMS),
+        (f"Fri Oct 14 14:56:49 2022 kern.err kernel: [75145.414575] {XID}", OF_ALL_PROGRAMS),
+        (f"Oct 14 14:56:49 gpu001 kern.err kernel: [75145.414575] {XID}", OF_ALL_PROGRAMS),
+        (f"2022-10-14T14:56:49 gpu001 kernel:[75145.414575] {XID}", "capture"),
+        (f"Oct 14 14:56:49 gpu001 kernel:[75145.414575] {XID}", "capture"),
+    ],
+)
+def test_what_stands_before_a_line_hides_no_fault_in_it(text: str, source: str) -> None:
+    for shown in (text, f"{text}\n", f"$ grep Xid\n{text}\n", f"{text}\n--\n{text.replace(': 79', ': 48')}\n"):
+        assert messages(shown)[0].partition("\n")[0] == XID
+        assert log(shown)["source"] == source
+
+
+def test_lines_around_what_was_found_are_read_too() -> None:
+    lines = f"kern.log-11-[   12.5000] usb 1-1: new\nkern.log:12:[   13.5000] {XID}\nkern.log-13-[   14.5000] {OTHER}"
+    assert messages(f"{lines}\n--\n") == [XID, OTHER]
+
+
+def test_of_a_log_in_several_files_the_last_boot_is_in_the_newest() -> None:
+    boot = "Linux version 6.8.0-1021-aws (x)"
+    newest = f"kern.log:Oct 14 14:56:49 gpu001 kernel: {OTHER}\n"
+    older = f"kern.log.1:Oct 13 14:56:49 gpu001 kernel: {XID}\nkern.log.1:Oct 13 15:56:49 gpu001 kernel: {boot}\n"
+    assert messages(newest + older) == [boot, OTHER]
+    dated = newest.replace("kern.log", "kern.log-20221014") + older.replace("kern.log.1", "kern.log-20221013")
+    assert messages(dated) == [boot, OTHER]
+
+
+def test_a_line_that_is_in_two_logs_was_logged_once() -> None:
+    assert messages(f"/var/log/kern.log:{OF_SYSLOG}\n/var/log/syslog:{OF_SYSLOG}\n") == [XID]
+
+
+@pytest.mark.parametrize("files", ["gpu001.log gpu002.log", "gpu001/dmesg gpu002/dmesg", "a/kern.log b/kern.log"])
+def test_what_was_found_in_files_of_several_nodes_is_refused(files: str) -> None:
+    _, problems = read_text("".join(f"{name}:[   12.500000] {XID}\n" for name in files.split()))
+    assert [problem for problem in problems if "expected those of one node" in problem]
+
+
+@pytest.mark.parametrize("before", ["rack 7 ", "level=warn ", "a: b: ", "2022-10-14 14:56 gpu001 "])
+def test_what_is_not_known_before_the_kernels_name_is_refused(before: str) -> None:
+    values, problems = read_text(f"{before}kernel: [   12.500000] {XID}\n")
+    assert values == {}
+    assert "it is not known what stands before `kernel:`" in problems[0]
+
+
+@pytest.mark.any_user
+def test_a_user_who_writes_of_the_kernel_does_not_have_its_log_refused() -> None:
+    said = "a b kernel: x[77]: segfault"
+    assert messages(f"[   12.500000] {said}\n[   13.500000] {XID}\n")[-1] == XID
+    assert messages(f"[   12.500000] x\n                 {said}\n[   13.500000] {XID}\n")[-1] == XID
+    assert messages(f"Oct 14 14:56:49 gpu001 kernel: {said}\n{OF_SYSLOG}\n")[-1] == XID
