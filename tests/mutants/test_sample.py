@@ -14,7 +14,7 @@ from tests.testbed.needs import needs_nodes
 
 pytestmark = pytest.mark.long
 
-MUTANTS, WITH_ALL = 20, 60
+MUTANTS, WITH_ALL = 8, 60
 
 
 @needs_nodes
