@@ -71,6 +71,13 @@ LIGHT = (
 """
 )
 USUAL = LIGHT.replace("def test_word(node):", "def test_word(node, tmp_path):")
+WAYS = pytest.mark.parametrize(  # of which each test has one likewise: test_run_loop sees that they evaluate alike
+    "checks",
+    [
+        pytest.param(checks, id=name, marks=pytest.mark.in_turn(name, by="test"))
+        for name, checks in (("light", LIGHT), ("usual way", USUAL))
+    ],
+)
 DEVICES = (
     SAYING
     + """

@@ -5,9 +5,19 @@ from __future__ import annotations
 import pytest
 
 from clusterproof.plugins.core.verdict import Verdict
-from tests.builders.runs import ALONE_OR_NOT, DEVICES, LIGHT, ROOT, SAYING, USUAL, VERDICTS, Runs, all_verdicts, saying
-
-WAYS = pytest.mark.parametrize("checks", [LIGHT, USUAL], ids=["light", "usual way"])
+from tests.builders.runs import (
+    ALONE_OR_NOT,
+    DEVICES,
+    LIGHT,
+    ROOT,
+    SAYING,
+    USUAL,
+    VERDICTS,
+    WAYS,
+    Runs,
+    all_verdicts,
+    saying,
+)
 
 
 @WAYS
