@@ -52,6 +52,7 @@ def test_markdown_keeps_the_words_of_others_in_code(tmp_path: Path) -> None:
     assert "`KeyError: ''\\| [x](http://x)'`" in row
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("form", [[], ["--json"], ["--markdown"]])
 def test_redacted_nothing_names_a_node_a_file_or_a_job(form: list[str], tmp_path: Path) -> None:
     secret = {**BROKEN_GPU, "rank_5.log": "2026-03-01 08:00:03,000 KeyError: 'alice@secret.example'\n"}

@@ -276,6 +276,7 @@ RESULTS = st.builds(
 )
 
 
+@pytest.mark.long
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(RESULTS, max_size=5))
 def test_what_is_written_is_read_again_whatever_characters_it_has(tmp_path: Path, results: list[Result]) -> None:
