@@ -20,6 +20,8 @@ from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.transport import Answer, Program
 from tests.builders.probed import PATIENT, answer, padded
 
+pytestmark = pytest.mark.any_user
+
 AGENT = Path(packing.__file__).parent
 TEXTS = st.text() | st.integers(0, 5000).map("pass\n".__mul__)
 

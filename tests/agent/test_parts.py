@@ -17,6 +17,8 @@ from clusterproof.plugins.transport import Answer, Connection, Limits, Unusable
 from clusterproof.plugins.transport.gather import gather
 from tests.builders.probed import padded
 
+pytestmark = pytest.mark.any_user
+
 ASKED = sorted(collector_names())[:2]
 READ = Collected(Status.READ, 1)
 TWO = Parts(((frozenset("ab"), Program("one")), (frozenset("c"), Program("two"))))

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from clusterproof.plugins.core.nodeset import MAX_NAMES, NodesetError, expand, fold, within
 from tests.builders.examples import examples
 
+pytestmark = pytest.mark.any_user
+
 NAMES = st.from_regex(r"[A-Za-z_]{0,3}[0-9]{0,4}([.-]?[a-z]{0,2}[0-9]{1,3}){0,2}", fullmatch=True).filter(
     lambda name: name[:1].isalnum() or name[:1] == "_"
 )

@@ -28,6 +28,8 @@ from clusterproof.plugins.transport.gather import replay
 from tests.builders.examples import examples
 from tests.evidence.nonsense import JSON
 
+pytestmark = pytest.mark.any_user
+
 
 @pytest.mark.parametrize(
     ("data", "raises", "words"),

@@ -7,6 +7,8 @@ import pytest
 from clusterproof.plugins.command_line.main import main
 from tests.builders.runs import Runs
 
+pytestmark = pytest.mark.any_user
+
 _EXPECTED = "expected not OR left parenthesis OR identifier"
 MISTAKES = [
     (("--polcy", "x"), "ERROR: --polcy is not an option (did you mean --policy?); clusterproof --help-all lists them"),

@@ -19,6 +19,8 @@ from tests.builders.runs import (
     saying,
 )
 
+pytestmark = pytest.mark.any_user
+
 
 @WAYS
 def test_lf_repeats_what_failed_and_what_is_incomplete(runs: Runs, checks: str) -> None:

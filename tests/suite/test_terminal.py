@@ -16,6 +16,8 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.terminal import Evaluating, with_concerns
 from tests.builders.runs import ALONE_OR_NOT
 
+pytestmark = pytest.mark.any_user
+
 FAIL, CONCERN = Verdict.FAIL, Verdict.CONCERN
 CHECK = ["check", "demo", "-k", "gpu_answers", "--no-report"]
 DIES = """

@@ -12,6 +12,8 @@ from clusterproof.plugins.suite.ending import EXIT_UNCHECKED, EXIT_UNWRITTEN
 from tests.builders.recordings import node, unreached
 from tests.builders.runs import DEVICES, LIGHT, SAYING, VERDICTS, WAYS, Runs, all_verdicts, counts, saying
 
+pytestmark = pytest.mark.any_user
+
 COUNTS = Counter({"passed": 2, "failed": 1, "concern": 1, "incomplete": 3, "not applicable": 1})
 
 

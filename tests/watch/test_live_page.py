@@ -19,6 +19,8 @@ from tests.testbed.browser import Browser, browser
 from tests.testbed.needs import needs_chromium
 from tests.watch.days import BRAKE, NODE, NOTHING, Day, slowed
 
+pytestmark = pytest.mark.any_user
+
 TIMEOUT_S = 600.0
 XID_79 = "NVRM: Xid (PCI:0000:64:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
 COMMAND = ("clusterproof", "check", "ssh:gpu001")

@@ -12,7 +12,7 @@ from clusterproof.plugins.evidence.perf.collective import Blame, OfNode
 from tests.benchmarks.exact.in_torch import printed_by
 from tests.tiers import each_with_some
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.any_user]
 
 ONCE = "which cannot be told yet"
 

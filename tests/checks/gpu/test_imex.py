@@ -20,7 +20,6 @@ NA, PASS = Verdict.NOT_APPLICABLE, Verdict.PASS
 CUT_OFF = dict.fromkeys(range(1, 18), "VERSION_MISMATCH")
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("data", "verdict", "words"),
     [

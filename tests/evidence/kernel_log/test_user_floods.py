@@ -24,6 +24,8 @@ from tests.builders.user_floods import FAULTS, crashes, in_the_middle, names
 from tests.evidence.kernel_log.logged import node, result, verdict
 from tests.evidence.kernel_log.user_text import ANY_LENGTH, OF_A_PROCESS
 
+pytestmark = pytest.mark.any_user
+
 OVER_LOG = sorted({*FAULTS.values(), "host.kernel_oops", "host.lockups", "network.link_flaps"})
 CRASH, *OTHERS = (record.replace("order:9", "order:7") for record in OF_A_PROCESS.values())
 

@@ -17,6 +17,8 @@ from clusterproof.plugins.suite.reporters.html import MAX_ROWS
 from tests.builders.recordings import boot, gpu, node, nvml, unreached
 from tests.builders.runs import ALONE_OR_NOT, LIGHT, SAYING, USUAL, VERDICTS, WAYS, Runs, all_verdicts, saying
 
+pytestmark = pytest.mark.any_user
+
 WORKERS = pytest.mark.parametrize("workers", ALONE_OR_NOT)
 OUTCOMES = {
     Verdict.FAIL: "Failed",

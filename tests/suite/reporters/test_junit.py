@@ -16,6 +16,8 @@ from clusterproof.plugins.core.verdict import Verdict
 from tests.builders.recordings import boot, gpu, node, nvml, unreached
 from tests.builders.runs import ALONE_OR_NOT, LIGHT, SAYING, VERDICTS, WAYS, Runs, all_verdicts, junit_cases, saying
 
+pytestmark = pytest.mark.any_user
+
 TAGS = {
     Verdict.PASS: [],
     Verdict.CONCERN: ["system-out"],
