@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from botocore.loaders import JSONFileLoader
 
 from tests.aws.evidence_runs import answering, on_ec2
 from tests.aws.instances import with_instances
 from tests.aws.service import Service, environment, moto, service_before
 from tests.aws.storage import LUSTRE_MOUNT, CloudWatch, lustre, nodes_that_mount, quiet_lustre
 from tests.aws.systems_manager import DOUBLE, SystemsManager, folder_of_plugin, systems_manager
+
+
+@pytest.fixture(scope="package", autouse=True)
+def models() -> Iterator[None]:
+    """What botocore knows of each service, read once: each of its sessions, and a run has many, would read it again."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(JSONFileLoader, "load_file", staticmethod(functools.cache(JSONFileLoader().load_file)))
+        yield
 
 
 @pytest.fixture(scope="package")
