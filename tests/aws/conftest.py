@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import boto3
 import pytest
 from botocore.loaders import JSONFileLoader
 
@@ -17,9 +18,9 @@ from tests.aws.storage import LUSTRE_MOUNT, CloudWatch, lustre, nodes_that_mount
 from tests.aws.systems_manager import DOUBLE, SystemsManager, folder_of_plugin, systems_manager
 
 
-@pytest.fixture(scope="package", autouse=True)
-def models() -> Iterator[None]:
-    """What botocore knows of each service, read once: each of its sessions, and a run has many, would read it again."""
+@pytest.fixture(scope="session", autouse=True)
+def loaded() -> Iterator[None]:
+    """Load boto3 and what it knows of each service once: pytester forgets modules, and each session reads it anew."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(JSONFileLoader, "load_file", staticmethod(functools.cache(JSONFileLoader().load_file)))
         yield
@@ -39,6 +40,7 @@ def service(moto_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]
         for name, value in environment(service).items():
             monkeypatch.setenv(name, value)
         monkeypatch.delenv("AWS_PROFILE", raising=False)
+        monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)  # it would keep the credentials of the test before
         yield service
 
 

@@ -135,6 +135,8 @@ def load_suite() -> None:
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if not module.name.startswith(OF_TORCH):
                 import_module(module.name)
+    for name in ("ClusterShell.NodeSet", "xdist.dsession"):  # which a run loads when it comes to need them
+        import_module(name)
 
 
 @dataclass
