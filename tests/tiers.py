@@ -21,6 +21,7 @@ PROGRAMS = frozenset(
     {"bed", "installed", "moto", "pytester", "run", "runs", "stand", "wheel"}
 )  # fixtures that start them
 _SAID: pytest.StashKey[list[str]] = pytest.StashKey()  # how much is left out
+FEW = 5  # cases of a test that `--quick` has
 STARTING = frozenset({"packaging", "scripts", "untrusted"})  # folders of tests that have no package of their own
 MEETS_SYSTEM = re.compile(
     r"^\s*(?:import|from) (?:ctypes|fcntl|grp|mmap|pwd|resource|select|signal|socket|subprocess|tarfile)\b"
@@ -32,7 +33,11 @@ MEETS_SYSTEM = re.compile(
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare the options that choose among these tests."""
     group = parser.getgroup("tiers")
-    group.addoption("--quick", action="store_true", help="only tests that start no other program; fewer examples")
+    group.addoption(
+        "--quick",
+        action="store_true",
+        help=f"only tests that start no other program, of each at most {FEW} cases; fewer examples",
+    )
     group.addoption(
         "--system",
         action="store_true",
@@ -44,7 +49,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marks that the choice reads."""
-    config.addinivalue_line("markers", "long: takes seconds, and `--quick` leaves it out")
+    config.addinivalue_line("markers", "long: takes a tenth of a second or more, and `--quick` leaves it out")
     config.addinivalue_line(
         "markers",
         'in_turn(name, by="file"): a file, or by="test" each test, has one of its names, and with `--all` each',
@@ -83,6 +88,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         said += [f"{len(same)} tests of which another user changes nothing ran not; without --system they do"] * bool(
             same
         )
+    if config.getoption("--quick"):
+        further = set(beyond_a_few(item for item in items if item not in left_out))
+        left_out |= further
+        said += [f"{len(further)} cases of tests that have more than {FEW} ran not; without --quick they do"]
     _say_at_the_end(config, said)
     config.hook.pytest_deselected(items=[item for item in items if item in left_out])
     items[:] = [item for item in items if item not in left_out]
@@ -149,6 +158,16 @@ def out_of_turn(items: Iterable[pytest.Item]) -> Iterator[pytest.Item]:
         running = sorted(name for name, cases in named.items() if not all(map(is_skipped, cases)))
         chosen = running[zlib.crc32(path.encode()) % len(running)] if running else ""
         yield from (case for name in running if name != chosen for case in named[name])
+
+
+def beyond_a_few(items: Iterable[pytest.Item]) -> Iterator[pytest.Item]:
+    """The cases of tests that have many, but for a few that lie evenly among them."""
+    tests: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        tests[item.nodeid.partition("[")[0]].append(item)
+    for cases in tests.values():
+        kept = {at * len(cases) // FEW for at in range(FEW)} if len(cases) > FEW else range(FEW)
+        yield from (case for at, case in enumerate(cases) if at not in kept)
 
 
 def each_with_some(rows: Sequence[object], columns: Sequence[object]) -> list[ParameterSet]:

@@ -76,6 +76,7 @@ def test_what_is_wrong_or_missing_besides_the_speed_counts(
 BY_POLICY = Finding(FAIL, f"{SLOWER.message} (by policy: concern of gpu.gpu_gemm is fail)", action="investigate")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("found", [SLOW, SLOWER, ALONE, OF_FILES, FEW_OF_FILES, BY_POLICY])
 def test_how_fast_it_is_beside_others_a_population_decides(found: Finding, tmp_path: Path) -> None:
     of_n3, screen = outcome(tmp_path, Found(findings=(found,)))

@@ -145,6 +145,7 @@ def test_who_waits_for_another_acceptance_and_is_interrupted_writes_no_report(
     assert (tmp_path / "into/acceptance.html").read_text() == page
 
 
+@pytest.mark.long
 def test_a_report_never_says_accepted_where_a_later_run_broke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert typed(tmp_path, Nodes(), monkeypatch)[0] == 0
 

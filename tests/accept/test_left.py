@@ -50,6 +50,7 @@ def test_a_node_that_left_ends_nothing_and_is_said_with_what_was_measured_of_it(
     assert all("n3" not in of for _, of in nodes.runs[3:])
 
 
+@pytest.mark.long
 def test_what_a_node_failed_by_is_said_after_it_left_and_counts_for_nobody_else(tmp_path: Path) -> None:
     nodes = Nodes(speed=lambda node, _run: 0.9 if node == "n3" else 1.0)
     assert exit_code(gone_on(tmp_path, nodes)) == 1
@@ -60,6 +61,7 @@ def test_what_a_node_failed_by_is_said_after_it_left_and_counts_for_nobody_else(
     assert all("n3" not in one["shares"] for one in data["populations"])
 
 
+@pytest.mark.long
 def test_a_node_that_failed_a_check_and_left_has_it_in_the_report(tmp_path: Path) -> None:
     nodes = Nodes(verdicts={("exact", "n3"): Verdict.FAIL})
     gone_on(tmp_path, nodes)
@@ -68,6 +70,7 @@ def test_a_node_that_failed_a_check_and_left_has_it_in_the_report(tmp_path: Path
     assert data["of_others"] == [], "what failed on one node is nothing of the cluster"
 
 
+@pytest.mark.long
 def test_a_node_in_the_place_of_one_that_left_goes_through_all_stages(tmp_path: Path) -> None:
     nodes = Nodes(verdicts={("exact", "n3"): Verdict.FAIL})
     gone_on(tmp_path, nodes)
@@ -78,6 +81,7 @@ def test_a_node_in_the_place_of_one_that_left_goes_through_all_stages(tmp_path: 
     assert [stage for stage, of in nodes.runs[before:] if "n9" in of] == ["inventory", *["exact"] * 3, *["speed"] * 3]
 
 
+@pytest.mark.long
 def test_a_node_that_comes_back_has_what_was_measured_of_it(tmp_path: Path) -> None:
     nodes = Nodes()
     interrupted(tmp_path, nodes, 4)
@@ -97,6 +101,7 @@ def test_what_was_measured_between_a_node_and_one_that_left_is_measured_with_ano
     assert "Pairs of nodes: 0 of 1 runs" in data["nodes"][0]["reasons"]
 
 
+@pytest.mark.long
 def test_what_failed_of_a_pair_stands_for_the_node_that_is_still_there(tmp_path: Path) -> None:
     nodes = Nodes(others={"n3~n4": Verdict.FAIL})
     gone_on(tmp_path, nodes)
@@ -104,6 +109,7 @@ def test_what_failed_of_a_pair_stands_for_the_node_that_is_still_there(tmp_path:
     assert (summary(data)["n4"], exit_code(data)) == ("open", 1)
 
 
+@pytest.mark.long
 def test_redacted_a_node_that_left_has_no_name(tmp_path: Path) -> None:
     nodes = Nodes(verdicts={("exact", "n3"): Verdict.FAIL})
     gone_on(tmp_path, nodes)

@@ -184,6 +184,7 @@ def test_concerns_of_accepted_nodes_are_on_the_screen(tmp_path: Path) -> None:
     assert "concern     n5: host.memlock: something; expected nothing" in said
 
 
+@pytest.mark.long
 def test_what_failed_of_the_cluster_stands_until_all_its_nodes_are_measured_again(tmp_path: Path) -> None:
     nodes = Nodes(others={"c": FAILED, "n1~n2": FAILED})
     codes = []

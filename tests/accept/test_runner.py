@@ -37,12 +37,14 @@ def test_a_node_that_is_always_slow_is_rejected_with_its_evidence(tmp_path: Path
     assert "runs/" in found["n3"].reasons[0]
 
 
+@pytest.mark.long
 def test_a_node_that_is_slow_once_is_measured_until_it_is_decided(tmp_path: Path) -> None:
     nodes = Nodes(speed=lambda node, run: 0.8 if (node, run) == ("n3", 2) else 1.0)
     assert said(tmp_path, nodes)["n3"].said is NodeVerdict.ACCEPTED
     assert nodes.measured["n3"] > 3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("stage", "verdict", "due", "loaded"),
     [
@@ -62,6 +64,7 @@ def test_what_fails_gets_no_more_load_and_what_is_not_proven_is_not_accepted(
     assert any(name == "speed" and "n5" in of for name, of in nodes.runs) is loaded
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("after", range(7))
 def test_an_interruption_at_any_run_repeats_nothing_that_ended_and_counts_nothing_that_did_not(
     after: int, tmp_path: Path
@@ -75,6 +78,7 @@ def test_an_interruption_at_any_run_repeats_nothing_that_ended_and_counts_nothin
     assert nodes.measured == dict.fromkeys(NAMES, 3)
 
 
+@pytest.mark.long
 def test_a_run_that_python_itself_ends_has_no_code_of_a_run_that_came_to_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -85,6 +89,7 @@ def test_a_run_that_python_itself_ends_has_no_code_of_a_run_that_came_to_its_end
     assert last_words(tmp_path / OUTPUT) == "ImportError: no such module"
 
 
+@pytest.mark.long
 def test_a_run_that_ended_while_nobody_looked_counts(tmp_path: Path) -> None:
     nodes = Nodes()
     said(tmp_path, nodes)
@@ -98,6 +103,7 @@ def test_a_run_that_ended_while_nobody_looked_counts(tmp_path: Path) -> None:
     assert again == [*map(json.loads, lines[:-1]), json.loads(lines[-1]) | took]
 
 
+@pytest.mark.long
 def test_no_more_nodes_are_loaded_at_once_than_allowed(tmp_path: Path) -> None:
     nodes = Nodes()
     found = said(tmp_path, nodes, text=f"{STAGES}[limits]\nnodes_at_once = 3\n")
@@ -106,6 +112,7 @@ def test_no_more_nodes_are_loaded_at_once_than_allowed(tmp_path: Path) -> None:
     assert max(len(of) for stage, of in nodes.runs if stage == "speed") == 3
 
 
+@pytest.mark.long
 def test_a_replaced_node_is_let_in_and_goes_through_all_stages(tmp_path: Path) -> None:
     nodes = Nodes(verdicts={("exact", "n5"): Verdict.FAIL})
     assert said(tmp_path, nodes)["n5"].said is NodeVerdict.REJECTED
@@ -120,6 +127,7 @@ def test_a_replaced_node_is_let_in_and_goes_through_all_stages(tmp_path: Path) -
     assert all("n5" in of and len(of) > 1 for stage, of in nodes.runs[runs:] if stage == "speed"), "others beside it"
 
 
+@pytest.mark.long
 def test_other_hardware_under_a_name_begins_anew(tmp_path: Path) -> None:
     nodes = Nodes(stop_after=4)
     with pytest.raises(KeyboardInterrupt):
@@ -129,6 +137,7 @@ def test_other_hardware_under_a_name_begins_anew(tmp_path: Path) -> None:
     assert nodes.runs.count(("inventory", ("n5",))) == 1
 
 
+@pytest.mark.long
 def test_a_node_that_says_another_serial_in_each_run_is_open_and_keeps_nothing_going(tmp_path: Path) -> None:
     nodes = Nodes()
 
@@ -151,6 +160,7 @@ def test_a_node_that_says_another_serial_in_each_run_is_open_and_keeps_nothing_g
 GPUS = {node: [f"GPU-{node}-{at}" for at in range(4)] for node in NAMES}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("share", "due"), [(1.0, NodeVerdict.ACCEPTED), (0.8, NodeVerdict.REJECTED)])
 def test_a_gpu_that_was_replaced_is_measured_anew_and_what_is_not_of_it_stands(
     share: float, due: NodeVerdict, tmp_path: Path
@@ -218,6 +228,7 @@ def test_the_time_is_a_limit(tmp_path: Path) -> None:
     assert {one.said for one in of_nodes(made.state)} == {NodeVerdict.OPEN}
 
 
+@pytest.mark.long
 def test_too_few_nodes_prove_nothing_without_a_floor(tmp_path: Path) -> None:
     def of_two(text: str) -> set[NodeVerdict]:
         folder = tmp_path / str(len(text))

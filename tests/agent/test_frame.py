@@ -97,6 +97,7 @@ LONG = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("chunk_bytes", [sending.CHUNK_BYTES, sending.WIDE_BYTES])
 def test_a_cut_answer_keeps_the_collectors_that_came_whole(chunk_bytes: int) -> None:
     packed = zlib.compress(json.dumps(LONG).encode())
@@ -219,6 +220,7 @@ def test_an_answer_that_no_probe_sends_is_garbled(data: object) -> None:
     assert evidence.detail.isprintable()
 
 
+@pytest.mark.long
 def test_a_small_answer_that_grows_without_end_is_garbled() -> None:
     packed = zlib.compress(b" " * (frame.MAX_DECODED_BYTES + 1))
     assert len(packed) < 40_000
@@ -255,6 +257,7 @@ json_values = st.recursive(
 )
 
 
+@pytest.mark.long
 @given(value=json_values)
 def test_any_value_comes_through(value: Any) -> None:
     assert decoded("\n".join(framed(collector(value=value)))).collectors["boot"].value == json.loads(json.dumps(value))

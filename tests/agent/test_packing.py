@@ -20,10 +20,13 @@ from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.transport import Answer, Program
 from tests.builders.probed import PATIENT, answer, padded
 
+pytestmark = pytest.mark.any_user
+
 AGENT = Path(packing.__file__).parent
 TEXTS = st.text() | st.integers(0, 5000).map("pass\n".__mul__)
 
 
+@pytest.mark.long
 @given(text=TEXTS)
 def test_a_text_comes_out_as_it_went_in(text: str) -> None:
     assert text_of(packed(text)) == text
@@ -77,6 +80,7 @@ def test_a_command_too_long_for_an_argument_is_a_script_that_any_posix_shell_rea
     assert decode("here", Answer(output), nonce).collectors["padded"].value == 300_000
 
 
+@pytest.mark.long
 def test_a_command_that_fits_into_an_argument_is_one(tmp_path: Path) -> None:
     sent, _ = program(["boot", "padded"], PATIENT, [padded(tmp_path, 100_000)], on_stdin=False)
     assert 100_000 < len(sent.command) <= ARGUMENT

@@ -17,12 +17,15 @@ from clusterproof.plugins.transport import Answer, Connection, Limits, Unusable
 from clusterproof.plugins.transport.gather import gather
 from tests.builders.probed import padded
 
+pytestmark = pytest.mark.any_user
+
 ASKED = sorted(collector_names())[:2]
 READ = Collected(Status.READ, 1)
 TWO = Parts(((frozenset("ab"), Program("one")), (frozenset("c"), Program("two"))))
 BOTH = [NodeEvidence("n", {"a": READ, "b": READ}, seconds=1.0), NodeEvidence("n", {"c": READ}, seconds=2.0)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("longest", [None, 10**6])
 def test_all_collectors_travel_together_where_there_is_room(longest: int | None) -> None:
     found = parts(collector_names(), ProbeOptions(), longest=longest)
@@ -30,6 +33,7 @@ def test_all_collectors_travel_together_where_there_is_room(longest: int | None)
     assert found.left_out == {}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("on_stdin", [True, False])
 @pytest.mark.parametrize("longest", [20_000, 25_000, 40_000])
 def test_each_collector_travels_once_in_programs_that_are_short_enough(longest: int, on_stdin: bool) -> None:

@@ -31,9 +31,7 @@ from tests.builders.probed import PATH, PATIENT, answer, probe
 from tests.builders.pythons import interpreters
 from tests.testbed.needs import needs_root
 
-DOCUMENT = (
-    (Path(__file__).parents[2] / "docs/evidence.md").read_text(encoding="utf-8").partition("## Collectors that")[0]
-)
+DOCUMENT = (Path(__file__).parents[2] / "docs/evidence.md").read_text("utf-8").partition("## Collectors that")[0]
 COLLECTORS = tuple(sorted(re.findall(r"^### `(\w+)` — ", DOCUMENT, re.MULTILINE)))
 CONTROL_SIDE = {"__init__", "frame", "parts", "payload", "program"}
 OF_AGENT = (file for file in FOLDER.glob("*.py") if file.stem not in CONTROL_SIDE)
@@ -62,6 +60,7 @@ def test_every_collector_is_documented() -> None:
     assert set(DEADLINE_FACTORS) <= set(collector_names())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sudo", [False, True])
 def test_all_collectors_take_at_most_two_commands_of_systems_manager(
     sudo: bool, record_property: Callable[[str, object], None]
@@ -276,6 +275,7 @@ def globals_of(table: symtable.SymbolTable) -> set[str]:
     return names.union(*(globals_of(child) for child in table.get_children()))
 
 
+@pytest.mark.long
 def test_every_definition_of_pynvml_is_found() -> None:
     source = minify.pynvml_source()
     defined = {name for name, value in vars(pynvml).items() if not name.startswith(("__", "NVMLError_"))}

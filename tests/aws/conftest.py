@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import boto3
 import pytest
+from botocore.loaders import JSONFileLoader
 
 from tests.aws.evidence_runs import answering, on_ec2
 from tests.aws.instances import with_instances
 from tests.aws.service import Service, environment, moto, service_before
 from tests.aws.storage import LUSTRE_MOUNT, CloudWatch, lustre, nodes_that_mount, quiet_lustre
 from tests.aws.systems_manager import DOUBLE, SystemsManager, folder_of_plugin, systems_manager
+
+
+@pytest.fixture(scope="session", autouse=True)
+def loaded() -> Iterator[None]:
+    """Load boto3 and what it knows of each service once: pytester forgets modules, and each session reads it anew."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(JSONFileLoader, "load_file", staticmethod(functools.cache(JSONFileLoader().load_file)))
+        yield
 
 
 @pytest.fixture(scope="package")
@@ -29,6 +40,7 @@ def service(moto_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]
         for name, value in environment(service).items():
             monkeypatch.setenv(name, value)
         monkeypatch.delenv("AWS_PROFILE", raising=False)
+        monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)  # it would keep the credentials of the test before
         yield service
 
 

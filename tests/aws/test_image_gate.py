@@ -109,7 +109,13 @@ def test_a_deviation_fails_the_pipeline_and_the_instance_is_gone(
     assert states(service) == ["terminated"]
 
 
-@pytest.mark.parametrize(("deviation", "exit_code"), [("", 0), ("no enroot", 1)], ids=["good", "deviates"])
+@pytest.mark.parametrize(
+    ("deviation", "exit_code"),
+    [
+        pytest.param("", 0, id="good", marks=pytest.mark.in_turn("good", by="test")),
+        pytest.param("no enroot", 1, id="deviates", marks=pytest.mark.in_turn("deviates", by="test")),
+    ],
+)
 def test_the_gate_that_the_wheel_brings_gates_with_what_is_installed(
     folder: Path,
     subnet: str,

@@ -54,7 +54,9 @@ def python() -> str:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("fault", ["gc pauses", "stuck in forward"])
+@pytest.mark.parametrize(
+    "fault", [pytest.param(fault, marks=pytest.mark.in_turn(fault)) for fault in ("gc pauses", "stuck in forward")]
+)
 def test_the_rank_at_fault_is_named_and_nobody_else(fault: str, python: str, tmp_path: Path) -> None:
     plan = next(plan for plan in plans(ROUNDS, tmp_path) if plan.fault == fault and plan.ranks == 4)
     with (tmp_path / "log").open("w", encoding="utf-8") as log:

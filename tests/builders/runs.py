@@ -71,6 +71,13 @@ LIGHT = (
 """
 )
 USUAL = LIGHT.replace("def test_word(node):", "def test_word(node, tmp_path):")
+WAYS = pytest.mark.parametrize(  # of which each test has one likewise: test_run_loop sees that they evaluate alike
+    "checks",
+    [
+        pytest.param(checks, id=name, marks=pytest.mark.in_turn(name, by="test"))
+        for name, checks in (("light", LIGHT), ("usual way", USUAL))
+    ],
+)
 DEVICES = (
     SAYING
     + """
@@ -128,6 +135,8 @@ def load_suite() -> None:
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if not module.name.startswith(OF_TORCH):
                 import_module(module.name)
+    for name in ("ClusterShell.NodeSet", "xdist.dsession"):  # which a run loads when it comes to need them
+        import_module(name)
 
 
 @dataclass

@@ -129,6 +129,7 @@ def test_health_that_is_good_takes_nothing_from_a_diagnostic_that_passed(tmp_pat
     assert evaluated(folder)["gpu.dcgm_diag"].verdict is Verdict.PASS
 
 
+@pytest.mark.long
 def test_health_that_is_bad_is_said_beside_a_diagnostic_that_passed(tmp_path: Path) -> None:
     folder = written(tmp_path, diag=dcgm_table(), health=FAILING)
     assert evaluated(folder)["gpu.dcgm_diag"].verdict is Verdict.CONCERN

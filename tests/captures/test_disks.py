@@ -214,6 +214,7 @@ def test_what_is_no_report_of_a_disk_is_none(text: str) -> None:
     assert "nvme" not in read_text(text)[0]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("state", "verdict"), [("live", Verdict.PASS), ("dead", Verdict.FAIL)])
 def test_the_command_that_shows_the_state_of_controllers_is_read(state: str, verdict: Verdict, tmp_path: Path) -> None:
     text = f"/sys/class/nvme/nvme0/state:live\n/sys/class/nvme/nvme1/state:{state}\n"

@@ -133,6 +133,7 @@ def test_yaml_with_a_tag_that_kubectl_does_not_print_is_refused(value: str) -> N
         document(f"kind: Node\nname: {value}\n")
 
 
+@pytest.mark.long
 def test_yaml_that_makes_much_of_little_is_refused() -> None:
     rows = [f"a{number}: &a{number} [{', '.join([f'*a{number - 1}'] * 9)}]" for number in range(1, 12)]
     with pytest.raises(CaptureError, match="more than 2,000,000 values"):

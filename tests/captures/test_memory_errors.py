@@ -71,6 +71,7 @@ def found(folder: Path, text: str) -> list[tuple[Verdict, str]]:
     ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "text",
     [

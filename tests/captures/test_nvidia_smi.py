@@ -121,6 +121,7 @@ def test_links_that_are_all_down_fail_a_node_that_should_have_some() -> None:
     assert result.verdict is Verdict.FAIL
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("file", "shown", "instead", "check", "message"),
     [
@@ -272,6 +273,7 @@ def test_gpus_of_a_baseboard_whose_links_are_all_down(model: str, is_wired: bool
     assert [message[:40] for message in found] == ["GPU 0, GPU 1, GPU 2, GPU 3: all 18 NVLin"] * is_wired
 
 
+@pytest.mark.long
 def test_a_gpu_that_the_capture_leaves_out_is_incomplete_and_none_is_missing() -> None:
     results = evaluated(FOLDER / sample("nvidia-smi-q-xml/h100-hw.xml").file, instance_type="p5.48xlarge")
     assert results["gpu.gpu_count"].verdict is Verdict.PASS

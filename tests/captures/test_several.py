@@ -97,18 +97,21 @@ def test_an_output_that_is_known_behind_names_too_is_of_each(tmp_path: Path) -> 
     }
 
 
+@pytest.mark.long
 def test_a_heading_of_many_nodes_is_of_all_of_them(tmp_path: Path) -> None:
     many = ",".join(map(str, range(1, 1_000, 2)))
     found = xids(written(tmp_path, all=grouped(("gpu2", WELL), (f"gpu[{many}]", ILL))) / "all")
     assert Counter(found.values()) == {PASS: 1, FAIL: 500}
 
 
+@pytest.mark.long
 def test_a_node_whose_output_alone_is_long_is_followed_by_others(tmp_path: Path) -> None:
     long = WELL + "".join(f"[   13.{number:06}] usb 1-1: new device\n" for number in range(HEAD_BYTES // 30))
     text = beside(("gpu1", long)) + beside(("gpu2", ILL))
     assert xids(written(tmp_path, all=text) / "all") == {"gpu1": PASS, "gpu2": FAIL}
 
 
+@pytest.mark.long
 def test_outputs_that_many_nodes_have_in_common_are_kept_once(tmp_path: Path) -> None:
     nodes = f"gpu[1-{MAX_PARTS // 2}]"
     text = grouped((nodes, WELL), (nodes, WELL))

@@ -52,6 +52,7 @@ def test_markdown_keeps_the_words_of_others_in_code(tmp_path: Path) -> None:
     assert "`KeyError: ''\\| [x](http://x)'`" in row
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("form", [[], ["--json"], ["--markdown"]])
 def test_redacted_nothing_names_a_node_a_file_or_a_job(form: list[str], tmp_path: Path) -> None:
     secret = {**BROKEN_GPU, "rank_5.log": "2026-03-01 08:00:03,000 KeyError: 'alice@secret.example'\n"}
@@ -141,7 +142,7 @@ def test_files_that_are_broken_are_said_and_cost_nothing_else(tmp_path: Path) ->
 
 @pytest.mark.long
 def test_a_file_is_read_from_its_beginning_and_its_end(tmp_path: Path) -> None:
-    filler = "a line that says nothing at all, of which there are many\n" * 250_000
+    filler = f"a line that says nothing at all{'=' * 1_000}\n" * 14_000
     files = {"rank_0.log": f"{filler}2026-03-01 08:00:00,000 KeyError: 'image'\n", "sacct.txt": BROKEN_GPU["sacct.txt"]}
     data = json.loads(case([str(written(tmp_path, files)), "--json"])[1])
     assert data["cause"] == "code"

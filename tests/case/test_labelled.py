@@ -10,7 +10,7 @@ from bench.cases import Outcome, figures, outcome
 from clusterproof.plugins.catalog.causes import CAUSES
 from tests.case.stories import ALL, cases, held_aside, stories
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.any_user]
 
 PRECISION, RECALL = 0.98, 0.85
 ALLOWED = 0.03  # of all cases: errors that are neither right nor unknown

@@ -11,6 +11,8 @@ from tests.case.files import SACCT, written
 from tests.fuzz.doors import DOORS
 from tests.fuzz.trying import Tried, soon_opened
 
+pytestmark = pytest.mark.any_user
+
 AT = "2026-03-01 08:{minute:02d}:00 {words}"
 OOM = "[rank{}]: torch.OutOfMemoryError: CUDA out of memory.\n"
 WATCHDOG = "[rank{}] Watchdog caught collective operation timeout: ran for 600000 milliseconds\n"

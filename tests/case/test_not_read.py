@@ -32,6 +32,7 @@ def test_evidence_of_another_time_is_said_in_one_line(tmp_path: Path) -> None:
     assert said.endswith("is not shown: 2 lines, gpu003 2026-03-01 01:00:00, gpu003 2026-03-01 01:00:01")
 
 
+@pytest.mark.long
 def test_a_file_that_is_not_read_whole_is_said(tmp_path: Path) -> None:
     long = ("x" * 4095 + "\n") * ((HEAD_BYTES + TAIL_BYTES) // 4096)
     missing = collect(written(tmp_path, {"rank_0.log": f"{long}x", "whole.log": long})).missing
@@ -54,6 +55,7 @@ def test_a_node_that_a_check_fails_is_to_be_tested_and_that_is_no_log_of_it(tmp_
     assert NODES not in [row.mark for row in rows(case)]
 
 
+@pytest.mark.long
 def test_results_are_read_whole_however_long_they_are(tmp_path: Path) -> None:
     filler = lines({**PASSED, "node": "gpu001", "title": "x" * 1000}) * 9000
     results = filler[: len(filler) // 2] + "\n" + lines({**FAILED, "node": "gpu002"}) + filler

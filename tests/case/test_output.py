@@ -11,6 +11,8 @@ from clusterproof.plugins.case.clocks import Clock
 from clusterproof.plugins.case.output import Output, OutputSource
 from tests.untrusted.bounded import bounded
 
+pytestmark = pytest.mark.any_user
+
 CLOCK = Clock(2026)
 EIGHT = datetime(2026, 3, 1, 8, tzinfo=timezone.utc).timestamp()
 PLACE = OutputSource("rank.log")

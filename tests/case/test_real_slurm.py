@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from clusterproof.plugins.case import scheduler
 from tests.case.jobs import JOBS, NODES, SETTINGS, TRAININGS, DyingJob, died, kept_of_rank_1
@@ -15,6 +16,15 @@ from tests.testbed.node import healthy_cpu
 from tests.testbed.slurm import SlurmBed, slurm
 
 pytestmark = needs_slurm
+TURNS = 3
+
+
+def taking_turns(jobs: Sequence[DyingJob]) -> list[ParameterSet]:
+    """One of so many jobs, always the same; with `--all` each: the same causes are told of files in test_labelled."""
+    return [
+        pytest.param(job, id=job.name, marks=pytest.mark.in_turn(str(number % TURNS), by="test"))
+        for number, job in enumerate(jobs)
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +51,7 @@ def test_the_name_of_a_job_has_no_lines_of_slurms(bed: SlurmBed) -> None:
         bed.output_of("scancel", number)
 
 
-@pytest.mark.parametrize("job", JOBS, ids=lambda job: job.name)
+@pytest.mark.parametrize("job", taking_turns(JOBS))
 def test_the_cause_of_a_job_that_died_is_named(job: DyingJob, bed: SlurmBed, shared: Path) -> None:
     said = died(bed, job, shared)
     assert (said["cause"], said["nodes"]) == (job.cause, []), said["ticket"]
@@ -52,7 +62,7 @@ def test_the_cause_of_a_job_that_died_is_named(job: DyingJob, bed: SlurmBed, sha
 
 
 @needs_torch
-@pytest.mark.parametrize("job", TRAININGS, ids=lambda job: job.name)
+@pytest.mark.parametrize("job", taking_turns(TRAININGS))
 def test_of_a_training_of_eight_ranks_the_cause_is_named(job: DyingJob, bed: SlurmBed, shared: Path) -> None:
     said = died(bed, job, shared)
     assert (said["cause"], said["nodes"]) == (job.cause, []), said["ticket"]

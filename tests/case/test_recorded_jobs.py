@@ -22,6 +22,8 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.training_run.reading import read_run
 from tests.training_run.builders import said
 
+pytestmark = pytest.mark.any_user
+
 ARCHIVE = Path(__file__).with_name("gpu_jobs.tar.xz")
 KERNEL_LOG = "vm-dmesg.txt"
 WAITED = "did not come to all_reduce 29 of default_pg, in which ranks 0, 2, 3 waited"

@@ -63,6 +63,7 @@ def test_a_check_asks_only_for_collectors_that_there_are(check: Check) -> None:
     assert check.collectors <= set(collector_names()) | ONLY_CAPTURED | COLLECTORS
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("check", CHECKS)
 def test_the_collectors_found_for_a_check_are_all_that_it_reads(check: Check, demo: dict[str, Node]) -> None:
     for name, node in demo.items():
@@ -84,6 +85,7 @@ def test_no_check_passes_a_node_that_reported_nothing(check: Check, demo: dict[s
         assert evaluate(check, silent).verdict is says
 
 
+@pytest.mark.long
 def test_a_finding_says_what_was_observed_and_what_was_expected(demo: dict[str, Node]) -> None:
     results = [evaluate(check, node) for check in node_checks().values() for node in demo.values()]
     found = [result for result in results if result.verdict in (Verdict.FAIL, Verdict.CONCERN)]

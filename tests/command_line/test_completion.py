@@ -83,6 +83,7 @@ def test_a_real_shell_completes_commands_options_marks_and_checks(shell: str, tm
         terminal.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [*FILES.values(), MAN_PAGE])
 def test_what_is_shipped_is_made_of_the_command_lines_as_they_are(name: str) -> None:
     shipped = (commands.FOLDER / name).read_text(encoding="utf-8")

@@ -244,6 +244,7 @@ def test_a_word_too_many_or_an_empty_one_is_one_line(
     assert capsys.readouterr().err.startswith(line)
 
 
+@pytest.mark.long
 def test_a_manifest_that_may_not_be_written_is_said_before_a_node_is_asked(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["manifest", "--from", "demo", "--out", "/proc/golden.toml"]) == 4
     said = capfd.readouterr().err

@@ -47,6 +47,7 @@ def test_a_command_that_is_meant_is_one_with_no_other_in_it() -> None:
     assert log.getvalue() == "::error title=x::##\\[error]y\n:\\:error::z"
 
 
+@pytest.mark.long
 def test_a_long_text_takes_work_by_its_length() -> None:
     assert without_commands("", " " * 10**6) == " " * 10**6
     assert without_commands("", "\n" * 10**6) == "\n" * 10**6

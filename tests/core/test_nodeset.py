@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from clusterproof.plugins.core.nodeset import MAX_NAMES, NodesetError, expand, fold, within
 from tests.builders.examples import examples
 
+pytestmark = pytest.mark.any_user
+
 NAMES = st.from_regex(r"[A-Za-z_]{0,3}[0-9]{0,4}([.-]?[a-z]{0,2}[0-9]{1,3}){0,2}", fullmatch=True).filter(
     lambda name: name[:1].isalnum() or name[:1] == "_"
 )
@@ -129,11 +131,13 @@ def test_names_fold_for_people(names: list[str], folded: str) -> None:
     assert fold(names) == folded
 
 
+@pytest.mark.long
 @given(st.sets(NAMES, min_size=1, max_size=30))
 def test_folding_loses_no_name_and_invents_none(names: set[str]) -> None:
     assert set(expand(fold(names))) == names
 
 
+@pytest.mark.long
 @given(st.sets(NAMES, min_size=1, max_size=30))
 def test_a_folded_nodeset_is_canonical(names: set[str]) -> None:
     folded = fold(names)
@@ -147,6 +151,7 @@ def test_many_names_of_many_numbers_fold_without_loss_too(names: set[str]) -> No
     assert set(expand(fold(names))) == names
 
 
+@pytest.mark.long
 @given(st.text(max_size=40))
 def test_any_text_either_names_nodes_or_is_refused_in_one_line(text: str) -> None:
     refusal = ""

@@ -80,6 +80,7 @@ def test_an_index_that_may_be_wrong_is_not_believed(tmp_path: Path, change: tupl
     assert json.dumps(read_index(file)) == json.dumps(INDEX)
 
 
+@pytest.mark.long
 def test_a_check_that_was_changed_by_hand_is_noticed_by_its_size_or_its_date(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -143,6 +144,7 @@ COMPILES = (  # what every call reads by them
 )
 
 
+@pytest.mark.long
 def test_a_prolog_loads_nothing_that_it_does_not_need_and_compiles_no_pattern_before_there_is_text_for_it() -> None:
     ran = subprocess.run(
         [sys.executable, "-I", "-c", LOADS, *COSTLY], capture_output=True, text=True, check=True, cwd="/"

@@ -28,6 +28,7 @@ def demo() -> Mapping[str, NodeEvidence]:
     return {one.node: one for one in replayed(DEMO, resolve("demo"))}
 
 
+@pytest.mark.long
 def test_it_is_the_same_whatever_the_node_is_called_and_however_long_it_took(demo: Mapping[str, NodeEvidence]) -> None:
     of = findings_digest(NO_POLICY, HERE)
     again = replace(demo["gpu001"], node="here", seconds=99.0)

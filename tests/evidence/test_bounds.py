@@ -55,6 +55,7 @@ def empty(collector: str, key: str, **more: Any) -> Callable[[int], dict[str, An
     return lambda count: {collector: {key: [{}] * count, **more}}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "check", "collectors"),
     [
@@ -80,6 +81,7 @@ def test_more_than_a_machine_has_is_incomplete_in_words(
     assert "were reported; expected at most" not in said(check, node(**collectors(MOST[kind]))).message
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("checks", "collectors", "count"),
     [

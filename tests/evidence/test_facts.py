@@ -28,6 +28,8 @@ from clusterproof.plugins.transport.gather import replay
 from tests.builders.examples import examples
 from tests.evidence.nonsense import JSON
 
+pytestmark = pytest.mark.any_user
+
 
 @pytest.mark.parametrize(
     ("data", "raises", "words"),
@@ -130,6 +132,7 @@ def test_a_recording_of_schema_1_is_read_as_the_same_evidence() -> None:
         assert from_json({**record, "schema": 1, "leaves": leaves}) == evidence
 
 
+@pytest.mark.long
 def test_evidence_survives_its_way_to_disk() -> None:
     for evidence in replay(DEMO, read_cluster(DEMO)).values():
         assert from_json(to_json(evidence)) == evidence
@@ -213,6 +216,7 @@ def test_root_is_not_advised_where_root_would_not_help(detail: str, uid: int, en
     assert str(denied.value).endswith(ends)
 
 
+@pytest.mark.long
 def test_a_fact_that_cannot_be_read_keeps_nothing_of_who_asks_for_it() -> None:
     class Large:
         pass

@@ -59,6 +59,7 @@ def test_lspci_with_v_shows_the_link_and_the_driver() -> None:
     assert (gpu["driver"], gpu["numa"], gpu["class"]) == ("nvidia", 1, "030200")
 
 
+@pytest.mark.long
 def test_a_gpu_whose_modules_lspci_names_and_no_driver_is_held_by_none() -> None:
     capture = sample("lspci/gpud-vvv-part-around-gpu.txt").text
     held = re.search(
@@ -69,6 +70,7 @@ def test_a_gpu_whose_modules_lspci_names_and_no_driver_is_held_by_none() -> None
     expect(results["host.device_drivers"], Verdict.FAIL, "0000:19:00.0: no driver holds an NVIDIA GPU; expected one")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("file", "address"), [("gpud-nn-a10.txt", "06:00.0"), ("gpud-vvv-part-around-gpu.txt", "19:00.0")]
 )

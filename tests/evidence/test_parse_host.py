@@ -159,6 +159,7 @@ def test_the_clock_by_chronyc(off: str, max_error_s: float) -> None:
     assert system.read_chronyc(text) == {"kernel": {"clock": {"synchronised": True, "max_error_s": max_error_s}}}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("text", [NEVER, "System clock synchronized: no\n"])
 def test_a_clock_that_nobody_corrects_is_a_concern_however_little_is_known_of_its_error(text: str) -> None:
     words = "nobody corrects the clock; expected it to be synchronised"

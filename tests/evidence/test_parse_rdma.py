@@ -104,6 +104,7 @@ def test_a_device_at_which_ibstat_stopped_has_ports_that_could_not_be_read() -> 
     assert data["rdma"]["devices"][-1]["ports"] == {"error": "No such file", "text": "ibstat stopped"}
 
 
+@pytest.mark.long
 def test_of_a_device_at_which_ibstat_stopped_nothing_is_said_of_another() -> None:
     active = IBSTAT.replace("Down", "Active").replace("Polling", "LinkUp")
     panic = "ibpanic: [7] main: stat of IB device 'mlx5_8' failed: No such file or directory\n"

@@ -109,6 +109,7 @@ SYSCTL = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("check", "words"),
     [

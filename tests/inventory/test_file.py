@@ -142,6 +142,7 @@ BOMBS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("bomb", BOMBS)
 def test_what_no_parser_ends_with_is_one_line_at_once(tmp_path: Path, bomb: str) -> None:
     assert "inventory.toml is not TOML: " in refusal(str(written(tmp_path, BOMBS[bomb])))

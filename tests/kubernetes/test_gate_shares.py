@@ -84,6 +84,7 @@ def test_a_node_that_is_not_ready_is_evaluated_when_that_is_known_and_not_again_
     assert [evaluate(shares, gone, 60.0 * minute, LATE) for minute in range(1, 6)] == [1, 0, 0, 0, 0]
 
 
+@pytest.mark.long
 def test_a_change_in_a_large_cluster_concerns_one_share() -> None:
     count = 8 * MOST
     shares, agents = divided(count), every(count)
@@ -126,6 +127,7 @@ def test_of_a_node_that_has_left_nothing_stands() -> None:
     assert shares.stands("n0008", agents)
 
 
+@pytest.mark.long
 def test_where_only_the_time_has_come_not_all_shares_are_evaluated_at_once() -> None:
     count = 8 * MOST
     shares, agents = divided(count), every(count)

@@ -15,6 +15,8 @@ from tests.builders.recordings import boot, node
 from tests.builders.runs import Runs
 from tests.builders.wheel import ROOT, Installed
 
+pytestmark = pytest.mark.any_user
+
 OPTIONS = [
     option for group in (*table.GROUPS.values(), *perf_table.GROUPS.values()) for option in group if option.has_value
 ]

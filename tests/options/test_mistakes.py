@@ -7,6 +7,8 @@ import pytest
 from clusterproof.plugins.command_line.main import main
 from tests.builders.runs import Runs
 
+pytestmark = pytest.mark.any_user
+
 _EXPECTED = "expected not OR left parenthesis OR identifier"
 MISTAKES = [
     (("--polcy", "x"), "ERROR: --polcy is not an option (did you mean --policy?); clusterproof --help-all lists them"),
@@ -40,6 +42,7 @@ def of_one_test_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("words", "line"), [*MISTAKES, *OF_THE_COMMAND])
 def test_a_mistake_is_one_line(words: tuple[str, ...], line: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "demo", *words]) == 4
@@ -61,12 +64,14 @@ def test_a_run_of_other_tests_keeps_the_words_of_pytest(runs: Runs) -> None:
     assert "usage: " in runs.run("--polcy").stderr.str()
 
 
+@pytest.mark.long
 def test_the_cache_of_pytest_may_be_left_out(capfd: pytest.CaptureFixture[str]) -> None:
     words = ["check", "demo", "-p", "no:cacheprovider", "-k", "gpu_answers", "--no-report"]
     assert main(words) == 1
     assert "Unknown config option" not in capfd.readouterr().err
 
 
+@pytest.mark.long
 def test_what_is_given_twice_of_nodes_and_expectations_is_taken_together(capfd: pytest.CaptureFixture[str]) -> None:
     twice = ["--nodes=gpu001", "--nodes", "gpu[004,006]", "--exclude=gpu004", "--exclude=gpu006"]
     assert main(["check", "demo", *twice, "-k", "memlock", "--no-report"]) == 0

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.builders.wheel import ROOT, Installed, clone_of, environment, environment_with, wheel_of
+from tests.tiers import each_with_some
 
 pytestmark = pytest.mark.long
 
@@ -49,13 +50,16 @@ def test_a_clone_is_imported_as_it_lies(bare: Installed, clone: Path) -> None:
     assert ran.stdout.strip() == str(clone / "clusterproof/plugins/core/verdict.py"), ran.stderr
 
 
-@pytest.mark.parametrize("cluster", [["--cluster", "demo"], ["--cluster=demo"]], ids=" ".join)
+NAMED = [(".", "checks/gpu"), (".", "clusterproof/checks/gpu"), ("checks/gpu", "test_memory.py")]
+
+
 @pytest.mark.parametrize(
-    ("folder", "named"), [(".", "checks/gpu"), (".", "clusterproof/checks/gpu"), ("checks/gpu", "test_memory.py")]
+    ("named_in", "cluster"), each_with_some(NAMED, [["--cluster", "demo"], ["--cluster=demo"]]), ids=" ".join
 )
 def test_pytest_runs_the_checks_of_a_clone_where_nothing_is_installed(
-    bare: Installed, clone: Path, folder: str, named: str, cluster: list[str]
+    bare: Installed, clone: Path, named_in: tuple[str, str], cluster: list[str]
 ) -> None:
+    folder, named = named_in
     ran = bare.run(clone / folder, "python", "-m", "pytest", *cluster, *ONE_NODE, named)
     assert (ran.returncode, FOUND in ran.stdout) == (1, True), ran.stdout + ran.stderr
 

@@ -19,9 +19,8 @@ from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.inventory import InventoryError
 from clusterproof.plugins.policy import find_policy, read_policy
 from clusterproof.plugins.suite.ending import EXIT_UNCHECKED
-from tests.builders.runs import LIGHT, USUAL, Runs, counts, saying
+from tests.builders.runs import LIGHT, WAYS, Runs, counts, saying
 
-WAYS = pytest.mark.parametrize("checks", [LIGHT, USUAL], ids=["light", "usual way"])
 FAR, PAST = "2999-12-31", "2020-01-31"
 CHECKS = Path(__file__).parents[2] / "checks"
 DISABLED = '[disabled."host.word"]\nreason = "nobody listens"\nuntil = {day}\n'

@@ -72,6 +72,7 @@ def test_every_value_that_a_healthy_node_reports_is_declared(base: Callable[[], 
     assert of(healthy(base)) == set(), DECLARE
 
 
+@pytest.mark.long
 def test_every_field_that_checks_read_is_declared() -> None:
     read = {
         f"{of_class.__module__}.{of_class.__name__}.{field.key}": field.key

@@ -32,6 +32,7 @@ def survivors(written: str, secrets: list[str]) -> list[str]:
     return [*found, *(["zorg"] if "zorg" in small else [])]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sentence", SENTENCES)
 def test_no_secret_survives_in_a_text(sentence: str) -> None:
     redaction = Redaction(Cluster("zcluster", "ssh", (Target("gpu001"),)))

@@ -15,6 +15,7 @@ import pytest
 from clusterproof.plugins.core.verdict import Verdict
 from tests.builders.runs import LIGHT, VERDICTS, Runs, all_verdicts, saying
 from tests.reports.interrupted import STALL, wait_for
+from tests.tiers import each_with_some
 
 NEEDS_ROOT = pytest.mark.skipif(
     os.geteuid() != 0 or not shutil.which("unshare"), reason="needs root and unshare: a file system of its own is full"
@@ -29,6 +30,8 @@ OF_DISK = {
     "--bundle": "kept.tar.zst",
     "--history": "history.sqlite",
 }
+REDACTED_OR_NOT = each_with_some([option for option in OF_DISK if option != "--history"], ["", "--redact"])
+REDACTED_OR_NOT.append(pytest.param("--history", ""))  # which remembers no redacted names
 
 
 def in_shell(runs: Runs, script: str) -> subprocess.CompletedProcess[str]:
@@ -39,11 +42,8 @@ def in_shell(runs: Runs, script: str) -> subprocess.CompletedProcess[str]:
 
 
 @NEEDS_ROOT
-@pytest.mark.parametrize("redact", ["", "--redact"], ids=["", "redacted"])
-@pytest.mark.parametrize("option", OF_DISK)
+@pytest.mark.parametrize(("option", "redact"), REDACTED_OR_NOT)
 def test_a_full_disk_costs_what_lies_on_it_and_no_verdict(runs: Runs, option: str, redact: str) -> None:
-    if redact and option == "--history":
-        pytest.skip("redacted names are not remembered")
     runs.checks(test_it=LIGHT)
     cluster = runs.cluster([*all_verdicts(), *(saying(f"gpu{number}", "pass") for number in range(100, 150))])
     full = runs.folder / "full"

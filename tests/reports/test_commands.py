@@ -168,6 +168,7 @@ def test_a_command_stays_one_line_on_a_narrow_terminal() -> None:
     assert lines[:2] == ["REPLACE  gpu[001,003,005,007] (row_remap)", f"         {line}"]
 
 
+@pytest.mark.long
 def test_what_nodes_say_of_themselves_names_nothing_to_reboot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

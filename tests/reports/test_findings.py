@@ -36,6 +36,7 @@ def results(**verdicts: Verdict) -> list[Result]:
     return [result(node, verdict) for node, verdict in verdicts.items()]
 
 
+@pytest.mark.long
 @given(RESULTS)
 def test_no_node_is_lost_by_folding(data: list[Result]) -> None:
     for verdict in (Verdict.FAIL, Verdict.CONCERN):
@@ -55,6 +56,7 @@ def test_no_line_is_lost_by_folding(data: list[Result]) -> None:
         assert pairs == {(one.node, words) for one in finding.results for words in one.message.split("\n")}
 
 
+@pytest.mark.long
 @given(RESULTS)
 def test_the_headline_counts_every_node_once_by_its_worst_verdict(data: list[Result]) -> None:
     words = headline(data)

@@ -91,6 +91,7 @@ def test_the_worst_case_stays_small(nodes: int, most: int) -> None:
     assert len(matrix(results, names)) < most
 
 
+@pytest.mark.long
 def test_a_healthy_cluster_is_a_few_kilobytes() -> None:
     names = [f"gpu{number:04d}" for number in range(1000)]
     results = [Result(f"gpu.check{check}", name, Verdict.PASS) for check in range(30) for name in names]

@@ -63,6 +63,7 @@ def table(between: PairwiseRun) -> list[dict[str, str]]:
     return list(csv.DictReader((measurements_csv(run(between)) or "").splitlines()))
 
 
+@pytest.mark.long
 def test_the_section_says_what_was_measured_and_how_good_that_is() -> None:
     words = words_of(page(SLOW))
     for data in (
@@ -108,6 +109,7 @@ def test_what_was_left_out_is_shown(ended: str | None, words: str) -> None:
     assert ("left out: " in line) is bool(words)
 
 
+@pytest.mark.long
 def test_nodes_that_were_not_reached_are_listed_with_the_reason() -> None:
     assert "not measuredn0002: refused" in words_of(page(FAULTS["a node that was not reached"]))
 
@@ -134,6 +136,7 @@ def test_the_terminal_has_one_sentence() -> None:
     assert all(len(part) <= 100 for part in lines_of_pairs(measured(SLOW), 100))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("nodes", [64, 65, 300, pytest.param(2048, marks=pytest.mark.long)])
 def test_a_large_cluster_is_folded_by_place_with_the_accused_below(nodes: int) -> None:
     html = page(PairFault(f"faults among {nodes}", some_faults, nodes=nodes, first_rounds_only=nodes > 300))
@@ -152,6 +155,7 @@ def test_a_large_cluster_is_folded_by_place_with_the_accused_below(nodes: int) -
     assert int(shown[-1].split()[0]) + len(shown) - 1 == nodes
 
 
+@pytest.mark.long
 def test_every_pair_of_64_nodes_fits_too() -> None:
     (campaign,) = measured(SLOW).campaigns
     reading = campaign.journal.measurements[-1].reading
@@ -205,6 +209,7 @@ def test_the_table_has_every_measurement() -> None:
     assert (of_slow["size_bytes"], of_slow["network"]) == (str(8 * 2**30), "efa, 32 devices")
 
 
+@pytest.mark.long
 def test_a_measurement_that_failed_has_a_problem_and_no_bandwidth() -> None:
     rows = table(measured(FAULTS["two nodes that reckon wrong together"]))
     wrong = next(row for row in rows if row["pair"] == str(LINK))

@@ -23,15 +23,16 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports import results as results_module
 from clusterproof.reports.results import ResultsFile, read_results
 from tests.builders.recordings import boot, node, nvml, unreached
-from tests.builders.runs import DEVICES, LIGHT, ROOT, SAYING, USUAL, VERDICTS, Runs, all_verdicts, saying
+from tests.builders.runs import DEVICES, LIGHT, ROOT, SAYING, USUAL, VERDICTS, WAYS, Runs, all_verdicts, saying
 from tests.reports.interrupted import DEADLINE_S, STALL, wait_for, wait_for_results
+from tests.tiers import each_with_some
 
 SCHEMA: dict[str, Any] = json.loads(
     importlib.resources.files("clusterproof.reports").joinpath("result.schema.json").read_text(encoding="utf-8")
 )
 RESULT = SCHEMA["$defs"]["result"]
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
-WAYS = pytest.mark.parametrize("checks", [LIGHT, USUAL], ids=["light", "usual way"])
+HOW = [(checks, workers) for workers in ([], ["-n2"]) for checks in (LIGHT, USUAL)]
 
 
 def test_the_schema_is_one_and_describes_every_field() -> None:
@@ -134,12 +135,13 @@ def test_the_example_in_the_documentation_is_a_record() -> None:
     assert from_json(json.loads(example)).to_json() == json.loads(example)
 
 
-@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda stop: stop.name)
-@pytest.mark.parametrize("workers", [[], ["-n2"]], ids=["alone", "two workers"])
-@WAYS
-def test_an_interrupted_run_keeps_what_was_formed(
-    runs: Runs, checks: str, workers: list[str], stop: signal.Signals
-) -> None:
+@pytest.mark.parametrize(
+    ("stop", "how"),
+    each_with_some([signal.SIGINT, signal.SIGTERM, signal.SIGHUP], HOW),
+    ids=lambda value: getattr(value, "name", None),
+)
+def test_an_interrupted_run_keeps_what_was_formed(runs: Runs, how: tuple[str, list[str]], stop: signal.Signals) -> None:
+    checks, workers = how
     reached = runs.folder / "reached"
     formed = 2
     stall = STALL.format(reached=str(reached))
@@ -274,6 +276,7 @@ RESULTS = st.builds(
 )
 
 
+@pytest.mark.long
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(RESULTS, max_size=5))
 def test_what_is_written_is_read_again_whatever_characters_it_has(tmp_path: Path, results: list[Result]) -> None:

@@ -102,12 +102,14 @@ RESULTS = st.lists(
 )
 
 
+@pytest.mark.long
 @given(RESULTS, st.integers(60, 200))
 def test_no_line_is_wider_than_the_terminal_unless_it_is_one_word(results: list[Result], width: int) -> None:
     for line in lines(results, width, verbose=True):
         assert len(line) <= width or len(line.split()) <= 2
 
 
+@pytest.mark.long
 @given(RESULTS, st.integers(60, 200))
 def test_wrapping_loses_no_word(results: list[Result], width: int) -> None:
     wide, narrow = lines(results, 100_000, verbose=True), lines(results, width, verbose=True)
@@ -143,6 +145,7 @@ def test_without_v_a_long_story_is_cut_and_says_so() -> None:
     assert not any("more; -v" in line for line in lines(results, verbose=True))
 
 
+@pytest.mark.long
 def test_names_that_do_not_fold_do_not_fill_the_screen() -> None:
     names = [f"node-{'x' * (number % 7)}-{chr(97 + number % 26)}{chr(97 + number // 26)}" for number in range(300)]
     results = [Result("gpu.ecc", name, Verdict.FAIL, title="It is bad", message="bad") for name in names]

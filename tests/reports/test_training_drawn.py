@@ -40,6 +40,7 @@ def run_with(*facts: object, name: str = "x") -> TrainingRun:
     return TrainingRun(name, data)
 
 
+@pytest.mark.long
 def test_time_is_shown_in_phases_that_make_up_the_whole(page: Page) -> None:
     shares = re.search(r"Of the time of all ranks: (.*)", labels(page))
     assert shares
@@ -72,6 +73,7 @@ def test_network_traffic_is_drawn_on_the_scale_of_its_own_largest_value() -> Non
     assert "dotted: 1250 MB/s" in section(run)
 
 
+@pytest.mark.long
 def test_each_rule_says_how_often_it_triggered_over_how_much_and_by_which_number() -> None:
     of_run = {"subject": "run", "subsystem": "run"}
     results = [
@@ -159,6 +161,7 @@ def test_a_thousand_nodes_five_thousand_ranks_and_a_hundred_thousand_steps_take_
     assert "1,600 GPUs of 200 nodes, a line for each node" in html
 
 
+@pytest.mark.long
 def test_the_section_is_part_of_the_page_and_only_where_there_is_a_run() -> None:
     page = Page(document(run_of([result("run.slow_rank", "llama")], training=training_run())))
     assert "#training" in page.attributes("href")

@@ -93,6 +93,7 @@ def test_the_index_of_the_checks_is_the_generated_one() -> None:
     assert Path(FILE).read_text(encoding="utf-8") == written(), HOW
 
 
+@pytest.mark.long
 def test_the_catalogue_that_is_read_fast_is_the_generated_one() -> None:
     assert Path(rows.PARSED).read_text(encoding="utf-8") == rows.written(), HOW
 

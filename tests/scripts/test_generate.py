@@ -9,7 +9,7 @@ import pytest
 from clusterproof.plugins.evaluation.needs import FILE
 from tests.builders.runs import ROOT
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.any_user]
 
 
 def generate(*words: str) -> subprocess.CompletedProcess[str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tiers import TESTS, meets_system
+from tests.tiers import FEW, TESTS, meets_system
 
 OWN_RUN = """
     import pytest
@@ -44,6 +44,17 @@ def test_a_file_runs_with_one_of_the_names_that_take_turns_and_with_all_with_eac
 def test_how_many_had_their_turn_is_said(chosen: pytest.Pytester, workers: tuple[str, ...]) -> None:
     ran = chosen.runpytest_subprocess(*workers)
     ran.stdout.fnmatch_lines(["of 4 cases that take turns 2 had theirs; --all runs each"])
+
+
+def test_of_many_cases_of_a_test_a_few_are_quick(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest('pytest_plugins = ["tests.tiers"]')
+    test = "import pytest\n\n@pytest.mark.parametrize('number', range({}))\ndef test_{}(number): pass\n"
+    pytester.makepyfile(test_many=test.format(FEW * 3, "many"), test_few=test.format(FEW, "few"))
+    ran = pytester.runpytest_inprocess("--quick", "-v")
+    ran.assert_outcomes(passed=2 * FEW, deselected=2 * FEW)
+    ran.stdout.fnmatch_lines([f"*test_many[[]{number}[]]*" for number in range(0, FEW * 3, 3)])
+    ran.stdout.fnmatch_lines([f"{2 * FEW} cases of tests that have more than {FEW} ran not; without --quick they do"])
+    pytester.runpytest_inprocess().assert_outcomes(passed=4 * FEW)
 
 
 def test_of_what_another_user_changes_nothing_it_is_said_that_it_did_not_run(pytester: pytest.Pytester) -> None:

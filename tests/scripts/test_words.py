@@ -6,10 +6,11 @@ import os
 import subprocess
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from tests.builders.runs import ROOT
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.any_user]
 
 SCRIPTS = sorted(path.name for path in (ROOT / "scripts").iterdir() if path.is_file() and os.access(path, os.X_OK))
 WRONG = (
@@ -63,7 +64,19 @@ def test_a_script_says_how_it_is_used_and_does_nothing_else(name: str) -> None:
     assert ran.stdout.count("\n") > 1
 
 
-@pytest.mark.parametrize(("words", "says"), WRONG, ids=[words for words, _ in WRONG])
+def taking_turns() -> list[ParameterSet]:
+    """Each script with every other of its wrong lines, and with `--all` with each."""
+    lines: dict[str, list[tuple[str, str]]] = {}
+    for words, says in WRONG:
+        lines.setdefault(words.split()[0], []).append((words, says))
+    return [
+        pytest.param(*line, id=line[0], marks=[pytest.mark.in_turn(str(at % 2), by="test")] * (len(of_script) > 1))
+        for of_script in lines.values()
+        for at, line in enumerate(of_script)
+    ]
+
+
+@pytest.mark.parametrize(("words", "says"), taking_turns())
 def test_a_word_that_chooses_nothing_is_an_error(words: str, says: str) -> None:
     ran = script(words)
     assert ran.returncode in (2, 4), ran.stdout

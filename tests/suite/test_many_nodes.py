@@ -12,6 +12,8 @@ from clusterproof.plugins.core.interning import Interning
 from clusterproof.plugins.suite import outcomes, run_loop, session
 from tests.builders.runs import DEVICES, LIGHT, VERDICTS, Runs, all_verdicts, counts, saying
 
+pytestmark = pytest.mark.any_user
+
 
 def test_of_a_check_that_m_leaves_out_one_item_stands_for_all_nodes(runs: Runs) -> None:
     runs.checks(test_it=LIGHT, test_gpus=DEVICES)

@@ -18,6 +18,8 @@ from clusterproof.plugins.evidence.fact import OF_A_JOB
 from clusterproof.plugins.transport.kubernetes import reporting
 from tests.builders.runs import Runs
 
+pytestmark = pytest.mark.any_user
+
 BY_A_COMPUTED_NAME = """
     def test_swap(node):
         assert getattr(node, "kernel" + "_state")

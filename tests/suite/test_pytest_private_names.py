@@ -49,6 +49,7 @@ def used() -> set[str]:
     return found - {"_exit"}  # os._exit
 
 
+@pytest.mark.long
 def test_no_private_name_is_used_without_a_reason() -> None:
     assert used() == set(USED)
 

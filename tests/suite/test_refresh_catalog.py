@@ -20,7 +20,7 @@ import pytest
 
 from clusterproof.plugins.suite.refresh_catalog import refresh_catalog
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.any_user]
 
 ROOT = Path(__file__).parents[2]
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing"}

@@ -10,6 +10,8 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite import outcomes, parallel, run_loop
 from tests.builders.runs import DEVICES, LIGHT, USUAL, VERDICTS, Runs, all_verdicts, counts, saying
 
+pytestmark = pytest.mark.any_user
+
 WATCHING = "def pytest_runtest_call(item):\n    pass\n"
 SILENT_DEBUGGER = """
     import pdb

@@ -5,9 +5,21 @@ from __future__ import annotations
 import pytest
 
 from clusterproof.plugins.core.verdict import Verdict
-from tests.builders.runs import ALONE_OR_NOT, DEVICES, LIGHT, ROOT, SAYING, USUAL, VERDICTS, Runs, all_verdicts, saying
+from tests.builders.runs import (
+    ALONE_OR_NOT,
+    DEVICES,
+    LIGHT,
+    ROOT,
+    SAYING,
+    USUAL,
+    VERDICTS,
+    WAYS,
+    Runs,
+    all_verdicts,
+    saying,
+)
 
-WAYS = pytest.mark.parametrize("checks", [LIGHT, USUAL], ids=["light", "usual way"])
+pytestmark = pytest.mark.any_user
 
 
 @WAYS

@@ -16,6 +16,8 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.terminal import Evaluating, with_concerns
 from tests.builders.runs import ALONE_OR_NOT
 
+pytestmark = pytest.mark.any_user
+
 FAIL, CONCERN = Verdict.FAIL, Verdict.CONCERN
 CHECK = ["check", "demo", "-k", "gpu_answers", "--no-report"]
 DIES = """
@@ -51,6 +53,7 @@ def test_a_run_shows_its_cluster_and_its_findings_and_nothing_of_pytest(
 SYSCTL = "vm.overcommit_memory = 2\nkernel.pid_max = 4096\n"  # of which other settings are not known
 
 
+@pytest.mark.long
 def test_the_last_line_counts_each_concern_that_is_shown(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "gpu001"
     folder.mkdir()
@@ -81,6 +84,7 @@ def test_concerns_beside_what_is_worse_are_counted(
     assert with_concerns(counts, results) == shown
 
 
+@pytest.mark.long
 def test_with_v_all_of_it_is_there(capfd: pytest.CaptureFixture[str]) -> None:
     assert main([*CHECK, "-v"]) == 1
     out = capfd.readouterr().out

@@ -13,6 +13,8 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.gatherer import Gatherer
 from tests.builders.runs import ALONE_OR_NOT, DEVICES, LIGHT, ROOT, USUAL, Runs, saying
 
+pytestmark = pytest.mark.any_user
+
 INCOMPLETE, PASS, FAIL, NOT_APPLICABLE = Verdict.INCOMPLETE, Verdict.PASS, Verdict.FAIL, Verdict.NOT_APPLICABLE
 BAD_SECOND = [saying("gpu001", "pass"), saying("gpu002", "bad"), saying("gpu003", "pass")]
 UNHEARD_SECOND = [saying("gpu001", "pass"), saying("gpu002", "incomplete"), saying("gpu003", "pass")]

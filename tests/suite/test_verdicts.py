@@ -10,10 +10,11 @@ import pytest
 from clusterproof.plugins.core.verdict import EXIT_INCOMPLETE, Verdict
 from clusterproof.plugins.suite.ending import EXIT_UNCHECKED, EXIT_UNWRITTEN
 from tests.builders.recordings import node, unreached
-from tests.builders.runs import DEVICES, LIGHT, SAYING, USUAL, VERDICTS, Runs, all_verdicts, counts, saying
+from tests.builders.runs import DEVICES, LIGHT, SAYING, VERDICTS, WAYS, Runs, all_verdicts, counts, saying
+
+pytestmark = pytest.mark.any_user
 
 COUNTS = Counter({"passed": 2, "failed": 1, "concern": 1, "incomplete": 3, "not applicable": 1})
-WAYS = pytest.mark.parametrize("checks", [LIGHT, USUAL], ids=["light", "usual way"])
 
 
 @WAYS

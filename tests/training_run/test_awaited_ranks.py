@@ -106,6 +106,7 @@ def test_all_ranks_of_a_node_are_named_together_where_all_others_wait() -> None:
     assert (result.verdict, "rank 7 is stopped by a signal" in result.message) == (Verdict.CONCERN, True)
 
 
+@pytest.mark.long
 def test_ranks_of_nccl_which_compute_while_they_wait_need_their_gpus_to_tell() -> None:
     def doing(rank: int, minute: int) -> Doing:
         return SLEEPS if rank == 2 and minute >= 5 else COMPUTES

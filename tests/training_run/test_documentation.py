@@ -84,6 +84,7 @@ def test_the_rule_that_contributing_adds_finds_its_fault_and_passes_a_healthy_ru
         assert verdict is Verdict.PASS or only.words in result.message
 
 
+@pytest.mark.long
 def test_the_rule_that_contributing_adds_passes_the_tests_of_all_rules(tmp_path: Path, walked: tuple[str, str]) -> None:
     for package in ("clusterproof", "tests"):
         shutil.copytree(ROOT / package, tmp_path / package)

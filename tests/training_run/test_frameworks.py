@@ -129,6 +129,7 @@ def test_a_loss_that_is_no_number_fails(tmp_path: Path, printed: Printed) -> Non
     assert f"the loss is nan from step {6 * printed.times} on, in 3 of 8 lines" in result.message
 
 
+@pytest.mark.long
 @EACH
 def test_a_first_step_that_comes_late_is_found_where_the_form_is_like_no_other(
     tmp_path: Path, printed: Printed

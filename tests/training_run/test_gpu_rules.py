@@ -19,6 +19,7 @@ def verdict(check: str, run: TrainingRun) -> str:
     return said(check, run).verdict.value
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("what", "change", "expected"),
     [
@@ -33,6 +34,7 @@ def test_memory_that_grows_is_distinguished_from_what_has_grown(what: str, chang
     assert verdict("run.gpu_memory_growth", watched(change)) == expected, what
 
 
+@pytest.mark.long
 def test_noise_of_memory_is_no_growth() -> None:
     def noisy(node: str, gpu: int, time_s: float) -> Mapping[str, float]:
         return {of_run.MEMORY: 60 + (hash((node, gpu, time_s)) % 400) / 10} if gpu >= 0 else {}
@@ -40,6 +42,7 @@ def test_noise_of_memory_is_no_growth() -> None:
     assert verdict("run.gpu_memory_growth", watched(noisy)) == "pass"
 
 
+@pytest.mark.long
 def test_a_batch_is_not_said_to_be_small_where_the_gpus_wait_for_cpus() -> None:
     def waits(node: str, gpu: int, _time_s: float) -> Mapping[str, float]:
         slow = {of_run.GPU: 30.0, of_run.MEMORY: 25.0, of_run.TENSOR: 9.0}
@@ -49,6 +52,7 @@ def test_a_batch_is_not_said_to_be_small_where_the_gpus_wait_for_cpus() -> None:
     assert (verdict("run.batch_size", run), verdict("run.cpu_bound", run)) == ("pass", "concern")
 
 
+@pytest.mark.long
 def test_without_tensor_cores_sampled_the_batch_is_judged_by_use_memory_and_cpus_if_these_are() -> None:
     assert said("run.batch_size", watched(without=(of_run.TENSOR,))).verdict.value == "pass"
     result = said("run.batch_size", watched(without=(of_run.TENSOR, of_run.CPU)))
@@ -56,6 +60,7 @@ def test_without_tensor_cores_sampled_the_batch_is_judged_by_use_memory_and_cpus
     assert "GPM, on Hopper and later" in result.message
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("what", "change", "expected"),
     [
@@ -71,10 +76,12 @@ def test_a_clock_is_slow_beside_busy_peers_and_where_something_holds_it(
     assert verdict("run.slow_clock", watched(of_gpu("gpu001", 1, **change))) == expected, what
 
 
+@pytest.mark.long
 def test_a_power_cap_on_all_gpus_alike_is_nothing() -> None:
     assert verdict("run.slow_clock", watched(of_every_gpu(clock=1_300.0, power_cap=95.0))) == "pass"
 
 
+@pytest.mark.long
 def test_a_clock_that_is_low_for_four_minutes_is_nothing() -> None:
     def briefly(node: str, gpu: int, time_s: float) -> Mapping[str, float]:
         is_slow = (node, gpu) == ("gpu001", 0) and time_s % 600 < 240
@@ -83,6 +90,7 @@ def test_a_clock_that_is_low_for_four_minutes_is_nothing() -> None:
     assert verdict("run.slow_clock", watched(briefly)) == "pass"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("what", "other"),
     [
@@ -99,6 +107,7 @@ def test_gpus_that_do_anything_do_not_hang(what: str, other: Mapping[str, float]
     assert verdict("run.hung", watched(change)) == "pass", what
 
 
+@pytest.mark.long
 def test_one_gpu_that_computes_is_enough_for_a_run_not_to_hang() -> None:
     def change(node: str, gpu: int, time_s: float) -> Mapping[str, float]:
         return {} if (node, gpu) == ("gpu002", 3) else stuck(node, gpu, time_s)
@@ -106,6 +115,7 @@ def test_one_gpu_that_computes_is_enough_for_a_run_not_to_hang() -> None:
     assert verdict("run.hung", watched(change)) == "pass"
 
 
+@pytest.mark.long
 def test_an_evaluation_of_nine_minutes_on_no_gpu_is_no_hang() -> None:
     def change(node: str, gpu: int, time_s: float) -> Mapping[str, float]:
         return stuck(node, gpu, time_s) if 600 <= time_s < 1140 else {}
@@ -113,12 +123,14 @@ def test_an_evaluation_of_nine_minutes_on_no_gpu_is_no_hang() -> None:
     assert verdict("run.hung", watched(change)) == "pass"
 
 
+@pytest.mark.long
 def test_power_and_the_network_show_hanging_where_there_is_no_gpm() -> None:
     assert verdict("run.hung", watched(stuck, without=(of_run.TENSOR, of_run.LINK))) == "fail"
     lacking = said("run.hung", watched(stuck, without=(of_run.TENSOR, of_run.LINK, of_run.NETWORK)))
     assert lacking.verdict.value == "incomplete"
 
 
+@pytest.mark.long
 def test_samples_of_any_length_take_as_much_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(of_run, "MAX_BINS", 5_000)
     samples = Samples()

@@ -123,6 +123,7 @@ def test_events_of_other_kinds_are_passed_over(tmp_path: Path, events: list[Any]
     assert read(tmp_path, trace([*events, *ten_steps()])).data.steps[3].keys() == set(range(10))
 
 
+@pytest.mark.long
 def test_memory_stays_flat_however_long_the_trace_is(tmp_path: Path) -> None:
     def peak(count: int) -> int:
         others = [event("aten::add", number, 1, "cpu_op") for number in range(count)]

@@ -77,6 +77,7 @@ def test_only_what_ends_on_all_ranks_at_once_says_who_came_last(tmp_path: Path, 
         assert result.message.startswith(f"no collective says who comes last: 600 of {kind}; expected AllReduce")
 
 
+@pytest.mark.long
 def test_broadcasts_among_them_change_nothing(tmp_path: Path) -> None:
     """Each kind is numbered by itself: the third Broadcast and the third AllReduce are two collectives."""
     for rank in range(4):

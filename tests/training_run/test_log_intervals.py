@@ -42,6 +42,7 @@ INTERVALS = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.long
 @INTERVALS
 def test_a_run_has_as_many_steps_and_spends_as_much_on_checkpoints(tmp_path: Path, at: Iterable[int]) -> None:
     run = read(tmp_path, logged(list(at)))
@@ -52,6 +53,7 @@ def test_a_run_has_as_many_steps_and_spends_as_much_on_checkpoints(tmp_path: Pat
     assert said("run.checkpoint_share", run).verdict.value == "pass"
 
 
+@pytest.mark.long
 @INTERVALS
 def test_what_it_says_of_checkpoints_the_start_and_data_is_the_same(tmp_path: Path, at: Iterable[int]) -> None:
     run = read(tmp_path, logged(list(at), save_s=20.0, data_ms=100.0, lasts=0.4))
@@ -62,6 +64,7 @@ def test_what_it_says_of_checkpoints_the_start_and_data_is_the_same(tmp_path: Pa
     assert run.share("data").share == pytest.approx(100 / 600)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("interval", [1, 2, 5, 10])
 def test_what_is_lost_in_long_steps_does_not_depend_on_how_often_it_is_logged(tmp_path: Path, interval: int) -> None:
     seconds = [31.0 if step % 200 == 50 else 1.0 for step in range(1, STEPS + 1)]
@@ -71,6 +74,7 @@ def test_what_is_lost_in_long_steps_does_not_depend_on_how_often_it_is_logged(tm
     assert "13.1 % of the time is lost" in result.message or "13.2 %" in result.message
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("interval", [1, 2, 10])
 def test_a_change_that_stays_is_found_at_its_step(tmp_path: Path, interval: int) -> None:
     lines = [megatron(step, 1200.0 if step > 500 else 1000.0) for step in every(interval)]
@@ -124,6 +128,7 @@ def test_the_first_line_stands_for_what_can_be_known(tmp_path: Path, text: str, 
 GROWING = [("global batch size:   288", "global batch size:   576"), ("|\n", "| actual seqlen:  4096 |\n")]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("before", "after"), GROWING, ids=["a larger batch", "longer sequences"])
 def test_steps_that_take_longer_as_they_do_more_are_neither_outliers_nor_a_drift(
     tmp_path: Path, before: str, after: str
@@ -139,6 +144,7 @@ def test_steps_that_take_longer_as_they_do_more_are_neither_outliers_nor_a_drift
     assert slower.startswith("from step 651 on steps take 1.3 s, 1.3 times the 1 s before")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("interval", [1, 10])
 def test_a_log_that_is_there_twice_has_as_many_steps(tmp_path: Path, interval: int) -> None:
     for name in ("out.log", "stdout.log"):
@@ -173,6 +179,7 @@ def test_a_restart_within_a_log_counts_what_was_done_twice_as_time_and_once_as_s
     assert {one.step: round(one.seconds, 6) for one in run.every_step} == dict.fromkeys((10, 20, 30, 40), 1.0)
 
 
+@pytest.mark.long
 def test_several_starts_are_not_one_long_start(tmp_path: Path) -> None:
     text = (MEGATRON + "".join(megatron(step, 1000) for step in range(10, 5001, 10))) * 20
     assert said("run.init_time", read(tmp_path, text)).verdict.value == "pass"

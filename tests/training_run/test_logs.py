@@ -108,6 +108,7 @@ def test_a_number_that_is_none_is_one_clear_error(tmp_path: Path) -> None:
         read(tmp_path, titan(7, 1).replace("2025-06", "2025-66"))
 
 
+@pytest.mark.long
 def test_a_log_whose_first_iteration_comes_late_is_known_all_the_same(tmp_path: Path) -> None:
     start = "gpu001:7:9 [0] NCCL INFO Channel 00/32 : 0 1 2 3 4 5 6 7\n" * 40_000
     assert lasting(read(tmp_path, start + megatron(7, 500))) == {7: 0.5}
@@ -181,6 +182,7 @@ def test_steps_of_megatron_that_runs_by_deepspeed_count_once(tmp_path: Path) -> 
     assert run.step_count == 5
 
 
+@pytest.mark.long
 def test_a_log_of_deepspeed_whose_steps_come_late_is_known(tmp_path: Path) -> None:
     run = read(tmp_path, "NCCL INFO says a lot\n" * 100_000 + deepspeed(1, 1) + deepspeed(2, 3))
     assert lasting(run) == {2: 2.0}

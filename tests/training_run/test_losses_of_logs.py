@@ -196,6 +196,7 @@ def test_the_losses_of_several_files_are_told_apart(
     assert (result.verdict.value, result.message.partition(":")[0]) == (verdict, words), result.message
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("files", "times"), [(2, 1), (1, 2), (5, 1)], ids=["saved twice", "appended to", "copies"])
 def test_losses_that_begin_again_are_no_spike(tmp_path: Path, files: int, times: int) -> None:
     lines = [titan(step, step).replace("6.0388", f"{2 + 7 / step:.4f}") for step in range(1, 301)]

@@ -121,6 +121,7 @@ def test_a_gpu_that_is_lost_early_hides_nothing_of_the_others(tmp_path: Path) ->
     assert "nothing of gpu001 gpu3 behind 2025-07-21 15:01:50" in said("run.gpu_lost", run).message
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("minutes", "verdict"), [(15, "incomplete"), (26, "pass")])
 def test_a_node_of_which_nothing_is_sampled_any_more_is_named(tmp_path: Path, minutes: int, verdict: str) -> None:
     for node, until in (("gpu001", 30), ("gpu002", minutes)):
@@ -130,6 +131,7 @@ def test_a_node_of_which_nothing_is_sampled_any_more_is_named(tmp_path: Path, mi
     assert verdict == "pass" or result.message.startswith("nothing of gpu002 behind 2025-07-21 15:14:50")
 
 
+@pytest.mark.long
 def test_a_gpu_whose_use_dcgmi_has_no_more_is_named(tmp_path: Path) -> None:
     rows = "".join(
         f"GPU {gpu}     {'N/A  N/A' if gpu == 3 and second > 600 else '93  0.450'}  1980  60000  20000\n"
@@ -140,6 +142,7 @@ def test_a_gpu_whose_use_dcgmi_has_no_more_is_named(tmp_path: Path) -> None:
     assert "nothing of gpu001 gpu3 behind minute 10" in said("run.gpu_lost", read_run([str(tmp_path)])).message
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("reasons", "verdict"),
     [
@@ -176,6 +179,7 @@ def test_a_slow_clock_passes_only_where_all_reasons_for_it_were_printed(
     assert verdict == "pass" or "gpu001 gpu3 at 0.61 of its peers' clock for 30 min" in result.message
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("names", "nodes"),
     [

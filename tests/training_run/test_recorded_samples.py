@@ -93,6 +93,7 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     assert run.data.notes == []
 
 
+@pytest.mark.long
 def test_every_line_has_the_form_of_the_schema(tmp_path: Path) -> None:
     found = lines(written(tmp_path))
     assert len(found) == 64
@@ -106,10 +107,12 @@ def test_the_schema_refuses_what_is_no_line(wrong: object) -> None:
         jsonschema.validate(wrong, SCHEMA)
 
 
+@pytest.mark.long
 def test_a_sample_takes_at_most_350_bytes(tmp_path: Path) -> None:
     assert written(tmp_path, 1_000).stat().st_size / 1_000 <= 350
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("share", [0.2, 0.5, 0.9, 0.999])
 def test_a_file_that_is_cut_loses_its_tail_only(tmp_path: Path, share: float) -> None:
     path = written(tmp_path, 600)
@@ -199,6 +202,7 @@ def test_a_file_that_unpacks_to_gigabytes_is_refused_before_it_fills_the_memory(
         read_run([str(path)])
 
 
+@pytest.mark.long
 def test_bytes_that_are_damaged_are_one_error(tmp_path: Path) -> None:
     path = written(tmp_path, 600)
     data = bytearray(path.read_bytes())

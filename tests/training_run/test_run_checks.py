@@ -32,6 +32,7 @@ def test_every_check_has_a_fault_that_it_finds() -> None:
     assert {name for fault in FAULTS for name, verdict in fault.expect.items() if verdict in findings} == set(CHECKS)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("check", CHECKS)
 def test_every_check_passes_a_healthy_run(check: str) -> None:
     result = said(check, HEALTHY[check]())

@@ -68,6 +68,7 @@ def written(
     return read_run([str(folder)])
 
 
+@pytest.mark.long
 def test_its_memory_network_and_number_of_cpus_are_read(tmp_path: Path) -> None:
     samples, data = (run := written(tmp_path)).data.samples, run.data
     assert set(samples.of(MEMORY)) == {("algo-1", "gpu0")}
@@ -77,6 +78,7 @@ def test_its_memory_network_and_number_of_cpus_are_read(tmp_path: Path) -> None:
     assert data.loaders[0].words == "num_workers=4, pin_memory=False"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("seen", "verdict", "words"),
     [
@@ -95,6 +97,7 @@ def test_a_batch_is_small_only_where_neither_gpu_memory_nor_cpus_are_used_and_no
     assert (result.verdict, words in result.message) == (verdict, True), result.message
 
 
+@pytest.mark.long
 def test_memory_of_a_gpu_that_grows_is_named(tmp_path: Path) -> None:
     run = written(tmp_path, seconds=4_000, every_s=10, memory=lambda second: 30 + second / 200)
     result = said("run.gpu_memory_growth", run)
@@ -102,11 +105,13 @@ def test_memory_of_a_gpu_that_grows_is_named(tmp_path: Path) -> None:
     assert "algo-1 gpu0 uses 50 % and 17.9 points more" in result.message
 
 
+@pytest.mark.long
 def test_the_wait_for_data_comes_with_how_the_loader_is_set_up(tmp_path: Path) -> None:
     result = said("run.data_wait", written(tmp_path, waits=0.3))
     assert "rank 0 waits for data for 30 % of its steps (num_workers=4, pin_memory=False)" in result.message
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("begins_s", "verdict", "words"),
     [
@@ -122,6 +127,7 @@ def test_a_start_that_takes_long_is_seen_beside_the_samples_of_its_node(
     assert (result.verdict, words in result.message) == (verdict, True), result.message
 
 
+@pytest.mark.long
 def test_the_page_has_what_the_report_of_its_profiler_had(tmp_path: Path) -> None:
     section = training_section(written(tmp_path, begins_s=60, waits=0.02))
     assert section
@@ -141,6 +147,7 @@ def test_the_page_has_what_the_report_of_its_profiler_had(tmp_path: Path) -> Non
         assert words in section.body, words
 
 
+@pytest.mark.long
 def test_a_clock_that_fits_no_sample_says_nothing_of_the_start(tmp_path: Path) -> None:
     run = written(tmp_path)
     assert run.data.loop

@@ -16,6 +16,7 @@ from tests.training_run.sampled import line, readings, sampled
 OF_GPUS = ("run.gpu_busy", "run.gpu_fluctuates", "run.load_balance", "run.cpu_bound", "run.io_bound")
 
 
+@pytest.mark.long
 def test_a_folder_of_the_profiler_is_read_hour_by_hour_and_node_by_node(tmp_path: Path) -> None:
     every = list(readings())
     for node in ("algo-1", "algo-2"):

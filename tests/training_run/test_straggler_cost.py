@@ -22,6 +22,7 @@ def by_chance(rank: int, step: int) -> float:
     return float(Random(f"{rank} {step}").random() < 0.1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ranks", [3, 4, 8, 64])
 def test_a_rank_that_pauses_in_some_steps_is_named_in_runs_of_any_size(ranks: int) -> None:
     result = said("run.held_up", logging_ranks(paused, ranks=ranks))
@@ -29,6 +30,7 @@ def test_a_rank_that_pauses_in_some_steps_is_named_in_runs_of_any_size(ranks: in
     assert "the others wait for rank 1 for 11" in result.message
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ranks", [3, 4, 8, 64])
 def test_nobody_is_named_where_every_rank_pauses_as_often(ranks: int) -> None:
     assert said("run.held_up", logging_ranks(by_chance, ranks=ranks)).verdict.value == "pass"
@@ -55,6 +57,7 @@ def test_ranks_of_other_stages_are_not_compared() -> None:
     assert [one.percent for one in straggler_costs(stage, lasted)] == [0.0, 0.0]
 
 
+@pytest.mark.long
 def test_pauses_that_every_rank_has_alike_hardly_ever_name_one_and_those_of_one_rank_do() -> None:
     counts = simulate(0.1)
     times, errors = PACKAGED.threshold("run.held_up_times"), PACKAGED.threshold("run.held_up_errors")

@@ -28,6 +28,7 @@ NAMES = [
 ]
 
 
+@pytest.mark.long
 def test_the_labelled_slow_worker_is_named_and_nobody_else() -> None:
     run = read_run([str(labelled("straggler-analysis/trace-AR.csv.gz"))])
     assert verdicts(run) == {**verdicts(run), "run.slow_rank": "fail", "run.stages_uneven": "pass"}
@@ -35,6 +36,7 @@ def test_the_labelled_slow_worker_is_named_and_nobody_else() -> None:
     assert said("run.work_uneven", run).verdict.value == "pass"
 
 
+@pytest.mark.long
 def test_of_labelled_uneven_stages_nobody_is_named() -> None:
     run = read_run([str(labelled("straggler-analysis/trace-ST.csv.gz"))])
     assert ranks_named(run) == []
@@ -42,6 +44,7 @@ def test_of_labelled_uneven_stages_nobody_is_named() -> None:
     assert said("run.slow_rank", run).message.startswith("2 ranks a stage; expected 3")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("replicas", [3, 4, 16, 128])
 @pytest.mark.parametrize("stages", [1, 2, 8])
 def test_the_slow_rank_is_named_in_runs_of_any_size(replicas: int, stages: int) -> None:
@@ -63,6 +66,7 @@ def test_nobody_is_named_for_uneven_work(seconds: Seconds) -> None:
         assert ranks_named(computing(seconds, stages=stages, replicas=8)) == []
 
 
+@pytest.mark.long
 def test_a_slow_rank_among_uneven_work_is_named_once_it_is_slow_in_each_part_of_the_run() -> None:
     assert ranks_named(computing(slow(3, 1.1, uneven(0.5)), stages=2, replicas=8)) == []
     assert ranks_named(computing(slow(3, 1.8, uneven(0.5)), stages=2, replicas=8)) == [3]
@@ -79,6 +83,7 @@ def shared_cpus(place: Place, step: int) -> float:
     return 1 + 4 * Random(f"{place.rank} {step}").random() ** 3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("others", [lambda *_: 1.0, shared_cpus], ids=["even", "on CPUs that others use"])
 def test_a_rank_that_becomes_slow_is_named_by_the_later_half_of_the_run(others: Seconds) -> None:
     run = computing(lambda place, step: others(place, step) * (1.6 if place.rank == 2 and step > 200 else 1), steps=400)

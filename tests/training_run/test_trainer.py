@@ -194,6 +194,7 @@ def test_a_bar_by_itself_counts_where_the_number_of_steps_is_said(tmp_path: Path
     assert seconds(read(tmp_path, f"  Total optimization steps = {STEPS}\n" + bars)) == {3.0}
 
 
+@pytest.mark.long
 def test_a_bar_may_be_drawn_for_longer_than_a_line_may_be(tmp_path: Path) -> None:
     text = "it begins\n" + trained(each=STEPS) * 60
     assert max(map(len, text.encode().split(b"\n"))) < len(text) // 50
@@ -202,6 +203,7 @@ def test_a_bar_may_be_drawn_for_longer_than_a_line_may_be(tmp_path: Path) -> Non
     assert seconds(read(tmp_path, long)) == {3.0}
 
 
+@pytest.mark.long
 def test_an_error_behind_a_long_drawn_bar_has_its_line(tmp_path: Path) -> None:
     drawn = "it begins\n" + "".join(bar(step, STEPS, step) for step in range(STEPS)) * 20 + "\n"
     with pytest.raises(RunError, match=r"train\.log:3: month must be in 1\.\.12"):
@@ -217,6 +219,7 @@ def test_steps_that_deepspeed_prints_go_before_those_of_the_bar(tmp_path: Path) 
     assert run.data.losses.losses[0, LOG].lines == STEPS // 10
 
 
+@pytest.mark.long
 def test_a_log_whose_first_line_comes_late_is_known_all_the_same(tmp_path: Path) -> None:
     run = read(tmp_path, "gpu001:7:9 [0] NCCL INFO Channel 00/32 : 0 1 2 3 4 5 6 7\n" * 40_000 + losses([2.0] * 9))
     assert run.data.losses.losses[0, LOG].lines == 9

@@ -104,6 +104,7 @@ def test_of_a_line_that_is_cut_nothing_is_taken_and_a_resumed_run_goes_on_behind
     assert lasting(run) == {2: 40.0, 4: 40.0}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("count", [4, 2000], ids=["a few lines", "more than is read to know the format"])
 def test_what_ms_swift_keeps_of_the_whole_run_in_the_last_line_is_no_step(tmp_path: Path, count: int) -> None:
     kept = {"last_model_checkpoint": "output/checkpoint-4", "global_step": 4, "log_history": [{"loss": 2.5, "step": 1}]}

@@ -46,6 +46,7 @@ def test_a_swing_is_laid_to_what_the_run_shows(run: Callable[[], TrainingRun], w
     assert why in result.message
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("of_work", [0.0, 0.5, 1.0])
 def test_the_share_that_ranks_of_several_stages_have_in_common_is_found(of_work: float) -> None:
     random = Random(3)

@@ -16,6 +16,7 @@ def of_length(step: int, ms: float, length: int) -> str:
     return megatron(step, ms).replace("|\n", f"| actual seqlen:  {length} |\n")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("lengths", "of_outliers", "of_drift"),
     [

@@ -31,6 +31,7 @@ def everything() -> Program:
     return program(EVERYTHING, ProbeOptions(), (), False)[0]
 
 
+@pytest.mark.long
 def test_a_program_that_systems_manager_takes_reaches_its_nodes_through_a_controller_too() -> None:
     names = [f"ip-10-{n * 7 % 250}-{n * 13 % 250}-{n * 31 % 250}" for n in range(1000)]
     through = connection_for("srun").longest_program(Limits(settings={"submit_host": "hyperpod:controller"}))
@@ -57,6 +58,7 @@ def test_a_program_is_no_longer_than_every_way_takes_that_it_goes(settings: dict
     assert connection_for("srun").longest_program(Limits(settings=settings)) == longest
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", ["true", "echo begin. ", ""], ids=["a word", "words", "every collector"])
 def test_the_submit_host_starts_the_very_command_that_was_asked_for(command: str) -> None:
     command = command or everything().command
@@ -251,6 +253,7 @@ def test_a_controller_that_does_not_answer_is_one_line(stand: Stand) -> None:
         stand.answers("a")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("longest", "is_named"), [(LONGEST_PROGRAM, False), (None, True)])
 def test_where_there_is_no_room_for_names_all_nodes_are_asked(longest: int | None, is_named: bool) -> None:
     names = ["a", *(os.urandom(40).hex() for _ in range(2000))]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import functools
 import importlib
 import pkgutil
 import re
@@ -36,6 +37,7 @@ class Expression:
     where: str = ""
 
 
+@functools.cache
 def expressions() -> list[Expression]:
     """All that the product has, in module globals, in tables, and written where they are used."""
     found: dict[tuple[str, int], Expression] = {}

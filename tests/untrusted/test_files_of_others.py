@@ -150,6 +150,7 @@ def packed(path: Path, size: int, pack: Callable[[bytes], bytes]) -> Path:
     return path
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress], ids=["gzip", "zstd"])
 def test_a_file_of_a_run_is_unpacked_to_a_hundred_times_its_size(
     tmp_path: Path, pack: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch
@@ -169,6 +170,7 @@ def test_all_files_of_a_run_together_have_a_budget(tmp_path: Path, monkeypatch: 
         read_run([str(tmp_path)])
 
 
+@pytest.mark.long
 def test_all_files_of_a_capture_together_have_a_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(collection, "MAX_WHOLE_BYTES", 2_000_000)
     for name in ("dmesg-1.gz", "dmesg-2.gz"):

@@ -156,6 +156,7 @@ def test_mounts_that_are_left_out_are_counted_but_for_those_of_walks(tmp_path: P
     assert data["left_out"] == 1 + 298 - MAX_MOUNTS
 
 
+@pytest.mark.long
 def test_an_fstab_without_end_is_an_error_and_not_cut(tmp_path: Path) -> None:
     (tmp_path / "proc/1").mkdir(parents=True)
     (tmp_path / "proc/1/mountinfo").write_text("1 0 0:1 / / rw - ext4 /dev/a rw\n")

@@ -70,6 +70,7 @@ def test_a_value_that_broke_a_check_breaks_none_any_more(
     assert broken(RECORDED[name], collector, place, other) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", RECORDED)
 def test_no_value_in_the_place_of_another_breaks_a_check(name: str) -> None:
     recorded, chance = RECORDED[name], random.Random(name)  # the same in each run

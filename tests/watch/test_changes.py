@@ -98,6 +98,7 @@ def again(day: Day) -> Day:
     return Day(before=tuple(day.said), boot_id=day.boot_id)
 
 
+@pytest.mark.long
 def test_a_watch_that_begins_again_says_nothing_twice_and_says_what_is_over() -> None:
     day = Day()
     day.log(XID_79)
@@ -111,6 +112,7 @@ def test_a_watch_that_begins_again_says_nothing_twice_and_says_what_is_over() ->
     assert second.of("gpu.no_xid") == ["closed"]
 
 
+@pytest.mark.long
 def test_what_flapped_flaps_on_for_the_watch_that_begins_again() -> None:
     day = Day()
     for _ in range(3):

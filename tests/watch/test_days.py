@@ -10,7 +10,7 @@ import pytest
 from clusterproof.plugins.watch.own_health import CLOCK, REBOOT
 from tests.watch.days import EVERY_S, FAULTS, NODE, Day, Fault, evidence, healthy
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.any_user]
 
 
 @pytest.fixture

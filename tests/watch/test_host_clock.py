@@ -41,6 +41,7 @@ def watched(day: Day, moments: list[tuple[float, float]], monkeypatch: pytest.Mo
     return own
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("moments", "said"),
     [

@@ -19,6 +19,8 @@ from tests.testbed.browser import Browser, browser
 from tests.testbed.needs import needs_chromium
 from tests.watch.days import BRAKE, NODE, NOTHING, Day, slowed
 
+pytestmark = pytest.mark.any_user
+
 TIMEOUT_S = 600.0
 XID_79 = "NVRM: Xid (PCI:0000:64:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
 COMMAND = ("clusterproof", "check", "ssh:gpu001")
@@ -53,6 +55,7 @@ def answered(url: str, method: str = "GET", **headers: str) -> tuple[int, str, b
         return refusal.code, refusal.headers["ETag"] or "", refusal.read()
 
 
+@pytest.mark.long
 def test_the_page_is_made_again_only_when_something_else_is_said(served: Served) -> None:
     status, version, page = answered(served.listener.url)
     assert (status, b"gpu001" in page) == (200, True)
@@ -65,6 +68,7 @@ def test_the_page_is_made_again_only_when_something_else_is_said(served: Served)
     assert later != version
 
 
+@pytest.mark.long
 def test_while_a_page_is_made_the_one_before_is_answered_and_nobody_waits(served: Served) -> None:
     _, version, page = answered(served.listener.url)
     served.day.log(XID_79)
@@ -73,6 +77,7 @@ def test_while_a_page_is_made_the_one_before_is_answered_and_nobody_waits(served
     assert answered(served.listener.url)[1] != version
 
 
+@pytest.mark.long
 def test_what_no_check_says_of_the_samples_is_on_it_too(served: Served) -> None:
     served.day.tick()
     served.day.silence(60)
@@ -81,6 +86,7 @@ def test_what_no_check_says_of_the_samples_is_on_it_too(served: Served) -> None:
     assert result.message.startswith("no sample for 60 s")
 
 
+@pytest.mark.long
 def test_a_check_that_is_evaluated_again_replaces_what_it_said(served: Served) -> None:
     before = {one.check: one.verdict for one in served.page.results()}
     served.day.log(XID_79)
@@ -88,6 +94,7 @@ def test_a_check_that_is_evaluated_again_replaces_what_it_said(served: Served) -
     assert after == {**before, "gpu.no_xid": Verdict.FAIL, **{name: after[name] for name in after.keys() - before}}
 
 
+@pytest.mark.long
 def test_a_watch_that_completes_no_tick_is_not_live(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live_page, "LEAST_STALLED_S", -1.0)
     monkeypatch.setattr(live_page, "STALLED_TICKS", 0)
@@ -97,6 +104,7 @@ def test_a_watch_that_completes_no_tick_is_not_live(served: Served, monkeypatch:
     assert answered(served.listener.url, "HEAD")[0] == 200
 
 
+@pytest.mark.long
 def test_a_throttle_that_is_over_is_over_on_the_page(served: Served) -> None:
     served.day.tick({3: {"clocks_event_reasons": BRAKE, "slowdown": slowed(served.day.now, 0.5)}})
     assert [one.verdict for one in served.page.results() if one.check == "gpu.no_throttle"] != [Verdict.PASS]
@@ -121,6 +129,7 @@ def test_the_page_is_for_the_machine_that_watches_and_under_no_foreign_name(host
     assert bool(words) is bool(live_page.why_refused({"HTTP_HOST": host, "REMOTE_ADDR": client}))
 
 
+@pytest.mark.long
 def test_another_path_is_answered_with_those_that_there_are(served: Served) -> None:
     assert answered(f"{served.listener.url}etc/passwd")[::2] == (404, b"expected one of /\n")
 

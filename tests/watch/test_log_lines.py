@@ -66,6 +66,7 @@ def test_each_device_and_form_is_an_event_of_its_own_and_over_when_a_later_line_
     ]
 
 
+@pytest.mark.long
 def test_in_a_log_that_has_lost_its_beginning_a_line_is_said_and_over_as_in_any_other() -> None:
     day = Day()
     day.visit(kernel_log={"truncated": True})

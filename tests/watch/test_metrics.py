@@ -141,6 +141,7 @@ def test_a_failure_of_the_watch_itself_is_exported_while_it_lasts(watched: OfDay
     assert watched.read['trouble{part="recording"}'] == 0
 
 
+@pytest.mark.long
 def test_metrics_are_read_from_another_thread_while_findings_come_and_go(watched: OfDay) -> None:
     is_over = threading.Event()
     failed: list[Exception] = []

@@ -15,6 +15,7 @@ from tests.watch.promises import FAULTS, WITHIN, Row, rows
 EVERY = [(row, check) for row in rows() for check in row.checks]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("row", "check"), EVERY, ids=[check for _, check in EVERY])
 def test_what_the_table_promises_is_named_in_time(row: Row, check: str) -> None:
     day = Day()

@@ -73,6 +73,7 @@ def breaks(_nonce: str, _take: Callable[[bytes], object]) -> str:
     raise KeyError("a fault of ours")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("act", "words"),
     [

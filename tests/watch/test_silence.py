@@ -115,6 +115,7 @@ def running(monkeypatch: pytest.MonkeyPatch, visit: Callable[[], NodeEvidence]) 
         assert not thread.is_alive()
 
 
+@pytest.mark.long
 def test_a_first_visit_and_a_log_in_that_take_longer_than_a_silence_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
     def slow_visit() -> NodeEvidence:
         time.sleep(LOOKS * EVERY_S)
@@ -149,6 +150,7 @@ def test_while_the_first_answers_are_awaited_it_says_whose(monkeypatch: pytest.M
     assert said[0] == f"asking the nodes: 0 of 1 done; waiting for {NODE}"
 
 
+@pytest.mark.long
 def test_the_first_answers_are_said_with_whom_nobody_reached() -> None:
     assert first_answers(Day().watch, []) == "all asked once: 1 node, 0 with a fail"
     words = "all asked once: 1 node, 0 with a fail, 2 not reached (gpu[001-002])"
@@ -189,6 +191,7 @@ def test_a_watch_that_was_stopped_itself_calls_nobody_silent() -> None:
     assert day.of(SILENT) == ["opened"]
 
 
+@pytest.mark.long
 def test_what_a_node_sent_while_others_were_evaluated_is_no_silence(monkeypatch: pytest.MonkeyPatch) -> None:
     day = Day()
     clock = Clock()

@@ -48,6 +48,7 @@ def visited(day: Day, **collectors: Collected) -> None:
     day.said += day.watch.evidence({NODE: data}, day.now)
 
 
+@pytest.mark.long
 def test_what_the_kernel_logs_after_a_visit_has_read_its_log_is_not_over_with_that_visit(day: Day) -> None:
     day.watch.visiting([NODE], day.now)
     day.log(XID_79)
@@ -57,6 +58,7 @@ def test_what_the_kernel_logs_after_a_visit_has_read_its_log_is_not_over_with_th
     assert day.of("gpu.no_xid") == ["opened", "closed"]
 
 
+@pytest.mark.long
 def test_what_a_gpu_reports_after_a_visit_has_asked_it_is_not_over_with_that_visit(day: Day) -> None:
     day.watch.visiting([NODE], day.now)
     day.tick({3: ECC})
@@ -65,6 +67,7 @@ def test_what_a_gpu_reports_after_a_visit_has_asked_it_is_not_over_with_that_vis
     assert day.of("gpu.no_uncorrected_ecc") == ["opened"]
 
 
+@pytest.mark.long
 def test_a_line_that_a_visit_has_read_too_is_not_counted_twice(day: Day) -> None:
     day.watch.visiting([NODE], day.now)
     day.log(XID_79)
@@ -76,6 +79,7 @@ def test_a_line_that_a_visit_has_read_too_is_not_counted_twice(day: Day) -> None
     assert [words for _, words, *_ in kept["lines"]].count(XID_79) == 1
 
 
+@pytest.mark.long
 def test_what_was_sent_before_a_boot_is_not_put_over_what_the_node_reports_after_it(day: Day) -> None:
     day.watch.visiting([NODE], day.now)
     day.log(XID_79)
@@ -84,6 +88,7 @@ def test_what_was_sent_before_a_boot_is_not_put_over_what_the_node_reports_after
     assert day.of("gpu.no_xid") == ["opened", "closed"]
 
 
+@pytest.mark.long
 def test_what_a_visit_could_not_evaluate_is_not_over_and_is_still_watched(day: Day) -> None:
     day.tick({3: ECC})
     day.log(XID_79)
@@ -96,6 +101,7 @@ def test_what_a_visit_could_not_evaluate_is_not_over_and_is_still_watched(day: D
     assert day.of("gpu.no_xid") == ["opened", "opened"]
 
 
+@pytest.mark.long
 def test_errors_of_a_gpu_that_is_lost_since_are_not_over(day: Day) -> None:
     day.tick({3: ECC})
     day.tick({3: {"lost": {"error": "GPU_IS_LOST", "text": "GPU is lost"}}})
@@ -107,6 +113,7 @@ def test_errors_of_a_gpu_that_is_lost_since_are_not_over(day: Day) -> None:
     assert day.of("gpu.gpu_answers") == ["opened", "closed"]
 
 
+@pytest.mark.long
 def test_errors_of_other_gpus_are_over_while_one_is_lost(day: Day) -> None:
     day.tick({5: ECC})
     day.tick({3: {"lost": {"error": "GPU_IS_LOST", "text": "GPU is lost"}}})
@@ -114,6 +121,7 @@ def test_errors_of_other_gpus_are_over_while_one_is_lost(day: Day) -> None:
     assert day.of("gpu.no_uncorrected_ecc") == ["opened", "closed"]
 
 
+@pytest.mark.long
 def test_a_concern_about_a_gpu_is_said_while_another_is_lost_and_each_in_its_own_words(day: Day) -> None:
     day.tick({3: {"lost": {"error": "GPU_IS_LOST", "text": "GPU is lost"}}})
     day.tick({5: {"nvlink_errors": {"replay": {"0": 12}}}, 6: {"nvlink_errors": {"replay": {"7": 3}}}})
@@ -143,6 +151,7 @@ def evaluator_of(*names: str) -> Evaluator:
     return evaluator
 
 
+@pytest.mark.long
 def test_a_visit_of_one_node_evaluates_only_that_node() -> None:
     evaluator = evaluator_of("gpu001", "gpu002")
     assert evaluator.whole({"gpu001": replace(evidence(), node="gpu001")}).keys() == {"gpu001"}
@@ -165,6 +174,7 @@ def test_of_nodes_that_are_visited_one_by_one_nothing_is_kept_but_the_last_visit
         assert visited_anew() == once
 
 
+@pytest.mark.long
 def test_an_answer_from_before_a_boot_is_no_visit_of_it(day: Day) -> None:
     asked = evidence(boot={"boot_id": day.boot_id})
     day.watch.visiting([NODE], day.now)
@@ -175,6 +185,7 @@ def test_an_answer_from_before_a_boot_is_no_visit_of_it(day: Day) -> None:
     assert not day.watch.is_due(NODE, Tick(1.7e9, 5.0, (), ()), day.now + 2 * AGAIN_S)
 
 
+@pytest.mark.long
 def test_of_a_boot_that_no_visit_has_reached_the_log_is_followed_from_what_was_sent(day: Day) -> None:
     first = day.watch.evaluator.log_cursor(NODE)
     assert first
@@ -189,6 +200,7 @@ def test_of_a_boot_that_no_visit_has_reached_the_log_is_followed_from_what_was_s
     assert day.watch.log_cursor(NODE) == tuple(cursor)
 
 
+@pytest.mark.long
 def test_a_boot_is_visited_until_a_visit_has_reached_the_node(day: Day) -> None:
     hello, tick = Hello("boot-2", 1.7e9, 5.0), Tick(1.7e9, 5.0, (), ())
     assert not day.watch.is_due(NODE, hello, day.now)

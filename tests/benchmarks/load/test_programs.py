@@ -44,6 +44,7 @@ def test_the_whole_time_is_that_of_all_collectors_one_after_another() -> None:
     assert LoadOptions(seconds={"": 60, "gpu_gemm": 30}).whole_s(["nccom", "gpu_gemm"]) < 120
 
 
+@pytest.mark.long
 def test_all_collectors_travel_as_one_argument_of_systems_manager() -> None:
     to_run, _ = program(list(SECONDS), LoadOptions(fs_folder="/fsx", stress_s=60), on_stdin=False)
     assert len(to_run.command) < LONGEST_PROGRAM

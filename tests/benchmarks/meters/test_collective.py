@@ -241,6 +241,7 @@ def test_hostile_output_raises_nothing_and_says_one_printable_line(name: str, te
     assert len(read.problem) <= 300
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", sorted(METERS))
 @given(text=st.text(max_size=300), end=st.sampled_from([None, 0, 1]))
 def test_any_text_is_read_without_an_exception(name: str, text: str, end: int | None) -> None:

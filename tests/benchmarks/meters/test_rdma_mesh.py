@@ -109,6 +109,7 @@ def test_one_that_somebody_ends_each_time_is_not_made_and_has_not_failed(tmp_pat
     assert ended_twice.apart
 
 
+@pytest.mark.long
 def test_an_end_that_does_not_know_the_secret_is_refused_and_the_other_waits_on(tmp_path: Path) -> None:
     root, port = written(tmp_path, efas(0x4F)), free_port()
     waits = start(server(OVER_TCP, port, root), **{SECRET: "word"})
@@ -120,6 +121,7 @@ def test_an_end_that_does_not_know_the_secret_is_refused_and_the_other_waits_on(
     assert "OSError" in comes.text
 
 
+@pytest.mark.long
 def test_a_port_that_is_down_is_not_tried_and_said(tmp_path: Path) -> None:
     down = written(tmp_path / "a", rdma_device("mlx5_0", 0x4F, state="1: DOWN", phys_state="2: Polling"))
     well = written(tmp_path / "b", rdma_device("mlx5_0", 0x4F))
@@ -133,6 +135,7 @@ def test_a_port_that_is_down_is_not_tried_and_said(tmp_path: Path) -> None:
 OFF = rdma_device("mlx5_0", 0x4F, state="1: DOWN", phys_state="3: Disabled")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("tree", "settings", "problem"),
     [
@@ -152,6 +155,7 @@ def test_without_a_device_or_a_program_nothing_is_exchanged_and_the_node_is_name
     assert (found.failure is Failure.NO_PROGRAM) == (tree != OFF)
 
 
+@pytest.mark.long
 def test_of_two_nodes_without_rdma_hardware_neither_is_the_culprit(tmp_path: Path) -> None:
     (tmp_path / "sys").mkdir()
     found = both((str(tmp_path), str(tmp_path)))

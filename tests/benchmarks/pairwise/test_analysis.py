@@ -28,6 +28,7 @@ def test_each_fault_is_named_for_what_it_is(case: Case, seed: int) -> None:
     assert verdicts(case.concluded(seed).findings) == case.said
 
 
+@pytest.mark.long
 def test_when_most_pairs_are_under_the_floor_the_configuration_is_suspected_and_no_node() -> None:
     (finding,) = Case(16, {"whole": 0.3, "nodes": {"n003": 0.8}}).concluded().findings
     assert finding.kind is Kind.CONFIGURATION
@@ -59,6 +60,7 @@ def the_only(analysis: Analysis) -> PairFault:
     return finding
 
 
+@pytest.mark.long
 def test_a_slow_node_is_named_with_its_numbers() -> None:
     finding = the_only(Case(32, {"nodes": {"n004": 0.9}}).concluded())
     estimate = finding.estimate
@@ -70,17 +72,20 @@ def test_a_slow_node_is_named_with_its_numbers() -> None:
     assert all("n004" in one.nodes for one in finding.pairs)
 
 
+@pytest.mark.long
 def test_the_most_slow_node_comes_first() -> None:
     found = Case(32, {"nodes": {"n001": 0.9, "n002": 0.7, "n030": 0.5}}).concluded()
     assert [one.nodes for one in found.findings] == [("n030",), ("n002",), ("n001",)]
 
 
+@pytest.mark.long
 def test_every_node_that_was_measured_has_its_estimate() -> None:
     found = Case(16, {"nodes": {"n004": 0.9}}).concluded()
     assert set(found.estimates) == set(names(16))
     assert all(abs(found.estimates[node].slower) < 0.04 for node in names(16) if node != "n004")
 
 
+@pytest.mark.long
 def test_a_slow_link_is_named_with_its_numbers() -> None:
     finding = the_only(Case(16, {"links": {SLOW_LINK: 0.8}}).concluded())
     assert finding.pairs == (SLOW_LINK,)
@@ -89,6 +94,7 @@ def test_a_slow_link_is_named_with_its_numbers() -> None:
     assert finding.estimate.measurements >= 2
 
 
+@pytest.mark.long
 def test_a_slow_place_says_whether_it_is_well_inside() -> None:
     finding = the_only(Case(32, {"ways_out": {"r2": 0.8}}, place=8).concluded())
     assert finding.words == "and well inside: what joins it to the others is slow"
@@ -151,6 +157,7 @@ def test_a_slow_node_of_which_some_runs_failed_is_named_once_with_both() -> None
     assert {data[number].pair for number in of_it} == set(finding.pairs)
 
 
+@pytest.mark.long
 def test_a_node_that_is_slow_now_and_then_is_kept_and_not_averaged_away() -> None:
     found = Case(64, {"now_and_then": {"n010": 0.6}}).concluded()
     about = [one for one in found.findings if "n010" in one.nodes]

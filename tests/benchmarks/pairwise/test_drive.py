@@ -133,6 +133,7 @@ def test_what_was_measured_is_kept_when_nothing_more_can_be(driven: Driven) -> N
     assert journal.ended is None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("batches", range(19))
 def test_a_run_that_was_broken_off_goes_on_where_it_was_and_repeats_nothing(driven: Driven, batches: int) -> None:
     driven.launcher.ends_after = batches
@@ -177,6 +178,7 @@ def test_even_with_hardly_any_time_there_are_two_first_rounds(driven: Driven) ->
     assert journal.ended.endswith(", and what would have followed")
 
 
+@pytest.mark.long
 def test_the_budget_is_not_passed_by_a_batch_that_would_not_fit(driven: Driven) -> None:
     for batches in range(1, 15):
         driven.launcher = Made(Cluster(nodes={"n003": 0.8}))
@@ -192,6 +194,7 @@ def test_what_is_left_out_is_said(driven: Driven) -> None:
     assert f"4 pairs of round 1 ({', '.join(map(str, left))}), and what would have followed" in journal.ended
 
 
+@pytest.mark.long
 def test_suspects_come_before_pairs_of_good_nodes_so_that_these_are_left_out_first(driven: Driven) -> None:
     driven.drive(PLAN)
     retests = driven.launcher.batches[FIRST_ROUNDS:]
@@ -206,6 +209,7 @@ def test_pairs_that_a_person_asks_for_are_never_made_fewer_to_ask_again(driven: 
     assert journal.ended == "1 pairs of round 2 (n001~n002), and what would have followed"
 
 
+@pytest.mark.long
 def test_progress_is_reported_after_each_batch(driven: Driven) -> None:
     driven.drive(PLAN, at_once=4)
     assert driven.data[0] == Progress(1, FIRST_ROUNDS + RETEST_ROUNDS, 4, 15 * RUN_S)
@@ -215,6 +219,7 @@ def test_progress_is_reported_after_each_batch(driven: Driven) -> None:
     assert len(driven.data) == len(driven.launcher.batches)
 
 
+@pytest.mark.long
 def test_a_pair_that_fails_stops_nobody(driven: Driven) -> None:
     driven.launcher.cluster = Cluster(dead={"n003"})
     journal = driven.drive(PLAN)

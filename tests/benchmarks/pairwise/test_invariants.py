@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -68,6 +69,7 @@ SHUFFLES = st.integers(0, 2**32)
 CAMPAIGNS = st.sampled_from(sorted(CASES)).map(campaign)
 
 
+@pytest.mark.long
 @examples(40)
 @given(CAMPAIGNS, SHUFFLES)
 def test_other_names_change_no_verdict(campaign: tuple[PairPlan, list[Measurement]], seed: int) -> None:
@@ -78,6 +80,7 @@ def test_other_names_change_no_verdict(campaign: tuple[PairPlan, list[Measuremen
     assert kinds_by_name(found.findings, {}) == kinds_by_name(analyse(data, made.settings).findings, other)
 
 
+@pytest.mark.long
 @examples(40)
 @given(CAMPAIGNS, SHUFFLES)
 def test_another_order_of_the_measurements_changes_no_verdict(
@@ -88,6 +91,7 @@ def test_another_order_of_the_measurements_changes_no_verdict(
     assert kinds_by_name(found.findings, {}) == kinds_by_name(analyse(data, made.settings).findings, {})
 
 
+@pytest.mark.long
 @examples(40)
 @given(CAMPAIGNS, st.floats(1e-4, 1e3))
 def test_bandwidths_that_are_all_so_many_times_as_high_change_no_verdict(

@@ -138,6 +138,7 @@ CASES = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CASES)
 def test_a_mesh_is_told_by_its_exchanges(name: str) -> None:
     case = CASES[name]
@@ -152,6 +153,7 @@ FAULTS: Mapping[str, tuple[Callable[[str, Pair], Wiring], set[MeshKind]]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("count", [4, 16, 128])
 @pytest.mark.parametrize("fault", ["a device", "a node", "a rail", "a path"])
 def test_the_fault_is_named_and_no_innocent_node_whatever_the_rounds(fault: str, count: int) -> None:
@@ -167,6 +169,7 @@ def test_the_fault_is_named_and_no_innocent_node_whatever_the_rounds(fault: str,
 SIDES = {4: "n[000-001] and n[002-003]", 16: "n[000-007] and n[008-015]", 128: "n[000-063] and n[064-127]"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("count", SIDES)
 @pytest.mark.parametrize("racks", [2, 4])
 def test_of_a_cut_between_racks_both_sides_are_named_and_no_node(count: int, racks: int) -> None:
@@ -177,6 +180,7 @@ def test_of_a_cut_between_racks_both_sides_are_named_and_no_node(count: int, rac
         assert f"cut on rails 0-7: {SIDES[count]} do not reach each other, though each" in cut.words
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("count", [8, 16, 128])
 def test_of_a_cut_that_no_rack_shows_no_node_is_named_either(count: int) -> None:
     for seed in range(12):
@@ -222,6 +226,7 @@ def test_a_device_that_reaches_some_partners_only_is_said_without_them() -> None
     assert "and not" in found.words
 
 
+@pytest.mark.long
 def test_racks_that_do_not_reach_each_other_are_sides_though_both_reach_a_third() -> None:
     made = planned(48, rack=16)
     first, second = made.nodes[:16], made.nodes[16:32]

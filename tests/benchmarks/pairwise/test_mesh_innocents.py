@@ -50,6 +50,7 @@ class Faults:
         return found.kind is not MeshKind.DEVICE or (found.nodes[0], found.rails[0]) in self.devices
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rack", [0, 4])
 @pytest.mark.parametrize("count", [8, 16, 48])
 def test_of_up_to_three_faults_at_once_none_accuses_an_innocent_node_and_each_device_is_said(
@@ -66,6 +67,7 @@ def test_of_up_to_three_faults_at_once_none_accuses_an_innocent_node_and_each_de
         assert {*faults.devices, *(one for node in faults.nodes for one in of_node(node))} <= said
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rails", [1, 4])
 @pytest.mark.parametrize(("count", "own"), [(8, 2), (12, 2), (16, 3), (32, 4), (64, 8), (64, 16)])
 def test_nodes_on_a_fabric_of_their_own_are_never_taken_for_dead(count: int, own: int, rails: int) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+import pytest
+
 from clusterproof.plugins.benchmarks.pairwise.campaign import PairPlan, next_round
 from clusterproof.plugins.benchmarks.pairwise.mesh import Mesh, mesh_of
 from clusterproof.plugins.benchmarks.rdma.ports import rails
@@ -47,6 +49,7 @@ def without(count: int) -> dict[str, Collection[int]]:
     return {node: BUSES[1:] if number < count else BUSES for number, node in enumerate(NODES)}
 
 
+@pytest.mark.long
 def test_a_dead_device_is_one_finding_though_half_of_the_nodes_lack_another() -> None:
     for seed in range(8):
         mesh = concluded(without(8), [("n002", BUSES[5])], seed)
@@ -71,6 +74,7 @@ def test_two_models_are_one_rail_by_the_order_of_their_devices() -> None:
     assert said(concluded(models, [("n003", OTHER[5])])) == {(MeshKind.DEVICE, "n003 on 5")}
 
 
+@pytest.mark.long
 def test_a_model_one_of_whose_nodes_lacks_a_device_accuses_no_other() -> None:
     models: dict[str, Collection[int]] = {node: OTHER if number % 2 else BUSES for number, node in enumerate(NODES)}
     for seed in range(8):

@@ -44,6 +44,7 @@ def test_no_noise_flags_a_node_or_a_link_of_a_healthy_cluster(noise: Noise) -> N
     assert not any(flagged(concluded(disturbed(noise, 32, Random(seed)), seed)) for seed in range(3))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("noise", BORNE, ids=lambda noise: noise.name)
 def test_a_slow_node_is_named_under_each_noise_that_can_be_borne(noise: Noise) -> None:
     cluster = disturbed(noise, 32, Random(3))
@@ -51,6 +52,7 @@ def test_a_slow_node_is_named_under_each_noise_that_can_be_borne(noise: Noise) -
     assert flagged(concluded(cluster, 3)) == {("n0021",)}
 
 
+@pytest.mark.long
 def test_what_all_pairs_of_a_round_share_is_taken_out() -> None:
     factors = (0.93, 1.0, 1.05, 0.97, 1.04, 0.9, 1.0, 1.06)
 
@@ -61,6 +63,7 @@ def test_what_all_pairs_of_a_round_share_is_taken_out() -> None:
     assert flagged(concluded(cluster, 5)) == {("n0007",)}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("share", [0.5, 0.8])
 @pytest.mark.parametrize("noise", [0.01, 0.02])
 def test_slow_nodes_that_are_most_of_a_round_that_asks_again_are_not_what_it_shares(share: float, noise: float) -> None:
@@ -114,11 +117,13 @@ def test_a_node_may_be_slower_by_a_tenth_for_all_that_its_values_show(
     assert (at_least(0.105, values, USUAL) > 0.05) == may_be_slow
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [800040, 2600094, 3100109, 5200172, 14300445])
 def test_no_link_of_a_node_that_is_now_faster_and_now_slower_is_flagged(seed: int) -> None:
     assert not flagged(concluded(disturbed(JITTERY, 16, Random(f"jittery nodes None {seed}")), seed))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [14500451, 18400568])
 def test_a_slow_node_that_its_own_noise_hides_is_left_open(seed: int) -> None:
     cluster = disturbed(JITTERY, 16, Random(f"jittery nodes 0.1 {seed}"))
@@ -190,6 +195,7 @@ def test_pairs_that_share_a_way_are_measured_again_by_turns_and_cleared() -> Non
     assert not concluded(cluster, 1).findings
 
 
+@pytest.mark.long
 def test_where_the_noise_is_too_large_to_name_anybody_nobody_is_said_to_be_well() -> None:
     noise = next(noise for noise in NOISES if noise.name == "three times the noise")
     findings = concluded(disturbed(noise, 64, Random(1)), 1).findings
@@ -227,6 +233,7 @@ def measured(seed: int, noise: float) -> tuple[PairPlan, list[Measurement]]:
         raw += cluster.measure(pairs, number)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [16, 31])
 def test_a_node_that_is_undecided_meets_further_partners_until_it_is_decided(seed: int) -> None:
     made, raw = measured(seed, 0.03)
@@ -241,6 +248,7 @@ def test_a_node_that_is_undecided_meets_further_partners_until_it_is_decided(see
     assert (finding.kind, finding.nodes) == (Kind.SLOW_NODE, ("n0004",))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(4))
 def test_where_noise_would_hide_any_node_nobody_is_measured_further(seed: int) -> None:
     assert measured(seed, 0.06)[1][-1].round < FIRST_ROUNDS + RETEST_ROUNDS

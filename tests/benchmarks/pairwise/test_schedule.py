@@ -40,6 +40,7 @@ def no_node_is_twice_in(pairs: Round) -> bool:
     return len(busy) == len(set(busy))
 
 
+@pytest.mark.long
 def test_every_full_schedule_has_each_pair_once_in_the_fewest_rounds_and_everybody_rests_alike() -> None:
     for count in (*range(2, 101), 199, 200):
         nodes = names(count)
@@ -186,12 +187,14 @@ def rounds_of(made: PairPlan, raw: list[Measurement]) -> list[tuple[list[Measure
     ]
 
 
+@pytest.mark.long
 def test_no_node_is_twice_in_a_retest_round(campaign: tuple[PairPlan, list[Measurement]]) -> None:
     made, raw = campaign
     assert len(rounds_of(made, raw)) <= RETEST_ROUNDS
     assert all(no_node_is_twice_in(tuple(pairs)) for _, pairs in rounds_of(made, raw))
 
 
+@pytest.mark.long
 def test_at_most_half_as_many_pairs_run_at_once_in_the_first_retest_round(
     campaign: tuple[PairPlan, list[Measurement]],
 ) -> None:
@@ -201,6 +204,7 @@ def test_at_most_half_as_many_pairs_run_at_once_in_the_first_retest_round(
     assert 2 * len(first) <= max(one.at_once for one in raw)
 
 
+@pytest.mark.long
 def test_the_partner_of_a_suspect_is_good_and_is_new_to_it(campaign: tuple[PairPlan, list[Measurement]]) -> None:
     made, raw = campaign
     for before, pairs in rounds_of(made, raw):
@@ -213,6 +217,7 @@ def test_the_partner_of_a_suspect_is_good_and_is_new_to_it(campaign: tuple[PairP
                 assert not bad & set(one) or one not in met
 
 
+@pytest.mark.long
 def test_every_suspect_that_is_not_surely_slow_is_measured_again(campaign: tuple[PairPlan, list[Measurement]]) -> None:
     made, raw = campaign
     for before, pairs in rounds_of(made, raw):
@@ -221,6 +226,7 @@ def test_every_suspect_that_is_not_surely_slow_is_measured_again(campaign: tuple
         assert suspects <= {node for one in pairs for node in one}
 
 
+@pytest.mark.long
 def test_a_node_that_is_surely_slow_is_measured_no_more() -> None:
     made = plan(names(32), {}, MIN_EFFECT)
     raw = measured(made, Cluster(nodes={"n003": 0.8}, links={made.first[0][0]: 0.5}))
@@ -247,6 +253,7 @@ def test_with_more_suspects_than_good_nodes_each_good_node_serves_one() -> None:
     assert all(no_node_is_twice_in(tuple(pairs)) for _, pairs in rounds_of(made, raw))
 
 
+@pytest.mark.long
 @examples(40)
 @given(st.integers(2, 24), SEEDS, st.data())
 def test_a_round_that_was_broken_off_goes_on_with_the_pairs_that_are_left(

@@ -22,6 +22,7 @@ FAIL, CONCERN, INCOMPLETE = Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE
 NA, PASS = Verdict.NOT_APPLICABLE, Verdict.PASS
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("check", ["rack_trays", "rack_uniform", "imex_domain", "imex_nodes"])
 def test_a_whole_rack_is_well(check: str) -> None:
     one, *others = rack()
@@ -57,6 +58,7 @@ def test_a_tray_that_did_not_answer_may_be_of_any_domain() -> None:
     assert evaluated("rack_trays", one, *others, lost, expect={"trays": 18}).verdict is PASS
 
 
+@pytest.mark.long
 def test_a_rack_that_is_not_whole_where_most_are() -> None:
     one, *others = [*rack(RACK_1, 0, 17), *rack(RACK_2, 20), *rack("3" * 32, 40), *rack("4" * 32, 60)]
     expect(evaluated("rack_trays", one, *others), CONCERN, "has 17 trays here (tray[00-16]); expected 18, as 3 of 4")
@@ -97,6 +99,7 @@ def in_two_groups(check: str, *trays: NodeEvidence, first: int = 9, **target: An
     return [evaluate(node_checks()[f"gpu.{check}"], node) for node in made.values()]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("check", ["rack_trays", "rack_uniform", "imex_domain", "imex_nodes", "fabric_uniform"])
 def test_a_rack_is_whole_however_the_inventory_groups_its_trays(check: str) -> None:
     for first in (1, 9):
@@ -121,6 +124,7 @@ def test_the_only_tray_of_a_rack_in_its_group_is_not_alone_in_its_rack() -> None
     assert {one.verdict for one in in_two_groups("fabric_uniform", *trays, first=17)} == {PASS}
 
 
+@pytest.mark.long
 def test_an_address_of_two_racks_is_that_of_the_own() -> None:
     one, *others = rack(trays=18)
     twins = [replace(tray(number, RACK_2), node=f"twin{number:02}") for number in range(18)]
@@ -147,6 +151,7 @@ def in_groups(*groups: tuple[str, str, list[NodeEvidence]]) -> Result:
     return evaluate(node_checks()["gpu.rack_trays"], nodes(Cluster("c", "local", tuple(targets)), every)["tray00"])
 
 
+@pytest.mark.long
 def test_an_unreached_node_of_unknown_type_may_be_a_tray_of_the_racks_that_its_group_is_of() -> None:
     lost = [NodeEvidence("lost", unreached=Unreached.TIMED_OUT)]
     assert in_groups(("rack", P6E, rack(trays=17)), ("rack", "", lost)).verdict is PASS

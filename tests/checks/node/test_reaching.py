@@ -115,6 +115,7 @@ def every_verdict(why: Unreached) -> list[Result]:
     return [evaluate(check, node) for check in node_checks().values()]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("why", "tag"), [(Unreached.REFUSED, "failure"), (Unreached.AUTH, "error")])
 def test_of_all_checks_of_such_a_node_one_case_of_junit_is_wrong(why: Unreached, tag: str) -> None:
     cases = ET.fromstring(suites(run_of(every_verdict(why)))).iter("testcase")

@@ -46,6 +46,7 @@ def test_a_check_is_silent_on_a_healthy_cluster(check: Check) -> None:
     assert {result.verdict for result in results(check, HEALTHY).values()} == {Verdict.PASS}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", PAIR_FAULTS, ids=lambda fault: fault.name)
 def test_a_fault_is_found_where_it_is(fault: PairFault) -> None:
     for asked, verdict in fault.expect.items():

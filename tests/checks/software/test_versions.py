@@ -56,6 +56,7 @@ def evaluated(data: NodeEvidence, check: str, *peers: NodeEvidence, policy: Poli
     return results(data, peers=peers, policy=policy, instance_type="p5.48xlarge")[f"software.{check}"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("versions", "verdict"),
     [
@@ -176,6 +177,7 @@ def test_a_manifest_that_is_kept_passes() -> None:
     assert evaluated(data, "versions_expected", policy=policy).verdict is PASS
 
 
+@pytest.mark.long
 def test_a_row_of_the_manifest_whose_component_cannot_be_read_is_incomplete() -> None:
     data = evidence(driver={"error": "EACCES", "text": "denied"})
     assert evaluated(data, "drivers_expected", policy=Policy(versions={"driver": "== 580"})).verdict is INCOMPLETE
@@ -186,6 +188,7 @@ def test_a_component_is_not_missing_where_the_package_database_cannot_be_read() 
     assert evaluated(data, "versions_expected", policy=Policy(versions={"enroot": ">= 3"})).verdict is INCOMPLETE
 
 
+@pytest.mark.long
 @given(versions=MIXED, image=MIXED, components=MIXED, libraries=MIXED)
 @examples(60)
 def test_nonsense_breaks_no_check_and_lets_none_of_software_pass(

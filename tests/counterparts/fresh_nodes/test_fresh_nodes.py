@@ -34,13 +34,21 @@ class Fresh:
 
 
 HERE = installed.folder(NAME)
-SYSTEMS = [
-    pytest.param(Fresh(HERE / "bookworm", HERE / "apt" / "bookworm", "Debian 12 and 13", "3.11.2"), id="Debian 12"),
-    pytest.param(Fresh(HERE / "trixie", HERE / "apt" / "trixie", "Debian 12 and 13", "3.13."), id="Debian 13"),
+SYSTEMS = [  # which take turns: the checks themselves run on the Python of each in a folder of its own beside this one
+    pytest.param(
+        Fresh(HERE / "bookworm", HERE / "apt" / "bookworm", "Debian 12 and 13", "3.11.2"),
+        id="Debian 12",
+        marks=pytest.mark.in_turn("Debian 12"),
+    ),
+    pytest.param(
+        Fresh(HERE / "trixie", HERE / "apt" / "trixie", "Debian 12 and 13", "3.13."),
+        id="Debian 13",
+        marks=pytest.mark.in_turn("Debian 13"),
+    ),
     pytest.param(
         Fresh(installed.folder("debian_bullseye") / "root", None, "(Debian 11, Ubuntu 20.04)", "3.11.11"),
         id="Debian 11",
-        marks=installed.needs("debian_bullseye"),
+        marks=[installed.needs("debian_bullseye"), pytest.mark.in_turn("Debian 11")],
     ),
 ]
 

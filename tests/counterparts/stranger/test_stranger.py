@@ -41,17 +41,25 @@ def output_of(ran: Installed, folder: Path, *words: str) -> Outcome:
     return made.returncode, {(one.check, one.node): (one.verdict.value, one.message) for one in results}
 
 
+ONE_EACH = {
+    "timeout": ["-p", "no:randomly", "--timeout", "300"],
+    "rerunfailures": ["-p", "no:randomly", "--reruns", "2"],
+    "cov": ["-p", "no:randomly", "--cov", "clusterproof", "--cov-report", "term"],
+    "allure": ["-p", "no:randomly", "--alluredir", "allure"],
+    "randomly": [],
+}
+OF_ALL = pytest.param(
+    ["--timeout", "300", "--reruns", "1", "--alluredir", "allure", "-n", "2"],
+    id="all, two workers",
+)
+
+
 @pytest.mark.parametrize(
     "words",
     [
-        ["-p", "no:randomly", "--timeout", "300"],
-        ["-p", "no:randomly", "--reruns", "2"],
-        ["-p", "no:randomly", "--cov", "clusterproof", "--cov-report", "term"],
-        ["-p", "no:randomly", "--alluredir", "allure"],
-        [],
-        ["--timeout", "300", "--reruns", "1", "--alluredir", "allure", "-n", "2"],
+        *(pytest.param(words, id=name, marks=pytest.mark.in_turn(name)) for name, words in ONE_EACH.items()),
+        OF_ALL,
     ],
-    ids=["timeout", "rerunfailures", "cov", "allure", "randomly", "all, two workers"],
 )
 def test_beside_a_plugin_the_verdicts_are_the_same(
     alone: Outcome, beside_others: Installed, tmp_path: Path, words: list[str]

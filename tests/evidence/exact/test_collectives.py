@@ -10,8 +10,9 @@ import pytest
 
 from clusterproof.plugins.evidence.exact.facts_collective import Blame, NodeResult
 from tests.evidence.exact.in_torch import printed_by
+from tests.tiers import each_with_some
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.any_user]
 
 ONCE = "which cannot be told yet"
 
@@ -42,22 +43,24 @@ def test_clean_collectives_are_right_to_the_last_bit_on_every_rank(python: str, 
     assert said_of(found) == ""
 
 
-@pytest.mark.parametrize("ranks", [4, 8])
+FAULTS = [
+    ("an element that one rank sends to each", "bit 9): GPU 2"),
+    ("an element that one rank receives of each", "(first rank 2 from rank 0: 1 element from 17 on, bit 9): GPU 2"),
+    ("an element of what is gathered", "wrong in all-gather of int32 (first rank 0 from rank 2: "),
+    ("a block that one rank does not receive", "from 0 on, never written): the link between GPU 1 and GPU 2 or"),
+    ("a block that one rank sends twice", "elements from 0 on, as meant for rank {last}): "),
+    ("blocks that one rank sends in another order", "as meant for rank {last}): GPU 2"),
+    ("a part that is not added", "100 elements from 100 on, without that of rank 2): GPU 2"),
+    ("a part that is added twice", "100 elements from 100 on, counting twice that of rank 2): GPU 2"),
+    ("an element of a sum", "whose fault it is cannot be told"),
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    ("case", "words"),
-    [
-        ("an element that one rank sends to each", "bit 9): GPU 2"),
-        ("an element that one rank receives of each", "(first rank 2 from rank 0: 1 element from 17 on, bit 9): GPU 2"),
-        ("an element of what is gathered", "wrong in all-gather of int32 (first rank 0 from rank 2: "),
-        ("a block that one rank does not receive", "from 0 on, never written): the link between GPU 1 and GPU 2 or"),
-        ("a block that one rank sends twice", "elements from 0 on, as meant for rank {last}): "),
-        ("blocks that one rank sends in another order", "as meant for rank {last}): GPU 2"),
-        ("a part that is not added", "100 elements from 100 on, without that of rank 2): GPU 2"),
-        ("a part that is added twice", "100 elements from 100 on, counting twice that of rank 2): GPU 2"),
-        ("an element of a sum", "whose fault it is cannot be told"),
-    ],
-)  # fmt: skip
-def test_a_fault_in_one_rank_is_found_as_what_it_is(python: str, ranks: int, case: str, words: str) -> None:
+    ("fault", "ranks"), each_with_some(FAULTS, [4, 8]), ids=lambda value: value[0] if isinstance(value, tuple) else None
+)
+def test_a_fault_in_one_rank_is_found_as_what_it_is(python: str, ranks: int, fault: tuple[str, str]) -> None:
+    case, words = fault
     said = said_of(collectives(python, ranks, case))
     assert words.format(last=ranks - 1) in said
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.evidence.exact.in_torch import printed_by
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.any_user]
 
 
 def examined(python: str, case: str) -> dict[str, Any]:

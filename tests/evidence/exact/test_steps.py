@@ -11,7 +11,7 @@ import pytest
 from tests.evidence.exact.in_torch import printed_by
 from tests.testbed.compiled import shared_library
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.any_user]
 
 STEP = 5
 

@@ -134,6 +134,7 @@ def test_one_rank_alone_exchanges_nothing_that_could_be_wrong() -> None:
     assert suspects([Seen("all_to_all", 0, frozenset({0}))], Ranks(["gpu001"])) == ()
 
 
+@pytest.mark.long
 def test_a_flood_of_wrong_elements_is_weighed_without_end() -> None:
     cells = [("all_to_all", str(number), 63, number % 63) for number in range(100_000)]
     ranks = Ranks([f"gpu{rank // 32}" for rank in range(64)])

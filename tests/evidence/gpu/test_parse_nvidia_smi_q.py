@@ -166,6 +166,7 @@ def test_xml_that_ends_early_has_the_gpus_that_are_whole() -> None:
     assert other == {}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "text",
     [

@@ -32,6 +32,7 @@ def test_a_list_of_cpus_reads_as_it_was_written(cpus: frozenset[int]) -> None:
     assert cpu_list(in_ranges(cpus)) == cpus
 
 
+@pytest.mark.long
 @given(st.text(max_size=30) | st.from_regex(r"[0-9,-]{0,30}", fullmatch=True))
 def test_any_text_is_a_list_of_few_cpus_or_none(data: str) -> None:
     try:

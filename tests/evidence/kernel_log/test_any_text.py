@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -56,6 +57,7 @@ def test_nothing_that_a_node_says_raises_or_grows_out_of_bounds(
         assert not finding.cleared_by or finding.severity == "none"
 
 
+@pytest.mark.long
 @given(st.lists(mutated.filter(lambda text: "nvrm" not in text.lower() and "nvswitch" not in text.lower())))
 def test_noise_without_the_drivers_name_is_never_a_finding(lines: list[str]) -> None:
     events = parse(*lines)

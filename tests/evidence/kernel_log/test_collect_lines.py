@@ -140,6 +140,7 @@ def test_a_log_of_ever_different_lines_hides_no_fault() -> None:
     assert [line for line in faults if line not in data] == []
 
 
+@pytest.mark.long
 def test_a_log_of_ever_different_lines_is_bounded() -> None:
     letters = ("".join(chr(97 + (n >> shift) % 16) for shift in (0, 4, 8, 12)) for n in range(20_000))
     data = Kept().of((float(at), f"NVRM: {word} {'x' * 900}".encode(), UNKNOWN) for at, word in enumerate(letters))

@@ -84,6 +84,7 @@ def test_an_entry_is_read_however_it_was_pasted(text: str, tmp_path: Path) -> No
     assert Verdict.FAIL in [one.verdict for one in xids(tmp_path, text).by_verdict]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "forged",
     [
@@ -114,6 +115,7 @@ def test_the_lines_of_a_users_message_are_no_entry_of_an_export(further: str, tm
         assert said in " ".join(of_file(tmp_path / "journal").unknown)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("text", [compact(BOOT, USB)[:-40], pretty(BOOT, USB)[:-40], pretty(BOOT, USB)[:-3]])
 def test_a_journal_that_is_cut_proves_nothing(text: str, tmp_path: Path) -> None:
     assert xids(tmp_path, text).verdict is Verdict.INCOMPLETE

@@ -24,6 +24,8 @@ from tests.builders.user_floods import FAULTS, crashes, in_the_middle, names
 from tests.evidence.kernel_log.logged import node, result, verdict
 from tests.evidence.kernel_log.user_text import ANY_LENGTH, OF_A_PROCESS
 
+pytestmark = pytest.mark.any_user
+
 OVER_LOG = sorted({*FAULTS.values(), "host.kernel_oops", "host.lockups", "network.link_flaps"})
 CRASH, *OTHERS = (record.replace("order:9", "order:7") for record in OF_A_PROCESS.values())
 
@@ -59,6 +61,7 @@ def test_every_fault_is_kept_in_a_flood_of_what_users_write(flood: list[str], pl
     assert log["uncounted"] == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_sick_node_fails_however_many_processes_crash(fault: str) -> None:
     log = log_of(in_the_middle(crashes(2_100), [fault]))
@@ -70,12 +73,14 @@ def test_a_sick_node_fails_however_many_processes_crash(fault: str) -> None:
     assert verdict(FAULTS[fault], sick) is Verdict.FAIL
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("check", OVER_LOG)
 def test_no_user_makes_a_check_of_a_healthy_node_fail_or_incomplete(check: str) -> None:
     assert checked(log_of(everything()), check) in (Verdict.PASS, Verdict.CONCERN)
     assert checked(log_of(crashes(5_000)), check) is Verdict.PASS
 
 
+@pytest.mark.long
 def test_crashes_that_are_not_looked_at_are_counted() -> None:
     log = log_of(crashes(2_100))
     lines = [tuple(line) for line in log.pop("lines")]
@@ -84,6 +89,7 @@ def test_crashes_that_are_not_looked_at_are_counted() -> None:
     assert f"{2_100 - len(lines)} more crashes, each of a process with another name" in said.message
 
 
+@pytest.mark.long
 def test_lines_of_the_kernels_own_that_are_ever_different_leave_a_check_incomplete() -> None:
     log = log_of([f"NVRM: {word} is new" for word in map("".join, islice(product(ascii_lowercase, repeat=4), 5_000))])
     lines = [tuple(line) for line in log.pop("lines")]
@@ -113,6 +119,7 @@ def test_an_allocation_that_never_fails_is_kept_among_those_that_may() -> None:
     assert checked(log, "host.no_oom_kill") is Verdict.FAIL
 
 
+@pytest.mark.long
 def test_a_watched_node_sends_every_fault_of_a_minute_full_of_crashes(tmp_path: Path) -> None:
     (tmp_path / "dev").mkdir()
     kmsg = tmp_path / "dev/kmsg"
@@ -135,6 +142,7 @@ def test_crashes_drive_no_fault_out_of_what_is_known_of_a_watched_node() -> None
     assert len(known) <= MAX_LINES
 
 
+@pytest.mark.long
 def test_crashes_are_the_first_to_go_where_an_answer_is_too_long() -> None:
     log = log_of(in_the_middle(crashes(2_100), list(FAULTS)))
     answer = {"collectors": {"kernel_log": {"status": "read", "value": log, "seconds": 0.1}}}

@@ -141,6 +141,7 @@ def test_a_value_of_an_interface_that_makes_no_sense_is_an_error_in_its_place(
     assert data["physical"][0][key]["error"] == error
 
 
+@pytest.mark.long
 def test_every_one_of_very_many_interfaces_is_reported(tmp_path: Path) -> None:
     files: dict[str, str | bytes] = {f"/sys/class/net/veth{number:04}/mtu": "1500\n" for number in range(600)}
     for number in range(200):

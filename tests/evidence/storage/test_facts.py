@@ -212,6 +212,7 @@ def test_without_a_client_lustre_is_a_question_only_where_it_is_mounted(
     assert result.verdict is verdict, result.message
 
 
+@pytest.mark.long
 @examples(100)
 @given(collector=st.sampled_from(COLLECTORS), data=JSON, kind=st.sampled_from(["trn1.32xlarge", "p5.48xlarge", ""]))
 def test_no_nonsense_of_disks_and_devices_breaks_a_check(collector: str, data: Any, kind: str) -> None:

@@ -70,6 +70,7 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(our_drains, "RANDOM_WAIT_S", our_drains.RANDOM_WAIT_S / FAST)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("keeps_reason", [False, True], ids=["22.05", "24.11"])
 @pytest.mark.parametrize("is_drawn", [True, False], ids=["drawn apart", "in one moment"])
 def test_of_two_hundred_at_once_no_more_than_the_limit_stay_drained(

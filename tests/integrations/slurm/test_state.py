@@ -49,6 +49,7 @@ def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
     assert data == f"{tmp_path}/file/state: Not a directory; nothing is remembered from job to job"
 
 
+@pytest.mark.long
 def test_who_reads_while_another_writes_sees_a_whole_record(state: State) -> None:
     state.prepare()
     state.write("verdict", {"number": 0})
@@ -119,6 +120,7 @@ def test_what_an_old_job_has_left_is_removed_and_not_what_only_looks_old(
     assert [(Path(state.folder) / name).exists() for name in ("jobs/1.json", "cursor.json")] == [not is_removed, True]
 
 
+@pytest.mark.long
 def test_of_jobs_that_never_end_the_last_thousand_are_remembered(state: State) -> None:
     state.prepare()
     for number in range(MAX_JOBS + 5):

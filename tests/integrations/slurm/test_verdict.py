@@ -143,6 +143,7 @@ def test_whatever_a_check_says_the_reason_is_one_printable_line_of_ours(check: s
     assert not reason.startswith(("Action:Reboot", "Action:Replace"))
 
 
+@pytest.mark.long
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(),

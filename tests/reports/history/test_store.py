@@ -83,6 +83,7 @@ def test_a_file_that_cannot_be_used_is_left_as_it_is_and_named_in_one_line(
     assert (file.read_bytes() if file.is_file() else b"") == before
 
 
+@pytest.mark.long
 def test_a_full_disk_costs_the_new_run_and_none_that_was_there(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     add(file, result("gpu001", FAIL))
     connect = sqlite3.connect

@@ -18,6 +18,8 @@ from tests.builders.runs import ALONE_OR_NOT, LIGHT, VERDICTS, Runs, all_verdict
 from tests.reports.reported import FILES
 from tests.suite.reporters.bundles import contents, unpack
 
+pytestmark = pytest.mark.any_user
+
 FIXED = {"README.txt", "bundle.json", "summary.txt", "results.jsonl", "recording/cluster.json"}
 
 

@@ -15,9 +15,10 @@ import pytest
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.reporters.html import MAX_ROWS
 from tests.builders.recordings import boot, gpu, node, nvml, unreached
-from tests.builders.runs import ALONE_OR_NOT, LIGHT, SAYING, USUAL, VERDICTS, Runs, all_verdicts, saying
+from tests.builders.runs import ALONE_OR_NOT, LIGHT, SAYING, USUAL, VERDICTS, WAYS, Runs, all_verdicts, saying
 
-WAYS = pytest.mark.parametrize("checks", [LIGHT, USUAL], ids=["light", "usual way"])
+pytestmark = pytest.mark.any_user
+
 WORKERS = pytest.mark.parametrize("workers", ALONE_OR_NOT)
 OUTCOMES = {
     Verdict.FAIL: "Failed",

@@ -14,7 +14,9 @@ from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from tests.builders.recordings import boot, gpu, node, nvml, unreached
-from tests.builders.runs import ALONE_OR_NOT, LIGHT, SAYING, USUAL, VERDICTS, Runs, all_verdicts, junit_cases, saying
+from tests.builders.runs import ALONE_OR_NOT, LIGHT, SAYING, VERDICTS, WAYS, Runs, all_verdicts, junit_cases, saying
+
+pytestmark = pytest.mark.any_user
 
 TAGS = {
     Verdict.PASS: [],
@@ -23,7 +25,6 @@ TAGS = {
     Verdict.INCOMPLETE: ["error"],
     Verdict.NOT_APPLICABLE: ["skipped"],
 }
-WAYS = pytest.mark.parametrize("checks", [LIGHT, USUAL], ids=["light", "usual way"])
 WORKERS = pytest.mark.parametrize("workers", ALONE_OR_NOT)
 HOSTILE = "]]>\x1b[31m<b>&amp;\x00\ud800\u202e]]]]><![CDATA[>\r\n"
 

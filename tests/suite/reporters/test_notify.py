@@ -254,6 +254,7 @@ def test_a_page_that_could_not_be_written_is_not_named(runs: Runs, webhook: Webh
     assert "report: " not in posted["message"]
 
 
+@pytest.mark.long
 def test_who_does_not_answer_is_left_behind_and_what_broke_is_named_by_its_type() -> None:
     never = threading.Event()
 

@@ -221,6 +221,7 @@ def controlled(one: Switch, watched: OfDay, monkeypatch: pytest.MonkeyPatch) -> 
     return controller
 
 
+@pytest.mark.long
 def test_a_watch_that_hangs_goes_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     watched, is_hung, may_go_on = OfDay(), threading.Event(), threading.Event()
     look = watched.day.watch.look

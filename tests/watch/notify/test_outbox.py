@@ -84,6 +84,7 @@ def test_who_is_told_learns_what_a_watch_that_goes_on_finds_otherwise(server: We
     assert sorted(server.said[1:]) == [("closed", "a,b"), ("opened", "gpu001")]
 
 
+@pytest.mark.long
 def test_an_outbox_in_which_much_is_over_is_written_anew_and_stays_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
