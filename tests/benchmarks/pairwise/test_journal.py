@@ -73,40 +73,6 @@ def test_what_is_written_is_read_again(path: Path, journal: Journal) -> None:
     assert read(path) == journal
 
 
-@pytest.mark.parametrize(
-    ("problem", "failure"),
-    [
-        ("clusterproof: n3: iperf3 is not installed: looked on PATH; install iperf3", Failure.NO_PROGRAM),
-        ("it ended with 127; clusterproof: n3: /opt/x is not a program here; install it", Failure.NO_PROGRAM),
-        ("no RDMA device on either node: a, b", Failure.NO_RDMA),
-        ("n3 did not answer: by no fault of its own: busy: taken", Failure.NOT_AT_FAULT),
-        ("the ranks did not find each other: its MPI saw no other rank", Failure.APART),
-        ("it ended with 1", None),
-    ],
-)
-def test_a_journal_from_before_failures_had_kinds_has_them_in_its_words(
-    path: Path, problem: str, failure: Failure | None
-) -> None:
-    (older,) = measured_older(path, {"problem": problem})
-    assert older.reading == Reading(problem=problem, failure=failure)
-
-
-def test_where_a_journal_says_the_kind_of_a_failure_its_words_are_for_people_alone(path: Path) -> None:
-    (one,) = measured_older(path, {"problem": "no RDMA device on either node", "failure": ""})
-    assert one.reading.failure is None
-    with pytest.raises(JournalError, match="'a fan' is not a valid Failure"):
-        measured_older(path, {"problem": "x", "failure": "a fan"})
-
-
-def measured_older(path: Path, reading: dict[str, str]) -> tuple[Measurement, ...]:
-    """What is read of a journal with this reading as its file has it."""
-    write(path, replace(JOURNAL, measurements=()))
-    line = {"pair": ["n000", "n001"], "round": 1, "at_once": 1, "reading": reading}
-    with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(line) + "\n")
-    return read(path).measurements
-
-
 def test_a_run_that_goes_on_behind_its_end_has_not_ended(path: Path) -> None:
     write(path, JOURNAL)
     writer = JournalWriter(path, JOURNAL)
