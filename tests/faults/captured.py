@@ -85,19 +85,19 @@ FAULTS = (
         "dcgmi: all tests pass, and the exit status is 205",
         {"dcgmi-diag.json": f"{dcgm_json()}\nexit code: 205\n"},
         {"gpu.dcgm_diag": INCOMPLETE},
-        "every test passes, and dcgmi ended with exit status 205; expected 0",
+        "every test passed, but dcgmi exited with status 205; expected 0",
     ),
     CapturedFault(
         "dcgmi: a table that ends too early",
         {"dcgmi-diag.txt": dcgm_table()[:900]},
         {"gpu.dcgm_diag": INCOMPLETE},
-        "the log of dcgmi diag ends after",
+        "the dcgmi diag log stops after",
     ),
     CapturedFault(
         "dcgmi -j: JSON that ends too early",
         {"dcgmi-diag.json": dcgm_json()[:400]},
         {"gpu.dcgm_diag": INCOMPLETE},
-        "ends after its heading",
+        "stops after its heading",
     ),
     CapturedFault(
         "dcgmi -j: the diagnostic could not run",

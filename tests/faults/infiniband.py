@@ -131,14 +131,14 @@ FAULTS = (
         "an InfiniBand device that lost half of its lanes",
         lambda image: with_slot(image, BUSES[1], current_link_width="8"),
         {"network.nic_link": FAIL},
-        "PCIe x8 at 32 GT/s on 0000:18:00.0; expected x16 at 32 GT/s as most of its model here",
+        "PCIe x8 at 32 GT/s on 0000:18:00.0; expected x16 at 32 GT/s, as on most of its model here",
         base=infiniband,
     ),
     Fault(
         "InfiniBand devices that all lost half of their lanes",
         lambda image: reduce(lambda image, bus: with_slot(image, bus, current_link_width="8"), BUSES, image),
         {"network.nic_link": CONCERN},
-        "PCIe x8 at 32 GT/s on 0000:17:00.0; expected x16 at 32 GT/s, as both of its ends can",
+        "PCIe x8 at 32 GT/s on 0000:17:00.0; expected x16 at 32 GT/s, which both ends support",
         base=infiniband,
     ),
     Fault(

@@ -176,7 +176,7 @@ def test_two_nodes_that_differ_are_a_concern(
         ([nic(1, None), nic(2, None)], NA, "the kernel reports no PCIe link of a network device here"),
         ([nic(1), nic(2), nic(3, 8)], CONCERN, "PCIe x8 at 32 GT/s on 0000:03:00.0; expected x16"),
         ([nic(1), nic(2, 8)], PASS, ""),  # of two neither is the usual
-        ([nic(1, 8, **WHOLE)], CONCERN, "PCIe x8 at 32 GT/s on 0000:01:00.0; expected x16 at 32 GT/s, as both of its"),
+        ([nic(1, 8, **WHOLE)], CONCERN, "PCIe x8 at 32 GT/s on 0000:01:00.0; expected x16 at 32 GT/s, which both "),
         ([nic(1, speed="16.0 GT/s PCIe", **WHOLE), nic(2)], CONCERN, "PCIe x16 at 16 GT/s on 0000:01:00.0; expected"),
         ([nic(1), nic(2), nic(3, 8, device="1023")], PASS, ""),  # another model
         ([nic(1), nic(2), nic(3, 8, port_width_max=16, port_speed_max="32.0 GT/s PCIe")], FAIL, "PCIe x8"),

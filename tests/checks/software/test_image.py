@@ -165,8 +165,8 @@ def test_the_bucket_of_ssm_is_named_only_where_ssm_has_cut_an_answer(detail: str
     [
         ("gpu.gpu_count", "trn1.32xlarge", "trn1.32xlarge has no GPU"),
         ("gpu.gpu_count", "", "this node has no GPU"),
-        ("gpu.peermem", "g5.2xlarge", "g5.2xlarge has no EFA device"),
-        ("gpu.peermem", "", "this node has no EFA device"),
+        ("gpu.peermem", "g5.2xlarge", "g5.2xlarge has neither an EFA device"),
+        ("gpu.peermem", "", "this node has neither an EFA device"),
     ],
 )
 def test_a_node_without_a_device_says_so_of_its_type_or_itself(check: str, instance_type: str, words: str) -> None:
@@ -182,7 +182,7 @@ def test_the_driver_of_a_node_without_gpus_is_not_waited_for() -> None:
 def test_a_kernel_without_a_version_says_nothing_about_dma_buf() -> None:
     modules = {"devices": [], "modules": ["gdrdrv"], "nvidia_taint": "OE"}
     result = evaluated("gpu.peermem", expect={"efa": 32}, boot=boot("custom"), rdma=modules)
-    expect(result, INCOMPLETE, "the kernel calls itself 'custom'; expected a version")
+    expect(result, INCOMPLETE, "the kernel release is 'custom'; expected a version number")
 
 
 @pytest.mark.parametrize(

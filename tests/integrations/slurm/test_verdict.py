@@ -28,7 +28,7 @@ from clusterproof.plugins.agent.program import ProbeOptions
 
 LOST = CheckFinding("gpu.gpu_answers", "fail", "GPU 3: the driver says GPU_IS_LOST; expected an answer")
 HELD = CheckFinding(
-    "gpu.no_leftover_processes", "fail", "GPU 3: held by python3 (pid 7), of no job; expected no process"
+    "gpu.no_leftover_processes", "fail", "GPU 3: held by python3 (pid 7), outside any job; expected no process"
 )
 LEFT = CheckFinding(
     "host.job_leftovers", "fail", "sleep (pid 9) in the control group of job 41; of no job that runs here"
