@@ -59,6 +59,6 @@ OF_TOOLS = (
         "an uncorrected memory error in rasdaemon's database",
         {"ras.txt": RASDAEMON},
         {"host.mce_edac": CONCERN},
-        "DIMM_A1: 2 uncorrected errors, in this boot or before; expected none",
+        "DIMM_A1: 2 uncorrected errors, in this boot or an earlier one; expected none",
     ),
 )

@@ -56,12 +56,12 @@ def test_gpu_exact(node: Node) -> None:
 def test_cpu_exact(node: Node) -> None:
     """Exact arithmetic of the cores, and host memory.
 
-    Bound to each core: dot products of integers, in float64 and in integers; powers modulo a prime; a chain of hashes;
-    with PyTorch also products of matrices in every type, which take the vector and matrix units. Beside it each core
-    writes a part of the memory that is available, a pattern and its complement, and reads it again. One pass.
+    Runs pinned to each core: integer dot products, in float64 and in integers; powers modulo a prime; a chain of
+    hashes; and, with PyTorch, matrix products in every type, which use the vector and matrix units. Each core also
+    writes a pattern and its complement to a share of the available memory and reads both back, once.
 
-    Remedy (replace): Take the node out of use and have it replaced: a core or its memory gives wrong results
-    without an error. First run the check again, to see whether the same core is named.
+    Remedy (replace): Run the check again to see whether it names the same core, then drain the node and have it
+    replaced: a core or its memory gives wrong results without any error.
     """
     found = node.cpu_exact.found
     for one in each(found.wrong, lambda one: one):

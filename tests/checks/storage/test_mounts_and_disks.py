@@ -47,7 +47,7 @@ def evaluated(
 @pytest.mark.parametrize(
     ("own", "others", "verdict", "words"),
     [
-        ([mount()], [[]], NA, "1 of its kind; 2 are needed to compare"),
+        ([mount()], [[]], NA, "1 of its group reported it; 2 are needed to compare"),
         ([mount()], [[], [mount()]], PASS, ""),
         ([], [[mount()], [mount(kind="xfs")]], PASS, ""),
         ([mount()], [[mount(kind="xfs")]], CONCERN, "/data type differs from node to node (ext4 on gpu001, xfs on g0)"),
