@@ -131,13 +131,13 @@ FAULTS = (
         "nccl: a log without NCCL_DEBUG",
         {"nccl-all_reduce.log": nccl_log(network="")},
         {"network.nccl_transport": INCOMPLETE},
-        "0 lines of NCCL, none of which says what network it used; expected a run with NCCL_DEBUG=INFO",
+        "0 NCCL log lines, but none says which network it used; expected a run with NCCL_DEBUG=INFO",
     ),
     CapturedFault(
         "nccl: a training job over TCP",
         {"nccl-train.log": "gpu001:77:77 [0] NCCL INFO Using network Socket\nstep 1 loss 3.2\n"},
         {"network.nccl_transport": FAIL},
-        "NCCL used network Socket",
+        "NCCL used the network Socket",
     ),
     CapturedFault(
         "nccl: wrong values",
@@ -213,7 +213,7 @@ FAULTS = (
         "nccom-test: numbers, and an exit status that is not 0",
         {"nccom-test.log": f"{nccom_log()}exit: 1\n"},
         {"neuron.nccom": INCOMPLETE},
-        "nccom-test ended with exit status 1",
+        "nccom-test exited with status 1",
         healthy=TRN1,
     ),
     CapturedFault(

@@ -177,7 +177,7 @@ FAULTS = (
         "a GPU that somebody holds before a job",
         lambda image: with_nvml(image, gpu=2, processes="1:9000"),
         {"gpu.no_leftover_processes": FAIL},
-        "of no job",
+        "outside any job",
         occasion="prolog",
     ),
     Fault(

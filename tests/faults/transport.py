@@ -38,7 +38,7 @@ def variable(line: str) -> Callable[[NodeImage], NodeImage]:
 
 
 OF_NVLINK = (
-    ("no direct traffic between GPUs", "NCCL_P2P_DISABLE=1", "NCCL does not use NVLink; expected no such variable"),
+    ("no direct traffic between GPUs", "NCCL_P2P_DISABLE=1", "NCCL does not use NVLink; expected it unset"),
     ("no GPU near enough for direct traffic", "NCCL_P2P_LEVEL=LOC", "NCCL does not use NVLink; expected no such"),
 )
 OF_INFINIBAND = (
@@ -48,7 +48,7 @@ OF_INFINIBAND = (
         FAIL,
         "NCCL uses TCP; expected no such variable on a node",
     ),
-    ("NCCL told to use sockets beside InfiniBand", "NCCL_NET=Socket", FAIL, "NCCL uses TCP; expected no such variable"),
+    ("NCCL told to use sockets beside InfiniBand", "NCCL_NET=Socket", FAIL, "NCCL uses TCP; expected it unset"),
     (
         "NCCL told to use a network device that is not there",
         "NCCL_IB_HCA==mlx5_9:1",
@@ -65,7 +65,12 @@ OF_ROCE = (
 )
 OF_ALL = (
     ("no shared memory between processes for NCCL", "NCCL_SHM_DISABLE=1", CONCERN, "goes through the network"),
-    ("GPUs hidden from every program", "CUDA_VISIBLE_DEVICES=0,1", CONCERN, "shows 2 of 8 GPUs to every program"),
+    (
+        "GPUs hidden from every program",
+        "CUDA_VISIBLE_DEVICES=0,1",
+        CONCERN,
+        "hides all but 2 of 8 GPUs from every program",
+    ),
     ("libfabric told not to use EFA", "FI_PROVIDER=^efa", FAIL, "libfabric may not use EFA; expected efa"),
     ("libfabric told to use verbs on a node with EFA", "FI_PROVIDER=verbs", FAIL, "libfabric may not use EFA"),
     (

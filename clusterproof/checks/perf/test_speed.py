@@ -176,11 +176,11 @@ def require_comparison(node: Node, read: Callable[[Node], Mapping[str, Speeds]],
 def test_efa_loopback(node: Node) -> None:
     """EFA message exchange within the node.
 
-    Server and client run on this node, one EFA domain after another, with libfabric's shared memory disabled, so that
-    every message goes through the device. The port's state proves nothing: EFA's driver always reports ACTIVE.
+    Runs server and client on this node over each EFA domain in turn, with libfabric's shared memory disabled, so that
+    every message goes through the device. The port state proves nothing: the EFA driver always reports ACTIVE.
 
-    Remedy (investigate): If no domain works, let the security group admit its own members in both directions, and check
-    memlock. If one does not work or stays slow, replace the node.
+    Remedy (investigate): If no domain works, allow all traffic from the security group to itself in both directions,
+    and check memlock (ulimit -l). If only one fails or stays slow, replace the node.
     """
     try:
         exchanges = node.efa_loopback.exchanges
@@ -217,9 +217,9 @@ def test_efa_loopback(node: Node) -> None:
 def test_fs_bandwidth(node: Node) -> None:
     """File system bandwidth.
 
-    Eight streams write one scratch file, bypassing the node's own cache (direct I/O), then read it back. A shared file
-    system is tested by a few nodes at a time, always the same number, so that conditions are equal. The file was just
-    written: a file server may still have it in memory.
+    Eight streams write a scratch file with direct I/O, bypassing the node's cache, then read it back. A shared file
+    system is tested by the same small number of nodes at a time, so that conditions are equal. Since the file was just
+    written, the file server may read it from memory.
 
     Remedy (investigate): Compare the node's mount options, its network and Lustre's tunables with those of a fast node.
     If all nodes are slow, look at the file system's own throughput (test_fsx_throughput).

@@ -55,8 +55,12 @@ def file(size: Any = 10, **data: Any) -> dict[str, Any]:
     ("changed", "verdict", "words"),
     [
         ({}, PASS, ""),
-        ({"cloud_init": None}, INCOMPLETE, "cloud-init left no result"),
-        ({"cloud_init": {"errors": ["no network"]}}, FAIL, "cloud-init: no network; expected none of it in an image"),
+        ({"cloud_init": None}, INCOMPLETE, "cloud-init wrote no result"),
+        (
+            {"cloud_init": {"errors": ["no network"]}},
+            FAIL,
+            "cloud-init: no network; expected none of these in an image",
+        ),
         ({"left": [file()]}, FAIL, "left behind: /f"),
         ({"left": [file(UNREAD)]}, INCOMPLETE, "/f: "),
         ({"keys": UNREAD}, INCOMPLETE, "keys"),
@@ -87,7 +91,14 @@ def software(*names: str) -> dict[str, Any]:
     ("names", "devices", "instance_type", "occasion", "verdict", "words"),
     [
         (DRIVER, [GPU], "p5.48xlarge", "preflight", PASS, ""),
-        (DRIVER[:1], [GPU], "p5.48xlarge", "preflight", FAIL, "no libnvidia-ml.so.1; expected each to be found"),
+        (
+            DRIVER[:1],
+            [GPU],
+            "p5.48xlarge",
+            "preflight",
+            FAIL,
+            "no libnvidia-ml.so.1; expected each library to exist and not to be empty",
+        ),
         (DRIVER[:1], [GPU], "p9.metal", "preflight", FAIL, "no libnvidia-ml.so.1"),  # the bus shows a GPU
         ((), [], "p9.metal", "preflight", NA, "no GPU on this node"),
         ((), [], "trn1.32xlarge", "preflight", NA, "no GPU on this node"),
