@@ -251,7 +251,7 @@ FAULTS = (
         "slurm: a slurmd that does not answer",
         {"scontrol.txt": SCONTROL.replace("State=IDLE", "State=IDLE+NOT_RESPONDING")},
         {"control_plane.slurm_nodes": CONCERN},
-        "slurmctld does not hear from it (IDLE+NOT_RESPONDING)",
+        "slurmctld gets no response from it (IDLE+NOT_RESPONDING)",
     ),
     CapturedFault(
         "slurm: GRES with half of the GPUs",
