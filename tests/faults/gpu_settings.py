@@ -19,7 +19,7 @@ FAULTS = (
         "a hardware slowdown by heat, as an old driver counts it",
         lambda image: with_nvml(image, gpu=2, clocks_event_reasons="0x40", **{"field 75": "running"}),
         {"gpu.no_throttle": FAIL},
-        "steadily slowed down by hardware thermal slowdown",
+        "slowed down continuously by hardware thermal slowdown",
     ),
     Fault(
         "a power brake, as a new driver counts it",

@@ -107,7 +107,7 @@ FAULTS = (
         "swap in use",
         lambda image: with_meminfo(image, SwapTotal=8 * GIB, SwapFree=5 * GIB),
         {"host.swap": CONCERN},
-        "8 GiB of swap, 3 GiB of it in use; expected none",
+        "8 GiB of swap, 3 GiB in use; expected none",
     ),
     Fault(
         "huge pages that nobody uses",
@@ -162,7 +162,7 @@ FAULTS = (
             image, "/sys/devices/system/node/node1/meminfo", f"Node 1 MemTotal: {TOTAL_KIB // 4} kB\n"
         ),
         {"host.numa": CONCERN},
-        "node 1 has 504 GiB; expected 1008 GiB as the largest",
+        "node 1 has 504 GiB; expected 1008 GiB like the largest node",
     ),
     Fault(
         "a GPU whose socket the firmware does not name",
@@ -205,7 +205,7 @@ FAULTS = (
             "linux-image-6.8.0-1024-aws\nlibc6\nlibc6\n",
         ),
         {"host.reboot_required": CONCERN},
-        "a reboot is due for libc6, linux-image-6.8.0-1024-aws",
+        "a reboot is pending for libc6, linux-image-6.8.0-1024-aws",
     ),
     Fault(
         "a system that does not mark that a reboot is due",

@@ -18,7 +18,7 @@ FAULTS = (
         "a libcuda whose link leads nowhere",
         lambda image: with_file(image, f"{LIBRARIES}/libcuda.so.1", Link("libcuda.so.550.54.14")),
         {LOAD: FAIL, IN_CONTAINER: FAIL},
-        "libcuda.so.1 leads nowhere",
+        "libcuda.so.1 is a dangling link",
     ),
     Fault(
         "no libcuda on a node with GPUs",
@@ -113,13 +113,13 @@ FAULTS = (
         "a container toolkit without its configuration",
         lambda image: without_file(image, software.TOOLKIT),
         {RUNTIME: FAIL},
-        "no configuration of NVIDIA's container toolkit beside containerd",
+        "containerd without configuration of NVIDIA's container toolkit",
     ),
     Fault(
         "no container toolkit beside containerd",
         lambda image: without_file(image, "/usr/bin/nvidia-container-runtime"),
         {RUNTIME: FAIL},
-        "no nvidia-container-runtime beside containerd",
+        "containerd without nvidia-container-runtime",
     ),
     Fault(
         "a configuration of enroot without enroot",

@@ -131,7 +131,7 @@ FAULTS = (
         "an InfiniBand device that lost half of its lanes",
         lambda image: with_slot(image, BUSES[1], current_link_width="8"),
         {"network.nic_link": FAIL},
-        "PCIe x8 at 32 GT/s on 0000:18:00.0; expected x16 at 32 GT/s, as on most of its model here",
+        "PCIe x8 at 32 GT/s on 0000:18:00.0; expected x16 at 32 GT/s, like most of its model here",
         base=infiniband,
     ),
     Fault(
