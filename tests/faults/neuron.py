@@ -97,7 +97,7 @@ FAULTS = (
         "a hardware error of a Neuron device that its counters do not show",
         hbm_error,
         {"neuron.no_hw_error": CONCERN},
-        "HBM_UNCORRECTABLE_ERROR of device 3 (TERMINATE_INSTANCE), which no counter shows",
+        "HBM_UNCORRECTABLE_ERROR of device 3 (TERMINATE_INSTANCE), not confirmed by any counter",
         base=healthy_trn1,
     ),
     Fault(
