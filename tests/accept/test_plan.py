@@ -82,7 +82,7 @@ def test_a_dry_run_counts_no_stage_that_is_not_run_and_says_what_cannot_be_kept(
     assert "the plan says that 9 nodes were bought, so this cluster cannot be accepted" in text
     assert "3. Groups: all pairs within each place: not here" in text
     assert text.splitlines()[-1] == (
-        "about 22 min where nothing has to be repeated, which is more than the 0.2 h of the plan"
+        "about 22 min if nothing has to be repeated, which is more than the 0.2 h of the plan"
     )
 
 

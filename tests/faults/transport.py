@@ -38,7 +38,7 @@ def variable(line: str) -> Callable[[NodeImage], NodeImage]:
 
 
 OF_NVLINK = (
-    ("no direct traffic between GPUs", "NCCL_P2P_DISABLE=1", "NCCL does not use NVLink; expected it unset"),
+    ("no direct traffic between GPUs", "NCCL_P2P_DISABLE=1", "NCCL does not use NVLink; expected no such variable"),
     ("no GPU near enough for direct traffic", "NCCL_P2P_LEVEL=LOC", "NCCL does not use NVLink; expected no such"),
 )
 OF_INFINIBAND = (
@@ -48,7 +48,7 @@ OF_INFINIBAND = (
         FAIL,
         "NCCL uses TCP; expected no such variable on a node",
     ),
-    ("NCCL told to use sockets beside InfiniBand", "NCCL_NET=Socket", FAIL, "NCCL uses TCP; expected it unset"),
+    ("NCCL told to use sockets beside InfiniBand", "NCCL_NET=Socket", FAIL, "NCCL uses TCP; expected no such variable"),
     (
         "NCCL told to use a network device that is not there",
         "NCCL_IB_HCA==mlx5_9:1",
