@@ -137,7 +137,7 @@ FAULTS = (
         "nccl: a training job over TCP",
         {"nccl-train.log": "gpu001:77:77 [0] NCCL INFO Using network Socket\nstep 1 loss 3.2\n"},
         {"network.nccl_transport": FAIL},
-        "NCCL used the network Socket",
+        "NCCL used network Socket",
     ),
     CapturedFault(
         "nccl: wrong values",
