@@ -130,7 +130,7 @@ GROUPS: dict[str, tuple[Option, ...]] = {
         ),
         Option(
             "--k8s-max-tainted",
-            "how many nodes may have the gate's taint: a number, a percentage, or both (default: 10 %, at most 10 "
+            "how many nodes may have the gate's taint: a number, a percentage, or both (default: a tenth, at most 10 "
             "nodes); if more would get it, none does",
             {"metavar": "LIMIT"},
         ),

@@ -143,7 +143,7 @@ def _line(band: Band, top: int, columns: int) -> str:
     shown = name if len(name) <= MAX_NAME else f"…{name[1 - MAX_NAME :]}"
     drawn = "".join(f'<path class="{level}" d="{"".join(parts)}"/>' for level, parts in paths.items())
     return (
-        f"<g><title>{escape(name)}: {band.mean:.0f} % in the mean</title>"
+        f"<g><title>{escape(name)}: {band.mean:.0f} % on average</title>"
         f'<text class="row" x="{LEFT - 6}" y="{top + ROW - 3}">{escape(shown)}</text>{drawn}</g>'
     )
 

@@ -87,7 +87,7 @@ complete -c clusterproof -n '_shtab_clusterproof_using check' -l include-drained
 complete -c clusterproof -n '_shtab_clusterproof_using check' -l k8s-namespace -x -d 'the namespace for the probe'"'"'s pods (default clusterproof)'
 complete -c clusterproof -n '_shtab_clusterproof_using check' -l k8s-image -x -d 'an image with Python, if the nodes have none (default: any image on the node, as nothing in it is used)'
 complete -c clusterproof -n '_shtab_clusterproof_using check' -l k8s-gate -xka "observe taint" -d 'write each node'"'"'s verdict to Kubernetes as its condition ClusterproofHealthy: observe only that, or also taint nodes that failed and run no pods with GPUs (docs/kubernetes-gate.md)'
-complete -c clusterproof -n '_shtab_clusterproof_using check' -l k8s-max-tainted -x -d 'how many nodes may have the gate'"'"'s taint: a number, a percentage, or both (default: 10 %, at most 10 nodes); if more would get it, none does'
+complete -c clusterproof -n '_shtab_clusterproof_using check' -l k8s-max-tainted -x -d 'how many nodes may have the gate'"'"'s taint: a number, a percentage, or both (default: a tenth, at most 10 nodes); if more would get it, none does'
 complete -c clusterproof -n '_shtab_clusterproof_using check' -l k8s-startup-taint -x -d 'the key of a taint that new nodes start with, which the gate removes when they first pass'
 complete -c clusterproof -n '_shtab_clusterproof_using check' -l k8s-every -x -d 'seconds between the reports of a gate'"'"'s agents, for --via agents (default 60)'
 complete -c clusterproof -n '_shtab_clusterproof_using check' -l k8s-evidence -x -d 'a folder where the gate keeps the evidence of a node that became unfit, as FOLDER/NODE/TIME, for replay:'
