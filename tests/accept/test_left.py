@@ -42,9 +42,9 @@ def test_a_node_that_left_ends_nothing_and_is_said_with_what_was_measured_of_it(
     data = gone_on(tmp_path, nodes, OTHERS)
     assert (summary(data), exit_code(data)) == (dict.fromkeys(OTHERS, "accepted"), 0)
     assert text(data).startswith(
-        "ssh:n[1-8]: accepted: 7 accepted, 1 node no more in the inventory, 4 stages left out\n"
+        "ssh:n[1-8]: accepted: 7 accepted, 1 node no longer in the inventory, 4 stages left out\n"
     )
-    words = "n3 (S-n3): the inventory has it no more; runs: 1 of inventory, 2 of exact; nothing failed"
+    words = "n3 (S-n3): no longer in the inventory; runs: 1 of inventory, 2 of exact; nothing failed"
     assert words in " ".join(text(data).split())
     assert words in page(data)
     assert all("n3" not in of for _, of in nodes.runs[3:])

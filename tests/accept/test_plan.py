@@ -72,7 +72,7 @@ def test_a_dry_run_says_order_hours_and_what_is_proven(tmp_path: Path) -> None:
     assert status == 0
     assert text.splitlines()[0] == "8 nodes of n[1-8]; 4 under load at once; at most 24 h"
     assert "2. Every node alone: bandwidth, clocks under load, storage: 3 times each, what is open again" in text
-    assert "about 38 min where nothing has to be repeated" in text
+    assert "about 38 min if nothing has to be repeated" in text
 
 
 def test_a_dry_run_counts_no_stage_that_is_not_run_and_says_what_cannot_be_kept(tmp_path: Path) -> None:
@@ -82,14 +82,14 @@ def test_a_dry_run_counts_no_stage_that_is_not_run_and_says_what_cannot_be_kept(
     assert "the plan says that 9 nodes were bought, so this cluster cannot be accepted" in text
     assert "3. Groups: all pairs within each place: not here" in text
     assert text.splitlines()[-1] == (
-        "about 22 min where nothing has to be repeated, which is more than the 0.2 h of the plan"
+        "about 22 min if nothing has to be repeated, which is more than the 0.2 h of the plan"
     )
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("demo",), "'demo' is of another time; expected nodes that can be measured now"),
+        (("demo",), "'demo' is a recording or capture; expected nodes that can be measured now"),
         (("ssh:n[1-8]", "--again", "n9"), "--again names 'n9', which is not a node"),
         (("ssh:n[1-8]", "--plan", "/nowhere/plan.toml"), "No such file or directory; expected a plan"),
     ],

@@ -155,7 +155,7 @@ def test_a_history_that_others_may_have_written_is_not_believed_unasked(here: Pa
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["demo", "gpu001"], "'demo' is of another time"),
+        (["demo", "gpu001"], "'demo' is a recording or capture"),
         ([CLUSTER, "gpu9"], "NODES: 'gpu9' is not a node of "),
         ([CLUSTER, ""], "NODES names no node"),
         ([CLUSTER, "gpu001", "--beside", "gpu007"], "--beside: 'gpu007' is not a node of "),
@@ -166,7 +166,7 @@ def test_a_history_that_others_may_have_written_is_not_believed_unasked(here: Pa
         ([CLUSTER, "gpu001", "--deselect", "a"], "'--deselect': return chooses nodes"),
         ([CLUSTER, "gpu001", "--sudo", "checks/host"], "'checks/host': return chooses nodes"),
         ([CLUSTER, "gpu001", "checks/host"], "'checks/host': return chooses nodes"),
-        ([CLUSTER, "gpu001", "--beside", "gpu[001-002]"], "--beside: gpu001 is to be proven itself"),
+        ([CLUSTER, "gpu001", "--beside", "gpu[001-002]"], "--beside: gpu001 is among the nodes to be proven"),
         ([CLUSTER, "gpu003", "--case", "silent.json"], "--case 'silent.json' names nothing that proves it"),
         ([CLUSTER, "gpu001", "--nodes=gpu001"], "'--nodes=gpu001': return chooses nodes"),
         ([CLUSTER, "gpu001", "--case", "none.json"], "'none.json': No such file"),

@@ -50,4 +50,4 @@ def test_neuron_ls_says_why_it_fails_below_another_line() -> None:
 
 def test_an_error_hides_no_answer_of_another_tool() -> None:
     files = {"chrony": "506 Cannot talk to daemon\n", "timedatectl": "System clock synchronized: no\n"}
-    expect(evaluated(files)["host.clock_sync"], Verdict.CONCERN, "nobody corrects the clock")
+    expect(evaluated(files)["host.clock_sync"], Verdict.CONCERN, "the clock is not synchronised")

@@ -52,7 +52,7 @@ def test_where_no_log_was_captured_the_checks_over_logs_do_not_apply() -> None:
     ("said", "check", "words"),
     [
         ("WARNING: infoROM is corrupted at gpu 0000:53:00.0", "gpu.inforom", "GPU at 0000:53:00.0: the InfoROM is"),
-        ("No devices were found", "gpu.gpu_count", "NVML starts and counts 0 GPUs; expected one at least"),
+        ("No devices were found", "gpu.gpu_count", "NVML starts and counts 0 GPUs; expected at least one"),
         ("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.", "gpu.gpu_count", "NVML does"),
         (
             "Unable to determine the device handle for GPU 0000:64:00.0: Unknown Error",

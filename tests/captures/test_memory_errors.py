@@ -109,27 +109,27 @@ def test_where_few_errors_were_corrected_nothing_is_said(text: str, tmp_path: Pa
         (
             SUMMARY.format(kind="Uncorrected", count=2),
             Verdict.CONCERN,
-            "CPU_SrcID#0_MC#1_Chan#0_DIMM#0: 2 uncorrected errors, in this boot or before",
+            "CPU_SrcID#0_MC#1_Chan#0_DIMM#0: 2 uncorrected errors, in this boot or an earlier one",
         ),
         (
             SUMMARY.format(kind="Fatal", count=2),
             Verdict.CONCERN,
-            "CPU_SrcID#0_MC#1_Chan#0_DIMM#0: 2 uncorrected errors, in this boot or before",
+            "CPU_SrcID#0_MC#1_Chan#0_DIMM#0: 2 uncorrected errors, in this boot or an earlier one",
         ),
         (
             CHECKS.format(count=3, said="Uncorrected, software containable error."),
             Verdict.CONCERN,
-            "machine checks: 3 uncorrected errors, in this boot or before",
+            "machine checks: 3 uncorrected errors, in this boot or an earlier one",
         ),
         (
             EVENTS.format(kind="Uncorrected", count=1),
             Verdict.CONCERN,
-            "DIMM_A1: 2 uncorrected errors, in this boot or before",
+            "DIMM_A1: 2 uncorrected errors, in this boot or an earlier one",
         ),
         (
             EVENTS.format(kind="Corrected", count=5000),
             Verdict.CONCERN,
-            "DIMM_A1: 10000 corrected errors, in this boot or before",
+            "DIMM_A1: 10000 corrected errors, in this boot or an earlier one",
         ),
         *(
             (text, Verdict.CONCERN, "machine checks: 1 uncorrected errors, in this boot or before")
@@ -161,7 +161,7 @@ def test_where_few_errors_were_corrected_nothing_is_said(text: str, tmp_path: Pa
         (
             OF_2023.format(kind="Corrected", count=16),
             Verdict.CONCERN,
-            "DIMM_A1: 32 corrected errors, in this boot or before",
+            "DIMM_A1: 32 corrected errors, in this boot or an earlier one",
         ),
     ],
 )

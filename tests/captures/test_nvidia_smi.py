@@ -137,7 +137,7 @@ def test_links_that_are_all_down_fail_a_node_that_should_have_some() -> None:
             r"(Unrepairable Memory +): No",
             r"\1: Yes",
             "gpu.row_remap",
-            "GPU 0: its memory cannot be repaired; expected that it can",
+            "GPU 0: its memory cannot be repaired; expected no unrepairable memory",
         ),
         (
             "nvidia-smi-q-xml/gb300-hw.xml",
@@ -151,7 +151,7 @@ def test_links_that_are_all_down_fail_a_node_that_should_have_some() -> None:
             r", valid,",
             ", invalid,",
             "gpu.inforom",
-            "GPU 0: the InfoROM is corrupted; expected right checksums",
+            "GPU 0: the InfoROM is corrupted; expected valid checksums",
         ),
     ],
 )
@@ -175,9 +175,14 @@ def table(gpus: int, shown: str, instead: str) -> str:
 @pytest.mark.parametrize(
     ("shown", "instead", "check", "message"),
     [
-        ("28C", "91C", "gpu.temperature", "GPU 1: 91 °C; expected less than 88 °C, unless this model may be hotter"),
+        (
+            "28C",
+            "91C",
+            "gpu.temperature",
+            "GPU 1: 91 °C; expected less than 88 °C, unless this model is allowed to run hotter",
+        ),
         ("28C", "87C", "gpu.temperature", ""),
-        ("700W", "300W", "gpu.power_limit", "GPU 2: power limit is 300 W; expected 700 W, as 2 GPUs here have"),
+        ("700W", "300W", "gpu.power_limit", "GPU 2: power limit is 300 W; expected 700 W, as on 2 GPUs here"),
         ("700W", "750W", "gpu.power_limit", ""),
     ],
 )

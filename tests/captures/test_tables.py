@@ -107,7 +107,9 @@ def test_numactl_shows_a_socket_with_less_memory(size: int, words: list[str], tm
 @pytest.mark.parametrize(("first", "finds"), [("*", 0), ("?", 1), ("-", 1)])
 def test_chronyc_sources_show_whether_one_is_followed(first: str, finds: int, tmp_path: Path) -> None:
     seen = found(tmp_path, SOURCES.format(first=first), "host.clock_sync")
-    assert [message for _, message in seen] == ["nobody corrects the clock; expected it to be synchronised"] * finds
+    assert [message for _, message in seen] == [
+        "the clock is not synchronised; expected chrony or another NTP client to correct it"
+    ] * finds
 
 
 @pytest.mark.parametrize("text", [f"$ findmnt --fstab\n{OF_FSTAB}", OF_FSTAB, f"$ findmnt -s\n{OF_FSTAB}"])

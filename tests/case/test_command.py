@@ -70,8 +70,8 @@ def test_redacted_nothing_names_a_node_a_file_or_a_job(form: list[str], tmp_path
         ([".", "--utc-offset", "+14:01"], "expected a zone such as +02:00, of at most 14 hours"),
         ([".", "--utc-offset=-99:00"], "expected a zone such as +02:00, of at most 14 hours"),
         ([".", "--utc-offset"], "expected one argument"),
-        ([""], "the job is empty; expected the number of a job"),
-        ([" "], "the job is empty; expected the number of a job"),
+        ([""], "the job is empty; expected a Slurm job ID"),
+        ([" "], "the job is empty; expected a Slurm job ID"),
     ],
 )
 def test_a_mistake_is_one_line(

@@ -258,12 +258,12 @@ def test_published_shares_are_of_our_causes_and_of_no_more_than_all() -> None:
     [
         (["--since", "7x"], "--since is '7x'; expected"),
         (["--since", "boot"], "--since is 'boot'; expected"),
-        (["4711", "--since", "7d"], "a job's number has no --since"),
-        ([], "expected the number of a job"),
+        (["4711", "--since", "7d"], "a job ID and --since"),
+        ([], "expected a Slurm job ID"),
         (["--since", "9999-01-01"], "--since is '9999-01-01'; expected a time between 1970 and now"),
         (["--since", "999999999d"], "--since is '999999999d'; expected a time between 1970 and now"),
         (["--since", "7d", "--logs", "/no/such/folder"], "is not a folder"),
-        (["--since", "7d", "--redact"], "--redact is for one case"),
+        (["--since", "7d", "--redact"], "--redact is for one job"),
         (["/no/such/folder", "--since", "7d"], "is not a folder"),
     ],
 )

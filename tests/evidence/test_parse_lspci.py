@@ -42,7 +42,7 @@ def said(text: str, **files: str) -> dict[str, Result]:
 @pytest.mark.parametrize("title", [GPU, GPU_NN])
 def test_a_gpu_that_has_lost_lanes_is_said_where_lspci_alone_was_captured(title: str) -> None:
     result = said(lspci(title, 16, 16, 4, 16))["gpu.pcie_lanes"]
-    expect(result, Verdict.CONCERN, "0000:1d:00.0: PCIe x4; expected x16, unless its slot has no more")
+    expect(result, Verdict.CONCERN, "0000:1d:00.0: PCIe x4; expected x16, unless its slot is narrower")
 
 
 def test_it_is_said_beside_the_table_of_nvidia_smi_which_does_not_show_lanes() -> None:

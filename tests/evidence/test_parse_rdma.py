@@ -208,6 +208,6 @@ def test_mlxlink_of_a_device_that_its_command_does_not_name_is_refused() -> None
 @pytest.mark.parametrize("text", [IBSTAT_PORT, MLXLINK.format(device="mlx5_1", state="Active", physical="LinkUp")])
 def test_one_device_that_was_asked_for_does_not_count_the_others(text: str) -> None:
     result = evaluated({"t": text})["network.ib_count"]
-    expect(result, Verdict.INCOMPLETE, "of single devices, asked for by name")
+    expect(result, Verdict.INCOMPLETE, "only single devices, queried by name")
     both = evaluated({"a": text, "b": IBSTAT})["network.ib_count"]
-    assert "of single devices" not in both.message
+    assert "only single devices" not in both.message

@@ -85,19 +85,19 @@ FAULTS = (
         "dcgmi: all tests pass, and the exit status is 205",
         {"dcgmi-diag.json": f"{dcgm_json()}\nexit code: 205\n"},
         {"gpu.dcgm_diag": INCOMPLETE},
-        "every test passes, and dcgmi ended with exit status 205; expected 0",
+        "every test passed, but dcgmi exited with status 205; expected 0",
     ),
     CapturedFault(
         "dcgmi: a table that ends too early",
         {"dcgmi-diag.txt": dcgm_table()[:900]},
         {"gpu.dcgm_diag": INCOMPLETE},
-        "the log of dcgmi diag ends after",
+        "the dcgmi diag log stops after",
     ),
     CapturedFault(
         "dcgmi -j: JSON that ends too early",
         {"dcgmi-diag.json": dcgm_json()[:400]},
         {"gpu.dcgm_diag": INCOMPLETE},
-        "ends after its heading",
+        "stops after its heading",
     ),
     CapturedFault(
         "dcgmi -j: the diagnostic could not run",
@@ -131,7 +131,7 @@ FAULTS = (
         "nccl: a log without NCCL_DEBUG",
         {"nccl-all_reduce.log": nccl_log(network="")},
         {"network.nccl_transport": INCOMPLETE},
-        "0 lines of NCCL, none of which says what network it used; expected a run with NCCL_DEBUG=INFO",
+        "0 NCCL log lines, but none says which network it used; expected a run with NCCL_DEBUG=INFO",
     ),
     CapturedFault(
         "nccl: a training job over TCP",
@@ -213,7 +213,7 @@ FAULTS = (
         "nccom-test: numbers, and an exit status that is not 0",
         {"nccom-test.log": f"{nccom_log()}exit: 1\n"},
         {"neuron.nccom": INCOMPLETE},
-        "nccom-test ended with exit status 1",
+        "nccom-test exited with status 1",
         healthy=TRN1,
     ),
     CapturedFault(
@@ -251,7 +251,7 @@ FAULTS = (
         "slurm: a slurmd that does not answer",
         {"scontrol.txt": SCONTROL.replace("State=IDLE", "State=IDLE+NOT_RESPONDING")},
         {"control_plane.slurm_nodes": CONCERN},
-        "slurmctld does not hear from it (IDLE+NOT_RESPONDING)",
+        "slurmctld gets no response from it (IDLE+NOT_RESPONDING)",
     ),
     CapturedFault(
         "slurm: GRES with half of the GPUs",

@@ -29,7 +29,7 @@ OF_TOOLS = (
         "a disk that calls itself failing",
         {"smartctl.txt": "smartctl 7.2 2020-12-30\n\nSMART overall-health self-assessment test result: FAILED!\n"},
         {"storage.disk_errors": FAIL},
-        "a disk: its self-assessment failed; expected a disk that calls itself healthy",
+        "a disk: its self-assessment failed; expected a disk whose SMART status is healthy",
     ),
     CapturedFault(
         "a disk with media errors",
@@ -41,13 +41,13 @@ OF_TOOLS = (
         "software RAID without one of its disks",
         {"mdstat.txt": "md0 : active raid1 sdb1[1](F) sda1[0]\n      468718592 blocks super 1.2 [2/1] [U_]\n"},
         {"storage.disk_errors": CONCERN},
-        "md0 goes on without sdb1; expected all of its disks",
+        "md0 is degraded without sdb1; expected all of its disks",
     ),
     CapturedFault(
         "software RAID that is lost with one of its disks",
         {"mdstat.txt": "md0 : active raid0 nvme2n1[1](F) nvme1n1[0]\n      15001360384 blocks super 1.2 512k chunks\n"},
         {"storage.disk_errors": FAIL},
-        "md0 is lost without nvme2n1; expected all of its disks",
+        "md0 has failed without nvme2n1; expected all of its disks",
     ),
     CapturedFault(
         "an uncorrected memory error that mcelog has counted",
@@ -59,6 +59,6 @@ OF_TOOLS = (
         "an uncorrected memory error in rasdaemon's database",
         {"ras.txt": RASDAEMON},
         {"host.mce_edac": CONCERN},
-        "DIMM_A1: 2 uncorrected errors, in this boot or before; expected none",
+        "DIMM_A1: 2 uncorrected errors, in this boot or an earlier one; expected none",
     ),
 )

@@ -116,7 +116,7 @@ FAULTS = (
         "a container without GDRCopy",
         lambda image: without_file(image, "/dev/gdrdrv"),
         {DEVICES: CONCERN},
-        "runtime: no /dev/gdrdrv here, and gdrdrv is loaded",
+        "runtime: no /dev/gdrdrv here, but gdrdrv is loaded",
     ),
     Fault(
         "a plug-in of the node that needs a newer glibc than the image has",

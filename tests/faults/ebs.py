@@ -44,6 +44,6 @@ FAULTS = (
         "a node whose root is no volume of EBS",
         lambda image: without_file(image, CONTROLLER),
         {"storage.ebs_limits": NA},
-        "no volume of EBS",
+        "no EBS volume",
     ),
 )

@@ -61,7 +61,7 @@ FAULTS = (
         "an EFA driver without access to GPU memory beside NVIDIA's open modules",
         lambda image: without_peer_memory(image, "OE"),
         {"network.efa_gdr": CONCERN},
-        "DMA-BUF leaves no trace here",
+        "DMA-BUF may be in use, but cannot be seen here",
     ),
     Fault(
         "an EFA driver that does not report its access to GPU memory",
@@ -81,7 +81,7 @@ FAULTS = (
         "an EFA driver without access to GPU memory, and an NVIDIA module of unknown licence",
         lambda image: without_file(without_peer_memory(image, ""), TAINT),
         {"network.efa_gdr": INCOMPLETE, "gpu.peermem": INCOMPLETE},
-        "and the NVIDIA module loaded",
+        "with the NVIDIA module loaded",
     ),
     Fault(
         "an EFA device that drops packets",

@@ -66,6 +66,6 @@ FAULTS = (
         "an interface that ENA's driver has given up",
         lambda image: without_driver(image, ENA),
         {"network.ena_allowance": NA, "host.device_drivers": FAIL},
-        "no network interface of ENA",
+        "no ENA network interface",
     ),
 )

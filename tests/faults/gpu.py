@@ -115,7 +115,7 @@ FAULTS = (
         "nouveau beside NVIDIA's driver",
         lambda image: replace(image, sys=image.sys | module("nouveau")),
         {"gpu.gpu_driver": CONCERN},
-        "nouveau is loaded beside nvidia; expected not loaded",
+        "nouveau is loaded alongside nvidia; expected not loaded",
     ),
     Fault(
         "a GPU near other CPUs than on the other nodes",
@@ -199,6 +199,6 @@ FAULTS = (
         "a GPU that asks for a reset",
         lambda image: with_nvml(image, gpu=2, recovery_action=1),
         {"gpu.recovery_action": FAIL},
-        "GPU 2: the driver asks for GPU reset",
+        "GPU 2: the driver requests GPU reset",
     ),
 )

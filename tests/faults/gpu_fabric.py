@@ -46,7 +46,7 @@ FAULTS = (
         "a fabric that the driver does not support, of GPUs that are registered with one",
         without_fabric,
         {"gpu.fabric_state": INCOMPLETE, "gpu.fabric_uniform": INCOMPLETE},
-        "the driver reports no fabric; expected one, as p5.48xlarge has NVLinks",
+        "the driver reports no NVLink fabric; expected one, since p5.48xlarge has NVLinks",
     ),
     Fault(
         "a tray of a rack whose driver supports no fabric",
@@ -57,7 +57,7 @@ FAULTS = (
             "gpu.rack_trays": INCOMPLETE,
             "gpu.rack_uniform": INCOMPLETE,
         },
-        "the driver reports no fabric",
+        "the driver reports no NVLink fabric",
         base=gb300,
     ),
     Fault(
@@ -82,7 +82,7 @@ FAULTS = (
         "an NVSwitch that no driver holds",
         lambda image: without_file(image, "/sys/bus/pci/devices/0000:dc:00.0/driver"),
         {"gpu.nvswitch_count": FAIL},
-        "no driver holds 0000:dc:00.0; expected nvidia-nvswitch on every NVSwitch",
+        "no driver is bound to 0000:dc:00.0; expected nvidia-nvswitch on every NVSwitch",
     ),
     Fault(
         "one NVSwitch of six that is missing",
@@ -95,7 +95,7 @@ FAULTS = (
         "a tray of a rack without IMEX",
         lambda image: with_service(image, "nvidia-imex", active="inactive", sub="dead", enabled="disabled"),
         {"gpu.imex": CONCERN, "gpu.imex_domain": NA, "host.services": CONCERN},
-        "nvidia-imex is inactive; expected active, unless pods or a prolog bring their own",
+        "nvidia-imex is inactive; expected active, unless pods or a prolog start their own",
         base=gb300,
     ),
     Fault(
@@ -114,7 +114,7 @@ FAULTS = (
         "a fabric manager whose version is unknown",
         lambda image: without_file(image, "/usr/bin/nv-fabricmanager"),
         {"gpu.fabric_manager": INCOMPLETE},
-        "nv-fabricmanager is not found",
+        "nv-fabricmanager was not found",
     ),
     Fault(
         "a fabric whose GPU has no partition",

@@ -95,13 +95,13 @@ FAULTS = (
         "a PCIe link that came up for an older generation",
         lambda image: with_nvml(image, gpu=2, pcie_gen=4, pcie_gen_max=4),
         {"gpu.pcie_link": FAIL, "gpu.gpu_uniform": CONCERN},
-        "GPU 2: PCIe generation 4 at most; expected 5, as other GPUs of the node have",
+        "GPU 2: PCIe generation 4 at most; expected 5, as on the node's other GPUs",
     ),
     Fault(
         "a PCIe link that came up with fewer lanes at most",
         lambda image: with_nvml(image, gpu=2, pcie_width=8, pcie_width_max=8),
         {"gpu.pcie_link": FAIL, "gpu.gpu_uniform": CONCERN},
-        "GPU 2: PCIe x8 at most; expected 16, as other GPUs of the node have",
+        "GPU 2: PCIe x8 at most; expected 16, as on the node's other GPUs",
     ),
     Fault(
         "lanes that the bus has lost of a GPU of which the driver says nothing",
@@ -113,7 +113,7 @@ FAULTS = (
         "the same where nobody knows how many lanes its slot has",
         with_narrow_link,
         {"gpu.pcie_lanes": CONCERN, "gpu.pcie_link": INCOMPLETE},
-        "0000:75:00.0: PCIe x4; expected x16, unless its slot has no more",
+        "0000:75:00.0: PCIe x4; expected x16, unless its slot is narrower",
     ),
     Fault(
         "NVLinks that replayed",
@@ -185,7 +185,7 @@ FAULTS = (
         "PCIe links of which nobody knows whether they have all their lanes",
         lambda image: replace(image, nvml=(image.nvml or "").replace("pcie_width = 16", "pcie_width = 8")),
         {"gpu.pcie_link": CONCERN},
-        "PCIe x8 on every GPU; expected x16, unless the machine wires no more",
+        "PCIe x8 on every GPU; expected x16, unless this machine wires no more",
         base=a10g,
     ),
     Fault(

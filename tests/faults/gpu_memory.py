@@ -115,7 +115,7 @@ FAULTS = (
         "a corrupted InfoROM",
         lambda image: with_nvml(image, gpu=3, inforom_valid="error CORRUPTED_INFOROM"),
         {"gpu.inforom": CONCERN},
-        "GPU 3: the InfoROM is corrupted; expected right checksums",
+        "GPU 3: the InfoROM is corrupted; expected valid checksums",
     ),
     Fault(
         "a row remapping that is pending",
@@ -140,7 +140,7 @@ FAULTS = (
         "memory that cannot be repaired",
         lambda image: with_nvml(image, gpu=4, memory_unrepairable=True),
         {"gpu.row_remap": FAIL},
-        "GPU 4: its memory cannot be repaired; expected that it can",
+        "GPU 4: its memory cannot be repaired; expected no unrepairable memory",
     ),
     Fault(
         "a repair of a memory channel that is pending",
@@ -177,7 +177,7 @@ FAULTS = (
         "a GPU that somebody holds before a job",
         lambda image: with_nvml(image, gpu=2, processes="1:9000"),
         {"gpu.no_leftover_processes": FAIL},
-        "of no job",
+        "outside any job",
         occasion="prolog",
     ),
     Fault(

@@ -47,7 +47,7 @@ FAULTS = (
         "a slot that can do less than the slots of other PCIe switches",
         lambda image: with_port(image, 2, current_link_width="8", max_link_width="8"),
         {"gpu.pcie_switches": CONCERN},
-        "expected x16 at 32 GT/s as most of its kind here",
+        "expected x16 at 32 GT/s, like most such switches here",
         base=switched,
     ),
     Fault(

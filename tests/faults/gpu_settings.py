@@ -13,13 +13,13 @@ FAULTS = (
         "a hardware slowdown by heat",
         lambda image: with_nvml(image, gpu=2, clocks_event_reasons="0x48", **{"field 252": "running"}),
         {"gpu.no_throttle": FAIL},
-        "GPU 2: steadily slowed down by hardware slowdown, hardware thermal slowdown; expected",
+        "GPU 2: slowed down continuously by hardware slowdown, hardware thermal slowdown; expected",
     ),
     Fault(
         "a hardware slowdown by heat, as an old driver counts it",
         lambda image: with_nvml(image, gpu=2, clocks_event_reasons="0x40", **{"field 75": "running"}),
         {"gpu.no_throttle": FAIL},
-        "steadily slowed down by hardware thermal slowdown",
+        "slowed down continuously by hardware thermal slowdown",
     ),
     Fault(
         "a power brake, as a new driver counts it",
@@ -27,7 +27,7 @@ FAULTS = (
             image, gpu=2, clocks_event_reasons="0x80", **{"field 253": 40, "field 270": 0, "field 271": "running"}
         ),
         {"gpu.no_throttle": FAIL},
-        "steadily slowed down by hardware power brake",
+        "slowed down continuously by hardware power brake",
     ),
     Fault(
         "a power brake that held for a moment",
@@ -71,7 +71,7 @@ FAULTS = (
         "a hot GPU beside cool ones, all of them idle",
         lambda image: with_nvml(image, gpu=2, temperature_c=56, temperature_margin_c=31),
         {"gpu.temperature": CONCERN},
-        "GPU 2: 56 °C and idle; expected about 34 °C, as the other idle GPUs have",
+        "GPU 2: 56 °C and idle; expected about 34 °C, like the other idle GPUs",
     ),
     Fault(
         "application clocks that somebody has lowered",
@@ -133,13 +133,13 @@ FAULTS = (
         "a change of MIG mode that waits for the next reset",
         lambda image: with_nvml(image, gpu=2, mig_mode_pending=True),
         {"gpu.mig_uniform": CONCERN},
-        "MIG goes on at the next reset of GPU 2; expected no change pending",
+        "MIG turns on at the next reset of GPU 2; expected no change pending",
     ),
     Fault(
         "a GPU whose maximal clock is lower than that of the others",
         lambda image: with_nvml(image, gpu=2, clock_max_mhz=1755),
         {"gpu.gpu_uniform": CONCERN},
-        "GPU 2: maximal clock (MHz) 1755; expected 1980 as on 3 of 4 nodes",
+        "GPU 2: maximum clock (MHz) 1755; expected 1980 as on 3 of 4 nodes",
     ),
     Fault(
         "a GPU whose default power limit is lower than that of the others",
@@ -187,7 +187,7 @@ FAULTS = (
         "two GPUs that report the same UUID",
         lambda image: with_nvml(with_nvml(image, gpu=2, uuid="GPU-1"), gpu=3, uuid="GPU-1"),
         {"gpu.gpu_identity": CONCERN},
-        "uuid GPU-1 of 2 GPUs; expected one each",
+        "uuid GPU-1 of 2 GPUs; expected a different one for each GPU",
     ),
     Fault(
         "two GPUs that report the same serial",

@@ -105,7 +105,7 @@ FAULTS = (
             "ClusterName=training\n",
         ),
         {"host.services": FAIL},
-        "munge does not run, and slurmd does, which needs it by /etc/slurm/slurm.conf (proves who asks Slurm)",
+        "munge does not run, but slurmd needs it by /etc/slurm/slurm.conf (proves who asks Slurm)",
     ),
     Fault(
         "a service that exits and waits to be restarted",
@@ -113,13 +113,13 @@ FAULTS = (
             image, "slurmd", active="activating", sub="auto-restart", restarts=2, since_s=86_390
         ),
         {"host.services": FAIL},
-        "slurmd ended and waits to be started once more, after 2 restarts",
+        "slurmd ended and is waiting for its next start, after 2 restarts",
     ),
     Fault(
         "a service that is seen to run between one end and the next",
         lambda image: with_service(image, "nvidia-persistenced", enabled="static", restarts=40, since_s=86_380),
         {"host.services": FAIL},
-        "nvidia-persistenced was restarted 40 times, the last 20 s ago (keeps the driver loaded); expected",
+        "nvidia-persistenced restarted 40 times, last 20 s ago (keeps the driver loaded); expected",
     ),
     Fault(
         "a service that the agent of a cloud needs",
@@ -163,13 +163,13 @@ FAULTS = (
         "one disk with other firmware",
         lambda image: with_file(image, "/sys/class/nvme/nvme1/firmware_rev", "2\n"),
         {"host.firmware_uniform": CONCERN},
-        "firmware of Amazon EC2 NVMe Instance Storage 2 on nvme1; expected 0 as on 7 others of the node",
+        "firmware of Amazon EC2 NVMe Instance Storage 2 on nvme1; expected 0, as on 7 others of the node",
     ),
     Fault(
         "one GPU with another InfoROM than the others of its node",
         lambda image: with_nvml(image, gpu=5, inforom="G520.0200.00.04"),
         {"host.firmware_uniform": CONCERN},
-        "InfoROM of NVIDIA H100 80GB HBM3 G520.0200.00.04 on GPU 5; expected G520.0200.00.05 as on 7 others",
+        "InfoROM of NVIDIA H100 80GB HBM3 G520.0200.00.04 on GPU 5; expected G520.0200.00.05, as on 7 others",
     ),
     Fault(
         "an NVMe controller whose start failed",

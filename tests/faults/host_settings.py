@@ -43,7 +43,7 @@ FAULTS = (
         "no huge pages beside EFA, as was chosen",
         lambda image: with_line(with_huge_pages(image, pages=0, free=0), "/etc/environment", "FI_EFA_USE_HUGE_PAGE=0"),
         {"host.efa_huge_pages": NA, "network.transport_plan": CONCERN},
-        "told to do without",
+        "not use huge pages here",
     ),
     Fault(
         "no huge pages beside EFA, whose software is told to use them",
@@ -83,13 +83,13 @@ FAULTS = (
         "a little less memory than on the other nodes",
         lambda image: with_meminfo(image, MemTotal=TOTAL_KIB * 98 // 100),
         {"host.memory_uniform": CONCERN},
-        "1975 GiB; expected 2015 GiB as on 3 of 4 nodes",
+        "1975 GiB; expected 2015 GiB, as on 3 of 4 nodes",
     ),
     Fault(
         "pages of memory that the kernel took out of use",
         lambda image: with_meminfo(image, HardwareCorrupted=8),
         {"host.mce_edac": CONCERN},
-        "8 kB of memory out of use for errors in it; expected none",
+        "8 kB of memory taken offline because of errors; expected none",
     ),
     Fault(
         "memory that something holds",
@@ -107,7 +107,7 @@ FAULTS = (
         "swap in use",
         lambda image: with_meminfo(image, SwapTotal=8 * GIB, SwapFree=5 * GIB),
         {"host.swap": CONCERN},
-        "8 GiB of swap, 3 GiB of it in use; expected none",
+        "8 GiB of swap, 3 GiB in use; expected none",
     ),
     Fault(
         "huge pages that nobody uses",
@@ -119,7 +119,7 @@ FAULTS = (
         "NCCL segments that a killed job has left",
         lambda image: image,
         {"host.shm_leftovers": CONCERN},
-        "3 NCCL segments of 12 MiB, the oldest 180 minutes old, and no job is seen; expected none",
+        "3 NCCL segments of 12 MiB, the oldest 180 minutes old, but no process uses a GPU; expected none",
         beside=LEFTOVERS,
     ),
     Fault(
@@ -162,13 +162,13 @@ FAULTS = (
             image, "/sys/devices/system/node/node1/meminfo", f"Node 1 MemTotal: {TOTAL_KIB // 4} kB\n"
         ),
         {"host.numa": CONCERN},
-        "node 1 has 504 GiB; expected 1008 GiB as the largest",
+        "node 1 has 504 GiB; expected 1008 GiB like the largest node",
     ),
     Fault(
         "a GPU whose socket the firmware does not name",
         lambda image: with_file(image, f"/sys/bus/pci/devices/0000:{GPU_BUSES[3]:02x}:00.0/numa_node", "-1\n"),
         {"host.numa": CONCERN},
-        f"no NUMA node is named for 0000:{GPU_BUSES[3]:02x}:00.0; expected one for every GPU and EFA device",
+        ":00.0 has no NUMA node; expected one for every GPU and EFA device",
     ),
     Fault(
         "NUMA balancing off where the other nodes have it on",
@@ -187,7 +187,7 @@ FAULTS = (
         "a newer kernel that waits for a reboot",
         lambda image: with_file(image, "/boot/vmlinuz-6.8.0-1024-aws", ""),
         {"host.kernel_running_is_installed": CONCERN},
-        f"{KERNEL} runs, and 6.8.0-1024-aws is installed",
+        f"{KERNEL} is running, but 6.8.0-1024-aws is installed",
     ),
     Fault(
         "a kernel whose modules were removed while it runs",
@@ -195,7 +195,7 @@ FAULTS = (
             without_file(image, f"/lib/modules/{KERNEL}"), "/lib/modules/6.8.0-1019-aws/modules.order", ""
         ),
         {"host.kernel_running_is_installed": CONCERN},
-        f"{KERNEL} runs, and its modules are gone",
+        f"{KERNEL} is running, but its modules are gone",
     ),
     Fault(
         "an update that waits for a reboot",
@@ -205,13 +205,13 @@ FAULTS = (
             "linux-image-6.8.0-1024-aws\nlibc6\nlibc6\n",
         ),
         {"host.reboot_required": CONCERN},
-        "a reboot is due for libc6, linux-image-6.8.0-1024-aws",
+        "a reboot is pending for libc6, linux-image-6.8.0-1024-aws",
     ),
     Fault(
         "a system that does not mark that a reboot is due",
         lambda image: without_file(image, "/usr/share/update-notifier/notify-reboot-required"),
         {"host.reboot_required": NA},
-        "this system has no marker of a pending reboot",
+        "this distribution does not mark pending reboots",
     ),
     Fault(
         "a clock that nothing corrects",

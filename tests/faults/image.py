@@ -18,13 +18,13 @@ FAULTS = (
         "a libcuda whose link leads nowhere",
         lambda image: with_file(image, f"{LIBRARIES}/libcuda.so.1", Link("libcuda.so.550.54.14")),
         {LOAD: FAIL, IN_CONTAINER: FAIL},
-        "libcuda.so.1 leads nowhere",
+        "libcuda.so.1 is a dangling link",
     ),
     Fault(
         "no libcuda on a node with GPUs",
         without_libcuda,
         {LOAD: FAIL, DRIFT: CONCERN, IN_CONTAINER: FAIL},
-        "no libcuda.so.1; expected each to be found and whole",
+        "no libcuda.so.1; expected each library to exist and not to be empty",
     ),
     Fault(
         "an empty NCCL",
@@ -57,7 +57,7 @@ FAULTS = (
         "no result of cloud-init",
         lambda image: without_file(image, software.CLOUD_INIT),
         {CLEAN: INCOMPLETE},
-        "cloud-init left no result",
+        "cloud-init wrote no result",
     ),
     Fault(
         "a result of cloud-init that was cut",
@@ -95,7 +95,7 @@ FAULTS = (
         "the machine-id of the machine that built the image",
         lambda image: with_file(image, software.MACHINE_ID, File("ec2f\n", written=software.BOOTED - 86_400)),
         {CLEAN: FAIL},
-        "older than the instance: /etc/machine-id; expected none of it in an image",
+        "older than the instance: /etc/machine-id; expected none of these in an image",
     ),
     Fault(
         "host keys of sshd of the machine that built the image",
@@ -113,13 +113,13 @@ FAULTS = (
         "a container toolkit without its configuration",
         lambda image: without_file(image, software.TOOLKIT),
         {RUNTIME: FAIL},
-        "no configuration of NVIDIA's container toolkit beside containerd",
+        "containerd without configuration of NVIDIA's container toolkit",
     ),
     Fault(
         "no container toolkit beside containerd",
         lambda image: without_file(image, "/usr/bin/nvidia-container-runtime"),
         {RUNTIME: FAIL},
-        "no nvidia-container-runtime beside containerd",
+        "containerd without nvidia-container-runtime",
     ),
     Fault(
         "a configuration of enroot without enroot",
@@ -131,12 +131,12 @@ FAULTS = (
         "a plug-in that Slurm requires and that is not there",
         lambda image: without_file(image, software.PYXIS),
         {RUNTIME: FAIL},
-        f"Slurm requires {software.PYXIS}, which is not there",
+        f"Slurm requires {software.PYXIS}, which does not exist",
     ),
     Fault(
         "a plug-in that Slurm may do without and that is not there",
         lambda image: with_file(image, software.PLUGSTACK, "optional /usr/lib/slurm/x11.so\n"),
         {RUNTIME: CONCERN},
-        "optional plug-in /usr/lib/slurm/x11.so is not there",
+        "optional plug-in /usr/lib/slurm/x11.so does not exist",
     ),
 )

@@ -131,14 +131,14 @@ FAULTS = (
         "an InfiniBand device that lost half of its lanes",
         lambda image: with_slot(image, BUSES[1], current_link_width="8"),
         {"network.nic_link": FAIL},
-        "PCIe x8 at 32 GT/s on 0000:18:00.0; expected x16 at 32 GT/s as most of its model here",
+        "PCIe x8 at 32 GT/s on 0000:18:00.0; expected x16 at 32 GT/s, like most of its model here",
         base=infiniband,
     ),
     Fault(
         "InfiniBand devices that all lost half of their lanes",
         lambda image: reduce(lambda image, bus: with_slot(image, bus, current_link_width="8"), BUSES, image),
         {"network.nic_link": CONCERN},
-        "PCIe x8 at 32 GT/s on 0000:17:00.0; expected x16 at 32 GT/s, as both of its ends can",
+        "PCIe x8 at 32 GT/s on 0000:17:00.0; expected x16 at 32 GT/s, which both ends support",
         base=infiniband,
     ),
     Fault(
@@ -154,7 +154,7 @@ FAULTS = (
         "an InfiniBand device whose PCIe link the kernel does not know",
         lambda image: with_slot(image, BUSES[1], current_link_width="0", current_link_speed="Unknown"),
         {"network.nic_link": INCOMPLETE},
-        "the kernel reports no PCIe link of 0000:18:00.0; expected one, as of others of its model",
+        "the kernel reports no PCIe link for 0000:18:00.0; expected one, as for others of its model",
         base=infiniband,
     ),
     Fault(
@@ -242,7 +242,7 @@ FAULTS = (
         "a network card with a smaller MTU than its peers",
         lambda image: with_file(image, "/sys/class/net/ens3np0/mtu", "1500\n"),
         {"network.mtu": CONCERN},
-        "the MTU of ens3np0 is 1500; expected 4200 as most interfaces of mlx5_core here",
+        "the MTU of ens3np0 is 1500; expected 4200, like most mlx5_core interfaces here",
         base=infiniband,
     ),
     Fault(

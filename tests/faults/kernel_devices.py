@@ -231,6 +231,6 @@ FAULTS = (
         "an error of an adapter that no rule knows",
         lambda image: with_kernel_line(image, f"{NIC}something new is wrong at 0x17"),
         {"host.unknown_errors": NA},
-        "logged, and no rule says what it means: mlx5_core 0000:5c:00.0: something new is wrong at #",
+        "logged, but no rule explains it: mlx5_core 0000:5c:00.0: something new is wrong at #",
     ),
 )

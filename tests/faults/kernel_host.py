@@ -129,7 +129,7 @@ FAULTS = (
         "a hardware error that ended the boot before",
         logged("BERT: Error records from previous boot:", "[Hardware Error]: event severity: fatal"),
         {"host.mce_edac": CONCERN},
-        "the boot before ended with [Hardware Error]: event severity: fatal",
+        "the previous boot ended with [Hardware Error]: event severity: fatal",
     ),
     Fault(
         "a memory controller whose counters may not be read",

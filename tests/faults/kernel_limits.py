@@ -14,7 +14,7 @@ FAULTS = (
         "a node that runs out of open files",
         lambda image: with_file(image, FILES, "68813\t0\t98304\n"),
         {"host.open_files": CONCERN},
-        "68813 files are open of 98304; expected less than 70 %",
+        "68813 of 98304 files are open; expected less than 70 %",
     ),
     Fault(
         "a node that does not say how many files may be open",

@@ -216,7 +216,7 @@ FAULTS = (
         slow("dcgm exit 205"),
         DIAG,
         INCOMPLETE,
-        "every test passes, and dcgmi ended with exit status 205; expected 0",
+        "every test passed, but dcgmi exited with status 205; expected 0",
     ),
     fault(
         "load: DCGM's host engine is down",

@@ -65,7 +65,7 @@ FAULTS = (
         "an EFA port of which the driver does not know the rate",
         lambda image: with_file(image, "/sys/module/efa/version", "2.12.1g\n"),
         {"network.efa_rate": NA, "software.version_drift": CONCERN},
-        "EFA's driver 2.12.1g says 100 Gb/s of every device",
+        "EFA driver 2.12.1g reports 100 Gb/s for every device",
     ),
     Fault(
         "no EFA device at all",

@@ -55,7 +55,7 @@ FAULTS = (
         "a Neuron device with half of its cores",
         lambda image: with_file(image, f"{FOLDER}/neuron3/core_count", "4\n"),
         {"neuron.device_count": FAIL},
-        "Neuron device 3 has 4 cores; expected 8, as another device of the node",
+        "Neuron device 3 has 4 cores; expected 8, like another device of the node",
         base=healthy_trn2,
     ),
     Fault(
@@ -97,7 +97,7 @@ FAULTS = (
         "a hardware error of a Neuron device that its counters do not show",
         hbm_error,
         {"neuron.no_hw_error": CONCERN},
-        "HBM_UNCORRECTABLE_ERROR of device 3 (TERMINATE_INSTANCE), which no counter shows",
+        "HBM_UNCORRECTABLE_ERROR of device 3 (TERMINATE_INSTANCE), not confirmed by any counter",
         base=healthy_trn1,
     ),
     Fault(
@@ -171,7 +171,7 @@ FAULTS = (
         "a Neuron device whose link has one end",
         lambda image: with_file(image, f"{FOLDER}/neuron5/connected_devices", "1, 4, 9, 15\n"),
         {"neuron.connected": FAIL},
-        "which has no link back",
+        "which reports no link back",
         base=healthy_trn1,
     ),
     Fault(

@@ -32,7 +32,7 @@ FAULTS = (
         "a CPU with the governor powersave, and not the first one",
         lambda image: with_policy(image, 3, governor="powersave"),
         {"host.cpu_governor": FAIL, "host.cpu_uniform": CONCERN},
-        "of 4 frequency policies powersave on 1 of them (policy3, …); expected performance on all",
+        "powersave on 1 (policy3, …), of 4 frequency policies; expected performance on all",
         base=p5_with_cpufreq,
     ),
     Fault(
@@ -71,7 +71,7 @@ FAULTS = (
         "fewer CPUs than the type has",
         lambda image: with_cpus(image, 128),
         {"host.cpus_online": FAIL, "host.cpu_uniform": CONCERN},
-        "128 CPUs; expected 192 as p5.48xlarge has",
+        "128 CPUs; expected 192, as a p5.48xlarge has",
     ),
     Fault(
         "hyper-threading switched off",

@@ -52,7 +52,7 @@ FAULTS = (
         "a RoCE port without the address that NCCL needs",
         lambda image: with_file(image, f"{port(2)}/gids/2", f"{'0000:' * 7}0000\n"),
         {ROCE: CONCERN},
-        "RoCE v2 GID index of mlx5_2 port 1 is none; expected 2 as 3 of 4 ports of its kind",
+        "RoCE v2 GID index of mlx5_2 port 1 is none; expected 2, like 3 of 4 such ports",
         base=roce,
     ),
     Fault(
@@ -75,7 +75,7 @@ FAULTS = (
         "a RoCE port that does not slow down when the network is full",
         lambda image: with_file(image, "/sys/class/net/ens3np0/ecn/roce_rp/enable/3", "0\n"),
         {ROCE: CONCERN},
-        "ECN reaction of mlx5_2 port 1 is 11101111; expected 11111111 as 3 of 4 ports of its kind",
+        "ECN reaction of mlx5_2 port 1 is 11101111; expected 11111111, like 3 of 4 such ports",
         base=roce,
     ),
     Fault(

@@ -123,7 +123,7 @@ FAULTS = (
         "a CUDA toolkit newer than the driver's own, of the same first number",
         lambda image: with_driver(image, "570.133.20"),
         {COMPAT: CONCERN, DRIFT: CONCERN},
-        "CUDA 12.9.1 with driver 570.133.20; expected driver 575.51.03 or newer, or PTX does not compile",
+        "CUDA 12.9.1 with driver 570.133.20; expected driver 575.51.03 or newer, which PTX needs to compile",
     ),
     Fault(
         "a CUDA toolkit too new for the driver beside the one in use",

@@ -161,7 +161,7 @@ DISKS = (
         "a local disk without any space",
         lambda image: with_file(image, "/sys/class/block/nvme3n1/size", "0\n"),
         {"storage.nvme_scratch": FAIL},
-        "nvme3n1 has no space at all",
+        "nvme3n1 has a capacity of 0",
     ),
     Fault(
         "a local disk without its name space",

@@ -65,7 +65,12 @@ OF_ROCE = (
 )
 OF_ALL = (
     ("no shared memory between processes for NCCL", "NCCL_SHM_DISABLE=1", CONCERN, "goes through the network"),
-    ("GPUs hidden from every program", "CUDA_VISIBLE_DEVICES=0,1", CONCERN, "shows 2 of 8 GPUs to every program"),
+    (
+        "GPUs hidden from every program",
+        "CUDA_VISIBLE_DEVICES=0,1",
+        CONCERN,
+        "hides all but 2 of 8 GPUs from every program",
+    ),
     ("libfabric told not to use EFA", "FI_PROVIDER=^efa", FAIL, "libfabric may not use EFA; expected efa"),
     ("libfabric told to use verbs on a node with EFA", "FI_PROVIDER=verbs", FAIL, "libfabric may not use EFA"),
     (

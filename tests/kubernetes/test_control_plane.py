@@ -148,7 +148,7 @@ def test_flavors_of_kueue_are_compared_with_nodes_by_the_api_server(kubernetes: 
         after = cluster_facts()
     words = f"gone (pool=gone) matches no node, h100: 1 of 2 nodes without {LAYER}3 (gpu012); expected"
     expect(says("k8s_queues", before), Verdict.CONCERN, words)
-    expect(says("k8s_queues", after), Verdict.FAIL, "h100 names the topology rack, which is not there")
+    expect(says("k8s_queues", after), Verdict.FAIL, "h100 names the topology rack, which does not exist")
 
 
 def test_an_api_server_that_is_not_there_breaks_every_answer(kubernetes: Bed, monkeypatch: pytest.MonkeyPatch) -> None:

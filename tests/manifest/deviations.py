@@ -203,11 +203,11 @@ DEVIATIONS: dict[str, tuple[Put, list[str]]] = {
     ),
     "the machine-id of the machine that built it": (
         written_before(software.MACHINE_ID),
-        [f"older than the instance: {software.MACHINE_ID}; expected none of it in an image"],
+        [f"older than the instance: {software.MACHINE_ID}; expected none of these in an image"],
     ),
     "the host key of the machine that built it": (
         written_before(software.HOST_KEY),
-        [f"older than the instance: {software.HOST_KEY}; expected none of it in an image"],
+        [f"older than the instance: {software.HOST_KEY}; expected none of these in an image"],
     ),
 }
 

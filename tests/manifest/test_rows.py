@@ -97,7 +97,7 @@ def test_a_driver_is_missing_only_beside_its_device(
     [
         ("", {"cpus": "== 192"}, PASS, ""),
         ("", {"cpus": "== 96"}, FAIL, "cpus 192; expected cpus"),
-        ("p5.48xlarge", {"cpus": "== 96"}, NA, "the manifest has the sizes of p5.48xlarge, this is"),
+        ("p5.48xlarge", {"cpus": "== 96"}, NA, "the manifest's sizes are for p5.48xlarge, this is"),
     ],
 )
 def test_sizes_are_those_of_the_manifest_s_own_type(made_on: str, rule: Any, verdict: Verdict, words: str) -> None:

@@ -159,7 +159,7 @@ WRONG: list[tuple[list[str], str]] = [
     ([*DEMO, "--baseline", "empty.toml"], "JSON"),
     ([*DEMO, "--resume", "key.toml"], "key.toml"),
     (["history", "--runs", "x"], "'x'; expected from 1 to 1000000"),
-    (["case", "--since", "7d", "--cluster", "demo"], "--cluster is for one case: of many jobs no node is asked"),
+    (["case", "--since", "7d", "--cluster", "demo"], "--cluster is for one job: with --since no node is asked"),
     (["accept", "local", "--sign", "nowhere"], "--sign 'nowhere'"),
     ([*DEMO, "--notify", "slak://x"], "is not a URL that Apprise takes"),
     ([*DEMO, "--policy", "nowhere.toml"], "No such file or directory; expected a policy"),

@@ -60,16 +60,14 @@ def test_the_node_that_waits_for_storage_has_a_line_of_its_own_beside_the_middle
     waits = {"gpu001": 2.0, "gpu002": 3.0, "gpu003": 60.0}
     run = run_with(*(Sample(node, "io wait", "", 10.0 * at, of) for node, of in waits.items() for at in range(30)))
     found = Page(section(run))
-    expected = (
-        "CPUs that wait for storage: 3 nodes, the middle one 3 % in the mean; far from it gpu003 60 % in the mean"
-    )
+    expected = "CPUs that wait for storage: 3 nodes, median 3 % on average; far from it gpu003 60 % on average"
     assert expected in labels(found)
     assert section(run).count('class="line ') == 2
 
 
 def test_network_traffic_is_drawn_on_the_scale_of_its_own_largest_value() -> None:
     run = run_with(*(Sample("gpu001", "network", "", 10.0 * at, 1_250.0) for at in range(30)))
-    assert "network traffic: 1 node, the middle one 1250 MB/s in the mean" in labels(Page(section(run)))
+    assert "network traffic: 1 node, median 1250 MB/s on average" in labels(Page(section(run)))
     assert "dotted: 1250 MB/s" in section(run)
 
 
@@ -103,8 +101,8 @@ def test_ranks_stand_side_by_side_and_the_slow_one_is_named_with_its_gpu(page: P
 
 
 def test_gpus_are_bands_over_time_and_the_idle_one_is_said_in_words(page: Page) -> None:
-    assert "how busy 32 GPUs are over time; the idlest, gpu001 gpu2, 39 % in the mean" in labels(page)
-    assert "gpu001 gpu2: 39 % in the mean" in page.text
+    assert "how busy 32 GPUs are over time; the idlest, gpu001 gpu2, 39 % on average" in labels(page)
+    assert "gpu001 gpu2: 39 % on average" in page.text
 
 
 def test_memory_is_shown_with_its_trend(page: Page) -> None:

@@ -71,7 +71,7 @@ def test_a_line_without_its_loss_in_a_healthy_log_accuses_nobody(tmp_path: Path,
 def test_iterations_of_megatron_that_were_nan_in_the_middle_are_named(tmp_path: Path) -> None:
     result = finite(tmp_path, healthy(8) + iteration(9, nans=3) + iteration(10))
     assert result.verdict.value == "concern"
-    assert "the loss is nan in 1 of 10 lines, first at step 9, and a number again later" in result.message
+    assert "the loss is nan in 1 of 10 lines, first at step 9, then a number again" in result.message
 
 
 def test_a_log_of_deepspeed_whose_steps_are_all_skipped_says_so(tmp_path: Path) -> None:

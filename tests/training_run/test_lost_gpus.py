@@ -58,8 +58,12 @@ def up_to(minutes: int) -> Cells:
         (HANDLE, "fail", "gpu001 0000:3B:00.0 from 2025-07-21 15:15:00 on: Unable to determine the device handle"),
         (HANDLE.replace("GPU0000:", "GPU3: 0000:"), "fail", "gpu001 gpu3 from 2025-07-21 15:15:00 on: Unable to"),
         (("3", *("[Unknown Error]",) * 4), "concern", "gpu001 gpu3 from 2025-07-21 15:15:00 on: Unknown Error"),
-        (None, "incomplete", "nothing of gpu001 gpu3 behind 2025-07-21 15:14:50; expected samples as of the others"),
-        (("3", "[N/A]", *HEALTHY[1:]), "incomplete", "nothing of gpu001 gpu3 behind 2025-07-21 15:14:50"),
+        (
+            None,
+            "incomplete",
+            "no sample of gpu001 gpu3 after 2025-07-21 15:14:50; expected samples, as from the others",
+        ),
+        (("3", "[N/A]", *HEALTHY[1:]), "incomplete", "no sample of gpu001 gpu3 after 2025-07-21 15:14:50"),
     ],
     ids=["lost", "reset", "no handle", "no handle of a number", "unknown", "no line", "no use"],
 )
@@ -118,7 +122,7 @@ def test_a_gpu_that_is_lost_early_hides_nothing_of_the_others(tmp_path: Path) ->
     (tmp_path / "gpu001.csv").write_text(row, encoding="utf-8")
     run = read_run([str(tmp_path)])
     assert said("run.gpu_busy", run).verdict.value == "concern"
-    assert "nothing of gpu001 gpu3 behind 2025-07-21 15:01:50" in said("run.gpu_lost", run).message
+    assert "no sample of gpu001 gpu3 after 2025-07-21 15:01:50" in said("run.gpu_lost", run).message
 
 
 @pytest.mark.long
@@ -128,7 +132,7 @@ def test_a_node_of_which_nothing_is_sampled_any_more_is_named(tmp_path: Path, mi
         (tmp_path / f"{node}.csv").write_text(smi(up_to(until)), encoding="utf-8")
     result = said("run.gpu_lost", read_run([str(tmp_path)]))
     assert result.verdict.value == verdict
-    assert verdict == "pass" or result.message.startswith("nothing of gpu002 behind 2025-07-21 15:14:50")
+    assert verdict == "pass" or result.message.startswith("no sample of gpu002 after 2025-07-21 15:14:50")
 
 
 @pytest.mark.long
@@ -139,7 +143,7 @@ def test_a_gpu_whose_use_dcgmi_has_no_more_is_named(tmp_path: Path) -> None:
         for gpu in range(4)
     )
     (tmp_path / "gpu001.txt").write_text(DCGM_4_DMON + rows, encoding="utf-8")
-    assert "nothing of gpu001 gpu3 behind minute 10" in said("run.gpu_lost", read_run([str(tmp_path)])).message
+    assert "no sample of gpu001 gpu3 after minute 10" in said("run.gpu_lost", read_run([str(tmp_path)])).message
 
 
 @pytest.mark.long

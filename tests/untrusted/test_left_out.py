@@ -127,7 +127,7 @@ def test_blocked_processes_of_kinds_that_are_not_shown_are_counted(tmp_path: Pat
             "host.services",
             {"services": {"services": {}, "failed": [], "restarting": [], "left_out": 4}},
             Verdict.INCOMPLETE,
-            "4 more units failed",
+            "4 more units, not listed here, failed",
         ),
         (
             "host.shm_leftovers",

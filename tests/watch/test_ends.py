@@ -102,7 +102,7 @@ def test_killed_and_begun_again_it_loses_nothing_and_repeats_nothing(bed: Testbe
         until(lambda: "Xid 48 (" in watch.text, "Xid 48")
         watch.process.send_signal(signal.SIGINT)
         assert watch.process.wait(TIMEOUT_S) == 1, watch.text
-        assert f"open since before, and not said again: 1 ({record}/{CHANGES_FILE})" in watch.text
+        assert f"open from before, not reported again: 1 ({record}/{CHANGES_FILE})" in watch.text
         assert "Xid 79" not in watch.text
         assert "samples: 2 nodes, 2 with a fail" in watch.text
     until(lambda: nothing_is_left(bed), "the end of the samplers")

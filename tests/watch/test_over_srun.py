@@ -64,7 +64,7 @@ def test_a_watch_that_is_killed_leaves_no_step_either(bed: SlurmBed, tmp_path: P
     [
         (
             {"submit_host": "local"},
-            "without a job it would hold a place on each node while it lasts; expected slurm:job:ID",
+            "without a job, it would occupy each node for as long as it runs; expected slurm:job:ID",
         ),
         (
             {"submit_host": "hyperpod:x", "job": "7"},

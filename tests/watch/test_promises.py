@@ -64,7 +64,7 @@ def test_the_table_has_every_fault_once() -> None:
     [
         ("the clock was set by", own_health),
         ("the clock of this host was set by", own_health),
-        ("open since before, and not said again: ", command),
+        ("open from before, not reported again: ", command),
         (" overwritten unread", own_health),
         ("nothing is recorded under ", recording),
         ("; watching goes on", recording),

@@ -40,7 +40,7 @@ def test_security_group_self_reference(cluster: ClusterFacts) -> None:
     or destination.
     """
     bad = [
-        f"{group.id} lets no traffic of its own through {' and '.join(group.missing_directions)}"
+        f"{group.id} does not allow traffic with itself {' and '.join(group.missing_directions)}"
         + (", though all may leave to everywhere" if group.is_open_outward else "")
         for group in efa_security_groups(cluster)
         if group.missing_directions
@@ -96,15 +96,15 @@ def test_vpc_endpoints(cluster: ClusterFacts) -> None:
 def test_service_quotas(cluster: ClusterFacts) -> None:
     """Service quotas.
 
-    What a quota must allow is calculated for this cluster alone; others in the account need more. A node uses one
-    network interface for each EFA device.
+    The need is calculated for this cluster alone; other clusters in the account add to it. A node uses one network
+    interface for each EFA device.
 
     Remedy (fix configuration): Request a quota increase in the Service Quotas console, in this region.
     """
     data = {(quota.service, quota.name): quota.value for quota in cluster.service_quotas}
     wanted = list(needs(cluster))
     low = [
-        f"{need.name} is {data[need.key]:,.0f}, and {need.amount:,} are needed"
+        f"{need.name} is {data[need.key]:,.0f}, but {need.amount:,} are needed"
         for need in wanted
         if need.amount is not None and need.key in data and data[need.key] < need.amount
     ]
@@ -112,10 +112,10 @@ def test_service_quotas(cluster: ClusterFacts) -> None:
     unread = [need.name for need in wanted if need.key not in data]
     with part:
         if unread:
-            incomplete(f"AWS reports no quota {', '.join(unread)}; expected each")
+            incomplete(f"AWS reports no quota {', '.join(unread)}; expected a value for each")
     unknown = [need.name for need in wanted if need.amount is None]
     if unknown:
-        incomplete(f"the catalogue lacks an instance type: how much of {', '.join(unknown)} it needs is not known")
+        incomplete(f"the catalogue lacks an instance type, so the need for {', '.join(unknown)} is unknown")
 
 
 @mark.hyperpod_cluster_debugger("B")
@@ -138,8 +138,8 @@ def test_cluster_in_service(cluster: ClusterFacts) -> None:
 def test_nodes_running(cluster: ClusterFacts) -> None:
     """HyperPod node state.
 
-    Of a node in the state Failure, SageMaker's own reason is said too. Of other nodes it is not: the reason of an
-    earlier failure stays there after they have recovered.
+    For a node in the state Failure, the finding includes SageMaker's reason. For other nodes it does not, since the
+    reason of an earlier failure remains after they recover.
 
     Remedy (restore service): Read the node's status message. A group that stays below its target is waiting for
     capacity, or its lifecycle script fails.
@@ -186,17 +186,18 @@ def test_node_recovery(cluster: ClusterFacts) -> None:
 def test_deep_health_checks(cluster: ClusterFacts) -> None:
     """Deep health checks at start.
 
-    Remedy (fix configuration): Set OnStartDeepHealthChecks of the group to InstanceStress and InstanceConnectivity.
+    Remedy (fix configuration): Set the instance group's OnStartDeepHealthChecks to InstanceStress and
+    InstanceConnectivity (aws sagemaker update-cluster).
     """
     cluster.require_hyperpod()
     count = cluster.catalog.accelerators
     groups = [group for group in cluster.hyperpod.groups if any(count(name) != 0 for name in group.counts)]
     if not groups:
-        not_applicable("no instance group of it has accelerators")
+        not_applicable("no instance group has accelerators")
     without = {group.name: sorted(DEEP_HEALTH_CHECKS - set(group.deep_health_checks)) for group in groups}
     seen = [f"{name} starts without {' and '.join(missing)}" for name, missing in without.items() if missing]
     if seen:
-        concern(f"{', '.join(seen)}; expected both of every group with accelerators")
+        concern(f"{', '.join(seen)}; expected both for every group with accelerators")
 
 
 @mark.hyperpod_cluster_debugger("B")
@@ -234,7 +235,7 @@ def test_image_uniform(cluster: ClusterFacts) -> None:
     concern_if(mixed, f"{', '.join(mixed)}; expected one image in each group")
     silent = sum(not image for _, image in data)
     if silent:
-        incomplete(f"AWS reports no image for {silent} of {len(data)} nodes; expected that of each")
+        incomplete(f"AWS reports no image for {silent} of {len(data)} nodes; expected one for each")
 
 
 def _unlike(data: Iterable[tuple[str, object]]) -> Iterator[str]:

@@ -34,10 +34,10 @@ RESOURCES = "kubectl get node NODE -o jsonpath='{.status.capacity}{.status.alloc
 @mark.hyperpod_node_debugger("G")
 @evidence(f"{RESOURCES}; kubectl get resourceslices --field-selector spec.nodeName=NODE")
 def test_k8s_gpu_allocatable(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
-    """Accelerators that pods can ask for.
+    """Accelerators that pods can request.
 
-    Fewer than the instance type has means that the device plugin found a device unhealthy, is not running, or started
-    before the driver. Devices offered by a DRA driver count as well.
+    If fewer are allocatable than the instance type has, the device plugin found a device unhealthy, is not running, or
+    started before the driver. Devices offered by a DRA driver count as well.
 
     Remedy (investigate): Read the log of the device plugin's pod on the node and look at the node's GPU checks; then
     restart the pod or reboot the node.
@@ -62,10 +62,10 @@ def test_k8s_gpu_allocatable(k8s_node: MemberNode, cluster: ClusterFacts) -> Non
 @mark.hyperpod_node_debugger("A")
 @evidence(f"{RESOURCES}; kubectl get resourceslices --field-selector spec.nodeName=NODE")
 def test_k8s_efa_allocatable(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
-    """EFA devices that pods can ask for.
+    """EFA devices that pods can request.
 
-    A pod that gets none falls back to TCP, and one that asks for all of them stays pending. Devices offered by a DRA
-    driver count as well.
+    A pod without EFA devices falls back to TCP, and one that requests all of them stays pending. Devices offered by a
+    DRA driver count as well.
 
     Remedy (investigate): Read the log of the EFA device plugin on the node, and look at the node's EFA checks.
     """
@@ -87,14 +87,14 @@ def test_k8s_efa_allocatable(k8s_node: MemberNode, cluster: ClusterFacts) -> Non
 def test_k8s_gpu_seen(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
     """GPUs in Kubernetes and in the driver.
 
-    The device plugin counts GPUs when it starts. If the driver has lost one since, a pod that is given it fails; if it
-    has found more, they are never allocated.
+    The device plugin counts GPUs when it starts. If the driver has lost a GPU since, a pod that gets it fails; if the
+    driver has found more, they are never allocated.
 
     Remedy (restore service): Fix what the node's GPU checks report, then restart the device plugin's pod there.
     """
     listed = k8s_node.listed
     if listed.has_divided_gpus:
-        not_applicable("its GPUs are divided, and Kubernetes counts their parts")
+        not_applicable("its GPUs are partitioned or shared, so Kubernetes does not count whole GPUs")
     given = _gpus_given(listed, cluster)
     if not given and not k8s_node.node.expected("gpus"):
         not_applicable("no GPUs are expected of it")
@@ -107,7 +107,7 @@ def test_k8s_gpu_seen(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
 def test_k8s_gpu_labels(k8s_node: MemberNode) -> None:
     """Labels of GPU feature discovery.
 
-    Jobs select nodes by these labels: wrong ones lead them to GPUs of another kind.
+    Jobs select nodes by these labels: a wrong label sends them to the wrong GPU model.
 
     Remedy (fix configuration): Restart the gpu-feature-discovery pod on the node, or deploy it where it does not run.
     """
@@ -115,7 +115,7 @@ def test_k8s_gpu_labels(k8s_node: MemberNode) -> None:
     product, count, driver = (listed.label(name) for name in ("gpu_product", "gpu_count", "driver"))
     if not (product or count):
         others = any(other.label("gpu_product") for other in k8s_node.others)
-        concern_if(others, "its GPUs have no labels, and those of its group have; expected nvidia.com/gpu.product")
+        concern_if(others, "its GPUs have no labels, but those of its group do; expected nvidia.com/gpu.product")
         not_applicable("its GPUs have no labels")
     gpus = k8s_node.node.gpus
     with part:
@@ -135,8 +135,8 @@ def test_k8s_gpu_labels(k8s_node: MemberNode) -> None:
 def test_k8s_hugepages(k8s_node: MemberNode) -> None:
     """Huge pages in Kubernetes and in the kernel.
 
-    The kubelet counts them when it starts. Pages reserved later are never allocated to pods, and a pod that is given
-    pages that do not exist fails to start.
+    The kubelet counts huge pages when it starts. Pages reserved later are never allocated to pods, and a pod that gets
+    pages that no longer exist fails to start.
 
     Remedy (fix configuration): Reserve the pages before the kubelet starts (at boot), or restart the kubelet.
     """
@@ -144,7 +144,7 @@ def test_k8s_hugepages(k8s_node: MemberNode) -> None:
     pages = [pool.pages for pool in k8s_node.node.main_memory.huge_pages if pool.size_kib == PAGE_KIB]
     reserved, given = sum(pages) * PAGE_KIB // 1024, listed.allocatable.of("hugepages_2mi") // MIB
     assert given == reserved, (
-        f"Kubernetes gives {given} MiB of huge pages, the kernel has reserved {reserved} MiB; expected the same"
+        f"Kubernetes offers {given} MiB of huge pages, but the kernel has reserved {reserved} MiB; expected the same"
     )
 
 

@@ -48,19 +48,19 @@ def test_k8s_node_ready(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
     ready = listed.condition("Ready")
     with part:
         if ready is None:
-            incomplete("it has no condition Ready; expected one, which the kubelet writes")
+            incomplete("it has no condition Ready; expected the kubelet to report one")
         fail_if(ready.status != "True", f"{listed.in_words(ready)}; expected a node that is Ready")
         silent_min = cluster.threshold("kubernetes.heartbeat_minutes")
         silent_s = listed.age_s(ready.heard) if ready.heard else 0.0
         ago = f"{in_words(silent_s)} ago"
-        message = f"Ready was last confirmed {ago}; expected a kubelet that does so every {silent_min:g} min"
+        message = f"Ready was last confirmed {ago}; expected an update at least every {silent_min:g} min"
         concern_if(silent_s > silent_min * 60, message)
     short = [
         listed.in_words(condition)
         for condition in listed.conditions
         if condition.kind in OF_KUBELET and condition.status == "True"
     ]
-    fail_if(short, f"{', '.join(short)}; expected a node that is short of nothing")
+    fail_if(short, f"{', '.join(short)}; expected enough memory, disk and process IDs")
     others = list(_of_others(listed, cluster.threshold("kubernetes.stale_condition_minutes") * 60))
     concern_if(others, f"{', '.join(others)}; expected no condition that reports a fault")
 
@@ -80,7 +80,7 @@ def test_k8s_node_takes_pods(k8s_node: MemberNode, cluster: ClusterFacts) -> Non
     """Kubernetes node accepting pods.
 
     A node that is cordoned, or has a taint that the others of its group do not have, gets no pods: a job that needs all
-    nodes waits. A taint set by this suite's own gate is a concern, since its condition says which check failed.
+    nodes waits. A taint set by clusterproof's own gate is a concern, since its condition says which check failed.
 
     Remedy (restore service): Fix what it was cordoned or tainted for, then kubectl uncordon NODE, or kubectl taint node
     NODE KEY-.
@@ -92,7 +92,7 @@ def test_k8s_node_takes_pods(k8s_node: MemberNode, cluster: ClusterFacts) -> Non
     odd = [taint for taint in listed.taints if _keeps_away(taint) and not _is_shared(taint, k8s_node, cluster)]
     foreign = ", ".join(taint.in_words for taint in odd if not taint.is_ours)
     is_alone = foreign and not k8s_node.others
-    concern_if(is_alone, f"taint {foreign}, and no other node in its group to compare with; expected none")
+    concern_if(is_alone, f"taint {foreign}, with no other node in its group to compare with; expected none")
     fail_if(foreign and not is_alone, f"taint {foreign}; expected only those that most of its group have")
     ours = ", ".join(taint.in_words for taint in odd if taint.is_ours)
     concern_if(ours, f"taint {ours}; expected a node that takes pods")
@@ -171,7 +171,7 @@ def test_k8s_versions_uniform(cluster: ClusterFacts) -> None:
     ]
     concern_if(mixed, f"{', '.join(mixed)}; expected one version of each in a group")
     if silent:
-        incomplete(f"Kubernetes reports no versions of {fold(silent)}; expected those of each node")
+        incomplete(f"Kubernetes reports no versions for {fold(silent)}; expected them for each node")
 
 
 @mark.hyperpod_node_debugger("N")
@@ -179,15 +179,15 @@ def test_k8s_versions_uniform(cluster: ClusterFacts) -> None:
 def test_k8s_kubelet_policy(k8s_node: MemberNode) -> None:
     """CPU, memory and topology manager of the kubelet.
 
-    If one node gives a container CPUs and memory close to its GPUs and the next gives it any, a job runs at the pace of
-    the worse one. The policy recorded in the kubelet's state files takes precedence over its current configuration.
+    If one node gives a container CPUs and memory close to its GPUs and another does not, a job runs at the pace of the
+    slower node. The policy in the kubelet's state files takes precedence over its current configuration.
 
     Remedy (fix configuration): Give the kubelet the same configuration as the rest of its group. To change a policy,
     drain the node, stop the kubelet, delete /var/lib/kubelet/cpu_manager_state (or memory_manager_state), and start it.
     """
     kubelet = k8s_node.node.kubelet
     apart = [f"{key} is {kept} in force and {setting} in its files" for key, kept, setting in kubelet.overtaken]
-    concern_if(apart, f"{', '.join(apart)}; expected a kubelet that runs as it is configured")
+    concern_if(apart, f"{', '.join(apart)}; expected the configured policy in force")
     deviations = differences(k8s_node.node, "kubelet", _policies)
     concern_if(deviations, compared(deviations))
     for key in DEFAULTS:

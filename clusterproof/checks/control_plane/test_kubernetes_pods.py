@@ -93,7 +93,10 @@ def test_k8s_pending_gpu_pods(cluster: ClusterFacts) -> None:
     ]
     if late:
         late.sort(key=lambda pod: -pod.age_s)
-        seen = [f"{pod.name} waits for {in_words(pod.age_s)}: {pod.waits_for or 'nobody says why'}" for pod in late]
+        seen = [
+            f"{pod.name} has been pending for {in_words(pod.age_s)}: {pod.waits_for or 'no reason given'}"
+            for pod in late
+        ]
         more = f", and {len(late) - MOST} more" if len(late) > MOST else ""
         concern(f"{', '.join(seen[:MOST])}{more}; expected pods that start within {allowed_s / 60:g} min")
 
@@ -125,15 +128,15 @@ def test_k8s_gpu_pods(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
     fail_if(outside, f"{', '.join(outside[:MOST])} belongs to no pod; expected only pods to use GPUs")
     pods_by_uid = {pod.uid: pod for pod in pods}
     odd = [fault for label, process in held if _is_of_a_pod(process) for fault in _odd(label, process, pods_by_uid)]
-    concern_if(odd, f"{', '.join(odd[:MOST])}; expected processes of pods that ask for GPUs")
+    concern_if(odd, f"{', '.join(odd[:MOST])}; expected only pods that request GPUs")
 
 
 def _odd(label: str, process: GpuProcess, pods_by_uid: dict[str, KubernetesPod]) -> Iterator[str]:
     pod = pods_by_uid.get(process.pod or "")
     if pod is None:
-        yield f"{label}: {_shown(process)} is of a pod that Kubernetes does not have on this node"
+        yield f"{label}: {_shown(process)} belongs to a pod that Kubernetes does not list on this node"
     elif not (pod.accelerators or pod.claims or pod.daemon_set):
-        yield f"{label}: {_shown(process)} is of {pod.name}, which asks for none"
+        yield f"{label}: {_shown(process)} belongs to {pod.name}, which requests none"
 
 
 def _is_of_a_pod(process: GpuProcess) -> bool:
@@ -232,7 +235,7 @@ def test_k8s_volume_claims(cluster: ClusterFacts) -> None:
     allowed_s = cluster.threshold("kubernetes.pending_minutes") * 60
     storage, pods = cluster.kubernetes_storage, [pod for pod in cluster.kubernetes_pods if pod.volume_claims]
     if not pods:
-        not_applicable("no pod on its nodes, or that waits for accelerators, has a volume claim")
+        not_applicable("no pod on its nodes or waiting for accelerators has a volume claim")
     late = [
         f"{claim} of {pod.name}, {in_words(pod.age_s)} old: {why}"
         for claim, pod in _oldest(pods).items()

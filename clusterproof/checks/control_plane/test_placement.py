@@ -99,8 +99,8 @@ PLACES = ("zone", "layers", "ultraserver")
 def test_k8s_topology_labels(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
     """Node topology labels.
 
-    Schedulers place a job's pods close together by the zone and the network nodes in these labels. Without them a node
-    is left out or placed anywhere; wrong ones spread jobs out and slow them down.
+    Schedulers use the zone and network nodes in these labels to place a job's pods close together. A node without them
+    is left out or placed anywhere; wrong labels spread jobs out and slow them down.
 
     Remedy (fix configuration): Check that the cloud controller manager runs and is allowed to query the topology;
     delete a wrong label, or let the node register again.
@@ -108,12 +108,14 @@ def test_k8s_topology_labels(k8s_node: MemberNode, cluster: ClusterFacts) -> Non
     listed = k8s_node.listed
     in_ec2, zone = _layers_in_ec2(cluster, k8s_node.label), _own_zone(k8s_node.node)
     is_other = listed.zone and zone and listed.zone != zone
-    fail_if(is_other, f"label {listed.zone}, and it is in {zone}; expected the same zone")
+    fail_if(is_other, f"label {listed.zone}, but the node is in {zone}; expected the same zone")
     is_elsewhere = listed.layers and in_ec2 and listed.layers != in_ec2
-    message = f"labels {'/'.join(listed.layers)}, EC2 reports {'/'.join(in_ec2)}; expected the same network nodes"
+    message = f"labels {'/'.join(listed.layers)}, but EC2 reports {'/'.join(in_ec2)}; expected the same network nodes"
     fail_if(is_elsewhere, message)
     lacking = [f"{label}, as {whose} has" for label, whose in _lacking(k8s_node, bool(in_ec2), bool(zone))]
-    concern_if(lacking, f"no label of {', no label of '.join(lacking)}; expected labels of where it stands")
+    concern_if(
+        lacking, f"no label for {', no label for '.join(lacking)}; expected labels for its zone and network nodes"
+    )
     if not (listed.zone or listed.layers or listed.ultraserver):
         not_applicable("nothing says where this node is")
 
@@ -150,8 +152,8 @@ def _own_zone(node: Node) -> str:
 def test_k8s_queues(cluster: ClusterFacts) -> None:
     """Kueue flavors and their nodes.
 
-    Kueue admits a job to a flavor whatever nodes exist: if none matches the flavor, the job's pods stay pending, and a
-    node without the labels of the flavor's topology gets no pods.
+    Kueue admits a job to a flavor even if no node matches it: the job's pods then stay pending. A node without the
+    labels of the flavor's topology gets no pods.
 
     Remedy (fix configuration): Correct nodeLabels in the ResourceFlavor, name a Topology that exists, or label the
     nodes.
@@ -160,7 +162,7 @@ def test_k8s_queues(cluster: ClusterFacts) -> None:
     if not flavors:
         not_applicable("Kueue has no flavors")
     lost = [
-        f"{flavor.name} names the topology {flavor.topology}, which is not there"
+        f"{flavor.name} names the topology {flavor.topology}, which does not exist"
         for flavor in flavors
         if not flavor.has_topology
     ]
@@ -172,6 +174,6 @@ def test_k8s_queues(cluster: ClusterFacts) -> None:
         for level in flavor.unlabelled
     ]
     seen = ", ".join([*empty, *bare])
-    concern_if(seen, f"{seen}; expected flavors whose nodes exist and have the labels of their topology")
+    concern_if(seen, f"{seen}; expected every flavor to have nodes with its topology's labels")
     if left_out := cluster.kueue_flavors_left_out:
-        incomplete(f"{left_out} more flavors were not looked at; expected at most {len(flavors)}")
+        incomplete(f"{left_out} more flavors were not checked; expected at most {len(flavors)}")

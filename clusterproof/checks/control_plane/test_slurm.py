@@ -27,8 +27,8 @@ UNKNOWN = frozenset({"UNKNOWN", "UNK"})
 def test_slurm_nodes(node: Node) -> None:
     """Slurm node state.
 
-    A node that is down, drained or failing gets no jobs, nor does one that has less than slurm.conf says. One whose
-    GRES differ from the GPUs of its type gets jobs that cannot use all of them, or jobs that do not start.
+    A node that is down, drained or failing gets no jobs, nor does one with fewer resources than in slurm.conf. If a
+    node's GRES differs from its instance type's GPUs, jobs cannot use all of them, or do not start.
 
     Remedy (fix configuration): Fix what the reason names, then resume the node (scontrol update nodename=NODE
     state=resume). Correct GRES in gres.conf and slurm.conf, and restart slurmd.
@@ -39,7 +39,7 @@ def test_slurm_nodes(node: Node) -> None:
         fail_if(bad, f"Slurm reports it as {in_slurm.state}{in_slurm.why}; expected a node that takes jobs")
         is_silent = not bad and not in_slurm.answers
         concern_if(
-            is_silent, f"slurmctld does not hear from it ({in_slurm.state}{in_slurm.why}); expected slurmd to answer"
+            is_silent, f"slurmctld gets no response from it ({in_slurm.state}{in_slurm.why}); expected slurmd to answer"
         )
         if in_slurm.states & UNKNOWN or not in_slurm.states:
             incomplete(f"Slurm reports it as {in_slurm.state or 'nothing'}; expected a state")
@@ -55,7 +55,7 @@ NO_LIMIT = ("", "65534", "INFINITE", "UNLIMITED")
 def test_slurm_nodes_take_jobs(cluster: ClusterFacts) -> None:
     """Slurm nodes accepting jobs.
 
-    A job that needs all of them waits. A node drained by this suite's own health check is a concern: its reason says
+    A job that needs all of them waits. A node drained by clusterproof's own health check is a concern: its reason says
     which check failed.
 
     Remedy (restore service): Fix what the reason names, then resume the node (scontrol update nodename=NODE
@@ -112,11 +112,11 @@ def test_slurm_topology(cluster: ClusterFacts) -> None:
     if held is None:
         few = cluster.threshold("slurm.nodes_without_topology")
         if len(nodes) > few:
-            concern(f"{len(nodes)} nodes and no topology; expected one above {few:g} nodes")
+            concern(f"{len(nodes)} nodes and no topology; expected one for more than {few:g} nodes")
         return
     missing = set(nodes) - held
     if missing:
-        concern(f"no switch or block holds {fold(missing)}; expected every node in topology.conf")
+        concern(f"{fold(missing)} not in any switch or block; expected every node in topology.conf")
 
 
 @evidence("scontrol show config | grep -E 'Prolog|Epilog|HealthCheck'")

@@ -35,8 +35,8 @@ OF_EIGHT_GPUS = (0, 4, 6)  # NVSwitches of a board with eight: cards have none, 
 def test_nvswitch_count(node: Node) -> None:
     """NVSwitch count.
 
-    Each NVSwitch carries part of the traffic between GPUs. With one missing, or held by no driver, fabric manager does
-    not start, or leaves the GPUs with fewer links. Since Blackwell, switches are not on the node's PCI bus.
+    Each NVSwitch carries part of the traffic between GPUs. If one is missing or has no driver, fabric manager does not
+    start or leaves the GPUs with fewer links. Since Blackwell, NVSwitches are not on the node's PCI bus.
 
     Remedy (reset or reboot): Reboot the node. If a switch is still missing, replace the node.
     """
@@ -53,7 +53,7 @@ def test_nvswitch_count(node: Node) -> None:
     due = node.of_type("nvswitches") if node.of_type("nvswitch") else 0
     if not due:
         not_applicable(f"{node.type_name or 'this node'} has no NVSwitch on its PCI bus")
-    fail_if(unbound, f"no driver holds {', '.join(unbound)}; expected nvidia-nvswitch on every NVSwitch")
+    fail_if(unbound, f"no driver is bound to {', '.join(unbound)}; expected nvidia-nvswitch on every NVSwitch")
     assert nvswitches >= due, f"{nvswitches} NVSwitches on the PCI bus; expected {due}"
 
 
@@ -61,8 +61,8 @@ def test_nvswitch_count(node: Node) -> None:
 def test_gpu_driver(node: Node) -> None:
     """GPU driver binding.
 
-    CUDA cannot use a GPU that is bound to nouveau or to a hypervisor's driver. If nouveau is loaded beside NVIDIA's
-    driver, the next boot decides which of them gets the GPUs.
+    CUDA cannot use a GPU that is bound to nouveau or to a hypervisor's driver. If both nouveau and NVIDIA's driver are
+    loaded, whichever is first at the next boot gets the GPUs.
 
     Remedy (fix configuration): Blacklist nouveau (modprobe.d and the initial RAM disk), then reboot the node.
     """
@@ -70,18 +70,18 @@ def test_gpu_driver(node: Node) -> None:
     for gpu in gpus:
         with part:  # that no driver holds it is another check's finding
             fail_if(gpu.driver not in ("", DRIVER), f"{gpu.driver[:40]} holds {gpu.address[:20]}; expected {DRIVER}")
-    concern_if("nouveau" in node.modules, "nouveau is loaded beside nvidia; expected not loaded")
+    concern_if("nouveau" in node.modules, "nouveau is loaded alongside nvidia; expected not loaded")
 
 
 @evidence("nvidia-smi topo -m; cat /sys/bus/pci/devices/*/numa_node")
 def test_gpu_numa(node: Node) -> None:
     """GPU NUMA nodes.
 
-    Each process of a job is bound to the CPUs near its GPU. A GPU in another slot, or firmware that places it
-    elsewhere, sends all of its host traffic over the link between the sockets.
+    Each process of a job is bound to the CPUs near its GPU. A GPU in the wrong slot, or one that the firmware assigns
+    to the wrong NUMA node, sends all its host traffic over the link between the sockets.
 
     Remedy (investigate): Compare nvidia-smi topo -m, the slots and the firmware settings (NUMA nodes per socket) with a
-    neighbouring node; replace the node.
+    healthy node. In a cloud, replace the node.
     """
     counts = Counter(gpu.numa for gpu in gpus_of(node))
     is_meant = False
@@ -119,12 +119,12 @@ KIND_IF_REPORTED = {
     "pcie_gen_max": "PCIe generation at most",
     "pcie_width_max": "PCIe lanes at most",
     "power_limit_default_w": "default power limit (W)",
-    "clock_max_mhz": "maximal clock (MHz)",
+    "clock_max_mhz": "maximum clock (MHz)",
 }
 OF_ONE_MODEL = {  # what GPUs of one node have alike; their VBIOS and power limits have checks of their own
     "memory_total_mib": "memory (MiB)",
     "power_limit_default_w": "default power limit (W)",
-    "clock_max_mhz": "maximal clock (MHz)",
+    "clock_max_mhz": "maximum clock (MHz)",
 }
 
 
@@ -132,12 +132,12 @@ OF_ONE_MODEL = {  # what GPUs of one node have alike; their VBIOS and power limi
 def test_gpu_identity(node: Node) -> None:
     """GPU identity.
 
-    UUID and serial identify the hardware that a finding is about, even after a node was replaced; every result carries
-    them. Two GPUs that report the same are one GPU seen twice, or have damaged firmware. Two nodes with the same GPUs
-    are one machine under two names, which counts twice; what most nodes of the group report is not taken for that.
+    UUID and serial identify the hardware behind a finding, even after a node is replaced; every result includes them.
+    Two GPUs that report the same value are one GPU seen twice, or have damaged firmware. Two nodes with the same GPUs
+    are one machine listed under two names. Values that most nodes of the group report are ignored.
 
-    Remedy (reset or reboot): Reboot the node. If two GPUs still report the same, replace it. One machine under two
-    names: correct the inventory.
+    Remedy (reset or reboot): Reboot the node. If two GPUs still report the same value, replace it. If one machine is
+    listed under two names, correct the inventory.
     """
     evaluate_machine(node)
     for name in ("uuid", "serial"):
@@ -147,7 +147,7 @@ def test_gpu_identity(node: Node) -> None:
             for value in counts
             if counts[value] > (on_one_board(node, counts) if name == "serial" else 1)
         ]
-        concern_if(shared, f"{', '.join(shared)}; expected one each")
+        concern_if(shared, f"{', '.join(shared)}; expected a different one for each GPU")
 
 
 def evaluate_machine(node: Node) -> None:
@@ -163,8 +163,8 @@ def evaluate_machine(node: Node) -> None:
         return
     from clusterproof.plugins.core.nodeset import fold  # hardly ever
 
-    why = ", the same machine by its boot id" if {*others} <= {*node.same_machine} else ""
-    seen = f"{len(of_others)} of {len(known)} GPUs are also those of {fold(others)}{why}"
+    why = ", which has the same boot ID and so is the same machine" if {*others} <= {*node.same_machine} else ""
+    seen = f"{len(of_others)} of {len(known)} GPUs are also reported by {fold(others)}{why}"
     concern_if(seen, f"{seen}; expected GPUs that no other node has")
 
 
@@ -188,12 +188,11 @@ def on_one_board(node: Node, serials: Counter[str]) -> int:
 def test_gpu_uniform(node: Node) -> None:
     """GPUs compared with the group.
 
-    Jobs run at the pace of the slowest GPU: a model, memory size, VBIOS, power limit, maximal clock, MIG mode or PCIe
-    link that differs from the rest of the group makes a node the odd one out. GPUs of a node are compared with those of
-    most nodes, where most have the same, and otherwise with each other.
+    Jobs run at the pace of the slowest GPU. Model, memory size, VBIOS, power limit, maximum clock, MIG mode and PCIe
+    link are compared with most nodes of the group or, if the group has no majority, among the node's own GPUs.
 
-    Remedy (investigate): Lower power limit: set it back (nvidia-smi -pl). Otherwise ask for a replacement of the node
-    if it is slow.
+    Remedy (investigate): If the power limit is lower, restore it (nvidia-smi -pl WATTS). Otherwise replace the node if
+    it is slow.
     """
     evaluate_among_gpus(node)
     for gpu in node.gpus:
@@ -218,7 +217,7 @@ def evaluate_among_gpus(node: Node) -> None:
                 alike = [value for _, other, value in values if other == model or None in (other, model)]
                 usual, count = Counter(alike).most_common(1)[0]
                 is_odd = own != usual and len(values) > ON_ONE_BOARD
-                expected = f"{usual:g} as on {count} GPUs of the node"
+                expected = f"{usual:g}, as on {count} GPUs of the node"
             concern_if(is_odd, f"{label}: {reported} {own:g}; expected {expected}")
 
 

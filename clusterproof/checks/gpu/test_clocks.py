@@ -27,18 +27,18 @@ LEAST_TO_COMPARE = 3  # idle GPUs of which one can be the odd one
 def test_no_throttle(gpu: Gpu, node: Node) -> None:
     """GPU clock throttling.
 
-    A hardware slowdown, thermal or by the power brake, at least halves the clocks. One seen at a single moment is a
-    concern; it fails a GPU if the driver's counters show that it persists. An idle GPU and the software power cap are
-    normal.
+    A hardware slowdown, thermal or by the power brake, cuts the clocks to half or less. A single observation is a
+    concern; the GPU fails if the driver's counters show that the slowdown persists. An idle GPU and the software power
+    cap are normal.
 
-    Remedy (investigate): Check temperature, power and cooling. If one GPU stays slow while its neighbours do not,
-    replace the node.
+    Remedy (investigate): Check temperature, power and cooling (nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER). If one
+    GPU stays slow while its neighbours do not, replace the node.
     """
     mask = gpu.clocks_event_reasons
     reasons = [reason for reason in clocks_event_reasons(mask) if reason.verdict != "none"]
     lasting = [reason.words for reason in reasons if reason.verdict == "fail" and goes_on(gpu, reason.counters, node)]
     others = [reason.words for reason in reasons if reason.words not in lasting]
-    fail_if(lasting, f"steadily slowed down by {', '.join(lasting)}; expected no hardware slowdown")
+    fail_if(lasting, f"slowed down continuously by {', '.join(lasting)}; expected no hardware slowdown")
     concern_if(others, f"slowed down by {', '.join(others)}; expected none")
     unknown = unknown_clocks_event_reasons(mask)
     seen = f"{unknown:#x}, which the catalogue does not know; expected reasons that it knows"
@@ -55,11 +55,12 @@ def goes_on(gpu: Gpu, counters: tuple[int, ...], node: Node) -> bool:
 def test_temperature(gpu: Gpu, node: Node) -> None:
     """GPU temperature.
 
-    The measure is the margin to the temperature at which the GPU slows itself down, which differs by model; the
-    absolute temperature is used only where the driver reports no margin. Among GPUs that nobody uses, one that is far
-    hotter than the others is poorly cooled.
+    Evaluates the margin to the temperature at which the GPU slows itself down, which differs by model. The absolute
+    temperature is used only if the driver reports no margin. An idle GPU that is far hotter than the other idle GPUs is
+    poorly cooled.
 
-    Remedy (investigate): Check fans, airflow and the neighbours. One hot GPU among cool ones: replace the node.
+    Remedy (investigate): Check fans, airflow and neighbouring nodes. If one GPU is hot and the others are cool, replace
+    the node.
     """
     with part:
         evaluate_margin(gpu, node)
@@ -77,7 +78,7 @@ def evaluate_margin(gpu: Gpu, node: Node) -> None:
     except Incomplete:  # as of nvidia-smi's table, which has no margin
         seen_c = readings(gpu, "temperature_c")[0].get("temperature_c", 0)
         with part:
-            unless = "unless this model may be hotter"
+            unless = "unless this model is allowed to run hotter"
             concern_if(seen_c >= limit_c, f"{seen_c:.0f} °C; expected less than {limit_c:.0f} °C, {unless}")
         raise
     assert margin_c > 0, f"{-margin_c:.0f} °C above its slowdown temperature; expected below"
@@ -96,5 +97,5 @@ def evaluate_among_idle(gpu: Gpu, node: Node) -> None:
         return
     usual_c = median(celsius.values())
     is_hot = celsius[gpu.index] > usual_c + node.threshold("temperature.idle_spread_c")
-    usual = f"expected about {usual_c:.0f} °C, as the other idle GPUs have"
+    usual = f"expected about {usual_c:.0f} °C, like the other idle GPUs"
     concern_if(is_hot, f"{celsius[gpu.index]:.0f} °C and idle; {usual}")

@@ -38,13 +38,13 @@ def of_run(node: Node) -> str:
 def test_dcgm_diag(node: Node) -> None:
     """DCGM diagnostic.
 
-    With -m perf it is run (--dcgm-level); otherwise every captured run counts. A skipped test is not a pass, nor is a
-    run that ended with an error, or whose log is cut off, nor are runs of some of the GPUs alone. DCGM's own severity
-    says what to do. DCGM fails every test during which an Xid occurs: if such a test reports nothing else, it counts as
-    much as the Xid itself.
+    With -m perf the diagnostic is run (--dcgm-level); otherwise every captured run counts. A skipped test is not a
+    pass, and neither is a run that ended with an error, has a truncated log, or covered only some of the GPUs. DCGM's
+    own severity decides the remedy. DCGM fails every test during which an Xid occurs: if such a test reports nothing
+    else, it is weighted like the Xid itself.
 
-    Remedy (investigate): Do what the severity says: isolate means replace the node, reset means reset the GPU, config
-    means correct its settings. If there is none, run the failed test alone (dcgmi diag -r NAME).
+    Remedy (investigate): Follow DCGM's severity: isolate means replace the node, reset means reset the GPU, config
+    means correct its settings. If there is no severity, run the failed test alone (dcgmi diag -r NAME).
     """
     logs = node.dcgm_diag.logs
     failed = in_words(logs, ("fail",), lambda result: not is_of_lesser_xids(result))
@@ -63,7 +63,7 @@ def test_dcgm_diag(node: Node) -> None:
         incomplete(f"{skipped}; expected every test to run")
     ended = next((log.exit for log in logs if log.exit), 0)
     if ended and not (failed or warned or any(has_error(log) for log in logs)):
-        incomplete(f"every test passes, and dcgmi ended with exit status {ended}; expected 0")
+        incomplete(f"every test passed, but dcgmi exited with status {ended}; expected 0")
 
 
 def require_run(log: DiagLog) -> None:
@@ -76,7 +76,7 @@ def require_end(log: DiagLog) -> None:
     """Raise Incomplete where the log of a run is cut."""
     if not has_error(log) and (not log.is_complete or not log.tests):
         last = log.tests[-1].name if log.tests else "its heading"
-        incomplete(f"the log of dcgmi diag ends after {last}; expected the end of its table")
+        incomplete(f"the dcgmi diag log stops after {last}; expected the complete table")
 
 
 def require_all_gpus(node: Node, logs: Iterable[DiagLog]) -> None:

@@ -44,8 +44,8 @@ WITHOUT_REGISTRATION = ("V100", "A100")  # GPUs registered with a fabric begin w
 def test_fabric_state(gpu: Gpu, node: Node) -> None:
     """NVLink fabric state.
 
-    On types with NVSwitch a GPU must be registered with its fabric before CUDA can start. Links can be up while the
-    fabric is down.
+    On instance types with NVSwitches, a GPU must register with the fabric before CUDA can start. Links can be up while
+    the fabric is down.
 
     Remedy (reset or reboot): Restart fabric manager when no job is running, or reboot the node. If the state persists,
     replace the node.
@@ -85,7 +85,7 @@ def test_fabric_uniform(node: Node) -> None:
         return
     usual = Counter(places.values()).most_common(1)[0][0]
     named = ", ".join(f"{label} in {where}" for label, where in places.items() if where != usual)
-    fail_if(named, f"{named}; expected {usual}, as the others")
+    fail_if(named, f"{named}; expected {usual}, like the others")
     if is_of_a_rack(node):
         fail_if(usual.endswith(NO_CLUSTER), f"the GPUs are in {usual}; expected the cluster of their rack")
         with part:
@@ -107,7 +107,9 @@ def fabric_of(gpu: Gpu, node: Node) -> Fabric:
         name = readings(gpu, "name")[0].get("name", "")
         if not node.nvlinks_due or is_unregistered(name) or (name and not BASEBOARD.search(name)):
             raise
-        incomplete(f"the driver reports no fabric; expected one, as {node.type_name or 'this node'} has NVLinks")
+        incomplete(
+            f"the driver reports no NVLink fabric; expected one, since {node.type_name or 'this node'} has NVLinks"
+        )
     if readings(fabric, "state")[0].get("state") == NOT_SUPPORTED:
         if is_unregistered(gpu.name):
             not_applicable(f"{gpu.name[:40]} is not registered with a fabric")
@@ -126,8 +128,8 @@ def is_unregistered(name: str) -> bool:
 def test_fabric_manager(node: Node) -> None:
     """Fabric manager.
 
-    On types whose NVSwitches belong to the node, fabric manager must run and have exactly the driver's version, or CUDA
-    does not start on more than one GPU. On NVL72 trays the rack runs it.
+    On instance types with NVSwitches in the node, fabric manager must run at exactly the driver's version, or CUDA does
+    not start on more than one GPU. On NVL72, the rack runs it instead of the trays.
 
     Remedy (restore service): Start nvidia-fabricmanager; install the version that matches the driver.
     """
@@ -139,7 +141,7 @@ def test_fabric_manager(node: Node) -> None:
     try:
         output = node.fabric_manager_version.output
     except Absent:
-        incomplete("fabric manager has an unknown version: nv-fabricmanager is not found; expected the driver's")
+        incomplete("fabric manager's version is unknown: nv-fabricmanager was not found; expected the driver's version")
     version = re.search(r"\d+\.\d+(?:\.\d+)?", output)
     if not version:
         incomplete(f"nv-fabricmanager --version says {output.strip()[:60]!r}; expected a version")

@@ -36,23 +36,26 @@ PROPRIETARY = "P"  # in a kernel module's taint
 def test_peermem(node: Node) -> None:
     """GPUDirect RDMA kernel support.
 
-    Without it, everything the network sends and receives is copied through host memory. It needs nvidia_peermem, or a
-    kernel with DMA-BUF and NVIDIA's open kernel modules; gdrcopy's gdrdrv makes small messages fast on EFA. Beside RoCE
-    it is asked of machines with NVLink, as others may use these ports for storage. A nvidia_peermem that was built for
-    another kernel or RDMA stack is not loaded, and the kernel logs why.
+    Without GPUDirect RDMA, all network traffic is copied through host memory. It needs nvidia_peermem, or a kernel with
+    DMA-BUF and NVIDIA's open kernel modules; gdrcopy's gdrdrv speeds up small messages on EFA. On nodes with RoCE it is
+    required only with NVLink, since others may use these ports for storage. An nvidia_peermem built for a different
+    kernel or RDMA stack does not load, and the kernel logs why.
 
-    Remedy (fix configuration): Load nvidia_peermem, or install the open kernel modules; install gdrcopy and load
-    gdrdrv. Where nvidia_peermem does not fit, install NVIDIA's driver again, after the RDMA stack (MLNX_OFED).
+    Remedy (fix configuration): Load nvidia_peermem (modprobe nvidia-peermem), or install the open kernel modules;
+    install gdrcopy and load gdrdrv. If nvidia_peermem does not match the kernel, reinstall NVIDIA's driver after the
+    RDMA stack (MLNX_OFED).
     """
     evaluate_fit(node)
     if node.expected("efa") == 0:
         if not has_fabric(node):
-            not_applicable(f"{node.type_name or 'this node'} has no EFA device, nor GPUs beside another fabric")
+            not_applicable(
+                f"{node.type_name or 'this node'} has neither an EFA device nor GPUs with another RDMA fabric"
+            )
         if "nvidia_peermem" not in node.modules:
             evaluate_dma_buf(node)
         return
     if not node.type.gdr:
-        not_applicable(f"the catalogue knows of no GPUDirect RDMA on {node.type_name}")
+        not_applicable(f"according to the catalogue, {node.type_name} has no GPUDirect RDMA")
     if "nvidia_peermem" not in node.modules:
         evaluate_dma_buf(node)
     concern_if("gdrdrv" not in node.modules, "gdrdrv is not loaded; expected on a node with EFA and GPUs")
@@ -99,7 +102,7 @@ def has_dma_buf(node: Node) -> bool:
     """Whether the kernel has DMA-BUF."""
     version = re.match(r"(\d{1,4})\.(\d{1,4})", node.boot.kernel)
     if not version:
-        incomplete(f"the kernel calls itself {node.boot.kernel[:40]!r}; expected a version")
+        incomplete(f"the kernel release is {node.boot.kernel[:40]!r}; expected a version number")
     least = (node.threshold("dma_buf.kernel_major"), node.threshold("dma_buf.kernel_minor"))
     return (int(version[1]), int(version[2])) >= least
 
@@ -107,7 +110,7 @@ def has_dma_buf(node: Node) -> bool:
 def is_open(node: Node) -> bool:
     """Whether NVIDIA's open kernel module is loaded. Raises Incomplete where none is."""
     if not node.nvidia_taint:
-        incomplete("no NVIDIA kernel module is loaded, or it does not report its taint; expected a module")
+        incomplete("no NVIDIA kernel module is loaded, or its taint was not read; expected a loaded module")
     return PROPRIETARY not in node.nvidia_taint
 
 
@@ -121,12 +124,12 @@ DATA_DIRECT = "15b3:2100"  # the function by which a ConnectX-8 reaches the memo
 def test_pcie_acs(node: Node) -> None:
     """PCIe access control between GPUs and network devices.
 
-    Where a GPU and a network device are below one switch, they reach each other through it, unless access control
-    services on its ports send all of that to the CPU first (ReqRedir, CmpltRedir, UpstreamFwd, SrcValid). In a virtual
-    machine the bridges are emulated; on Grace other settings are right.
+    A GPU and a network device below the same PCIe switch reach each other through it, unless access control services
+    (ACS) on its ports redirect that traffic through the CPU (ReqRedir, CmpltRedir, UpstreamFwd, SrcValid). Virtual
+    machines are skipped, since their bridges are emulated, and so is Grace, which needs different settings.
 
-    Remedy (fix configuration): Disable ACS in the firmware, or give the kernel pci=config_acs for these ports; hosts of
-    virtual machines need it on.
+    Remedy (fix configuration): Disable ACS in the firmware, or boot with pci=config_acs=… for these ports. Leave it on
+    if the host runs virtual machines.
     """
     paths = node.pci_settings
     require_metal(node)
@@ -137,27 +140,30 @@ def test_pcie_acs(node: Node) -> None:
         of_ports = each(paths.ports, lambda row: (row.address, row.settings.redirects if row.settings else ()))
         named = ", ".join(f"{address} ({' '.join(redirects)})" for address, redirects in of_ports if redirects)
         if named:
-            incomplete(f"ACS is on at {named}, of unknown place; expected the bridges above each device, as a run has")
-        not_applicable("no port that is known here has ACS on, whatever is below it")
+            incomplete(
+                f"ACS is on at {named}, but the PCI topology is unknown; expected "
+                "the bridges above each device, as a live run reports them"
+            )
+        not_applicable("no port known here has ACS on")
     if not ports:
         not_applicable("no GPU here is below one PCIe switch with a network device")
     for port, (gpu, nic) in ports.items():
         with part:
             row = functions.get(port)
             redirects = row.settings.redirects if row and row.settings else ()
-            seen = f"ACS on {port} has {' '.join(redirects)}, between {gpu} and {nic}"
-            concern_if(redirects, f"{seen}; expected none of it")
+            seen = f"{port}, between {gpu} and {nic}, has ACS {' '.join(redirects)} on"
+            concern_if(redirects, f"{seen}; expected these off")
 
 
 @evidence("cat /sys/bus/pci/devices/*/iommu_group/type; cat /proc/cmdline")
 def test_pcie_iommu(node: Node) -> None:
     """IOMMU mode of GPUs and network devices.
 
-    An IOMMU that translates every access of a device slows traffic between GPUs and network, and sends it through the
-    CPU. On bare metal it is off, or passes through (identity).
+    An IOMMU that translates every device access slows traffic between GPUs and the network and sends it through the
+    CPU. On bare metal it should be off, or in passthrough (identity) mode.
 
-    Remedy (fix configuration): Boot with iommu=pt, or disable the IOMMU in the firmware; hosts with more than 255
-    processors need it on.
+    Remedy (fix configuration): Boot with iommu=pt, or disable the IOMMU in the firmware. Hosts with more than 255 CPUs
+    need it on, so use iommu=pt there.
     """
     paths = node.pci_settings
     require_metal(node)
@@ -165,25 +171,24 @@ def test_pcie_iommu(node: Node) -> None:
         not_applicable("no GPU or network device on the PCI bus")
     modes = dict(each(paths.ends, lambda row: (row.address, row.iommu)))
     translated = [f"{address} ({mode})" for address, mode in modes.items() if mode in TRANSLATED]
-    seen = f"an IOMMU translates for {len(translated)} of {len(modes)} devices: {', '.join(translated[:4])}"
-    concern_if(translated, f"{seen}; expected identity, or none")
+    seen = f"the IOMMU translates for {len(translated)} of {len(modes)} devices: {', '.join(translated[:4])}"
+    concern_if(translated, f"{seen}; expected passthrough (identity), or no IOMMU")
 
 
 @evidence("sudo lspci -vvv | grep -E '^[0-9a-f]|MaxPayload|RlxdOrd'")
 def test_pcie_settings(node: Node) -> None:
     """PCIe requests of GPUs and network devices.
 
-    A device whose largest payload differs from that of the port above it loses packets or sends small ones; with
-    smaller read requests, or without relaxed ordering, it is slower than its peers. So is a node all of whose devices
-    have a smaller payload than those of other nodes. In a virtual machine payloads are not compared, as the ports are
-    emulated.
+    A device whose MaxPayload differs from the port above it loses packets or sends small ones. A smaller MaxReadReq, or
+    no relaxed ordering, makes it slower than its peers, and so does a MaxPayload below other nodes'. Payloads are not
+    compared in virtual machines, since their ports are emulated.
 
-    Remedy (fix configuration): Compare the firmware's settings with a neighbouring node and boot again; drivers or
-    setpci may have changed the device since.
+    Remedy (fix configuration): Compare the firmware settings with a healthy node and reboot; a driver or setpci may
+    have changed the device since boot.
     """
     paths = node.pci_settings
     if not any(row.data.get("settings") for row in paths.rows):
-        not_applicable("no GPU or network device of PCI Express is awake here")
+        not_applicable("no GPU or network device on PCI Express is awake here")
     functions = paths.functions
     for row in paths.ends:
         with part:
@@ -191,7 +196,8 @@ def test_pcie_settings(node: Node) -> None:
             own, above = row.settings, port.settings if port else None
             is_unlike = own and above and own.max_payload and above.max_payload and own.max_payload != above.max_payload
             if own and above and is_unlike and not is_emulated(port, paths):
-                seen = f"MaxPayload of {row.address} is {own.max_payload} bytes, that of its port {above.max_payload}"
+                at_port = f"and {above.max_payload} bytes on the port above it"
+                seen = f"MaxPayload of {row.address} is {own.max_payload} bytes, {at_port}"
                 concern(f"{seen}; expected the same")
     for what, read in SETTINGS.items():
         for values in settings_by_model(paths, read).values():
@@ -235,7 +241,9 @@ def odd_ones(node: Node, what: str, values: Mapping[str, object]) -> None:
     usual, alike = Counter(values.values()).most_common(1)[0]
     if alike > len(values) * node.threshold("group.majority"):
         for address, value in values.items():
-            concern_if(value != usual, f"{what} of {address} is {value}; expected {usual} as most of its model here")
+            concern_if(
+                value != usual, f"{what} of {address} is {value}; expected {usual}, as on most of its model here"
+            )
 
 
 def usual_settings(node: Node) -> Values:
@@ -255,7 +263,7 @@ def may_be_virtual(paths: PciPaths) -> bool:
 def require_metal(node: Node) -> None:
     """Raise NotApplicable on a virtual machine, and on Grace."""
     if node.pci_settings.is_virtual:
-        not_applicable("a virtual machine: the bridges that it shows are emulated, and its IOMMU is the host's")
+        not_applicable("a virtual machine: its PCIe bridges are emulated, and its IOMMU is the host's")
     models = [readings(row, "model")[0].get("model") for row in node.pci_settings.rows]
     if node.pci_settings.machine != X86 or DATA_DIRECT in models:
-        not_applicable("Grace, or network devices that reach GPUs past the CPU: their ports need settings of their own")
+        not_applicable("Grace, or network devices that reach GPUs without the CPU: their ports need different settings")

@@ -42,9 +42,10 @@ CONNECTED, READY, NO_GPU, MISMATCH = "CONNECTED", "READY", "NO_GPU", "NODE_MAP_M
 def test_imex(node: Node) -> None:
     """IMEX service.
 
-    The GPUs of a rack share their memory over NVLink through nvidia-imex on every tray. Without it, jobs across trays
-    fall back to the network or do not start. Pods of Kubernetes and prologs of Slurm may bring their own: it is missed
-    where the service starts with the node, trays are listed here or this one elsewhere, or there are channels for jobs.
+    The GPUs of a rack share memory over NVLink through nvidia-imex on every tray. Without it, jobs across trays fall
+    back to the network or do not start. Kubernetes pods and Slurm prologs may start their own, so a stopped service is
+    reported only if it is enabled at boot, this tray lists others or is listed by them, or IMEX channels exist for
+    jobs.
 
     Remedy (restore service): Configure the trays of the domain (/etc/nvidia-imex/nodes_config.cfg), enable nvidia-imex
     and start it.
@@ -55,8 +56,8 @@ def test_imex(node: Node) -> None:
         return
     asks: list[Callable[[Node], bool]] = [listed_elsewhere, *([starts_imex] if state != MISSING else []), is_configured]
     if state in (STOPPED, MISSING) and not any(known(lambda: ask(node), False) for ask in asks):  # noqa: B023 - at once
-        not_applicable(f"nvidia-imex is {state}, and nothing here asks for it: no list of trays, no channel")
-    concern(f"nvidia-imex is {state}; expected active, unless pods or a prolog bring their own")
+        not_applicable(f"nvidia-imex is {state} and not needed here: no list of trays, no IMEX channel")
+    concern(f"nvidia-imex is {state}; expected active, unless pods or a prolog start their own")
 
 
 def listed_elsewhere(node: Node) -> bool:
@@ -79,14 +80,15 @@ def is_configured(node: Node) -> bool:
 def test_imex_domain(node: Node) -> None:
     """IMEX domain.
 
-    A tray that has no IMEX connection to another cannot map the memory of its GPUs. Each tray is judged by its own
-    connections alone, as what it says of others' may only come from its configuration. One that lacks most of those to
-    trays that are READY and have its list is at fault; else it names the others. A compute domain of Kubernetes may
-    keep places for nodes, which are not missed, nor is a domain that is not UP for them.
+    A tray without an IMEX connection to another cannot map the memory of its GPUs. Each tray is evaluated only by its
+    own connections, because what it reports about other trays may just repeat its configuration. A tray is at fault if
+    it lacks most of its connections to trays that are READY and have the same list; otherwise it names the trays it
+    cannot reach. A Kubernetes ComputeDomain may reserve places for nodes that have not joined: these are not reported,
+    nor is a domain that is not UP because of them.
 
-    Remedy (restore service): Compare nodes_config.cfg and the versions of driver and nvidia-imex on the trays, look at
-    journalctl -u nvidia-imex and whether ports 50000 and 50005 are open between them; restart nvidia-imex on all of
-    them while no job is running.
+    Remedy (restore service): Compare nodes_config.cfg and the versions of the driver and nvidia-imex on the trays. Read
+    journalctl -u nvidia-imex, and check that TCP ports 50000 and 50005 are open between the trays. Restart nvidia-imex
+    on all of them when no job is running.
     """
     require_rack(node)
     require_running(node)
@@ -104,15 +106,20 @@ def test_imex_domain(node: Node) -> None:
         )
         away = {number for number, word in missing.items() if not is_of_one_domain(node, due[number], word)}
         is_cut_off = is_most(node, len(missing) - len(away), len(due) - len(away))
-        seen = f"of {len(due)} IMEX connections to other trays {len(missing)} are not up: {named}"
+        seen = f"{len(missing)} of {len(due)} IMEX connections to other trays are not up: {named}"
         fail_if(missing and is_cut_off, f"{seen}; expected {CONNECTED}")
         concern_if(missing and not is_cut_off, f"{seen}; expected {CONNECTED}")
         if is_alone and not due:
-            incomplete("nodes_config.cfg has no other tray, and those of others have this one; expected one list")
+            incomplete(
+                "nodes_config.cfg lists no other tray, but other trays list this one; "
+                "expected the same list on all of them"
+            )
     with part:
         is_other = own.version and own.version != NO_GPU and not node.nvml.driver.startswith(own.version)
-        concern_if(own.version == NO_GPU, "nvidia-imex runs without GPUs; expected it to know those of this tray")
-        concern_if(is_other, f"nvidia-imex works with driver {own.version}; expected {node.nvml.driver}, as is loaded")
+        concern_if(own.version == NO_GPU, "nvidia-imex runs without GPUs; expected it to see this tray's GPUs")
+        concern_if(
+            is_other, f"nvidia-imex uses driver version {own.version}; expected {node.nvml.driver}, the loaded driver"
+        )
 
 
 def evaluate_all(trays: Iterable[ImexNode], node: Node) -> None:
@@ -123,8 +130,8 @@ def evaluate_all(trays: Iterable[ImexNode], node: Node) -> None:
     with part:
         version = next(iter(versions), "") if len(versions) == 1 else ""
         is_other = version and version != NO_GPU and not node.nvml.driver.startswith(version)
-        seen = f"nvidia-imex works with driver {version} on all trays of the domain"
-        concern_if(is_other, f"{seen}; expected {node.nvml.driver}, as is loaded here")
+        seen = f"nvidia-imex uses driver version {version} on all trays of the domain"
+        concern_if(is_other, f"{seen}; expected {node.nvml.driver}, the driver loaded here")
 
 
 def require_running(node: Node) -> None:
@@ -136,7 +143,7 @@ def require_running(node: Node) -> None:
     started = node.services["nvidia-imex"] if state == "active" else daemon
     active_s = readings(started, "active_s")[0].get("active_s") if started else None
     if active_s is not None and active_s < settle_s:
-        incomplete(f"nvidia-imex was started {active_s:.0f} s ago, and may take {settle_s:.0f} s to connect")
+        incomplete(f"nvidia-imex started {active_s:.0f} s ago and may take {settle_s:.0f} s to connect")
 
 
 def is_due(node: Node, other: ImexNode, own: ImexNode) -> bool:
@@ -181,13 +188,13 @@ def some(names: Iterable[str], most: int = 4) -> str:
 def test_imex_nodes(node: Node) -> None:
     """IMEX nodes_config.
 
-    The trays of an IMEX domain list the same addresses in the same order, and all of them are in one clique of one
-    NVLink cluster: with another list a tray is refused (node map mismatch), and one of another rack cannot be reached
-    over NVLink. A tray is at fault where most of those in its list, or that have it in theirs, have one other list with
-    it in; where a prolog writes a list for each job, an idle tray keeps that of its last one.
+    All trays of an IMEX domain must list the same addresses in the same order, and must be in one clique of one NVLink
+    cluster. A tray with a different list is refused (node map mismatch), and one in another rack cannot be reached over
+    NVLink. A tray is at fault if most trays it lists, or that list it, agree on a different list that includes it. If a
+    prolog writes a list for each job, an idle tray keeps its last job's.
 
-    Remedy (fix configuration): Write the same list of one rack's trays, each once, to all of them, and restart
-    nvidia-imex there while no job is running.
+    Remedy (fix configuration): Write the same nodes_config.cfg, with each tray of the rack once, to all trays, and
+    restart nvidia-imex on them when no job is running.
     """
     require_rack(node)
     try:
@@ -196,8 +203,8 @@ def test_imex_nodes(node: Node) -> None:
         nodes = ()
     if not nodes:
         if runs_imex(node):
-            incomplete("nvidia-imex runs, and no list of its trays is found; expected one in nodes_config.cfg")
-        not_applicable("no tray is listed in nodes_config.cfg: nvidia-imex is not configured on the node itself")
+            incomplete("nvidia-imex runs, but no list of trays was found; expected one in nodes_config.cfg")
+        not_applicable("nodes_config.cfg lists no tray: nvidia-imex is not configured on the node itself")
     twice = [address for address, count in Counter(nodes).items() if count > 1]
     concern_if(twice, f"nodes_config.cfg lists {some(twice)} more than once; expected each tray once")
     others = listed_with(node)
@@ -205,17 +212,19 @@ def test_imex_nodes(node: Node) -> None:
         own = place_of(node)[FABRIC]
         places = {name: place for name, other in others.items() if (place := known_place(other))}
         unlike = [name for name, place in places.items() if own and place != own and not own.endswith(NO_CLUSTER)]
-        seen = f"{some(unlike)} in nodes_config.cfg {'is' if len(unlike) == 1 else 'are'} not in {own}, as this tray is"
+        verb = "is" if len(unlike) == 1 else "are"
+        seen = f"{some(unlike)} in nodes_config.cfg {verb} not in {own}, which this tray is in"
         is_own = is_most(node, len(unlike), len(places))
-        fail_if(unlike and is_own, f"{seen}; expected all of them in one clique of one cluster")
-        concern_if(unlike and not is_own, f"{seen}; expected all of them in one clique of one cluster")
+        fail_if(unlike and is_own, f"{seen}; expected all trays of the list in one clique of one cluster")
+        concern_if(unlike and not is_own, f"{seen}; expected all trays of the list in one clique of one cluster")
     lists = lists_beside(node)
     is_own = known(lambda: has_another_list(node), False)
     compared = lists if is_own else {name: trays for name, trays in lists.items() if name in others}
     require_compared(node, nodes, bool(compared))
     at_fault = () if is_own else node.run.once("trays with another list", at_fault_of)
     unlike = [name for name, trays in compared.items() if trays != nodes and name not in at_fault]
-    seen = f"nodes_config.cfg is not that of {some(unlike)}; expected one list on all {len(compared) + 1} trays in it"
+    expected = f"expected the same list on all {len(compared) + 1} trays in it"
+    seen = f"nodes_config.cfg differs from that of {some(unlike)}; {expected}"
     is_fault = is_own and not known(lambda: may_be_of_a_job(node), False)
     fail_if(unlike and is_fault, seen)
     concern_if(unlike and not is_fault, seen)
@@ -259,10 +268,10 @@ def require_compared(node: Node, nodes: tuple[str, ...], are_others_known: bool)
     if are_others_known:
         return
     if len(node.run.nodes) == 1:
-        not_applicable("no other tray is in this run, whose nodes_config.cfg would be compared")
+        not_applicable("this run has no other tray to compare nodes_config.cfg with")
     if all((there := called(node, address)) and there.name == node.name for address in nodes):
-        not_applicable("no other tray is in nodes_config.cfg")
-    incomplete("nodes_config.cfg of no other tray in the list is known; expected that of all of them")
+        not_applicable("nodes_config.cfg lists no other tray")
+    incomplete("nodes_config.cfg was not read on any other tray of the list; expected it from all of them")
 
 
 def names(node: Node, nodes: tuple[str, ...]) -> bool:

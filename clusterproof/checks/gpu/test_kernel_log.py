@@ -25,10 +25,10 @@ pytestmark = [
 def test_no_xid(node: Node) -> None:
     """Xid errors.
 
-    Each Xid of this boot is classified by the catalogue: application errors are ignored unless they repeat,
-    hardware errors fail until a reset of the GPU or a reboot clears them. Errors that the driver logs without an
-    Xid, such as those of its firmware, are classified the same way. A GPU that has not answered since stays lost,
-    even if the driver was loaded again. With --since only what is in the window counts.
+    The catalogue classifies each Xid of this boot: application errors are ignored unless they repeat, and hardware
+    errors fail until a GPU reset or a reboot clears them. Errors logged without an Xid, such as firmware errors, are
+    classified the same way. A GPU that has not answered since stays lost, even if the driver was reloaded. With
+    --since, only errors inside the window count.
 
     Remedy (reset or reboot): Do what the finding says: reset the GPU, reboot or replace the node. If an Xid returns on
     the same GPU, replace the node.
@@ -46,7 +46,7 @@ def test_no_xid(node: Node) -> None:
 def test_no_sxid(node: Node) -> None:
     """NVSwitch SXid errors.
 
-    A fatal SXid takes down every GPU behind the switch; others are noted.
+    A fatal SXid takes down every GPU behind the switch. Other SXids are concerns.
 
     Remedy (reset or reboot): Fatal: reset all GPUs and NVSwitches together, or reboot the node; if it returns, replace
     the node.

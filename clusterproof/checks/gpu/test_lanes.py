@@ -20,30 +20,30 @@ pytestmark = [mark.gpu, mark.preflight, mark.hyperpod_node_debugger("G")]
 def test_pcie_lanes(pci_device: PciDevice, node: Node) -> None:
     """GPU PCIe lanes on the bus.
 
-    The bus shows the lanes of a GPU of which the driver says nothing: one that does not start, or that a capture has by
-    lspci alone. Where the driver names them, gpu.pcie_link says what it sees. Fewer lanes than the GPU has are only a
-    concern where the port's own limit is unknown, as in lspci, or no GPU here has more: the slot may have no more.
+    Reads PCIe lanes from the bus for GPUs whose driver does not report them: GPUs that did not start, or that a capture
+    shows only in lspci. Otherwise gpu.pcie_link evaluates what the driver reports. Too few lanes are only a concern if
+    the port's own limit is unknown, as in lspci, or no GPU here has more: the slot may be narrower.
 
     Remedy (reset or reboot): Reboot the node. If the link stays narrow, replace the node.
     """
     if not pci_device.is_nvidia_gpu or readings(pci_device, "function_of")[0].get("function_of"):
-        not_applicable("it is no NVIDIA GPU of its own")
+        not_applicable("not a physical NVIDIA GPU")
     width = pci_device.width
     if not width or width > MAX_LANES or pci_device.is_asleep:
-        not_applicable("the bus shows no lanes of it")
+        not_applicable("the PCI bus does not show its lanes")
     others = _most_lanes.of(node)
     reading, unread = readings(pci_device, "width_max", "port_width_max")
     most, port = reading.get("width_max") or others, reading.get("port_width_max")
     due = min(most or width, port or MAX_LANES, _wired(node) or MAX_LANES)
     if width < due and pci_device.address in _named_by_the_driver.of(node):
-        not_applicable("its driver says how many lanes it has")
+        not_applicable("its driver reports its lanes: see gpu.pcie_link")
     is_sure = bool(port) and width < others and bool(reading.get("width_max"))
     fail_if(is_sure and width < due, f"PCIe x{width}; expected x{due}")
-    concern_if(not is_sure and width < due, f"PCIe x{width}; expected x{due}, unless its slot has no more")
+    concern_if(not is_sure and width < due, f"PCIe x{width}; expected x{due}, unless its slot is narrower")
     if "width_max" not in reading:
         require(unread)
     if not most:
-        not_applicable("the bus shows no lanes of it")
+        not_applicable("the PCI bus does not show its lanes")
 
 
 def _wired(node: Node) -> int | None:

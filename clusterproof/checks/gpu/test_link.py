@@ -35,10 +35,10 @@ pytestmark = [mark.gpu, mark.preflight, mark.hyperpod_node_debugger("G")]
 def test_nvlink_active(gpu: Gpu, node: Node) -> None:
     """Active NVLinks.
 
-    Every GPU of a type has the same number of links, and all of them must be up: with one down, collectives inside the
-    node are slow or fail. A driver that supports none there has none up. If it is not known how many there should be,
-    a link that is down among others, or fewer links than the node's other GPUs have, is still a fault. So are fewer in
-    the matrix of nvidia-smi topo.
+    All NVLinks that the instance type provides must be up on every GPU: with one down, collectives inside the node are
+    slow or fail. If the driver reports NVLink as unsupported, none counts as up. If the expected number is unknown, a
+    GPU still fails when only some of its links are down, or when it has fewer links than the node's other GPUs,
+    including in the nvidia-smi topo matrix.
 
     Remedy (reset or reboot): Reset the GPU or reboot the node. If a link stays down, replace the node.
     """
@@ -84,16 +84,16 @@ def evaluate_links_by_peers(gpu: Gpu, node: Node) -> None:
     model = readings(gpu, "name")[0].get("name", "")
     is_wired = not (of_peers and model) or bool(BASEBOARD.search(model))
     is_dead = is_wired and set(states).union(*of_peers) == {False}
-    concern_if(is_dead, f"all {len(states)} NVLinks inactive; expected active ones, unless the machine wires none")
+    concern_if(
+        is_dead, f"all {len(states)} NVLinks inactive; expected active ones, unless this machine does not wire any"
+    )
     active, most = states.count(True), max((peer.count(True) for peer in of_peers), default=0)
     assert active + states.count(None) >= most, f"{active} active NVLinks; expected {most}, as on another GPU"
     last = max((link for link, is_active in enumerate(states) if is_active), default=0)
     down = inactive(states[:last], gpu)
     is_wired_so = bool(of_peers) and all(peer == states for peer in of_peers)
-    fail_if(
-        down and not is_wired_so, f"NVLink {down} inactive beside {active} active ones; expected all of them active"
-    )
-    unless = "unless the machine wires no more"
+    fail_if(down and not is_wired_so, f"NVLink {down} inactive, {active} others active; expected all of them active")
+    unless = "unless this machine wires no more"
     concern_if(down and is_wired_so, f"NVLink {down} inactive on every GPU; expected active, {unless}")
 
 
@@ -134,9 +134,9 @@ def inactive(states: Iterable[bool | None], gpu: Gpu) -> str:
 def test_pcie_link(gpu: Gpu, node: Node) -> None:
     """GPU PCIe link.
 
-    A link that lost lanes halves the throughput between host, network and GPU. Some types wire fewer lanes than the GPU
-    has; the catalogue lists them. The generation is evaluated on a busy GPU only: an idle one lowers it to save power.
-    A link's maximum is what its slot and its GPU negotiated at boot: it should be the same on all GPUs.
+    A link that lost half its lanes halves the throughput between host, network and GPU. Some instance types wire fewer
+    lanes than the GPU has; the catalogue lists them. The PCIe generation is evaluated only on a busy GPU, since an idle
+    one lowers it to save power. A link's maximum, negotiated at boot, should be the same on all GPUs.
 
     Remedy (reset or reboot): Reboot the node. If the link stays narrow, replace the node.
     """
@@ -144,7 +144,7 @@ def test_pcie_link(gpu: Gpu, node: Node) -> None:
         width, most = gpu.pcie_width, min(gpu.pcie_width_max, lanes_of_type(node) or gpu.pcie_width_max)
         may_be_wired_so = width < most and is_wired_so(node, width)
         fail_if(width < most and not may_be_wired_so, f"PCIe x{width}; expected x{most}")
-        unless = "unless the machine wires no more"
+        unless = "unless this machine wires no more"
         concern_if(may_be_wired_so, f"PCIe x{width} on every GPU; expected x{most}, {unless}")
     reading, _ = readings(gpu, "utilization_percent")
     if reading.get("utilization_percent", 0) >= node.threshold("gpu.busy_percent"):
@@ -161,7 +161,7 @@ def evaluate_most_by_peers(gpu: Gpu, node: Node) -> None:
         own, most = readings(gpu, name)[0].get(name), max(values, default=0)
         if own is None or own >= most:
             continue
-        message = f"{label}{own} at most; expected {most}, as other GPUs of the node have"
+        message = f"{label}{own} at most; expected {most}, as on the node's other GPUs"
         is_odd = values.count(most) * 2 > len(values)
         fail_if(is_odd, message)
         concern_if(not is_odd, message)
@@ -196,8 +196,8 @@ MAX_NAMED = 8  # links with errors, at most, that a message names
 def test_nvlink_errors(gpu: Gpu, node: Node) -> None:
     """NVLink error counters.
 
-    A replay repeats a packet and a recovery retrains the link: neither loses data, both cost time, and a link that
-    counts them is deteriorating. If the GPU also has a fatal Xid in this boot, recoveries are no longer harmless.
+    A replay resends a packet and a recovery retrains the link. Neither loses data, but both cost time, and a link with
+    rising counts is deteriorating. If the GPU also had a fatal Xid in this boot, recoveries count as a fault.
 
     Remedy (reset or reboot): With a fatal Xid: reset the GPU, and replace the node if it returns. Otherwise watch the
     counters under load.
@@ -243,10 +243,10 @@ def in_words(erring: Iterable[NvlinkErrors]) -> str:
 def test_pcie_errors(pci_device: PciDevice, node: Node) -> None:
     """PCIe error counters.
 
-    The kernel counts errors of each link by severity (AER); the GPU counts how often it resent a packet. A fatal error
-    takes the link down; correctable ones by the hundreds slow it down. A device that has dropped off the bus reads as
-    all ones, its link as x63; so does a suspended one, which is harmless. A virtual machine often sees no AER counters:
-    there a GPU is evaluated by its replays alone.
+    The kernel counts each link's errors by severity (AER), and the GPU counts packets it had to resend. A fatal error
+    takes the link down; correctable ones by the hundreds slow it down. A device that has fallen off the bus reads as
+    all ones, so its link reads as x63; a suspended device does too, and is ignored. Virtual machines often have no AER
+    counters: there only the GPU's replays are evaluated.
 
     Remedy (reset or reboot): Fatal: reboot the node, and replace it if errors return. Otherwise watch the counters
     under load.
@@ -269,7 +269,7 @@ def test_pcie_errors(pci_device: PciDevice, node: Node) -> None:
         count, most = counts.get(kind) or 0, node.threshold(f"pcie.{kind}_concern")
         concern_if(count > most, f"{count} PCIe {what} since boot; expected at most {most:.0f}")
     if set(counts.values()) <= {None}:
-        not_applicable("the kernel does not count this device's PCIe errors, nor does a driver")
+        not_applicable("neither the kernel nor a driver counts this device's PCIe errors")
 
 
 def replays_of(pci_device: PciDevice, node: Node) -> int | None:

@@ -32,7 +32,7 @@ pytestmark = [mark.gpu, mark.preflight]
 def test_no_uncorrected_ecc(gpu: Gpu, node: Node) -> None:
     """Uncorrected GPU memory errors.
 
-    Errors since the driver loaded that ECC could not correct mean corrupted data.
+    ECC could not correct these errors, counted since the driver loaded: data was corrupted.
 
     Remedy (reset or reboot): Drain the node and reset the GPU. If errors return, replace the node.
     """
@@ -60,11 +60,11 @@ def ecc_is_off(gpu: Gpu) -> bool:
 def test_inforom(node: Node) -> None:
     """InfoROM of each GPU.
 
-    It records which rows of the GPU's memory are remapped, and its ECC counts. If it is corrupted they are lost, and
-    NVIDIA's driver container refuses the node.
+    The InfoROM stores the GPU's remapped memory rows and ECC counts. If it is corrupted, they are lost, and NVIDIA's
+    driver container refuses the node.
 
-    Remedy (investigate): Reset the GPU and look again. If it is still corrupted, ask for a replacement: only the vendor
-    can repair it.
+    Remedy (investigate): Reset the GPU and run the check again. If the InfoROM is still corrupted, have the GPU
+    replaced: only the vendor can repair it.
     """
     try:
         intact = node.inforoms
@@ -75,12 +75,12 @@ def test_inforom(node: Node) -> None:
         with part:
             label = f"GPU {named[address].index}" if address in named else f"the GPU at {address:.20}"
             is_intact = read(state, flag, f"{label}: the InfoROM's state")
-            concern_if(not is_intact, f"{label}: the InfoROM is corrupted; expected right checksums")
+            concern_if(not is_intact, f"{label}: the InfoROM is corrupted; expected valid checksums")
     unread = [gpu.label for gpu in node.gpus if gpu.pci not in intact]
     if unread:
-        incomplete(f"{', '.join(unread)}: whether the InfoROM is intact was not reported")
+        incomplete(f"{', '.join(unread)}: NVML did not report whether the InfoROM is intact")
     if not any(isinstance(state, bool) for state in intact.values()):
-        not_applicable("NVML verifies no InfoROM of these GPUs")
+        not_applicable("NVML cannot verify the InfoROM of these GPUs")
 
 
 @mark.prolog
@@ -89,10 +89,10 @@ def test_inforom(node: Node) -> None:
 def test_row_remap(gpu: Gpu, node: Node) -> None:
     """Row remapping.
 
-    A failed remapping means that the memory has no spare rows left to repair itself with. A pending one takes effect at
-    the next reset of the GPU; until then the bad row stays in use. A GPU that has remapped hundreds of rows for
-    uncorrectable errors is worn. Recent drivers also say that memory cannot be repaired at all, or that a repair of a
-    channel, or of a processor (TPC), waits for the reset. GPUs before Ampere retire pages instead.
+    A failed remapping means that the memory bank has no spare row left. A pending one takes effect at the next GPU
+    reset; until then the bad row stays in use. A GPU that has remapped hundreds of rows for uncorrectable errors is
+    worn out. Recent drivers also report memory that cannot be repaired, and channel or TPC repairs that wait for a
+    reset. GPUs before Ampere retire pages instead.
 
     Remedy (replace): Pending: reset the GPU or reboot the node before the next long job. Failed: replace the node.
     """
@@ -135,7 +135,7 @@ REPAIRS = {"channel_repair_pending": "repair of a memory channel", "tpc_repair_p
 def evaluate_repair(gpu: Gpu, node: Node) -> None:
     """The verdict on what else the driver says of repairs; most drivers and GPUs say nothing."""
     state, _ = readings(gpu, "memory_unrepairable", *REPAIRS)
-    fail_if(state.get("memory_unrepairable"), "its memory cannot be repaired; expected that it can")
+    fail_if(state.get("memory_unrepairable"), "its memory cannot be repaired; expected no unrepairable memory")
     pending, is_free = listed(repair for name, repair in REPAIRS.items() if state.get(name)), node.occasion != "prolog"
     message = f"{pending} is pending; expected none"
     fail_if(pending and is_free, message, action="reset or reboot")
@@ -149,8 +149,8 @@ def evaluate_repair(gpu: Gpu, node: Node) -> None:
 def test_no_leftover_processes(gpu: Gpu, node: Node) -> None:
     """Processes on idle GPUs.
 
-    A process that belongs to no job, or memory that no process owns, takes memory and time from the next job. Before
-    and after a job this fails; at any other time it is a concern, since somebody may be working.
+    A process outside any job, or memory that no process owns, takes memory and time from the next job. This fails
+    before and after a job; at any other time it is a concern, since somebody may be working on the GPU.
 
     Remedy (clean up): Find the process's owner and end it if its work is done. Memory that no process owns is freed by
     resetting the GPU.
@@ -160,7 +160,7 @@ def test_no_leftover_processes(gpu: Gpu, node: Node) -> None:
     left_out = known(lambda: gpu.processes_left_out, None)
     with part:
         if left_out:
-            incomplete(f"held by {left_out} more processes, of which nothing is known; expected none")
+            incomplete(f"held by {left_out} more processes that were not identified; expected none")
     reading, _ = readings(gpu, "processes", "utilization_percent")
     if reading.get("processes"):
         return
@@ -170,7 +170,7 @@ def test_no_leftover_processes(gpu: Gpu, node: Node) -> None:
         concern_if(used_mib > limit_mib, f"{used_mib} MiB in use and {owned}; expected less than {limit_mib:.0f} MiB")
     busy = reading.get("utilization_percent")
     if busy is not None and is_busy(gpu, node) and node.idle_gpus:
-        concern(f"busy to {busy} % and {owned}; expected idle, as other GPUs of the node are")
+        concern(f"{busy} % busy and {owned}; expected idle, like the node's other GPUs")
 
 
 def evaluate_processes(gpu: Gpu, node: Node) -> None:
@@ -178,7 +178,7 @@ def evaluate_processes(gpu: Gpu, node: Node) -> None:
     strays = [process for process in gpu.processes if not (process.is_of_a_job or process.serves_jobs(node.nvml))]
     named = ", ".join(f"{process.name or 'a process'} (pid {process.pid})" for process in strays)
     if node.occasion in ("prolog", "epilog"):
-        assert not strays, f"held by {named}, of no job; expected no process"
+        assert not strays, f"held by {named}, outside any job; expected no process"
     busy = named or ", ".join(f"{process.name} (pid {process.pid})" for process in gpu.processes)
     concern_if(busy, f"held by {busy}; expected no process")
 
@@ -192,16 +192,18 @@ DAY_S = 86_400
 def test_sram_threshold(gpu: Gpu, node: Node) -> None:
     """SRAM error threshold.
 
-    The driver raises a flag when a GPU's SRAM meets NVIDIA's criterion for replacement. A count above four without the
-    flag is close to it.
+    The driver raises a flag when a GPU's SRAM errors meet NVIDIA's criterion for replacement. A count above four
+    without the flag comes close.
 
-    Remedy (replace): Flag raised: replace the node. Otherwise watch it.
+    Remedy (replace): If the flag is raised, replace the node. Otherwise keep watching the count.
     """
     with part:
-        fail_if(gpu.sram_threshold_exceeded, "the SRAM error threshold is exceeded; expected not to be")
+        fail_if(gpu.sram_threshold_exceeded, "the SRAM error threshold is exceeded; expected it not to be")
     with part:
         errors, most = gpu.ecc_aggregate_uncorrected_sram, node.threshold("ecc.aggregate_sram")
-        concern_if(errors > most, f"{errors} uncorrected SRAM errors in its life; expected at most {most:.0f}")
+        concern_if(
+            errors > most, f"{errors} uncorrected SRAM errors over the GPU's lifetime; expected at most {most:.0f}"
+        )
 
 
 @mark.hyperpod_node_debugger("G")
@@ -209,7 +211,7 @@ def test_sram_threshold(gpu: Gpu, node: Node) -> None:
 def test_corrected_ecc_rate(gpu: Gpu, node: Node) -> None:
     """Corrected GPU memory error rate.
 
-    Corrected errors do no harm individually. A rising rate precedes uncorrected ones, and thousands a second stall the
+    A single corrected error is harmless. A rising rate precedes uncorrected errors, and thousands a second stall the
     driver while every tool reports the GPU as healthy. The rate is the mean since boot.
 
     Remedy (replace): Above a thousand a second: drain the node and replace it. Above a thousand a day: watch it.

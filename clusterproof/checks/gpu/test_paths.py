@@ -27,17 +27,17 @@ BUSY, IDLE, NO_GPU = "busy GPUs", "idle GPUs", "no GPU"
 def test_gpu_paths(node: Node) -> None:
     """PCIe paths between GPUs and network devices.
 
-    The classes are those of nvidia-smi topo: PIX and PXB stay below the host bridge, PHB crosses it, NODE crosses
-    several of one NUMA node, SYS the link between the sockets. Where most GPUs have a network device of their own
-    nearby, a GPU without one sends its traffic through the CPU. NVLinks are not looked at.
+    The classes are nvidia-smi topo's: PIX and PXB stay below the host bridge, PHB crosses it, NODE crosses several host
+    bridges of one NUMA node, and SYS crosses the link between sockets. If most GPUs have a network device nearby, a GPU
+    without one sends its traffic through the CPU. NVLinks are ignored.
 
-    Remedy (investigate): Compare nvidia-smi topo -m, the slots and the firmware settings with a neighbouring node; a
-    device in another slot has to be moved. In a cloud, replace the node.
+    Remedy (investigate): Compare nvidia-smi topo -m, the slots and the firmware settings with a healthy node, and move
+    a device that is in the wrong slot. In a cloud, replace the node.
     """
     ways = {gpu: paths.nearest_nics for gpu, paths in node.gpu_paths.items()}
     nearest_way = {gpu: way for gpu, (way, _) in ways.items() if way}
     if not nearest_way:
-        not_applicable("no GPU with a network device beside it on the PCI bus")
+        not_applicable("no GPU shares the PCI bus with a network device")
     usual, alike = Counter(nearest_way.values()).most_common(1)[0]
     places = {nics for way, nics in ways.values() if way == usual}
     if alike > len(nearest_way) * node.threshold("group.majority") and len(places) > 1:  # else not all GPUs can be near
@@ -67,16 +67,16 @@ def nearest(node: Node) -> Values:
 def test_pcie_switches(node: Node) -> None:
     """PCIe links of the switches above GPUs and network devices.
 
-    All devices below a switch share its link to the CPU: one that lost lanes or speed slows down whatever they move to
-    and from memory, and their own links do not show it. Power saving may lower its speed: it is compared with that of
-    switches whose GPUs are as idle, and with what both ends can do only while a GPU below is busy.
+    All devices below a PCIe switch share its link to the CPU. If that link loses lanes or speed, their transfers to and
+    from memory slow down, and their own links do not show it. Power saving may lower the speed: it is compared with
+    switches whose GPUs are equally idle, and with what both ends support only while a GPU below is busy.
 
-    Remedy (reset or reboot): Reboot the node. If the link stays as it is, compare the slots and the limits of link
-    speed in the firmware with a neighbouring node; reseat the riser, or replace the node.
+    Remedy (reset or reboot): Reboot the node. If the link stays slow, compare the slots and the firmware's link speed
+    limits with a healthy node; reseat the riser, or replace the node.
     """
     kinds = by_kind(node)
     if not kinds:
-        not_applicable("no PCIe switch above a GPU or a network device is there and awake")
+        not_applicable("no PCIe switch above a GPU or network device is present and awake")
     for (_, _, load), alike in kinds.items():
         usual = usual_link(node, alike)
         for switch in alike:
@@ -94,9 +94,9 @@ def evaluate_link(switch: PciSwitch, usual: PciLink | None, *, is_busy: bool) ->
     able = known(lambda: switch.port.link_of_both_ends, None)
     seen = f"PCIe {link} on the switch {switch.port.address}, above {', '.join(switch.gpus + switch.nics)}"
     is_odd = bool(usual and link.is_worse_than(usual))
-    concern_if(is_odd, f"{seen}; expected {usual} as most of its kind here")
+    concern_if(is_odd, f"{seen}; expected {usual}, like most such switches here")
     is_less = bool(able and (0 < link.lanes < able.lanes or (is_busy and 0 < link.gts < able.gts)))
-    concern_if(is_less and not is_odd, f"{seen}; expected {able}, as both of its ends can")
+    concern_if(is_less and not is_odd, f"{seen}; expected {able}, which both ends support")
     require(readings(switch.port, "width", "speed")[1])
 
 

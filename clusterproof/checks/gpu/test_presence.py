@@ -38,9 +38,9 @@ NO_ACTION = 0  # nvmlDeviceGpuRecoveryAction_t
 def test_gpu_count(node: Node) -> None:
     """GPU count.
 
-    The driver's count is compared with what the instance type has. A GPU that is still on the PCI bus was lost by the
-    driver ("fell off"); one that is not on the bus either failed before the driver saw it. One that the driver counts
-    but the bus does not show has dropped off the bus since.
+    The driver's count is compared with the instance type's. A missing GPU that is still on the PCI bus was lost by the
+    driver; one that is missing from the bus too failed before the driver saw it. A GPU that the driver counts but the
+    bus does not show has fallen off the bus since.
 
     Remedy (reset or reboot): Reboot the node. If a GPU is still missing, replace the node.
     """
@@ -79,14 +79,14 @@ def evaluate_by_bus(node: Node) -> None:
         drivers = [readings(device, "driver")[0].get("driver") for device in node.gpus_on_bus]
     except Incomplete:
         with part:
-            concern_if(node.gpu_count == 0, "NVML starts and counts 0 GPUs; expected one at least")
+            concern_if(node.gpu_count == 0, "NVML starts and counts 0 GPUs; expected at least one")
         return
     own, most = sum(name in ("nvidia", "") for name in drivers), sum(name in ("nvidia", "", None) for name in drivers)
     counted, bus = most if has_just_booted(node) else node.gpu_count, on_bus_in_words(node)
     fail_if(counted < own, f"NVML counts {counted} GPUs, {bus}; expected {own}")
     with part:
         concern_if(
-            counted < most, f"NVML counts {counted} GPUs, {bus}; expected {most}, unless another driver has some"
+            counted < most, f"NVML counts {counted} GPUs, {bus}; expected {most}, unless another driver holds some"
         )
 
 
@@ -117,8 +117,8 @@ def on_bus_in_words(node: Node) -> str:
 def test_gpu_answers(gpu: Gpu) -> None:
     """GPU responsiveness.
 
-    The driver counts the GPU but cannot talk to it: it is lost, needs a reset, or fell off the bus. One query that says
-    so is enough, since the driver may still return what it knew of the GPU before.
+    The driver lists the GPU but cannot talk to it: it is lost, needs a reset, or has fallen off the bus. A single
+    failed query is enough, since the driver may keep returning cached values for the others.
 
     Remedy (reset or reboot): Reset the GPU, or reboot the node. If it happens again, replace the node.
     """
@@ -129,14 +129,14 @@ def test_gpu_answers(gpu: Gpu) -> None:
 def test_recovery_action(gpu: Gpu) -> None:
     """Recovery action requested by the driver.
 
-    NVIDIA's own verdict on the GPU: anything but None means that it must not run work until the action is done.
+    This is NVIDIA's own verdict: if it is anything but None, the GPU must not run work until the action is done.
 
-    Remedy (reset or reboot): Do what the driver asks for: reset the GPU, drain and reset it, or reboot the node.
+    Remedy (reset or reboot): Do what the driver requests: reset the GPU, drain and reset it, or reboot the node.
     """
     number = gpu.recovery_action
     action = recovery_action(number)
     request = action.words if action else f"number {number}, which the catalogue does not know"
-    assert number == NO_ACTION, f"the driver asks for {request}; expected no recovery action"
+    assert number == NO_ACTION, f"the driver requests {request}; expected no recovery action"
 
 
 @evidence("time nvidia-smi -L")

@@ -21,13 +21,13 @@ pytestmark = [mark.gpu, mark.preflight, mark.hyperpod_node_debugger("G")]
 def test_rack_trays(node: Node) -> None:
     """Trays of the NVLink domain.
 
-    The trays of a rack are in one cluster of the NVLink fabric. --expect trays=N says how many that should be: more are
-    a fault, fewer a concern, as one may be away for repair, and incomplete in a run of some nodes only. Without it a
-    domain that is larger than the largest of its type is a concern, and one that is not whole where most domains here
-    are.
+    The trays of a rack form one cluster of the NVLink fabric. --expect trays=N says how many there should be: more is a
+    fault; fewer is a concern, since one may be out for repair, or incomplete if the run covers only some nodes. Without
+    it, a domain larger than its type allows is a concern, and so is one that is short of trays when most domains here
+    are complete.
 
-    Remedy (investigate): Look for trays that did not answer or are not among the nodes, and compare the partitions of
-    the rack's fabric manager; a tray in a cluster of its own has to be reset.
+    Remedy (investigate): Look for trays that did not answer or are missing from the inventory, and compare the
+    partitions of the rack's fabric manager. Reset a tray that is in a cluster of its own.
     """
     require_rack(node)
     from clusterproof.plugins.core.nodeset import fold  # most nodes are of no rack
@@ -40,7 +40,7 @@ def test_rack_trays(node: Node) -> None:
         fail_if(len(trays) > due, f"{seen}; expected {due}")
         is_less = len(trays) + unknown < due
         if is_less and node.group.is_part:
-            incomplete(f"{seen}; expected {due}, of which this run does not have all nodes of the inventory")
+            incomplete(f"{seen}; expected {due}, but this run does not cover the whole inventory")
         concern_if(is_less, f"{seen}; expected {due}")
         return
     concern_if(len(trays) > max(sizes), f"{seen}; expected at most {max(sizes)}")
@@ -50,7 +50,7 @@ def test_rack_trays(node: Node) -> None:
     usual = max((size for size in sizes if domains[size]), default=0)
     concern_if(
         is_less and count > domains.total() * node.threshold("group.majority"),
-        f"{seen}; expected {usual}, as {count} of {domains.total()} domains here are whole",
+        f"{seen}; expected {usual}, as in {count} of {domains.total()} domains here",
     )
 
 
@@ -81,13 +81,14 @@ def domains_of(run: Group[Node]) -> dict[tuple[int, ...], Counter[int]]:
     "nvidia-smi --query-gpu=driver_version,vbios_version --format=csv; nvidia-imex-ctl -N; on all trays of a rack"
 )
 def test_rack_uniform(node: Node) -> None:
-    """Trays of one NVLink domain alike.
+    """Trays compared within an NVLink domain.
 
-    IMEX refuses connections between trays of different versions, and a tray with fewer NVLinks slows all of its rack.
-    Driver, GPU firmware, links, versions of nvidia-imex and channels are compared with the other trays of the domain.
+    IMEX refuses connections between trays with different versions, and a tray with fewer NVLinks slows down its whole
+    rack. Driver, GPU firmware, NVLinks, nvidia-imex version and IMEX channels are compared with the domain's other
+    trays.
 
-    Remedy (fix configuration): Bring the tray to the versions of the others, and to their NVreg_ImexChannelCount; if
-    NVLinks are missing, reset the GPUs.
+    Remedy (fix configuration): Install the versions that the other trays have and set the same NVreg_ImexChannelCount.
+    If NVLinks are missing, reset the GPUs.
     """
     require_rack(node)
     own_cluster(node)

@@ -33,10 +33,10 @@ def deviates_if(seen: object, node: Node, message: str) -> None:
 def test_persistence_mode(gpu: Gpu, node: Node) -> None:
     """Persistence mode.
 
-    Without it the driver forgets every GPU when the last program ends, and initialises it again for the next: seconds
-    for each.
+    Without persistence mode the driver shuts down every GPU when the last program ends, and initialises it again for
+    the next one: seconds per GPU.
 
-    Remedy (fix configuration): Enable nvidia-persistenced.
+    Remedy (fix configuration): systemctl enable --now nvidia-persistenced, or nvidia-smi -pm 1.
     """
     deviates_if(not gpu.persistence_mode, node, "persistence mode is off; expected on")
 
@@ -58,8 +58,8 @@ def test_compute_mode(gpu: Gpu, node: Node) -> None:
 def test_ecc_mode(gpu: Gpu, node: Node) -> None:
     """ECC mode.
 
-    Without ECC a flipped bit ends up in the model unnoticed. A change of mode takes effect at the next reset of the
-    GPU.
+    Without ECC a flipped bit goes unnoticed and ends up in the model. A change of mode takes effect at the next reset
+    of the GPU.
 
     Remedy (fix configuration): nvidia-smi -e 1, then reset the GPU or reboot the node.
     """
@@ -79,7 +79,7 @@ def test_ecc_mode(gpu: Gpu, node: Node) -> None:
 def test_application_clocks(gpu: Gpu, node: Node) -> None:
     """Application clocks.
 
-    Somebody has set the clock for their work; it stays set after that work has ended.
+    Somebody has set the clock for their job; it stays set after the job ends.
 
     Remedy (fix configuration): nvidia-smi -rac, unless the site wants this clock.
     """
@@ -95,7 +95,7 @@ def test_mig_uniform(node: Node) -> None:
 
     A change of mode takes effect at the next reset of the GPU.
 
-    Remedy (fix configuration): Set the same MIG mode on all GPUs (nvidia-smi -mig 0 or 1) and reset them.
+    Remedy (fix configuration): Set the same MIG mode on all GPUs (nvidia-smi -mig 0, or -mig 1), then reset them.
     """
     modes: dict[str, bool] = {}
     for gpu in node.gpus:
@@ -106,10 +106,10 @@ def test_mig_uniform(node: Node) -> None:
             deviates_if(
                 pending not in (None, modes[str(gpu.index)]),
                 node,
-                f"MIG goes {changes} at the next reset of GPU {gpu.index}; expected no change pending",
+                f"MIG turns {changes} at the next reset of GPU {gpu.index}; expected no change pending",
             )
     on = [index for index, is_on in modes.items() if is_on]
-    message = f"MIG is on for GPU {', '.join(on)} of {len(node.gpus)}; expected all alike"
+    message = f"MIG is on for GPU {', '.join(on)} of {len(node.gpus)}; expected the same mode on all"
     deviates_if(0 < len(on) < len(modes), node, message)
 
 
@@ -125,10 +125,10 @@ def mig_mode(gpu: Gpu) -> bool:
 def test_vbios_uniform(node: Node) -> None:
     """VBIOS versions within a node.
 
-    Mixed versions are the result of a replaced GPU, and can differ in clocks and power. Where most nodes of the group
-    have one version, it is expected; otherwise that of most GPUs of the node.
+    Mixed versions result from a replaced GPU, and can differ in clocks and power. The expected version is that of most
+    nodes of the group or, if they have no majority, of most GPUs of the node.
 
-    Remedy (investigate): Compare with other nodes of the type; ask for a replacement if the odd one is slow.
+    Remedy (investigate): Compare with other nodes of the same type; have the odd GPU replaced if it is slow.
     """
     versions: dict[str, str] = {}
     for gpu in node.gpus:
@@ -152,9 +152,10 @@ def vbios_of(node: Node) -> Values:
 def test_power_limit(gpu: Gpu, node: Node) -> None:
     """GPU power limit.
 
-    A lower limit caps the clocks under load. Where the default is not known, most GPUs of the model here show it.
+    A lower limit caps the clocks under load. If the default is unknown, the limit is compared with most GPUs of the
+    same model here.
 
-    Remedy (fix configuration): Set it back (nvidia-smi -pl), unless the site wants this limit.
+    Remedy (fix configuration): Restore the limit (nvidia-smi -pl WATTS), unless the site wants it lower.
     """
     limit_w, name = gpu.power_limit_w, readings(gpu, "name")[0].get("name")
     if name and not readings(gpu, "power_limit_default_w")[0]:
@@ -163,7 +164,7 @@ def test_power_limit(gpu: Gpu, node: Node) -> None:
         usual_w, count = alike.most_common(1)[0]
         is_less = limit_w < usual_w and 2 * count > alike.total()
         with part:
-            concern_if(is_less, f"power limit is {limit_w:g} W; expected {usual_w:g} W, as {count} GPUs here have")
+            concern_if(is_less, f"power limit is {limit_w:g} W; expected {usual_w:g} W, as on {count} GPUs here")
     default_w = gpu.power_limit_default_w
     limit, default = apart(limit_w, default_w)
     concern_if(limit_w < default_w, f"power limit is {limit} W; expected {default} W")

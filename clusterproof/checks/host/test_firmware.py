@@ -24,11 +24,12 @@ LEAST_PARTS = 3  # of a model: of two nobody says which is the odd one
 def test_firmware_uniform(node: Node) -> None:
     """Firmware compared within the node and with the group.
 
-    The BIOS is compared among machines with the same board, InfoROM images among GPUs and firmware among NVMe disks
-    of one model: what has another version may behave differently, or was missed by an update. VBIOS and network
-    devices are compared by checks of their own.
+    Compares the BIOS among machines with the same board, InfoROM images among GPUs of one model, and firmware among
+    NVMe disks of one model. A different version may behave differently, or means that an update was missed. Other
+    checks compare VBIOS and network devices.
 
-    Remedy (investigate): Update the firmware to that of the other nodes; in a cloud, replace a node that is slow.
+    Remedy (investigate): Install the firmware version that the other nodes have. In a cloud, replace the node if it is
+    slow.
     """
     for read in (_bios, _inforom, _disks):
         with part:
@@ -38,10 +39,10 @@ def test_firmware_uniform(node: Node) -> None:
         others = ", ".join(f"{version} on {label}" for version, label in parts if version != usual)
         with part:
             count = sum(version == usual for version, _ in parts)
-            concern_if(usual and others, f"{model} {others}; expected {usual} as on {count} others of the node")
+            concern_if(usual and others, f"{model} {others}; expected {usual}, as on {count} others of the node")
     own = _versions(node)
     if not own:
-        incomplete("no version of any firmware was reported; expected that of the BIOS, GPUs or disks")
+        incomplete("no firmware version was reported; expected the BIOS's, the GPUs' or the disks'")
     deviations = differences(node, "firmware", _versions, absent=None)
     concern_if(deviations, in_words(deviations))
 

@@ -32,12 +32,13 @@ pytestmark = [mark.host, mark.preflight, mark.prolog, mark.epilog]
 def test_mce_edac(node: Node) -> None:
     """Memory and CPU errors.
 
-    Reported by the kernel log (machine checks, EDAC, firmware) and by the counters of the memory controllers, where the
-    machine shows any; most virtual ones do not. An uncorrected error has destroyed data. Corrected ones are harmless
-    until there are many. Errors of the previous boot that the firmware kept are a concern, and so are what the firmware
-    calls recoverable, unless it was memory's, and pages of memory that the kernel has taken out of use.
+    Reads the kernel log (machine checks, EDAC, firmware) and the memory controllers' counters, which most virtual
+    machines lack. An uncorrected error has destroyed data. Corrected errors are harmless until there are many. These
+    are concerns: errors of the previous boot that the firmware kept, errors outside memory that the firmware calls
+    recoverable, and memory pages that the kernel has taken offline.
 
-    Remedy (replace): Uncorrected: drain and replace the node. Many corrected ones: replace it when it is next idle.
+    Remedy (replace): For uncorrected errors, drain and replace the node. For many corrected errors, replace it when it
+    is next idle.
     """
     with part:
         logged = [event for event in node.kernel_events if isinstance(event, HardwareError)]
@@ -46,8 +47,8 @@ def test_mce_edac(node: Node) -> None:
         now = [f"{event.words} ({how_often([event], node)})" for event in lost if not event.is_of_previous_boot]
         fail_by_log(node, now, f"{in_list(now)}; expected no uncorrected error")
         earlier = [event.words for event in lost if event.is_of_previous_boot]
-        concern_if(recovered, f"{in_list(recovered)}; expected no error that had to be recovered from")
-        concern_if(earlier, f"the boot before ended with {in_list(earlier)}; expected none")
+        concern_if(recovered, f"{in_list(recovered)}; expected no recovered error")
+        concern_if(earlier, f"the previous boot ended with {in_list(earlier)}; expected none")
         say(node, "host.mce_edac", "no page of memory lost, and no unexplained interrupt")
         rate, places = logged_per_day(logged, node)
         too_many(node, rate, f"in the log: {listed(places)}" if places else "in the log")
@@ -55,26 +56,24 @@ def test_mce_edac(node: Node) -> None:
     memory = readings(node, "main_memory")[0].get("main_memory")
     lost_kib = readings(memory, "corrupted_kib")[0].get("corrupted_kib") if memory else None
     with part:
-        concern_if(lost_kib, f"{lost_kib} kB of memory out of use for errors in it; expected none")
+        concern_if(lost_kib, f"{lost_kib} kB of memory taken offline because of errors; expected none")
     with part:
         for controller in node.memory_controllers:
             where = readings(controller, "label")[0].get("label", "a memory controller")
             is_of_now = not readings(controller, "of_all_boots")[0].get("of_all_boots")
             with part:
                 count = controller.uncorrected
-                fail_if(
-                    count and is_of_now, f"{where} counts {count} uncorrected errors; expected no uncorrected error"
-                )
+                fail_if(count and is_of_now, f"{where} counts {count} uncorrected errors; expected none")
                 concern_if(
                     count and not is_of_now,
-                    f"{where}: {count} uncorrected errors, in this boot or before; expected none",
+                    f"{where}: {count} uncorrected errors, in this boot or an earlier one; expected none",
                 )
             with part:
                 rate, most = controller.corrected_per_day, node.threshold("kernel_log.corrected_per_day")
                 if is_of_now:
                     too_many(node, rate, where)
                 else:
-                    seen = f"{where}: {controller.corrected} corrected errors, in this boot or before"
+                    seen = f"{where}: {controller.corrected} corrected errors, in this boot or an earlier one"
                     concern_if(rate > most, f"{seen}; expected at most {most:g} a day")
 
 

@@ -30,12 +30,12 @@ MINUTE_S = 60
 def test_job_leftovers(node: Node) -> None:
     """Leftover job processes.
 
-    A process that Slurm started for a job, and that no step of that job on this node accounts for any more, takes CPU
-    time and memory from later jobs. It is attributed by its control group, otherwise by the environment that a step
-    sets: salloc's own shell does not count. After a job this fails; at any other time it is a concern. A process can
-    write its own environment, so an epilog believes it only for the user of its own job.
+    A process that Slurm started for a job, but that belongs to none of the job's running steps on this node, takes CPU
+    time and memory from later jobs. It is matched to a job by its cgroup, otherwise by the environment that a step
+    sets; salloc's own shell is ignored. This fails after a job; at any other time it is a concern. Since a process can
+    change its own environment, an epilog trusts it only for the user of its own job.
 
-    Remedy (clean up): End the processes. With ProctrackType=proctrack/cgroup none escapes.
+    Remedy (clean up): Kill the processes. Set ProctrackType=proctrack/cgroup in slurm.conf so that none escapes.
     """
     left, more = node.jobs.left, known(lambda: node.jobs.left_out, 0)
     seen = "; ".join([*_by_job(left), *([f"and {more} more"] if more else [])])
@@ -62,10 +62,10 @@ def _by_job(left: Iterable[JobProcess]) -> Iterator[str]:
 def test_shm_leaked(node: Node) -> None:
     """Orphaned files in /dev/shm.
 
-    They hold memory until they are removed or the node reboots. Before and after a job this fails if they take up much
-    of the memory; otherwise it is a concern.
+    The files hold memory until they are removed or the node reboots. This fails before and after a job if they take up
+    much of the memory; otherwise it is a concern.
 
-    Remedy (clean up): Remove the files while their owner has no job here; find out why the job was killed.
+    Remedy (clean up): Remove the files when their owner has no job on this node, and find out why the job was killed.
     """
     leaked = node.jobs.shm
     if not leaked:

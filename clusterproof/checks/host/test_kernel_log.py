@@ -39,12 +39,13 @@ CRASHES = ("segf", "general", "other")  # classes of lines that were left out
 def test_no_oom_kill(node: Node) -> None:
     """Out-of-memory kills.
 
-    The kernel killed a process because the node was out of memory, or had no memory to give. A process that reaches the
-    memory or process limit of its own control group, or exhausts the NUMA nodes that it is bound to, is its job's own
-    fault, and a concern; so is a failed allocation of many contiguous pages, which the kernel never guarantees.
+    The kernel killed a process, or could not allocate memory, because the node had run out. It is only a concern if a
+    process reached the memory or process limit of its own cgroup or exhausted the NUMA nodes it is bound to, since that
+    is the job's own fault, or if an allocation of many contiguous pages failed, since the kernel never guarantees
+    those.
 
-    Remedy (clean up): Find what used up the memory: processes of ended jobs, files in /dev/shm. Limit jobs by control
-    groups. Reboot the node if the kernel killed a service.
+    Remedy (clean up): Find what used up the memory: leftover job processes, files in /dev/shm. Limit jobs with cgroups
+    (ConstrainRAMSpace=yes in Slurm's cgroup.conf). Reboot the node if the kernel killed a service.
     """
     kills = [event for event in node.kernel_events if isinstance(event, OomKill)]
     failures = [event for event in node.kernel_events if isinstance(event, AllocationFailure)]
@@ -68,9 +69,9 @@ def test_no_oom_kill(node: Node) -> None:
 def test_pcie_aer(node: Node) -> None:
     """PCIe errors (AER).
 
-    After a fatal error the link cannot be trusted, and the device is reset or lost. A non-fatal one lost a
-    transaction. Corrected ones matter only in large numbers. Ports that cut their device off (DPC), slots whose
-    device is gone, and accesses that the IOMMU refuses are reported as well.
+    After a fatal error the link cannot be trusted, and the device is reset or lost. A non-fatal error lost a
+    transaction. Corrected errors matter only in large numbers. Also reports ports that disconnected their device (DPC),
+    slots whose device is gone, and accesses that the IOMMU refused.
 
     Remedy (reset or reboot): Reboot the node. If the device reports errors again, replace the node.
     """
@@ -103,11 +104,11 @@ def test_pcie_aer(node: Node) -> None:
 def test_segfaults(node: Node) -> None:
     """Training process crashes.
 
-    A Python process, or one in the libraries of NCCL, CUDA or EFA, ended with a segmentation fault. That is usually the
-    application's fault; the same crash on one node only points to the node.
+    A Python process, or a process inside NCCL's, CUDA's or EFA's libraries, crashed with a segmentation fault. That is
+    usually the application's fault; a crash that recurs on only one node points to the node.
 
-    Remedy (investigate): Look for core files and the job's log. Compare NCCL's, CUDA's and EFA's versions with other
-    nodes.
+    Remedy (investigate): Look at core files (coredumpctl list) and the job's log. Compare the NCCL, CUDA and EFA
+    versions with other nodes.
     """
     crashes = [
         event
@@ -116,7 +117,7 @@ def test_segfaults(node: Node) -> None:
     ]
     concern_if(crashes, f"crashed: {in_list(in_words(crashes, _crashed, node))}; expected none")
     others = sum(count for name, count in node.kernel_lines_folded.items() if name in CRASHES)
-    concern_if(others, f"{others} more crashes, each of a process with another name; expected none of training")
+    concern_if(others, f"{others} more crashes, each of a differently named process; expected none of training")
     require_whole_log(node, PROCESSES)
 
 
@@ -127,8 +128,8 @@ def test_segfaults(node: Node) -> None:
 def test_lockups(node: Node) -> None:
     """CPU lockups and hung tasks.
 
-    A hard lockup is a CPU that no longer handles interrupts. Soft lockups and stalls are CPUs held by one task for many
-    seconds: a driver waiting for its device, or an overloaded host. A hung task waits for a device, a disk or a file
+    In a hard lockup a CPU no longer handles interrupts. In a soft lockup or stall, one task holds a CPU for many
+    seconds: a driver waits for its device, or the host is overloaded. A hung task waits for a device, disk or file
     server that does not answer.
 
     Remedy (reset or reboot): Reboot the node; replace it if a CPU locks up again. The log shows what the CPU was
@@ -158,13 +159,13 @@ def _crashed(event: Segfault) -> str:
 def test_kernel_oops(node: Node) -> None:
     """Kernel Oops.
 
-    An Oops kills the task that was running and leaves behind what it held: locks, memory, half-finished changes.
-    Anything that runs on such a kernel may hang or misbehave later, until the next boot. The line names where it
-    happened, and the log what led there: usually a driver, sometimes bad memory. A clock that became unstable, an
-    interrupt that was turned off and a BMC that does not answer are concerns.
+    An Oops kills the running task but not what it held: locks, memory, half-finished changes. Until the next boot,
+    anything on this kernel may hang or misbehave. The message names the function, and the kernel log has the call
+    trace: the cause is usually a driver, sometimes bad memory. An unstable clock, a disabled interrupt and a BMC that
+    does not answer are concerns.
 
-    Remedy (reset or reboot): Reboot the node. If it returns, look at the call trace for the driver, and replace the
-    node if no other node with the same kernel has it.
+    Remedy (reset or reboot): Reboot the node. If the error returns, find the driver in the call trace (journalctl -k).
+    Replace the node if no other node with the same kernel has the error.
     """
     say(node, "host.kernel_oops", "no kernel error")
     require_whole_log(node)
@@ -175,14 +176,14 @@ def test_kernel_oops(node: Node) -> None:
 def test_unknown_errors(node: Node) -> None:
     """Kernel errors that no rule knows.
 
-    What the kernel logged as an error, or as worse, about a GPU, a network adapter, a disk or a Neuron device, and for
-    which the catalogue has no form. It is listed here and not evaluated.
+    Lists kernel messages of level error or worse about a GPU, network adapter, disk or Neuron device that match no rule
+    of the catalogue. They are not evaluated.
 
-    Remedy (investigate): Search for the message in the driver's source, and see whether other nodes log it too.
+    Remedy (investigate): Search the driver's source for the message, and check whether other nodes log it too.
     """
     unknown = dict.fromkeys(event.kind for event in node.kernel_events if isinstance(event, NotKnown))
     if unknown:
-        not_applicable(f"logged, and no rule says what it means: {in_list(unknown)}")
+        not_applicable(f"logged, but no rule explains it: {in_list(unknown)}")
     require_whole_log(node)
 
 
@@ -191,8 +192,8 @@ def test_unknown_errors(node: Node) -> None:
 def test_cpu_throttled(node: Node) -> None:
     """CPU thermal throttling.
 
-    Data loaders, NCCL's proxy threads and kernel launches then wait for the CPU. Only throttling of a whole package
-    is reported: single cores reach their limit briefly in normal work. A machine that shuts down because of heat
+    Data loaders, NCCL's proxy threads and kernel launches then wait for the CPU. Only throttling of a whole package is
+    reported, since single cores briefly reach their limit in normal use. A machine that shuts down because of heat
     fails.
 
     Remedy (investigate): Check fans, airflow and the machine's power cap; in a cloud, replace the node if it returns.

@@ -31,14 +31,13 @@ ALL, STICKY = 0o007, 0o1000
 def test_kernel_settings(node: Node) -> None:
     """Kernel settings.
 
-    CUDA reserves far more addresses than there is memory, which a kernel that never overcommits refuses. Thousands of
-    ranks connect to one at once, and each needs a port of its own. What else may differ is compared with the group:
-    whether users may have namespaces, as enroot needs; which CPUs run nothing unless it asks for them; which library
-    every program loads first; on which CPUs the daemon that starts jobs may run, and with it what it starts, and how
-    many files it may open; how many processes the kernel can number.
+    CUDA reserves far more address space than there is memory, which a kernel without overcommit refuses. Thousands of
+    ranks connect to one rank at once, and each connection needs a port. Other settings are compared with the group:
+    user namespaces, which enroot needs; isolated CPUs; preloaded libraries; the job daemon's CPU affinity and open-file
+    limit, which jobs inherit; and the maximum process ID.
 
-    Remedy (fix configuration): Set it in /etc/sysctl.d as on the other nodes (sysctl --system). isolcpus is on the
-    kernel's command line, CPUAffinity in the daemon's unit.
+    Remedy (fix configuration): Set the value in /etc/sysctl.d as on the other nodes, then run sysctl --system. isolcpus
+    is set on the kernel command line, CPUAffinity in the daemon's unit.
     """
     least, ports = node.threshold("settings.somaxconn"), node.threshold("settings.ports")
     with part:
@@ -109,11 +108,11 @@ def _open_files(node: Node) -> Mapping[str, str | None]:
 def test_kernel_taint(node: Node) -> None:
     """Kernel taint.
 
-    The kernel keeps until the next boot that a machine check, a bad page, an Oops or a soft lockup has happened, also
-    where its log no longer has the line.
+    Until the next boot, the kernel's taint flags record a machine check, a bad page, an Oops or a soft lockup, even if
+    the log no longer has the line.
 
-    Remedy (investigate): Look for the line in the journal. Replace the node after a machine check or a bad page;
-    otherwise reboot it.
+    Remedy (investigate): Find the error in the journal (journalctl -k). Replace the node after a machine check or a bad
+    page; otherwise reboot it.
     """
     taints = node.kernel_limits.taints
     concern_if(taints, f"the kernel is tainted by {' and '.join(taints)}; expected none since boot")
@@ -125,10 +124,10 @@ def test_kernel_taint(node: Node) -> None:
 def test_shared_folders(node: Node) -> None:
     """Folders of all users.
 
-    Compilers, launchers and data loaders write to /tmp, NCCL to /dev/shm. Where users other than root may not, jobs
-    fail; without the sticky bit any user may remove what another has written.
+    Compilers, launchers and data loaders write to /tmp, NCCL to /dev/shm. If only root may write there, jobs fail;
+    without the sticky bit, any user can delete another user's files.
 
-    Remedy (fix configuration): chmod 1777, and find out who changed it.
+    Remedy (fix configuration): chmod 1777 FOLDER, and find out what changed the mode.
     """
     modes = dict(each(node.kernel_limits.modes, lambda folder: (folder, node.kernel_limits.mode(folder))))
     closed = ", ".join(f"{folder} has mode {mode:04o}" for folder, mode in modes.items() if mode & ALL != ALL)
@@ -149,11 +148,11 @@ LOGIN = "a login"
 def test_ulimits(node: Node) -> None:
     """Stack, file and process limits.
 
-    Jobs inherit the limits of the daemon that starts them. A training process has a connection to many others and many
-    threads; with a stack and locked memory that are both unlimited, glibc gives threads a stack of 2 MiB.
+    Jobs inherit the limits of the daemon that starts them. A training process has many connections and threads. If
+    stack and memlock are both unlimited, glibc gives each thread a stack of only 2 MiB.
 
     Remedy (fix configuration): Set nofile, nproc and stack in /etc/security/limits.conf, and LimitNOFILE, LimitNPROC
-    and LimitSTACK in the daemon's unit; restart it.
+    and LimitSTACK in the daemon's unit, then restart the daemon.
     """
     stack_kib, stacks = node.threshold("stack.minimum_kib"), _of(node, "stack")
     small = ", ".join(f"{size // 1024} KiB for {owner}" for owner, size in _less(stacks, stack_kib * 1024))
@@ -167,8 +166,8 @@ def test_ulimits(node: Node) -> None:
     both = [owner for owner, size in stacks.items() if size is None and locked.get(owner, 0) is None]
     concern_if(
         both and nodes >= large,
-        f"stack and memlock are both unlimited for {', '.join(both)}, and jobs can have {nodes} nodes; "
-        f"expected a stack with a limit where there are {large:.0f} nodes or more",
+        f"stack and memlock are both unlimited for {', '.join(both)}, and a job can span {nodes} nodes; "
+        f"expected a limited stack on clusters of {large:.0f} nodes or more",
     )
 
 
@@ -187,8 +186,8 @@ def _less(limits: dict[str, int | None], least: float) -> list[tuple[str, int]]:
 def test_daemon_memory(node: Node) -> None:
     """Job daemon memory limit.
 
-    What the daemon starts shares the limit of its control group, or of one above, unless it is moved to another. A job
-    killed at that limit has used no more than it was given, and the node has memory left.
+    Everything the daemon starts shares the memory limit of its cgroup or a parent cgroup, unless it is moved to
+    another. Jobs are then killed at that limit although they stayed within their own, and the node has memory left.
 
     Remedy (fix configuration): Remove MemoryMax and MemoryHigh from the daemon's unit and its slice (systemctl edit),
     and restart it.
@@ -214,10 +213,11 @@ def test_daemon_memory(node: Node) -> None:
 def test_open_files(node: Node) -> None:
     """Open files of the whole node.
 
-    At the limit only root can open a file or a connection: data loaders and NCCL's sockets fail, whatever limit a login
-    has. Any user can hold many, so this does not keep a node from jobs.
+    At the limit only root can open a file or a socket: data loaders and NCCL fail, whatever their ulimit. Any user can
+    hold many files, so this does not block jobs on the node.
 
-    Remedy (clean up): Find the process that holds them, and restart it; raise fs.file-max if jobs need that many.
+    Remedy (clean up): Find the process that holds them (lsof -n) and
+    restart it. Raise fs.file-max if jobs need that many.
     """
     limits, percent = node.kernel_limits, node.threshold("processes.open_files_percent")
     least = node.threshold("limits.nofile")
@@ -225,7 +225,7 @@ def test_open_files(node: Node) -> None:
         limits.max_files < least, f"fs.file-max {limits.max_files}; expected at least {least:.0f}, as for a user"
     )
     is_full = limits.open_files >= limits.max_files * percent / 100
-    concern_if(is_full, f"{limits.open_files} files are open of {limits.max_files}; expected less than {percent:.0f} %")
+    concern_if(is_full, f"{limits.open_files} of {limits.max_files} files are open; expected less than {percent:.0f} %")
 
 
 @mark.hyperpod_node_debugger("I")
@@ -236,11 +236,11 @@ def test_process_ids(node: Node) -> None:
     """Processes and threads of the whole node.
 
     At the limit no process or thread can start ("Resource temporarily unavailable"): data loaders, NCCL's threads and
-    the daemons that start jobs fail. What Slurm or the kubelet starts shares the limit of its control group (TasksMax).
-    Any user can start many, so this does not keep a node from jobs.
+    the job daemons fail. Everything that Slurm or the kubelet starts shares its cgroup's limit (TasksMax). Any user can
+    start many, so this does not block jobs on the node.
 
-    Remedy (clean up): Find whose they are (ps -eLo user= | sort | uniq -c), and end them; raise kernel.pid_max, or
-    TasksMax of the daemon's unit, if jobs need that many.
+    Remedy (clean up): Find their owner (ps -eLo user= | sort | uniq -c) and kill them. If jobs need that many, raise
+    kernel.pid_max, or TasksMax in the daemon's unit.
     """
     limits, percent = node.kernel_limits, node.threshold("processes.pids_percent")
     least = node.threshold("processes.pid_max")

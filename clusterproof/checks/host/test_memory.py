@@ -27,9 +27,10 @@ EFA_PAGE_KIB = 2048  # what libfabric's EFA provider asks for: MAP_HUGETLB of th
 def test_dev_shm(node: Node) -> None:
     """/dev/shm size.
 
-    NCCL and data loaders exchange data through /dev/shm; if it is too small, they die with a bus error.
+    NCCL and data loaders exchange data through /dev/shm. If it is too small, they die with a bus error.
 
-    Remedy (fix configuration): Mount a tmpfs of at least 16 GiB on /dev/shm; remove what ended jobs left there.
+    Remedy (fix configuration): Mount a tmpfs of at least 16 GiB on /dev/shm, and remove files that finished jobs left
+    there.
     """
     mount = node.mount_at("/dev/shm")
     assert mount is not None, "nothing is mounted on /dev/shm; expected a tmpfs"
@@ -56,16 +57,16 @@ def test_dev_shm(node: Node) -> None:
 def test_shm_leftovers(node: Node) -> None:
     """NCCL segments in /dev/shm.
 
-    They hold memory until they are removed or the node reboots.
+    The segments hold memory until they are removed or the node reboots.
 
-    Remedy (clean up): Remove /dev/shm/nccl-* while no job runs; find out why the job was killed.
+    Remedy (clean up): Remove them (rm /dev/shm/nccl-*) when no job is running, and find out why the job was killed.
     """
     left = node.main_memory.nccl_shm
     if left.count and not any(each(known(lambda: node.gpus, ()), lambda gpu: gpu.processes)):
         more = "at least " if known(lambda: left.left_out, None) else ""
         age = known(lambda: f", the oldest {more}{left.oldest_s / MINUTE_S:.0f} minutes old", "")
         size = known(lambda: f" of {more}{left.kib / 1024:.0f} MiB", "")
-        concern(f"{left.count} NCCL segments{size}{age}, and no job is seen; expected none")
+        concern(f"{left.count} NCCL segments{size}{age}, but no process uses a GPU; expected none")
 
 
 @mark.ami
@@ -73,9 +74,10 @@ def test_shm_leftovers(node: Node) -> None:
 def test_memory_size(node: Node) -> None:
     """Main memory size.
 
-    The kernel reports a few percent less than is installed. Much less means a failed memory module, or a balloon.
+    The kernel reports a few percent less than is installed. Much less means a failed memory module or a balloon driver.
 
-    Remedy (replace): Look for mem= on the kernel's command line and for memory errors in its log; replace the node.
+    Remedy (replace): Look for mem= in /proc/cmdline and for memory errors in the kernel log; otherwise replace the
+    node.
     """
     if node.is_outside_ec2:
         not_applicable("only an EC2 type says how much memory there should be")
@@ -91,19 +93,19 @@ def test_memory_size(node: Node) -> None:
 def test_memory_uniform(node: Node) -> None:
     """Main memory compared with the group.
 
-    Remedy (investigate): Compare the kernel's command line (crashkernel, mem) with a neighbouring node; otherwise
-    replace the node.
+    Remedy (investigate): Compare the kernel command line (crashkernel=, mem=) with a healthy node; otherwise replace
+    the node.
     """
     total_gib = node.main_memory.total_gib
     counts = node.group.counts("memory", _memory_gib).get("memory")
     reporting, least = sum(counts.values()) if counts else 0, int(node.threshold("group.compared_nodes"))
     if not counts or reporting < least:
-        not_applicable(f"{reporting or 'none'} of its kind; {least} are needed to compare")
+        not_applicable(f"{reporting or 'none'} of its group reported it; {least} are needed to compare")
     usual, alike = max(counts.items(), key=lambda row: (row[1], float(row[0])))  # of two nodes the one that has more
     is_usual = _memory_gib(node)["memory"] == usual
     if not is_usual and total_gib < float(usual) * (1 - node.threshold("memory.differs_concern_percent") / 100):
         has, most = apart(total_gib, float(usual))
-        concern(f"{has} GiB; expected {most} GiB as on {alike} of {reporting} nodes")
+        concern(f"{has} GiB; expected {most} GiB, as on {alike} of {reporting} nodes")
 
 
 def _memory_gib(node: Node) -> dict[str, str]:
@@ -116,7 +118,8 @@ def _memory_gib(node: Node) -> dict[str, str]:
 def test_memory_available(node: Node) -> None:
     """Available memory.
 
-    Remedy (clean up): Find what uses it (ps, df /dev/shm, huge pages); end what an earlier job left running.
+    Remedy (clean up): Find what uses the memory (ps aux --sort=-rss, df /dev/shm, grep Huge /proc/meminfo), and kill
+    processes that an earlier job left running.
     """
     memory = node.main_memory
     percent = 100 * memory.available_kib / memory.total_kib if memory.total_kib else 0.0
@@ -134,9 +137,9 @@ def test_memory_available(node: Node) -> None:
 def test_swap(node: Node) -> None:
     """Swap.
 
-    A training job that swaps does not fail: it crawls, and every other node waits for it.
+    A training job that swaps does not fail: it crawls, and all its other nodes wait.
 
-    Remedy (fix configuration): swapoff -a, and remove swap from /etc/fstab.
+    Remedy (fix configuration): Turn swap off (swapoff -a) and remove it from /etc/fstab.
     """
     memory = node.main_memory
     total_gib = memory.swap_total_kib / GIB_IN_KIB
@@ -144,7 +147,7 @@ def test_swap(node: Node) -> None:
     if total_gib > limit_gib:
         has, most = apart(total_gib, limit_gib, 3, SIGNIFICANT)
         expected = f"at most {most} GiB" if limit_gib else "none"
-        in_use = known(lambda: f", {total_gib - memory.swap_free_kib / GIB_IN_KIB:.3g} GiB of it in use", "")
+        in_use = known(lambda: f", {total_gib - memory.swap_free_kib / GIB_IN_KIB:.3g} GiB in use", "")
         concern(f"{has} GiB of swap{in_use}; expected {expected}")
 
 
@@ -153,10 +156,10 @@ def test_swap(node: Node) -> None:
 def test_hugepages(node: Node) -> None:
     """Huge pages.
 
-    They are taken from the memory of every job. What EFA's software reserves is small. Whether any of 1 GiB are
-    reserved is compared with the group.
+    Reserved huge pages are lost to every job's memory. The amount that EFA's software reserves is small. Whether 1 GiB
+    pages are reserved is compared with the group.
 
-    Remedy (fix configuration): Lower vm.nr_hugepages in /etc/sysctl.d, and hugepages= on the kernel's command line.
+    Remedy (fix configuration): Lower vm.nr_hugepages in /etc/sysctl.d and hugepages= on the kernel command line.
     """
     memory = node.main_memory
     with part:
@@ -185,11 +188,11 @@ def _reserved(node: Node) -> Values:
 def test_efa_huge_pages(node: Node) -> None:
     """Huge pages for EFA.
 
-    libfabric's EFA provider puts its buffers into huge pages of 2 MiB and falls back to small ones if there are none:
-    each buffer then takes more of the device's registrations. Pods that ask for hugepages-2Mi are not scheduled.
+    libfabric's EFA provider puts its buffers into 2 MiB huge pages. Without them it falls back to small pages, and each
+    buffer uses more of the device's memory registrations. Pods that request hugepages-2Mi are not scheduled.
 
-    Remedy (fix configuration): Set vm.nr_hugepages in /etc/sysctl.d as EFA's installer does (5128 pages), or
-    FI_EFA_USE_HUGE_PAGE=0 if that is intended.
+    Remedy (fix configuration): Set vm.nr_hugepages=5128 in /etc/sysctl.d, as EFA's installer does, or
+    FI_EFA_USE_HUGE_PAGE=0 if the node should do without.
     """
     if not node.efa_devices:
         not_applicable("no EFA device on this node")
@@ -199,5 +202,5 @@ def test_efa_huge_pages(node: Node) -> None:
         return
     environment = known(lambda: node.environment, ())
     if any(variable.name == "FI_EFA_USE_HUGE_PAGE" and variable.value == "0" for variable in environment):
-        not_applicable("FI_EFA_USE_HUGE_PAGE=0: EFA's software is told to do without")
+        not_applicable("FI_EFA_USE_HUGE_PAGE=0: EFA's software does not use huge pages here")
     concern(f"{reserved} huge pages of 2 MiB; expected at least {least}")

@@ -26,7 +26,7 @@ ARM = ("aarch64", "arm64")
 def test_cpu_governor(node: Node) -> None:
     """CPU frequency governor.
 
-    Launching kernels and feeding GPUs runs on single CPUs: at a low frequency the GPUs wait. Drivers that choose the
+    Kernel launches and data feeding run on single CPUs: at a low frequency the GPUs wait. Drivers that choose the
     frequency themselves (intel_pstate, amd-pstate-epp) may show powersave and still be fast.
 
     Remedy (fix configuration): Set the governor to performance on every CPU (cpupower frequency-set -g performance),
@@ -34,16 +34,16 @@ def test_cpu_governor(node: Node) -> None:
     """
     policies = node.processors.policies
     if not policies:
-        not_applicable("no cpufreq: not the kernel but the hypervisor sets the frequency")
+        not_applicable("no cpufreq: the hypervisor sets the frequency, not the kernel")
     slow = ", ".join(filter(None, each(policies, _slow)))
     total = sum(policy.count for policy in policies)
-    fail_if(slow, f"of {total} frequency policies {slow}; expected performance on all")
+    fail_if(slow, f"{slow}, of {total} frequency policies; expected performance on all")
     capped = ", ".join(filter(None, each(policies, _capped)))
     concern_if(capped, f"limited: {capped}; expected no limit below what the CPU can do")
 
 
 def _slow(policy: FrequencyPolicy) -> str:
-    return "" if policy.is_at_full_speed else f"{policy.governor} on {policy.count} of them ({policy.first}, …)"
+    return "" if policy.is_at_full_speed else f"{policy.governor} on {policy.count} ({policy.first}, …)"
 
 
 def _capped(policy: FrequencyPolicy) -> str:
@@ -83,8 +83,8 @@ OF_PROCESSORS: Mapping[str, Callable[[Processors], str | None]] = {
 def test_cpus_online(node: Node) -> None:
     """CPU count.
 
-    Remedy (fix configuration): Bring them online, or look for maxcpus and nr_cpus on the kernel's command line. If the
-    machine itself has fewer than its type, replace it.
+    Remedy (fix configuration): Bring the CPUs online (chcpu -e LIST), or look for maxcpus and nr_cpus in /proc/cmdline.
+    If the machine itself has fewer than its type, replace the node.
     """
     cpus = node.processors
     with part:
@@ -99,7 +99,7 @@ def test_cpus_online(node: Node) -> None:
     vcpus = node.of_type("vcpus")
     is_single = cpus.threads_per_core == 1 and cpus.machine not in ARM
     due = vcpus // int(node.threshold("cpu.threads_per_core")) if is_single else vcpus
-    assert online >= due, f"{online} CPUs; expected {due} as {node.instance_type} has"
+    assert online >= due, f"{online} CPUs; expected {due}, as a {node.instance_type} has"
 
 
 @mark.ami
@@ -108,15 +108,15 @@ def test_cpus_online(node: Node) -> None:
 def test_thread_siblings(node: Node) -> None:
     """Hyper-threading.
 
-    x86 types of EC2 have two threads per core unless ThreadsPerCore, the CPU options or the kernel say otherwise: with
-    one, data loaders have half the CPUs, and a Slurm configuration that counts all of them drains the node.
+    EC2's x86 instance types have two threads per core unless ThreadsPerCore, the CPU options or the kernel change that.
+    With one, data loaders have half the CPUs, and Slurm drains the node if slurm.conf counts all of them.
 
-    Remedy (fix configuration): If that is not intended, set ThreadsPerCore=2 for the instance group; remove nosmt from
-    the command line.
+    Remedy (fix configuration): If that is not intended, set ThreadsPerCore=2 for the instance group, or remove nosmt
+    from the kernel command line.
     """
     cpus = node.processors
     if cpus.machine in ARM or node.is_outside_ec2 or not (node.type_name and cpus.threads_per_core):
-        not_applicable("only x86 types of EC2 are known to have two threads per core")
+        not_applicable("only EC2's x86 instance types are known to have two threads per core")
     due = int(node.threshold("cpu.threads_per_core"))
     if cpus.threads_per_core != due:
         smt = known(lambda: cpus.smt, "")
@@ -130,13 +130,13 @@ def test_thread_siblings(node: Node) -> None:
 def test_c_states(node: Node) -> None:
     """CPU sleep states.
 
-    A CPU that waits for the network or a GPU goes to sleep; from C6 it takes tens of microseconds to wake, each time.
+    A CPU that waits for the network or a GPU goes to sleep. Waking from C6 takes tens of microseconds each time.
 
-    Remedy (fix configuration): Start the kernel with intel_idle.max_cstate=1 processor.max_cstate=1, or disable the
-    states at boot.
+    Remedy (fix configuration): Boot with intel_idle.max_cstate=1 processor.max_cstate=1, or disable the states at boot
+    (cpupower idle-set -D 10).
     """
     if not node.gpus_on_bus:
-        not_applicable("no GPU waits for the CPUs of this node")
+        not_applicable("no GPU on this node waits for its CPUs")
     states = node.processors.idle_states
     if not states:
         not_applicable("no cpuidle: the kernel has no idle states to choose from")
@@ -151,7 +151,7 @@ def test_c_states(node: Node) -> None:
 def test_iowait(node: Node) -> None:
     """CPU I/O wait.
 
-    Remedy (investigate): Find who reads or writes (iotop, pidstat -d) and which mount is slow.
+    Remedy (investigate): Find which process reads or writes (iotop, pidstat -d 1) and which mount is slow.
     """
     waiting, limit = node.processors.time_percent["iowait"], node.threshold("cpu.iowait_concern_percent")
     if waiting > limit:
@@ -164,7 +164,7 @@ def test_iowait(node: Node) -> None:
 def test_cpu_steal(node: Node) -> None:
     """CPU steal.
 
-    Remedy (replace): Instances with GPUs do not share their CPUs: replace the node.
+    Remedy (replace): Replace the node: GPU instances do not share their CPUs.
     """
     stolen, limit = node.processors.time_percent["steal"], node.threshold("cpu.steal_concern_percent")
     if stolen > limit:

@@ -27,15 +27,15 @@ NOWHERE = ("not-found", "masked")  # of what systemd loads
 def test_services(node: Node) -> None:
     """Services.
 
-    A service that jobs, launchers or operators need has failed, keeps restarting, or is enabled and does not run. One
-    that is not installed or not enabled is not reported, except munge beside a slurmd that needs it, DCGM, without
-    which nothing watches the GPUs while jobs run, and what most nodes of the group have running, or starting at boot,
-    unless it is masked, only controllers of Slurm differ in it, or a socket or a prolog has yet to start it. Of two
-    nodes, or as many with it as without, those without it have the concern. Other
-    failed units are a concern, and ignored before a job; a user's own units never count. A machine that only builds an
-    image need not run the services of a device that it does not have.
+    A service that jobs, launchers or operators need has failed, keeps restarting, or is enabled but does not run. A
+    service that is not installed or not enabled is reported only if it is munge and slurmd needs it, DCGM, which
+    watches the GPUs during jobs, or a service that most nodes of the group run or start at boot. That last rule skips
+    services that are masked, differ only on Slurm controllers, or are started on demand by a socket or prolog; in a
+    tie, the nodes without the service get the concern. Other failed units are a concern, ignored before a job; users'
+    own units never count. An image build host does not need services for devices that it does not have.
 
-    Remedy (restore service): Read its log (journalctl -u NAME), fix what it names and start it.
+    Remedy (restore service): Read the service's log (journalctl -u NAME), fix the cause and start it (systemctl start
+    NAME).
     """
     idle = deviceless(node)
     failed = [*known(lambda: node.failed_units, ()), *known(lambda: node.restarting_units, ())]
@@ -45,7 +45,7 @@ def test_services(node: Node) -> None:
     amiss |= {name: "is failed" for name in map(_name, failed) if name in needed_services() and name not in services}
     without_munge = known(lambda: node.slurm_without_munge, "")
     if without_munge and "munge" not in amiss:
-        amiss["munge"] = f"does not run, and slurmd does, which needs it by {without_munge}"
+        amiss["munge"] = f"does not run, but slurmd needs it by {without_munge}"
     amiss = {name: state for name, state in amiss.items() if name not in idle}
     needed = ", ".join(_in_words(amiss, "fail"))
     fail_if(needed, f"{needed}; expected every enabled service active")
@@ -62,7 +62,7 @@ def test_services(node: Node) -> None:
     concern_if(fewer, in_words(fewer))
     left_out = known(lambda: node.units_left_out, 0)
     if left_out:
-        incomplete(f"{left_out} more units failed or are being restarted, and are not named; expected none")
+        incomplete(f"{left_out} more units, not listed here, failed or keep restarting; expected none")
     if idle:
         not_applicable(f"no device for {', '.join(idle)} is attached to this {node.type_name}; all others run")
 
@@ -74,11 +74,11 @@ def _amiss(node: Node, services: Mapping[str, Service], name: str) -> str:
     if row is None or row.instead_of in services:
         return ""
     if known(lambda: service.is_being_restarted, False):
-        return f"ended and waits to be started once more, after {service.restarts or 0} restarts"
+        return f"ended and is waiting for its next start, after {service.restarts or 0} restarts"
     if known(lambda: service.is_amiss, False):
         return f"is {service.active}"
     if service.keeps_ending(restarts, timeout_s):
-        return f"was restarted {service.restarts} times, the last {service.active_s:.0f} s ago"
+        return f"restarted {service.restarts} times, last {service.active_s:.0f} s ago"
     return ""
 
 

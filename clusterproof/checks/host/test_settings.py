@@ -24,10 +24,11 @@ WORDS = {"0": "off", "1": "on"}
 def test_numa(node: Node) -> None:
     """NUMA layout.
 
-    A socket with less memory than the others has lost a memory channel, and its CPUs reach over to the memory of
-    another. If the firmware does not say which socket a GPU is near, nothing can be bound to it.
+    A socket with less memory than the others has lost a memory channel, and its CPUs use another socket's memory. If
+    the firmware does not assign a GPU to a NUMA node, no process can be bound close to it.
 
-    Remedy (investigate): Compare numactl --hardware and nvidia-smi topo -m with a neighbouring node; replace the node.
+    Remedy (investigate): Compare numactl --hardware and nvidia-smi topo -m with a healthy node; if they differ, replace
+    the node.
     """
     sockets = known(lambda: at_least_one(list(node.main_memory.sockets), "NUMA node with CPUs"), [])
     near = [*each(known(lambda: node.pci_devices, ()), lambda pci: (pci.address, _socket_of(pci)))]
@@ -35,15 +36,15 @@ def test_numa(node: Node) -> None:
     is_named = any(socket is not None and socket >= 0 for _, socket in near)
     concern_if(
         homeless and (is_named or len(sockets) > 1),
-        f"no NUMA node is named for {listed(homeless)}; expected one for every GPU and EFA device",
+        f"{listed(homeless)} has no NUMA node; expected one for every GPU and EFA device",
     )
     if len(sockets) < 2:
-        not_applicable("the CPUs are of one NUMA node")
+        not_applicable("all CPUs are in one NUMA node")
     largest_kib = max(socket.memory_kib for socket in sockets)
     spread = node.threshold("memory.numa_differs_percent")
     least_kib = largest_kib * (1 - spread / 100)
     short = [f"node {s.node} has {s.memory_kib / 2**20:.0f} GiB" for s in sockets if s.memory_kib < least_kib]
-    most = f"{largest_kib / 2**20:.0f} GiB as the largest, less {spread:.0f} %"
+    most = f"{largest_kib / 2**20:.0f} GiB like the largest node, within {spread:.0f} %"
     concern_if(short, f"{', '.join(short)}; expected {most}")
 
 
@@ -57,14 +58,14 @@ def _socket_of(pci: PciDevice) -> int | None:
 def test_numa_balancing(node: Node) -> None:
     """Automatic NUMA balancing.
 
-    The kernel unmaps pages of processes to see who uses them; each access is then a page fault. Where processes are
-    bound to their NUMA node, as on the superchips, it only costs time.
+    With NUMA balancing the kernel unmaps pages to see which CPU uses them, and the next access is a page fault. If
+    processes are bound to their NUMA node, as on Grace superchips, it only costs time.
 
-    Remedy (fix configuration): Set kernel.numa_balancing in /etc/sysctl.d as on the other nodes; to 0 on types that
-    want it off.
+    Remedy (fix configuration): Set kernel.numa_balancing in /etc/sysctl.d as on the other nodes, or to 0 on instance
+    types that need it off.
     """
     if known(lambda: len(node.main_memory.sockets), 2) < 2:
-        not_applicable("the CPUs are of one NUMA node")
+        not_applicable("all CPUs are in one NUMA node")
     state = _balancing(node)
     wanted = _wanted_balancing(node)
     if wanted and state != wanted:
@@ -96,7 +97,7 @@ def _wanted_balancing(node: Node) -> str | None:
 def test_thp(node: Node) -> None:
     """Transparent huge pages.
 
-    Remedy (fix configuration): Set transparent_hugepage on the kernel's command line as on the other nodes.
+    Remedy (fix configuration): Set transparent_hugepage= on the kernel command line to the other nodes' value.
     """
     deviations = differences(node, "transparent huge pages", _transparent)
     if deviations:
@@ -115,7 +116,8 @@ def _transparent(node: Node) -> Values:
 def test_kernel_running_is_installed(node: Node) -> None:
     """Running kernel.
 
-    Modules are built for the installed kernel: the next reboot changes drivers, and until then modules may not load.
+    Kernel modules are built for the newest installed kernel: the next reboot changes drivers, and until then modules
+    may fail to load.
 
     Remedy (reset or reboot): Reboot the node when no job is running, and rebuild the image with the intended kernel.
     """
@@ -124,9 +126,9 @@ def test_kernel_running_is_installed(node: Node) -> None:
     if not (images or with_modules):
         not_applicable("no kernel is installed here, as in a container")
     is_bare = with_modules and kernel.running not in with_modules
-    concern_if(is_bare, f"{kernel.running} runs, and its modules are gone; expected them in /lib/modules")
+    concern_if(is_bare, f"{kernel.running} is running, but its modules are gone; expected them in /lib/modules")
     waiting = newer(kernel.running, images or with_modules)
-    concern_if(waiting, f"{kernel.running} runs, and {waiting} is installed; expected the newest to run")
+    concern_if(waiting, f"{kernel.running} is running, but {waiting} is installed; expected the newest to run")
 
 
 @mark.hyperpod_node_debugger("N")
@@ -134,14 +136,15 @@ def test_kernel_running_is_installed(node: Node) -> None:
 def test_reboot_required(node: Node) -> None:
     """Pending reboot.
 
-    Remedy (reset or reboot): Reboot the node when no job is running; turn off unattended upgrades on training nodes.
+    Remedy (reset or reboot): Reboot the node when no job is running, and turn off unattended upgrades on training
+    nodes.
     """
     kernel = node.kernel_state
     if kernel.reboot_required:
         names = ", ".join(known(lambda: kernel.reboot_packages, ())) or "a package that is not named"
-        concern(f"a reboot is due for {names}; expected none")
+        concern(f"a reboot is pending for {names}; expected none")
     if not kernel.leaves_marker:
-        not_applicable("this system has no marker of a pending reboot")
+        not_applicable("this distribution does not mark pending reboots")
 
 
 @mark.hyperpod_node_debugger("I")
@@ -149,10 +152,11 @@ def test_reboot_required(node: Node) -> None:
 def test_clock_sync(node: Node) -> None:
     """Clock synchronization.
 
-    With clocks out of sync, logs cannot be put in order, and munge and TLS reject what seems too old or too new.
+    With clocks out of sync, logs cannot be put in order, and munge and TLS reject credentials that seem too old or too
+    new.
 
-    Remedy (restore service): Start chrony (on EC2 with the server 169.254.169.123) and find out why it has no source:
-    chronyc sources.
+    Remedy (restore service): Start chrony (systemctl start chronyd; on EC2 with the server 169.254.169.123), then see
+    why it has no source (chronyc sources).
     """
     limit_s = node.threshold("clock.error_concern_s")
     apart_s = known(lambda: node.clock_apart_s, 0.0)
@@ -164,7 +168,7 @@ def test_clock_sync(node: Node) -> None:
     clock = node.kernel_state.clock
     is_kept = known(lambda: clock.synchronised, True)
     if not is_kept and not readings(clock, "max_error_s")[0]:
-        concern("nobody corrects the clock; expected it to be synchronised")
+        concern("the clock is not synchronised; expected chrony or another NTP client to correct it")
     elif clock.max_error_s > limit_s:
         nobody = "" if is_kept else " or more, and nobody corrects it"
         seen, most = apart(clock.max_error_s, limit_s, 3, SIGNIFICANT)
@@ -176,11 +180,11 @@ def test_clock_sync(node: Node) -> None:
 def test_clocksource(node: Node) -> None:
     """Kernel clock source.
 
-    Frameworks read the clock all the time. The kernel switches from the TSC to a slow source when it finds the TSC
-    unreliable.
+    Frameworks read the clock constantly. The kernel switches from the TSC to a slow clock source when it considers the
+    TSC unreliable.
 
-    Remedy (fix configuration): Search the kernel log for "clocksource"; on Xen types choose tsc at boot
-    (clocksource=tsc).
+    Remedy (fix configuration): Search the kernel log for "clocksource" to see why. On Xen instance types, boot with
+    clocksource=tsc.
     """
     kernel = node.kernel_state
     if not kernel.clocksource:

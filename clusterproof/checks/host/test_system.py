@@ -22,11 +22,11 @@ pytestmark = [mark.host, mark.preflight, mark.prolog]
 def test_root_volume(node: Node) -> None:
     """Root volume space.
 
-    A full root volume breaks logging, containers and SSM sessions, and so every attempt to repair the node. Without
-    inodes no file can be created there, however much space is left.
+    A full root volume breaks logging, containers and SSM sessions, and with them every attempt to repair the node.
+    Without free inodes no file can be created, however much space is left.
 
-    Remedy (clean up): Remove old logs, images and core files; move checkpoints and caches to the shared or the NVMe
-    file system.
+    Remedy (clean up): Remove old logs, container images and core files (du -xh / | sort -h | tail). Move checkpoints
+    and caches to shared or NVMe storage.
     """
     root = node.mount_at("/")
     with part:
@@ -51,13 +51,12 @@ def test_root_volume(node: Node) -> None:
 def test_d_state(node: Node) -> None:
     """Processes in uninterruptible sleep.
 
-    A process in uninterruptible sleep cannot be killed. One that stays in the functions of a driver or a file system is
-    waiting for a device, a disk or a file server that does not answer, and whatever waits for it hangs as well. A wait
-    in other functions is a concern; one that any user can cause for as long as they like, as with vfork and FUSE, is
-    ignored.
+    A process in uninterruptible sleep cannot be killed. If it stays inside a driver or a file system, a device, disk or
+    file server does not answer, and everything that waits for the process hangs too. A wait in other kernel functions
+    is a concern. Waits that any user can cause at will, as with vfork and FUSE, are ignored.
 
-    Remedy (reset or reboot): Find what it waits for (wchan). A hung GPU driver or a dead mount that does not recover
-    needs a reboot.
+    Remedy (reset or reboot): Find what the process waits for (cat /proc/PID/stack). Reboot the node if a GPU driver or
+    a mount does not recover.
     """
     limit_s = node.threshold("processes.d_state_fail_s")
     processes = known(lambda: node.blocked_processes, ())
@@ -67,17 +66,17 @@ def test_d_state(node: Node) -> None:
     long = [process for process, s in each(blocked, lambda process: (process, process.blocked_s)) if (s or 0) > limit_s]
     hung = _waiting(process for process in long if process.waits_for in HUNG)
     more = known(lambda: node.blocked_alike, 0)
-    alike = f", and {more} more like some that are" if more else ""
+    alike = f", and {more} more like these" if more else ""
     fail_if(hung, f"in state D: {hung}{alike}; expected none for longer than {limit_s:.0f} s")
     others = _waiting(process for process in long if process.waits_for not in HUNG)
-    concern_if(others, f"in state D, of no driver or file system that is known: {others}; expected none")
+    concern_if(others, f"in state D, outside any known driver or file system: {others}; expected none")
     with part:
         undated = ", ".join(f"{p.name} (pid {p.pid})" for p in blocked if p.blocked_s is None and p.age_s > limit_s)
-        twice = "in state D both times they were looked at; the kernel does not say for how long"
+        twice = "in state D in both samples; the kernel does not say for how long"
         concern_if(undated, f"{twice}: {undated}; expected none")
     left_out = known(lambda: node.blocked_left_out, 0)
     if left_out:
-        incomplete(f"in state D: {left_out} more, of which nothing is known; expected none")
+        incomplete(f"in state D: {left_out} more that were not identified; expected none")
 
 
 def _waiting(processes: Iterable[BlockedProcess]) -> str:
@@ -89,7 +88,7 @@ def _waiting(processes: Iterable[BlockedProcess]) -> str:
 def test_zombies(node: Node) -> None:
     """Zombie processes.
 
-    Remedy (clean up): Find their parent (ps -eo ppid,stat | grep Z) and restart it.
+    Remedy (clean up): Find their parent process (ps -eo ppid,stat,comm | grep ' Z') and restart it.
     """
     limit = node.threshold("processes.zombies_concern")
     if node.zombies > limit:
@@ -101,10 +100,9 @@ def test_zombies(node: Node) -> None:
 def test_device_drivers(pci_device: PciDevice) -> None:
     """Device drivers.
 
-    The PCI bus lists a GPU, a network adapter or an NVMe controller that no driver is bound to: its initialisation
-    failed, the driver gave it up, or none is installed. The rest of the system does not see it. A virtual function
-    waits for the machine or container that it is meant for, and needs none. An unused port on the board may have none:
-    only the devices that a cluster is made of, EC2's and NVIDIA's, fail.
+    The PCI bus lists a GPU, network adapter or NVMe controller without a driver: initialisation failed, the driver gave
+    up, or none is installed. The rest of the system does not see the device. Virtual functions are skipped: they wait
+    for their VM or container. An unused port on the board may have no driver, so only EC2's and NVIDIA's devices fail.
 
     Remedy (fix configuration): Search the kernel log for the device's address. Load or install its driver; replace the
     node if it does not start.

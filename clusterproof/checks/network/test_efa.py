@@ -39,12 +39,13 @@ DRIVERS = 64  # versions of EFA's driver whose age is cached: it is looked up fo
 def test_efa_count(node: Node) -> None:
     """EFA device count.
 
-    Only RDMA devices of Amazon's EFA are counted, and compared with those that are attached: what the inventory or
-    --expect efa=N says, otherwise what the PCI bus lists or most nodes of the group have. An instance may have fewer
-    than its type allows; that is a concern if others of the group have more, or if there are none to compare with.
+    Counts EFA devices and compares them with the number attached: from the inventory or --expect efa=N, otherwise from
+    the PCI bus or most nodes of the group. An instance may have fewer than its type allows; that is a concern if other
+    nodes of the group have more, or if there are none to compare with.
 
-    Remedy (investigate): If the bus shows them all, reload the efa driver. Otherwise compare with the interfaces
-    attached to the instance; replace the node if they differ.
+    Remedy (investigate): If lspci shows all devices, reload the driver (modprobe -r efa; modprobe efa). Otherwise
+    compare with the interfaces attached to the instance (aws ec2 describe-instances), and replace the node if they
+    differ.
     """
     due, count = node.expected("efa"), len(node.efa_devices)
     settled_s = node.threshold("settle.window_s")
@@ -101,10 +102,11 @@ def _seen(node: Node) -> dict[str, str]:
 def test_efa_port_active(efa_device: RdmaDevice) -> None:
     """EFA port state.
 
-    The EFA driver reports ACTIVE for every port that it has brought up, whatever the network does: this finds a device
-    that the driver could not start, but cannot prove that packets flow. The pairwise test proves that.
+    The EFA driver reports ACTIVE for every port it has brought up, whatever the network does. This check finds a device
+    that the driver could not start, but not whether packets flow: the pairwise test (-m perf -k pairwise) does.
 
-    Remedy (reset or reboot): Search the kernel log for efa; reload the driver or reboot the node.
+    Remedy (reset or reboot): Search the kernel log (journalctl -k | grep efa); reload the driver (modprobe -r efa;
+    modprobe efa) or reboot the node.
     """
     ports = efa_device.ports
     assert ports, "no port; expected port 1"
@@ -120,8 +122,9 @@ def test_efa_port_active(efa_device: RdmaDevice) -> None:
 def test_efa_rate(efa_device: RdmaDevice, node: Node) -> None:
     """EFA port speed.
 
-    The driver rounds a rate down to one that InfiniBand defines, 35 to 30 Gb/s, and reports 100 Gb/s for a device whose
-    rate it does not know: before 2.13 for every device. That figure is compared with the group's other nodes alone.
+    The driver rounds the rate down to one that InfiniBand defines (35 becomes 30 Gb/s). It reports 100 Gb/s for a
+    device whose rate it does not know; before version 2.13, that was every device. Such a rate is compared only with
+    the group's other nodes.
 
     Remedy (investigate): Compare with other nodes of the type; replace the node if only this one is slow.
     """
@@ -137,9 +140,9 @@ def test_efa_rate(efa_device: RdmaDevice, node: Node) -> None:
                 continue
             assert not _others_report(node, least), slow
             if _is_older(node.efa_driver, driver.since):
-                not_applicable(f"EFA's driver {node.efa_driver} says {gbps:g} Gb/s of every device")
+                not_applicable(f"EFA driver {node.efa_driver} reports {gbps:g} Gb/s for every device")
             if least > gbps:
-                incomplete(f"{slow}; but the driver says so too where it does not know the rate")
+                incomplete(f"{slow}; but the driver also reports this when it does not know the rate")
 
 
 @lru_cache(DRIVERS)
@@ -165,10 +168,10 @@ def _others_report(node: Node, least: int) -> bool:
 def test_libfabric_efa(node: Node) -> None:
     """EFA devices in libfabric.
 
-    NCCL reaches EFA through libfabric's reliable datagram endpoint (FI_EP_RDM). Newer versions list each device twice,
-    so distinct domains are counted. Without the provider NCCL falls back to TCP.
+    NCCL uses EFA through libfabric's reliable datagram endpoint (FI_EP_RDM). Newer versions list each device twice, so
+    distinct domains are counted. Without the EFA provider, NCCL falls back to TCP.
 
-    Remedy (fix configuration): Reinstall EFA's software. If only some devices are missing, look at test_efa_count.
+    Remedy (fix configuration): Reinstall EFA's software. If only some devices are missing, see network.efa_count.
     """
     devices = efa_due(node)
     if devices == 0:

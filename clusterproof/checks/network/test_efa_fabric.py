@@ -35,16 +35,15 @@ LIMITS: Mapping[str, str] = {
 def test_efa_gdr(efa_device: RdmaDevice, node: Node) -> None:
     """GPUDirect RDMA over EFA.
 
-    The EFA driver names the module that gives it access to GPU memory. If there is none, every byte goes through host
-    memory. Only NVIDIA's open kernel modules have another way (DMA-BUF), and nothing on the node shows whether it is
-    used.
+    The EFA driver reports which module gives it access to GPU memory. Without one, every byte is copied through host
+    memory, unless NVIDIA's open kernel modules provide DMA-BUF, and nothing on the node shows whether that is used.
 
     Remedy (fix configuration): Load efa_nv_peermem or reinstall EFA's software after the NVIDIA driver; fi_info -p efa
     -c FI_HMEM shows whether libfabric can use GPU memory.
     """
     if not node.type.gdr:
         lenders = {reading["p2p"] for one in node.efa_devices if (reading := readings(one, "p2p")[0]).get("p2p")}
-        seen = "the EFA driver names no module that gives it the memory of devices"
+        seen = "the EFA driver reports no module that gives it access to device memory"
         concern_if(lenders and not efa_device.has_peer_memory, f"{seen}; expected {' or '.join(sorted(lenders))}")
         not_applicable(f"{node.type_name} has no GPUDirect RDMA")
     if efa_device.has_peer_memory:
@@ -54,20 +53,20 @@ def test_efa_gdr(efa_device: RdmaDevice, node: Node) -> None:
     observed = f"the EFA driver {fault}; expected one"
     taint = known(lambda: node.nvidia_taint, "")
     assert PROPRIETARY not in taint, observed
-    concern_if(observed, f"{observed}, since DMA-BUF leaves no trace here")
+    concern_if(observed, f"{observed}: DMA-BUF may be in use, but cannot be seen here")
     if not taint:
-        incomplete(f"{observed}, and the NVIDIA module loaded")
+        incomplete(f"{observed}, with the NVIDIA module loaded")
 
 
 @evidence("grep . /sys/class/infiniband/*/ports/1/hw_counters/* /sys/class/infiniband/*/hw_counters/*; sleep 1; again")
 def test_efa_counters(efa_device: RdmaDevice, node: Node) -> None:
     """EFA error counters.
 
-    The measure is how far the counters advance during the probe, never their totals: they run since boot, and old
-    errors prove nothing. On an idle node they do not move; this finds failures under the load of a running job.
+    Only the increase during the probe counts, not the totals since boot, since old errors prove nothing. On an idle
+    node the counters do not move: this check finds failures while a job is running.
 
-    Remedy (investigate): Look at the peers that the job talks to; if several nodes point to the same one, drain that
-    one. Commands that never complete (no_completion_cmds) are the device's own fault: replace the node.
+    Remedy (investigate): Check the peers that the job talks to; if several nodes point to the same peer, drain that
+    one. Commands that never complete (no_completion_cmds) are the device's fault: replace the node.
     """
     counters = node.efa_counters_by_name.get(efa_device.name)
     if counters is None:

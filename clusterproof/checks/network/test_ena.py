@@ -21,21 +21,21 @@ pytestmark = [mark.network, mark.preflight]
 def test_ena_allowance(node: Node) -> None:
     """EC2 network allowances.
 
-    Above an instance's bandwidth (bw_in, bw_out) or packets per second (pps), EC2 queues packets, then drops them: data
-    and checkpoints arrive late. Above its tracked connections (conntrack) it drops new ones: NCCL's bootstrap, S3 and
-    Slurm time out. Above what one interface may send to link-local services (linklocal) it drops requests to DNS,
-    metadata and NTP: names do not resolve, credentials expire, the clock drifts. A few packets in a burst are normal.
-    Both the increase during the probe and the mean since boot are evaluated. Any user can send that much, so this does
-    not keep a node from jobs.
+    Above an instance's bandwidth (bw_in, bw_out) or packet rate (pps), EC2 queues and then drops packets: data and
+    checkpoints arrive late. Above its tracked connections (conntrack), EC2 drops new connections: NCCL's bootstrap, S3
+    and Slurm time out. Above the limit for link-local services (linklocal), EC2 drops requests to DNS, metadata and
+    NTP: names do not resolve, credentials expire, the clock drifts. A few dropped packets in a burst are normal. Both
+    the increase during the probe and the mean since boot are evaluated. Any user can cause this, so it does not block
+    jobs on the node.
 
-    Remedy (investigate): For bandwidth and packets, find what sends (sar -n DEV 1) and spread it, or use a larger
-    instance. For conntrack, close connections, or let security groups allow all traffic both ways, which is not
-    tracked. For linklocal, cache names and credentials on the node.
+    Remedy (investigate): For bandwidth and packets, find the traffic (sar -n DEV 1) and spread it, or use a larger
+    instance. For conntrack, close connections, or have the security groups allow all traffic in both directions, which
+    is not tracked. For linklocal, cache DNS names and credentials on the node.
     """
     try:
         interfaces = at_least_one(list(node.ena_counters), "interface of ENA")
     except Absent:
-        not_applicable("no network interface of ENA")
+        not_applicable("no ENA network interface")
     uptime_s, looked_s, period_s = node.boot.uptime_s, node.ena_counted_s, node.threshold("ena.period_s")
     above: list[str] = []
     exceeded: set[float] = set()

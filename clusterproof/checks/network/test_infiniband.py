@@ -34,10 +34,11 @@ ACTIVE, OFF = "ACTIVE", "switched off"
 def test_ib_count(node: Node) -> None:
     """InfiniBand or RoCE device count.
 
-    RDMA devices other than EFA are counted, and compared with --expect ib=N, otherwise with most nodes of the group.
-    Where no number is that of most, having fewer than another node is a concern.
+    Counts RDMA devices other than EFA and compares them with --expect ib=N, otherwise with most nodes of the group. If
+    the group has no majority, fewer devices than on another node are a concern.
 
-    Remedy (investigate): Look for the device with lspci and in the kernel log; reseat it, or replace the node.
+    Remedy (investigate): Look for the missing device with lspci and in the kernel log (journalctl -k). Reseat it, or
+    replace the node.
     """
     count, due = int(_count(node)[NUMBER]), node.target.expect.get("ib")
     if due is not None:
@@ -51,7 +52,7 @@ def test_ib_count(node: Node) -> None:
         undecided = [other for other in deviations if not other.usual and count < most]
         concern_if(undecided, in_words(undecided))
         if not count:
-            not_applicable("no InfiniBand or RoCE device on this node, nor on most of its kind")
+            not_applicable("no InfiniBand or RoCE device on this node, nor on most nodes of its group")
 
 
 NUMBER = "number of InfiniBand or RoCE devices"
@@ -60,7 +61,7 @@ NUMBER = "number of InfiniBand or RoCE devices"
 def _count(node: Node) -> Mapping[str, str]:
     devices = node.ib_devices
     if devices and all(device.is_alone for device in devices):
-        incomplete("what was captured is of single devices, asked for by name; expected a list of all")
+        incomplete("the capture has only single devices, queried by name; expected a list of all devices")
     return {NUMBER: str(len(devices))}
 
 
@@ -73,15 +74,15 @@ def _counted_in_group(node: Node) -> Iterable[str]:
 def test_ib_ports(ib_device: RdmaDevice, node: Node) -> None:
     """InfiniBand or RoCE port state and speed.
 
-    Every port with a cable must be active, at the rate of most ports of its model on this node, and of the same port on
-    most nodes of the group; one slow rail slows every collective. Where no rate is that of most, being slower than
-    another port of the model, or than the same port elsewhere, is a concern. A port whose physical state is Disabled
-    was switched off by somebody: that is a concern where the same port is active on most nodes of the group. One that
-    waits for a link on every node of the group, two or more, and counts none that it has lost is without a cable or a
-    plane, and no fault of a node: a concern that says so once, until it is switched off, unless no port here is active.
-    So it is on a lone node, as in a prolog, where nothing says which it is.
+    Every port with a cable must be active, at the rate of most ports of its model on this node and of the same port on
+    most nodes of the group: one slow rail slows every collective. Without a majority, a port slower than another of its
+    model, or than the same port elsewhere, is a concern. A port in physical state Disabled was switched off by
+    somebody: a concern if the same port is active on most nodes of the group. A port that is Polling on all nodes of
+    the group, two or more, and has never lost a link has no cable or no network plane: a single concern until it is
+    switched off, unless no port here is active. The same holds on a lone node, as in a prolog, where the cause cannot
+    be told.
 
-    Remedy (investigate): Reseat or replace the cable; look at the switch port. ibdiagnet shows more.
+    Remedy (investigate): Reseat or replace the cable and check the switch port. ibdiagnet shows more.
     """
     if node.efa_devices:
         not_applicable("this node's fabric is EFA")
@@ -95,8 +96,8 @@ def test_ib_ports(ib_device: RdmaDevice, node: Node) -> None:
         not_applicable("every port is disabled")
     unused = [port.label for port in used if is_unused_everywhere(node, ib_device, port)]
     where = " beside active ports" if is_alone(node) else ", here and on all nodes of the group"
-    seen = f"no link of {', '.join(unused)} (Polling){where}, and none that it has lost"
-    concern_if(unused, f"{seen}; expected 4: ACTIVE, or 3: Disabled where no cable is meant to be")
+    seen = f"no link of {', '.join(unused)} (Polling){where}, and it never lost one"
+    concern_if(unused, f"{seen}; expected 4: ACTIVE, or 3: Disabled for ports without a cable")
     for port in used:
         if port.label in unused:
             continue
@@ -117,10 +118,10 @@ def evaluate_rate(node: Node, device: RdmaDevice, port: Port) -> None:
         return
     if _is_usual_in_group(node, device, port):
         return
-    assert gbps >= usual, f"{port.label} at {port.rate}; expected {usual:g} Gb/s, as most ports of its model"
+    assert gbps >= usual, f"{port.label} at {port.rate}; expected {usual:g} Gb/s, like most ports of its model"
     if gbps < max(like, default=0.0):
         concern(
-            f"{port.label} at {port.rate}; expected {max(like):g} Gb/s, as {like[max(like)]} ports of its model here"
+            f"{port.label} at {port.rate}; expected {max(like):g} Gb/s, like {like[max(like)]} ports of its model here"
         )
     rates = node.group.counts(RATES, _rates).get(_name(device, port), ())
     undecided = [one for one in deviations if not one.usual and gbps < max(map(_gbps, rates), default=0.0)]
@@ -235,9 +236,9 @@ def _rate(port: Port) -> str | None:
 def test_ib_link_layer(node: Node) -> None:
     """InfiniBand port link layer.
 
-    A port can be either (LINK_TYPE in the device's firmware); one with the wrong setting is up and carries no traffic
-    of the fabric. It is compared with the same port on most nodes of the group: one that is Ethernet everywhere is
-    meant to be, usually for storage. Where neither is that of most it is a concern.
+    The firmware setting LINK_TYPE makes a port InfiniBand or Ethernet; with the wrong setting it is up but carries no
+    fabric traffic. Each port is compared with the same port on most nodes of the group: a port that is Ethernet
+    everywhere is meant to be, usually for storage. Without a majority, a difference is a concern.
 
     Remedy (fix configuration): Set LINK_TYPE_P1 (or P2) to IB with mlxconfig, and reset the device or reboot the node.
     """
@@ -263,10 +264,10 @@ def _link_layers(node: Node) -> Mapping[str, str | None]:
 def test_ib_errors(ib_device: RdmaDevice, node: Node) -> None:
     """InfiniBand error counters.
 
-    The counters run since the driver was loaded; they are compared with the time since boot, so that a link that came
-    up once or twice is no fault.
+    The counters run since the driver was loaded and are divided by the time since boot, so a link that came up once or
+    twice is not a fault.
 
-    Remedy (investigate): Clean or replace the cable and its transceivers; look at the switch port's own counters.
+    Remedy (investigate): Clean or replace the cable and its transceivers, and check the counters of the switch port.
     """
     if node.efa_devices:
         not_applicable("this node's fabric is EFA")
@@ -290,5 +291,5 @@ def test_ib_errors(ib_device: RdmaDevice, node: Node) -> None:
 def counted(errors: int | None) -> int:
     """What a device counts. Raises NotApplicable where it does not."""
     if errors is None:
-        not_applicable("this device counts neither lost links nor symbol errors")
+        not_applicable("this device counts neither link losses nor symbol errors")
     return errors

@@ -18,12 +18,12 @@ pytestmark = [mark.network, mark.preflight]
 def test_imds_v2(node: Node) -> None:
     """Instance metadata service.
 
-    Version 2 of the service answers only requests that carry a token. Lifecycle scripts that ask without one get
-    nothing where it is required; where it is not, any program that can be made to fetch a page can read the instance's
+    IMDSv2 answers only requests that carry a token. If a token is required, lifecycle scripts that send none get no
+    answer. If it is not required, any program that can be tricked into fetching a URL can read the instance's
     credentials.
 
-    Remedy (fix configuration): Require tokens: aws ec2 modify-instance-metadata-options --http-tokens required
-    --http-endpoint enabled.
+    Remedy (fix configuration): Require tokens: aws ec2 modify-instance-metadata-options --instance-id ID --http-tokens
+    required --http-endpoint enabled.
     """
     service = _metadata(node)
     with part:
@@ -42,7 +42,7 @@ def test_imds_v2(node: Node) -> None:
 def test_scheduled_events(node: Node) -> None:
     """Scheduled events of the instance.
 
-    Remedy (replace): Drain the node before the date, and let the instance be replaced, or stop and start it yourself.
+    Remedy (replace): Drain the node before that date, then have the instance replaced, or stop and start it yourself.
     """
     ahead = [event for event in _metadata(node).events if event.is_ahead]
     seen = ", ".join(f"{event.code} from {event.not_before}" for event in ahead)

@@ -25,17 +25,17 @@ ENA, MTUS = "ena", "MTUs"
 def test_interfaces_up(node: Node) -> None:
     """Network interface state.
 
-    An interface that is switched on must have a link; one that is up on most nodes of the group must be up here.
+    An interface that is switched on must have a link, and one that is up on most nodes of the group must be up here.
 
-    Remedy (investigate): Look at the cable and the switch port; on EC2 compare with the interfaces attached to the
-    instance.
+    Remedy (investigate): Check the cable and the switch port. On EC2, compare with the interfaces attached to the
+    instance (aws ec2 describe-instances).
     """
     physical = _physical(node)
     links = [(interface.label, _link(interface)) for interface in physical]
     dead = [name for name, link in links if link == DOWN]
-    concern_if(dead, f"no link on {', '.join(dead)}, which is switched on; expected one")
+    concern_if(dead, f"switched on without a link: {', '.join(dead)}; expected a link")
     is_off = all(link == OFF for _, link in links)
-    concern_if(is_off, "every network interface is switched off; expected one that is up")
+    concern_if(is_off, "every network interface is switched off; expected at least one up")
     down = [
         deviation
         for deviation in differing(node, "interfaces", _states)
@@ -49,12 +49,11 @@ def test_interfaces_up(node: Node) -> None:
 def test_mtu(node: Node) -> None:
     """Network interface MTU.
 
-    Compared with the jumbo frames of EC2's network (ENA), most interfaces of the same driver on this node, unless most
-    nodes of the group have this one so, and the same interface on most nodes of the group. Different sizes at the two
-    ends silently lose large packets.
+    The MTU is compared with EC2's jumbo frames (ENA), with the same interface on most nodes of the group, and with most
+    interfaces of the same driver on this node, unless most nodes of the group have the same deviation. If the two ends
+    of a path have different MTUs, large packets are lost silently.
 
-    Remedy (fix configuration): Set the MTU in netplan or systemd-networkd as on the other nodes; DHCP on EC2 offers
-    9001.
+    Remedy (fix configuration): Set the other nodes' MTU in netplan or systemd-networkd. On EC2, DHCP offers 9001.
     """
     used = [interface for interface in _physical(node) if _link(interface) in (UP, "")]
     if not used:
@@ -66,7 +65,7 @@ def test_mtu(node: Node) -> None:
             seen, usual = f"the MTU of {interface.label} is {interface.mtu}", usual_mtus.get(interface.driver, 0)
             concern_if(interface.driver == ENA and interface.mtu < jumbo, f"{seen}; expected {jumbo}")
             is_odd = usual not in (0, interface.mtu) and not _is_usual_mtu(node, interface)
-            concern_if(is_odd, f"{seen}; expected {usual} as most interfaces of {interface.driver} here")
+            concern_if(is_odd, f"{seen}; expected {usual}, like most {interface.driver} interfaces here")
     elsewhere = differing(node, MTUS, _mtus)
     concern_if(elsewhere, in_words(elsewhere))
 
@@ -76,9 +75,10 @@ def test_mtu(node: Node) -> None:
 def test_nic_uniform(node: Node) -> None:
     """Network devices compared with the group.
 
-    Interfaces are compared by their drivers and, but for EC2's, which come and go with pods, by their number.
+    Compares the models and firmware of RDMA devices, and the drivers of interfaces. The number of interfaces is
+    compared too, except on EC2, where they come and go with pods.
 
-    Remedy (investigate): Update the firmware to that of the other nodes; replace the node if its devices differ.
+    Remedy (investigate): Install the other nodes' firmware version; replace the node if its devices differ.
     """
     for read in HARDWARE.values():
         with part:
@@ -91,7 +91,7 @@ def test_nic_uniform(node: Node) -> None:
 
 def _physical(node: Node) -> tuple[Interface, ...]:
     if not node.interfaces:
-        not_applicable("no network interface has a device of its own")
+        not_applicable("no physical network interface")
     return node.interfaces
 
 
@@ -170,10 +170,10 @@ GBIT = 1000
 def test_link_speed(node: Node) -> None:
     """Network link speed.
 
-    An interface whose cable or port is damaged may agree with the switch on a fraction of its speed: storage, and all
-    that is not RDMA, then crawls. The same interface is compared with that of the other nodes.
+    With a damaged cable or port, an interface may negotiate a fraction of its speed with the switch: storage and
+    everything else that does not use RDMA then crawls. Each interface is compared with the same one on the other nodes.
 
-    Remedy (investigate): Look at ethtool, the cable and the switch port.
+    Remedy (investigate): Check ethtool INTERFACE, the cable and the switch port.
     """
     with part:
         require(why for interface in node.interfaces for why in readings(interface, "name", "speed_mbit_s")[1])

@@ -18,9 +18,9 @@ pytestmark = [mark.network, mark.preflight]
 def test_efa_driver_errors(node: Node) -> None:
     """EFA driver errors.
 
-    A device that does not answer its driver, or whose reset does not end, is lost until the driver starts it again; its
-    port is still reported as ACTIVE. Failed commands are noted. What was logged about a device before its driver last
-    started it no longer counts.
+    A device that does not answer its driver, or whose reset does not finish, is lost until the driver restarts it; its
+    port still shows ACTIVE. Failed commands are concerns. Messages from before the driver last started the device are
+    ignored.
 
     Remedy (reset or reboot): Reload the efa module when no job is running, or reboot the node. Replace the node if the
     error returns.
@@ -44,11 +44,11 @@ def _is_without_efa(node: Node) -> bool:
 def test_ena_driver_errors(node: Node) -> None:
     """ENA adapter resets.
 
-    Its driver received nothing from the device for seconds, or lost packets that it had sent, and reset it. Connections
+    The ENA driver reset the device because it was silent for seconds or did not complete sent packets. Connections
     stall meanwhile, and NCCL's bootstrap or a file system may time out.
 
-    Remedy (investigate): A single reset is rarely the node's fault. Replace the node if it returns; check the driver's
-    version.
+    Remedy (investigate): A single reset is rarely the node's fault. Check the ENA driver's version (ethtool -i ens5),
+    and replace the node if resets return.
     """
     say(node, "network.ena_driver_errors", "no reset")
     require_whole_log(node)
@@ -60,12 +60,12 @@ def test_ena_driver_errors(node: Node) -> None:
 def test_nic_driver_errors(node: Node) -> None:
     """Network adapter errors.
 
-    The firmware of an adapter stopped, does not answer its driver or reports an error; the driver could not start or
-    recover it; it is too hot, or one of its queues has stalled. Its port may still be reported as ACTIVE. What the
-    driver recovered from no longer counts.
+    An adapter's firmware stopped, does not answer the driver or reports an error; the driver could not start or recover
+    the adapter; the adapter is too hot; or one of its queues has stalled. The port may still show ACTIVE. Errors that
+    the driver recovered from are ignored.
 
     Remedy (reset or reboot): Reload the adapter's driver when no job is running, or reboot the node. Update the
-    firmware; replace the node if it returns.
+    firmware; if the error returns, replace the node.
     """
     say(node, "network.nic_driver_errors", "every adapter to work")
     require_whole_log(node)
@@ -76,12 +76,12 @@ def test_nic_driver_errors(node: Node) -> None:
 def test_kernel_tables(node: Node) -> None:
     """Kernel network tables.
 
-    With no room in the neighbour table a node cannot reach hosts of its own network that it has not talked to yet; with
-    no room in the connection table, new connections are dropped. Both look like a network that fails now and then.
-    Users can fill the connection table of a network namespace of their own.
+    When the neighbour table is full, a node cannot reach hosts of its subnet that it has not talked to yet; when the
+    conntrack table is full, new connections are dropped. Both look like an intermittent network fault. Users can fill
+    the conntrack table of their own network namespace.
 
-    Remedy (fix configuration): Raise net.ipv4.neigh.default.gc_thresh1 to 3 (net.ipv6 for ndisc_cache) above the number
-    of hosts in the subnet, and net.netfilter.nf_conntrack_max above the connections of a busy node.
+    Remedy (fix configuration): Set net.ipv4.neigh.default.gc_thresh1, 2 and 3 (net.ipv6 for ndisc_cache) above the
+    number of hosts in the subnet, and net.netfilter.nf_conntrack_max above the connections of a busy node.
     """
     say(node, "network.kernel_tables", "room for every host and connection")
     require_whole_log(node)
@@ -92,12 +92,12 @@ def test_kernel_tables(node: Node) -> None:
 def test_link_flaps(node: Node) -> None:
     """Network link flaps.
 
-    A link that was up is down, or one is lost so often that NCCL's messages on it are resent or time out; the count
-    is compared with the time that the log covers. A port that never had a cable, or came up late, is no fault. A
-    bond without any link is never more than a concern: any user can have that logged of a bond in a network
-    namespace of their own.
+    A link that was up is down, or goes down so often that NCCL's messages are resent or time out; losses are counted
+    per time that the log covers. A port that never had a cable, or came up late, is ignored. A bond without any link is
+    only a concern: any user can cause that message with a bond in their own network namespace.
 
-    Remedy (investigate): Clean or reseat the cable and its transceivers, then replace them; look at the switch port.
+    Remedy (investigate): Clean and reseat the cable and its transceivers; if that does not help, replace them. Check
+    the switch port.
     """
     say(node, "network.link_flaps", "every link that came up to stay up")
     require_whole_log(node)

@@ -20,12 +20,12 @@ pytestmark = [mark.network, mark.preflight]
 def test_nameservers(node: Node) -> None:
     """Name servers.
 
-    Each server that /etc/resolv.conf names, and each that systemd-resolved uses in turn, was queried twice by UDP. A
-    lookup waits five seconds for each silent server before it tries the next; if none answers, file systems are not
-    mounted and jobs do not find each other.
+    Queries each server in /etc/resolv.conf, and each one behind systemd-resolved, twice over UDP. A lookup waits five
+    seconds for each silent server before it tries the next. If none answers, file systems are not mounted and ranks do
+    not find each other.
 
-    Remedy (restore service): Check that the server runs and that security groups and firewalls let UDP port 53 through;
-    remove a server that is gone from the DHCP options or /etc/resolv.conf.
+    Remedy (restore service): Check that the server runs (dig @SERVER NAME) and that security groups and firewalls allow
+    UDP port 53. Remove a server that no longer exists from the DHCP options or /etc/resolv.conf.
     """
     servers = node.naming.nameservers
     if not servers:
@@ -46,18 +46,18 @@ def _answers(server: Nameserver) -> bool:
 def test_own_name(node: Node) -> None:
     """The node's own name.
 
-    /etc/hosts is consulted before DNS. If it has another node's address, carried over by an image or a restored disk,
-    the node offers others an address that is not its own: the rendezvous of jobs hangs.
+    /etc/hosts is consulted before DNS. If it maps the node's name to another node's address, left over from an image or
+    a restored disk, the node gives others the wrong address, and the rendezvous of jobs hangs.
 
-    Remedy (fix configuration): Correct the line in /etc/hosts, and what writes it (cloud-init's manage_etc_hosts, a
+    Remedy (fix configuration): Correct the line in /etc/hosts, and whatever writes it (cloud-init's manage_etc_hosts, a
     lifecycle script).
     """
     entries = node.naming.hosts
     wrong = [entry.address for entry in entries if not entry.is_own]
     name = known(lambda: node.naming.hostname, "this node's name")
     seen = f"/etc/hosts gives {name} the address {', '.join(wrong)}"
-    assert not wrong or len(wrong) < len(entries), f"{seen}; expected one that this node has"
-    concern_if(wrong, f"{seen} beside its own; expected only its own")
+    assert not wrong or len(wrong) < len(entries), f"{seen}; expected an address of this node"
+    concern_if(wrong, f"{seen} in addition to its own; expected only its own")
 
 
 @mark.hyperpod_node_debugger("B")
@@ -65,18 +65,19 @@ def test_own_name(node: Node) -> None:
 def test_address_unique(node: Node) -> None:
     """Node address.
 
-    Compared with the MAC and IPv4 addresses of the other nodes of the group, on interfaces with a device of their own
-    and on bonds; the kernel itself reports an IPv6 address that another host has. Connections then reach sometimes one
-    node, sometimes the other. Addresses that most nodes of the group have are ignored: a network private to each
-    machine, as between its cards and its board's controller.
+    Compares MAC and IPv4 addresses of physical interfaces and bonds with the group's other nodes; the kernel itself
+    reports a duplicate IPv6 address. With a duplicate, connections reach sometimes one node, sometimes the other.
+    Addresses that most nodes of the group share are ignored: they belong to a network inside each machine, such as the
+    link to its BMC.
 
-    Remedy (fix configuration): Give each node an address of its own; look for a cloned disk with a fixed address, or a
-    virtual machine that was started twice. One machine under two names: correct the inventory.
+    Remedy (fix configuration): Give each node its own address; look for a cloned disk with a static address, or a
+    virtual machine that was started twice. If one machine is listed under two names, correct the inventory.
     """
     naming = node.naming
     with part:
         concern_if(
-            naming.duplicates, f"{in_list(naming.duplicates)} is also another host's; expected it on this node alone"
+            naming.duplicates,
+            f"another host also has {in_list(naming.duplicates)}; expected this node alone to have it",
         )
     with part:
         require(why for address in naming.addresses for why in readings(address, "driver", "mac", "ipv4")[1])
@@ -87,8 +88,8 @@ def test_address_unique(node: Node) -> None:
     ours = {address: shared[address] for address in sorted(naming.unique) if 1 < len(shared.get(address, ())) <= most}
     seen = in_list(f"{address} is also that of {_others(names, node)}" for address, names in ours.items())
     is_one = all({*names} <= {node.name, *node.same_machine} for names in ours.values())
-    why = ", which is the same machine by its boot id" if is_one else ""
-    concern_if(ours, f"{seen}{why}; expected {'a machine of its own' if is_one else 'an address of one node alone'}")
+    why = ", which has the same boot ID and so is the same machine" if is_one else ""
+    concern_if(ours, f"{seen}{why}; expected {'two different machines' if is_one else 'each address on one node only'}")
 
 
 def _unique(node: Node) -> Iterable[str]:

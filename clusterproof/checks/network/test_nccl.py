@@ -25,8 +25,8 @@ FAILURE = re.compile(r"Test (CUDA |NCCL )?failure|FAILED")  # what nccl-tests sa
 def test_nccl_transport(node: Node) -> None:
     """NCCL transport.
 
-    With NCCL_DEBUG=INFO the log names the provider that libfabric gave NCCL, and the number of its devices. If the
-    plugin or the provider is missing, NCCL falls back to TCP without an error, and is many times slower.
+    With NCCL_DEBUG=INFO the log shows which libfabric provider NCCL uses, and with how many devices. If the plugin or
+    the provider is missing, NCCL falls back to TCP without an error and is many times slower.
 
     Remedy (fix configuration): Put the aws-ofi-nccl plugin on the library path of the job's container, and unset
     NCCL_NET_PLUGIN=none and FI_PROVIDER=tcp. If devices are missing, request all of them in the job's resources.
@@ -37,8 +37,7 @@ def test_nccl_transport(node: Node) -> None:
         lines = sum(log.network.info_lines for log in logs)
         warning = next(filter(None, map(_warning, logs)), "")
         incomplete(
-            f"{lines} lines of NCCL, none of which says what network it used{warning}; "
-            "expected a run with NCCL_DEBUG=INFO"
+            f"{lines} NCCL log lines, but none says which network it used{warning}; expected a run with NCCL_DEBUG=INFO"
         )
     slow = others_than_efa(networks, providers)
     if node.expected("efa") == 0:
@@ -46,7 +45,7 @@ def test_nccl_transport(node: Node) -> None:
     assert not slow, f"NCCL used {', '.join(slow)}; expected EFA"
     require_every_device(node, said(logs, "nics"))
     if not any("efa" in provider for provider in providers):
-        incomplete("NCCL used libfabric and does not say which provider; expected the line of the plugin that names it")
+        incomplete("NCCL used libfabric, but the log does not name the provider; expected its line `Selected provider`")
 
 
 def _warning(log: NcclLog) -> str:
@@ -77,7 +76,7 @@ def _is_libfabric(name: str) -> bool:
 def require_rdma(node: Node, networks: list[str]) -> None:
     """Evaluate a node without EFA: TCP is wrong only where there is a faster network."""
     if SOCKET in networks and node.ib_devices:
-        concern(f"NCCL used network {SOCKET}; expected InfiniBand or RoCE, which the node has")
+        concern(f"NCCL used the network {SOCKET}; expected InfiniBand or RoCE, which this node has")
     not_applicable(f"{node.type_name or 'this node'} has no EFA")
 
 
@@ -85,7 +84,7 @@ def require_every_device(node: Node, counts: list[int]) -> None:
     """Compare the devices that NCCL found with those that the node has."""
     with part:
         if not counts:
-            incomplete("NCCL used EFA and does not say with how many devices; expected a line `found N nics`")
+            incomplete("NCCL used EFA, but the log does not say with how many devices; expected a line `found N nics`")
         shown, _ = readings(node, "efa_devices")
         devices = len(shown.get("efa_devices", ())) or node.expected("efa")
         concern_if(min(counts) < devices, f"NCCL used EFA with {min(counts)} of {devices} devices; expected all")
@@ -96,11 +95,11 @@ def require_every_device(node: Node, counts: list[int]) -> None:
 def test_nccl_correct(node: Node) -> None:
     """NCCL correctness.
 
-    nccl-tests compare every result with the correct one unless told not to (-c 0). A wrong sum in a collective is a
-    wrong gradient in training, and nothing else shows it.
+    nccl-tests verify every result unless they run with -c 0. A wrong sum in a collective is a wrong gradient in
+    training, and nothing else shows it.
 
-    Remedy (investigate): Run it again on this node alone, then on its neighbours, to find the GPU or the link. Drain
-    the node until it is found.
+    Remedy (investigate): Drain the node. Run nccl-tests again on this node alone, then with its neighbours, to find the
+    faulty GPU or link.
     """
     logs = [log for log in node.nccl_tests.logs if log.is_of_nccl_tests]
     if not logs:
@@ -115,7 +114,7 @@ def all_right(log: NcclLog) -> None:
     """Fail where values are wrong, or where a run to the end says that it failed."""
     with part:
         wrong = [f"{row.wrong} wrong values at {row.label}" for row in log.rows if row.wrong]
-        more = f", and at {len(wrong) - MAX_SIZES} sizes more" if len(wrong) > MAX_SIZES else ""
+        more = f", and at {len(wrong) - MAX_SIZES} more sizes" if len(wrong) > MAX_SIZES else ""
         assert not wrong, f"{', '.join(wrong[:MAX_SIZES])}{more}; expected 0"
     count, word = log.out_of_bounds, known(lambda: log.out_of_bounds_word, "OK")
     fail_if(count or word not in ("", "OK"), f"out of bounds values: {count} {word}; expected 0 OK")
@@ -130,7 +129,7 @@ def whole(log: NcclLog) -> None:
         last = f" after {rows[-1].label}" if rows else ""
         incomplete(f"the log ends{last}{why(log)}; expected its line `Out of bounds values`")
     if log.exit:
-        incomplete(f"no value is wrong, and the run ended with exit status {log.exit}; expected 0")
+        incomplete(f"no value is wrong, but the run exited with status {log.exit}; expected 0")
 
 
 def why(log: NcclLog) -> str:

@@ -33,14 +33,15 @@ SETTINGS: Mapping[str, Callable[[RocePort], str]] = {
 def test_roce_settings(node: Node) -> None:
     """RoCE settings of ports.
 
-    NCCL uses all rails alike: one without a routable RoCE v2 address at the same index as the others ends a job as it
-    starts, and one without congestion control or in another traffic class loses packets under load. Active ports of one
-    model and speed are compared with each other, unless most nodes of the group have that port so, and each with the
-    same port on other nodes. A node without InfiniBand or EFA none of whose fastest ports has such an address has no
-    rail, unless all nodes of the group have it so, and virtual functions that may have the addresses.
+    NCCL uses all rails in the same way: a rail without a routable RoCE v2 GID at the same index as the others makes a
+    job fail at start, and one without congestion control, or in another traffic class, loses packets under load. Active
+    ports of the same model and speed are compared with each other, unless most nodes of the group have the same
+    deviation, and each port with the same port on other nodes. A node without InfiniBand or EFA whose fastest ports
+    have no such GID has no rail, unless all nodes of the group are like that and have virtual functions that may hold
+    the addresses.
 
-    Remedy (fix configuration): Give the interface its address; set ECN and the traffic class as on the other ports, and
-    in what sets them after a boot.
+    Remedy (fix configuration): Give the interface its IP address. Set ECN and the traffic class as on the other ports,
+    also in the script that sets them at boot.
     """
     ports = active_ports(node)
     if not ports:
@@ -107,7 +108,7 @@ def odd_ports(node: Node, ports: Iterable[RocePort], what: str) -> list[str]:
     for values in kinds.values():
         usual, alike = Counter(values.values()).most_common(1)[0]
         if alike > len(values) * node.threshold("group.majority"):
-            as_most = f"expected {usual or 'none'} as {alike} of {len(values)} ports of its kind"
+            as_most = f"expected {usual or 'none'}, like {alike} of {len(values)} such ports"
             unlike = {name: value or UNSET for name, value in values.items() if value != usual}
             for name, value in unlike.items():
                 concern_if(not is_usual_in_group(node, name, value), f"{name} is {value}; {as_most}")

@@ -20,29 +20,31 @@ pytestmark = [mark.network, mark.preflight, mark.hyperpod_node_debugger("A")]
 def test_nic_link(node: Node) -> None:
     """Network device PCIe link.
 
-    Half the lanes, or one generation less, halves the throughput between GPUs and network. A link that is worse than on
-    most devices of its model on this node, and worse than the device and its port support, has lost lanes or speed. If
-    the port's own limit is unknown, or only other nodes do better, the slot may be a different one: that is a concern.
-    So is a link that is worse than both ends support where no more of its model here are better.
+    Half the lanes, or one PCIe generation less, halves the throughput between GPUs and network. A link has lost lanes
+    or speed if it is worse than most devices of its model on this node and worse than the device and its port support.
+    If the port's limit is unknown, or only other nodes do better, the slot may be different: a concern. A link below
+    what both ends support is also a concern if most devices of its model here are no better.
 
-    Remedy (reset or reboot): Reseat the device or its riser, then reboot; check that it is in the same slot as on other
-    nodes. In a cloud, replace the node.
+    Remedy (reset or reboot): Check that the device is in the same slot as on other nodes, reseat it or its riser, and
+    reboot. In a cloud, replace the node.
     """
     nics = _nics(node)
     if not any(nic.link for nic in nics):
-        not_applicable("the kernel reports no PCIe link of a network device here")
+        not_applicable("the kernel reports no PCIe link for any network device here")
     for nic in nics:
         with part:
             usual, able = _usual(node, nic), known(lambda: nic.link_of_both_ends, None)  # noqa: B023 - called at once
             is_worse = bool(usual and nic.link and nic.link.is_worse_than(usual))
             is_less = bool(able and nic.link and nic.link.is_worse_than(able))
             seen = f"PCIe {nic.link} on {nic.address}; expected"
-            fail_if(is_worse and is_less, f"{seen} {usual} as most of its model here")
-            concern_if(is_worse and not able, f"{seen} {usual} as most of its model here")
-            concern_if(is_less and not is_worse and not _is_meant(node, nic), f"{seen} {able}, as both of its ends can")
+            fail_if(is_worse and is_less, f"{seen} {usual}, like most of its model here")
+            concern_if(is_worse and not able, f"{seen} {usual}, like most of its model here")
+            concern_if(is_less and not is_worse and not _is_meant(node, nic), f"{seen} {able}, which both ends support")
             require(readings(nic, "width", "speed")[1])
             if not nic.link and _is_alone_without(node, nic):
-                incomplete(f"the kernel reports no PCIe link of {nic.address}; expected one, as of others of its model")
+                incomplete(
+                    f"the kernel reports no PCIe link for {nic.address}; expected one, as for others of its model"
+                )
     elsewhere = differing(node, LINKS, _links)
     concern_if(elsewhere, in_words(elsewhere))
 
@@ -51,16 +53,15 @@ def test_nic_link(node: Node) -> None:
 def test_nic_numa(node: Node) -> None:
     """Network device NUMA node.
 
-    NCCL pairs each GPU with the network devices on its own side. A device in another slot, or firmware that places it
-    elsewhere or nowhere, sends a GPU's traffic over the link between the sockets.
+    NCCL pairs each GPU with the network devices on its own NUMA node. If a device is in a different slot, or the
+    firmware assigns it to another NUMA node or none, GPU traffic crosses the link between the sockets.
 
-    Remedy (investigate): Compare the slots and the firmware settings (NUMA nodes per socket, SNC) with a neighbouring
-    node.
+    Remedy (investigate): Compare the slots and the firmware settings (NUMA nodes per socket, SNC) with a healthy node.
     """
     nics = _nics(node)
     nowhere = [nic.address for nic in nics if readings(nic, "numa")[0].get("numa", 0) < 0]
     seen = f"no NUMA node is reported for {', '.join(nowhere)}"
-    concern_if(0 < len(nowhere) < len(nics), f"{seen}; expected one, as of the other network devices")
+    concern_if(0 < len(nowhere) < len(nics), f"{seen}; expected one, as for the other network devices")
     elsewhere = differing(node, "NUMA nodes of network devices", _numa)
     concern_if(elsewhere, in_words(elsewhere))
     require(why for nic in nics for why in readings(nic, "numa")[1])

@@ -33,12 +33,11 @@ pytestmark = [mark.network, mark.preflight, mark.ami]
 def test_transport_plan(node: Node) -> None:
     """NCCL and libfabric variables of jobs.
 
-    Variables are read from /etc/environment, /etc/profile.d, /etc/nccl.conf and what Slurm's TaskProlog prints. Which
-    of them a job really gets depends on how it is started, and a container may set its own. They are compared with
-    those of the other nodes too: with different ones, the ranks of a job may not agree on how they communicate.
+    Reads variables from /etc/environment, /etc/profile.d, /etc/nccl.conf and the output of Slurm's TaskProlog. Which of
+    them a job gets depends on how it is started, and a container may set its own. They are also compared with the other
+    nodes: if they differ, the ranks of a job may not agree on how to communicate.
 
-    Remedy (fix configuration): Remove the variable from the file that is named; EFA's plugin for NCCL sets what it
-    needs by itself.
+    Remedy (fix configuration): Remove the variable from the file shown. EFA's NCCL plugin sets what it needs by itself.
     """
     with part:
         unread = ", ".join(node.environment_unread)
@@ -111,8 +110,8 @@ def evaluate_adapters(variable: Variable, node: Node) -> None:
 def evaluate_visible(variable: Variable, node: Node) -> None:
     """A concern where CUDA_VISIBLE_DEVICES hides GPUs from every job."""
     count, there = len([word for word in variable.value.split(",") if word.strip() not in NO_GPU]), node.gpus_on_bus
-    seen = f"{_setting(variable)} shows {count} of {len(there)} GPUs to every program"
-    concern_if(count < len(there), f"{seen}; expected no such variable, but what a scheduler sets for each job")
+    seen = f"{_setting(variable)} hides all but {count} of {len(there)} GPUs from every program"
+    concern_if(count < len(there), f"{seen}; expected it unset, except by a scheduler for each job")
 
 
 NO_GPU = ("", "-1", "NoDevFiles")
@@ -184,10 +183,10 @@ def _setting(variable: Variable) -> str:
 def test_memlock(node: Node) -> None:
     """Locked memory limit.
 
-    RDMA pins the memory that it sends from. Jobs inherit the limit of the daemon that starts them, not that of a login.
+    RDMA pins the memory it sends from. Jobs inherit the limit of the daemon that starts them, not a login shell's.
 
     Remedy (fix configuration): Set memlock to unlimited in /etc/security/limits.conf, and LimitMEMLOCK=infinity in the
-    daemon's unit; restart it.
+    daemon's unit, then restart the daemon.
     """
     if not _uses_rdma(node):
         not_applicable("no EFA, InfiniBand or RoCE device on this node")

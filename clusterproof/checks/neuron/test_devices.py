@@ -29,8 +29,8 @@ COUNTERS = {
 def test_device_count(node: Node) -> None:
     """Neuron device count.
 
-    The devices that the driver runs are counted, and compared with what the instance type has; and with each other, as
-    all devices of a type are of one model with as many cores, each with a serial of its own.
+    Counts the devices that the driver runs and compares them with the instance type. All devices must be of one model,
+    with the same number of cores and a different serial each.
 
     Remedy (reset or reboot): If the bus shows them all, reload the neuron driver (aws-neuronx-dkms for the running
     kernel) and read the kernel log. Otherwise stop and start the instance, or replace the node.
@@ -60,7 +60,7 @@ def evaluate_alike(node: Node) -> None:
     for reading in known_of:
         cores, label = reading.get("cores", most), reading.get("index", "of unknown number")
         fail_if(
-            cores < most, f"Neuron device {label} has {cores} cores; expected {most}, as another device of the node"
+            cores < most, f"Neuron device {label} has {cores} cores; expected {most}, like another device of the node"
         )
     models = sorted({reading["model"] for reading in known_of if reading.get("model")})
     concern_if(len(models) > 1, f"devices are {' and '.join(models)}; expected one model")
@@ -76,10 +76,10 @@ def evaluate_alike(node: Node) -> None:
 def test_no_uncorrected_ecc(neuron_device: NeuronDevice) -> None:
     """Uncorrected Neuron memory errors.
 
-    Counted since the driver was loaded. Whatever ran has used corrupted data.
+    Errors are counted since the driver was loaded. Whatever ran since then has used corrupted data.
 
-    Remedy (reset or reboot): Repairable errors: reload the driver or reboot the node. Others: stop and start the
-    instance, or replace the node.
+    Remedy (reset or reboot): For repairable errors, reload the driver or reboot the node. For others, stop and start
+    the instance, or replace the node.
     """
     for name, where in COUNTERS.items():
         with part:
@@ -92,12 +92,12 @@ def test_no_uncorrected_ecc(neuron_device: NeuronDevice) -> None:
 def test_no_hw_error(node: Node) -> None:
     """Neuron hardware errors.
 
-    The runtime writes each to the kernel log, with the action to take. Anybody who may open a device can cause such
-    a line, so it fails the node only if the device's own counters show errors, and is a concern otherwise. Resets
-    that did not end, and links of a rack that lead to the wrong device, are concerns too.
+    The Neuron runtime writes each hardware error to the kernel log, with the action to take. Any user who may open a
+    device can cause such a line, so it fails the node only if the device's own counters confirm it; otherwise it is a
+    concern. Resets that did not finish, and rack links to the wrong device, are concerns too.
 
-    Remedy (replace): Do what the action says: TERMINATE_INSTANCE means to stop and start the instance, or to replace
-    the node.
+    Remedy (replace): Take the action that the line names: TERMINATE_INSTANCE means stop and start the instance, or
+    replace the node.
     """
     devices = node.neuron_devices_due
     errors = node.neuron_hardware_errors
@@ -107,7 +107,7 @@ def test_no_hw_error(node: Node) -> None:
     confirmed = dict.fromkeys(error.words for error in errors if error.device in counting)
     fail_if(confirmed, f"since boot {', '.join(confirmed)}; expected no hardware error")
     others = dict.fromkeys(error.words for error in errors if error.device not in counting)
-    concern_if(others, f"since boot {', '.join(others)}, which no counter shows; expected no hardware error")
+    concern_if(others, f"since boot {', '.join(others)}, not confirmed by any counter; expected no hardware error")
     say(node, "neuron.no_hw_error", "every device to work")
     require_whole_log(node)
 
@@ -130,10 +130,11 @@ def devices_with_errors(node: Node) -> set[str]:
 def test_devices_answer(node: Node) -> None:
     """Neuron device responsiveness.
 
-    neuron-ls opens every device: one that it does not list cannot be used, and if it hangs, the driver hangs.
+    neuron-ls opens every device. A device that it does not list cannot be used, and if neuron-ls hangs, the driver
+    hangs.
 
-    Remedy (reset or reboot): Search the kernel log for neuron. Reload the driver when no job is running, or reboot the
-    node; replace it if that does not help.
+    Remedy (reset or reboot): Search the kernel log (journalctl -k | grep neuron). Reload the driver when no job is
+    running, or reboot the node; replace the node if that does not help.
     """
     try:
         due = devices_due(node)
@@ -161,8 +162,8 @@ def test_devices_answer(node: Node) -> None:
 def test_connected(neuron_device: NeuronDevice, node: Node) -> None:
     """Neuron links.
 
-    On types with 16 devices each is linked with four others, and a link has two ends. Collectives inside the node go
-    over these links.
+    On instance types with 16 Neuron devices, each is linked to four others, and both ends must report the link.
+    Collectives inside the node use these links.
 
     Remedy (replace): Stop and start the instance, or replace the node.
     """
@@ -181,7 +182,7 @@ def test_connected(neuron_device: NeuronDevice, node: Node) -> None:
         if other.index in own and neuron_device.index not in linked_with(other, neuron_device.index)
     )
     named = ", ".join(str(index) for index in one_sided)
-    assert not one_sided, f"linked with {named}, which has no link back; expected links with two ends"
+    assert not one_sided, f"linked with {named}, which reports no link back; expected both ends to report the link"
 
 
 def linked_with(device: NeuronDevice, otherwise: int) -> tuple[int, ...]:
@@ -194,7 +195,7 @@ def linked_with(device: NeuronDevice, otherwise: int) -> tuple[int, ...]:
 def test_no_leftover_processes(node: Node) -> None:
     """Processes on idle Neuron devices.
 
-    Remedy (clean up): Find out which job they belong to. End those that a finished job left running.
+    Remedy (clean up): Find out which job the processes belong to, and kill those that a finished job left running.
     """
     due = devices_due(node)
     busy = {process: device.index for device in _listed(node) for process in device.processes}

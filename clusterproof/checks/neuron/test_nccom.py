@@ -24,11 +24,12 @@ pytestmark = [
 def test_nccom(node: Node) -> None:
     """nccom-test.
 
-    The smallest program that uses every NeuronCore and the links between them. With -m perf it is run; otherwise every
-    captured run counts. Nodes that ran the same command are compared by the bandwidth of the largest message.
+    nccom-test is the smallest program that uses every NeuronCore and the links between them. With -m perf it is run;
+    otherwise every captured run counts. Nodes that ran the same command are compared by the bandwidth of the largest
+    message.
 
-    Remedy (investigate): Read the error. Names that begin with NRT_ come from the runtime: restart the Neuron driver,
-    reboot the node; replace it if they return.
+    Remedy (investigate): Read the error. Errors that begin with NRT_ come from the Neuron runtime: reload the driver or
+    reboot the node, and replace it if they return.
     """
     logs = node.nccom.logs
     for log in logs:
@@ -56,7 +57,7 @@ def require_end(log: NccomLog) -> None:
         if silent:
             incomplete(f"no time or bandwidth for {silent[0]} bytes; expected numbers")
     if log.exit:
-        incomplete(f"no error was reported, and nccom-test ended with exit status {log.exit}; expected 0")
+        incomplete(f"no error was reported, but nccom-test exited with status {log.exit}; expected 0")
 
 
 def busbw(node: Node) -> Mapping[str, float]:

@@ -62,8 +62,8 @@ def remedy_by_cause(node: Node) -> str:
 def test_reachable(node: Node) -> None:
     """Reachability.
 
-    Nothing is known about a node that does not answer: every other check of it is incomplete. If the cause lies on this
-    side (no key that it accepts, a name that does not resolve), this one is incomplete too: the node has not failed.
+    Nothing is known about a node that does not answer: all its other checks are incomplete. If the cause is on this
+    side (no accepted key, a name that does not resolve), this check is incomplete too, since the node has not failed.
 
     Remedy (cannot reach): Open a shell on the node the same way, and read the error.
     """
@@ -88,11 +88,11 @@ def test_reachable(node: Node) -> None:
 def test_evidence_complete(node: Node) -> None:
     """Collected evidence.
 
-    A collector that did not answer by its deadline was abandoned. A process that cannot even be killed (state D) means
-    a hung driver or a dead file system; one that a user can cause, as with FUSE, is a concern. A broken or slow
-    collector costs the checks that need it, and no others.
+    A collector that missed its deadline is abandoned. If its process cannot be killed (state D), a driver hangs or a
+    file system is dead; a hang that users can cause, as with FUSE, is a concern. A broken or slow collector costs only
+    the checks that need it.
 
-    Remedy (investigate): Run the named command by hand on the node. If a driver hangs, drain the node and reboot it.
+    Remedy (investigate): Run the command shown by hand on the node. If a driver hangs, drain the node and reboot it.
     """
     collectors = node.collectors
     named = {
@@ -129,10 +129,10 @@ def test_evidence_complete(node: Node) -> None:
 def test_uptime_settled(node: Node) -> None:
     """Uptime.
 
-    For about two minutes after boot NVML and the EFA driver can show fewer devices than there are: counts taken then
-    prove nothing.
+    For about two minutes after boot, NVML and the EFA driver may report too few devices, so counts taken then prove
+    nothing.
 
-    Remedy (investigate): Run again when the node has been up for longer than the settle window.
+    Remedy (investigate): Run the check again once the node has been up longer than the time shown.
     """
     window_s = node.threshold("settle.window_s")
     if node.boot.uptime_s < window_s:

@@ -28,13 +28,13 @@ Thing = TypeVar("Thing")
 def test_gpu_exact(node: Node) -> None:
     """Exact products of the GPU.
 
-    All GPUs multiply at once, in every data type that they have, integers chosen so that each partial sum is exact: the
-    result depends on no order, library or GPU, and every bit of it is compared with checksums of the
-    operands, not with a stored copy. A product that is wrong is repeated: a stuck bit shows again, one that flipped
-    does not. Of silent faults like these, NaN values and jumps of the loss reveal about one in a hundred.
+    All GPUs multiply integer matrices at once, in every data type they support. The integers are chosen so that every
+    partial sum is exact: the result does not depend on order, library or GPU, and every bit is verified by checksums of
+    the operands, not against a stored copy. A wrong product is repeated: a stuck bit fails again, a flipped one does
+    not. NaN values and loss spikes reveal only about one in a hundred of these silent faults.
 
-    Remedy (replace): Take the GPU out of use: it computes wrong results without an error. Run the check again on it
-    alone (--exact-s 600), and have it replaced even if the fault does not show again.
+    Remedy (replace): Drain the node: the GPU computes wrong results without any error. Run the check again on this node
+    for longer (--exact-s 600), and have the GPU replaced even if the fault does not show again.
     """
     untested: dict[tuple[str, str], list[int]] = {}
     for number, gpu in enumerate(node.gpu_exact.gpus):
@@ -56,12 +56,12 @@ def test_gpu_exact(node: Node) -> None:
 def test_cpu_exact(node: Node) -> None:
     """Exact arithmetic of the cores, and host memory.
 
-    Bound to each core: dot products of integers, in float64 and in integers; powers modulo a prime; a chain of hashes;
-    with PyTorch also products of matrices in every type, which take the vector and matrix units. Beside it each core
-    writes a part of the memory that is available, a pattern and its complement, and reads it again. One pass.
+    Runs pinned to each core: integer dot products, in float64 and in integers; powers modulo a prime; a chain of
+    hashes; and, with PyTorch, matrix products in every type, which use the vector and matrix units. Each core also
+    writes a pattern and its complement to a share of the available memory and reads both back, once.
 
-    Remedy (replace): Take the node out of use and have it replaced: a core or its memory gives wrong results
-    without an error. First run the check again, to see whether the same core is named.
+    Remedy (replace): Run the check again to see whether it names the same core, then drain the node and have it
+    replaced: a core or its memory gives wrong results without any error.
     """
     found = node.cpu_exact.found
     for one in each(found.wrong, lambda one: one):
@@ -116,12 +116,12 @@ def by_why(found: Iterable[tuple[Why, Thing]]) -> dict[Why, list[Thing]]:
 def test_exact_collective(node: Node) -> None:
     """Exact collectives of the GPUs.
 
-    All-reduce, reduce-scatter, all-gather and all-to-all over NCCL, of integers whose sums are exact in every data
-    type: each GPU knows in advance, bit for bit, what it must end up with, whatever ring, tree or switch added it up.
-    Which GPUs have wrong elements of which others tells a GPU from a link.
+    Runs all-reduce, reduce-scatter, all-gather and all-to-all over NCCL on integers whose sums are exact in every data
+    type. Each GPU knows its result in advance, bit for bit, whichever ring, tree or switch computes it. The pattern of
+    wrong elements, by source and destination GPU, tells a bad GPU from a bad link.
 
-    Remedy (replace): Take the node out of use: gradients that GPUs exchange on it are wrong without an error. Run the
-    check again to see whether the same GPU or link is named, and have it replaced.
+    Remedy (replace): Drain the node: its GPUs exchange wrong gradients without any error. Run the check again to see
+    whether it names the same GPU or link, then have that replaced.
     """
     found = node.exact_collective.found
     blame = Blame.of([found])
@@ -160,15 +160,15 @@ def test_exact_collective(node: Node) -> None:
 def test_exact_step(node: Node) -> None:
     """The same training steps on every GPU.
 
-    Forward, backward and update of a small network with deterministic settings, from inputs that are the same
-    everywhere. A digest of all gradients and weights follows each step. GPUs of one kind with the same driver and
-    libraries must have the same digests, and each must repeat its own. A GPU is wrong if nobody else has its result
-    while another GPU of its node has that of the majority; if no GPU of the node has, or several GPUs share each of
-    two results, software may differ.
+    Every GPU trains the same small network from the same inputs with deterministic settings, and hashes all gradients
+    and weights after each step. GPUs of the same model, driver and libraries must get the same digests, and each GPU
+    must reproduce its own. A GPU is at fault if its result is unique while another GPU of its node agrees with the
+    majority. If no GPU of the node agrees, or several GPUs share each of two results, the cause may be a software
+    difference.
 
-    Remedy (replace): Take a GPU out of use if it ends up with other weights than its neighbours. Run exact_step and
-    gpu_exact again on it. Where the message says software, first compare driver, PyTorch, CUDA libraries and their
-    settings with those of other nodes.
+    Remedy (replace): Drain the node if one of its GPUs ends up with different weights than its neighbours, and run
+    exact_step and gpu_exact again on that GPU. If the message mentions software, first compare the driver, PyTorch,
+    CUDA libraries and their settings with other nodes.
     """
     own = node.exact_step
     steps = list(own.steps())

@@ -31,13 +31,13 @@ def of_group(node: Node) -> str:
 def test_pairwise_groups(node: Node) -> None:
     """Bus bandwidth in groups.
 
-    Pairs name nodes and links. What shows only where many nodes meet (an oversubscribed switch, rails that are crossed,
-    an algorithm that the library chooses for many) shows in groups: each is compared with the others of its size, with
-    the smallest, with pairs, and with the floor for so many nodes where one is known. A slow group names no node; a
-    node fails only if the runs themselves name it, twice.
+    Pairs identify nodes and links. Groups show faults that appear only when many nodes communicate: an oversubscribed
+    switch, crossed rails, an algorithm that the library picks for large groups. Each group is compared with others of
+    its size, with the smallest groups, with pairs, and with the floor for that many nodes, if one is known. A slow
+    group names no node; a node fails only if two runs name it.
 
-    Remedy (investigate): If one group is slow, look at what its nodes have in common: rack, switch, placement group. If
-    all large ones are, look at the fabric between racks and at NCCL_ALGO and the tuner of the EFA plugin.
+    Remedy (investigate): If one group is slow, check what its nodes have in common: rack, switch, placement group. If
+    all large groups are slow, check the fabric between racks, NCCL_ALGO and the EFA plugin's tuner.
     """
     pairs = node.pairwise
     for measured in pairs.groups:

@@ -61,12 +61,12 @@ def of_pair(pair: MeasuredPair | NoPairs) -> str:
 def test_not_a_straggler(node: Node) -> None:
     """Node bandwidth across partners.
 
-    A collective is as fast as its slowest node. Nodes are measured in pairs, those in slow pairs again with several
-    partners that are known to be good, and a node is named only if it, and not a link, a rack, contention or the
-    configuration of all, explains what was measured.
+    A collective is as fast as its slowest node. Nodes are measured in pairs, and nodes of slow pairs again with several
+    partners known to be good. A node is named only if the node itself, rather than a link, a rack, contention or the
+    cluster's configuration, explains the measurements.
 
-    Remedy (replace): Take the node out of the job, and check its clocks, its PCIe links and its network devices.
-    Replace it if nothing there explains the measurements.
+    Remedy (replace): Drain the node, and check its clocks, PCIe links and network devices. Replace it if nothing there
+    explains the measurements.
     """
     pairs = node.pairwise
     if pairs.mesh:
@@ -113,13 +113,13 @@ def require_measured(pairs: PairsOfNode) -> None:
 def test_pairwise_busbw(pair: MeasuredPair) -> None:
     """Pairwise bus bandwidth.
 
-    Compared with the other pairs of this run, and with the floor for this very instance type, number of ranks,
-    collective and size if one is known. A pair that is slow because of one of its nodes is a concern: the finding is
-    that of the node.
+    Each pair is compared with the other pairs of this run and, if one is known, with the floor for the same instance
+    type, number of ranks, collective and size. A pair that is slow because of one of its nodes is only a concern:
+    network.not_a_straggler reports the node.
 
-    Remedy (investigate): If each node is fast with others, look at what lies between them: their rack, their switch,
-    their security groups. If most pairs are below the floor, look at the configuration of all: the EFA plugin, NCCL's
-    environment.
+    Remedy (investigate): If both nodes are fast with others, check what lies between them: rack, switch, security
+    groups. If most pairs are below the floor, check the cluster's configuration: the EFA plugin, NCCL's environment
+    variables.
     """
     if pair.campaign.mesh:
         not_applicable(f"measured with {RDMA_MESH}, which exchanges a few bytes and measures no bandwidth")
@@ -158,8 +158,8 @@ def require_normal(pair: MeasuredPair, said: str) -> None:
 def test_pairwise_transport(node: Node) -> None:
     """NCCL transport between nodes.
 
-    If the plugin or the provider is missing, NCCL falls back to TCP without an error, and is many times slower. Every
-    measurement records which network carried it.
+    If the plugin or the provider is missing, NCCL falls back to TCP without an error and is many times slower. Every
+    measurement records which network it used.
 
     Remedy (fix configuration): Put the aws-ofi-nccl plugin on the library path of the job's container, and unset
     NCCL_NET_PLUGIN=none and FI_PROVIDER=tcp.
@@ -187,10 +187,10 @@ def test_pairwise_transport(node: Node) -> None:
 def test_pairwise_correct(node: Node) -> None:
     """Correctness between nodes.
 
-    nccl-tests compare every result with the correct one, and so does --meter exact, which also says whose elements were
-    wrong. A wrong sum in a collective is a wrong gradient in training, and nothing else shows it.
+    nccl-tests and --meter exact verify every result; --meter exact also says whose elements were wrong. A wrong sum in
+    a collective is a wrong gradient in training, and nothing else shows it.
 
-    Remedy (replace): Drain the node, and find the GPU or the link: measure it alone, then with each neighbour.
+    Remedy (replace): Drain the node. Measure it alone, then with each neighbour, to find the faulty GPU or link.
     """
     pairs = node.pairwise
     data = [one for one in pairs.measurements if one.reading.is_correct is not None]

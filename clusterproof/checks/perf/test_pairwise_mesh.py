@@ -33,13 +33,13 @@ def of_devices(node: Node) -> str:
 def test_rdma_mesh(node: Node) -> None:
     """RDMA connectivity between nodes.
 
-    Before bandwidth is measured, each RDMA device exchanges a few bytes with that of the same rail on three partners or
-    more (--meter rdma_mesh). A device or a node is named only if two partners that reach others do not reach it; what
-    many devices of a rail have in common is the rail's or a switch's, and what lies between two sides is a path's: then
-    no node is. Any user of a node can end an exchange of its program, so that none of it fails a node.
+    Before bandwidth is measured, each RDMA device exchanges a few bytes with the same rail's device on at least three
+    partners (--meter rdma_mesh). A device or node is named only if two partners that reach others cannot reach it. A
+    fault shared by many devices of a rail is attributed to the rail or a switch, and one between two sides to a path;
+    then no node is named. Any user of a node can break the exchange, so the result is never more than a concern.
 
-    Remedy (investigate): Of one device: its cable, transceiver and switch port (network.ib_ports, network.efa_count).
-    Of a rail or a side: its switch, VLAN and subnet manager, on EC2 the security group.
+    Remedy (investigate): For one device, check its cable, transceiver and switch port (network.ib_ports,
+    network.efa_count). For a rail or a side, check its switch, VLAN and subnet manager, or on EC2 the security group.
     """
     pairs = node.pairwise
     if pairs.mesh is None:

@@ -28,11 +28,12 @@ pytestmark = [mark.perf]
 def test_gpu_bandwidth(node: Node) -> None:
     """GPU copy bandwidth.
 
-    Copies from the host, to it, and between GPUs, one GPU at a time, by nvbandwidth or, without it, by PyTorch. A GPU
-    is held back by its PCIe link or its NVLinks; a whole node is compared with the others of its group.
+    Measures copies to the host, from the host and between GPUs, one GPU at a time, with nvbandwidth or, if that is
+    missing, PyTorch. A single slow GPU points to its PCIe link or NVLinks; whole nodes are compared with the rest of
+    their group.
 
-    Remedy (investigate): Check the link of that GPU (nvidia-smi -q -d PCIE, nvidia-smi nvlink -s) and whether anything
-    else uses it. Run again; if it stays slow, reset the GPU, then replace the node.
+    Remedy (investigate): Check that GPU's links (nvidia-smi -q -d PCIE, nvidia-smi nvlink -s) and whether anything else
+    is using it. Run the check again; if the GPU stays slow, reset it, then replace the node.
     """
     for direction, speeds in node.gpu_bandwidth.speeds.items():
         with part:
@@ -63,11 +64,11 @@ def copies(node: Node) -> Mapping[str, Speeds]:
 def test_gpu_gemm(node: Node) -> None:
     """GPU compute speed.
 
-    Products of large matrices in PyTorch on all GPUs at once, after a warm-up. A GPU that is capped, hot or short of
-    power holds back every other GPU of a training job.
+    Multiplies large matrices in PyTorch on all GPUs at once, after a warm-up. A GPU that is capped, hot or short of
+    power slows down every other GPU of a training job.
 
-    Remedy (investigate): Look at its clocks, temperature and power under load (nvidia-smi -q -d
-    CLOCK,TEMPERATURE,POWER,PERFORMANCE) and for a foreign process on it. Replace the node if it stays slow.
+    Remedy (investigate): Check the GPU's clocks, temperature and power under load (nvidia-smi -q -d
+    CLOCK,TEMPERATURE,POWER,PERFORMANCE), and look for other processes on it. Replace the node if it stays slow.
     """
     for speeds in node.gpu_gemm.speeds.values():
         with part:
@@ -87,11 +88,12 @@ def products(node: Node) -> Mapping[str, Speeds]:
 def test_node_busbw(node: Node) -> None:
     """NCCL bus bandwidth within the node.
 
-    An all-reduce over the GPUs of one node, without any network: the bandwidth of NVLink and NVSwitch. The largest
-    message is compared with the median of the group and, where one was published, with the minimum for the type.
+    Runs an all-reduce over the GPUs of one node, without the network: it measures NVLink and NVSwitch. The bandwidth of
+    the largest message is compared with the group's median and, if one has been published, with the minimum for the
+    instance type.
 
-    Remedy (investigate): Look for inactive NVLinks, the state of the fabric and the version of NCCL. Run it again alone
-    on the node; if it stays slow, or values are wrong, drain the node and replace it.
+    Remedy (investigate): Check for inactive NVLinks (nvidia-smi nvlink -s), the fabric state and the NCCL version. Run
+    the check again on this node alone. If it stays slow, or values are wrong, drain the node and replace it.
     """
     log = node.node_busbw
     wrong = [f"{row.wrong} wrong values at {row.size_bytes} bytes" for row in log.rows if row.wrong]
@@ -174,11 +176,11 @@ def require_comparison(node: Node, read: Callable[[Node], Mapping[str, Speeds]],
 def test_efa_loopback(node: Node) -> None:
     """EFA message exchange within the node.
 
-    Server and client run on this node, one EFA domain after another, with libfabric's shared memory disabled, so that
-    every message goes through the device. The port's state proves nothing: EFA's driver always reports ACTIVE.
+    Runs server and client on this node over each EFA domain in turn, with libfabric's shared memory disabled, so that
+    every message goes through the device. The port state proves nothing: the EFA driver always reports ACTIVE.
 
-    Remedy (investigate): If no domain works, let the security group admit its own members in both directions, and check
-    memlock. If one does not work or stays slow, replace the node.
+    Remedy (investigate): If no domain works, allow all traffic from the security group to itself in both directions,
+    and check memlock (ulimit -l). If only one fails or stays slow, replace the node.
     """
     try:
         exchanges = node.efa_loopback.exchanges
@@ -215,9 +217,9 @@ def test_efa_loopback(node: Node) -> None:
 def test_fs_bandwidth(node: Node) -> None:
     """File system bandwidth.
 
-    Eight streams write one scratch file, bypassing the node's own cache (direct I/O), then read it back. A shared file
-    system is tested by a few nodes at a time, always the same number, so that conditions are equal. The file was just
-    written: a file server may still have it in memory.
+    Eight streams write a scratch file with direct I/O, bypassing the node's cache, then read it back. A shared file
+    system is tested by the same small number of nodes at a time, so that conditions are equal. Since the file was just
+    written, the file server may read it from memory.
 
     Remedy (investigate): Compare the node's mount options, its network and Lustre's tunables with those of a fast node.
     If all nodes are slow, look at the file system's own throughput (test_fsx_throughput).

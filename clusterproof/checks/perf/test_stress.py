@@ -21,11 +21,11 @@ LEAST_SHARE = 0.9  # of the time that it was to run
 def test_stress_ng(node: Node) -> None:
     """CPU and memory under stress-ng.
 
-    For --stress-s seconds a worker for each core computes in many ways, and as many others write memory in many
-    patterns; stress-ng verifies both. What the kernel logs of memory and CPUs meanwhile counts too. Its bogo operations
-    are not compared with those of other nodes: by its own manual they are no benchmark.
+    Runs stress-ng for --stress-s seconds: on each core, one worker computes and one writes memory patterns, and
+    stress-ng verifies both. Memory and CPU errors in the kernel log during the run count too. Bogo operations are not
+    compared between nodes: stress-ng's manual says they are not a benchmark.
 
-    Remedy (replace): Drain the node. Run the check again for longer (--stress-s 3600), with exact arithmetic (-k
+    Remedy (replace): Drain the node. Run the check again for longer and with exact arithmetic (--stress-s 3600 -k
     "stress or cpu_exact"), and have the node replaced even if the fault does not show again.
     """
     ran = node.stress_ng

@@ -26,12 +26,12 @@ RECORD = "clusterproof watch --cluster X --record DIR"
 def test_gpu_memory_growth(run: TrainingRun) -> None:
     """Growth of GPU memory.
 
-    From ten minutes after its start, a run's memory is expected to stay constant. The slope is the median of the slopes
-    between any two samples, of the whole run or of its later half, whichever is less: a jump is not growth, nor is
-    growth that has stopped. From the slope follows when the memory is full.
+    After its first ten minutes, a run's GPU memory should stay constant. The slope is the median of the slopes between
+    any two samples, over the whole run or its second half, whichever is smaller: a jump, or growth that has stopped,
+    does not count. The slope predicts when the memory is full.
 
-    Remedy (fix code): Look for tensors that are kept from step to step with their graphs (losses summed up without
-    .item()), unbounded caches, and sequences that get longer. torch.cuda.memory_snapshot shows who holds what.
+    Remedy (fix code): Look for tensors that keep their graphs from step to step (losses summed without .item()),
+    unbounded caches, and sequences that get longer. torch.cuda.memory_snapshot() shows what holds the memory.
     """
     growing = run.sampled.growing
     fail_h, concern_h = run.threshold("run.memory_full_fail_h"), run.threshold("run.memory_full_concern_h")
@@ -46,11 +46,12 @@ def test_gpu_memory_growth(run: TrainingRun) -> None:
 def test_batch_size(run: TrainingRun) -> None:
     """Room for a larger batch.
 
-    Memory that is never used and tensor cores that are mostly idle, while neither CPUs nor storage hold the GPUs up.
-    Where tensor cores were not sampled, as by SageMaker's profiler, the 95th percentiles of a GPU's use, its memory and
-    its node's CPUs must all be low, and no step may wait for data.
+    Reports GPU memory that is never used and tensor cores that are mostly idle although neither CPUs nor storage slow
+    the GPUs down. If tensor cores were not sampled, as with SageMaker's profiler, the 95th percentiles of GPU
+    utilisation, GPU memory and the node's CPU utilisation must all be low, and no step may wait for data.
 
-    Remedy (fix code): Raise the batch or micro-batch size, and turn activation checkpointing off while there is room.
+    Remedy (fix code): Raise the batch or micro-batch size, and turn off activation checkpointing as long as memory
+    allows.
     """
     used = run.sampled.peak_memory
     if (
@@ -106,13 +107,13 @@ def gpus_wait(run: TrainingRun) -> bool:
 def test_slow_clock(run: TrainingRun) -> None:
     """Clocks of GPUs under load.
 
-    The SM clock of a busy GPU is compared with that of the others that are busy at the same time; it counts if the
-    driver's counters show that something holds it down meanwhile. The power cap alone is a concern: GPUs differ. A
-    hardware slowdown, thermal or by the power brake, fails. Where nobody sampled all that may hold a slow clock down,
-    the power cap and each slowdown, the check is incomplete.
+    The SM clock of a busy GPU is compared with the other GPUs that are busy at the same time. A lower clock counts if
+    the driver's counters show a reason. The power cap alone is a concern, since GPUs differ; a hardware slowdown,
+    thermal or by the power brake, fails. If not all reasons for a slow clock were sampled (the power cap and each
+    slowdown), the check is incomplete.
 
     Remedy (investigate): Compare the GPU's temperature and power with its neighbours', then check the node's cooling
-    and power supplies. If it stays slow, take the node out of the job and have it replaced.
+    and power supplies. If the GPU stays slow, drain the node and have it replaced.
     """
     _ = run.sampled.clock_peers
     below, least_s = run.threshold("run.slow_clock_share"), run.threshold("run.slow_clock_s")
@@ -147,13 +148,13 @@ def in_words(slow: list[SlowClock], below: float) -> str:
 def test_gpu_lost(run: TrainingRun) -> None:
     """GPUs that are lost during the run.
 
-    What nvidia-smi prints instead of values: a GPU that is lost or waits for a reset, or of which it has no handle any
-    more, fails; one of which no value can be read is a concern. One of which nothing is sampled any more while others
-    of its node are, for a minute at least, is incomplete, and so is a node, for five minutes, or one whose driver it
-    does not reach: a container that has lost its devices says so of healthy GPUs.
+    Reads what nvidia-smi prints instead of values. A GPU that is lost, waits for a reset or has no handle any more
+    fails; one whose values cannot be read is a concern. The check is incomplete if a GPU's samples stop for at least a
+    minute while the node's other GPUs are still sampled, if a whole node's samples stop for five minutes, or if
+    nvidia-smi cannot reach the driver: in a container that lost its devices this happens with healthy GPUs.
 
-    Remedy (reset or reboot): Drain the node and look for an Xid at that time; reset the GPU, or reboot. If it is lost
-    again, replace the node.
+    Remedy (reset or reboot): Drain the node and look for an Xid at that time (journalctl -k | grep Xid). Reset the GPU
+    or reboot the node. If the GPU is lost again, replace the node.
     """
     lost = list(run.data.samples.lost.values())
     gone = [gpu for gpu in lost if gpu.is_gone]
@@ -170,9 +171,9 @@ def test_gpu_lost(run: TrainingRun) -> None:
     named = {f"{gpu.node} {gpu.device}".strip() for gpu in lost}
     unseen = [gpu for gpu in ceased(run.data.samples) if gpu.name not in named]
     if unseen:
-        words = [f"nothing of {gpu.name} behind {moment(gpu.time_s)}" for gpu in unseen[:MAX_GPUS]]
+        words = [f"no sample of {gpu.name} after {moment(gpu.time_s)}" for gpu in unseen[:MAX_GPUS]]
         more = f" and {len(unseen) - MAX_GPUS} more" if len(unseen) > MAX_GPUS else ""
-        incomplete(f"{'; '.join(words)}{more}; expected samples as of the others: look whether it is lost")
+        incomplete(f"{'; '.join(words)}{more}; expected samples, as from the others: check whether it is lost")
     if not lost:
         _ = run.sampled.gpus
 

@@ -20,15 +20,15 @@ pytestmark = [mark.run]
 def test_first_missing(run: TrainingRun) -> None:
     """Ranks missing in a collective.
 
-    Read from the Flight Recorder's dumps, which each rank writes when a collective times out. Within each process group
-    the progress of the ranks is compared. A rank is named if others wait for it and it waits for nobody itself: its GPU
-    has stopped, or its program has not reached the collective. Where clusterproof watch recorded the nodes, the kernel
-    says what the main thread of each rank does: where most wait in one place for ten minutes, the one rank that waits
-    elsewhere, computes, is stopped or has ended is a concern.
+    Compares the progress of the ranks in each process group, from the Flight Recorder dumps that each rank writes when
+    a collective times out. A rank is named if others wait for it and it waits for nobody: its GPU has stopped, or its
+    program has not reached the collective. If clusterproof watch recorded the nodes, the main threads of the ranks are
+    compared too: if most wait in the same place for ten minutes, a rank that waits elsewhere, computes, is stopped or
+    has ended is a concern.
 
-    Remedy (investigate): Look at the nodes of these ranks, not of those that report the timeout: Xid errors in the
-    kernel log, a GPU that has fallen off the bus, a process that is gone. If the node is healthy, py-spy shows what the
-    rank waits for.
+    Remedy (investigate): Check the nodes of the ranks named here, not those that report the timeout: Xid errors in the
+    kernel log, a GPU that has fallen off the bus, a process that is gone. If the node is healthy, see what the rank
+    waits for (py-spy dump --pid PID).
     """
     if not run.data.dumps and run.awaited:
         judge_processes(run, run.awaited)
@@ -57,7 +57,7 @@ def test_first_missing(run: TrainingRun) -> None:
         )
     if missing.are_waiting and not named and not any(mismatch.holds_up for mismatch in run.mismatches):
         incomplete(
-            "ranks wait, and none is behind the others in a collective; expected one that is: look at their stacks"
+            "ranks wait, but none is behind the others in a collective; expected one that is: look at their stacks"
         )
 
 
@@ -67,15 +67,15 @@ def test_collectives_match(run: TrainingRun) -> None:
     """Mismatched collectives.
 
     Read from the Flight Recorder's dumps. Every rank of a process group must call the same collectives in the same
-    order, on as many elements of the same type; where one calls another (a desync), all wait for ever, or compute with
-    wrong data. The first place is named at which ranks differ; one in which nobody waits yet, as all wait before it, is
-    a concern. Sends, receives, the parts of collectives that may be uneven, and groups in which ranks send as well are
-    not compared; nor is a call with one that came after its timeout: it waited for that no longer, or its dump is left
-    from an attempt before.
+    order, with the same number of elements of the same type. If one rank calls a different collective (a desync), all
+    ranks wait forever or compute with wrong data. The first call that differs is named; it is a concern if no rank
+    waits in it yet, because all wait earlier. Sends, receives, collectives whose parts may be uneven, and groups in
+    which ranks also send are not compared, nor are calls made after another's timeout, since those dumps may be from an
+    earlier attempt.
 
-    Remedy (fix code): Look for a branch that only some ranks take: a condition on the rank, on a batch that is empty,
-    on a loss that is not finite; a rank with fewer batches. TORCH_DISTRIBUTED_DEBUG=DETAIL stops the run at that call.
-    This says nothing against a node.
+    Remedy (fix code): Look for a branch that only some ranks take: a condition on the rank, an empty batch, a loss that
+    is not finite, or a rank with fewer batches. TORCH_DISTRIBUTED_DEBUG=DETAIL stops the run at that call. This is a
+    bug in the code, not a fault of a node.
     """
     for mismatch in run.mismatches:
         fail_if(
@@ -118,11 +118,11 @@ def on_nodes(run: TrainingRun, numbers: Sequence[int]) -> str:
 def test_hung(run: TrainingRun) -> None:
     """GPUs that only wait.
 
-    All GPUs that the run uses are reported as busy, yet their tensor cores do nothing, they draw too little power to
-    compute (as far as each is known), and nothing passes over NVLink or the network: each waits for another.
+    All of the run's GPUs show as busy, but their tensor cores are idle, they draw too little power to compute (as far
+    as each is known), and NVLink and the network carry no traffic: every rank waits for another.
 
-    Remedy (investigate): Take the stacks of all ranks (py-spy), or the Flight Recorder's dumps, and evaluate those
-    (pytest --run DUMPS): run.first_missing names the ranks that the others wait for.
+    Remedy (investigate): Take stack traces of all ranks (py-spy dump --pid PID), or evaluate their Flight Recorder
+    dumps (clusterproof --run DUMPS): run.first_missing names the ranks that the others wait for.
     """
     spin, least_s = run.spin, run.threshold("run.hung_s")
     assert spin is None or spin.seconds < least_s, (

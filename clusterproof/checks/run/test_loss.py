@@ -19,20 +19,19 @@ pytestmark = [mark.run]
 def test_loss_finite(run: TrainingRun) -> None:
     """Loss and norm of the gradients.
 
-    A loss that is nan or inf at the end of the log stays so: the run learns nothing any more. One that is a number
-    again later was skipped or begun again from a checkpoint. The norm of the gradients alone may be inf in single
-    steps, while a loss scale adapts, and such steps are skipped: from three lines at the end on both count. A loss that
-    a log no longer has, as Megatron-LM leaves nan out and pandas leaves its cell empty, may be none. Leaps are those of
-    run.loss_spikes.
+    A loss that is nan or inf at the end of the log stays so: the run no longer learns. If it becomes a number again,
+    those steps were skipped or repeated from a checkpoint. The gradient norm may be inf in single steps while the loss
+    scale adapts, and such steps are skipped: it counts only from three lines at the end on. If the last lines have no
+    loss, it may be nan: Megatron-LM leaves it out, and pandas leaves the cell empty. See run.loss_spikes for jumps.
 
-    Remedy (investigate): Go back to a checkpoint from before that step, with a lower learning rate, clipped gradients
-    and the batch left out. If the same step goes well on other nodes, a GPU computes wrongly: run dcgmi diag -r 3.
+    Remedy (investigate): Restart from a checkpoint before that step with a lower learning rate, gradient clipping, and
+    without that batch. If the same step succeeds on other nodes, a GPU computes wrong results: run dcgmi diag -r 3.
     """
     losses = run.data.losses
     for said in alike(losses.never_again, never_again):
         fail_if(said, f"{said}; expected a number")
     for said in alike(losses.for_a_while, for_a_while):
-        concern_if(said, f"{said}, and a number again later; expected one in each")
+        concern_if(said, f"{said}, then a number again; expected a number in each")
     for said in alike(
         losses.without_norm, lambda norm: f"the norm of the gradients is {norm.word} from {norm.since} on"
     ):
@@ -49,13 +48,13 @@ def test_loss_finite(run: TrainingRun) -> None:
 def test_loss_spikes(run: TrainingRun) -> None:
     """Spikes of the loss and of the gradients.
 
-    Each line of the log is compared with the hundred before it. A loss counts that is ten times the largest of them, or
-    twice their mean in five lines one behind the other; a norm of the gradients that is ten times the largest of them.
-    A loss that no longer falls is not evaluated: no threshold for it is known.
+    Each log line is compared with the hundred before it. A loss counts as a spike if it is ten times the largest of
+    them, or twice their mean in five lines in a row; a gradient norm if it is ten times the largest. A loss that no
+    longer falls is not evaluated, since no threshold is known.
 
-    Remedy (investigate): Look whether the loss came back. If not, go back to a checkpoint from before, leave out the
-    batches around that step, and lower the learning rate or clip gradients. If the same batch goes well on other nodes,
-    a GPU computes wrongly: run dcgmi diag -r 3.
+    Remedy (investigate): Check whether the loss recovered. If not, restart from an earlier checkpoint, skip the batches
+    around that step, and lower the learning rate or clip gradients. If the same batch succeeds on other nodes, a GPU
+    computes wrong results: run dcgmi diag -r 3.
     """
     logged = run.losses
     leap, rise, norm = (run.threshold(f"run.{name}") for name in ("loss_leap", "loss_rise", "norm_leap"))

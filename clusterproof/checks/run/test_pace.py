@@ -22,16 +22,15 @@ BY_HAND = "the seconds of each rank's forward and backward, step by step"
 def test_slow_rank(rank: RankOfRun) -> None:
     """Compute time of each rank.
 
-    Every other rank waits for it in each step. Its own compute is compared with the median of the ranks of the same
-    pipeline stage, step by step. If the work varies from step to step, as with sequence lengths or on CPUs that others
-    use, a rank is named only if it is slow in each of five parts of the run. The later half of the run is evaluated by
-    itself too, for a rank that becomes slow. Work that varies so much that a rank slower
-    by a tenth could hide in it is not a pass; a rank whose replica is slow in other stages too has more work, and is
-    not named.
+    All other ranks wait for a slow rank in each step. Each rank's compute time is compared, step by step, with the
+    median of the ranks of its pipeline stage. If the work varies from step to step, because of sequence lengths or
+    shared CPUs, a rank is named only if it is slow in each of five parts of the run. The second half is also evaluated
+    on its own, to find a rank that becomes slow. If the work varies so much that a rank 10 % slower could hide in it,
+    the check does not pass. A rank whose replica is slow in other stages too has more work, and is not named.
 
-    Remedy (investigate): Find the rank's GPU and node, take the node out of the job, and check its clocks, temperature
-    and power. Measure it in pairs: pytest --cluster X -m perf. If the code gives this rank more to do, nothing is wrong
-    with it.
+    Remedy (investigate): Find the rank's GPU and node, drain the node, and check its clocks, temperature and power.
+    Measure it in pairs (clusterproof check X -m perf -k pairwise). If the code gives this rank more work, its node is
+    not at fault.
     """
     least, most = rank.threshold("run.slow_rank_concern"), rank.threshold("run.slow_rank_fail")
     uneven, errors = rank.threshold("run.work_swing_strict"), rank.threshold("run.certain_errors")
@@ -54,8 +53,8 @@ def test_slow_rank(rank: RankOfRun) -> None:
     times, peers = apart(max(slower, pace.ratio), least, 2)[0], pace.peers
     if not pace.is_certain(errors):
         incomplete(
-            f"computes {times} times as long as its {peers} peers in {pace.steps} steps, which differ too much "
-            f"to tell; expected about {pace.steps_for(errors)} steps"
+            f"computes {times} times as long as its {peers} peers in {pace.steps} steps, which vary too much to "
+            f"tell; expected about {pace.steps_for(errors)} steps"
         )
     seen = f"computes {times} times as long as its {peers} peers{when}, in {of_what} at least {low:.2f} times"
     placement = rank.run.where(rank.place.rank)
@@ -83,12 +82,12 @@ def require_certainty(pace: RankPace, most: float, errors: float) -> None:
 def test_held_up(run: TrainingRun) -> None:
     """Time lost by waiting for one rank.
 
-    In each step all ranks wait for the one that computes longest; what it takes longer than the second is lost. A rank
-    is named where that is a large share of the run's time, and where it costs most in half of ten parts of the run, in
-    more of them than by chance, and twice as much as any other. So one is found that is as fast as the others in most
-    steps, and pauses in some.
+    In each step all ranks wait for the slowest; its lead over the second slowest is lost time. A rank is named if it
+    loses a large share of the run's time, costs the most in at least half of ten parts of the run and more often than
+    by chance, and costs twice as much as any other rank. This finds a rank that is as fast as the others in most steps
+    but pauses in some.
 
-    Remedy (investigate): Look at what stops this rank's program: a CPU limit of its container (cpu.stat: nr_throttled),
+    Remedy (investigate): Find what pauses this rank's program: a CPU limit of its container (nr_throttled in cpu.stat),
     garbage collection (gc.freeze, gc.disable), swapping, another program on its CPUs. If it is slow in every step, see
     run.slow_rank.
     """
@@ -110,16 +109,15 @@ def test_held_up(run: TrainingRun) -> None:
 def test_work_uneven(run: TrainingRun) -> None:
     """Work among ranks.
 
-    In each step the rank that computes longest holds up all others. Which one it is varies from step to step if
-    sequences are distributed at random, and also if programs share CPUs or pause; it stays the same if one replica
-    always gets more. Ranks of different stages with the same data-parallel rank share their work and no CPU: where at
-    least half of what varies is common to them, it is the work. Where that is unknown, both causes are named.
+    In each step the slowest rank holds up all others. It differs from step to step if sequences are distributed at
+    random, or if programs pause or share CPUs; it stays the same if one replica always gets more work. Ranks of
+    different stages with the same data-parallel rank share their work but no CPU: if at least half of the variation is
+    common to them, the work is uneven. If that is unknown, both causes are named.
 
     Remedy (investigate): If the work is uneven, give each rank the same number of tokens: pack sequences, sort them
     into buckets, distribute them by length. If CPUs are shared, keep other programs off them, and look for CPU limits
-    (cpu.stat: nr_throttled) and garbage collection (gc.freeze). Stages and data-parallel ranks in the trace tell which
-    it is, and so does clusterproof watch --record. A replica that is always slow, in every stage, may also be on one
-    slow node.
+    (nr_throttled in cpu.stat) and garbage collection (gc.freeze). Stages and data-parallel ranks in the trace, or
+    clusterproof watch --record, tell which it is. A replica that is slow in every stage may also be on a slow node.
     """
     swing, most = run.usual_swing, run.threshold("run.work_uneven_concern")
     least = run.threshold("run.slow_rank_concern")
@@ -164,12 +162,12 @@ def why_uneven(run: TrainingRun) -> str:
 def test_stages_uneven(run: TrainingRun) -> None:
     """Work among pipeline stages.
 
-    Remedy (fix code): Move layers from the slow stage to the fast one; the last stage often has the loss and the
-    vocabulary as well.
+    Remedy (fix code): Move layers from the slow stage to the fast one. The last stage often also computes the loss and
+    the vocabulary.
     """
     stages, most = run.stages, run.threshold("run.stages_uneven_concern")
     if len(stages) < 2:
-        not_applicable("one pipeline stage")
+        not_applicable("only one pipeline stage")
     slowest, fastest = max(stages, key=stages.__getitem__), min(stages, key=stages.__getitem__)
     ratio = stages[slowest] / stages[fastest]
     if ratio >= most:
@@ -183,18 +181,19 @@ def test_last_to_come(run: TrainingRun) -> None:
     """Arrival at collectives.
 
     An AllReduce, AllGather, ReduceScatter or AllToAll ends on all ranks at once, so it is shortest on the rank that
-    came last. A rank is named if it comes last, by a tenth of the time of the one before it, to more than half of those
-    of a communicator. Broadcasts and other collectives with a root, sends and receives say nothing of it.
+    arrived last. A rank is named if it arrives last in more than half of a communicator's collectives, with a time at
+    least a tenth shorter than the next rank's. Broadcasts and other collectives with a root, sends and receives are
+    ignored.
 
-    Remedy (investigate): Look at what this rank does before: run.slow_rank shows it, given its compute step by step.
-    Its node or its loader may be slow, or it has more work than the others.
+    Remedy (investigate): Check what this rank does before the collective; run.slow_rank shows it if the rank's compute
+    time was logged for each step. Its node or data loader may be slow, or it has more work than the others.
     """
     last, most = run.last_to_come, run.threshold("run.last_to_come_percent")
     if last and last.percent > most:
         shown, limit = apart(last.percent, most)
         seen = f"comes last to {shown} % of {last.calls} collectives of {last.ranks} ranks"
         if not last.is_certain(run.threshold("run.certain_errors")):
-            incomplete(f"rank {last.rank} {seen}: that may be chance; expected more of them: record a longer part")
+            incomplete(f"rank {last.rank} {seen}, perhaps by chance; expected more collectives: record a longer part")
         waits = f"which wait {last.seconds:.3g} s for it; expected at most {limit} %"
         if last.host:
             concern(f"rank {last.rank} of communicator {last.communicator} ({last.host}) {seen}, {waits}")

@@ -32,12 +32,12 @@ MAX_STEPS = 5  # that are named
 def test_step_outliers(run: TrainingRun) -> None:
     """Step duration outliers.
 
-    A step counts if it is above the median by five standard deviations, as estimated from the middle of all steps, and
-    by a fifth. The time lost is what they take above the median. Checkpoints do not count. A line of a log that stands
-    for several steps counts if their mean does; where one long step may hide in it, the check does not pass.
+    A step is an outlier if it exceeds the median by five standard deviations, estimated from the middle of all steps,
+    and by a fifth. The time lost is the time above the median. Checkpoints are ignored. A log line that covers several
+    steps is judged by their mean; if a single long step could hide in it, the check does not pass.
 
-    Remedy (investigate): Look at what else happens in these steps: evaluation, logging, garbage collection (gc.freeze),
-    a file system that stalls, another job on the node.
+    Remedy (investigate): Check what else happens in these steps: evaluation, logging, garbage collection (gc.freeze), a
+    stalled file system, another job on the node.
     """
     series = run.timed(OUTLIER_STEPS, OUTLIER_LINES)
     slow = outliers(series)
@@ -51,7 +51,7 @@ def test_step_outliers(run: TrainingRun) -> None:
             else ""
         )
         concern(
-            f"{slow.count} of {slow.of} steps take far longer than the usual {slow.usual:.3g} s, as {longest}{each}: "
+            f"{slow.count} of {slow.of} steps take far longer than the usual {slow.usual:.3g} s, e.g. {longest}{each}: "
             f"{shown} % of the time is lost; expected at most {limit} %"
         )
     hidden = outliers(series, within=True)
@@ -67,8 +67,9 @@ def test_step_outliers(run: TrainingRun) -> None:
 def test_step_drift(run: TrainingRun) -> None:
     """Step duration drift.
 
-    Remedy (investigate): Look at what changed then: a GPU that got hot or was throttled, a neighbour on the network, a
-    file system that fills up, longer sequences. run.slow_rank names the rank, given operations from after the change.
+    Remedy (investigate): Find what changed at that step: a hot or throttled GPU, another job on the network, a file
+    system that filled up, longer sequences. run.slow_rank names the rank if the log has operations from after the
+    change.
     """
     rise, most = drift(run.timed(DRIFT_STEPS, DRIFT_LINES)), run.threshold("run.step_drift_concern")
     if rise and rise.times >= most:
@@ -84,12 +85,12 @@ def test_step_drift(run: TrainingRun) -> None:
 def test_data_wait(run: TrainingRun) -> None:
     """Wait for data.
 
-    The rank that waits for the largest share of its steps is named, unless it waits for less than the limit in half of
-    the parts of the run: then it was stopped in few steps, as every program is on a machine that others use. None is
-    named where most wait for as long.
+    Names the rank that waits for the largest share of its steps, unless it stays below the limit in half of the run's
+    parts: then it was stopped in only a few steps, as happens on shared machines. No rank is named if most ranks wait
+    as long.
 
-    Remedy (fix code): Give the DataLoader more workers (num_workers), pin_memory and a larger prefetch_factor; then
-    look at the file system.
+    Remedy (fix code): Give the DataLoader more workers (num_workers), pin_memory=True and a larger prefetch_factor;
+    then check the file system.
     """
     every = run.shares(DATA, is_steady=True)
     largest, least = every[0], int(run.threshold("run.data_wait_steps"))
@@ -108,7 +109,7 @@ def test_data_wait(run: TrainingRun) -> None:
             how = f" ({loader.words})" if loader else ""
             who = run.rank_words(largest.rank)
             concern(f"{who} waits for data for {shown} % of its steps{how}; expected at most {limit} %")
-        few = f"most of it in few of them, {largest.longest:.3g} s in one"
+        few = f"most of it in a few steps, {largest.longest:.3g} s in one"
         concern(f"up to {shown} % of a rank's steps is a wait for data, {few}; expected at most {limit} %")
 
 
@@ -117,17 +118,17 @@ def test_data_wait(run: TrainingRun) -> None:
 def test_comm_exposed(run: TrainingRun) -> None:
     """Exposed communication.
 
-    The part of each step in which a kernel of NCCL runs and no other kernel does: communication that is not overlapped,
-    and waiting for a rank that comes late. That one waits least itself: where one rank waits for far less of its time
-    than the others, it is named, and not the one that waits longest.
+    The part of each step in which only NCCL kernels run: communication that is not overlapped, or waiting for a late
+    rank. A late rank waits least itself: if one rank waits far less than the others, that rank is named, not the one
+    that waits longest.
 
-    Remedy (investigate): Overlap communication with compute: larger buckets, prefetch in FSDP, more micro-batches. A
-    rank that others wait for has more work, or a slow GPU or loader: see run.slow_rank and run.last_to_come.
+    Remedy (investigate): Overlap communication with compute: larger buckets, FSDP prefetching, more micro-batches. If a
+    rank is named, it has more work, or a slow GPU or data loader: see run.slow_rank and run.last_to_come.
     """
     every = run.shares(EXPOSED)
     largest, least = every[0], int(run.threshold("run.comm_exposed_steps"))
     if not any(rank.times for rank in every):
-        not_applicable("no kernel of a collective in the trace")
+        not_applicable("the trace has no kernel of a collective")
     share, most = 100 * largest.share, run.threshold("run.comm_exposed_percent")
     shown, limit = apart(share, most, 1)
     if largest.steps < least:
@@ -148,11 +149,11 @@ def test_comm_exposed(run: TrainingRun) -> None:
 def test_init_time(run: TrainingRun) -> None:
     """Start of the job.
 
-    The part of the first step that is called init, or of a log's first lines; else, where nodes were sampled from the
-    job's start on, as SageMaker does, the time until its first step.
+    The stage called init of the first step or of a log's first lines; otherwise, if nodes were sampled from the start
+    of the job, as SageMaker does, the time until the first step.
 
-    Remedy (investigate): Look at what it does before its first step: pulling the image, loading the checkpoint and the
-    index of the data, compiling, and connecting NCCL.
+    Remedy (investigate): Check what the job does before its first step: pulling the image, loading the checkpoint and
+    the data index, compiling, and initialising NCCL.
     """
     longest = run.threshold("run.init_s")
     if (before := run.before_steps) and not any(kind_of(name) == INIT for _, name in run.data.parts):
@@ -180,8 +181,8 @@ def begun_late(run: TrainingRun, seconds: float, whole: float) -> None:
 def test_checkpoint_share(run: TrainingRun) -> None:
     """Time spent on checkpoints.
 
-    Remedy (fix code): Save them asynchronously and sharded (torch.distributed.checkpoint.async_save), to storage that
-    is fast enough for all ranks at once, or less often.
+    Remedy (fix code): Save checkpoints asynchronously and sharded (torch.distributed.checkpoint.async_save), to storage
+    fast enough for all ranks at once, or less often.
     """
     spent, least = run.share(CHECKPOINT), int(run.threshold("run.checkpoints"))
     if spent.times < least:

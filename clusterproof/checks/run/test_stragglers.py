@@ -20,16 +20,16 @@ pytestmark = [mark.run]
 @mark.hyperpod_performance_debugger
 @evidence("the seconds of each rank's forward and backward, step by step; gc.callbacks, py-spy: what pauses")
 def test_stragglers(run: TrainingRun) -> None:
-    """Time lost to stragglers that move.
+    """Time lost to changing stragglers.
 
-    In each step all ranks wait for the one that computes longest, and lose by how much it is above the mean of its
-    stage. Each rank is compared with its own usual pace: one that is always slow is run.slow_rank's, and where one rank
-    causes more than half of the loss, run.held_up is about it. The slowdown is the time of these steps divided by what
-    is left without the loss; of steps whose duration nobody logged only the compute counts.
+    In each step all ranks wait for the slowest; its excess over its stage's mean is lost time. Each rank is compared
+    with its own usual pace: run.slow_rank covers a rank that is always slow, and run.held_up a rank that causes more
+    than half of the loss. The slowdown is the duration of the steps divided by their duration without the loss; if
+    durations were not logged, compute time is used.
 
-    Remedy (investigate): Pauses at another time on each rank add up: collect garbage on all ranks in the same step
-    (gc.disable, gc.collect), and move other programs to other CPUs. If the work is uneven (run.work_uneven), give each
-    rank as many tokens.
+    Remedy (investigate): Pauses at different times on different ranks add up: run garbage collection on all ranks in
+    the same step (gc.disable, gc.collect), and keep other programs off the ranks' CPUs. If the work is uneven
+    (run.work_uneven), give each rank the same number of tokens.
     """
     loss, most = lost(run), run.threshold("run.straggler_slowdown")
     if loss.slowdown >= most and 2 * max(loss.by_rank.values()) <= loss.seconds:

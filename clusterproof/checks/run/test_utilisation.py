@@ -23,11 +23,11 @@ MAX_GPUS = 5  # that are named
 def test_gpu_busy(run: TrainingRun) -> None:
     """GPU utilization.
 
-    The mean over time of the utilisation that the driver reports, from a minute after the first GPU was used. It says
-    only that some kernel ran: the true use is lower still. Where no GPU was sampled, traces of PyTorch's profiler say
-    the same: for how much of their steps any kernel runs, also one that only waits for other ranks.
+    The mean GPU utilisation that the driver reports, starting a minute after the first GPU was used. Utilisation only
+    means that some kernel ran, so the real use is lower. If no GPU was sampled, PyTorch profiler traces are used: the
+    share of each step in which any kernel runs, including those that only wait for other ranks.
 
-    Remedy (investigate): Look at what they wait for: run.cpu_bound, run.io_bound, run.data_wait, run.comm_exposed.
+    Remedy (investigate): Find what the GPUs wait for: run.cpu_bound, run.io_bound, run.data_wait, run.comm_exposed.
     Raise the batch size.
     """
     if traced := run.traced_gpus:
@@ -59,9 +59,9 @@ def kernels_busy(run: TrainingRun, ranks: Sequence[TimeShare]) -> None:
 def test_gpu_fluctuates(run: TrainingRun) -> None:
     """Idle phases of GPUs.
 
-    The share of time in which a GPU's utilisation is below 10 %, as the mean of all GPUs.
+    The share of time in which a GPU is below 10 % utilisation, averaged over all GPUs.
 
-    Remedy (investigate): Look at what happens between steps: data loading, logging, evaluation, checkpoints.
+    Remedy (investigate): Check what happens between steps: data loading, logging, evaluation, checkpoints.
     """
     gpus, most = run.sampled.gpus, run.threshold("run.gpu_idle_percent")
     idle = 100 * sum(gpu.idle for gpu in gpus) / len(gpus)
@@ -75,19 +75,19 @@ def test_gpu_fluctuates(run: TrainingRun) -> None:
 def test_load_balance(run: TrainingRun) -> None:
     """Load balance between GPUs.
 
-    Each GPU's mean utilisation is compared with the median of all GPUs of all nodes.
+    Each GPU's mean utilisation is compared with the median over all GPUs of the run.
 
-    Remedy (investigate): Give every rank the same amount of work. A GPU that nobody uses belongs to no rank: check
-    CUDA_VISIBLE_DEVICES and how many processes each node starts.
+    Remedy (investigate): Give every rank the same amount of work. If a GPU is unused, check CUDA_VISIBLE_DEVICES and
+    how many processes each node starts.
     """
     gpus, points = run.sampled.gpus, run.threshold("run.load_balance_points")
     if len(gpus) < 2:
-        not_applicable("one GPU: there is no other to compare it with")
+        not_applicable("only one GPU: nothing to compare it with")
     far = apart_from_most(gpus, points)
     if far:
         names = ", ".join(f"{gpu.name} {gpu.percent:.0f} %" for gpu in far[:MAX_GPUS])
         more = f" and {len(far) - MAX_GPUS} more" if len(far) > MAX_GPUS else ""
-        concern(f"{names}{more}; expected all within {points:g} points of the middle one")
+        concern(f"{names}{more}; expected all within {points:g} percentage points of the median")
 
 
 @mark.hyperpod_performance_debugger
@@ -95,11 +95,11 @@ def test_load_balance(run: TrainingRun) -> None:
 def test_cpu_bound(run: TrainingRun) -> None:
     """Wait for CPUs.
 
-    The share of time in which the GPUs of a node are below 50 % utilisation while its CPUs are busy, all of them
-    together: one busy core of many is no bottleneck. Or while tasks wait for a CPU that a cpuset may keep from them.
+    The share of time in which a node's GPUs are below 50 % utilisation while its CPUs as a whole are busy, or while
+    tasks wait for a CPU, perhaps because of a cpuset. A single busy core is not a bottleneck.
 
-    Remedy (investigate): Move work off the data loader's path (decode and augment on the GPU, or before), or give the
-    node's loaders the CPUs that they lack.
+    Remedy (investigate): Move work out of the data loader (decode and augment on the GPU, or in advance), or give the
+    loaders more CPUs.
     """
     waits = {CPU: run.threshold("run.cpu_busy_percent"), CPU_PRESSURE: run.threshold("run.cpu_pressure_percent")}
     share = 100 * run.sampled.bound(waits, run.threshold("run.gpu_waits_percent"))
@@ -114,11 +114,11 @@ def test_cpu_bound(run: TrainingRun) -> None:
 def test_io_bound(run: TrainingRun) -> None:
     """Wait for storage.
 
-    The share of time in which the GPUs of a node are below 50 % utilisation while its CPUs, or all of its tasks, wait
-    for I/O.
+    The share of time in which a node's GPUs are below 50 % utilisation while its CPUs, or all of its tasks, wait for
+    I/O.
 
-    Remedy (investigate): Look at the file system that the data is on: its throughput, small files, striping. Stage the
-    data on local NVMe.
+    Remedy (investigate): Check the file system that holds the data: throughput, small files, striping. Stage the data
+    on local NVMe.
     """
     waits = {IO_WAIT: run.threshold("run.io_wait_percent"), IO_PRESSURE: run.threshold("run.io_pressure_percent")}
     share = 100 * run.sampled.bound(waits, run.threshold("run.gpu_waits_percent"))

@@ -34,16 +34,16 @@ COMPATIBLE = "/compat/"  # the folder of CUDA's forward compatibility, whose lib
 def test_container_devices(node: Node) -> None:
     """Devices of the job's container.
 
-    A container shares the kernel of its node, which says what devices there are. Each device file is opened and closed.
-    If the device cgroup refuses one, the *runtime* did not allow it, or systemd took it away again, as it does at each
-    `systemctl daemon-reload` if NVIDIA's runtime allowed it without telling systemd. If the driver that owns the file's
-    number refuses it, the *node* is at fault. Another file in its place, as /dev/null that hides it, counts as refused.
-    Without a network device, GDRCopy or an IMEX channel, NCCL goes on and is slow. As with nvidia-smi, opening a GPU
-    that nobody uses initialises it.
+    The kernel that the container shares with its node tells which devices exist; each device file is opened and closed.
+    If the device cgroup refuses one, the *runtime* did not allow it, or systemd revoked it: each `systemctl
+    daemon-reload` does so if NVIDIA's runtime did not register the device with systemd. If the device's driver refuses,
+    the *node* is at fault. A different file in its place, such as a bind-mounted /dev/null, counts as refused. Without
+    a network device, GDRCopy or an IMEX channel, NCCL runs but is slow. Like nvidia-smi, opening an idle GPU
+    initialises it.
 
-    Remedy (fix configuration): runtime: start the container anew with CDI or --device, which survive a daemon-reload;
-    request the devices (--gpus, --device /dev/infiniband, resources of the pod, NVIDIA_VISIBLE_DEVICES). node: look at
-    the driver there.
+    Remedy (fix configuration): For runtime, restart the container with CDI or --device, which survive a daemon-reload,
+    and request the devices (--gpus, --device /dev/infiniband, the pod's resources, NVIDIA_VISIBLE_DEVICES). For node,
+    check the driver there.
     """
     inside = container.of(node)
     gpus = known(lambda: [device for device in node.pci_devices if device.driver in ("nvidia", "neuron")], None)
@@ -64,8 +64,8 @@ def test_container_devices(node: Node) -> None:
         require_opened(refused)
     with part:  # a library as the image has it, where the job uses it
         missing = gpus != [] and not opened and not refused and inside.library("libgdrapi.so.2").is_there
-        seen = "runtime: no /dev/gdrdrv here, and gdrdrv is loaded"
-        concern_if(missing and "gdrdrv" in node.modules, f"{seen}; expected it, for libgdrapi")
+        seen = "runtime: no /dev/gdrdrv here, but gdrdrv is loaded"
+        concern_if(missing and "gdrdrv" in node.modules, f"{seen}; expected the device, which libgdrapi needs")
     opened, refused = inside.opened(CHANNELS)
     with part:
         require_opened(refused)
@@ -165,15 +165,15 @@ def some(paths: Iterable[str], most: int = 3) -> str:
 def test_container_libraries(node: Node) -> None:
     """Libraries of the job's container.
 
-    Each library of the driver, of NCCL and of the network is loaded, in a process of its own. If the job has GPUs, the
-    driver's libraries must be there, in the version that the kernel has loaded, or newer as CUDA's forward
-    compatibility. Those that are mounted into the container were brought from the node by the *runtime*, perhaps by a
-    list that is out of date, such as a CDI specification from before an upgrade of the driver; the others are the
-    *image*'s. A library of the node does not load if it needs a newer glibc than the image has.
+    Loads each library of the driver, NCCL and the network in a separate process. If the job has GPUs, the driver's
+    libraries must exist at the version of the loaded kernel module, or newer with CUDA's forward compatibility.
+    Libraries mounted from the node come from the *runtime*, which may use an outdated list, such as a CDI specification
+    from before a driver upgrade; the others belong to the *image*. A library from the node does not load if it needs a
+    newer glibc than the image has.
 
-    Remedy (fix configuration): runtime: write the CDI specification anew (nvidia-ctk cdi generate), start the container
-    anew, and ask for NVIDIA_DRIVER_CAPABILITIES=compute,utility. image: remove the driver's libraries from it; build on
-    an image as new as the node's libraries, or bring the plug-in in the image.
+    Remedy (fix configuration): For runtime, regenerate the CDI specification (nvidia-ctk cdi generate), restart the
+    container, and set NVIDIA_DRIVER_CAPABILITIES=compute,utility. For image, remove the driver's libraries from it, use
+    a base image as new as the node's libraries, or install the network plug-in in the image.
     """
     inside = container.of(node)
     libraries, has_gpus = inside.libraries, known(lambda: any(inside.opened(ACCELERATORS[0][2])), None)
@@ -189,7 +189,7 @@ def test_container_libraries(node: Node) -> None:
         missing = [
             name for name, library in of_driver.items() if not readings(library, "is_there")[0].get("is_there", True)
         ]
-        seen = f"runtime: no {' and no '.join(missing)}, and GPUs are here"
+        seen = f"runtime: no {' and no '.join(missing)}, but the container has GPUs"
         fail_if(missing, f"{seen}; expected the runtime to bring the driver's libraries")
         require(why for name in OF_DRIVER for why in readings(inside.library(name), "is_there")[1])
     loaded = known(lambda: node.software.version("driver"), None)
@@ -202,7 +202,9 @@ def test_container_libraries(node: Node) -> None:
     plugin = next((name for name in libraries if name.startswith("libnccl-net")), "")
     with part:
         lacks = plugin and has_gpus and not libraries[plugin].is_there and node.efa_devices
-        concern_if(lacks, f"image: no {plugin} where the loader looks: NCCL uses TCP over EFA's nodes; expected it")
+        concern_if(
+            lacks, f"image: no {plugin} where the loader looks, so NCCL uses TCP instead of EFA; expected the plug-in"
+        )
 
 
 def evaluate_loading(name: str, library: LoadedLibrary) -> None:

@@ -24,9 +24,9 @@ TOOLKIT_PROGRAMS = ("nvidia-container-runtime", "nvidia-container-cli")
 def test_libraries_load(node: Node) -> None:
     """GPU libraries.
 
-    A library must be where the loader looks (the folders of /etc/ld.so.conf.d and its own) or where EFA's and NVIDIA's
-    installers put it: a file that is not empty, and no dangling link. libnccl and its network plug-in may live in
-    containers: their absence from the host counts for images only.
+    Each library must be in a folder that the loader searches (/etc/ld.so.conf.d and its defaults) or where EFA's and
+    NVIDIA's installers put it, and must not be empty or a dangling link. libnccl and its network plug-in may be in
+    containers instead: on the host, their absence counts for images only.
 
     Remedy (fix configuration): Reinstall what is missing (driver, libnccl2, EFA's installer), then run ldconfig.
     """
@@ -36,7 +36,10 @@ def test_libraries_load(node: Node) -> None:
         not_applicable("no GPU on this node")
     wrong = {name: fault for name, files in libraries.items() if (fault := broken(name, files))}
     missing = [f"no {name}" for name in due if not libraries.get(name)]
-    fail_if(wrong or missing, f"{', '.join([*wrong.values(), *missing])}; expected each to be found and whole")
+    fail_if(
+        wrong or missing,
+        f"{', '.join([*wrong.values(), *missing])}; expected each library to exist and not to be empty",
+    )
     for name, files in libraries.items():
         if files and name not in wrong and not any(is_whole(library) for library in files):
             incomplete(f"the size of {name} may not be read")
@@ -68,7 +71,7 @@ def broken(name: str, files: tuple[Library, ...]) -> str:
     dangling = [library.label for library in files if library.dangles]
     if not files or len(empty) + len(dangling) < len(files):
         return ""
-    said = [f"{path} is empty" for path in empty] + [f"{path} leads nowhere" for path in dangling]
+    said = [f"{path} is empty" for path in empty] + [f"{path} is a dangling link" for path in dangling]
     return f"{name}: {', '.join(said)}"
 
 
@@ -93,21 +96,22 @@ def is_whole(library: Library) -> bool:
 def test_image_clean(node: Node) -> None:
     """Image cleanliness.
 
-    A node booted from the image is searched for errors of cloud-init, credentials, private keys and shell histories in
-    home directories, keys of people who may log in besides the one of the launch, crash dumps, a package manager that
-    did not finish, and a machine-id or host keys of sshd that are older than the instance: every machine would have the
-    same. test_services covers failed units. Names, sizes and times are read, never the contents of these files.
+    Searches a node booted from the image for cloud-init errors; credentials, private keys and shell histories in home
+    directories; login keys other than the launch key; crash dumps; an unfinished package installation; and a machine-id
+    or ssh host keys older than the instance, which every machine would share. host.services covers failed units. Only
+    names, sizes and times are read, never the contents of these files.
 
-    Remedy (fix configuration): Remove them in the image's recipe and rebuild it; see cloud-init's log for its errors.
+    Remedy (fix configuration): Remove the files in the image recipe and rebuild the image. For cloud-init errors, see
+    /var/log/cloud-init.log.
     """
     image, window_s = node.image, node.threshold("image.first_boot_s")
     for rule in (initialised, left_behind, under_way, baked_in, strangers):
         with part:
             leftovers = rule(image, window_s)
-            assert not leftovers, f"{leftovers}; expected none of it in an image"
+            assert not leftovers, f"{leftovers}; expected none of these in an image"
     with part:
         if image.cloud_init is None and known(lambda: node.platform.vendor, EC2) == EC2:
-            incomplete("cloud-init left no result")
+            incomplete("cloud-init wrote no result")
 
 
 def initialised(image: Image, _: float) -> str:
@@ -161,8 +165,8 @@ def strangers(image: Image, _: float) -> str:
 def test_container_runtime(node: Node) -> None:
     """Container runtime for GPUs.
 
-    With containerd or docker, NVIDIA's container toolkit and its configuration must be there too; with /etc/enroot,
-    enroot; and every plug-in that Slurm's plugstack.conf names must exist, or slurmd's jobs do not start.
+    containerd and docker need NVIDIA's container toolkit and its configuration; /etc/enroot needs enroot; and every
+    plug-in in Slurm's plugstack.conf must exist, or jobs do not start.
 
     Remedy (fix configuration): Install the NVIDIA container toolkit (nvidia-ctk runtime configure), enroot or pyxis,
     whichever is missing.
@@ -172,15 +176,15 @@ def test_container_runtime(node: Node) -> None:
     plugins, runtimes = known(lambda: image.plugins, ()), [name for name in RUNTIMES if name in programs]
     if not runtimes and not enroot and not plugins:
         not_applicable("no container runtime here")
-    wrong = [f"no {name} beside {' and '.join(runtimes)}" for name in toolkit_missing(node)] if runtimes else []
+    wrong = [f"{' and '.join(runtimes)} without {name}" for name in toolkit_missing(node)] if runtimes else []
     wrong += ["/etc/enroot without enroot"] if enroot and programs and "enroot" not in programs else []
     for plugin in plugins:
         with part:
             path = readings(plugin, "path")[0].get("path", "a plug-in")
             if not plugin.bytes and plugin.need == "required":
-                wrong.append(f"Slurm requires {path}, which is not there")
+                wrong.append(f"Slurm requires {path}, which does not exist")
             elif not plugin.bytes:
-                concern(f"Slurm's optional plug-in {path} is not there; expected those that plugstack.conf names")
+                concern(f"Slurm's optional plug-in {path} does not exist; expected every plug-in in plugstack.conf")
     fail_if(wrong, f"{', '.join(wrong)}; expected complete container runtimes")
 
 

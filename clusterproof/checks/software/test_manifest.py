@@ -33,9 +33,9 @@ pytestmark = [mark.software, mark.ami, mark.hyperpod_version_checker]
 def test_versions_expected(node: Node) -> None:
     """Versions against the manifest.
 
-    The table [versions] of the policy: a component and its rule, `cuda = "== 12.9"`, `efa_installer = "1.43 to 1.50"`,
-    `nccl = "!= 2.27"`, `docker = "absent"`. Only as many numbers as a rule gives are compared. Drivers are covered by
-    drivers_expected.
+    Compares the policy's table [versions], one rule per component: `cuda = "== 12.9"`, `efa_installer = "1.43 to
+    1.50"`, `nccl = "!= 2.27"`, `docker = "absent"`. Only as many numbers as the rule has are compared.
+    software.drivers_expected covers drivers.
 
     Remedy (fix configuration): Rebuild the image with these versions, or change the manifest.
     """
@@ -47,8 +47,9 @@ def test_versions_expected(node: Node) -> None:
 def test_drivers_expected(node: Node) -> None:
     """Drivers against the manifest.
 
-    The rows `driver`, `efa`, `gdrcopy`, `ofed` and `neuron_driver` of the table [versions]: a driver reports its
-    version once it is loaded. On a machine without the device, such as a build host, they are not applicable.
+    Compares the rows `driver`, `efa`, `gdrcopy`, `ofed` and `neuron_driver` of the table [versions]. A driver reports
+    its version only once it is loaded, so on a machine without the device, such as a build host, these rows are not
+    applicable.
 
     Remedy (fix configuration): Rebuild the image with these drivers, or change the manifest.
     """
@@ -60,11 +61,12 @@ def test_drivers_expected(node: Node) -> None:
 def test_modules_expected(node: Node) -> None:
     """Kernel modules against the manifest.
 
-    The table [modules]: `nvidia = "loaded"`, `lustre = "installed"` for the running kernel, `nouveau = "not loaded"` or
-    `"absent"`. Without its device a module must be installed, and whether it loads is not applicable.
+    Compares the table [modules]: `nvidia = "loaded"`, `lustre = "installed"` for the running kernel, `nouveau = "not
+    loaded"` or `"absent"`. On a machine without the device, the module must be installed; whether it is loaded is not
+    applicable.
 
-    Remedy (fix configuration): Install the module for the image's kernel (DKMS builds it when its headers are there),
-    and keep it loaded.
+    Remedy (fix configuration): Install the module for the image's kernel (DKMS builds it if the kernel headers are
+    installed), and load it at boot (/etc/modules-load.d).
     """
     compare(node, node.policy.modules, "modules", lambda name, rule: of_module(node, name, rule))
 
@@ -73,8 +75,8 @@ def test_modules_expected(node: Node) -> None:
 def test_libraries_expected(node: Node) -> None:
     """Libraries against the manifest.
 
-    The table [libraries]: `"libnccl.so.2" = "whole"`, where the loader or the installers put it, neither empty nor a
-    dangling link; or `"absent"`, where jobs bring their own.
+    Compares the table [libraries]: `"libnccl.so.2" = "whole"` means that the library is where the loader or the
+    installers put it, neither empty nor a dangling link; `"absent"` is for libraries that jobs bring themselves.
 
     Remedy (fix configuration): Reinstall what is missing and run ldconfig, or change the manifest.
     """
@@ -85,8 +87,8 @@ def test_libraries_expected(node: Node) -> None:
 def test_services_expected(node: Node) -> None:
     """Services against the manifest.
 
-    The table [services]: `chrony = "active, enabled"`, `slurmd = "enabled"`, `docker = "absent"`. Without its device a
-    service must be installed and enabled, and whether it is active is not applicable.
+    Compares the table [services]: `chrony = "active, enabled"`, `slurmd = "enabled"`, `docker = "absent"`. On a machine
+    without the device, the service must be installed and enabled; whether it is active is not applicable.
 
     Remedy (fix configuration): Enable or install the service in the image's recipe, or change the manifest.
     """
@@ -97,15 +99,15 @@ def test_services_expected(node: Node) -> None:
 def test_sizes_expected(node: Node) -> None:
     """Machine size against the manifest.
 
-    The table [sizes]: `gpus = "== 8"`, `memory_gib = ">= 2000"`, `root_gib = "100 to 500"`. They are those of the
-    manifest's instance type, and say nothing about an instance of another type.
+    Compares the table [sizes]: `gpus = "== 8"`, `memory_gib = ">= 2000"`, `root_gib = "100 to 500"`. The sizes are for
+    the manifest's instance type; on other types the check is not applicable.
 
-    Remedy (fix configuration): Launch the image with a root volume and on an instance type as the manifest asks, or
-    change the manifest.
+    Remedy (fix configuration): Launch the image with the manifest's root volume size and instance type, or change the
+    manifest.
     """
     made_on = node.policy.made_on.removeprefix("ml.")
     if made_on and node.policy.sizes and node.instance_type != made_on:
-        not_applicable(f"the manifest has the sizes of {made_on}, this is {node.type_name}")
+        not_applicable(f"the manifest's sizes are for {made_on}, this is a {node.type_name}")
     compare(node, node.policy.sizes, "sizes", lambda name, rule: of_size(node, name, rule))
 
 
@@ -116,7 +118,9 @@ def compare(node: Node, rows: Mapping[str, str], table: str, deviation: Callable
     """
     if not rows:
         node.platform  # noqa: B018 - a node that reported nothing is not excused
-        not_applicable(f"nothing to compare with: the policy has no golden manifest with rows for this in [{table}]")
+        not_applicable(
+            f"nothing to compare with: the policy has no golden manifest with rows for this node in [{table}]"
+        )
     unseen: dict[str, list[str]] = {}
     for name, rule in rows.items():
         with part:

@@ -34,12 +34,12 @@ LIBFABRIC = "amzn"  # in the versions of Amazon's libfabric, never in those of t
 def test_version_drift(node: Node) -> None:
     """Versions compared with the group.
 
-    Kernel, driver, CUDA, cuDNN, NCCL, EFA, libfabric, aws-ofi-nccl, gdrcopy, Lustre, Slurm, container runtime and
-    Neuron are compared among nodes of one group and type: hosts with hosts, containers with containers. So are the
-    distribution, and the AMI that an instance was made from.
+    Compares the versions of kernel, driver, CUDA, cuDNN, NCCL, EFA, libfabric, aws-ofi-nccl, gdrcopy, Lustre, Slurm,
+    container runtime and Neuron among nodes of one group and type, hosts with hosts and containers with containers, as
+    well as the distribution and the AMI.
 
-    Remedy (fix configuration): Find out which of the two is intended; replace the node, or rebuild it from the group's
-    image.
+    Remedy (fix configuration): Find out which version is intended, then replace the node, or rebuild it from the
+    group's image.
     """
     with suppress(NotApplicable):  # there is nobody to compare with, as is said below
         made_from = differences(node, "what nodes are made from", _made_from, absent=None)
@@ -96,10 +96,10 @@ def test_version_compat(node: Node) -> None:
 
     The driver in the kernel and libcuda must have the same version; a CUDA toolkit needs a driver that is not too old;
     each EFA installer needs a minimum version of aws-ofi-nccl; Blackwell GPUs need NVIDIA's open kernel module. Fabric
-    manager must have the driver's version too; it is compared here where NVML does not name the driver.
+    manager must have the driver's version too; it is compared here if NVML does not report the driver.
 
-    Remedy (fix configuration): Install the version that is expected. If driver and libcuda differ, reboot: a new driver
-    was installed and the old one is still running.
+    Remedy (fix configuration): Install the expected version. If driver and libcuda differ, reboot: a new driver was
+    installed while the old one is still loaded.
     """
     rules = (driver_and_libcuda, driver_and_cuda, driver_and_toolkits, installer_and_plugin, kernel_module)
     for rule in (*rules, driver_and_fabric_manager):
@@ -148,7 +148,7 @@ def driver_and_cuda(node: Node) -> None:
         seen += f" through its compatibility libraries ({bridged})" if bridged else ""
         assert bridged and not older(bridged, least), f"{seen}; expected driver {least} or newer"  # noqa: PT018
         concern(f"{seen}; expected driver {least} or newer")
-    concern_if(own and older(driver, own), f"{seen}; expected driver {own} or newer, or PTX does not compile")
+    concern_if(own and older(driver, own), f"{seen}; expected driver {own} or newer, which PTX needs to compile")
 
 
 def driver_and_toolkits(node: Node) -> None:
@@ -175,7 +175,7 @@ def kernel_module(node: Node) -> None:
     if not compatibility.kernel_module_needed(model):
         not_applicable(f"{model or 'this'} GPUs work with either kernel module")
     if not node.nvidia_taint:
-        incomplete(f"it is unknown whether NVIDIA's kernel module{driver} is the open one")
+        incomplete(f"it is unknown whether NVIDIA's kernel module{driver} is the open or the closed one")
     seen = f"{model} GPUs with NVIDIA's closed kernel module{driver}"
     assert "P" not in node.nvidia_taint, f"{seen}; expected the open kernel module"
 
@@ -204,10 +204,10 @@ def gpu_model(node: Node) -> str:
 def test_efa_installer_string(node: Node) -> None:
     """EFA installer version.
 
-    Its record begins with a line `# EFA installer version: 1.43.2`. A version such as 2.3.1amzn2.0 is libfabric's, and
-    says nothing about the installer.
+    /opt/amazon/efa_installed_packages begins with a line `# EFA installer version: 1.43.2`. A version such as
+    2.3.1amzn2.0 is libfabric's, not the installer's.
 
-    Remedy (fix configuration): Run EFA's installer again, or have the image built with one that writes the record.
+    Remedy (fix configuration): Run EFA's installer again, or rebuild the image with an installer that writes this file.
     """
     if not node.efa_devices and not node.expected("efa"):
         not_applicable("no EFA device on this node")

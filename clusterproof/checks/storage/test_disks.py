@@ -21,11 +21,11 @@ pytestmark = [mark.storage, mark.preflight]
 def test_nvme_scratch(node: Node) -> None:
     """Local NVMe disks.
 
-    Only the machine's own disks are counted, not EBS volumes. One that is in no mounted file system, nor in a mounted
-    array or volume, is scratch space that nobody uses: caches and checkpoints then fill the root volume.
+    Counts the machine's own NVMe disks, not EBS volumes. A disk that is not part of a mounted file system, array or
+    volume is unused scratch space: caches and checkpoints then fill the root volume.
 
-    Remedy (fix configuration): A missing disk: stop and start the instance, or replace the node. Otherwise look at what
-    should have mounted them (the image's service, the lifecycle script).
+    Remedy (fix configuration): If a disk is missing, stop and start the instance, or replace the node. If disks are not
+    mounted, check what should mount them (the image's service, the lifecycle script).
     """
     expected = known(lambda: local_disks_due(node), 0)
     is_ours = bool(machine_row(node.type_name)) or readings(node, "is_outside_ec2")[0].get("is_outside_ec2")
@@ -39,7 +39,7 @@ def test_nvme_scratch(node: Node) -> None:
     fail_if(bare, f"no disk on {bare}; expected one on each controller")
     every = [disk for _, has in disks for disk in has]
     empty = ", ".join(filter(None, each(every, lambda disk: disk.name if disk.kib == 0 else "")))
-    fail_if(empty, f"{empty} has no space at all; expected the size of its model")
+    fail_if(empty, f"{empty} has a capacity of 0; expected its model's capacity")
     unused = ", ".join(filter(None, each(every, lambda disk: "" if disk.mounted else disk.name)))
     concern_if(unused, f"not mounted: {unused}; expected every local disk in a mounted file system")
 
@@ -59,10 +59,11 @@ def local_disks_due(node: Node) -> int:
 def test_nvme_state(nvme: NvmeController) -> None:
     """NVMe controller state.
 
-    The controller is being reset, is dead or was given up by the driver. What is on its disk cannot be read. Media
-    errors are in the kernel log; the disk's own counters need a program run as root, and are not read.
+    The controller is resetting, dead or abandoned by the driver, and its disk cannot be read. Media errors are in the
+    kernel log; the disk's own counters are not read, since that takes a program run as root.
 
-    Remedy (replace): Search the kernel log for nvme. Replace the node if the controller does not return to live.
+    Remedy (replace): Search the kernel log (journalctl -k | grep nvme). Replace the node if the controller does not
+    return to live.
     """
     assert nvme.state == "live", f"{known(lambda: nvme.model, 'the controller')} is {nvme.state}; expected live"
 
@@ -80,19 +81,19 @@ LIMITS = {
 def test_ebs_limits(node: Node) -> None:
     """EBS performance limits.
 
-    A volume has a limit of operations and of bytes a second, and so have all volumes of an instance together. Requests
-    beyond it wait: programs and images load slowly from a root volume, logs and checkpoints are written slowly. The
-    mean since boot is evaluated, which includes the first minutes with their packages and images. What jobs read and
-    write counts too.
+    Each volume, and all volumes of an instance together, have a limit on IOPS and bytes per second. Requests above it
+    wait: programs and images load slowly from a root volume, and logs and checkpoints are written slowly. The mean
+    since boot is evaluated, including the first minutes, when packages and images are loaded, and including jobs' own
+    reads and writes.
 
     Remedy (fix configuration): Raise the volume's IOPS and throughput (aws ec2 modify-volume; gp3 starts at 3000 IOPS
-    and 125 MB/s), or move images, caches and checkpoints to local NVMe disks or FSx. For the instance's limits only a
-    larger instance helps.
+    and 125 MB/s), or move images, caches and checkpoints to local NVMe disks or FSx. An instance's own limits only rise
+    with a larger instance.
     """
     try:
         volumes = at_least_one(list(node.ebs_volumes), "volume of EBS")
     except Absent:
-        not_applicable("no volume of EBS")
+        not_applicable("no EBS volume")
     limit_s, period_s = node.threshold("ebs.exceeded_s"), node.threshold("ebs.period_s")
     periods = max(1.0, node.boot.uptime_s / period_s)
     above = []

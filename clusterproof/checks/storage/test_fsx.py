@@ -33,13 +33,13 @@ Metric = tuple[Series, Points]
 def test_fsx_throughput(file_system: FileSystem) -> None:
     """FSx throughput.
 
-    Bytes read and written by clients, compared with the baseline: storage × throughput per TiB on Lustre, the
-    throughput capacity on OpenZFS. Bursts and cache can exceed 100 %, while they last. A single peak does not count:
-    the load is sustained if 10 of 15 one-minute points are above the limit.
+    Bytes read and written by clients are compared with the baseline: storage × throughput per TiB on Lustre, the
+    throughput capacity on OpenZFS. Bursts and caching can exceed 100 % for a while. A single peak does not count: the
+    load is sustained if 10 of 15 one-minute points are above the limit.
 
-    Remedy (investigate): A finding here means that the capacity is saturated: provision more throughput or storage, or
-    read less (cache on NVMe, fewer or staggered checkpoints). Jobs that wait for I/O on a file system that passes here
-    have an inefficient pattern: small files, small reads or files on one storage target.
+    Remedy (investigate): The capacity is saturated: provision more throughput or storage, or read and write less (cache
+    on NVMe, fewer or staggered checkpoints). If jobs wait for I/O although this check passes, their I/O pattern is
+    inefficient: small files, small reads, or files on one storage target.
     """
     points, catalog = file_system.throughput_percent, file_system.catalog
     limit = catalog.threshold("fsx.load_fail_percent")
@@ -63,12 +63,13 @@ def test_fsx_throughput(file_system: FileSystem) -> None:
 def test_fsx_utilization(file_system: FileSystem) -> None:
     """FSx utilization.
 
-    Network, disk throughput, disk IOPS (of an MDT: of metadata) and CPU of each server and target, as AWS calculates
-    them against their limits, sustained in 10 of 15 one-minute points. If one is saturated while the throughput is low,
-    the cause is the pattern of the I/O, not a lack of capacity.
+    Evaluates the network, disk throughput, disk IOPS (metadata IOPS on an MDT) and CPU of each server and target as
+    AWS's percentage of their limits, sustained over 10 of 15 one-minute points. If one is saturated while the
+    throughput is low, the cause is the I/O pattern, not a lack of capacity.
 
-    Remedy (investigate): If the pattern is the cause: larger reads and writes, fewer small files (shards, archives), no
-    directory walks, striping over all targets. If the throughput is high as well: provision more.
+    Remedy (investigate): If the I/O pattern is the cause, use larger reads and writes, fewer small files (shards,
+    archives), no directory walks, and striping over all targets. If the throughput is high as well, provision more
+    capacity.
     """
     metrics, catalog = _percentages(file_system), file_system.catalog
     limit = catalog.threshold("fsx.load_fail_percent")
@@ -91,7 +92,7 @@ def test_fsx_utilization(file_system: FileSystem) -> None:
 def test_fsx_capacity(file_system: FileSystem) -> None:
     """FSx capacity.
 
-    A write fails as soon as one target that holds part of the file is full, however empty the file system as a whole
+    A write fails as soon as one target that stores part of the file is full, however empty the rest of the file system
     is.
 
     Remedy (clean up): Delete or move data; spread large files over all targets (lfs migrate, lfs setstripe); add
@@ -129,7 +130,7 @@ def _percentages(file_system: FileSystem) -> list[Metric]:
         series_of_it = file_system.series(metric.metric) if metric.words else ()
         with part:
             if not series_of_it and metric.metric in fsx_limits(kind):
-                incomplete(f"CloudWatch has no {metric.metric} of it", f"no {metric.metric} in CloudWatch")
+                incomplete(f"CloudWatch has no {metric.metric} for it", f"no {metric.metric} in CloudWatch")
         metrics += each(series_of_it, lambda series: (series, series.points))
     return metrics
 

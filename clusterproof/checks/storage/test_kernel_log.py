@@ -22,11 +22,11 @@ pytestmark = [mark.storage, mark.preflight, mark.prolog]
 def test_file_system_errors(node: Node) -> None:
     """File server connections.
 
-    Lustre's client lost a target or was evicted by it, or an NFS server does not respond, and no later line says that
-    it is back. Whatever reads or writes there hangs or fails. Connections that recovered are ignored.
+    The Lustre client lost or was evicted by a target, or an NFS server does not respond, and no later message says that
+    it is back. Reads and writes there hang or fail. Connections that recovered are ignored.
 
-    Remedy (restore service): Check whether the file server can be reached (lctl ping, showmount). Mount it again;
-    reboot if it hangs.
+    Remedy (restore service): Check whether the file server can be reached (lctl ping NID, showmount -e SERVER). Remount
+    the file system; reboot the node if that hangs.
     """
     say(node, "storage.file_system_errors", "every file server to be back")
     require_whole_log(node, FILE_SERVERS)
@@ -39,14 +39,14 @@ def test_file_system_errors(node: Node) -> None:
 def test_disk_errors(node: Node) -> None:
     """Local disk errors.
 
-    After a journal error ext4 stops writing (Remounting filesystem read-only), and XFS shuts a file system down,
-    which its mount options never show. While it stays mounted, every write to it fails, as it does on a disk or an
-    array that is gone, or in a thin pool that is full. Other errors, and timed-out commands of an NVMe disk, are
-    concerns, as is a file system that stopped and does not seem to be mounted. Images that users mount through loop
-    devices are ignored. What SMART and software RAID say counts where a capture has it; no probe asks them.
+    After a journal error ext4 stops writing (Remounting filesystem read-only), and XFS shuts the file system down,
+    which its mount options never show. Every write to it then fails until it is remounted; so do writes to a lost disk
+    or array, or to a full thin pool. Other errors are concerns, such as timed-out NVMe commands or a file system that
+    stopped but does not seem to be mounted. Images that users mount through loop devices are ignored. SMART and
+    software RAID are evaluated only if a capture has their output; the probe does not query them.
 
-    Remedy (replace): Save what can be read, then unmount, check (fsck, xfs_repair) and mount again. If the disk itself
-    has errors, replace the node: nvme smart-log.
+    Remedy (replace): Save what can be read, then unmount, repair (fsck, xfs_repair) and remount. If the disk itself has
+    errors (nvme smart-log /dev/nvme1), replace the node.
     """
     if has_disk_reports(node):
         evaluate_reports(node)
@@ -69,13 +69,13 @@ def evaluate_reports(node: Node) -> None:
 def evaluate_disk(disk: DiskHealth, most_percent: float) -> None:
     """Fail where a disk says that it fails; a concern where it has errors, or is worn."""
     faults, worn = ", ".join(disk.faults), ", ".join(disk.worn(most_percent))
-    fail_if(faults, f"{disk.label}: {faults}; expected a disk that calls itself healthy")
+    fail_if(faults, f"{disk.label}: {faults}; expected a disk whose SMART status is healthy")
     concern_if(worn, f"{disk.label}: {worn}; expected no media error, and less than {most_percent:g} % used")
 
 
 def evaluate_array(array: DiskArray) -> None:
     """Fail where an array is lost; a concern where it goes on with fewer disks."""
     lacks = f" without {array.lacks}" if array.lacks else ""
-    fail_if(array.is_lost, f"{array.name} is lost{lacks}; expected all of its disks")
-    concern_if(lacks and not array.is_lost, f"{array.name} goes on{lacks}; expected all of its disks")
-    concern_if(not array.is_active, f"{array.name} is not active; expected it to be started, or its disks to be wiped")
+    fail_if(array.is_lost, f"{array.name} has failed{lacks}; expected all of its disks")
+    concern_if(lacks and not array.is_lost, f"{array.name} is degraded{lacks}; expected all of its disks")
+    concern_if(not array.is_active, f"{array.name} is not active; expected the array started, or its disks wiped")

@@ -23,7 +23,8 @@ KIB_IN_GIB = 1024 * 1024
 def test_lustre_health(node: Node) -> None:
     """Lustre client health.
 
-    Remedy (reset or reboot): Read the kernel log for LustreError and LBUG. A client that hit a bug needs a reboot.
+    Remedy (reset or reboot): Search the kernel log for LustreError and LBUG (journalctl -k | grep -E
+    'LustreError|LBUG'). Reboot the node after an LBUG.
     """
     try:
         health = node.lustre.health
@@ -37,11 +38,12 @@ def test_lustre_health(node: Node) -> None:
 def test_lustre_clients(lustre_client: LustreClient) -> None:
     """Lustre server connections.
 
-    Anything that touches a file on that server hangs until the connection is back. One that has not been used for a
-    while is idle, which is no fault.
+    Anything that touches a file on that server hangs until the connection is back. A connection that has not been used
+    for a while is IDLE, which is normal.
 
-    Remedy (restore service): Check whether the server's port 988 can be reached (security group, network), then look at
-    the file system's state. A client that was evicted reconnects when it is used; mount again if it does not.
+    Remedy (restore service): Check whether TCP port 988 of the server can be reached (nc -zv SERVER 988; security
+    group, network), then the file system's state. An evicted client reconnects at its next access; remount if it does
+    not.
     """
     kind = known(lambda: lustre_client.kind, "the connection")
     assert lustre_client.is_connected, f"{kind} is {lustre_client.state}; expected FULL or IDLE"
@@ -52,11 +54,12 @@ def test_lustre_clients(lustre_client: LustreClient) -> None:
 def test_lustre_ost_fill(ost: LustreTarget, node: Node) -> None:
     """Lustre OST usage.
 
-    A file lies on few OSTs: one that is full stops writers, however empty the file system as a whole is. All nodes then
-    see the same, and any user can fill one: before a job it is a concern. So is one that its server calls degraded.
+    A file lies on a few OSTs: a full one stops its writers, however empty the rest of the file system is. All nodes see
+    the same, and any user can fill an OST, so before a job it is a concern. An OST that its server reports as degraded
+    is a concern too.
 
-    Remedy (clean up): Move large files off it (lfs find --ost, lfs migrate), stripe them wider, or enlarge the file
-    system.
+    Remedy (clean up): Move large files off the OST (lfs find PATH --ost INDEX, lfs migrate), stripe them wider, or add
+    storage.
     """
     require_answer(ost)
     evaluate_use(node, ost.used_percent, "full")
@@ -66,9 +69,9 @@ def require_answer(target: LustreTarget) -> None:
     """Fail where this node cannot use a target; a concern where the server has found a fault of it."""
     assert known(lambda: target.active, True), "inactive on this node; expected active"
     says = known(lambda: target.says, None)
-    assert not says, f"lfs df says {says}; expected what it has left"
+    assert not says, f"lfs df reports {says}; expected its free space"
     with part:
-        concern_if(target.faults, f"{target.faults}; expected no such mark by lfs df")
+        concern_if(target.faults, f"lfs df marks it {target.faults}; expected no such flag")
 
 
 def evaluate_use(node: Node, used: float, what: str) -> None:
@@ -83,10 +86,10 @@ def evaluate_use(node: Node, used: float, what: str) -> None:
 def test_lustre_mdt_inodes(mdt: LustreTarget, node: Node) -> None:
     """Lustre MDT inodes.
 
-    With no inodes left no file can be created, however much space the OSTs have, nor with no space on the MDT for its
-    folders. All nodes then see the same, and any user can take the last one: before a job it is a concern.
+    Without free inodes, or free space on the MDT, no file can be created, however much space the OSTs have. All nodes
+    see the same, and any user can take the last inode, so before a job it is a concern.
 
-    Remedy (clean up): Remove small files, or pack them; enlarge the file system's metadata.
+    Remedy (clean up): Remove small files or pack them into archives, or increase the file system's metadata capacity.
     """
     require_answer(mdt)
     with part:
@@ -98,11 +101,10 @@ def test_lustre_mdt_inodes(mdt: LustreTarget, node: Node) -> None:
 def test_lustre_striping(node: Node) -> None:
     """Lustre striping.
 
-    A file lies on as many OSTs as its folder's stripe count says. With one, a large checkpoint is as slow as one OST,
-    and fills it.
+    A file is spread over as many OSTs as its folder's stripe count. With a stripe count of 1, a large checkpoint is as
+    slow as one OST, and fills it.
 
-    Remedy (fix configuration): Stripe new files of the folder wider, as with lfs setstripe -c -1 FOLDER; existing files
-    stay as they are.
+    Remedy (fix configuration): Stripe new files wider (lfs setstripe -c -1 FOLDER). Existing files stay as they are.
     """
     by_path = {folder.path: folder for folder in node.checkpoint_folders}
     if not node.policy.checkpoints:
@@ -110,10 +112,10 @@ def test_lustre_striping(node: Node) -> None:
     with part:
         unread = ", ".join(path for path in node.policy.checkpoints if path not in by_path)
         if unread:
-            incomplete(f"the node was not asked of {unread}; expected evidence gathered with this policy")
+            incomplete(f"the striping of {unread} was not collected; expected evidence collected with this policy")
     folders = [folder for folder in by_path.values() if folder.type == "lustre"]
     if not folders:
-        not_applicable("no checkpoint folder of the policy lies on Lustre")
+        not_applicable("none of the policy's checkpoint folders is on Lustre")
     least = node.threshold("lustre.checkpoint_stripes")
     counts = each(folders, lambda folder: (folder.path, folder.stripe_count))
     narrow = [path for path, stripes in counts if 0 <= stripes < least]
@@ -126,15 +128,15 @@ def test_lustre_striping(node: Node) -> None:
 def test_lustre_tuning(node: Node) -> None:
     """Lustre client tuning.
 
-    The client's defaults suit a few CPUs. FSx recommends other values for clients with much memory and with many vCPUs;
-    larger ones are no concern.
+    The client's defaults suit machines with a few CPUs. FSx recommends other values for clients with much memory or
+    many vCPUs. Larger values are fine.
 
-    Remedy (fix configuration): Set them as FSx's performance tips say, in the lifecycle script: lctl set_param is lost
-    at the next mount.
+    Remedy (fix configuration): Set them in the lifecycle script (lctl set_param), as FSx's performance tips describe:
+    they are lost at the next mount.
     """
     path = known(lambda: node.lustre_mounts[0].path, "the file system")
     if known(lambda: node.is_outside_ec2, False):
-        not_applicable(f"the advice is FSx's, and {path} is mounted outside EC2")
+        not_applicable(f"the recommendation is for FSx, but {path} is mounted outside EC2")
     clients = [*each(node.lustre_clients, lambda client: (client.kind, client))]
     wrong = [*known(lambda: _kept_too_long(node, clients), ()), *_too_low(node, clients)]
     seen, right = ", ".join(observed for observed, _ in wrong), ", ".join(right for _, right in wrong)

@@ -39,14 +39,14 @@ pytestmark = [mark.storage, mark.preflight]
 def test_mounts_alive(mount: Mount, node: Node) -> None:
     """Mount responsiveness.
 
-    Each mount is probed by a process of its own. One that hangs waits for a file server that is gone; a stale handle
-    means that the server's side was replaced, ENODEV that the disk is gone, whatever the kernel still remembers of it.
-    A file server that takes its time is a concern: all nodes then wait for their data. So is what autofs mounts on
-    access and does not answer, unless fstab, a systemd unit or the policy asks for it: users say which servers those
-    are, and how soon they answer does not count. A prolog does not have the time to conclude that a file system hangs.
+    A separate process probes each mount. If it hangs, the file server is gone. A stale handle means that the file
+    system was replaced on the server, and ENODEV that the disk is gone, even if the kernel has cached some of its data.
+    A slow file server is a concern: all nodes wait for their data. A file system that autofs mounts on access and that
+    does not answer is a concern too, unless fstab, a systemd unit or the policy requires it, since users choose such
+    servers; their response time is ignored. A prolog is too short to conclude that a file system hangs.
 
-    Remedy (restore service): Check whether the file server can be reached. Unmount it (umount -l) and mount it again;
-    reboot if it hangs.
+    Remedy (restore service): Check whether the file server can be reached (ping SERVER). Unmount the file system
+    (umount -l PATH) and mount it again; reboot the node if that hangs.
     """
     took_s, soon_s = known(lambda: mount.read_s, None) or 0.0, node.threshold("mounts.answer_concern_s")
     if took_s >= soon_s:
@@ -56,9 +56,9 @@ def test_mounts_alive(mount: Mount, node: Node) -> None:
         return
     what = _of(mount)
     if mount.alive == "hidden":
-        incomplete(f"--host-root does not show it: {what}")
+        incomplete(f"not visible under --host-root: {what}")
     if mount.alive == "slow":
-        incomplete(f"{what} was not asked in time: the node is too busy; expected an answer")
+        incomplete(f"{what} was not probed in time: the node is too busy; expected an answer")
     if mount.alive == "covered":
         incomplete(f"a user has mounted a file system over {what}; expected it to be visible")
     if mount.alive == "hung" and node.occasion == "prolog":
@@ -80,10 +80,11 @@ def _of(mount: Mount) -> str:
 def test_mounts_expected(node: Node) -> None:
     """Expected mounts.
 
-    What /etc/fstab, the policy and most nodes of the group have must be there, or a job writes to the root volume or
-    does not find its data. A local file system that fstab allows to be absent (nofail) is a concern.
+    Every file system in /etc/fstab, in the policy or on most nodes of the group must be mounted; otherwise a job writes
+    to the root volume or does not find its data. A local file system that fstab marks nofail is a concern.
 
-    Remedy (restore service): Mount it (mount PATH) and read the error; check the node's network and security group.
+    Remedy (restore service): Mount it (mount PATH) and read the error. For a network file system, check the node's
+    network and security group.
     """
     absent = [entry for entry in each(known(lambda: node.fstab, ()), _if_absent) if entry]
     spared = [entry for entry in absent if "nofail" in options_of(entry) and not is_network(entry.type)]
@@ -95,10 +96,10 @@ def test_mounts_expected(node: Node) -> None:
         missing += [f"{path} (mounted on most nodes of the group)" for path in of_most]
     fail_if(missing, f"not mounted: {', '.join(missing)}; expected what /etc/fstab, the policy and the group have")
     named = ", ".join(f"{entry.path} ({entry.type}, nofail in /etc/fstab)" for entry in spared)
-    concern_if(spared, f"not mounted: {named}; expected it, or no such line")
+    concern_if(spared, f"not mounted: {named}; expected it mounted, or the line removed")
     left_out = known(lambda: node.mounts_left_out, 0)
     if left_out:
-        incomplete(f"{left_out} more file systems are mounted, which were not looked at; expected fewer")
+        incomplete(f"{left_out} more mounted file systems were not checked; expected fewer")
 
 
 def _if_absent(entry: FstabEntry) -> FstabEntry | None:
@@ -117,12 +118,11 @@ FROM_FSX = ".fsx."  # in the DNS name of a file system of FSx; those of EFS do n
 def test_mount_options(mount: Mount, node: Node) -> None:
     """Mount options.
 
-    Lustre without noatime writes for every file that is read; without flock, programs that lock files fail. A soft NFS
-    mount returns errors, or wrong data, when the server is slow. One TCP connection does not fill a fast network.
-    Without _netdev a boot may try to mount before the network is up.
+    Without noatime, Lustre writes for every file that is read; without flock, programs that lock files fail. A soft NFS
+    mount returns errors, or wrong data, when the server is slow. A single TCP connection cannot saturate a fast
+    network. Without _netdev, the boot may mount before the network is up.
 
-    Remedy (fix configuration): Change the options in /etc/fstab (FSx's guides name them) and mount the file system
-    again.
+    Remedy (fix configuration): Change the options in /etc/fstab (see FSx's mount guide) and remount the file system.
     """
     if mount.type != "lustre" and mount.type not in NFS:
         not_applicable(f"{mount.type} is neither Lustre nor NFS")
@@ -156,12 +156,12 @@ def _wrong_in_fstab(mount: Mount, node: Node) -> Iterator[tuple[str, str]]:
 def test_mounts_writable(mount: Mount, node: Node) -> None:
     """File system write access.
 
-    A kernel that finds a file system damaged remounts it read-only, and so may somebody who forgot to undo it. The
-    mount's options are compared with what /etc/fstab asks for: nothing is written. Where that says nothing, a file
-    system that the kernel is to remount so after an error (errors=remount-ro) is a concern.
+    The kernel remounts a damaged file system read-only; an administrator may also have done so and forgotten. The mount
+    options are compared with /etc/fstab; nothing is written. If /etc/fstab has no line for it, a read-only file system
+    with errors=remount-ro is a concern.
 
-    Remedy (reset or reboot): Read the kernel log for the error. If a disk is broken, replace the node; otherwise reboot
-    it: fsck then runs.
+    Remedy (reset or reboot): Find the error in the kernel log (dmesg | grep -i remount). If a disk is broken, replace
+    the node; otherwise reboot it, which runs fsck.
     """
     options = options_of(mount)
     if not is_read_only(mount):
@@ -183,7 +183,7 @@ def test_mounts_writable(mount: Mount, node: Node) -> None:
     is_for_writing = entry is not None and "ro" not in options_of(entry)
     assert not is_for_writing, f"{type_} read-only; expected read-write, as in /etc/fstab"
     concern_if(entry is None and after_error, f"{after_error}; expected read-write, or a line in /etc/fstab")
-    not_applicable("mounted read-only, and nothing asks for read-write")
+    not_applicable("mounted read-only, and /etc/fstab does not require read-write")
 
 
 @mark.ami
@@ -192,11 +192,11 @@ def test_mounts_writable(mount: Mount, node: Node) -> None:
 def test_mount_uniform(node: Node) -> None:
     """Mounts compared with the group.
 
-    Type and access of what is mounted at the same place are compared, and of network file systems also source and
-    options. What is mounted on some nodes only is covered by another check.
+    Compares type and access mode of the file systems mounted at the same path, and also source and options of network
+    file systems. storage.mounts_expected covers file systems that are mounted only on some nodes.
 
-    Remedy (fix configuration): Compare /etc/fstab and the lifecycle script's log with those of another node; mount it
-    as they do.
+    Remedy (fix configuration): Compare /etc/fstab and the lifecycle script's log with another node's, and mount the
+    file system in the same way.
     """
     different = differences(node, "mounts", _mounted_alike, absent=None)
     concern_if(different, in_words(different))
@@ -215,10 +215,10 @@ def _mounted_alike(node: Node) -> Values:
 def test_space(node: Node) -> None:
     """Space on job file systems.
 
-    Without space, checkpoints, caches and logs cannot be written, however much is free elsewhere; without inodes no
-    file can be created even if space is left. Local and network file systems that can be written to are evaluated, each
-    once; the root volume, /dev/shm and Lustre's servers have checks of their own. A full file system that others share
-    is no reason to keep a node from jobs, so a prolog and a health check evaluate only the node's own.
+    Without free space, checkpoints, caches and logs cannot be written; without free inodes, no file can be created even
+    if space is left. Evaluates each writable local and network file system once; other checks cover the root volume,
+    /dev/shm and Lustre's targets. A full shared file system is no reason to block jobs on a node, so a prolog and a
+    health check evaluate only local file systems.
 
     Remedy (clean up): Remove old checkpoints, caches and logs, or make the file system larger.
     """

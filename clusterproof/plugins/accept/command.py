@@ -145,7 +145,9 @@ def _accept(option: argparse.Namespace) -> tuple[int, str]:
     cluster = resolve(option.cluster)
     kind = CONNECTIONS.get(cluster.connection)
     if kind and not kind.is_live:
-        raise InventoryError(f"{option.cluster!r:.120} is of another time; expected nodes that can be measured now")
+        raise InventoryError(
+            f"{option.cluster!r:.120} is a recording or capture; expected nodes that can be measured now"
+        )
     plan = plan_of(Path(option.plan) if option.plan else None, cluster)
     again = _again(option.again, cluster)
     if option.dry_run:
@@ -157,7 +159,7 @@ def _accept(option: argparse.Namespace) -> tuple[int, str]:
     try:
         stopped = made.go_on(again, _say)
     except KeyboardInterrupt:
-        stopped = "it was interrupted; the same command goes on where it ended"
+        stopped = "it was interrupted; run the same command again to resume"
         if made.is_read:
             _write(made, stopped, option)
         return INTERRUPTED, f"clusterproof accept: {stopped}\n"
@@ -211,7 +213,7 @@ def _signature(content: bytes, key: str) -> str:
     if ran.returncode:
         why = " ".join(ran.stderr.decode("utf-8", "replace").split())[-200:]
         raise JournalError(
-            f"--sign {key!r:.120}: {why or 'ssh-keygen failed'}; expected a private key of OpenSSH; nothing is signed"
+            f"--sign {key!r:.120}: {why or 'ssh-keygen failed'}; expected an OpenSSH private key; nothing is signed"
         )
     return ran.stdout.decode()
 
@@ -236,7 +238,7 @@ def _planned(plan: AcceptancePlan, cluster: Cluster) -> Iterator[str]:
         yield f"{number}. {stage.title}: {times}{more}, {_about(hours)}"
         yield f"   proves that {stage.proves}"
     more = f", which is more than the {plan.hours:g} h of the plan" if whole > plan.hours else ""
-    yield f"{_about(whole)} where nothing has to be repeated{more}"
+    yield f"{_about(whole)} if nothing has to be repeated{more}"
     if not any(stage.is_repeated for stage in plan.stages):
         return
     of = plan.errors
@@ -263,21 +265,25 @@ def parser() -> argparse.ArgumentParser:
     """The command line of `clusterproof accept`."""
     line = OneLineParser(
         prog="clusterproof accept",
-        description="Takes a cluster into service: stages of checks and load, populations, and a report to sign.",
+        description="Accepts a cluster for service: stages of checks and load, then a report to sign.",
     )
     line.add_argument("cluster", metavar="X", help=f"the nodes: {forms()}")
     line.add_argument(
-        "--plan", metavar="FILE", help="what was bought, and how it is proven (default: by the nodes' type)"
+        "--plan",
+        metavar="FILE",
+        help="a plan of what was bought and how to prove it (default: according to the nodes' type)",
     )
     line.add_argument(
-        "--dry-run", action="store_true", help="say the order of stages and about how long they take; run nothing"
+        "--dry-run", action="store_true", help="print the stages and about how long they take; run nothing"
     )
     line.add_argument(
-        "--into", metavar="DIR", help="journal, evidence and report (default: acceptance/CLUSTER); there it goes on"
+        "--into",
+        metavar="DIR",
+        help="journal, evidence and report (default: acceptance/CLUSTER); give it again to resume",
     )
     line.add_argument(
-        "--again", action=Joined, metavar="NODESET", help="nodes that were repaired or replaced: measure them anew"
+        "--again", action=Joined, metavar="NODESET", help="measure these repaired or replaced nodes again"
     )
-    line.add_argument("--sign", metavar="KEY", help="sign the record with this private key, by ssh-keygen -Y sign")
-    line.add_argument("--redact", action="store_true", help="the report without the names of nodes and their serials")
+    line.add_argument("--sign", metavar="KEY", help="sign the record with this private key, using ssh-keygen -Y sign")
+    line.add_argument("--redact", action="store_true", help="leave node names and serials out of the report")
     return line

@@ -228,7 +228,7 @@ def headline(report: Report) -> str:
     if concerns:
         parts.append(number_of(concerns, "concern"))
     if report["left"]:
-        parts.append(f"{number_of(len(report['left']), 'node')} no more in the inventory")
+        parts.append(f"{number_of(len(report['left']), 'node')} no longer in the inventory")
     if report["left_out"]:
         parts.append(f"{number_of(len(report['left_out']), 'stage')} left out")
     return ", ".join(parts)
@@ -246,7 +246,7 @@ def _lines(report: Report) -> Iterator[str]:
     for line in report["bought"]:
         if line["is_met"] is not True and line["bought"] != NOT_SAID:
             where = f" (not {line['not_on']})" if line["not_on"] else ""
-            text = f"  {line['what']}: bought {line['bought']}, there {line['there']}{where}"
+            text = f"  {line['what']}: bought {line['bought']}, found {line['there']}{where}"
             yield fill(text, WIDTH, subsequent_indent="    ")
     for said in (NodeVerdict.REJECTED, NodeVerdict.TO_FIX, NodeVerdict.OPEN):
         for node in report["nodes"]:
@@ -277,7 +277,7 @@ def left_in_words(node: Report) -> str:
     """`n3 (S-17): the inventory has it no more; runs: 1 of inventory, 3 of exact; nothing failed`."""
     runs = ", ".join(f"{count} of {stage}" for stage, count in node["runs"].items())
     failures = "; ".join(node["reasons"])
-    return f"{_named(node)}: the inventory has it no more; runs: {runs}; {failures or 'nothing failed'}"
+    return f"{_named(node)}: no longer in the inventory; runs: {runs}; {failures or 'nothing failed'}"
 
 
 def _entry(kind: str, text: str) -> str:

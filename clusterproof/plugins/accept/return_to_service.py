@@ -79,11 +79,13 @@ def return_nodes(arguments: Sequence[str], launch: Launch | None = None) -> tupl
         cluster = resolve(option.cluster)
         kind = CONNECTIONS.get(cluster.connection)
         if kind and not kind.is_live:
-            raise InventoryError(f"{option.cluster!r:.120} is of another time; expected nodes that can be loaded now")
+            raise InventoryError(
+                f"{option.cluster!r:.120} is a recording or capture; expected nodes that can be loaded now"
+            )
         require_options(more)
         nodes, healthy = _named(option.nodes, cluster, "NODES"), _named(option.beside, cluster, "--beside")
         if both := [node for node in healthy if node in nodes]:
-            raise InventoryError(f"--beside: {fold(both):.200} is to be proven itself; expected healthy nodes")
+            raise InventoryError(f"--beside: {fold(both):.200} is among the nodes to be proven; expected healthy nodes")
         findings = before(cluster, nodes, option.history, option.case)
         unknown = without_history(cluster, nodes, option.history)
         due = steps(option.load or load_of(cluster), healthy, more)

@@ -129,11 +129,17 @@ def _period(option: argparse.Namespace) -> str:
     now = datetime.now(timezone.utc).timestamp()
     begins = since(option.since, now, option.utc_offset)
     if option.cluster:
-        raise CaseError("--cluster is for one case: of many jobs no node is asked; expected --since without it")
+        raise CaseError("--cluster is for one job: with --since no node is asked; expected one of the two")
     if option.redact:
-        raise CaseError("--redact is for one case: nodes of several would get the same names")
+        raise CaseError(
+            "--redact is for one job: with several, different nodes would get the same names; expected --since without "
+            "it"
+        )
     if option.job and NUMBER.fullmatch(option.job) and not is_folder(option.job):
-        raise CaseError("a job's number has no --since; expected a folder of folders, or neither, for all of Slurm's")
+        raise CaseError(
+            "a job ID and --since do not go together; expected --since with a folder of job folders, or alone for all "
+            "Slurm jobs"
+        )
     if option.job:
         period = of_folder(Path(option.job), begins, now, option.utc_offset, _progress)
     else:
@@ -153,7 +159,7 @@ def _progress(done: int, of: int) -> None:
 def _collected(option: argparse.Namespace) -> Collected:
     """What is there of the job. Raises CaseError, OSError."""
     if not option.job or not option.job.strip():
-        raise CaseError("the job is empty; expected the number of a job of Slurm, or a folder of what a job left")
+        raise CaseError("the job is empty; expected a Slurm job ID, or a folder with what a job left")
     try:
         name, builder = _found(option)
         if option.cluster:
@@ -177,7 +183,7 @@ def _found(option: argparse.Namespace) -> tuple[str, CaseBuilder]:
     builder = CaseBuilder()
     if not NUMBER.fullmatch(option.job) or is_folder(option.job):
         if option.logs:
-            raise CaseError("--logs is for the name of a job; a folder is named alone")
+            raise CaseError("--logs is for a job ID or name; expected a folder without --logs")
         read_folder(Path(option.job), builder, option.utc_offset)
         return Path(option.job).resolve().name, builder
     if option.logs:
@@ -190,38 +196,40 @@ def parser() -> argparse.ArgumentParser:
     """The command line of `clusterproof case`."""
     line = OneLineParser(
         prog="clusterproof case",
-        description="Why a job ended, and whose node it was: from what the job, its scheduler and its nodes left.",
+        description="Why a job ended and which node was at fault, from what job, scheduler and nodes left.",
     )
     line.add_argument(
         "job",
         metavar="JOB",
         nargs="?",
-        help="the number of a job of Slurm, NAMESPACE/NAME of one of Kubernetes or HyperPod (also "
-        "k8s:CONTEXT/job:NAMESPACE/NAME), or a folder of what a job left: output, sacct, kernel logs, dumps",
+        help="a Slurm job ID, NAMESPACE/NAME of a Kubernetes or HyperPod job (also "
+        "k8s:CONTEXT/job:NAMESPACE/NAME), or a folder with what a job left: output, sacct, kernel logs, dumps",
     )
     line.add_argument(
         "--since",
         metavar="TIME",
-        help="all jobs that died since then (7d, 36h, 2026-03-01): of Slurm, or of a folder with a folder for each",
+        help="all jobs that died since then (7d, 36h, 2026-03-01): Slurm's, or those in a folder of job folders",
     )
     line.add_argument(
-        "--logs", metavar="FOLDER", help="with a job's name or --since: kernel logs of nodes and output, kept by hand"
+        "--logs",
+        metavar="FOLDER",
+        help="with a job's name or --since: a folder with kernel logs and output that you saved",
     )
     line.add_argument(
         "--cluster",
         metavar="X",
-        help="ask the nodes of the job now: their kernel logs, and how far their clocks are off (ssh:, slurm:, k8s:…)",
+        help="also read the kernel logs and clock offsets of the job's nodes now (ssh:, slurm:, k8s:…)",
     )
     form = line.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="for programs: everything that was found")
-    form.add_argument("--markdown", action="store_true", help="for a ticket that shows Markdown")
-    line.add_argument("--redact", action="store_true", help="without the names of nodes, files and jobs")
+    form.add_argument("--json", action="store_true", help="everything that was found, as JSON")
+    form.add_argument("--markdown", action="store_true", help="Markdown, e.g. for a ticket")
+    line.add_argument("--redact", action="store_true", help="replace the names of nodes, files and jobs")
     line.add_argument(
         ZONE,
         metavar="+HH:MM",
         type=_offset_s,
         default=0.0,
-        help="the zone of times that have none (default: UTC, as nodes use)",
+        help="the zone of times without one (default: UTC, as on the nodes)",
     )
     return line
 

@@ -44,7 +44,7 @@ def _gathered(cluster: Cluster) -> Mapping[str, NodeEvidence]:
     """Raises CaseError."""
     kind = CONNECTIONS.get(cluster.connection)
     if kind and not kind.is_live:
-        raise CaseError(f"{cluster.name!r:.120} is of another time; expected nodes that can be asked now")
+        raise CaseError(f"{cluster.name!r:.120} is a recording or capture; expected nodes that can be asked now")
     limits = Limits(settings=dict(cluster.settings))
     try:
         return gather(cluster, connection_for(cluster.connection), COLLECTORS, ProbeOptions(), limits, _kept)

@@ -205,7 +205,7 @@ def differences(
     least = int(node.threshold("group.compared_nodes"))
     reporting = max((common.reporting for common in usual.values()), default=0)
     if reporting < least:
-        raise NotApplicable(f"{reporting or 'none'} of its kind; {least} are needed to compare")
+        raise NotApplicable(f"{reporting or 'none'} of its group reported it; {least} are needed to compare")
     majority = node.threshold("group.majority")
     deviations = (_difference(name, own.get(name, absent), common, majority) for name, common in usual.items())
     return tuple(difference for difference in deviations if difference and difference.reporting >= least)

@@ -45,11 +45,11 @@ class Joined(argparse.Action):
 GROUPS: dict[str, tuple[Option, ...]] = {
     "clusterproof: which nodes": (
         Option("--cluster", f"what to validate: {forms()}", {"metavar": "X"}),
-        Option("--nodes", "only these nodes of it, folded: gpu[001-016,020]", {"metavar": "NODESET", "action": Joined}),
-        Option("--exclude", "but not these", {"metavar": "NODESET", "action": Joined}),
+        Option("--nodes", "only these nodes of X: gpu[001-016,020]", {"metavar": "NODESET", "action": Joined}),
+        Option("--exclude", "leave out these nodes", {"metavar": "NODESET", "action": Joined}),
         Option(
             "--instance-type",
-            "the instance type of every node, where nothing else reports it",
+            "the instance type of every node, if nothing else reports it",
             {"metavar": "TYPE"},
         ),
         Option(
@@ -61,7 +61,7 @@ GROUPS: dict[str, tuple[Option, ...]] = {
     "clusterproof: which training run": (
         Option(
             "--run",
-            "what a training run wrote: a file, a folder or s3://BUCKET/PREFIX; several are files of one run",
+            "what a training run wrote: a file, a folder or s3://BUCKET/PREFIX; may be given several times for one run",
             {"metavar": "PATH", "action": "append"},
         ),
     ),
@@ -78,12 +78,12 @@ GROUPS: dict[str, tuple[Option, ...]] = {
         ),
         Option(
             "--answer-timeout",
-            "seconds for a node's whole answer once reached (default: three times --probe-timeout, and 15)",
+            "seconds for a node's whole answer once it is reached (default: three times --probe-timeout, plus 15)",
             {"type": float, "metavar": "S"},
         ),
         Option(
             "--accept-new-host-keys",
-            "take a host key that is not in known_hosts on trust, for this run only; a changed key is still refused",
+            "trust a host key that is not in known_hosts, for this run only; a changed key is still refused",
             {"action": "store_true"},
         ),
     ),
@@ -97,66 +97,66 @@ GROUPS: dict[str, tuple[Option, ...]] = {
         ),
         Option(
             "--slurm-wait",
-            "seconds that srun may wait for a place on nodes that others use (default 15)",
+            "seconds that srun may wait for busy nodes (default 15)",
             {"type": float, "metavar": "S"},
         ),
         Option(
             "--srun-options",
-            "further options of srun, e.g. '--account=ops --reservation=maintenance'",
+            "additional options for srun, e.g. '--account=ops --reservation=maintenance'",
             {"metavar": "WORDS"},
         ),
         Option(
             "--include-drained",
-            "also the nodes that Slurm starts nothing on: they are reached over ssh",
+            "include nodes that Slurm starts no jobs on; they are reached over ssh",
             {"action": "store_true"},
         ),
     ),
     "clusterproof: Kubernetes": (
         Option(
             "--k8s-namespace",
-            "the namespace for the pods of the probe (default clusterproof)",
+            "the namespace for the probe's pods (default clusterproof)",
             {"metavar": "NAME"},
         ),
         Option(
             "--k8s-image",
-            "an image with Python, where nodes have none (default: any that lies on the node; nothing of it is used)",
+            "an image with Python, if the nodes have none (default: any image on the node, as nothing in it is used)",
             {"metavar": "IMAGE"},
         ),
         Option(
             "--k8s-gate",
-            "write each node's verdict to Kubernetes, as its condition ClusterproofHealthy: observe, or taint also "
-            "nodes that failed and have no pods with GPUs (docs/kubernetes-gate.md)",
+            "write each node's verdict to Kubernetes as its condition ClusterproofHealthy: observe only that, or also "
+            "taint nodes that failed and run no pods with GPUs (docs/kubernetes-gate.md)",
             {"choices": ("observe", "taint")},
         ),
         Option(
             "--k8s-max-tainted",
-            "how many nodes may have the gate's taint: a number, a share in percent, or both (default: a tenth, at "
-            "most 10); where more would, none gets it",
+            "how many nodes may have the gate's taint: a number, a percentage, or both (default: a tenth, at most 10 "
+            "nodes); if more would get it, none does",
             {"metavar": "LIMIT"},
         ),
         Option(
             "--k8s-startup-taint",
-            "the key of a taint that new nodes begin with, which the gate takes away when they first pass",
+            "the key of a taint that new nodes start with, which the gate removes when they first pass",
             {"metavar": "KEY"},
         ),
         Option(
             "--k8s-every",
-            "seconds between reports of a gate's agents, which --via agents reads (default 60)",
+            "seconds between the reports of a gate's agents, for --via agents (default 60)",
             {"type": float, "metavar": "S"},
         ),
         Option(
             "--k8s-evidence",
-            "a folder where a gate keeps what a node reported when it became unfit: FOLDER/NODE/TIME, for replay:",
+            "a folder where the gate keeps the evidence of a node that became unfit, as FOLDER/NODE/TIME, for replay:",
             {"metavar": "FOLDER"},
         ),
         Option(
             "--k8s-keep",
-            "a folder of a gate's own, where a round leaves to the next, and to metrics, what it found and read",
+            "a folder of the gate's own, for what each round leaves to the next round and to metrics",
             {"metavar": "FOLDER"},
         ),
         Option(
             "--k8s-perf-image",
-            "the image of the pods that load nodes, where -m names perf: with Python and the programs that measure",
+            "the image of the pods that load nodes with -m perf: it needs Python and the benchmark programs",
             {"metavar": "IMAGE"},
         ),
     ),
@@ -165,12 +165,12 @@ GROUPS: dict[str, tuple[Option, ...]] = {
         Option("--profile", "the AWS profile (default: AWS_PROFILE, or the default one)", {"metavar": "NAME"}),
         Option(
             "--ssm-rate",
-            "SSM sessions to open a second (default 3: an account is allowed about that)",
+            "SSM sessions to open per second (default 3, about what AWS allows an account)",
             {"type": float, "metavar": "N"},
         ),
         Option(
             "--ssm-output",
-            "where SSM puts answers of EC2 instances that are longer than the 24,000 characters it shows",
+            "where SSM stores answers of EC2 instances that exceed the 24,000 characters it returns",
             {"metavar": "s3://BUCKET/PREFIX"},
         ),
         Option(
@@ -182,105 +182,106 @@ GROUPS: dict[str, tuple[Option, ...]] = {
     "clusterproof: the probe": (
         Option(
             "--probe-timeout",
-            "seconds for each kind of evidence on the node (default 5; NVML gets three times that)",
+            "seconds for each collector on the node (default 5; NVML gets three times that)",
             {"type": float, "default": 5.0, "metavar": "S"},
         ),
         Option(
             "--host-root",
-            "read the host under this folder of the node, e.g. in a container",
+            "the folder of the node where the host's root is mounted, e.g. in a container",
             {"default": "/", "metavar": "DIR"},
         ),
         Option(
             "--in-container",
-            "run the probe in a job's container, which this begins as the job does: 'docker run --rm -i --gpus all "
-            "IMAGE', 'enroot start IMAGE', 'runc exec NAME' (local and ssh; with -m job)",
+            "run the probe in a job's container, started by this command as the job does: 'docker run --rm -i --gpus "
+            "all IMAGE', 'enroot start IMAGE', 'runc exec NAME' (local and ssh; with -m job)",
             {"default": "", "metavar": "COMMAND"},
         ),
-        Option("--sudo", "run the probe under sudo -n, for what only root may read", {"action": "store_true"}),
+        Option("--sudo", "run the probe with sudo -n, to read what only root may", {"action": "store_true"}),
     ),
     "clusterproof: verdicts": (
         Option(
             "--policy",
-            "the site's own numbers, expectations and exceptions (default: clusterproof.toml here, if there is one)",
+            "the site's own thresholds, expectations and exceptions (default: ./clusterproof.toml, if it exists)",
             {"metavar": "FILE"},
         ),
         Option(
             "--incomplete",
-            "what incomplete checks do to the exit code: gate (10, the default), ignore (0) or fail (1)",
+            "the exit code if checks are incomplete: gate (10, the default), ignore (0) or fail (1)",
             {"choices": ("gate", "ignore", "fail"), "default": "gate"},
         ),
         Option(
             "--concerns",
-            "what concerns do to the exit code: ignore (the default) or fail (1)",
+            "the exit code if there are concerns: ignore (0, the default) or fail (1)",
             {"choices": ("ignore", "fail"), "default": "ignore"},
         ),
         Option(
             "--since",
-            "what of the kernel log counts: the last 90m, 24h or 2d, all from a time on (2026-03-01T08:00Z, by the "
-            "node's own clock), or all of this boot (boot, the default)",
+            "how much of the kernel log counts: the last 90m, 24h or 2d, everything since a time (2026-03-01T08:00Z, "
+            "by the node's own clock), or all of this boot (boot, the default)",
             {"default": "boot", "metavar": "WINDOW"},
         ),
         Option(
             "--log-cursor",
-            "of the kernel log only what came after this counts (BOOT_ID:SEQUENCE:SECONDS, as the evidence has it); "
-            "where the node has booted since, all of this boot does",
+            "count only kernel log messages after this one (BOOT_ID:SEQUENCE:SECONDS, from earlier evidence); if the "
+            "node has rebooted since, all of this boot counts",
             {"default": "", "metavar": "CURSOR"},
         ),
     ),
     "clusterproof: records": (
         Option(
             "--report",
-            "the folder to write the reports to (default: runs/CLUSTER/TIME here, where runs/latest leads)",
+            "the folder for the reports (default: ./runs/CLUSTER/TIME, which runs/latest points to)",
             {"metavar": "DIR"},
         ),
-        Option("--no-report", "write none of these reports", {"action": "store_true"}),
+        Option("--no-report", "write no reports", {"action": "store_true"}),
         Option(
             "--report-url",
-            "where what is in runs/, or in the folder of --report, is served: notifications link to the page there",
+            "the URL under which runs/, or the folder of --report, is served: notifications link to the report there",
             {"metavar": "URL"},
         ),
         Option(
             "--keep",
-            "after the run, remove the reports of all but the last N runs of the cluster from runs/CLUSTER",
+            "after the run, keep only the reports of the cluster's last N runs in runs/CLUSTER",
             {"type": int, "metavar": "N"},
         ),
         Option(
             "--junit-cases",
-            "what a case of junit.xml is, and so what Jenkins and GitLab keep a history of: check (default) or node",
+            "what a test case in junit.xml stands for, and so what Jenkins and GitLab keep a history of: check "
+            "(default) or node",
             {"choices": ("check", "node"), "default": "check"},
         ),
         Option("--results", "write one JSON record per check and node (JSON Lines)", {"metavar": "FILE"}),
         Option("--record", "keep the evidence in a folder, for --cluster replay:DIR", {"metavar": "DIR"}),
         Option(
             "--bundle",
-            "put recording, results, reports, policy and versions into one file for whoever is to help; with --redact, "
+            "pack recording, results, reports, policy and versions into one file to send to support; with --redact, "
             "without names",
             {"metavar": "FILE.tar.zst"},
         ),
         Option(
             "--redact",
-            "replace host names, addresses, serials and UUIDs, each always by the same word, in all that is written",
+            "replace host names, addresses, serials and UUIDs, each always by the same word, in all output",
             {"action": "store_true"},
         ),
     ),
     "clusterproof: history": (
         Option(
             "--history",
-            "add the run to this SQLite file, for `clusterproof history`, and compare it with the last one there "
-            "(default: history.sqlite beside the cluster's runs)",
+            "add the run to this SQLite file, for `clusterproof history`, and compare it with the last run there "
+            "(default: history.sqlite next to the cluster's runs)",
             {"metavar": "FILE"},
         ),
         Option(
             "--since-last",
-            "show what is new, still there and gone since the last run in the history",
+            "show what is new, unchanged and resolved since the last run in the history",
             {"action": "store_true"},
         ),
     ),
     "clusterproof: notifications": (
         Option(
             "--notify",
-            "send one message where the run failed, or differs from the last one in the history, to a URL of Apprise's "
-            "(Slack, e-mail, SNS, webhook, …); may be given several times",
+            "send a message if the run failed, or differs from the last one in the history, to an Apprise URL (Slack, "
+            "e-mail, SNS, webhook, …); may be given several times",
             {"metavar": "URL", "action": "append"},
         ),
         Option(
@@ -292,7 +293,7 @@ GROUPS: dict[str, tuple[Option, ...]] = {
     "clusterproof: the catalogue": (
         Option(
             "--refresh-catalog",
-            "instead of a run: compare the catalogue of instance types with EC2's own answer (default: your region)",
+            "instead of a run, compare the catalogue of instance types with EC2's API (default: your region)",
             {"nargs": "?", "const": "", "metavar": "REGION"},
         ),
     ),

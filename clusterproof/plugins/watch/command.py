@@ -61,47 +61,45 @@ def parser() -> argparse.ArgumentParser:
     """The command line of `clusterproof watch`."""
     parser = OneLineParser(
         prog="clusterproof watch",
-        description="Samples the nodes of a cluster while it works, follows their kernel logs, evaluates the same "
-        "checks, and says what changes. Ends by SIGINT or SIGTERM, or after --for.",
+        description="Samples a cluster's nodes while jobs run, follows their kernel logs, evaluates the same checks, "
+        "and reports what changes. Ends on SIGINT or SIGTERM, or after --for.",
         allow_abbrev=False,
         fromfile_prefix_chars="@",  # for URLs that hold passwords
     )
     help_text = "what to watch: local, nodes by ssh or of Kubernetes, slurm:job:ID, or FILE.toml"
     parser.add_argument("x", nargs="?", metavar="X", help=help_text)
-    parser.add_argument("--cluster", metavar="X", help="the same")
-    help_text = "a Slurm job, or NAMESPACE/NAME of a Kubernetes job: until it ends; its report is left in --record"
+    parser.add_argument("--cluster", metavar="X", help="the same as X")
+    help_text = "watch a Slurm job, or NAMESPACE/NAME of a Kubernetes job, until it ends; its report goes to --record"
     parser.add_argument("--job", metavar="ID", help=help_text)
-    parser.add_argument("--steps", action="append", default=[], metavar="PATH", help="of a job: its own logs of steps")
-    parser.add_argument("--nodes", action=Joined, metavar="NODESET", help="only these nodes of it")
+    parser.add_argument("--steps", action="append", default=[], metavar="PATH", help="with --job: its step logs")
+    parser.add_argument("--nodes", action=Joined, metavar="NODESET", help="only these nodes of X")
     parser.add_argument("--exclude", action=Joined, metavar="NODESET", help="but not these")
     parser.add_argument("--every", default="10", metavar="S", help="seconds between samples (default 10)")
-    help_text = "how long, once all nodes have been checked: 90s, 30m, 24h (default: until stopped)"
+    help_text = "watch for 90s, 30m, 24h once all nodes have been checked (default: until stopped)"
     parser.add_argument("--for", dest="for_s", metavar="TIME", help=help_text)
     parser.add_argument("--record", metavar="DIR", help="keep samples, evidence and changes, for --cluster replay:DIR")
     parser.add_argument(
-        "--listen", metavar="[HOST]:PORT", help="a page and metrics there (:9188: for this machine alone)"
+        "--listen", metavar="[HOST]:PORT", help="serve a page and metrics (:9188: only for this machine)"
     )
-    parser.add_argument("--textfile", metavar="FILE.prom", help="the same in a file that node_exporter reads")
-    help_text = (
-        "tell of what changes: a URL of Apprise's, or a program, which has it on its input; may be given several times"
-    )
+    parser.add_argument("--textfile", metavar="FILE.prom", help="write the metrics to a file for node_exporter")
+    help_text = "report changes to an Apprise URL, or to a program's standard input; may be given several times"
     parser.add_argument("--notify", action="append", default=[], metavar="URL|COMMAND", help=help_text)
-    parser.add_argument("--remind", metavar="TIME", help="notify again of what stays open so long (4h; default: never)")
-    help_text = "ask for this URL of a dead man's switch as long as ticks are completed, once a minute at most"
+    parser.add_argument("--remind", metavar="TIME", help="notify again about what is still open, e.g. after 4h")
+    help_text = "request this dead man's switch URL while the watch completes its rounds, at most once a minute"
     parser.add_argument("--heartbeat", metavar="URL", help=help_text)
-    parser.add_argument("--policy", metavar="FILE", help="the site's own numbers, expectations and exceptions")
-    parser.add_argument("--instance-type", default="", metavar="TYPE", help="where nothing else reports it")
+    parser.add_argument("--policy", metavar="FILE", help="the site's own thresholds, expectations and exceptions")
+    parser.add_argument("--instance-type", default="", metavar="TYPE", help="if nothing else reports it")
     parser.add_argument("--expect", default="", metavar="K=N,…", help="what every node must have, e.g. gpus=8,efa=32")
     parser.add_argument("--region", default="", metavar="REGION", help="the AWS region")
     parser.add_argument("--profile", default="", metavar="NAME", help="the AWS profile")
-    parser.add_argument("--via", default="", metavar="WAY", help="of Slurm: nodes (by ssh), or ssh:[user@]HOST")
-    parser.add_argument("--fanout", type=int, default=64, metavar="N", help="how many to connect to at once (64)")
-    parser.add_argument("--connect-timeout", type=float, default=15.0, metavar="S", help="to reach a node (15)")
-    parser.add_argument("--accept-new-host-keys", action="store_true", help="on trust, for this watch only")
-    parser.add_argument("--sudo", action="store_true", help="run under sudo -n, for what only root may read")
-    parser.add_argument("--host-root", default="/", metavar="DIR", help="read the host under this folder of the node")
+    parser.add_argument("--via", default="", metavar="WAY", help="for Slurm: nodes (by ssh), or ssh:[user@]HOST")
+    parser.add_argument("--fanout", type=int, default=64, metavar="N", help="nodes to connect to at once (default 64)")
+    parser.add_argument("--connect-timeout", type=float, default=15.0, metavar="S", help="to reach a node (default 15)")
+    parser.add_argument("--accept-new-host-keys", action="store_true", help="trust unknown host keys")
+    parser.add_argument("--sudo", action="store_true", help="use sudo -n to read what only root may")
+    parser.add_argument("--host-root", default="/", metavar="DIR", help="where the host's root is mounted on the node")
     parser.add_argument("--k8s-namespace", default="", metavar="NAME", help="for the pods (default clusterproof)")
-    parser.add_argument("--k8s-image", default="", metavar="IMAGE", help="one with Python, where nodes have none")
+    parser.add_argument("--k8s-image", default="", metavar="IMAGE", help="an image with Python, if the nodes have none")
     return parser
 
 
@@ -132,7 +130,7 @@ def why_not_watched(cluster: Cluster) -> str:
     if why_not:
         return f"on a host that is reached by {by}: {why_not}; expected --via nodes with ssh, or a log-in node"
     if not cluster.settings.get(JOB):
-        return "without a job it would hold a place on each node while it lasts; expected slurm:job:ID, or --via nodes"
+        return "without a job, it would occupy each node for as long as it runs; expected slurm:job:ID, or --via nodes"
     return ""
 
 
@@ -235,7 +233,7 @@ def _watched(cluster: Cluster, policy: Policy, settings: WatchSettings, option: 
         recording = Recording(Path(option.record), settings.sampling.every_s, view.say) if option.record else None
         before = state.resume(recording.said_before(), time.time() - time.monotonic()) if recording else 0
     except OSError as problem:
-        raise Refused(f"--record {option.record}: {problem.strerror}; expected a folder that may be written") from None
+        raise Refused(f"--record {option.record}: {problem.strerror}; expected a writable folder") from None
     sinks = Sinks(cluster.name, state, view.say)
     controller = Controller(cluster, state, settings, recording, view.show, sinks, view.say)
     end = _job_monitor(option.job, cluster, controller, view) if option.job else None
@@ -245,7 +243,7 @@ def _watched(cluster: Cluster, policy: Policy, settings: WatchSettings, option: 
             view.say(beginning(cluster, settings.sampling.every_s, settings.for_s, option.job or ""))
             if before:
                 sinks.look(names)
-                view.say(f"open since before, and not said again: {before} ({option.record}/{CHANGES_FILE})")
+                view.say(f"still open from before, not reported again: {before} ({option.record}/{CHANGES_FILE})")
             controller.run()
         for line in summary(state, time.monotonic() - began):
             printed(line, sys.stdout)
@@ -273,7 +271,7 @@ def _open(sinks: Sinks, recording: Recording | None, option: argparse.Namespace)
     try:
         sinks.notify(receivers, recording.folder if recording else None, remind_s(option))
     except OSError as problem:
-        raise Refused(f"--record {option.record}: {problem}; expected an outbox of this user's there") from None
+        raise Refused(f"--record {option.record}: {problem}; expected an outbox that this user owns") from None
 
 
 def _job_monitor(job: str, cluster: Cluster, controller: Controller, view: ScreenView | LineView) -> JobMonitor:

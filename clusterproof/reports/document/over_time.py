@@ -114,7 +114,7 @@ def _drawn(bands: Sequence[Band], what: str, stretches: tuple[int, int, int], bi
     first, stride, columns = stretches
     height = HEAD + ROW * len(bands)
     idlest = min(bands, key=lambda band: band.mean)
-    label = f"how busy {what} are over time; the idlest, {idlest.name}, {idlest.mean:.0f} % in the mean"
+    label = f"how busy {what} are over time; the idlest, {idlest.name}, {idlest.mean:.0f} % on average"
     lines = "".join(_line(band, HEAD + ROW * number, columns) for number, band in enumerate(bands))
     begin, end = first * bin_s, (first + stride * columns) * bin_s
     return (
@@ -143,7 +143,7 @@ def _line(band: Band, top: int, columns: int) -> str:
     shown = name if len(name) <= MAX_NAME else f"…{name[1 - MAX_NAME :]}"
     drawn = "".join(f'<path class="{level}" d="{"".join(parts)}"/>' for level, parts in paths.items())
     return (
-        f"<g><title>{escape(name)}: {band.mean:.0f} % in the mean</title>"
+        f"<g><title>{escape(name)}: {band.mean:.0f} % on average</title>"
         f'<text class="row" x="{LEFT - 6}" y="{top + ROW - 3}">{escape(shown)}</text>{drawn}</g>'
     )
 
@@ -261,9 +261,9 @@ def _node_figure(samples: Samples, metric: str, what: str, unit: str) -> str:
     top = 100.0 if unit == "%" else max(value for band in bands for value in band.means if value is not None) or 1.0
     lines = [path_of(_scaled(means, top)) for means in (middle, *(band.means for band in apart))]
     drawn = "".join(f'<path class="line line-{number}" d="{line}"/>' for number, line in enumerate(lines))
-    far = "; ".join(f"{printable(band.name, 60)} {band.mean:.4g} {unit} in the mean" for band in apart)
+    far = "; ".join(f"{printable(band.name, 60)} {band.mean:.4g} {unit} on average" for band in apart)
     usual = median(band.mean for band in bands)
-    label = f"{what}: {number_of(len(bands), 'node')}, the middle one {usual:.4g} {unit} in the mean"
+    label = f"{what}: {number_of(len(bands), 'node')}, median {usual:.4g} {unit} on average"
     label += f"; far from it {far}" if far else ""
     begin, end = first * samples.bin_s, (first + stride * columns) * samples.bin_s
     return (

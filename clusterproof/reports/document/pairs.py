@@ -31,7 +31,7 @@ MAX_LISTED = 6  # measurements in the title of a cell
 MAX_SHOWN = 60  # characters of a name under the pointer
 SLOW = 0.95  # of normal: below it one measurement is worth a tick of its own
 _NOBODY = "No node, link or place was found to be slower than the others."
-_TWO_NODES = "Of two nodes nobody can tell which is the slower one."
+_TWO_NODES = "With only two nodes, it is impossible to tell which one is slower."
 _OF_SOME = (
     Kind.SLOW_NODE,
     Kind.FAILING_NODE,

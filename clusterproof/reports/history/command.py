@@ -36,7 +36,7 @@ def found(cluster: str, runs: Path = Path(RUNS)) -> Path:
     if cluster and paths and path not in paths:
         near = nearest(path.parent.name, [history.parent.name for history in paths])
         known = ", ".join(history.parent.name for history in paths[:10])
-        raise HistoryError(f"no history of {cluster!r:.80} under {runs}{near}; there are those of {known}")
+        raise HistoryError(f"no history of {cluster!r:.80} under {runs}{near}; found only {known}")
     if cluster or len(paths) == 1:
         return path if cluster else paths[0]
     names = ", ".join(str(path) for path in paths[:10])
@@ -49,7 +49,7 @@ def _page(path: Path, option: argparse.Namespace) -> Iterator[str]:
     cluster = option.cluster or (known[0] if known else "")
     if cluster not in known:
         expected = f"; expected one of {', '.join(known[:10])}" if known else ": it has no run"
-        raise HistoryError(f"{path} knows no cluster {cluster!r}{expected}")
+        raise HistoryError(f"{path} has no cluster {cluster!r}{expected}")
     if len(known) > 1 and not option.cluster:
         others = ", ".join(known[1:10])
         yield f"the newest of {len(known)} clusters; --cluster NAME shows another: {others}"
@@ -62,9 +62,11 @@ def parser() -> argparse.ArgumentParser:
         prog="clusterproof history",
         description="What is new, what flaps, which hardware fails again, and how measurements move.",
     )
-    line.add_argument("--history", metavar="FILE", help=f"the file of --history (default: the one at runs/*/{FILE})")
-    line.add_argument("--cluster", metavar="NAME", default="", help="the cluster, where the file has several")
-    line.add_argument("--runs", metavar="N", type=_count, default=_MAX_RUNS, help="look at so many runs (default 50)")
+    line.add_argument("--history", metavar="FILE", help=f"the file that --history wrote (default: runs/*/{FILE})")
+    line.add_argument("--cluster", metavar="NAME", default="", help="the cluster, if the file has several")
+    line.add_argument(
+        "--runs", metavar="N", type=_count, default=_MAX_RUNS, help="how many runs to look at (default 50)"
+    )
     line.add_argument("--sort", metavar="COLUMN", default="", help="sort tables by a column: nodes, check, runs, …")
     line.add_argument("--all", action="store_true", help=f"all rows, not the first {MAX_ROWS} of each table")
     return line

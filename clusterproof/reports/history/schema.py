@@ -214,7 +214,7 @@ _FULL = "database or disk is full"
 _ADVICE = {
     "file is not a database": "; move it away, and the next run begins a new one",
     "database disk image is malformed": "; move it away, and the next run begins a new one",
-    "database is locked": f": other runs held it for {TIMEOUT_S:g} s, or the file system knows no locks",
+    "database is locked": f": other runs held it for {TIMEOUT_S:g} s, or the file system does not support locks",
     _FULL: "; make room on its disk",
     "attempt to write a readonly database": "; name a file that this user may write",
     "interrupted": ": it takes more steps than a file of its size may; move it away, and the next run begins a new one",

@@ -110,9 +110,9 @@ def _sections(
     if not before:
         changes = between(past, 0, last.number)
         yield "Found by the first run", _changes(changes)
-    yield "Flapping: came, went and came again", _flapping(past)
+    yield "Flapping: failed, recovered and failed again", _flapping(past)
     yield "Hardware that failed in several runs", _offending(past)
-    yield "Nodes that fail with one set of hardware and with the next: look beyond the hardware", _places(past)
+    yield "Nodes that still fail after their hardware was replaced: look beyond the hardware", _places(past)
     yield from _measured(trends(past))
 
 

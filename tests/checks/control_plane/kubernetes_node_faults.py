@@ -38,7 +38,7 @@ NODE_FAULTS = (
         "a node short of disk",
         lambda words: set_condition(words, condition("DiskPressure", "True", "KubeletHasDiskPressure")),
         {"k8s_node_ready": FAIL},
-        "gpu003: DiskPressure is True for 23 days (KubeletHasDiskPressure); expected a node that is short of nothing",
+        "gpu003: DiskPressure is True for 23 days (KubeletHasDiskPressure); expected enough memory, disk and",
     ),
     KubernetesFault(
         "a node without the condition Ready that is short of disk",
@@ -47,13 +47,13 @@ NODE_FAULTS = (
             set_condition(words, condition("DiskPressure", "True", "KubeletHasDiskPressure")),
         ),
         {"k8s_node_ready": FAIL, "k8s_system_pods": INCOMPLETE},
-        "gpu003: DiskPressure is True for 23 days (KubeletHasDiskPressure); expected a node that is short of nothing",
+        "gpu003: DiskPressure is True for 23 days (KubeletHasDiskPressure); expected enough memory, disk and",
     ),
     KubernetesFault(
         "a condition that nobody confirms",
         lambda words: set_condition(words, {**condition("Ready", "True"), "heard": HALF_AN_HOUR_AGO}),
         {"k8s_node_ready": CONCERN},
-        "gpu003: Ready was last confirmed 30 min ago; expected a kubelet that does so every 10 min",
+        "gpu003: Ready was last confirmed 30 min ago; expected an update at least every 10 min",
     ),
     KubernetesFault(
         "an agent of EKS that found a fault",
@@ -153,13 +153,13 @@ NODE_FAULTS = (
         "a node without labels of its GPUs",
         lambda words: words.nodes[1].update(labels={"hyperpod_health": "Schedulable"}),
         {"k8s_gpu_labels": CONCERN},
-        "gpu002: its GPUs have no labels, and those of its group have; expected nvidia.com/gpu.product",
+        "gpu002: its GPUs have no labels, but those of its group do; expected nvidia.com/gpu.product",
     ),
     KubernetesFault(
         "huge pages that were reserved after the kubelet started",
         lambda words: give(words, 1, {"hugepages_2mi": 0}),
         {"k8s_hugepages": FAIL},
-        "gpu002: Kubernetes gives 0 MiB of huge pages, the kernel has reserved 10256 MiB; expected the same",
+        "gpu002: Kubernetes offers 0 MiB of huge pages, but the kernel has reserved 10256 MiB; expected the same",
     ),
     KubernetesFault(
         "a kubelet without the policies of its group",
@@ -177,7 +177,7 @@ NODE_FAULTS = (
         "a kubelet that was not restarted",
         lambda words: kubelet(words, 1, in_force={**STATES, "cpuManagerPolicy": "none"}),
         {"k8s_kubelet_policy": CONCERN},
-        "gpu002: cpuManagerPolicy is none in force and static in its files; expected a kubelet that runs as it is conf",
+        "gpu002: cpuManagerPolicy is none in force and static in its files; expected the configured",
     ),
     KubernetesFault(
         "a configuration that is newer than its kubelet",

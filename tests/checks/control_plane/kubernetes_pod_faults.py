@@ -52,7 +52,7 @@ POD_FAULTS = (
             )
         ),
         {"k8s_pending_gpu_pods": CONCERN},
-        "train/worker-9 waits for 30 min: 0/4 nodes are available; expected pods that start within 10 min",
+        "train/worker-9 has been pending for 30 min: 0/4 nodes are available; expected pods that start within 10 min",
     ),
     KubernetesFault(
         "a pod that does not terminate",
@@ -76,13 +76,13 @@ POD_FAULTS = (
         "a process of a pod that is gone",
         lambda words: process(words, held(of_pod(77))),
         {"k8s_gpu_pods": CONCERN},
-        "gpu002: GPU 3: process 4711 (python) is of a pod that Kubernetes does not have on this node; expected",
+        "gpu002: GPU 3: process 4711 (python) belongs to a pod that Kubernetes does not list on this node; expected",
     ),
     KubernetesFault(
         "a pod that uses GPUs and asks for none",
         lambda words: job(words, gpus=0, most_gpus=0, accelerators=0),
         {"k8s_gpu_pods": CONCERN},
-        "is of train/worker-0, which asks for none; expected processes of pods that ask for GPUs",
+        "belongs to train/worker-0, which requests none; expected only pods that request GPUs",
     ),
     KubernetesFault(
         "a job with the runtime's shared memory",
@@ -106,13 +106,13 @@ POD_FAULTS = (
         "a node without labels of its network",
         lambda words: words.nodes[2].update(layers=[]),
         {"k8s_topology_labels": CONCERN},
-        "gpu003: no label of its network nodes, as another of its group has; expected labels of where it stands",
+        "gpu003: no label for its network nodes, as another of its group has; expected labels for its zone and",
     ),
     KubernetesFault(
         "a label of another zone",
         lambda words: words.nodes[2].update(zone="us-west-2b"),
         {"k8s_topology_labels": FAIL},
-        "gpu003: label us-west-2b, and it is in us-west-2a; expected the same zone",
+        "gpu003: label us-west-2b, but the node is in us-west-2a; expected the same zone",
     ),
     KubernetesFault(
         "labels of other network nodes than EC2's",
@@ -120,25 +120,25 @@ POD_FAULTS = (
             instance_topology={"instances": [{"hostname": "gpu003", "NetworkNodes": ["nn-1", "nn-2", "nn-9"]}]}
         ),
         {"k8s_topology_labels": FAIL},
-        "gpu003: labels nn-1/nn-2/nn-3, EC2 reports nn-1/nn-2/nn-9; expected the same network nodes",
+        "gpu003: labels nn-1/nn-2/nn-3, but EC2 reports nn-1/nn-2/nn-9; expected the same network nodes",
     ),
     KubernetesFault(
         "a flavor that matches no node",
         lambda words: words.flavors[0].update(nodes=0, labels="pool=gone"),
         {"k8s_queues": CONCERN},
-        "h100 (pool=gone) matches no node; expected flavors whose nodes exist",
+        "h100 (pool=gone) matches no node; expected every flavor to have nodes with",
     ),
     KubernetesFault(
         "more flavors than were looked at",
         lambda words: words.kubernetes["k8s_queues"].update(left_out=3),
         {"k8s_queues": INCOMPLETE},
-        "3 more flavors were not looked at; expected at most 1",
+        "3 more flavors were not checked; expected at most 1",
     ),
     KubernetesFault(
         "a flavor of a topology that is not there",
         lambda words: words.flavors[0].update(has_topology=False),
         {"k8s_queues": FAIL},
-        "h100 names the topology rack, which is not there; expected topologies that exist",
+        "h100 names the topology rack, which does not exist; expected topologies that exist",
     ),
     KubernetesFault(
         "nodes without a label of the topology",

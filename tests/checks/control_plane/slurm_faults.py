@@ -113,7 +113,7 @@ SLURM_FAULTS = (
         "a node under no switch",
         lambda data: data["topology"][0].update(nodes=["gpu001", "gpu002", "gpu003"]),
         {"slurm_topology": CONCERN},
-        "no switch or block holds gpu004",
+        "gpu004 not in any switch or block",
     ),
     SlurmFault(
         "a prolog without a limit",

@@ -115,7 +115,7 @@ def test_a_node_without_versions_leaves_the_comparison_incomplete() -> None:
     result = worst(all_checks()["control_plane.k8s_versions_uniform"], words.facts())
     assert (result.verdict, result.message) == (
         INCOMPLETE,
-        "Kubernetes reports no versions of gpu002; expected those of each node",
+        "Kubernetes reports no versions for gpu002; expected them for each node",
     )
 
 
@@ -144,7 +144,7 @@ def test_a_node_without_the_kubelets_condition_is_incomplete() -> None:
     result = said("k8s_node_ready", change)
     assert (result.verdict, result.message) == (
         INCOMPLETE,
-        "it has no condition Ready; expected one, which the kubelet writes",
+        "it has no condition Ready; expected the kubelet to report one",
     )
 
 

@@ -54,7 +54,7 @@ UNKNOWN = {"a": "p5.48xlarge", "b": "p9.metal"}
         (P5, (), 66.0, PASS, ""),
         (P5, (), 1.0, FAIL, "are needed; expected at least what the cluster needs"),
         (P5, ("etwork interface",), 1000.0, INCOMPLETE, "AWS reports no quota"),
-        (UNKNOWN, (), 1000.0, INCOMPLETE, "the catalogue lacks an instance type: how much of"),
+        (UNKNOWN, (), 1000.0, INCOMPLETE, "the catalogue lacks an instance type, so the need for"),
     ],
 )
 def test_quotas_allow_what_the_cluster_needs(
@@ -78,7 +78,7 @@ def instances(*data: Mapping[str, Any]) -> dict[str, Any]:
     [
         (("ami-1", "ami-1"), PASS, ""),
         (("ami-1", "ami-2"), CONCERN, "the nodes: 1 of ami-1 and 1 of ami-2; expected one image in each group"),
-        (("ami-1", None), INCOMPLETE, "AWS reports no image for 1 of 2 nodes; expected that of each"),
+        (("ami-1", None), INCOMPLETE, "AWS reports no image for 1 of 2 nodes; expected one for each"),
     ],
 )
 def test_instances_without_a_group_are_called_the_nodes(images: Any, verdict: Verdict, words: str) -> None:
@@ -149,7 +149,7 @@ def test_the_flags_of_a_prolog_are_named(flags: str, words: str) -> None:
         ("UNKNOWN", "gpu:8", INCOMPLETE, "Slurm reports it as UNKNOWN; expected a state"),
         ("UNKNOWN*", "gpu:8", INCOMPLETE, "Slurm reports it as UNKNOWN*; expected a state"),
         ("", "gpu:8", INCOMPLETE, "Slurm reports it as nothing; expected a state"),
-        ("IDLE*", "gpu:8", CONCERN, "slurmctld does not hear from it (IDLE*); expected slurmd to answer"),
+        ("IDLE*", "gpu:8", CONCERN, "slurmctld gets no response from it (IDLE*); expected slurmd to answer"),
         ("FAILING", "gpu:8", FAIL, "Slurm reports it as FAILING; expected a node that takes jobs"),
         ("IDLE", "", CONCERN, "GRES (null); expected 8 GPUs"),
     ],

@@ -111,7 +111,7 @@ def test_the_gpus_of_a_node_share_a_fabric(gpus: list[dict[str, Any]], verdict: 
         ({"nvidia-fabricmanager": {**RUNS, "active": "inactive"}}, VERSION, FAIL, "is inactive; expected active"),
         ({"nvidia-fabricmanager": RUNS}, {"exit": 0, "output": "580.95.05"}, FAIL, "fabric manager 580.95.05 with"),
         ({"nvidia-fabricmanager": RUNS}, {"exit": 1, "output": "broken\n"}, INCOMPLETE, "says 'broken'; expected"),
-        ({"nvidia-fabricmanager": RUNS}, Collected(Status.ABSENT), INCOMPLETE, "nv-fabricmanager is not found"),
+        ({"nvidia-fabricmanager": RUNS}, Collected(Status.ABSENT), INCOMPLETE, "nv-fabricmanager was not found"),
     ],
 )  # fmt: skip
 def test_fabric_manager_runs_and_is_of_the_driver_s_version(
@@ -166,8 +166,8 @@ OF_A_JOB = "/system.slice/slurmstepd.scope/job_7/step_0/user/task_0"
 @pytest.mark.parametrize(
     ("occasion", "one", "verdict", "words"),
     [
-        ("prolog", process(), FAIL, "held by python3 (pid 7), of no job; expected no process"),
-        ("epilog", process(name=""), FAIL, "held by a process (pid 7), of no job"),
+        ("prolog", process(), FAIL, "held by python3 (pid 7), outside any job; expected no process"),
+        ("epilog", process(name=""), FAIL, "held by a process (pid 7), outside any job"),
         ("preflight", process(), CONCERN, "held by python3 (pid 7); expected no process"),
         ("preflight", process(cgroup=OF_A_JOB), CONCERN, "held by python3 (pid 7); expected no process"),
         ("prolog", process(cgroup=OF_A_JOB), CONCERN, "held by python3 (pid 7); expected no process"),

@@ -212,24 +212,24 @@ def test_uncorrected_errors_are_counted_by_kind_else_in_all(data: dict[str, obje
     ("check", "usual", "odd", "words"),
     [
         ("ecc_mode", {"ecc_enabled": True}, {"ecc_enabled": False}, "GPU 7: ECC is disabled; expected enabled"),
-        ("mig_uniform", {"mig_pending": False}, {"mig_pending": True}, "MIG goes on at the next reset of GPU 7"),
+        ("mig_uniform", {"mig_pending": False}, {"mig_pending": True}, "MIG turns on at the next reset of GPU 7"),
         (
             "gpu_uniform",
             {"memory_total_mib": 81559},
             {"memory_total_mib": 65247},
-            "GPU 7: memory (MiB) 65247; expected 81559 as on 7 GPUs of the node",
+            "GPU 7: memory (MiB) 65247; expected 81559, as on 7 GPUs of the node",
         ),
         (
             "gpu_uniform",
             {"power_limit_default_w": 700.0},
             {"power_limit_default_w": 650.0},
-            "GPU 7: default power limit (W) 650; expected 700 as on 7 GPUs of the node",
+            "GPU 7: default power limit (W) 650; expected 700, as on 7 GPUs of the node",
         ),
         (
             "gpu_uniform",
             {"clock_max_mhz": 1980},
             {"clock_max_mhz": 1755},
-            "GPU 7: maximal clock (MHz) 1755; expected 1980 as on 7 GPUs of the node",
+            "GPU 7: maximum clock (MHz) 1755; expected 1980, as on 7 GPUs of the node",
         ),
     ],
 )
@@ -266,10 +266,10 @@ NOT_READ = Collected(Status.UNCOLLECTED)
             1,
             bus(0, 0, driver=None),
             Verdict.CONCERN,
-            "so the driver lost some; expected 2, unless another driver has some",
+            "so the driver lost some; expected 2, unless another driver holds some",
         ),
         (0, bus(), Verdict.INCOMPLETE, "platform: was not requested"),
-        (0, NOT_READ, Verdict.CONCERN, "NVML starts and counts 0 GPUs; expected one at least"),
+        (0, NOT_READ, Verdict.CONCERN, "NVML starts and counts 0 GPUs; expected at least one"),
         (1, NOT_READ, Verdict.INCOMPLETE, "platform: was not requested"),
     ],
 )
@@ -289,7 +289,7 @@ def test_gpus_that_the_driver_lost_are_named_where_nobody_says_how_many_are_due(
         ({"0000:53:00.0": False}, Verdict.CONCERN, "GPU 0: the InfoROM is corrupted"),
         ({"0000:53:00.0": UNSUPPORTED}, Verdict.NOT_APPLICABLE, "not supported here"),
         ({"0000:53:00.0": UNKNOWN}, Verdict.INCOMPLETE, "GPU 0: the InfoROM's state could not be read"),
-        ({}, Verdict.INCOMPLETE, "GPU 0: whether the InfoROM is intact was not reported"),
+        ({}, Verdict.INCOMPLETE, "GPU 0: NVML did not report whether the InfoROM is intact"),
         ({"0000:64:00.0": False}, Verdict.INCOMPLETE, "the GPU at 0000:64:00.0: the InfoROM is corrupted"),
     ],
 )

@@ -110,7 +110,7 @@ def test_the_links_that_are_due_must_be_active(links: list[object], verdict: Ver
 @pytest.mark.parametrize(
     ("nodes_links", "verdict", "words"),
     [
-        ([UP * 3 + DOWN + UP * 14], Verdict.FAIL, "NVLink 3 inactive beside 17 active ones"),
+        ([UP * 3 + DOWN + UP * 14], Verdict.FAIL, "NVLink 3 inactive, 17 others active"),
         ([UP * 4, UP * 4, UP * 3], Verdict.FAIL, "GPU 2: 3 active NVLinks; expected 4, as on another GPU"),
         ([UP * 4, UP * 4, UP * 3 + DOWN], Verdict.FAIL, "GPU 2: 3 active NVLinks; expected 4"),
         ([UP * 4, UP * 4, UP * 3 + UNREAD], Verdict.INCOMPLETE, "instance type"),

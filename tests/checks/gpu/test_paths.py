@@ -57,8 +57,8 @@ ONE_NIC = [device("n", 0, "pci0 r0 u0 n0"), *(device("g", number, f"pci0 r0 u0 g
         ([*ONE_NIC, FAR], PASS, ""),  # one network device cannot be near to all
         ([*pairs(3), device("g", 3, "pci1 r9", numa=-1)], PASS, ""),  # nobody knows where it is
         ([*pairs(3), FAR, device("n", 3, "pci0 r9 x", function_of="0000:80:00.0")], CONCERN, "0000:43:00.0 has no"),
-        (pairs(2)[::2], NA, "no GPU with a network device beside it on the PCI bus"),
-        ([], NA, "no GPU with a network device beside it on the PCI bus"),
+        (pairs(2)[::2], NA, "no GPU shares the PCI bus with a network device"),
+        ([], NA, "no GPU shares the PCI bus with a network device"),
         (pairs(path=None), NA, "nothing here says what is above PCI devices"),
     ],
 )
@@ -95,22 +95,27 @@ def test_nodes_with_as_many_devices_have_them_in_the_same_places(
             CONCERN,
             "PCIe x8 at 32 GT/s on the switch u0, above 0000",
         ),
-        ([switch(0, **SLOW), switch(1), switch(2)], False, CONCERN, "expected x16 at 32 GT/s as most of its kind here"),
+        (
+            [switch(0, **SLOW), switch(1), switch(2)],
+            False,
+            CONCERN,
+            "expected x16 at 32 GT/s, like most such switches here",
+        ),
         ([switch(0, **SLOW), switch(1), switch(2)], True, PASS, ""),  # the others have busy GPUs below
-        ([switch(0, **NARROW)], False, CONCERN, "expected x16 at 32 GT/s, as both of its ends can"),
+        ([switch(0, **NARROW)], False, CONCERN, "expected x16 at 32 GT/s, which both ends support"),
         ([switch(0, **SLOW)], False, PASS, ""),  # as power saving has it
-        ([switch(1, **SLOW)], True, CONCERN, "expected x16 at 32 GT/s, as both of its ends can"),
+        ([switch(1, **SLOW)], True, CONCERN, "expected x16 at 32 GT/s, which both ends support"),
         ([switch(0, **NARROW, port_width_max=8)], False, PASS, ""),  # its slot
-        ([switch(0, **NARROW, port_width_max=8), switch(1), switch(2)], False, CONCERN, "as most of its kind here"),
-        ([switch(0, **NARROW, device="8232"), switch(1), switch(2)], False, CONCERN, "as both of its ends can"),
+        ([switch(0, **NARROW, port_width_max=8), switch(1), switch(2)], False, CONCERN, "like most such switches here"),
+        ([switch(0, **NARROW, device="8232"), switch(1), switch(2)], False, CONCERN, "which both ends support"),
         ([switch(0, **NARROW, width_max=8, device="8232"), switch(1), switch(2)], False, PASS, ""),  # another model
-        ([switch(0, **NARROW, power="suspended")], False, NA, "there and awake"),
+        ([switch(0, **NARROW, power="suspended")], False, NA, "present and awake"),
         ([switch(0, width=None, speed="Unknown")], False, NA, "the kernel reports no PCIe link of the switch"),
         ([switch(0, width=255, speed="Unknown speed"), switch(1)], False, PASS, ""),
         ([switch(0, width=UNKNOWN), switch(1)], False, INCOMPLETE, "width could not be read"),
         ([switch(0, width=8, speed=UNKNOWN)], False, INCOMPLETE, "concern: PCIe x8 on the switch u0"),
-        ([switch(7, **NARROW)], False, NA, "there and awake"),  # above nothing that matters
-        ([], False, NA, "no PCIe switch above a GPU or a network device"),
+        ([switch(7, **NARROW)], False, NA, "present and awake"),  # above nothing that matters
+        ([], False, NA, "no PCIe switch above a GPU or network device"),
         (None, False, NA, "nothing here says what is above PCI devices"),
     ],
 )

@@ -48,7 +48,7 @@ def test_a_domain_has_as_many_trays_as_expected(trays: int, due: int | None, ver
 
 def test_trays_that_a_run_leaves_out_are_not_missed() -> None:
     found = evaluated("rack_trays", tray(0), expect={"trays": 18}, is_part=True)
-    expect(found, INCOMPLETE, "has 1 trays here (tray00); expected 18, of which this run does not have all nodes")
+    expect(found, INCOMPLETE, "has 1 trays here (tray00); expected 18, but this run does not cover")
     assert evaluated("rack_trays", *rack(trays=18), expect={"trays": 9}, is_part=True).verdict is FAIL
 
 
@@ -61,7 +61,7 @@ def test_a_tray_that_did_not_answer_may_be_of_any_domain() -> None:
 @pytest.mark.long
 def test_a_rack_that_is_not_whole_where_most_are() -> None:
     one, *others = [*rack(RACK_1, 0, 17), *rack(RACK_2, 20), *rack("3" * 32, 40), *rack("4" * 32, 60)]
-    expect(evaluated("rack_trays", one, *others), CONCERN, "has 17 trays here (tray[00-16]); expected 18, as 3 of 4")
+    expect(evaluated("rack_trays", one, *others), CONCERN, "has 17 trays here (tray[00-16]); expected 18, as in 3 of 4")
     assert evaluated("rack_trays", others[-1], *others[:-1], one).verdict is PASS
 
 
@@ -110,7 +110,11 @@ def test_a_tray_of_another_rack_is_named_whatever_its_group() -> None:
     one, *_ = in_two_groups(
         "imex_nodes", *(tray(number, RACK_2 if number in (9, 10) else RACK_1) for number in range(18))
     )
-    expect(one, CONCERN, f"tray09, tray10 in nodes_config.cfg are not in clique 7 of cluster {RACK_1}, as this tray is")
+    expect(
+        one,
+        CONCERN,
+        f"tray09, tray10 in nodes_config.cfg are not in clique 7 of cluster {RACK_1}, which this tray is in",
+    )
 
 
 def test_firmware_that_differs_between_the_groups_of_a_rack_is_named() -> None:

@@ -46,7 +46,7 @@ OTHERS = [host(f"n{number}") for number in (2, 3, 4)]
         ({"mig_mode": True}, "MIG on; expected off as on 3 of 4 nodes"),
         ({"pcie_gen_max": 4}, "PCIe generation at most 4; expected 5 as on 3 of 4 nodes"),
         ({"pcie_width_max": 8}, "PCIe lanes at most 8; expected 16 as on 3 of 4 nodes"),
-        ({"clock_max_mhz": 1755}, "maximal clock (MHz) 1755; expected 1980 as on 3 of 4 nodes"),
+        ({"clock_max_mhz": 1755}, "maximum clock (MHz) 1755; expected 1980 as on 3 of 4 nodes"),
         ({"power_limit_default_w": 500}, "default power limit (W) 500; expected 700 as on 3 of 4 nodes"),
     ],
 )
@@ -70,7 +70,7 @@ def test_a_gpu_that_cannot_be_partitioned_is_in_no_mode() -> None:
 @pytest.mark.parametrize(
     ("check", "value", "accused", "expected"),
     [
-        ("gpu_uniform", {"clock_max_mhz": 1755}, "maximal clock (MHz) 1755", "1980 as on 3 of 4 nodes"),
+        ("gpu_uniform", {"clock_max_mhz": 1755}, "maximum clock (MHz) 1755", "1980 as on 3 of 4 nodes"),
         ("gpu_uniform", {"memory_total_mib": 80535}, "memory (MiB) 80535", "81559 as on 3 of 4 nodes"),
         ("vbios_uniform", {"vbios": "96.00.30.00.01"}, "VBIOS 96.00.30.00.01", "96.00.A5.00.01, as on 3 of 4 nodes"),
     ],
@@ -87,7 +87,7 @@ def test_where_most_gpus_of_a_node_are_odd_the_others_are_not_accused(
 
 def test_where_the_group_does_not_decide_most_gpus_of_the_node_do() -> None:
     result = said("gpu.gpu_uniform", host("n1", {"clock_max_mhz": 1755}))
-    assert "GPU 0: maximal clock (MHz) 1755; expected 1980 as on 7 GPUs of the node" in result.message
+    assert "GPU 0: maximum clock (MHz) 1755; expected 1980, as on 7 GPUs of the node" in result.message
 
 
 @pytest.mark.parametrize(
@@ -111,11 +111,8 @@ def test_a_serial_is_that_of_a_board_of_two_on_a_tray(model: str, serials: str, 
 @pytest.mark.parametrize(
     ("boot_id", "words"),
     [
-        (
-            "one",
-            "8 of 8 GPUs are also those of n2, the same machine by its boot id; expected GPUs that no other node has",
-        ),
-        ("other", "8 of 8 GPUs are also those of n2; expected GPUs that no other node has"),
+        ("one", "8 of 8 GPUs are also reported by n2, which has the same boot ID and so is the same machine; expected"),
+        ("other", "8 of 8 GPUs are also reported by n2; expected GPUs that no other node has"),
     ],
 )
 def test_one_machine_under_two_names_is_a_concern(boot_id: str, words: str) -> None:

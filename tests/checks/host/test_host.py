@@ -90,7 +90,7 @@ def test_segments_are_left_over_however_little_is_known_of_them() -> None:
     nvml = {"init": {"error": "DRIVER_NOT_LOADED", "text": ""}}
     data: dict[str, Any] = {"nvml": nvml, "platform": EC2, "pci": {"devices": []}}
     result = verdict_of("host.shm_leftovers", memory={"nccl_shm": {"count": 99}}, **data)
-    assert "concern: 99 NCCL segments, and no job is seen; expected none" in result.message
+    assert "concern: 99 NCCL segments, but no process uses a GPU; expected none" in result.message
 
 
 def test_swap_is_seen_though_it_is_unknown_how_much_of_it_is_in_use() -> None:
@@ -182,7 +182,7 @@ def test_a_node_with_a_little_less_memory_than_its_group_does_not_look_like_it()
     }
     cluster = Cluster("alike", "local", tuple(map(Target, data)))
     result = evaluate(node_checks()["host.memory_uniform"], nodes(cluster, evidence)["odd"])
-    assert result.message == "23.8 GiB; expected 24 GiB as on 3 of 4 nodes"
+    assert result.message == "23.8 GiB; expected 24 GiB, as on 3 of 4 nodes"
 
 
 HOST_CHECKS = sorted(name for name in node_checks() if name.startswith("host."))

@@ -28,11 +28,11 @@ def limits(*groups: dict[str, Any], **changed: object) -> dict[str, Any]:
         (
             limits(max_files=100_000, open_files=70_000),
             CONCERN,
-            "70000 files are open of 100000; expected less than 70",
+            "70000 of 100000 files are open; expected less than 70",
         ),
         (limits(max_files=65_536), PASS, ""),
         (limits(max_files=2000), CONCERN, "fs.file-max 2000; expected at least 65536, as for a user"),
-        (limits(max_files=0), CONCERN, "700 files are open of 0"),
+        (limits(max_files=0), CONCERN, "700 of 0 files are open"),
         (limits(max_files=None), INCOMPLETE, "max_files was not reported"),
         ({}, INCOMPLETE, "kernel_limits: was not requested"),
     ],

@@ -48,7 +48,11 @@ def of_clock(clock: dict[str, Any], began: float, asked: float = NOW - 4, answer
         (of_clock(STOPPED, NOW - 2), CONCERN, "may be off by 16 s or more, and nobody corrects it"),
         (of_clock(STOPPED, NOW + 299), CONCERN, "the clock is 300 s ahead"),
         (of_clock(STOPPED, NOW + 299), CONCERN, "off by 16 s or more"),
-        (of_clock({"synchronised": False}, NOW - 2), CONCERN, "nobody corrects the clock; expected it to be"),
+        (
+            of_clock({"synchronised": False}, NOW - 2),
+            CONCERN,
+            "the clock is not synchronised; expected chrony or another NTP client to correct",
+        ),
         (of_clock({"error": "ENOSYS", "text": ""}, NOW + 299), INCOMPLETE, "concern: the clock is 300 s ahead"),
     ],
 )

@@ -79,13 +79,13 @@ def total(gib: float) -> dict[str, Any]:
     ("own", "others", "verdict", "words"),
     [
         (total(2000), [total(2000)] * 2, PASS, ""),
-        (total(1900), [total(2000)] * 3, CONCERN, "1900 GiB; expected 2000 GiB as on 3 of 4 nodes"),
-        (total(1900), [total(2000)], CONCERN, "1900 GiB; expected 2000 GiB as on 1 of 2 nodes"),
+        (total(1900), [total(2000)] * 3, CONCERN, "1900 GiB; expected 2000 GiB, as on 3 of 4 nodes"),
+        (total(1900), [total(2000)], CONCERN, "1900 GiB; expected 2000 GiB, as on 1 of 2 nodes"),
         (total(2000), [total(1900)], PASS, ""),
         (total(23.5), [total(23.5)], PASS, ""),  # 24 in whole GiB
         (total(3.4), [total(3.4)] * 3, PASS, ""),
-        (total(2000), [], NA, "1 of its kind; 2 are needed to compare"),
-        (total(2000), [{}, {}], NA, "1 of its kind; 2 are needed to compare"),
+        (total(2000), [], NA, "1 of its group reported it; 2 are needed to compare"),
+        (total(2000), [{}, {}], NA, "1 of its group reported it; 2 are needed to compare"),
     ],
 )
 def test_a_node_has_the_memory_of_its_group(own: Any, others: Any, verdict: Verdict, words: str) -> None:
@@ -135,7 +135,7 @@ def blocked(wait: str = "", stack: Any = None, blocked_s: float | None = 1000.0,
     ("process", "verdict", "words"),
     [
         (blocked("nv_wait", ["os_acquire_mutex [nvidia]"]), FAIL, "in state D: x (pid 7, 1000 s in nv_wait)"),
-        (blocked("nobody_knows"), CONCERN, "of no driver or file system that is known: x (pid 7, 1000 s in nobody_kn"),
+        (blocked("nobody_knows"), CONCERN, "outside any known driver or file system: x (pid 7, 1000 s in nobody_kn"),
         (blocked(), CONCERN, "x (pid 7, 1000 s in the kernel)"),
         (blocked("nobody_knows", blocked_s=1.0), PASS, ""),
         (blocked("nobody_knows", blocked_s=None), CONCERN, "the kernel does not say for how long: x (pid 7)"),
@@ -161,9 +161,9 @@ GPU = {"class": "030200", "vendor": "10de", "device": "2330", "address": "0000:5
     ("memory", "devices", "verdict", "words"),
     [
         (numa(1000, 1000), [GPU], PASS, ""),
-        (numa(1000), [GPU], NA, "the CPUs are of one NUMA node"),
-        (numa(1000, 700), [GPU], CONCERN, "node 1 has 700 GiB; expected 1000 GiB as the largest, less"),
-        (numa(1000, 1000), [{**GPU, "numa": -1}], CONCERN, "no NUMA node is named for 0000:53:00.0; expected one"),
+        (numa(1000), [GPU], NA, "all CPUs are in one NUMA node"),
+        (numa(1000, 700), [GPU], CONCERN, "node 1 has 700 GiB; expected 1000 GiB like the largest node, within"),
+        (numa(1000, 1000), [{**GPU, "numa": -1}], CONCERN, "0000:53:00.0 has no NUMA node; expected one"),
         (numa(1000, 1000), [{**GPU, "numa": -1, "class": "010802", "vendor": "1d0f"}], PASS, ""),  # a disk
     ],
 )
@@ -172,7 +172,7 @@ def test_memory_and_devices_are_spread_over_numa_nodes(memory: Any, devices: Any
 
 
 def test_what_a_kernel_does_not_have_is_not_applicable() -> None:
-    expect(evaluated("numa_balancing", memory=numa(1000)), NA, "the CPUs are of one NUMA node")
+    expect(evaluated("numa_balancing", memory=numa(1000)), NA, "all CPUs are in one NUMA node")
     others = [{"memory": numa(1000, 1000)}] * 3
     expect(
         evaluated("numa_balancing", *others, memory=numa(1, 1, balancing="")), NA, "this kernel has no NUMA balancing"
@@ -269,5 +269,5 @@ def test_a_gpu_without_a_name_hides_no_other_with_another_inforom(unnamed: int) 
     gpus[5]["inforom"] = "G520.0200.00.04"
     gpus[unnamed]["name"] = {"error": "UNKNOWN"}
     result = evaluated("firmware_uniform", nvml=nvml(*gpus))
-    words = "G520.0200.00.04 on GPU 5; expected G520.0200.00.05 as on 6 others of the node"
+    words = "G520.0200.00.04 on GPU 5; expected G520.0200.00.05, as on 6 others of the node"
     assert [one.message for one in result.by_verdict if one.verdict is CONCERN and words in one.message]

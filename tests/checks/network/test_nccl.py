@@ -36,7 +36,7 @@ def transport(network: str, *devices: Mapping[str, Any], efa: int = 32, instance
     [
         (NCCL_NETWORK, 32, PASS, ""),
         (NCCL_NETWORK, 33, CONCERN, "NCCL used EFA with 32 of 33 devices"),
-        (LIBFABRIC, 32, INCOMPLETE, "does not say which provider"),
+        (LIBFABRIC, 32, INCOMPLETE, "does not name the provider"),
         (PROVIDER + LIBFABRIC, 32, INCOMPLETE, "does not say with how many devices"),
         (SOCKET, 32, FAIL, "NCCL used network Socket; expected EFA"),
         (SOCKET, 0, NA, "p5.48xlarge has no EFA"),
@@ -56,7 +56,7 @@ def test_the_devices_that_are_there_count_before_those_that_are_expected() -> No
 @pytest.mark.parametrize(
     ("network", "devices", "verdict", "words"),
     [
-        (SOCKET, [IB], CONCERN, "NCCL used network Socket; expected InfiniBand or RoCE, which the node has"),
+        (SOCKET, [IB], CONCERN, "NCCL used the network Socket; expected InfiniBand or RoCE, which this node has"),
         (SOCKET, [], NA, "this node has no EFA"),
         ("NCCL INFO Using network IB\n", [IB], NA, "this node has no EFA"),
     ],
@@ -81,7 +81,7 @@ def correct(text: str) -> Result:
         (nccl_log(rows=NCCL_ROWS.replace("45.21      0", "45.21      2")), FAIL, "2 wrong values at 1048576 bytes"),
         (nccl_log(summary=NCCL_SUMMARY.replace("0 OK", "3 OK")), FAIL, "out of bounds values: 3 OK; expected 0 OK"),
         (nccl_log(summary=NCCL_SUMMARY.replace("0 OK", "0 FAILED")), FAIL, "out of bounds values: 0 FAILED"),
-        (f"{nccl_log()}exit: 3\n", INCOMPLETE, "no value is wrong, and the run ended with exit status 3"),
+        (f"{nccl_log()}exit: 3\n", INCOMPLETE, "no value is wrong, but the run exited with status 3"),
         (f"{nccl_log()}exit: 0\n", PASS, ""),
     ],
 )
@@ -107,7 +107,7 @@ def nccom_says(text: str) -> Result:
         (nccom_log(), PASS, ""),
         (nccom_log().replace("231.10", "    NA"), INCOMPLETE, "no time or bandwidth for 8388608 bytes"),
         (nccom_log().replace(" 71.33", "    NA"), INCOMPLETE, "no time or bandwidth for 8388608 bytes"),
-        (f"{nccom_log()}exit: 2\n", INCOMPLETE, "ended with exit status 2; expected 0"),
+        (f"{nccom_log()}exit: 2\n", INCOMPLETE, "exited with status 2; expected 0"),
         (nccom_log().partition("  65536")[0], INCOMPLETE, "nccom-test measured nothing"),
     ],
 )

@@ -30,7 +30,7 @@ STORAGE = {"model": "15b3:101d", "rate": "100 Gb/sec (4X EDR)", "reacts": "0" * 
         ([*(port(number) for number in range(8)), port(8, state="1: DOWN", gids=[])], PASS, ""),
         ([port(0), port(1, traffic_class="0")], PASS, ""),  # which of the two is right?
         ([port(0), port(1), port(2, traffic_class="")], CONCERN, "traffic class of mlx5_2 port 1 is not set; expected"),
-        ([port(0), port(1), port(2, gids=[])], CONCERN, "RoCE v2 GID index of mlx5_2 port 1 is none; expected 3 as"),
+        ([port(0), port(1), port(2, gids=[])], CONCERN, "RoCE v2 GID index of mlx5_2 port 1 is none; expected 3, like"),
         ([port(0), port(1), port(2, gids=None)], INCOMPLETE, "gids was not reported"),
         ([], NA, "no active RoCE port on this node"),
     ],
@@ -50,7 +50,7 @@ def test_a_node_is_compared_with_the_others() -> None:
 def test_a_port_that_differs_here_is_not_named_a_second_time_for_other_nodes() -> None:
     others = [host(port(0), port(1), port(2), name=f"gpu00{number}") for number in (2, 3, 4)]
     found = said(CHECK, host(port(0), port(1), port(2, traffic_class="0")), *others)
-    assert found.message == "traffic class of mlx5_2 port 1 is 0; expected 106 as 2 of 3 ports of its kind"
+    assert found.message == "traffic class of mlx5_2 port 1 is 0; expected 106, like 2 of 3 such ports"
 
 
 def of_two_purposes(name: str, **storage: Any) -> NodeEvidence:
@@ -63,13 +63,17 @@ def test_ports_of_storage_are_set_as_on_most_nodes() -> None:
     assert said(CHECK, *(of_two_purposes(f"gpu00{number}") for number in range(8))).verdict is PASS
     vlan = [{"index": 5, "type": "RoCE v2", "kind": "ipv4"}]
     assert said(CHECK, *(of_two_purposes(f"gpu00{number}", gids=vlan) for number in range(8))).verdict is PASS
-    expect(said(CHECK, of_two_purposes("gpu001")), CONCERN, "traffic class of mlx5_8 port 1 is 0; expected 106 as 8 of")
+    expect(
+        said(CHECK, of_two_purposes("gpu001")), CONCERN, "traffic class of mlx5_8 port 1 is 0; expected 106, like 8 of"
+    )
 
 
 def test_a_rail_that_differs_from_its_like_on_one_node_alone_is_still_named() -> None:
     odd = host(*(port(at, **({"traffic_class": "0"} if at == 3 else {})) for at in range(8)), name="gpu001")
     others = [host(*(port(at) for at in range(8)), name=f"gpu00{number}") for number in range(2, 6)]
-    expect(said(CHECK, odd, *others), CONCERN, "traffic class of mlx5_3 port 1 is 0; expected 106 as 7 of 8 ports")
+    expect(
+        said(CHECK, odd, *others), CONCERN, "traffic class of mlx5_3 port 1 is 0; expected 106, like 7 of 8 such ports"
+    )
 
 
 LINK_LOCAL = [{"index": 1, "type": "RoCE v2", "kind": "link"}]

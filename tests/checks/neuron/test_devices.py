@@ -74,7 +74,11 @@ def test_no_error_in_a_whole_log_is_a_pass(
         ([device(0)], NA, "a single device has no link"),
         ([device(0, 1), device(1, 0)], PASS, ""),
         ([device(0, 0), device(1, 1)], FAIL, "Neuron device 0, Neuron device 1: linked with none; expected others"),
-        ([device(0, 1), device(1, 1, 2), device(2, 1)], FAIL, "Neuron device 0: linked with 1, which has no link back"),
+        (
+            [device(0, 1), device(1, 1, 2), device(2, 1)],
+            FAIL,
+            "Neuron device 0: linked with 1, which reports no link back",
+        ),
     ],
 )
 def test_links_have_two_ends(devices: list[dict[str, Any]], verdict: Verdict, words: str) -> None:
@@ -92,7 +96,7 @@ def test_an_answer_of_neuron_ls_that_is_no_list_is_incomplete(check: str) -> Non
 @pytest.mark.parametrize(
     ("one", "verdict", "words"),
     [
-        ({"cores": 1}, FAIL, "Neuron device 3 has 1 cores; expected 2, as another device of the node"),
+        ({"cores": 1}, FAIL, "Neuron device 3 has 1 cores; expected 2, like another device of the node"),
         ({"cores": {"error": "EIO", "text": ""}}, INCOMPLETE, "cores could not be read (EIO)"),
         ({"model": "Trainium1"}, Verdict.CONCERN, "devices are Trainium1 and Trainium2; expected one model"),
         ({"serial": "2"}, Verdict.CONCERN, "serial 2 of 2 devices; expected one each"),

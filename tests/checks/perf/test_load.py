@@ -95,7 +95,7 @@ def test_a_captured_answer_of_dcgm_is_evaluated_as_if_it_had_been_run(file: str,
 
 def test_a_pass_with_a_failing_exit_status_is_no_pass() -> None:
     result = evaluated("gpu.dcgm_diag", "dcgm_diag", {"gpu001": ran(dcgm_json(), 205, "dcgmi diag -r 2 -j")})
-    assert (result.verdict, result.observed) == (INCOMPLETE, "every test passes, and dcgmi ended with exit status 205")
+    assert (result.verdict, result.observed) == (INCOMPLETE, "every test passed, but dcgmi exited with status 205")
 
 
 @pytest.mark.parametrize(("instance_type", "verdict"), [("p5.48xlarge", INCOMPLETE), ("c6i.32xlarge", NA)])

@@ -186,7 +186,7 @@ def test_what_else_was_not_reported_hides_no_finding(key: str, of_each: str, che
         (BOTH, {}, PASS, ""),
         ({}, {"devices": {}, "gpus": 0}, NA, "no GPU here, and none of these libraries"),
         ({}, {"devices": {}}, NA, "no GPU here, and none of these libraries"),
-        ({}, {}, FAIL, "runtime: no libcuda.so.1 and no libnvidia-ml.so.1, and GPUs are here"),
+        ({}, {}, FAIL, "runtime: no libcuda.so.1 and no libnvidia-ml.so.1, but the container has GPUs"),
         (BOTH | {CUDA: loaded("/lib/libcuda.so.1")}, {}, PASS, ""),
         (BOTH | {CUDA: loaded("/usr/local/cuda/compat/libcuda.so.590.48.01")}, {}, PASS, ""),
         (BOTH | {CUDA: loaded("/usr/local/cuda/compat/libcuda.so.580.95.05")}, {}, FAIL, "is of driver 580.95.05"),

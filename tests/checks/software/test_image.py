@@ -53,8 +53,12 @@ def file(size: Any = 10, **data: Any) -> dict[str, Any]:
     ("changed", "verdict", "words"),
     [
         ({}, PASS, ""),
-        ({"cloud_init": None}, INCOMPLETE, "cloud-init left no result"),
-        ({"cloud_init": {"errors": ["no network"]}}, FAIL, "cloud-init: no network; expected none of it in an image"),
+        ({"cloud_init": None}, INCOMPLETE, "cloud-init wrote no result"),
+        (
+            {"cloud_init": {"errors": ["no network"]}},
+            FAIL,
+            "cloud-init: no network; expected none of these in an image",
+        ),
         ({"left": [file()]}, FAIL, "left behind: /f"),
         ({"left": [file(UNREAD)]}, INCOMPLETE, "/f: "),
         ({"keys": UNREAD}, INCOMPLETE, "keys"),
@@ -85,7 +89,14 @@ def software(*names: str) -> dict[str, Any]:
     ("names", "devices", "instance_type", "occasion", "verdict", "words"),
     [
         (DRIVER, [GPU], "p5.48xlarge", "preflight", PASS, ""),
-        (DRIVER[:1], [GPU], "p5.48xlarge", "preflight", FAIL, "no libnvidia-ml.so.1; expected each to be found"),
+        (
+            DRIVER[:1],
+            [GPU],
+            "p5.48xlarge",
+            "preflight",
+            FAIL,
+            "no libnvidia-ml.so.1; expected each library to exist and not to be empty",
+        ),
         (DRIVER[:1], [GPU], "p9.metal", "preflight", FAIL, "no libnvidia-ml.so.1"),  # the bus shows a GPU
         ((), [], "p9.metal", "preflight", NA, "no GPU on this node"),
         ((), [], "trn1.32xlarge", "preflight", NA, "no GPU on this node"),
@@ -156,8 +167,8 @@ def test_the_bucket_of_ssm_is_named_only_where_ssm_has_cut_an_answer(too_long: b
     [
         ("gpu.gpu_count", "trn1.32xlarge", "trn1.32xlarge has no GPU"),
         ("gpu.gpu_count", "", "this node has no GPU"),
-        ("gpu.peermem", "g5.2xlarge", "g5.2xlarge has no EFA device"),
-        ("gpu.peermem", "", "this node has no EFA device"),
+        ("gpu.peermem", "g5.2xlarge", "g5.2xlarge has neither an EFA device"),
+        ("gpu.peermem", "", "this node has neither an EFA device"),
     ],
 )
 def test_a_node_without_a_device_says_so_of_its_type_or_itself(check: str, instance_type: str, words: str) -> None:
@@ -173,7 +184,7 @@ def test_the_driver_of_a_node_without_gpus_is_not_waited_for() -> None:
 def test_a_kernel_without_a_version_says_nothing_about_dma_buf() -> None:
     modules = {"devices": [], "modules": ["gdrdrv"], "nvidia_taint": "OE"}
     result = evaluated("gpu.peermem", expect={"efa": 32}, boot=boot("custom"), rdma=modules)
-    expect(result, INCOMPLETE, "the kernel calls itself 'custom'; expected a version")
+    expect(result, INCOMPLETE, "the kernel release is 'custom'; expected a version number")
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def evaluated(
 @pytest.mark.parametrize(
     ("own", "others", "verdict", "words"),
     [
-        ([mount()], [[]], NA, "1 of its kind; 2 are needed to compare"),
+        ([mount()], [[]], NA, "1 of its group reported it; 2 are needed to compare"),
         ([mount()], [[], [mount()]], PASS, ""),
         ([], [[mount()], [mount(kind="xfs")]], PASS, ""),
         ([mount()], [[mount(kind="xfs")]], CONCERN, "/data type differs from node to node (ext4 on gpu001, xfs on g0)"),
@@ -71,8 +71,8 @@ def test_a_mount_is_compared_with_the_nodes_that_have_it(
         ("yes", PASS, ""),
         ("hung", FAIL, "/data: ext4 from /dev/sdb hangs; expected an answer"),
         ("ESTALE", FAIL, "/data: ext4 from /dev/sdb says ESTALE; expected an answer"),
-        ("hidden", INCOMPLETE, "/data: --host-root does not show it: ext4 from /dev/sdb"),
-        ("slow", INCOMPLETE, "/data: ext4 from /dev/sdb was not asked in time: the node is too busy"),
+        ("hidden", INCOMPLETE, "/data: not visible under --host-root: ext4 from /dev/sdb"),
+        ("slow", INCOMPLETE, "/data: ext4 from /dev/sdb was not probed in time: the node is too busy"),
         ("covered", INCOMPLETE, "/data: a user has mounted a file system over ext4 from /dev/sdb"),
     ],
 )
@@ -160,9 +160,14 @@ def test_a_network_file_system_has_the_options_that_it_needs(
         (mount(options="rw,emergency_ro"), (), FAIL, "refused by the kernel since: an error; expected read-write"),
         (mount(options="rw,relatime,shutdown"), (), FAIL, "refused by the kernel since: an error; expected read-write"),
         (mount(options="ro"), (line("/data"),), FAIL, "ext4 read-only; expected read-write, as in /etc/fstab"),
-        (mount(options="ro"), (line("/data", "ro"),), NA, "mounted read-only, and nothing asks for read-write"),
-        (mount(options="ro"), (line("/other"),), NA, "mounted read-only, and nothing asks for read-write"),
-        (mount(options="ro"), (), NA, "mounted read-only, and nothing asks for read-write"),
+        (
+            mount(options="ro"),
+            (line("/data", "ro"),),
+            NA,
+            "mounted read-only, and /etc/fstab does not require read-write",
+        ),
+        (mount(options="ro"), (line("/other"),), NA, "mounted read-only, and /etc/fstab does not require read-write"),
+        (mount(options="ro"), (), NA, "mounted read-only, and /etc/fstab does not require read-write"),
     ],
 )
 def test_what_is_to_be_written_to_can_be(mounted: Any, fstab: Any, verdict: Verdict, words: str) -> None:
@@ -244,8 +249,14 @@ def folder(path: str = "/fsx/ckpt", kind: str = "lustre", stripes: int = 1) -> d
         ([folder(stripes=-1)], 4, ("/fsx/ckpt",), PASS, ""),
         ([folder()], 1, ("/fsx/ckpt",), PASS, ""),  # there is only one
         ([folder()], 4, (), NA, "the policy names no checkpoint folder"),
-        ([folder()], 4, ("/fsx/ckpt", "/ckpt"), INCOMPLETE, "the node was not asked of /ckpt; expected evidence"),
-        ([folder(kind="ext4")], 4, ("/fsx/ckpt",), NA, "no checkpoint folder of the policy lies on Lustre"),
+        (
+            [folder()],
+            4,
+            ("/fsx/ckpt", "/ckpt"),
+            INCOMPLETE,
+            "the striping of /ckpt was not collected; expected evidence",
+        ),
+        ([folder(kind="ext4")], 4, ("/fsx/ckpt",), NA, "none of the policy's checkpoint folders is on Lustre"),
     ],
 )
 def test_checkpoints_lie_on_several_osts(
@@ -280,4 +291,4 @@ def test_fsx_s_advice_is_not_for_other_machines() -> None:
     result = evaluated(
         "lustre_tuning", LUSTRE, lustre=lustre(client("osc", "FULL", **FEW), client("mdc")), platform=outside
     )
-    expect(result, NA, "the advice is FSx's, and /fsx is mounted outside EC2")
+    expect(result, NA, "the recommendation is for FSx, but /fsx is mounted outside EC2")

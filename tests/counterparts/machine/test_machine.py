@@ -167,8 +167,8 @@ SICK = {
     "host.pcie_aer": (CONCERN, "nonfatal error of 0000:03:00.0"),
     "gpu.pcie_errors": (CONCERN, "0000:03:00.0: 1 uncorrected PCIe errors"),
     "host.mce_edac": (CONCERN, "12 corrected errors a day (in the log"),
-    "host.segfaults": (CONCERN, "more crashes, each of a process with another name"),
-    "network.interfaces_up": (CONCERN, "which is switched on; expected one"),
+    "host.segfaults": (CONCERN, "more crashes, each of a differently named process"),
+    "network.interfaces_up": (CONCERN, "; expected a link"),
 }
 
 

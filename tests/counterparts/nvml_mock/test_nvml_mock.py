@@ -27,7 +27,7 @@ WITH_FABRIC = [profile for profile in PROFILES if profile.name in ("h100", "gb20
 FINDINGS = (Verdict.FAIL, Verdict.CONCERN)
 FAIL, CONCERN = FINDINGS
 SILENT = Collected(Status.READ, {"lines": []})  # the mock writes no kernel log
-STEADILY = "GPU 3: steadily slowed down by"
+STEADILY = "GPU 3: slowed down continuously by"
 FABRIC_HEALTH = {
     "degraded_bandwidth": "degraded bandwidth",
     "route_recovery": "route recovery",

@@ -86,7 +86,7 @@ def test_crashes_that_are_not_looked_at_are_counted() -> None:
     lines = [tuple(line) for line in log.pop("lines")]
     said = result("host.segfaults", node(*lines, **log))
     assert said.verdict is Verdict.CONCERN
-    assert f"{2_100 - len(lines)} more crashes, each of a process with another name" in said.message
+    assert f"{2100 - len(lines)} more crashes, each of a differently named process" in said.message
 
 
 @pytest.mark.long

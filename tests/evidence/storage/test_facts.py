@@ -90,8 +90,12 @@ FSX = {"path": "/fsx", "type": "lustre", "source": "10.1.2.3@tcp:/x", "options":
     ("line", "verdict", "words"),
     [
         ("OST0001   : inactive device", Verdict.FAIL, "OST0001: inactive on this node; expected active"),
-        ("{} : Resource temporarily unavailable", Verdict.FAIL, "lfs df says Resource temporarily unavailable"),
-        ("{} 1.1T 4.5M 1.1T 0% /fsx[OST:1] DR", Verdict.CONCERN, "mountname-OST0001: degraded, read-only"),
+        ("{} : Resource temporarily unavailable", Verdict.FAIL, "lfs df reports Resource temporarily unavailable"),
+        (
+            "{} 1.1T 4.5M 1.1T 0% /fsx[OST:1] DR",
+            Verdict.CONCERN,
+            "mountname-OST0001: lfs df marks it degraded, read-only",
+        ),
         ("{} 1.1T 4.5M 1.1T 0% /fsx[OST:1] f", Verdict.PASS, ""),
     ],
 )
@@ -131,7 +135,7 @@ def test_folders_that_the_node_was_not_asked_of_are_no_pass() -> None:
     data = node("gpu001", striping={"folders": []})
     one = Node(Target("gpu001"), data, policy=Policy(checkpoints=("/fsx/ckpt",)))
     result = evaluate(node_checks()["storage.lustre_striping"], one)
-    assert (result.verdict, result.observed) == (Verdict.INCOMPLETE, "the node was not asked of /fsx/ckpt")
+    assert (result.verdict, result.observed) == (Verdict.INCOMPLETE, "the striping of /fsx/ckpt was not collected")
 
 
 ASKED = """

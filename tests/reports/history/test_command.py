@@ -226,7 +226,7 @@ def test_the_history_is_found_beside_the_reports_and_says_where_it_looked(
     assert "Found by the first run" in capsys.readouterr().out
     assert main(["history", "--cluster", "large"]) == 4
     assert main(["history", "--history", "runs/small/history.sqlite", "--cluster", "large"]) == 4
-    assert "knows no cluster 'large'; expected one of small" in capsys.readouterr().err
+    assert "has no cluster 'large'; expected one of small" in capsys.readouterr().err
     Path("runs/small").chmod(0o777)
     assert main(["history"]) == 4
     assert "runs/small: may be written by others" in capsys.readouterr().err

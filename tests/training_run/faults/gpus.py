@@ -80,7 +80,7 @@ FAULTS = (
         "a GPU that no rank uses",
         lambda: sampled(lambda node, gpu, _: 0.0 if (node, gpu) == (2, 3) else 92.0),
         {"run.load_balance": CONCERN, "run.gpu_fluctuates": CONCERN},
-        "algo-2 gpu3 0 %; expected all within 10 points",
+        "algo-2 gpu3 0 %; expected all within 10 percentage points",
     ),
     RunFault(
         "loaders that use all CPUs of a node",
@@ -164,7 +164,7 @@ FAULTS = (
         "a GPU that is not sampled any more",
         vanishing,
         {"run.gpu_lost": INCOMPLETE},
-        "nothing of gpu001 gpu3 behind 2025-11-20 01:43:10; expected samples as of the others",
+        "no sample of gpu001 gpu3 after 2025-11-20 01:43:10; expected samples, as from the others",
     ),
     RunFault(
         "a collective that never ends",

@@ -32,7 +32,7 @@ FAULTS = (
         "a loss that is no number for a while",
         lambda: losing(lambda step: 2.0 if step not in (40, 41) else inf),
         {"run.loss_finite": CONCERN},
-        "rank 0: the loss is inf in 2 of 300 lines, first at step 40, and a number again later",
+        "rank 0: the loss is inf in 2 of 300 lines, first at step 40, then a number again",
     ),
     RunFault(
         "gradients that are no numbers any more",

@@ -115,6 +115,6 @@ FAULTS = (
         "noise that may hide a slow rank",
         lambda: computing(slow(0, 1.08), steps=20, noise=0.1),
         {"run.slow_rank": INCOMPLETE},
-        "which differ too much to tell",
+        "which vary too much to tell",
     ),
 )
