@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterproof.integrations.slurm import control, our_drains
-from clusterproof.integrations.slurm.checking import findings_in, owners_in, timeout_s
+from clusterproof.integrations.slurm.checking import timeout_s
 from clusterproof.integrations.slurm.drains import Drain, drain_of
 from clusterproof.integrations.slurm.job import Job, gpus_of
 from clusterproof.integrations.slurm.our_drains import Claim
@@ -28,8 +28,6 @@ from clusterproof.integrations.slurm.verdict import (
     run_of,
 )
 from clusterproof.plugins.agent.program import ProbeOptions
-from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
-from tests.builders.evaluated import results
 
 LOST = CheckFinding("gpu.gpu_answers", "fail", "GPU 3: the driver says GPU_IS_LOST; expected an answer", ("GPU 3",))
 HELD = CheckFinding("gpu.no_leftover_processes", "fail", "held by a process", ("GPU 3",))
@@ -165,42 +163,6 @@ def test_a_drain_keeps_of_its_findings_what_every_version_reads() -> None:
     assert kept["findings"][0] == {"check": "host.job_leftovers", "verdict": "fail", "message": "a process"}
     bare = tuple(CheckFinding(one.check, one.verdict, one.message) for one in drain.findings)
     assert drain_of(kept) == replace(drain, findings=bare)
-
-
-def of_node(left: list[dict[str, object]], shm: list[dict[str, object]]) -> NodeEvidence:
-    jobs = {"running": [], "left": left, "left_out": 0, "unread": 0, "shm": shm}
-    collectors = {"jobs": Collected(Status.READ, jobs), "boot": Collected(Status.READ, {"memory_kib": 2**31})}
-    return NodeEvidence("gpu001", collectors)
-
-
-def process(job: str, **more: object) -> dict[str, object]:
-    return {"pid": 9, "name": "sleep", "uid": 1000, "job": job, **more}
-
-
-def files(uid: object) -> dict[str, object]:
-    return {"uid": uid, "count": 1, "kib": 2**30, "oldest_s": 9.0}
-
-
-def test_whose_jobs_leftovers_are_is_read_from_the_evidence() -> None:
-    left = [process("41", is_sure=True), process("42", is_sure=False), process("43"), process("44", uid="x")]
-    shm = [files(uid) for uid in (1000, 1000, "x", *range(1, 9))]
-    owners = owners_in(of_node(left, shm))
-    assert owners["host.job_leftovers"] == (Owner("41"), Owner("42", "1000"), Owner("43", "1000"))
-    assert owners["host.shm_leaked"] == (Owner(uid="1000"), *(Owner(uid=str(uid)) for uid in range(1, 9)))
-
-
-def test_an_epilog_finds_its_users_files_however_many_other_users_the_message_names_first() -> None:
-    """A message names six and counts the rest."""
-    evidence = of_node([], [files(1000 + at) for at in range(9)])
-    result = results(evidence, occasion="epilog")["host.shm_leaked"]
-    found, *_ = findings_in([result], evidence)
-    assert (found.check, found.verdict, "1008" in found.message) == ("host.shm_leaked", "fail", False)
-    assert draining(run(found), Job("42", "1008"), is_epilog=True) == (found,)
-    assert draining(run(found), Job("42", "1009"), is_epilog=True) == ()
-
-
-def test_evidence_that_did_not_come_names_nobody() -> None:
-    assert owners_in(NodeEvidence("gpu001", {})) == {"host.job_leftovers": (), "host.shm_leaked": ()}
 
 
 @pytest.mark.parametrize(
