@@ -141,7 +141,7 @@ def test_a_node_that_answered_once_is_what_it_was_where_it_does_not_answer_later
     made.go_on((), lambda _words: None)
     data = report(made.state, made.ended, made.named, "")
     assert text(data).splitlines()[1:3] == [
-        "  nodes that are fit: bought 8, there 7 accepted (not n3)",
+        "  nodes that are fit: bought 8, found 7 accepted (not n3)",
         "open        n3 (S-n3): gpu.gpu_exact: incomplete: something; expected nothing (and 1 more)",
     ]
 
