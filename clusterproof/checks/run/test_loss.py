@@ -8,7 +8,8 @@ from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import apart
 from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.training_run.losses import LASTING, WINDOW, Leap, LossSeries, are_compared
+from clusterproof.plugins.training_run.loss_window import LASTING, WINDOW, Leap
+from clusterproof.plugins.training_run.losses import LossSeries, are_compared
 from clusterproof.plugins.training_run.run import TrainingRun
 
 pytestmark = [mark.run]
@@ -62,10 +63,10 @@ def test_loss_spikes(run: TrainingRun) -> None:
     largest, mean = f"the largest of the {WINDOW} lines before", f"the mean of the {WINDOW} lines before"
     rises = f"{mean}, as in {LASTING} lines together"
     for name, series in logged.named(logged.losses):
-        for seen, most, times in ((series.leap, leap, largest), (series.rise, rise, rises)):
+        for seen, most, times in ((series.window.leap, leap, largest), (series.window.rise, rise, rises)):
             concern_if(excess := too_high(seen, most, times), f"{name}: the loss {excess}")
     for name, series in logged.named(logged.norms):
-        concern_if(excess := too_high(series.leap, norm, largest), f"{name}: the norm of the gradients {excess}")
+        concern_if(excess := too_high(series.window.leap, norm, largest), f"{name}: the norm of the gradients {excess}")
     kinds = {"loss": logged.losses, "norm of the gradients": logged.norms}
     alone = " and no ".join(what for what, series in kinds.items() if not are_compared(series))
     if alone:

@@ -122,7 +122,7 @@ class Trainer:
         is_again = match[0] == self.last and not is_unclear and "nan" not in self.last and "inf" not in self.last
         if is_again or epoch is None:  # the first process of each node may print it
             return
-        begins = self.epoch is None or epoch < self.epoch
+        begins = self.epoch is None
         self.last, self.epoch = match[0], epoch
         said = _STEP.search(match[0])
         step = whole(said[1], "global_step", where) if said else None
