@@ -20,6 +20,7 @@ from clusterproof.plugins.training_run.rules.gpus import Bounds, Spin
 from clusterproof.plugins.training_run.rules.hang import AwaitedRanks, Mismatch, Missing, awaited, mismatches, missing
 from clusterproof.plugins.training_run.rules.last_rank import LEAST_CALLS, LEAST_TRACED, Last, last_to_come
 from clusterproof.plugins.training_run.rules.phases import TimeShare, kernels_run, shares
+from clusterproof.plugins.training_run.rules.silent_ranks import silent_ranks
 from clusterproof.plugins.training_run.rules.steps import LOG_STEPS, StepTime, step_times, timed
 from clusterproof.plugins.training_run.rules.straggler_cost import LEAST_STEPS as LEAST_COMPARED
 from clusterproof.plugins.training_run.rules.straggler_cost import StragglerCost, common_steps, straggler_costs
@@ -163,6 +164,11 @@ class TrainingRun:
         computed = {step for cells in self.data.compute.values() for step in cells}
         return max(sum(step.times for step in self.every_step), len(computed.union(*self.data.steps.values())))
 
+    @cached_property
+    def silent(self) -> Mapping[int, str]:
+        """The ranks that log no more, or nothing, while most do; each in words."""
+        return silent_ranks(self.data)
+
     @property
     def before_steps(self) -> tuple[float, float] | None:
         """For how long nodes were sampled before the first step, of how long in all (s); None where it is unknown."""
@@ -289,8 +295,6 @@ class RankOfRun:
         if peers < LEAST_PEERS:
             raise Incomplete(f"{peers} ranks in its stage; expected at least {LEAST_PEERS}: trace more of them")
         if pace is None or pace.steps < LEAST_STEPS:
-            steps = pace.steps if pace else 0
-            raise Incomplete(
-                f"{steps} steps in common with its peers; expected at least {LEAST_STEPS}: trace more of them"
-            )
+            few = f"{pace.steps if pace else 0} steps in common with its peers; expected at least {LEAST_STEPS}"
+            raise Incomplete(f"{few}: trace more of them")
         return pace
