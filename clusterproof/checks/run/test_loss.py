@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import apart
-from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete
+from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete, not_applicable
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.training_run.loss_window import LASTING, WINDOW, Leap
 from clusterproof.plugins.training_run.losses import LossSeries, are_compared
@@ -52,7 +52,8 @@ def test_loss_spikes(run: TrainingRun) -> None:
 
     Each line of the log is compared with the hundred before it. A loss counts that is ten times the largest of them, or
     twice their mean in five lines one behind the other; a norm of the gradients that is ten times the largest of them.
-    A loss that no longer falls is not evaluated: no threshold for it is known.
+    A loss that no longer falls is not evaluated: no threshold for it is known; nor is one of reinforcement learning,
+    beside rewards or a KL divergence, which begins at 0 and may grow.
 
     Remedy (investigate): Look whether the loss came back. If not, go back to a checkpoint from before, leave out the
     batches around that step, and lower the learning rate or clip gradients. If the same batch goes well on other nodes,
@@ -61,13 +62,16 @@ def test_loss_spikes(run: TrainingRun) -> None:
     logged = run.losses
     leap, rise, norm = (run.threshold(f"run.{name}") for name in ("loss_leap", "loss_rise", "norm_leap"))
     largest, mean = f"the largest of the {WINDOW} lines before", f"the mean of the {WINDOW} lines before"
+    falling = {key: series for key, series in logged.losses.items() if not series.may_grow}
     rises = f"{mean}, as in {LASTING} lines together"
     for name, series in logged.named(logged.losses):
         for seen, most, times in ((series.window.leap, leap, largest), (series.window.rise, rise, rises)):
             concern_if(excess := too_high(seen, most, times), f"{name}: the loss {excess}")
     for name, series in logged.named(logged.norms):
         concern_if(excess := too_high(series.window.leap, norm, largest), f"{name}: the norm of the gradients {excess}")
-    kinds = {"loss": logged.losses, "norm of the gradients": logged.norms}
+    kinds = {"loss": falling, "norm of the gradients": logged.norms}
+    if not any(kinds.values()):
+        not_applicable("a loss beside rewards, as of GRPO, may grow from 0, and no norm of the gradients is logged")
     alone = " and no ".join(what for what, series in kinds.items() if not are_compared(series))
     if alone:
         incomplete(

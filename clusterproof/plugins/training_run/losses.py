@@ -38,6 +38,7 @@ class Loss:
     is_unclear: bool = False  # whether its loss may be none: some trainers write 0 for that, or nothing
     is_skipped: bool | None = None  # whether the optimizer skipped all steps of its line; None: the line does not say
     was_nan: bool = False  # whether the loss of some of these steps was none
+    may_grow: bool = False  # whether it is of reinforcement learning, beside a reward: near 0, and no measure of it
     printed_by: str = ""  # who, where that is not its rank: `task 1, local rank 5`
     time: str = ""  # `2025-07-21 15:15:00`, where its line says it
 
@@ -69,13 +70,15 @@ class LossSeries:
     ended: str = ""  # and of the last
     word: str = ""  # nan, inf
     window: LossWindow = field(default_factory=LossWindow)
+    may_grow: bool = False  # and is compared with nothing
 
     def add(self, at: str, value: float, *, was_nan: bool = False) -> None:
         """Take in the next line, and whether its loss was none in some of the steps that it stands for."""
         self.lines += 1
         if isfinite(value):
             self.at_end = 0
-            self.window.add(at, self.last[1] if self.last else 0.0, value)
+            if not self.may_grow:
+                self.window.add(at, self.last[1] if self.last else 0.0, value)
             if was_nan:
                 self._wrong(at, nan)
             return
@@ -150,6 +153,7 @@ class Losses:
                 continue
             series = kind.get(key) or self._new(kind, key, line)
             series.follow(line)
+            series.may_grow |= line.may_grow and kind is self.losses
             if value is not None:
                 series.add(line.at, value, was_nan=line.was_nan and kind is self.losses)
 
