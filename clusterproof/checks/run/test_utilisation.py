@@ -23,9 +23,10 @@ MAX_GPUS = 5  # that are named
 def test_gpu_busy(run: TrainingRun) -> None:
     """GPU utilization.
 
-    The mean over time of the utilisation that the driver reports, from a minute after the first GPU was used. It says
-    only that some kernel ran: the true use is lower still. Where no GPU was sampled, traces of PyTorch's profiler say
-    the same: for how much of their steps any kernel runs, also one that only waits for other ranks.
+    The mean over time of the utilisation that the driver reports, from a minute after the first GPU was used to the
+    last use of one: samples go on behind a run. It says only that some kernel ran: the true use is lower still. Where
+    no GPU was sampled, traces of PyTorch's profiler say the same: for how much of their steps any kernel runs, also one
+    that only waits for other ranks.
 
     Remedy (investigate): Look at what they wait for: run.cpu_bound, run.io_bound, run.data_wait, run.comm_exposed.
     Raise the batch size.

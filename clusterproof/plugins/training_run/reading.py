@@ -91,8 +91,8 @@ def read_run(paths: Sequence[str]) -> TrainingRun:
     ]
     if recorded.moved:
         rank, places = next(iter(recorded.moved.items()))
-        others = f", and {len(recorded.moved) - 1} more ranks like it" if len(recorded.moved) > 1 else ""
-        seen = f"rank {rank} was on {', then on '.join(places[:MAX_NAMED])}{others}"
+        more = f", and {len(recorded.moved) - 1} more ranks like it" if len(recorded.moved) > 1 else ""
+        seen = f"rank {rank} was on {', then on '.join(places[:MAX_NAMED])}{more}"
         recorded.notes.append(f"{seen}: of which of these a slow step was is not known, and no node is named")
     recorded.notes += [
         f"{path.name} has {words!r}: what ended its job is read by: clusterproof case {quote(str(path.parent))}"

@@ -84,7 +84,8 @@ class TrainingRun:
             ranks.update(rank for members in dump.members.values() for rank in members)
         seen = {rank: Placement(rank, activity.node) for rank, activity in self.data.processes.latest.items()}
         known = on_nodes({**seen, **self.data.placements}, self.data.pods)
-        return placements(known, self.data.hostfile, self.nodes, ranks)
+        every = placements(known, self.data.hostfile, self.nodes, ranks).items()
+        return {rank: placement for rank, placement in every if rank not in self.data.moved}
 
     def rank_words(self, rank: int) -> str:
         """`rank 3`; of a rank that its files do not name so."""
@@ -97,8 +98,8 @@ class TrainingRun:
         if not placement:
             return ""
         pairs = pairs_of(placement.node, [slots.node for slots in self.nodes]) if self.cluster else ""
-        command = ["pytest", "--cluster", self.cluster, "-m", "perf", "-k", "pairwise", "--pairs", pairs]
-        measured_by = f": {shlex.join(command)} measures that node" if pairs else ""
+        command = shlex.join(("pytest", "--cluster", self.cluster, "-m", "perf", "-k", "pairwise", "--pairs", pairs))
+        measured_by = f": {command} measures that node" if pairs else ""
         return f"; rank {rank} is on {placement.words}{measured_by}"
 
     @cached_property
@@ -109,12 +110,11 @@ class TrainingRun:
             raise Incomplete(seen, cause=seen)
         computed_by_place = computed(self.data)
         if not computed_by_place:
-            has_kernels = any(name == KERNELS for _, name in self.data.parts)
-            raise Incomplete(NO_STAGES if has_kernels else NO_COMPUTE, cause=NO_STAGES if has_kernels else NO_COMPUTE)
+            none = NO_STAGES if any(name == KERNELS for _, name in self.data.parts) else NO_COMPUTE
+            raise Incomplete(none, cause=none)
         steps = max(len(seconds) for seconds in computed_by_place.values())
         if steps < LEAST_STEPS:
-            few = f"{steps} steps; expected at least {LEAST_STEPS}: trace more of them"
-            raise Incomplete(few, cause=few)
+            raise Incomplete(few := f"{steps} steps; expected at least {LEAST_STEPS}: trace more of them", cause=few)
         return computed_by_place
 
     @cached_property
