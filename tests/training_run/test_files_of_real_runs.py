@@ -56,7 +56,7 @@ def test_a_step_that_lasts_no_time_costs_itself_only(tmp_path: Path, value: str)
     rows = [f"{step},{value if step == 20 else 1.5}" for step in range(1, 31)]
     run = run_of(tmp_path, {"steps.csv": "\n".join(["step,duration", *rows]) + "\n"})
     assert sorted(run.data.steps[0]) == [step for step in range(1, 31) if step != 20]
-    assert run.data.notes[0].startswith("1 step left out whose duration is negative, or no number")
+    assert run.data.notes[0].startswith("1 duration left out, as they are negative or no number")
 
 
 def test_a_log_that_ends_with_a_fault_says_who_reads_that(tmp_path: Path) -> None:

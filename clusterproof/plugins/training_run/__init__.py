@@ -117,7 +117,7 @@ class Cut:
 
 @record
 class NoDuration:
-    """That a step is said to have lasted less than no time, or no number of seconds: a clock was set meanwhile."""
+    """That a step, or an operation, is said to have lasted less than no time, or no number of seconds."""
 
 
 @record

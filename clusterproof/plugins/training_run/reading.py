@@ -86,7 +86,7 @@ def read_run(paths: Sequence[str]) -> TrainingRun:
     ]
     recorded.notes += [f"not read: {note}" for note in not_read]
     recorded.notes += [
-        f"{number_of(count, 'step')} left out whose duration is negative, or no number, as where a clock is set: {file}"
+        f"{number_of(count, 'duration')} left out, as they are negative or no number, as where a clock is set: {file}"
         for file, count in recorded.no_durations.items()
     ]
     if recorded.moved:
