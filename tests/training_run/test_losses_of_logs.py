@@ -212,3 +212,28 @@ def test_a_time_that_is_none_leaves_the_loss_on_its_line(tmp_path: Path) -> None
     run = read(tmp_path, healthy(8) + bad[0] + bad[1].replace("9/", "10/"))
     assert run.data.losses.norms[0, 0].at_end == 2
     assert max(run.data.steps[0]) == 8
+
+
+def resumed(value: str) -> tuple[str, str]:
+    """A job that fails at step 400, and what the one prints that goes on from the checkpoint of step 379."""
+    lines = [iteration(step, loss="lm loss: 2.1 |") for step in range(1, 401)]
+    return "".join(lines), "".join(iteration(step, loss=f"lm loss: {value} |") for step in range(380, 601))
+
+
+@pytest.mark.parametrize("names", [("train.log",), ("slurm-10.out", "slurm-11.out")])
+@pytest.mark.parametrize(("value", "verdict"), [("30.0", "concern"), ("2.2", "pass")])
+def test_a_loss_is_compared_with_that_before_the_checkpoint_it_goes_on_from(
+    tmp_path: Path, names: tuple[str, ...], value: str, verdict: str
+) -> None:
+    texts = resumed(value)
+    for name, text in zip(names, ("".join(texts),) if len(names) == 1 else texts, strict=True):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    result = said("run.loss_spikes", read_run([str(tmp_path)]))
+    assert (result.verdict.value, "is 30 at step 380, 14.3 times" in result.message) == (verdict, verdict != "pass")
+
+
+def test_a_run_that_goes_far_back_is_compared_with_the_loss_it_had_there(tmp_path: Path) -> None:
+    losses = {step: f"lm loss: {1 + 2000 / (step + 200):.4f} |" for step in range(1, 1001)}
+    steps = [*range(1, 1001), *range(200, 1001)]
+    text = "".join(iteration(step, loss=losses[step]) for step in steps)
+    assert said("run.loss_spikes", read(tmp_path, text)).verdict.value == "pass"

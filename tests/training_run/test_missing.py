@@ -168,7 +168,7 @@ class Evil:
 
 @pytest.mark.parametrize("data", [Evil(), {"entries": [Evil()]}, os.system, Path("x")])
 def test_a_dump_that_names_a_class_or_a_function_is_refused(tmp_path: Path, data: Any) -> None:
-    (tmp_path / "dump_0").write_bytes(pickle.dumps(data))
+    (tmp_path / "dump_0").write_bytes(pickle.dumps({"entries": [data]}))
     with pytest.raises(RunError, match=r"dump_0: UnpicklingError: it has \w*GLOBAL, which plain data does not"):
         read_run([str(tmp_path / "dump_0")])
     assert not Path("/tmp/clusterproof-was-here").exists()
@@ -178,7 +178,6 @@ def test_a_dump_that_names_a_class_or_a_function_is_refused(tmp_path: Path, data
     "data",
     [
         pickle.dumps(dump(0, ALL_DONE))[:-20],
-        pickle.dumps([1, 2]),
         pickle.dumps({"entries": []}),
         pickle.dumps({"pg_config": {"0": {"ranks": "[" * 10_000}}, "entries": []}),
         pickle.dumps({"pg_config": {}, "entries": [{"is_p2p": False}]}),
@@ -187,8 +186,7 @@ def test_a_dump_that_names_a_class_or_a_function_is_refused(tmp_path: Path, data
         json.dumps({"pg_config": {"0": {"ranks": [float("inf")]}}, "entries": []}).encode(),
         b'{"pg_config": {}, "pg_status": {"0": {"last_enqueued_collective": 1e999}}, "entries": []}',
         b'{"pg_config": {"0": {"ranks": [' + b"9" * 3000 + b']}}, "entries": []}',
-        b"\x80",
-        b"\x80\x04" + b"(" * 1_000,
+        b"\x80\x04" + b"(" * 1_000 + b"entries",
     ],
 )
 def test_a_dump_that_is_cut_or_of_another_kind_is_one_clear_error(tmp_path: Path, data: bytes) -> None:
@@ -219,3 +217,10 @@ def test_the_order_of_a_ranks_groups_gives_the_numbers_by_which_it_knows_them() 
     for one in dumps:  # what its operations say of some agrees with what the order says of all
         assert set(one.local) == set(one.members)
         assert len(set(one.local.values())) == len(one.local)
+
+
+@pytest.mark.parametrize("data", [pickle.dumps([1, 2]), b"\x80", b"\x80\x04" + b"(" * 1_000])
+def test_a_pickle_without_a_word_of_dumps_is_none(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "dump_3").write_bytes(data)
+    with pytest.raises(RunError, match=r"dump_3: its form is not known"):
+        read_run([str(tmp_path / "dump_3")])

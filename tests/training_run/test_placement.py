@@ -132,10 +132,11 @@ def test_what_the_run_itself_records_counts_before_the_cluster(tmp_path: Path) -
     )
 
 
-def test_a_rank_on_two_nodes_is_of_two_runs(tmp_path: Path) -> None:
+def test_of_a_rank_on_two_nodes_none_is_named(tmp_path: Path) -> None:
     text = table(host=True).replace("3,7,forward,1.0,gpu001", "3,7,forward,1.0,gpu002")
-    with pytest.raises(RunError, match="rank 3 is on gpu002, and on gpu001 before; expected files of one run"):
-        read(tmp_path, text)
+    run = beside(read(tmp_path, text), Slots("gpu002", 8), Slots("gpu001", 8), Slots("gpu000", 8))
+    assert run.data.notes[0].startswith("rank 3 was on gpu001, then on gpu002: ")
+    assert 3 not in run.placements
 
 
 def test_a_missing_rank_has_its_node_too(tmp_path: Path) -> None:

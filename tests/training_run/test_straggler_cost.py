@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -64,3 +65,28 @@ def test_pauses_that_every_rank_has_alike_hardly_ever_name_one_and_those_of_one_
     of_alike, of_one = counts["alike", 0.0, 0.0], counts["one", 0.0, 0.0]
     assert counts["alike", times, errors] <= 0.02 * of_alike < counts["alike", 1.0, 0.0]
     assert counts["one", times, errors] > 0.4 * of_one
+
+
+def for_a_while(rank: int, step: int) -> float:
+    return 2.0 if rank == 3 and 100 <= step < 130 else 0.0
+
+
+@pytest.mark.parametrize("ranks", [4, 8, 64])
+def test_a_rank_that_is_slow_for_a_while_is_named_by_the_steps_that_it_makes_long(ranks: int) -> None:
+    run = logging_ranks(for_a_while, ranks=ranks)
+    assert said("run.held_up", run).verdict.value == "pass"
+    assert "; rank 3 computes longest in 30 of them, by " in said("run.step_outliers", run).message
+
+
+@pytest.mark.parametrize(
+    "longer",
+    [
+        lambda _rank, step: 2.0 if 100 <= step < 130 else 0.0,
+        lambda rank, step: 2.0 if rank == step % 4 and 100 <= step < 130 else 0.0,
+        lambda rank, step: 20.0 if rank == 3 and step in (100, 101) else 0.0,
+    ],
+    ids=["all at once", "each in turn", "twice"],
+)
+def test_long_steps_that_no_rank_alone_causes_name_none(longer: Callable[[int, int], float]) -> None:
+    result = said("run.step_outliers", logging_ranks(longer))
+    assert (result.verdict.value, "computes longest" in result.message) == ("concern", False)

@@ -8,6 +8,7 @@ from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import apart
 from clusterproof.plugins.core.verdict import concern, concern_if, incomplete, not_applicable
 from clusterproof.plugins.evaluation.routing import evidence
+from clusterproof.plugins.training_run.rules.silent_ranks import require_all
 from clusterproof.plugins.training_run.rules.stragglers import RankPace, common_to_stages, cpu_pressure
 from clusterproof.plugins.training_run.run import RankOfRun, TrainingRun
 
@@ -33,6 +34,7 @@ def test_slow_rank(rank: RankOfRun) -> None:
     not at fault.
     """
     least, most = rank.threshold("run.slow_rank_concern"), rank.threshold("run.slow_rank_fail")
+    require_all({rank.place.rank: words} if (words := rank.run.silent.get(rank.place.rank)) else {})
     uneven, errors = rank.threshold("run.work_swing_strict"), rank.threshold("run.certain_errors")
     whole = rank.pace
     if whole.is_work(least):
@@ -91,6 +93,7 @@ def test_held_up(run: TrainingRun) -> None:
     garbage collection (gc.freeze, gc.disable), swapping, another program on its CPUs. If it is slow in every step, see
     run.slow_rank.
     """
+    require_all(run.silent)
     cost, most = run.straggler_costs[0], run.threshold("run.held_up_percent")
     stands_out = cost.seconds >= run.threshold("run.held_up_times") * cost.second
     is_certain = stands_out and cost.is_certain(run.threshold("run.held_up_errors"))

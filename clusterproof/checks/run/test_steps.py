@@ -4,20 +4,30 @@ from __future__ import annotations
 
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import apart
-from clusterproof.plugins.core.verdict import concern, concern_if, incomplete, not_applicable
+from clusterproof.plugins.core.verdict import (
+    Incomplete,
+    NotApplicable,
+    concern,
+    concern_if,
+    incomplete,
+    not_applicable,
+)
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.training_run import CHECKPOINT, DATA, EXPOSED, INIT, kind_of
 from clusterproof.plugins.training_run.rules.phases import all_wait, waited_for
+from clusterproof.plugins.training_run.rules.silent_ranks import require_all
 from clusterproof.plugins.training_run.rules.steps import (
     DRIFT_LINES,
     DRIFT_STEPS,
     EACH_STEP,
     OUTLIER_LINES,
     OUTLIER_STEPS,
+    Outliers,
     drift,
     outliers,
     period,
 )
+from clusterproof.plugins.training_run.rules.straggler_cost import holds_up
 from clusterproof.plugins.training_run.rules.stragglers import LEAST_STEPS, WARM_UP
 from clusterproof.plugins.training_run.run import TrainingRun
 
@@ -34,13 +44,15 @@ def test_step_outliers(run: TrainingRun) -> None:
 
     A step is an outlier if it exceeds the median by five standard deviations, estimated from the middle of all steps,
     and by a fifth. The time lost is the time above the median. Checkpoints are ignored. A log line that covers several
-    steps is judged by their mean; if a single long step could hide in it, the check does not pass.
+    steps is judged by their mean; if a single long step could hide in it, the check does not pass. A rank that computes
+    longest in half of these steps, and in more of them than by chance, is named.
 
     Remedy (investigate): Check what else happens in these steps: evaluation, logging, garbage collection (gc.freeze), a
     stalled file system, another job on the node.
     """
     series = run.timed(OUTLIER_STEPS, OUTLIER_LINES)
     slow = outliers(series)
+    require_all(run.silent)
     lost, most = 100 * slow.share, run.threshold("run.step_outliers_lost_percent")
     if lost > most:
         longest = ", ".join(f"{step.words} ({step.seconds:.3g} s)" for step in slow.steps[:MAX_STEPS])
@@ -52,7 +64,7 @@ def test_step_outliers(run: TrainingRun) -> None:
         )
         concern(
             f"{slow.count} of {slow.of} steps take far longer than the usual {slow.usual:.3g} s, e.g. {longest}{each}: "
-            f"{shown} % of the time is lost; expected at most {limit} %"
+            f"{shown} % of the time is lost; expected at most {limit} %{held_up_by(run, slow)}"
         )
     hidden = outliers(series, within=True)
     if 100 * hidden.share > most:
@@ -60,6 +72,23 @@ def test_step_outliers(run: TrainingRun) -> None:
             f"{len(hidden.steps)} lines that stand for several steps each are above the usual {slow.usual:.3g} s: "
             f"whether few steps take far longer cannot be told; expected a line for each: {EACH_STEP}"
         )
+
+
+def held_up_by(run: TrainingRun, slow: Outliers) -> str:
+    """`; rank 3 computes longest in 58 of them, …`, where one rank does; empty where none does, or that is unknown."""
+    try:
+        computed = run.computed
+    except (Incomplete, NotApplicable):
+        return ""
+    longer = {step.step: step.seconds - slow.usual for step in slow.steps if step.times == 1}
+    held = holds_up(computed, longer, run.threshold("run.held_up_errors"))
+    if not held:
+        return ""
+    rank = held.place.rank
+    return (
+        f"; {run.rank_words(rank)} computes longest in {held.times} of them, by {held.longest:.3g} s in step "
+        f"{held.longest_step}{run.where(rank)}"
+    )
 
 
 @mark.hyperpod_performance_debugger("A")

@@ -11,6 +11,7 @@ from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import concern
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.training_run import Place
+from clusterproof.plugins.training_run.rules.silent_ranks import require_all
 from clusterproof.plugins.training_run.rules.stragglers import LEAST_PEERS, Computed, steady
 from clusterproof.plugins.training_run.run import TrainingRun
 
@@ -31,6 +32,7 @@ def test_stragglers(run: TrainingRun) -> None:
     the same step (gc.disable, gc.collect), and keep other programs off the ranks' CPUs. If the work is uneven
     (run.work_uneven), give each rank the same number of tokens.
     """
+    require_all(run.silent)
     loss, most = lost(run), run.threshold("run.straggler_slowdown")
     if loss.slowdown >= most and 2 * max(loss.by_rank.values()) <= loss.seconds:
         shown, limit = apart(loss.slowdown, most, 2)

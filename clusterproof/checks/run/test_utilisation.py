@@ -23,9 +23,9 @@ MAX_GPUS = 5  # that are named
 def test_gpu_busy(run: TrainingRun) -> None:
     """GPU utilization.
 
-    The mean GPU utilisation that the driver reports, starting a minute after the first GPU was used. Utilisation only
-    means that some kernel ran, so the real use is lower. If no GPU was sampled, PyTorch profiler traces are used: the
-    share of each step in which any kernel runs, including those that only wait for other ranks.
+    The mean GPU utilisation that the driver reports, from a minute after the first GPU was used to the last use of one.
+    Utilisation only means that some kernel ran, so the real use is lower. If no GPU was sampled, PyTorch profiler
+    traces are used: the share of each step in which any kernel runs, including those that only wait for other ranks.
 
     Remedy (investigate): Find what the GPUs wait for: run.cpu_bound, run.io_bound, run.data_wait, run.comm_exposed.
     Raise the batch size.

@@ -116,6 +116,11 @@ class Cut:
 
 
 @record
+class NoDuration:
+    """That a step, or an operation, is said to have lasted less than no time, or no number of seconds."""
+
+
+@record
 class Unranked:
     """That a file does not say of which rank the compute is that it has."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from math import isfinite, nan
@@ -12,6 +11,7 @@ from pathlib import PurePath
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.training_run import RunError
+from clusterproof.plugins.training_run.loss_window import LossWindow
 
 MAX_SERIES = 100_000  # ranks, or files of them, with losses
 PARTS_OF_A_PATH, MAX_PATH = 3, 100  # by which files are told apart that are called alike; characters
@@ -19,8 +19,6 @@ NORM_LINES = 3  # at the end of a log: by a scale of losses that adapts single s
 UNCLEAR_LINES = 3  # the same of losses of 0
 SKIPPED_LINES = 3  # the same of lines all of whose steps are skipped
 _NUMBER = re.compile(r"([0-9]{1,18})")
-WINDOW = 100  # lines before one, with which it is compared: as LLM Foundry and Megatron-LM have it
-LASTING = 5  # lines one behind the other
 
 
 @record
@@ -35,11 +33,12 @@ class Loss:
     loss: float | None
     norm: float | None
     epoch: float | None = None
-    begins: bool = False  # whether a training begins with it, or goes on from a checkpoint
+    begins: bool = False  # whether a training begins with it
     kept_in: str = ""
     is_unclear: bool = False  # whether its loss may be none: some trainers write 0 for that, or nothing
     is_skipped: bool | None = None  # whether the optimizer skipped all steps of its line; None: the line does not say
     was_nan: bool = False  # whether the loss of some of these steps was none
+    may_grow: bool = False  # whether it is of reinforcement learning, beside a reward: near 0, and no measure of it
     printed_by: str = ""  # who, where that is not its rank: `task 1, local rank 5`
     time: str = ""  # `2025-07-21 15:15:00`, where its line says it
 
@@ -52,15 +51,6 @@ class Loss:
     def position(self) -> tuple[bool, float]:
         """Whether it is told by its step, and that or its epoch."""
         return (False, self.epoch or 0.0) if self.step is None else (True, float(self.step))
-
-
-@record
-class Leap:
-    """A line that is so many times as large as the largest, or the mean, of those before it; `at` as its loss says."""
-
-    at: str
-    value: float
-    times: float
 
 
 @dataclass(slots=True)
@@ -79,23 +69,16 @@ class LossSeries:
     began: str = ""  # the time of the first line that has one
     ended: str = ""  # and of the last
     word: str = ""  # nan, inf
-    leap: Leap | None = None  # the highest over the largest of the lines before
-    rise: Leap | None = None  # the last of the lines that stay highest over the mean of the lines before
-    compared: int = 0  # lines that have enough before them
-    _before: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
-    _times: deque[float] = field(default_factory=lambda: deque(maxlen=LASTING))  # the mean of the lines before
-
-    def begin(self) -> None:
-        """Compare what comes with nothing before it."""
-        self._before.clear()
-        self._times.clear()
+    window: LossWindow = field(default_factory=LossWindow)
+    may_grow: bool = False  # and is compared with nothing
 
     def add(self, at: str, value: float, *, was_nan: bool = False) -> None:
         """Take in the next line, and whether its loss was none in some of the steps that it stands for."""
         self.lines += 1
         if isfinite(value):
             self.at_end = 0
-            self._compare(at, value)
+            if not self.may_grow:
+                self.window.add(at, self.last[1] if self.last else 0.0, value)
             if was_nan:
                 self._wrong(at, nan)
             return
@@ -110,9 +93,11 @@ class LossSeries:
         self.word = str(value)
 
     def follow(self, line: Loss) -> None:
-        """Note where the next line is, and whether it may be none. Steps that begin again are compared anew."""
-        if line.begins or (self.last is not None and self.last[0] == line.position[0] and line.position < self.last):
-            self.begin()
+        """Note where the next line is, and whether it may be none. Steps that come again follow on those before."""
+        if line.begins:
+            self.window.begin()
+        elif self.last is not None and self.last[0] == line.position[0] and line.position < self.last:
+            self.window.go_on(self.window, line.position[1])
         self.first = self.first or line.position
         self.last = line.position
         self.began, self.ended = self.began or line.time, line.time or self.ended
@@ -135,19 +120,6 @@ class LossSeries:
         if not (self.began and other.ended) or self.began == self.ended == other.began == other.ended:
             return None
         return self.began >= other.ended
-
-    def _compare(self, at: str, value: float) -> None:
-        """Beside the lines before it, where they are enough and all above 0."""
-        if len(self._before) == WINDOW and min(self._before) > 0:
-            self.compared += 1
-            times = value / max(self._before)
-            if self.leap is None or times > self.leap.times:
-                self.leap = Leap(at, value, times)
-            self._times.append(value / (sum(self._before) / WINDOW))
-            lasting = min(self._times)
-            if len(self._times) == LASTING and (self.rise is None or lasting > self.rise.times):
-                self.rise = Leap(at, value, lasting)
-        self._before.append(value)
 
 
 # The rank; and 0, -1, … for logs, each by itself, or 1, 2, … for attempts that checkpoints keep, which logs have too.
@@ -179,10 +151,20 @@ class Losses:
             is_unsaid = kind is self.losses and line.is_unclear and key in kind  # it had a loss before
             if value is None and not is_unsaid:
                 continue
-            series = kind.setdefault(key, LossSeries())
+            series = kind.get(key) or self._new(kind, key, line)
             series.follow(line)
+            series.may_grow |= line.may_grow and kind is self.losses
             if value is not None:
                 series.add(line.at, value, was_nan=line.was_nan and kind is self.losses)
+
+    def _new(self, kind: dict[Key, LossSeries], key: Key, line: Loss) -> LossSeries:
+        """A series, which follows on another log of who prints it: that of the job before."""
+        series = kind[key] = LossSeries()
+        logs = self._logs.get(line.rank, {}).items() if key in self._printed else ()
+        before = [kind[of] for (_, by), of in logs if by == line.printed_by and of != key and of in kind]
+        if before and before[-1].last and before[-1].last[0] == line.position[0] and not line.begins:
+            series.window.go_on(before[-1].window, line.position[1])
+        return series
 
     def _log(self, line: Loss, where: str) -> Key:
         logs, of = self._logs.setdefault(line.rank, {}), (where, line.printed_by)
@@ -278,4 +260,4 @@ def _is_named_later(file: str, other: str) -> bool:
 
 def are_compared(series: Mapping[Key, LossSeries]) -> bool:
     """Whether of each rank enough lines are there that some were compared with those before."""
-    return {rank for rank, _ in series} == {rank for (rank, _), losses in series.items() if losses.compared}
+    return {rank for rank, _ in series} == {rank for (rank, _), losses in series.items() if losses.window.compared}

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 
+from clusterproof.plugins.core.message import printable
+from clusterproof.plugins.core.opened import opened
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.training_run.files import HEAD, RunFile, head_of
+from clusterproof.plugins.training_run.files import GZIP, HEAD, ZSTD, RunFile, head_of
 
 _TRACE = "expected a trace of PyTorch's profiler (export_chrome_trace)"
 _EXECUTION_TRACE = re.compile(rb'\s*\{\s*"schema"\s*:\s*"[0-9]+\.[^"]{0,60}"')  # "1.1.1-chakra.0.0.4"
@@ -72,3 +75,22 @@ def what_is(file: RunFile) -> str:
     """
     head = head_of(file, HEAD)
     return next((other.words for other in OTHERS if other.is_of(file.name, head)), "")
+
+
+_ENDED = re.compile(  # what PyTorch, CUDA and launchers print of a job that fails
+    rb"Watchdog caught collective operation timeout|uncorrectable (?:NVLink|ECC) error|ChildFailedError"
+    rb"|CUDA error: [^\n]{1,60}|CUDA out of memory|Segmentation fault|slurmstepd: error: [^\n]{1,60}"
+    rb"|ncclUnhandledCudaError|ncclSystemError|ncclRemoteError"
+)
+
+
+def how_it_ended(file: RunFile) -> str:
+    """What the last lines of a log say of a job that failed; empty where they say nothing, or are packed.
+
+    Raises OSError.
+    """
+    with opened(file.path, file.below) as log:
+        is_packed = log.read(len(ZSTD)).startswith((GZIP, ZSTD))
+        log.seek(max(0, os.fstat(log.fileno()).st_size - HEAD))
+        said = None if is_packed else _ENDED.search(log.read(HEAD))
+    return printable(said[0].decode("utf-8", "replace")) if said else ""

@@ -10,10 +10,11 @@ from pathlib import Path
 from pkgutil import iter_modules
 from shlex import quote
 
+from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.opened import Budget, is_folder
 from clusterproof.plugins.training_run import RunError, formats
 from clusterproof.plugins.training_run.files import HEAD, LONG_HEAD, MAX_BYTES, Format, RunFile, folders_of, head_of
-from clusterproof.plugins.training_run.other_files import what_is
+from clusterproof.plugins.training_run.other_files import how_it_ended, what_is
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.run_data import RunData
 
@@ -40,6 +41,7 @@ def read_run(paths: Sequence[str]) -> TrainingRun:
     unknown: list[str] = []
     others: dict[str, str] = {}  # by what it is: the first file's name
     links: list[str] = []
+    failed: dict[str, Path] = {}  # by what it says of that: the first log
     budget = Budget(MAX_BYTES)
     is_known = False
     given = [
@@ -54,6 +56,8 @@ def read_run(paths: Sequence[str]) -> TrainingRun:
         if known:
             _read(file, known, recorded)
             is_known = True
+            if said := how_it_ended(file):
+                failed.setdefault(said, path)
         elif not below:
             raise RunError(f"{path}: {what_is(file) or f'its form is not known; expected {_NAMES}'}")
         elif _is_of_recording(path.relative_to(below)):
@@ -81,6 +85,19 @@ def read_run(paths: Sequence[str]) -> TrainingRun:
         if names
     ]
     recorded.notes += [f"not read: {note}" for note in not_read]
+    recorded.notes += [
+        f"{number_of(count, 'duration')} left out, as they are negative or no number, as where a clock is set: {file}"
+        for file, count in recorded.no_durations.items()
+    ]
+    if recorded.moved:
+        rank, places = next(iter(recorded.moved.items()))
+        more = f", and {len(recorded.moved) - 1} more ranks like it" if len(recorded.moved) > 1 else ""
+        seen = f"rank {rank} was on {', then on '.join(places[:MAX_NAMED])}{more}"
+        recorded.notes.append(f"{seen}: of which of these a slow step was is not known, and no node is named")
+    recorded.notes += [
+        f"{path.name} has {words!r}: what ended its job is read by: clusterproof case {quote(str(path.parent))}"
+        for words, path in list(failed.items())[:1]
+    ]
     printed = [path for path in map(Path, paths) if is_folder(path)] if any(map(_PRINTED.search, unknown)) else []
     recorded.notes += [f"what its job printed is read by: clusterproof case {quote(str(path))}" for path in printed[:1]]
     return TrainingRun(_name(paths), recorded)

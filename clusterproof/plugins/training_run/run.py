@@ -20,6 +20,7 @@ from clusterproof.plugins.training_run.rules.gpus import Bounds, Spin
 from clusterproof.plugins.training_run.rules.hang import AwaitedRanks, Mismatch, Missing, awaited, mismatches, missing
 from clusterproof.plugins.training_run.rules.last_rank import LEAST_CALLS, LEAST_TRACED, Last, last_to_come
 from clusterproof.plugins.training_run.rules.phases import TimeShare, kernels_run, shares
+from clusterproof.plugins.training_run.rules.silent_ranks import silent_ranks
 from clusterproof.plugins.training_run.rules.steps import LOG_STEPS, StepTime, step_times, timed
 from clusterproof.plugins.training_run.rules.straggler_cost import LEAST_STEPS as LEAST_COMPARED
 from clusterproof.plugins.training_run.rules.straggler_cost import StragglerCost, common_steps, straggler_costs
@@ -83,7 +84,8 @@ class TrainingRun:
             ranks.update(rank for members in dump.members.values() for rank in members)
         seen = {rank: Placement(rank, activity.node) for rank, activity in self.data.processes.latest.items()}
         known = on_nodes({**seen, **self.data.placements}, self.data.pods)
-        return placements(known, self.data.hostfile, self.nodes, ranks)
+        every = placements(known, self.data.hostfile, self.nodes, ranks).items()
+        return {rank: placement for rank, placement in every if rank not in self.data.moved}
 
     def rank_words(self, rank: int) -> str:
         """`rank 3`; of a rank that its files do not name so."""
@@ -96,8 +98,8 @@ class TrainingRun:
         if not placement:
             return ""
         pairs = pairs_of(placement.node, [slots.node for slots in self.nodes]) if self.cluster else ""
-        command = ["pytest", "--cluster", self.cluster, "-m", "perf", "-k", "pairwise", "--pairs", pairs]
-        measured_by = f": {shlex.join(command)} measures that node" if pairs else ""
+        command = shlex.join(("pytest", "--cluster", self.cluster, "-m", "perf", "-k", "pairwise", "--pairs", pairs))
+        measured_by = f": {command} measures that node" if pairs else ""
         return f"; rank {rank} is on {placement.words}{measured_by}"
 
     @cached_property
@@ -108,12 +110,11 @@ class TrainingRun:
             raise Incomplete(seen, cause=seen)
         computed_by_place = computed(self.data)
         if not computed_by_place:
-            has_kernels = any(name == KERNELS for _, name in self.data.parts)
-            raise Incomplete(NO_STAGES if has_kernels else NO_COMPUTE, cause=NO_STAGES if has_kernels else NO_COMPUTE)
+            none = NO_STAGES if any(name == KERNELS for _, name in self.data.parts) else NO_COMPUTE
+            raise Incomplete(none, cause=none)
         steps = max(len(seconds) for seconds in computed_by_place.values())
         if steps < LEAST_STEPS:
-            few = f"{steps} steps; expected at least {LEAST_STEPS}: trace more of them"
-            raise Incomplete(few, cause=few)
+            raise Incomplete(few := f"{steps} steps; expected at least {LEAST_STEPS}: trace more of them", cause=few)
         return computed_by_place
 
     @cached_property
@@ -162,6 +163,11 @@ class TrainingRun:
         """How many different steps its files record."""
         computed = {step for cells in self.data.compute.values() for step in cells}
         return max(sum(step.times for step in self.every_step), len(computed.union(*self.data.steps.values())))
+
+    @cached_property
+    def silent(self) -> Mapping[int, str]:
+        """The ranks that log no more, or nothing, while most do; each in words."""
+        return silent_ranks(self.data)
 
     @property
     def before_steps(self) -> tuple[float, float] | None:
@@ -289,8 +295,6 @@ class RankOfRun:
         if peers < LEAST_PEERS:
             raise Incomplete(f"{peers} ranks in its stage; expected at least {LEAST_PEERS}: trace more of them")
         if pace is None or pace.steps < LEAST_STEPS:
-            steps = pace.steps if pace else 0
-            raise Incomplete(
-                f"{steps} steps in common with its peers; expected at least {LEAST_STEPS}: trace more of them"
-            )
+            few = f"{pace.steps if pace else 0} steps in common with its peers; expected at least {LEAST_STEPS}"
+            raise Incomplete(f"{few}: trace more of them")
         return pace

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +18,7 @@ from clusterproof.plugins.training_run import (
     Dump,
     Loader,
     Loop,
+    NoDuration,
     Operation,
     Place,
     RunError,
@@ -53,6 +55,7 @@ Fact = (
     | Loop
     | Cores
     | Cut
+    | NoDuration
     | Unranked
 )
 
@@ -66,6 +69,7 @@ class RunData:
     files: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     cut: list[str] = field(default_factory=list)  # files that end in the middle of something
+    no_durations: Counter[str] = field(default_factory=Counter)  # by file: steps that last no time
     empty: list[str] = field(default_factory=list)  # files without any data of the run
     places: dict[int, Place] = field(default_factory=dict)
     compute: dict[tuple[int, str], Seconds] = field(default_factory=dict)  # by rank and operation
@@ -84,6 +88,7 @@ class RunData:
     loop: Loop | None = None  # of all files together
     cores: dict[str, int] = field(default_factory=dict)  # by node
     placements: dict[int, Placement] = field(default_factory=dict)  # by rank
+    moved: dict[int, list[str]] = field(default_factory=dict)  # by rank: where it was, of a job that began again
     hostfile: list[Slots] = field(default_factory=list)
     pods: dict[str, str] = field(default_factory=dict)  # the node of each; empty where it was on several
     arrivals: Arrivals = field(default_factory=Arrivals)
@@ -114,6 +119,7 @@ class RunData:
             Cores: lambda fact, _: self.cores.update({fact.node: max(fact.count, self.cores.get(fact.node, 0))}),
             RankSeen: lambda seen, _: self.processes.add(seen),
             Cut: lambda _, where: self.cut.append(where),
+            NoDuration: lambda _, where: self.no_durations.update((where,)),
         }
         has_facts = False
         for fact in facts:
@@ -140,11 +146,14 @@ class RunData:
         if self.pods.setdefault(pod.host, pod.node) != pod.node:
             self.pods[pod.host] = ""
 
-    def _placement(self, placement: Placement, where: str) -> None:
-        known = self.placements.setdefault(placement.rank, placement)
-        if known != placement:
-            seen = f"rank {placement.rank} is on {placement.words}, and on {known.words} before"
-            raise RunError(f"{where}: {seen}; expected files of one run")
+    def _placement(self, placement: Placement, _where: str) -> None:
+        known = self.placements.get(placement.rank)
+        if placement.rank in self.moved or (known and known != placement):
+            moved = self.moved.setdefault(placement.rank, [])
+            moved += [words for of in (known, placement) if of and (words := of.words) not in moved]
+            self.placements.pop(placement.rank, None)  # its steps are of several
+        else:
+            self.placements[placement.rank] = placement
 
     def _spent(self, spent: Spent, _where: str) -> None:
         key = spent.kind, spent.name

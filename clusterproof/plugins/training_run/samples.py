@@ -154,12 +154,12 @@ class Gpu:
 
 
 def gpus(samples: Samples) -> list[Gpu]:
-    """The GPUs from the time on at which the run has begun."""
+    """The GPUs while the run goes on."""
     every = samples.of(GPU)
-    start = begun(samples)
+    goes_on = InUse(samples)
     sampled = []
     for (node, device), series in sorted(every.items()):
-        chosen = {at: cell for at, cell in series.items() if at >= start}
+        chosen = {at: cell for at, cell in series.items() if goes_on.at(node, at)}
         if chosen:
             sampled.append(
                 Gpu(
@@ -173,17 +173,48 @@ def gpus(samples: Samples) -> list[Gpu]:
     return sampled
 
 
-def begun(samples: Samples) -> float:
-    """The first bin that counts: a minute behind the first use of a GPU."""
-    every = samples.of(GPU).values()
-    used = [at for series in every for at, cell in series.items() if cell.mean >= IDLE_PERCENT]
-    return min(used) + BEGUN_S / samples.bin_s if used else float("-inf")
+class InUse:
+    """When a run goes on: from a minute behind the first use of any GPU to the last; by each node's own without dates.
+
+    Seconds that begin with each file, as dmon's, are no time at which nodes can be compared.
+    """
+
+    def __init__(self, samples: Samples) -> None:
+        every = samples.of(GPU)
+        self.bin_s = samples.bin_s
+        used = {key: [at for at, cell in series.items() if cell.mean >= IDLE_PERCENT] for key, series in every.items()}
+        self._undated = {node for (node, _), series in every.items() if max(series) * self.bin_s < DAYS_S}
+        self._spans: dict[str, tuple[int, int]] = {}
+        for (node, _), moments in used.items():
+            for at in (min(moments), max(moments)) if moments else ():
+                first, last = self._spans.get(self._clock(node), (at, at))
+                self._spans[self._clock(node)] = min(first, at), max(last, at)
+
+    def begun(self, node: str) -> float:
+        """The first bin of a node that counts: -inf where no GPU was used."""
+        span = self._spans.get(self._clock(node))
+        return span[0] + BEGUN_S / self.bin_s if span else float("-inf")
+
+    def ended(self, node: str) -> float:
+        """The last one: inf where no GPU was used."""
+        span = self._spans.get(self._clock(node))
+        return span[1] if span else float("inf")
+
+    def at(self, node: str, at: int) -> bool:
+        """Whether a bin of a node counts."""
+        return self.begun(node) <= at <= self.ended(node)
+
+    def _clock(self, node: str) -> str:
+        return node if node in self._undated else ""
 
 
 def mean_of(samples: Samples, metric: str) -> float | None:
-    """The mean over time of a metric from the run's beginning on, of all that have it; None where none has."""
-    start = begun(samples)
-    every = [[cell.mean for at, cell in series.items() if at >= start] for series in samples.of(metric).values()]
+    """The mean over time of a metric while the run goes on, of all that have it; None where none has."""
+    goes_on = InUse(samples)
+    every = [
+        [cell.mean for at, cell in series.items() if goes_on.at(node, at)]
+        for (node, _), series in samples.of(metric).items()
+    ]
     means = [fmean(values) for values in every if values]
     return fmean(means) if means else None
 
@@ -202,12 +233,12 @@ def share_bound(samples: Samples, waits: Mapping[str, float], gpu_below: float) 
     None where none of them was sampled beside a GPU.
     """
     every = samples.of(GPU)
-    start = begun(samples)
+    goes_on = InUse(samples)
     is_bound: dict[tuple[str, int], bool] = {}
     for metric, least in waits.items():
         for (node, _), series in samples.of(metric).items():
             for at, other in series.items():
-                for mean in _gpus_at(every, node, at) if at >= start else ():
+                for mean in _gpus_at(every, node, at) if goes_on.at(node, at) else ():
                     is_bound[node, at] = is_bound.get((node, at), False) or (mean < gpu_below and other.mean > least)
     return fmean(is_bound.values()) if is_bound else None
 

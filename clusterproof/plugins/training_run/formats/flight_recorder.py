@@ -22,6 +22,7 @@ MAX_MEMBERS = 10_000_000  # of all groups of a rank together: a pickle may name 
 MAX_NUMBER = 2**63
 PICKLE = b"\x80"
 _KEYS = (b'"pg_config"', b'"pg_status"', b'"collective_seq_id"')
+_PICKLED = (b"entries", b"pg_config", b"pg_status", b"profiling_name")  # others' pickles have none of these
 BEGUN, ENDED = "started", "completed"
 GLOO = "gloo:"
 NO_SENDS = (None, 0, "0")
@@ -45,8 +46,10 @@ _STORES = ("BINPUT", "LONG_BINPUT")
 
 def is_dump(head: bytes) -> bool:
     """Whether a file that begins so may be a dump: a pickle, or the same as JSON; traces name process groups too."""
+    if head.startswith(PICKLE):
+        return any(key in head for key in _PICKLED)
     is_json = head.lstrip().startswith(b"{") and any(key in head for key in _KEYS)
-    return head.startswith(PICKLE) or (is_json and not is_trace(head))
+    return is_json and not is_trace(head)
 
 
 def rank_of(path: RunFile) -> int | None:

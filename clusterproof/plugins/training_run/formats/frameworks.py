@@ -37,6 +37,7 @@ class Framework:
     is_mean: bool = False  # whether a line stands for all steps since the one before
     late: tuple[str, ...] = ()  # what no other text has, where the first step may come late
     has_block: bool = False  # whether the rest stands on the lines below
+    may_grow: bool = False  # whether its loss is of reinforcement learning
 
 
 FRAMEWORKS = (
@@ -80,6 +81,7 @@ FRAMEWORKS = (
         re.compile(rf"\bactor/grad_norm:{_NUMPY}{VALUE}", re.IGNORECASE),
         re.compile(rf"\btiming_s/step:{_NUMPY}{NUMBER}"),
         late=("timing_s/step:",),
+        may_grow=True,
     ),
     Framework(
         "fairseq",
@@ -211,4 +213,4 @@ def _losses(framework: Framework, line: str, who: Printer, step: int) -> Iterato
     forms = (framework.loss, framework.norm)
     loss, norm = (value_of(match[1]) if form and (match := form.search(line)) else None for form in forms)
     if loss is not None or norm is not None:
-        yield Loss(who.rank, step, loss, norm, printed_by=who.words)
+        yield Loss(who.rank, step, loss, norm, printed_by=who.words, may_grow=framework.may_grow)

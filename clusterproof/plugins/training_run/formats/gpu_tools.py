@@ -167,7 +167,7 @@ def read_dmon(path: RunFile) -> Iterator[Sample | GpuLost | Cut]:
         values = {
             known[column][0]: known[column][1] * real(cell, column, lines.where)
             for column, cell in zip(names, cells, strict=True)
-            if column in known and cell not in ("N/A", "-")
+            if column in known and cell not in ("N/A", "-") and not (column == "GRACT" and "GPUTL" in names)
         }
         time_s = last_s if clock else times[name] * EVERY_S
         yield from GpuReading(node, name, time_s, values).samples(lines.where)

@@ -175,7 +175,7 @@ def read_trace(path: RunFile) -> Iterator[Step | Spent | Traced | Loader | Loop 
     kernels = [*seen.computing, *seen.communicating]
     if not seen.steps and kernels:
         seen.steps[0] = (min(start for start, _ in kernels), max(end for _, end in kernels))
-    computing, loading = union(seen.computing), union(seen.loading)
+    computing, loading = union(seen.computing), without(union(seen.loading), union(kernels))  # what runs on waits not
     exposed = without(union(seen.communicating), computing)
     info = _info(seen.events)
     rank = _rank(seen.events, info)
@@ -186,7 +186,7 @@ def read_trace(path: RunFile) -> Iterator[Step | Spent | Traced | Loader | Loop 
     if rank is not None:
         yield from seen.collectives.calls(rank, world if type(world) is int else 0, marked)
     for number, (start, end) in sorted(seen.steps.items()):
-        parts = {DATA: within(loading, start, end) * US} if loading else {}
+        parts = {DATA: within(loading, start, end) * US} if seen.loading else {}
         if kernels:
             parts[KERNELS if seen.collectives.has_pairs else COMPUTE] = within(computing, start, end) * US
             parts[EXPOSED_ALONE] = within(exposed, start, end) * US

@@ -12,7 +12,7 @@ from clusterproof.plugins.training_run.losses import Loss
 
 NUMBER = r"([0-9][0-9.eE+-]{0,30})"
 VALUE = r" *([-+]?(?:nan|inf|[0-9][0-9.eE+-]{0,30}))(?![\w.])"
-_LOSS = re.compile(rf"\b(?:lm_|reduced_train_)?loss:{VALUE}", re.IGNORECASE)
+_LOSS = re.compile(rf"(?<!mtp_[0-9] )(?<!mtp_[0-9][0-9] )\b(?:lm_|reduced_train_)?loss:{VALUE}", re.IGNORECASE)
 _NORM = re.compile(rf"\bgrad[_ ]norm:{VALUE}", re.IGNORECASE)
 _LABELS = re.compile(
     r"\s{0,4}(?:([0-9]{1,7}):(?=[ \[])\s{0,4})?(?:\[(rank|default)([0-9]{1,7})\]:)?"

@@ -26,9 +26,10 @@ from clusterproof.plugins.training_run.formats.json_items import Events
 from clusterproof.plugins.training_run.samples import Sample
 
 REASON = "reason"  # bits
+ENGINE, BUSY = "engine", "busy"  # in percent of 100: taken for UTIL where that is unknown
 METRICS: Mapping[str, tuple[str, float]] = {  # what they mean, and times what
     "DCGM_FI_DEV_GPU_UTIL": (UTIL, 1),
-    "DCGM_FI_PROF_GR_ENGINE_ACTIVE": (UTIL, 100),
+    "DCGM_FI_PROF_GR_ENGINE_ACTIVE": (ENGINE, 100),
     "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": (TENSORS, 100),
     "DCGM_FI_DEV_SM_CLOCK": (CLOCKS, 1),
     "DCGM_FI_DEV_FB_USED": (USED, 1),
@@ -39,8 +40,9 @@ METRICS: Mapping[str, tuple[str, float]] = {  # what they mean, and times what
     "DCGM_FI_DEV_CLOCKS_EVENT_REASONS": (REASON, 1),
     "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS": (REASON, 1),  # before DCGM 4
 }
-RELATIVE = {USED: (TOTAL, FREE), DRAW: (LIMIT,)}  # shares: of what is given once for a whole series
-NODES = ("Hostname", "hostname", "node", "exported_instance", "instance", "host")  # labels, the best first
+RELATIVE = {USED: (TOTAL, FREE), DRAW: (LIMIT,), ENGINE: (BUSY,)}  # shares: of what is given once for a whole series
+# Labels, the best first: Hostname may be the exporter's own pod (NVIDIA/dcgm-exporter#78).
+NODES = ("node", "exported_instance", "Hostname", "hostname", "instance", "host")
 DEVICES = ("gpu", "device", "UUID")
 MAX_POINTS = 20_000_000  # that wait for their whole
 EXPECTED = "expected the answer to query_range of metrics of dcgm-exporter, with their names"
@@ -59,12 +61,14 @@ def read_answer(path: RunFile) -> Iterator[Sample | Cut]:
     series = Events(path, _RESULT, "the answer of Prometheus to query_range")
     waiting: dict[tuple[Gpu, str], array[float]] = {}  # times and values by turns
     whole: dict[tuple[Gpu, str], float] = {}
+    known: set[tuple[Gpu, str]] = set()
     kept = 0
     for entry in series:
         gpu, meaning, times = _metric(entry, series.where)
         if not meaning:
             continue
         points = _points(entry, times, series.where)
+        known.add((gpu, meaning))
         if meaning in (UTIL, TENSORS, CLOCKS, REASON):
             for time_s, value in points:
                 yield from GpuReading(*gpu, time_s, _values(meaning, value, series.where)).samples(series.where)
@@ -79,6 +83,7 @@ def read_answer(path: RunFile) -> Iterator[Sample | Cut]:
             whole[gpu, meaning] = max((value for _, value in points), default=0.0)
     if '"matrix"' not in series.head + series.tail:
         raise RunError(f"{path}: no series over time; {EXPECTED}")
+    whole |= {(gpu, BUSY): 100.0 for gpu, _ in known if (gpu, UTIL) not in known}
     yield from _shares(waiting, whole, str(path))
     if not series.is_whole:
         yield Cut()
@@ -123,8 +128,9 @@ def _shares(
             if (gpu, of) in whole:
                 full = whole[gpu, of] + (min(held[1::2]) if of == FREE else 0.0)  # the most free beside the least used
                 key = TOTAL if meaning == USED else LIMIT
+                name_of = UTIL if meaning == ENGINE else meaning
                 for at in range(0, len(held), 2):
-                    yield from GpuReading(*gpu, held[at], {meaning: held[at + 1], key: full}).samples(where)
+                    yield from GpuReading(*gpu, held[at], {name_of: held[at + 1], key: full}).samples(where)
                 break
 
 

@@ -6,11 +6,21 @@ import csv
 import json
 import re
 from collections.abc import Iterator, Mapping
-from math import isfinite
+from math import inf, isfinite
 from typing import Any
 
 from clusterproof.plugins.core.record import record, replace
-from clusterproof.plugins.training_run import UNKNOWN, Cut, Operation, Place, RunError, Step, Unranked, kind_of
+from clusterproof.plugins.training_run import (
+    UNKNOWN,
+    Cut,
+    NoDuration,
+    Operation,
+    Place,
+    RunError,
+    Step,
+    Unranked,
+    kind_of,
+)
 from clusterproof.plugins.training_run.files import Format, Lines, RunFile, json_lines, name, seconds, whole
 from clusterproof.plugins.training_run.formats import elapsed
 from clusterproof.plugins.training_run.formats.printed import LossGap, number_or_none, rank_of_file, value_of
@@ -59,7 +69,7 @@ def is_table(head: bytes) -> bool:
     return columns(_cells(head.partition(b"\n")[0].decode("utf-8", "replace").removeprefix("\ufeff"))) is not None
 
 
-def read_table(path: RunFile) -> Iterator[Operation | Step | Loss | Placement | Unranked | Cut]:
+def read_table(path: RunFile) -> Iterator[Operation | Step | Loss | Placement | Unranked | Cut | NoDuration]:
     """Its operations, or its steps with their losses, and on which nodes the ranks run. Raises RunError."""
     lines, table = Lines(path), None
     rows = csv.reader(iter(lines), strict=True)
@@ -95,7 +105,9 @@ class _Table:
         self.clock = elapsed.Elapsed(head.is_unclear)
         self.gaps: dict[int, LossGap] = {}  # by rank
 
-    def take(self, row: list[str], where: str, *, is_cut: bool) -> Iterator[Operation | Step | Loss | Placement]:
+    def take(
+        self, row: list[str], where: str, *, is_cut: bool
+    ) -> Iterator[Operation | Step | Loss | Placement | NoDuration]:
         """What a row says; one without a step, or a duration, is of something else. Raises RunError."""
         at = self.head.at
         if not row[at["step"][0]].strip():
@@ -106,7 +118,9 @@ class _Table:
             loss, norm = (value_of(row[at[what][0]]) if what in at else None for what in ("loss", "norm"))
             is_expected = "loss" in at and row[index].strip() != "" and not is_cut  # others are of a validation
             yield from _loss(Loss(place.rank, step, loss, norm), self.gaps, is_expected=is_expected)
-        if row[index].strip():
+        if is_no_duration(row[index]):
+            yield NoDuration()
+        elif row[index].strip():
             lasted = _lasted(row[index], self.head.duration, unit, where, is_unclear=self.head.is_unclear)
             if "operation" in at:
                 yield Operation(place, step, name(row[at["operation"][0]], "operation", where), lasted)
@@ -142,6 +156,12 @@ def _loss(line: Loss, gaps: dict[int, LossGap], *, is_expected: bool) -> Iterato
     is_unclear = (has_loss or is_expected) and gaps.setdefault(line.rank, LossGap()).is_unclear(has_loss=has_loss)
     if has_loss or line.norm is not None or is_unclear:
         yield replace(line, is_unclear=is_unclear)
+
+
+def is_no_duration(value: object) -> bool:
+    """Whether a value is a number, and none that a step can last: below 0, nan, inf."""
+    lasted = number_or_none(value)
+    return lasted is not None and not 0 <= lasted < inf
 
 
 def _lasted(value: object, column: str, unit: float, where: str, *, is_unclear: bool) -> float:
@@ -204,7 +224,7 @@ def are_steps(head: bytes) -> bool:
     return lasted is not None and isfinite(lasted)
 
 
-def read_steps(path: RunFile) -> Iterator[Step | Loss | Placement | Unranked | Cut]:
+def read_steps(path: RunFile) -> Iterator[Step | Loss | Placement | Unranked | Cut | NoDuration]:
     """The steps and losses, a line each, and on which nodes their ranks run. Raises RunError."""
     lines, rank = Lines(path), rank_of_file(path.path)
     is_told = rank is not None  # or it has been said that it is not
@@ -222,7 +242,9 @@ def read_steps(path: RunFile) -> Iterator[Step | Loss | Placement | Unranked | C
         loss, norm = (_value_in(entry, NAMES[what]) for what in ("loss", "norm"))
         is_expected = duration is not None and any(key in entry for key in NAMES["loss"])
         yield from _loss(Loss(place.rank, number, loss, norm), gaps, is_expected=is_expected)
-        if duration:  # others are of a validation
+        if duration and is_no_duration(entry[duration[0]]):
+            yield NoDuration()
+        elif duration:  # others are of a validation
             is_unclear = duration[0] in elapsed.NAMES
             clock = clock or elapsed.Elapsed(is_unclear)
             lasted = _lasted(entry[duration[0]], *duration, lines.where, is_unclear=is_unclear)

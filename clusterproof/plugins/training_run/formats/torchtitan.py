@@ -24,6 +24,8 @@ STEP = re.compile(
 _SAVED = re.compile(rf"Finished saving the checkpoint(?:(?!Finished saving).)*?in {NUMBER} seconds")
 _BEGINS = "Training starts at step "
 CHECKPOINT = "checkpoint"
+LATE_STEPS = 20  # by which one rank's lines may come later than another's
+HOUR_S = 3600
 NOT_HERE = -1.0  # the loss on ranks without the last pipeline stage
 
 
@@ -35,6 +37,7 @@ class Titan:
     before: dict[Printer, tuple[int, float]] = field(default_factory=dict)  # the step and its time
     saving_s: dict[Printer, float] = field(default_factory=dict)  # since that
     saves: dict[Printer, int] = field(default_factory=dict)
+    usual: dict[Printer, float] = field(default_factory=dict)  # the seconds of a step
 
     def take(self, line: str, where: str) -> Iterator[Step | Loss]:
         """The step of this line, if it has one, and its loss. Raises RunError, ValueError."""
@@ -56,7 +59,7 @@ class Titan:
     def _step(self, match: re.Match[str], line: str, who: Printer, where: str) -> Iterator[Step | Loss]:
         time_s, step = _time_s(match), whole(match[9], "step", where)
         last_step, last_time = self.before.get(who, (step, time_s))
-        if step == last_step and who in self.before:  # another rank's, where lines do not say whose they are
+        if who in self.before and 0 <= last_step - step <= LATE_STEPS:  # another rank's, where nothing says whose
             return
         self.before[who] = (step, time_s)
         loss, norm = loss_and_norm(line)
@@ -65,9 +68,18 @@ class Titan:
             yield Loss(who.rank, step, loss, norm, printed_by=who.words)
         count = step - last_step
         if count > 0 and time_s >= last_time:
+            lasted = self._lasted(who, time_s - last_time, count)
             saving, saves = self.saving_s.pop(who, None), self.saves.pop(who, 0)
             parts = {} if saving is None else {CHECKPOINT: saving / count}
-            yield Step(Place(who.rank), step, (time_s - last_time) / count, parts, count, saves)
+            yield Step(Place(who.rank), step, lasted / count, parts, count, saves)
+
+    def _lasted(self, who: Printer, seconds: float, count: int) -> float:
+        """How long so many steps took: an hour less where the clock was set forward by one, as each spring."""
+        usual = self.usual.get(who)
+        if usual is not None and abs(seconds - HOUR_S - usual * count) <= max(usual * count / 2, 1.0):
+            return seconds - HOUR_S
+        self.usual[who] = seconds / count
+        return seconds
 
 
 def _time_s(match: re.Match[str]) -> float:

@@ -27,6 +27,7 @@ TO_DO = "Total optimization steps = "
 TOTAL = re.compile(rf"{TO_DO}([0-9][0-9,]{{0,19}})")
 _VALUE = r"'?([-+]?(?:nan|inf|[0-9][0-9.eE+-]{0,30}))(?=[',}])"
 _PAIR = re.compile(rf"'(loss|grad_norm|learning_rate|epoch)': {_VALUE}")
+_REWARD = re.compile(r"'(?:kl|reward)': ")  # of GRPO, whose loss begins at 0 (huggingface/open-r1#239)
 _KEYS = {"loss", "learning_rate", "epoch"}  # in each line of training
 _STEP = re.compile(r"'global_step/max_steps': '([0-9]{1,12})/")  # of ms-swift, whose bar is called Train
 _BAR = re.compile(
@@ -122,11 +123,11 @@ class Trainer:
         is_again = match[0] == self.last and not is_unclear and "nan" not in self.last and "inf" not in self.last
         if is_again or epoch is None:  # the first process of each node may print it
             return
-        begins = self.epoch is None or epoch < self.epoch
+        begins = self.epoch is None
         self.last, self.epoch = match[0], epoch
-        said = _STEP.search(match[0])
+        said, may_grow = _STEP.search(match[0]), bool(_REWARD.search(match[0]))
         step = whole(said[1], "global_step", where) if said else None
-        yield Loss(0, step, loss, norm, epoch=epoch, begins=begins, is_unclear=is_unclear)
+        yield Loss(0, step, loss, norm, epoch=epoch, begins=begins, is_unclear=is_unclear, may_grow=may_grow)
 
     def _drawn(self, match: re.Match[str], where: str) -> Iterator[Step]:
         n, total = (whole(match[at], "a step", where) for at in (1, 2))

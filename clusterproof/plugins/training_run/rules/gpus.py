@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
-from statistics import fmean, median
+from statistics import fmean, median, median_low
 
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.robust import spread
@@ -22,9 +22,9 @@ from clusterproof.plugins.training_run.samples import (
     POWER,
     TENSOR,
     GpuLost,
+    InUse,
     Samples,
     Series,
-    begun,
     longest,
 )
 
@@ -72,11 +72,12 @@ def growing(samples: Samples) -> list[Growth]:
 
 
 def _settled(samples: Samples) -> Iterator[tuple[str, Points]]:
-    start = begun(samples) + SETTLED_S / samples.bin_s
+    goes_on = InUse(samples)
     for (node, device), series in sorted(samples.of(MEMORY).items()):
+        start, end = goes_on.begun(node) + SETTLED_S / samples.bin_s, goes_on.ended(node)
         yield (
             f"{node} {device}",
-            [(at * samples.bin_s, cell.mean) for at, cell in sorted(series.items()) if at >= start],
+            [(at * samples.bin_s, cell.mean) for at, cell in sorted(series.items()) if start <= at <= end],
         )
 
 
@@ -117,17 +118,20 @@ class Unused:
 
 def unused_gpus(samples: Samples, below: float) -> list[Unused] | None:
     """The GPUs of which all three are below so many percent; None where one of these was sampled of no GPU."""
-    memory, cpus, start = samples.of(MEMORY), samples.of(CPU), begun(samples)
+    memory, cpus, goes_on = samples.of(MEMORY), samples.of(CPU), InUse(samples)
     known = [
-        Unused(f"{node} {device}", *(_high(series, start) for series in (use, memory[node, device], cpus[node, ""])))
+        Unused(
+            f"{node} {device}",
+            *(_high(series, node, goes_on) for series in (use, memory[node, device], cpus[node, ""])),
+        )
         for (node, device), use in sorted(samples.of(GPU).items())
         if (node, device) in memory and (node, "") in cpus
     ]
     return [gpu for gpu in known if max(gpu.use, gpu.memory, gpu.cpu) < below] if known else None
 
 
-def _high(series: Series, start: float) -> float:
-    means = sorted(cell.mean for at, cell in series.items() if at >= start)
+def _high(series: Series, node: str, goes_on: InUse) -> float:
+    means = sorted(cell.mean for at, cell in series.items() if goes_on.at(node, at))
     return means[(len(means) - 1) * HIGH // 100] if means else 100.0
 
 
@@ -144,7 +148,10 @@ class Ceased:
 
 
 def ceased(samples: Samples) -> list[Ceased]:
-    """The GPUs and nodes whose use is known only up to a time, the longest unknown first."""
+    """The GPUs and nodes whose use is known only up to a time, the longest unknown first.
+
+    Where samples of half of the nodes end with the run, they were to end then: the others only sampled on.
+    """
     nodes: dict[str, dict[str, Series]] = {}
     for (node, device), series in samples.of(GPU).items():
         nodes.setdefault(node, {})[device] = series
@@ -159,7 +166,10 @@ def ceased(samples: Samples) -> list[Ceased]:
                 gone.append(Ceased(f"{node} {device}", last * samples.bin_s, seconds))
     ends = {node: max(map(max, devices.values())) * samples.bin_s for node, devices in nodes.items()}
     dated = {node: end for node, end in ends.items() if end > DAYS_S}  # dmon's seconds begin with each file
-    latest = max(dated.values(), default=0)
+    latest: float = max(dated.values(), default=0)
+    if dated:
+        used_s = (InUse(samples).ended(next(iter(dated))) + 1) * samples.bin_s
+        latest = max(min(latest, used_s), median_low(dated.values()))
     gone += [Ceased(node, end, latest - end) for node, end in dated.items() if latest - end > LEAST_S]
     return sorted(gone, key=lambda gpu: -gpu.seconds)
 

@@ -209,7 +209,7 @@ def drift(series: Sequence[StepTime]) -> Drift | None:
 
 def _drift(series: Sequence[StepTime]) -> Drift | None:
     """The change to longer steps that explains most and is still there at the end; None where none is certain."""
-    at = _change(series)
+    at = _nearest(series, _change(series))
     before, after = series[:at], series[at:]
     change = Drift(series[at].first, _middle_of(before), _middle_of(after))
     error = sqrt(sum(_spread_of(part) ** 2 / len(part) for part in (before, after)))
@@ -238,6 +238,20 @@ def _change(series: Sequence[StepTime]) -> int:
         if number >= SEGMENT and abs(total) > best:
             best, at = abs(total), number
     return at
+
+
+def _nearest(series: Sequence[StepTime], at: int) -> int:
+    """The same where each step is nearest to the middle of its own side: late changes seem to begin too early."""
+    before, after = _middle_of(series[:at]), _middle_of(series[at:])
+    middle, room = (before + after) / 2, (after - before) / 2
+    if room <= 0:
+        return at
+    total, best, nearest_at = 0.0, float("inf"), at
+    for number, step in enumerate(series[:-SEGMENT], 1):
+        total += min(max(step.seconds - middle, -room), room) * step.times
+        if number >= SEGMENT and total < best:
+            best, nearest_at = total, number
+    return nearest_at
 
 
 MAX_VALUES = 101  # of a part, that say what is usual

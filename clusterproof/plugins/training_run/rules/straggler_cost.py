@@ -52,6 +52,43 @@ def straggler_costs(computed: Mapping[Place, Computed], lasted: Mapping[int, flo
     return sorted((cost for cost in costs if cost), key=lambda cost: -cost.percent)
 
 
+LEAST_HELD = 10  # steps that one rank holds up
+LEAST_CAUSE = 0.1  # of what a step is too long, from which on a rank's compute is its cause
+
+
+@record
+class HeldUp:
+    """A rank that computes longer than any other in so many of some steps, by most in one of them."""
+
+    place: Place
+    times: int
+    longest: float
+    longest_step: int
+
+
+def holds_up(computed: Mapping[Place, Computed], longer: Mapping[int, float], errors: float) -> HeldUp | None:
+    """The rank that computes longest in half of the steps that are so many seconds too long, and not by chance.
+
+    None where there is none, or are several stages: ranks of one replica share its work.
+    """
+    if len({place.stage for place in computed}) != 1:
+        return None
+    held: dict[Place, dict[int, float]] = {}
+    for step, seconds in longer.items():
+        cost = _cost(computed, step)
+        if cost and cost[1] > LEAST_CAUSE * seconds:
+            held.setdefault(cost[0], {})[step] = cost[1]
+    place = max(held, key=lambda known: len(held[known]), default=None)
+    if place is None:
+        return None
+    own, chance = held[place], 1 / len(computed)
+    by_chance = len(longer) * chance + errors * sqrt(len(longer) * chance * (1 - chance))
+    if len(own) < max(LEAST_HELD, len(longer) / 2, by_chance):
+        return None
+    longest = max(own, key=own.__getitem__)
+    return HeldUp(place, len(own), own[longest], longest)
+
+
 def common_steps(computed: Mapping[Place, Computed], lasted: Mapping[int, float]) -> list[int]:
     """The steady steps whose duration is known, and of which some rank recorded its compute."""
     steps = {step for seconds in computed.values() for step in seconds if step in lasted}

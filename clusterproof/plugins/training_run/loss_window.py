@@ -1,0 +1,65 @@
+"""Each value of a log beside the hundred before it: how far it leaps, and how far it stays high."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections import deque
+from dataclasses import dataclass, field
+
+from clusterproof.plugins.core.record import record
+
+WINDOW = 100  # lines before one, with which it is compared: as LLM Foundry and Megatron-LM have it
+LASTING = 5  # lines one behind the other
+KEPT = 1_000  # lines that are known when steps come again
+
+
+@record
+class Leap:
+    """A line that is so many times as large as the largest, or the mean, of those before it; `at` as its loss says."""
+
+    at: str
+    value: float
+    times: float
+
+
+@dataclass(slots=True)
+class LossWindow:
+    """The last values of a log, each with its step or epoch, and what was the highest beside those before it."""
+
+    leap: Leap | None = None  # the highest over the largest of the lines before
+    rise: Leap | None = None  # the last of the lines that stay highest over the mean of the lines before
+    compared: int = 0  # lines that have enough before them
+    places: array[float] = field(default_factory=lambda: array("d"))  # of the last lines: their steps, or epochs
+    values: array[float] = field(default_factory=lambda: array("d"))
+    _before: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
+    _times: deque[float] = field(default_factory=lambda: deque(maxlen=LASTING))  # the mean of the lines before
+
+    def begin(self) -> None:
+        """Compare what comes with nothing before it."""
+        self.go_on(LossWindow(), 0.0)
+
+    def go_on(self, other: LossWindow, place: float) -> None:
+        """Compare what comes with what another, or the same, has before that step or epoch."""
+        before = bisect_left(other.places, place)
+        self.places, self.values = other.places[:before], other.values[:before]
+        self._before.clear()
+        self._before.extend(self.values[-WINDOW:])
+        self._times.clear()
+
+    def add(self, at: str, place: float, value: float) -> None:
+        """Compare a value with those before it, where they are enough and all above 0."""
+        if len(self._before) == WINDOW and min(self._before) > 0:
+            self.compared += 1
+            times = value / max(self._before)
+            if self.leap is None or times > self.leap.times:
+                self.leap = Leap(at, value, times)
+            self._times.append(value / (sum(self._before) / WINDOW))
+            lasting = min(self._times)
+            if len(self._times) == LASTING and (self.rise is None or lasting > self.rise.times):
+                self.rise = Leap(at, value, lasting)
+        self._before.append(value)
+        self.places.append(place)
+        self.values.append(value)
+        if len(self.values) >= 2 * KEPT:
+            del self.places[:-KEPT], self.values[:-KEPT]

@@ -1,0 +1,52 @@
+"""A rank that logs no more while the others do, or of which there is nothing, is said; none passes for it."""
+
+from __future__ import annotations
+
+import pytest
+
+from clusterproof.plugins.training_run.run import TrainingRun
+from tests.training_run.builders import logging_ranks, said
+
+CHECKS = ("run.held_up", "run.stragglers", "run.step_outliers")
+
+
+def without(rank: int, behind: int, ranks: int = 8) -> TrainingRun:
+    """A run of 240 steps of which a rank logs none behind one."""
+    run = logging_ranks(ranks=ranks)
+    for cells in (run.data.steps[rank], run.data.compute[rank, "forward"]):
+        for step in [step for step in cells if step > behind]:
+            del cells[step]
+    return run
+
+
+@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize(
+    ("rank", "behind", "words"),
+    [(5, 120, "rank 5 logs nothing after step 120 of 240"), (6, 0, "rank 6 logs nothing; expected the steps of")],
+)
+def test_a_rank_that_logs_no_more_does_not_pass(check: str, rank: int, behind: int, words: str) -> None:
+    result = said(check, without(rank, behind))
+    assert (result.verdict.value, words in result.message) == ("incomplete", True), result.message
+
+
+def test_the_rank_itself_is_not_known_to_be_as_fast_as_the_others() -> None:
+    result = said("run.slow_rank", without(5, 120))
+    assert (result.verdict.value, list(result.devices)) == ("incomplete", ["rank 5"])
+
+
+@pytest.mark.parametrize("check", [*CHECKS, "run.slow_rank"])
+def test_what_a_buffer_held_when_a_run_was_stopped_is_not_missed(check: str) -> None:
+    assert said(check, without(5, 225)).verdict.value == "pass"
+
+
+def test_where_few_ranks_were_to_log_none_is_missed() -> None:
+    run = logging_ranks(ranks=16)
+    for rank in set(range(16)) - {0, 8, 15}:
+        del run.data.steps[rank], run.data.compute[rank, "forward"], run.data.places[rank]
+    assert run.silent == {}
+
+
+def test_one_rank_that_logs_more_than_all_others_makes_none_silent() -> None:
+    run = logging_ranks()
+    run.data.steps[0].update(dict.fromkeys(range(241, 1000), (3.0, 1)))
+    assert run.silent == {}
