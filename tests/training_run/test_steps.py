@@ -106,7 +106,7 @@ def test_no_rank_is_named_that_waited_for_data_in_a_single_step() -> None:
     run = stepping(lambda _: 1.0, lambda _: {"data": 0.01})
     run.data.parts[1, "data"][200] = (40.0, 1)
     message = said("run.data_wait", run).message
-    assert message.startswith("up to 10.1 % of a rank's steps is a wait for data, most of it in few of them, 40 s in")
+    assert message.startswith("up to 10.1 % of a rank's steps is a wait for data, most of it in a few steps, 40 s in")
 
 
 def test_one_checkpoint_gives_no_share() -> None:
