@@ -252,7 +252,7 @@ FAULTS: dict[Callable[[Service, Vpc], None], tuple[dict[str, Verdict], str]] = {
     closed_inward: ({"security_group_self_reference": Verdict.FAIL}, "not allow traffic with itself inbound, though"),
     closed_outward: ({"security_group_self_reference": Verdict.FAIL}, "outbound, though all may leave to everywhere"),
     one_protocol_only: ({"security_group_self_reference": Verdict.FAIL}, "does not allow traffic with itself inbound"),
-    second_group_closed: ({"security_group_self_reference": Verdict.FAIL}, "through inbound and outbound"),
+    second_group_closed: ({"security_group_self_reference": Verdict.FAIL}, "with itself inbound and outbound"),
     public: ({"subnet_private": Verdict.CONCERN}, "routes to an internet gateway; expected private subnets"),
     giving_addresses: ({"subnet_private": Verdict.CONCERN}, "gives every instance a public address"),
     routes_not_reported: (
@@ -262,10 +262,10 @@ FAULTS: dict[Callable[[Service, Vpc], None], tuple[dict[str, Verdict], str]] = {
     without_endpoint: ({"vpc_endpoints": Verdict.CONCERN}, "the endpoint for s3 is deleted (lifecycle scripts"),
     endpoint_elsewhere: ({"vpc_endpoints": Verdict.CONCERN}, "does not lead to the endpoint for s3"),
     without_internet: ({"vpc_endpoints": Verdict.CONCERN}, "has no endpoint for ecr.api (container images)"),
-    few_interfaces: ({"service_quotas": Verdict.FAIL}, "Network interfaces per Region is 95, and 96 are needed"),
-    few_of_the_type: ({"service_quotas": Verdict.FAIL}, "ml.p5.48xlarge for cluster usage is 2, and 3 are needed"),
-    few_nodes: ({"service_quotas": Verdict.FAIL}, "per SageMaker HyperPod cluster is 2, and 3 are needed"),
-    small_volumes: ({"service_quotas": Verdict.FAIL}, "cluster instance is 10,000, and 20,000 are needed"),
+    few_interfaces: ({"service_quotas": Verdict.FAIL}, "Network interfaces per Region is 95, but 96 are needed"),
+    few_of_the_type: ({"service_quotas": Verdict.FAIL}, "ml.p5.48xlarge for cluster usage is 2, but 3 are needed"),
+    few_nodes: ({"service_quotas": Verdict.FAIL}, "per SageMaker HyperPod cluster is 2, but 3 are needed"),
+    small_volumes: ({"service_quotas": Verdict.FAIL}, "cluster instance is 10,000, but 20,000 are needed"),
     quota_not_reported: (
         {"service_quotas": Verdict.INCOMPLETE},
         "AWS reports no quota ml.p5.48xlarge for cluster usage",

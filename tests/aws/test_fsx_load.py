@@ -143,7 +143,7 @@ def test_a_limit_that_cloudwatch_does_not_have_is_incomplete(runs: Runs, watch: 
         del watch.data["NetworkThroughputUtilization", "Average", (("FileSystemId", system), ("FileServer", server))]
     results = ran(runs)
     assert verdicts(results) == only(UTILIZATION, Verdict.INCOMPLETE)
-    assert "CloudWatch has no NetworkThroughputUtilization of it" in results[UTILIZATION].message
+    assert "CloudWatch has no NetworkThroughputUtilization for it" in results[UTILIZATION].message
 
 
 def test_a_target_with_too_few_datapoints_is_incomplete(runs: Runs, watch: CloudWatch, system: str) -> None:

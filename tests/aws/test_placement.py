@@ -152,12 +152,12 @@ FAULTS: Mapping[Callable[[Service], None], tuple[dict[str, Verdict], str]] = {
         {"mixed_instance_types": Verdict.CONCERN, "network_layers": Verdict.INCOMPLETE},
         "the nodes: 2 of p5.48xlarge and 1 of p5e.48xlarge",
     ),
-    closed: ({"security_group_self_reference": Verdict.FAIL}, "through inbound"),
+    closed: ({"security_group_self_reference": Verdict.FAIL}, "with itself inbound"),
     public: ({"subnet_private": Verdict.CONCERN}, "routes to an internet gateway"),
     on_two_network_nodes: ({"network_layers": Verdict.CONCERN}, "the nodes: 2 in nn-3 ("),
     topology_of_two: ({"network_layers": Verdict.INCOMPLETE}, "AWS reports no network layer for ip-10-9-0-"),
     in_two_ultraservers: ({"ultraserver_block": Verdict.CONCERN}, "the nodes: 2 in cb-0"),
-    few_interfaces: ({"service_quotas": Verdict.FAIL}, "Network interfaces per Region is 95, and 96 are needed"),
+    few_interfaces: ({"service_quotas": Verdict.FAIL}, "Network interfaces per Region is 95, but 96 are needed"),
 }
 
 
