@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.accept.return_to_service import FIT, NOT_PROVEN, beside, judge, return_nodes
+from clusterproof.plugins.core.result import Finding, with_findings
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evidence.perf.facts import SLOWER
 from clusterproof.plugins.inventory import resolve
 from clusterproof.reports.history import PastRun
 from clusterproof.reports.history.store import default_path, write_run
@@ -75,6 +77,23 @@ def test_a_healthy_node_that_cannot_be_reached_is_said_once_and_not_without_end(
     assert beside([lost], ["n1"]) == ("n2: gpu.check0: incomplete: 2; expected 0",)
     many = [result(f"gpu.check{number}", FAIL, "n2") for number in range(30)]
     assert beside([many], ["n1"])[-1] == "10 more"
+
+
+def test_each_check_by_which_a_node_is_slower_than_others_is_said() -> None:
+    checks = ("perf.gpu_compute", "perf.host_to_gpu", "perf.fs_bandwidth")
+    slow = [result(check, verdict, "n2", cause=SLOWER) for check in checks for verdict in (FAIL, CONCERN)]
+    said = [f"n2: {check}: {word}: 2; expected 0" for check in checks for word in ("fail", "concern")]
+    assert list(beside([slow], ["n1"])) == said
+
+
+def test_a_concern_beside_what_is_missing_for_one_cause_is_said() -> None:
+    gap = Finding(INCOMPLETE, "no root; expected it", cause="no root")
+    lost, more = (result(f"gpu.check{number}", INCOMPLETE, "n2") for number in range(2))
+    ran = [with_findings(lost, (gap,)), with_findings(more, (gap, Finding(CONCERN, "90 °C; expected 80")))]
+    assert beside([ran], ["n1"]) == (
+        "n2: gpu.check0: incomplete: no root; expected it",
+        "n2: gpu.check1: concern: 90 °C; expected 80",
+    )
 
 
 def test_what_nobody_has_on_record_of_a_node_is_said(here: Path) -> None:

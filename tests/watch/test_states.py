@@ -86,11 +86,38 @@ def test_what_flapped_and_is_settled_is_forgotten_or_may_flap_again() -> None:
     assert kinds == ["opened", "closed", "opened", "closed", "flapping"]
 
 
-def test_what_flapped_when_the_watch_was_killed_settles_in_the_next() -> None:
+def resumed(last_s: float) -> States:
+    """What the next watch knows of what flapped, of which the last change was said then; it begins at 0."""
     states, key = States(), Key("gpu001", DEVICE, RULE)
-    kinds = (ChangeKind.FLAPPING, ChangeKind.WORSE)
-    states.resume([Change(kind, key, Verdict.CONCERN, "slow", -9_000.0) for kind in kinds], 0.0)
-    assert ticks(states, "." * 100 + "xxx......" + "." * 400) == [(462, "closed")]
+    said = ((ChangeKind.FLAPPING, last_s - 9_000.0), (ChangeKind.WORSE, last_s))
+    states.resume([Change(kind, key, Verdict.CONCERN, "slow", at) for kind, at in said], 0.0)
+    return states
+
+
+@pytest.mark.parametrize(
+    ("last_s", "looks", "said"),
+    [
+        (-9_000.0, "." * 100, [(5, "closed")]),
+        (-9_000.0, "x" * 100, [(0, "opened")]),
+        (-600.0, "." * 400, [(300, "closed")]),
+        (-600.0, "x" * 400, [(300, "opened")]),
+        (-600.0, "." * 100 + "xxx......" + "." * 400, [(462, "closed")]),
+        (9_000.0, "." * 400, [(360, "closed")]),
+    ],
+)
+def test_what_flapped_when_the_watch_was_killed_settles_an_hour_after_what_was_said_last(
+    last_s: float, looks: str, said: Sequence[tuple[int, str]]
+) -> None:
+    assert ticks(resumed(last_s), looks) == list(said)
+
+
+def test_what_flapped_is_said_to_be_over_however_often_the_watch_begins_again() -> None:
+    every = [ticks(resumed(-1_800.0 * number), "." * 100) for number in range(4)]
+    assert every == [[], [], [(5, "closed")], [(5, "closed")]]
+
+
+def test_what_flapped_and_was_not_evaluated_since_the_watch_began_again_is_neither_open_nor_over() -> None:
+    assert resumed(-9_000.0).settle(9_000.0) == []
 
 
 def test_an_event_is_said_at_once_and_once_and_closes_at_once() -> None:

@@ -126,15 +126,16 @@ class Call:
             boot_id=boot_id(),
         )
 
-    def remember(self, name: str, record: Mapping[str, object]) -> None:
-        """Write a record; one that cannot be written loses what it would have saved, and nothing else."""
+    def remember(self, name: str, record: Mapping[str, object]) -> bool:
+        """Write a record; whether it is kept: if not, what it would have saved is lost, and nothing else."""
         try:
             why = self.state.write(name, record)
         except OSError as problem:
             self.log(f"{name} is not remembered: {problem.strerror}", WARNING)
-        else:
-            if why:
-                self.log(f"{name} is remembered until a reboot only: {self.state.folder}: {why}", WARNING)
+            return False
+        if why:
+            self.log(f"{name} is remembered until a reboot only: {self.state.folder}: {why}", WARNING)
+        return True
 
     def advance(self, ends: Cursor | None) -> None:
         """What the kernel had logged until then has been evaluated, and will not be again."""

@@ -122,8 +122,9 @@ def record_drained_nodes(call: Call) -> None:
 
 def record_full_partition(call: Call, full: str, nodes: int) -> None:
     """Leave on the node, for its next prologs, which partition is full."""
-    call.remember(DRAIN_BUDGET, {"boot_id": boot_id(), "at": since_boot_s(), "full": full, "nodes": nodes})
-    call.state.forget(FORMER_DRAIN_BUDGET)
+    budget = {"boot_id": boot_id(), "at": since_boot_s(), "full": full, "nodes": nodes}
+    if call.remember(DRAIN_BUDGET, budget):
+        call.state.forget(FORMER_DRAIN_BUDGET)
 
 
 def explain(call: Call, drain: Drain | None) -> None:

@@ -59,7 +59,7 @@ class Log:
 
 
 DRAIN_BUDGET = "drain_budget"
-FORMER_DRAIN_BUDGET = "room"  # what the version before called it: read until a health check writes the new one
+FORMER_DRAIN_BUDGET = "room"  # what the version before called it, and calls it again after a rollback
 VALID_S = 3600.0  # for so long it is valid; a health check is due far more often
 NOBODY_SAYS = "no health check has said on this node how many nodes are drained"
 UNEVALUATED = "gaps"
@@ -78,8 +78,12 @@ class DrainBudget:
 
 
 def drain_budget_of(state: State) -> DrainBudget | None:
-    """What was left; None where nothing was that can be read."""
-    record = state.read(DRAIN_BUDGET) or state.read(FORMER_DRAIN_BUDGET)
+    """What was left last, in this boot if any was; None where nothing was that can be read."""
+    left = [found for name in (DRAIN_BUDGET, FORMER_DRAIN_BUDGET) if (found := _budget(state.read(name)))]
+    return min(left, key=lambda one: (one.age_s is None, one.age_s or 0.0), default=None)
+
+
+def _budget(record: Mapping[str, Any]) -> DrainBudget | None:
     full, nodes = record.get("full"), record.get("nodes")
     if not isinstance(full, str) or type(nodes) is not int:
         return None

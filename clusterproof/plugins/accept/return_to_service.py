@@ -192,12 +192,16 @@ def judge(node: str, findings: Sequence[EarlierFinding], by_step: Sequence[Seque
 
 
 def beside(by_step: Sequence[Sequence[Result]], nodes: Sequence[str]) -> tuple[str, ...]:
-    """What was found of nodes that are not returned, of pairs of them, and of the cluster: in words, each once."""
+    """What was found of nodes that are not returned, of pairs of them, and of the cluster: in words, each once.
+
+    What is missing of a node for one cause is said once; what was found, for each check.
+    """
+    others = (one for results in by_step for one in results if not any(_is_of(one, node) for node in nodes))
     found: dict[tuple[str, str], str] = {}
-    for result in (one for results in by_step for one in results if one.verdict.is_finding):
-        if not any(_is_of(result, node) for node in nodes):
-            words = f"{result.check}: {result.verdict.value}: {result.message or result.cause}"
-            found.setdefault((result.node, result.cause or words), f"{result.node}: {words}")
+    for part in (part for result in others for part in result.by_verdict if part.verdict.is_finding):
+        words = f"{part.check}: {part.verdict.value}: {part.message or part.cause}"
+        is_gap = part.verdict is Verdict.INCOMPLETE or part.is_of_unreachable
+        found.setdefault((part.node, (is_gap and part.cause) or words), f"{part.node}: {words}")
     more = [f"{len(found) - MAX_BESIDE} more"] if len(found) > MAX_BESIDE else []
     return (*[*found.values()][:MAX_BESIDE], *more)
 

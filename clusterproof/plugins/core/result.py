@@ -43,7 +43,7 @@ OF_NO_NODE = frozenset({OF_A_PAIR, *OF_A_RUN, *OF_THE_CLUSTER})
 class Finding:
     """One thing that a check says: `message` reads `observed; expected …`, and holds for each of the devices.
 
-    `action` is what a failure asks for, in a word or two; `cause` as of `Incomplete`.
+    `action` is what a failure asks for, in a word or two; `cause` as of `Result`.
     """
 
     verdict: Verdict
@@ -112,7 +112,7 @@ class Result:
 
     `subject` is what the check looks at one by one (node, gpu, efa_device, …), `devices` those of them that the verdict
     speaks of ("GPU 3", "rdmap79s0", "/fsx"); `observed` and `expected` are the two halves of `message`; `cause` is the
-    same text wherever many results have one cause ("unreachable: refused"), so that reports can fold them;
+    same text wherever many results have one cause ("unreachable: refused"): reports fold those that are incomplete;
     `team` is whose a finding is, for people;
     `action` is the remedy in a word or two ("replace"), of failures only;
     `since_last` is new, still or gone, against the last run of a history; empty where it was fine and is;

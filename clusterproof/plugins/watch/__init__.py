@@ -121,6 +121,7 @@ class _State:
     is_fail: bool = False  # at any time since it was opened
     most_findings: int = 0  # at any time since then
     is_flapping: bool = False
+    is_evaluated: bool = True  # since it was resumed
     clean: int = 0
     opened_at: list[float] = field(default_factory=list)
 
@@ -152,7 +153,9 @@ class States:
 
     def resume(self, changes: Iterable[Change], now: float) -> None:
         """Go on from what another watch has said, in its order, in seconds by the clock of this one."""
+        said_at: dict[Key, float] = {}
         for change in changes:
+            said_at[change.key] = min(change.time_s, now)
             state = (
                 None if change.kind is ChangeKind.HAPPENED else self._state(change.key, RuleResult(change.verdict, ""))
             )
@@ -169,8 +172,9 @@ class States:
             state.is_fail = state.is_open and (state.is_fail or change.verdict is Verdict.FAIL)
         for states in list(self._of.values()):
             for key, state in list(states.items()):
-                if state.is_flapping:  # how often it has opened since was not said
-                    state.opened_at = [now] * (self._timing.flaps_times + 1)
+                state.is_evaluated = False
+                if state.is_flapping:  # when it has opened since was not said
+                    state.opened_at = [said_at.get(key, now)] * (self._timing.flaps_times + 1)
                 if not state.is_open:
                     self._drop(key, state, now)
 
@@ -228,7 +232,7 @@ class States:
         changes = []
         for states in list(self._of.values()):
             for key, state in list(states.items()):
-                if not state.is_flapping or self._has_opened_lately(state, now):
+                if not (state.is_flapping and state.is_evaluated) or self._has_opened_lately(state, now):
                     continue
                 state.is_flapping = False
                 if state.is_open:
@@ -246,7 +250,7 @@ class States:
 
     def _open_or_worsen(self, key: Key, state: _State, result: RuleResult, now: float) -> Iterator[Change]:
         """It holds: say so where it was closed, has become a fail, or has come to more than was said."""
-        state.result = result
+        state.result, state.is_evaluated = result, True
         if not state.is_open:
             state.is_open, was_flapping = True, state.is_flapping
             state.opened_at = [*(at for at in state.opened_at if now - at < self._timing.flaps_within_s), now]
@@ -261,7 +265,7 @@ class States:
             yield Change(ChangeKind.WORSE, key, result.verdict, result.message, now, result.findings)
 
     def _close(self, key: Key, state: _State, now: float) -> Iterator[Change]:
-        state.is_open = False
+        state.is_open, state.is_evaluated = False, True
         if not state.is_flapping:
             last = state.result
             yield Change(ChangeKind.CLOSED, key, last.verdict, last.message, now, last.findings)

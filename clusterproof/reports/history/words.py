@@ -12,7 +12,7 @@ from clusterproof.plugins.core.message import number_of, printable
 from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports import counted
-from clusterproof.reports.history import Past, PastRun
+from clusterproof.reports.history import FOUND, Past, PastRun
 from clusterproof.reports.history.changes import GONE, STILL, Change, Changes, between, headline
 from clusterproof.reports.history.trends import GPU, Offender, Trend, flaps, offenders, places, trends
 
@@ -61,7 +61,9 @@ def folded(kind: str, changes: Iterable[Change]) -> Iterator[str]:
     """
     nodes: dict[tuple[str, Verdict, str, str, bool], list[str]] = defaultdict(list)
     for change in sorted(changes, key=_gravest_first):
-        nodes[change.check, change.now, change.title, change.cause, _is_gap(change)].append(change.node)
+        is_gap = _is_gap(change)
+        cause = change.cause if is_gap else ""
+        nodes[change.check, change.now, change.title, cause, is_gap].append(change.node)
     alike: dict[tuple[bool, str, str], list[str]] = defaultdict(list)
     for (check, now, title, cause, is_gap), names in nodes.items():
         word = _NOW.get(now, now.value) if kind == GONE else now.value
@@ -75,8 +77,8 @@ def folded(kind: str, changes: Iterable[Change]) -> Iterator[str]:
 
 
 def _is_gap(change: Change) -> bool:
-    """Whether evidence is missing, or has come again."""
-    return Verdict.INCOMPLETE in (change.now, change.before)
+    """Whether evidence is missing, or has come again and shows nothing."""
+    return Verdict.INCOMPLETE in (change.now, change.before) and change.now not in FOUND
 
 
 def _gravest_first(change: Change) -> tuple[bool, int]:

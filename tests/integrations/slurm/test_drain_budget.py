@@ -10,10 +10,14 @@ from pathlib import Path
 import pytest
 
 from clusterproof.integrations.slurm import folder
-from clusterproof.integrations.slurm.folder import since_boot_s
+from clusterproof.integrations.slurm.call import Call
+from clusterproof.integrations.slurm.folder import boot_id, since_boot_s
+from clusterproof.integrations.slurm.health_check import record_full_partition
 from clusterproof.integrations.slurm.records import DRAIN_BUDGET as RECORD
-from clusterproof.integrations.slurm.records import FORMER_DRAIN_BUDGET, NOBODY_SAYS, why_no_drain
+from clusterproof.integrations.slurm.records import FORMER_DRAIN_BUDGET, NOBODY_SAYS, Log, why_no_drain
+from clusterproof.integrations.slurm.settings import Settings
 from clusterproof.integrations.slurm.state import State
+from clusterproof.integrations.slurm.verdict import NO_JOB
 from tests.faults import BY_NAME
 from tests.integrations.slurm import controller
 from tests.integrations.slurm.controller import drained_by_slurm
@@ -73,6 +77,42 @@ def test_what_the_version_before_has_left_serves_until_the_next_health_check(tmp
     assert why_no_drain(kept) == ""
     kept.write(RECORD, {"at": time.time() - 60, "full": FULL, "nodes": 2})
     assert why_no_drain(kept).startswith(FULL)
+
+
+@pytest.mark.parametrize(
+    ("new", "former", "why"),
+    [
+        (at(NOW - 600), at(NOW - 60, FULL), f"{FULL} (by the health check of 60 s ago)"),
+        (at(NOW - 3700), at(NOW - 60), ""),
+        (at(NOW - 60), at(NOW - 600, FULL), ""),
+        (at(NOW - 60, boot="another"), at(NOW - 600), ""),
+        (at(NOW - 600), at(NOW - 60, FULL, boot="another"), ""),
+    ],
+)
+def test_after_a_rollback_and_an_upgrade_the_newest_of_this_boot_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, new: str, former: str, why: str
+) -> None:
+    monkeypatch.setattr(folder, "boot_id", lambda: BOOT)
+    monkeypatch.setattr(folder, "since_boot_s", lambda: NOW)
+    kept = State(str(tmp_path / "state"))
+    kept.prepare()
+    for name, text in ((RECORD, new), (FORMER_DRAIN_BUDGET, former)):
+        (Path(kept.folder) / f"{name}.json").write_text(text)
+    assert why_no_drain(kept) == why
+
+
+@pytest.mark.parametrize("is_taken", [True, False])
+def test_what_the_version_before_has_left_is_removed_only_once_the_new_record_is_there(
+    tmp_path: Path, is_taken: bool
+) -> None:
+    kept = State(str(tmp_path / "state"))
+    kept.prepare()
+    kept.write(FORMER_DRAIN_BUDGET, {"boot_id": boot_id(), "at": since_boot_s(), "full": "", "nodes": 2})
+    if not is_taken:
+        (Path(kept.folder) / f"{RECORD}.json").mkdir()
+    record_full_partition(Call("health-check", "gpu001", NO_JOB, Settings("drain"), kept, Log("test", "")), FULL, 2)
+    assert why_no_drain(kept).startswith(FULL) == is_taken
+    assert bool(kept.read(FORMER_DRAIN_BUDGET)) != is_taken
 
 
 @needs_nodes

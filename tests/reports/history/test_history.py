@@ -10,6 +10,7 @@ import pytest
 
 from clusterproof.plugins.core.result import Measured
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evidence.perf.facts import SLOWER
 from clusterproof.reports.document.trend import counts
 from clusterproof.reports.history import Gpu, NodeIdentity
 from clusterproof.reports.history.changes import Change, Changes, between, change, headline, since_last
@@ -63,6 +64,19 @@ def test_what_could_be_measured_again_does_not_hide_what_was_mended() -> None:
         "  gone  gpu002: now passes: Word (host.word)",
         "  gone  gpu001: now passes (3 checks)",
     ]
+
+
+def test_nodes_that_fail_a_check_for_different_causes_are_one_line() -> None:
+    slow = Change("perf.gpu_gemm", "gpu001", None, FAIL, "GEMM", SLOWER)
+    assert list(folded("new", [slow, replace(slow, node="gpu002", cause="")])) == [
+        "  new   gpu[001-002]: fail: GEMM (perf.gpu_gemm)"
+    ]
+
+
+@pytest.mark.parametrize("cause", ["", SLOWER])
+def test_each_check_that_is_found_to_fail_once_it_could_be_measured_is_named(cause: str) -> None:
+    failed = [Change(f"gpu.{name}", "gpu001", INCOMPLETE, FAIL, name, cause) for name in ("a", "b")]
+    assert list(folded("new", failed)) == ["  new   gpu001: fail: a (gpu.a)", "  new   gpu001: fail: b (gpu.b)"]
 
 
 def test_what_was_found_is_compared_with_the_run_before_and_with_the_last_green_one(file: Path) -> None:

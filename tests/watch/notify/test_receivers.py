@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from clusterproof.plugins.command_line.main import main
+from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.watch import ChangeKind
 from clusterproof.plugins.watch.notify import notifier
 from clusterproof.plugins.watch.notify.outbox import Outbox
@@ -158,6 +160,16 @@ def test_an_outbox_that_was_kept_before_it_had_its_receiver_is_sent(tmp_path: Pa
     assert "5bb0e4f2a1c3-2" in {one["id"] for one in every}
     assert {one["since"] for one in every} == {1.6e9, 1.7e9}
     assert json.loads(path.read_text().splitlines()[0])["receiver"] == program("first", tmp_path).identity
+
+
+@pytest.mark.long
+def test_what_was_reminded_of_before_is_since_it_was_opened_as_recorded(tmp_path: Path) -> None:
+    (tmp_path / "outbox-1.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in (OLD[0], OLD[-1])))
+    opened, watched = replace(change(NODE), time_s=1.5e9), OfDay()
+    watched.day.watch.resume([opened], time.time() - time.monotonic())
+    said_by(watched, [program("first", tmp_path)], tmp_path, change(NODE, ChangeKind.CLOSED))
+    (closed,) = lines(tmp_path / "first.told")
+    assert (closed["kind"], round(closed["since"])) == ("closed", 1_500_000_000)
 
 
 def test_what_is_kept_of_a_receiver_shows_nothing_of_it() -> None:

@@ -21,6 +21,7 @@ MAX_DEVICES = 64  # that `devices` names
 MAX_MESSAGE = 1_000  # characters
 REMINDER = "reminder"  # of what is still open
 KINDS = frozenset({*(kind.value for kind in ChangeKind), REMINDER})
+_FIRST = frozenset(kind.value for kind in (ChangeKind.OPENED, ChangeKind.HAPPENED, ChangeKind.FLAPPING))
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +34,19 @@ class Alert:
     verdict: Verdict
     message: str
     time_s: float  # since 1970
-    since_s: float  # the same of when the finding was opened
+    opened_s: float | None  # the same of its finding; None where a version before did not keep it
 
     @classmethod
     def of(cls, number: int, change: Change, wall_s: float, since_s: float | None = None) -> Alert:
         """A change of now; of a finding that was opened then, if not now."""
         message, now_s = printable(change.message, MAX_MESSAGE), round(wall_s, 3)
-        since_s = now_s if since_s is None else round(since_s, 3)
-        return cls(number, change.kind.value, change.key, change.verdict, message, now_s, since_s)
+        opened_s = now_s if since_s is None else round(since_s, 3)
+        return cls(number, change.kind.value, change.key, change.verdict, message, now_s, opened_s)
+
+    @property
+    def since_s(self) -> float:
+        """When its finding was opened, as far as that is known."""
+        return self.time_s if self.opened_s is None else self.opened_s
 
     @property
     def cause(self) -> tuple[str, str, Verdict]:
@@ -52,7 +58,7 @@ class Alert:
         return {
             "number": self.number,
             "time": self.time_s,
-            "since": self.since_s,
+            **({} if self.opened_s is None else {"since": self.opened_s}),
             "kind": self.kind,
             "node": self.key.node,
             "device": self.key.device,
@@ -71,8 +77,9 @@ class Alert:
         if kind not in KINDS:
             raise ValueError("no kind")
         verdict, time_s = Verdict(record["verdict"]), float(record["time"])
-        since_s = float(record.get("since", time_s))
-        return cls(record["number"], kind, Key(node, device, rule), verdict, message, time_s, since_s)
+        known_s = record.get("since", time_s if kind in _FIRST else None)
+        opened_s = None if known_s is None else float(known_s)
+        return cls(record["number"], kind, Key(node, device, rule), verdict, message, time_s, opened_s)
 
 
 @dataclass(frozen=True, slots=True)

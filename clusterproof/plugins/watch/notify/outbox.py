@@ -12,9 +12,10 @@ from typing import Any, TypeAlias
 
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.watch import Change, ChangeKind, Key, RuleResult
-from clusterproof.plugins.watch.notify import MAX_MESSAGE, REMINDER, Alert, Notification, incident_of, only_first
+from clusterproof.plugins.watch.notify import MAX_MESSAGE, REMINDER, Alert, Notification, incident_of
+from clusterproof.plugins.watch.notify.incidents import Incidents
+from clusterproof.plugins.watch.notify.waiting import Waiting
 
-MAX_WAITING = 20_000  # alerts; of more the oldest that were never tried are dropped, which is said
 Entry: TypeAlias = dict[str, Any]
 WRONG = (ArithmeticError, ValueError, TypeError, LookupError, AttributeError, RecursionError)
 _CLOSED, _FLAPPING, _WORSE = ChangeKind.CLOSED.value, ChangeKind.FLAPPING.value, ChangeKind.WORSE.value
@@ -29,10 +30,11 @@ class Outbox:
         self._cluster, self.receiver = cluster, receiver
         self._name = secrets.token_hex(6)  # of this outbox: its notifications' ids begin with it
         self._next = 1
-        self._waiting: dict[int, Alert] = {}  # by number, and in that order
         self._frozen: dict[str, Notification] = {}  # that were tried, by id
         self._delivered: dict[Key, Alert] = {}  # what is open, as it was last taken
-        self._incidents: dict[Key, str] = {}  # under which what is open was sent
+        self._incidents = Incidents()  # under which what is open was sent
+        self._waiting = Waiting(self._incidents)
+        self._unnamed: dict[Key, Alert] = {}  # delivered, and perhaps before outboxes had incidents
         self.dropped = 0
 
     @property
@@ -48,7 +50,7 @@ class Outbox:
     def taking(self, changes: Iterable[Change], wall_s: float, since_s: Mapping[Key, float] = {}) -> Iterator[Entry]:
         """The entries that add changes, but for those that repeat what was taken already.
 
-        `since_s`: when findings of which the receiver knows nothing were opened, where not now.
+        `since_s`: when findings were opened of which that was not kept, where not now.
         """
         delivered, number = self._delivered.copy(), self._next
         for change in changes:
@@ -56,7 +58,10 @@ class Outbox:
             is_known = last is not None and last.kind in _STAYS_OPEN and last.message == Alert.of(0, change, 0).message
             if (change.kind is ChangeKind.CLOSED and not last) or (change.kind is ChangeKind.OPENED and is_known):
                 continue
-            alert = Alert.of(number, change, wall_s, last.since_s if last else since_s.get(change.key))
+            opened_s = last.opened_s if last else None
+            if opened_s is None:
+                opened_s = since_s.get(change.key, last.since_s if last else None)
+            alert = Alert.of(number, change, wall_s, opened_s)
             _keep(delivered, alert)
             yield {"add": alert.to_data()}
             number += 1
@@ -70,6 +75,11 @@ class Outbox:
     ) -> Iterator[Entry]:
         """The entries by which the receiver learns what is open of nodes now, where a watch goes on."""
         delivered = {key: one for key, one in self._delivered.items() if key.node in nodes}
+        found_s = {
+            key: min(one.time_s, since_s.get(key, one.time_s)) for key, one in delivered.items() if one.opened_s is None
+        }
+        for key, opened_s in found_s.items():
+            yield {"delivered": replace(delivered[key], opened_s=round(opened_s, 3)).to_data()}
         over = [
             Change(ChangeKind.CLOSED, key, one.verdict, one.message, 0.0)
             for key, one in delivered.items()
@@ -85,7 +95,7 @@ class Outbox:
             for key, seen in now.items()
             if key in delivered and delivered[key].verdict is not seen.verdict
         ]
-        yield from self.taking([*over, *worse, *new], wall_s, since_s)
+        yield from self.taking([*over, *worse, *new], wall_s, {**since_s, **found_s})
 
     def reminding(self, after_s: float, wall_s: float, now: Mapping[Key, RuleResult]) -> Iterator[Entry]:
         """The entries that remind of what has stayed open so long, as it is now; with one finding all of its incident.
@@ -100,7 +110,8 @@ class Outbox:
         due = {self._together(one) for one in still if not 0 <= wall_s - one.time_s < after_s}
         again = (one for one in still if self._together(one) in due)
         for number, one in enumerate(again, start=self._next):
-            yield {"add": replace(_as_of(one, now), number=number, kind=REMINDER, time_s=round(wall_s, 3)).to_data()}
+            again_of = replace(_as_of(one, now), number=number, kind=REMINDER, opened_s=one.since_s)
+            yield {"add": replace(again_of, time_s=round(wall_s, 3)).to_data()}
 
     def _together(self, alert: Alert) -> object:
         """Alike for what is told again together."""
@@ -108,11 +119,7 @@ class Outbox:
 
     def groups(self) -> Iterator[Sequence[Alert]]:
         """What may be sent next and was not tried yet: alerts of a cause and an incident, each its finding's oldest."""
-        taken = {alert.key for one in self._frozen.values() for alert in one.alerts}
-        alike: dict[tuple[object, ...], list[Alert]] = {}
-        for alert in only_first(list(self._waiting.values()), taken):
-            alike.setdefault((alert.cause, self._incidents.get(alert.key)), []).append(alert)
-        yield from alike.values()
+        return self._waiting.groups()
 
     def freezing(self, alerts: Sequence[Alert]) -> Entry:
         """The entry that makes a notification of alerts, before it is first sent."""
@@ -122,7 +129,7 @@ class Outbox:
     def _incident(self, alerts: Sequence[Alert]) -> str:
         """The one under which the receiver knows them; it is closed with the last finding of it, and not before."""
         known, closed = self._incidents.get(alerts[0].key), {one.key for one in alerts if one.kind == _CLOSED}
-        if known and not (closed and any(one == known for key, one in self._incidents.items() if key not in closed)):
+        if known and (not closed or self._incidents.ends_with(known, closed)):
             return known
         return incident_of(self._cluster, alerts)
 
@@ -137,6 +144,8 @@ class Outbox:
 
     def apply(self, entry: Entry) -> None:
         """Take an entry. Raises one of WRONG where it is none, or does not fit what came before."""
+        if "add" in entry or "freeze" in entry:
+            self.infer_incidents()
         if "outbox" in entry:
             self._name, self._next = str(entry["name"])[:40], max(self._next, int(entry["next"]))
             self.receiver = str(entry.get("receiver", ""))[:80] or self.receiver
@@ -144,14 +153,14 @@ class Outbox:
             self._add(Alert.from_data(entry["add"]))
         elif "delivered" in entry:
             alert = Alert.from_data(entry["delivered"])
-            self._delivered[alert.key] = alert
+            self._delivered[alert.key] = self._unnamed[alert.key] = alert
         elif "freeze" in entry:
             self._freeze(str(entry["freeze"]), entry["of"], str(entry.get("incident", ""))[:80])
         elif "incident" in entry:
-            keys = [Key(*map(str, names)) for names in entry["of"]]
-            self._incidents.update(dict.fromkeys(keys, str(entry["incident"])[:80]))
+            for key in [Key(*map(str, names)) for names in entry["of"]]:
+                self._incidents.set(key, str(entry["incident"])[:80])
         else:
-            del self._frozen[entry["sent"]]
+            self._waiting.taken(alert.key for alert in self._frozen.pop(entry["sent"]).alerts)
 
     def entries(self) -> Iterator[Entry]:
         """The fewest that make this outbox again."""
@@ -162,33 +171,37 @@ class Outbox:
             yield {"freeze": name, "of": [alert.number for alert in one.alerts], "incident": one.incident}
         for alert in self._delivered.values():
             yield {"delivered": alert.to_data()}
-        of_incident: dict[str, list[list[str]]] = {}
-        for key, incident in sorted(self._incidents.items(), key=lambda one: (one[1], *_names(one[0]))):
-            of_incident.setdefault(incident, []).append(_names(key))
-        for incident, keys in of_incident.items():
-            yield {"incident": incident, "of": keys}
+        for incident, keys in self._incidents:
+            yield {"incident": incident, "of": [[key.node, key.device, key.rule] for key in keys]}
+
+    def infer_incidents(self) -> None:
+        """Of what was delivered by a version that kept none; what still waits has none yet."""
+        if self._unnamed:
+            busy = {alert.key for alert in self._all()}
+            self._incidents.infer(self._cluster, (one for key, one in self._unnamed.items() if key not in busy))
+            self._unnamed.clear()
 
     def _all(self) -> Iterator[Alert]:
-        yield from self._waiting.values()
+        yield from self._waiting
         for one in self._frozen.values():
             yield from one.alerts
 
     def _freeze(self, name: str, numbers: Sequence[int], incident: str) -> None:
-        alerts = tuple(self._waiting.pop(number) for number in numbers)
+        alerts = self._waiting.take(numbers)
         self._frozen[name] = Notification(name, self._cluster, alerts, incident or incident_of(self._cluster, alerts))
         for alert in alerts:
             if alert.kind == _CLOSED:
-                self._incidents.pop(alert.key, None)
-            elif alert.kind != ChangeKind.HAPPENED.value:
-                self._incidents.setdefault(alert.key, self._frozen[name].incident)
+                self._incidents.forget(alert.key)
+            elif alert.kind != ChangeKind.HAPPENED.value and not self._incidents.get(alert.key):
+                self._incidents.set(alert.key, self._frozen[name].incident)
 
     def _add(self, alert: Alert) -> None:
+        before = self._delivered.get(alert.key)
+        if alert.opened_s is None and before:
+            alert = replace(alert, opened_s=before.opened_s)
         self._next = max(self._next, alert.number + 1)
-        self._waiting[alert.number] = alert
+        self.dropped += self._waiting.add(alert)
         _keep(self._delivered, alert)
-        for number in list(self._waiting)[: max(0, len(self._waiting) - MAX_WAITING)]:
-            del self._waiting[number]
-            self.dropped += 1
 
 
 def _keep(delivered: dict[Key, Alert], alert: Alert) -> None:
@@ -210,7 +223,3 @@ def _as_of(alert: Alert, now: Mapping[Key, RuleResult]) -> Alert:
     verdict, message = (seen.verdict, seen.message) if seen else (alert.verdict, alert.message)
     begin = "flapping: " if alert.kind == _FLAPPING else ""
     return replace(alert, verdict=verdict, message=printable(begin + message, MAX_MESSAGE))
-
-
-def _names(key: Key) -> list[str]:
-    return [key.node, key.device, key.rule]

@@ -23,7 +23,7 @@ _NAME = re.compile(r"outbox-([1-9][0-9]{0,5})[.]jsonl")
 
 
 def read(path: Path, outbox: Outbox) -> None:
-    """Take the entries of a file. Raises OSError."""
+    """Take the entries of a file, of a version before too. Raises OSError."""
     with appendable(path) as file:
         file.seek(0)
         data = bytearray()
@@ -34,6 +34,7 @@ def read(path: Path, outbox: Outbox) -> None:
     for line in data.splitlines():
         with contextlib.suppress(*WRONG):  # torn, or of another version
             outbox.apply(json.loads(line))
+    outbox.infer_incidents()
 
 
 def outboxes_in(folder: Path, cluster: str, say: Callable[[str], object]) -> dict[Path, Outbox]:

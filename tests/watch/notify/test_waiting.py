@@ -1,0 +1,85 @@
+"""What waits in an outbox: in which order and together with what it is sent, and at which cost."""
+
+from __future__ import annotations
+
+import pytest
+
+from clusterproof.plugins.watch import ChangeKind
+from clusterproof.plugins.watch.notify import Alert, waiting
+from clusterproof.plugins.watch.notify.outbox import Outbox
+from tests.watch.receiving import change
+
+MANY = 300
+
+
+def add(outbox: Outbox, at_s: float, kind: ChangeKind, *nodes: str) -> None:
+    for entry in list(outbox.taking([change(node, kind) for node in nodes], at_s)):
+        outbox.apply(entry)
+
+
+def tried(outbox: Outbox) -> tuple[str, str]:
+    """The next notification, which is on its way now: its id, and the nodes that it is about."""
+    name = outbox.freezing(next(outbox.groups()))
+    outbox.apply(name)
+    return name["freeze"], outbox.notification(name["freeze"]).nodes
+
+
+def test_what_comes_later_of_a_finding_waits_until_what_was_tried_is_taken() -> None:
+    outbox = Outbox("prod")
+    add(outbox, 0.0, ChangeKind.OPENED, "a")
+    name, _ = tried(outbox)
+    add(outbox, 10.0, ChangeKind.CLOSED, "a")
+    add(outbox, 10.0, ChangeKind.OPENED, "b")
+    other, nodes = tried(outbox)
+    assert (nodes, [*outbox.groups()]) == ("b", [])
+    outbox.apply({"sent": other})
+    assert [*outbox.groups()] == []
+    outbox.apply({"sent": name})
+    assert [one.kind for group in outbox.groups() for one in group] == ["closed"]
+
+
+def test_what_comes_before_a_group_is_sent_goes_with_it() -> None:
+    outbox = Outbox("prod")
+    add(outbox, 0.0, ChangeKind.OPENED, "a")
+    group = next(outbox.groups())
+    add(outbox, 1.0, ChangeKind.OPENED, "b")
+    assert [one.key.node for one in next(outbox.groups())] == ["a", "b"]
+    outbox.apply(outbox.freezing(group))
+    assert [one.key.node for one in next(outbox.groups())] == ["b"]
+
+
+def test_a_freeze_of_what_does_not_wait_changes_nothing() -> None:
+    outbox = Outbox("prod")
+    add(outbox, 0.0, ChangeKind.OPENED, "a")
+    before = list(outbox.entries())
+    for numbers in ([], [1, 9], [9]):
+        with pytest.raises(LookupError):
+            outbox.apply({"freeze": "x", "of": numbers})
+    assert list(outbox.entries()) == before
+
+
+def test_of_more_than_may_wait_the_oldest_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "MAX_WAITING", 2)
+    outbox = Outbox("prod")
+    add(outbox, 0.0, ChangeKind.OPENED, "a", "b", "c")
+    assert (outbox.dropped, [one.key.node for one in next(outbox.groups())]) == (1, ["b", "c"])
+
+
+def test_to_close_many_incidents_each_alert_is_looked_at_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    outbox, looks = Outbox("prod"), 0
+    nodes = [f"gpu{number}" for number in range(MANY)]
+    for at, node in enumerate(nodes):
+        add(outbox, 10.0 * at, ChangeKind.OPENED, node)
+        outbox.apply({"sent": tried(outbox)[0]})
+
+    def cause(alert: Alert) -> tuple[object, ...]:
+        nonlocal looks
+        looks += 1
+        return alert.kind, alert.key.rule, alert.verdict
+
+    monkeypatch.setattr(Alert, "cause", property(cause))
+    add(outbox, 1e6, ChangeKind.CLOSED, *nodes)
+    for _ in nodes:
+        outbox.apply({"sent": tried(outbox)[0]})
+    assert not outbox.count
+    assert looks < 10 * MANY
