@@ -134,48 +134,48 @@ def test_of_healthy_disks_nothing_is_said_and_nothing_is_unknown(text: str, tmp_
         (
             MDSTAT.format(flag="(F)", working=3, states="U_UU", stripe=""),
             Verdict.CONCERN,
-            "md127 goes on without nvme2n1",
+            "md127 is degraded without nvme2n1",
         ),
         (
             MDSTAT.format(flag="", working=3, states="_UUU", stripe=""),
             Verdict.CONCERN,
-            "md127 goes on without 1 of 4 disks",
+            "md127 is degraded without 1 of 4 disks",
         ),
         (
             MDSTAT.format(flag="", working=4, states="UUUU", stripe="(F)"),
             Verdict.FAIL,
-            "md0 is lost without nvme5n1",
+            "md0 has failed without nvme5n1",
         ),
         ("md0 : inactive nvme5n1[1](S)\n      7500 blocks super 1.2\n", Verdict.CONCERN, "md0 is not active"),
         (
             MDADM.format(state="clean, degraded", working=1, second="faulty"),
             Verdict.CONCERN,
-            "md127 goes on without nvme2n1",
+            "md127 is degraded without nvme2n1",
         ),
         (
             MDADM.format(state="clean, FAILED", working=0, second="faulty"),
             Verdict.FAIL,
-            "md127 is lost without 2 of 2 disks (nvme2n1 failed)",
+            "md127 has failed without 2 of 2 disks (nvme2n1 failed)",
         ),
         (
             MDSTAT.format(flag="(F)", working=2, states="U__U", stripe=""),
             Verdict.FAIL,
-            "md127 is lost without 2 of 4 disks (nvme2n1 failed)",
+            "md127 has failed without 2 of 4 disks (nvme2n1 failed)",
         ),
         (
             MDSTAT.format(flag="", working=2, states="U__U", stripe="").replace("raid5 nvme", "raid6 nvme"),
             Verdict.CONCERN,
-            "md127 goes on without 2 of 4 disks",
+            "md127 is degraded without 2 of 4 disks",
         ),
         (
             MDSTAT.format(flag="", working=1, states="U___", stripe="").replace("raid5 nvme", "raid6 nvme"),
             Verdict.FAIL,
-            "md127 is lost without 3 of 4 disks",
+            "md127 has failed without 3 of 4 disks",
         ),
         (
             MDADM.format(state="clean", working=0, second="removed"),
             Verdict.FAIL,
-            "md127 is lost without 2 of 2 disks",
+            "md127 has failed without 2 of 2 disks",
         ),
     ],
 )

@@ -132,7 +132,7 @@ def test_where_few_errors_were_corrected_nothing_is_said(text: str, tmp_path: Pa
             "DIMM_A1: 10000 corrected errors, in this boot or an earlier one",
         ),
         *(
-            (text, Verdict.CONCERN, "machine checks: 1 uncorrected errors, in this boot or before")
+            (text, Verdict.CONCERN, "machine checks: 1 uncorrected errors, in this boot or an earlier one")
             for text in (
                 machine_check(),
                 machine_check(heading=""),
@@ -146,7 +146,7 @@ def test_where_few_errors_were_corrected_nothing_is_said(text: str, tmp_path: Pa
             )
         ),
         *(
-            (of_pcie(row), Verdict.CONCERN, "PCIe (AER): 1 uncorrected errors, in this boot or before")
+            (of_pcie(row), Verdict.CONCERN, "PCIe (AER): 1 uncorrected errors, in this boot or an earlier one")
             for row in (
                 "Uncorrected (Fatal) error: BIT14 Completion Timeout",
                 "Uncorrected (Non-Fatal) error: Completion Timeout",
@@ -156,7 +156,7 @@ def test_where_few_errors_were_corrected_nothing_is_said(text: str, tmp_path: Pa
         (
             "PCIe AER events summary:\n\t2 Uncorrected (Fatal) errors: BIT14\n\t7 Corrected errors: BIT6\n",
             Verdict.CONCERN,
-            "PCIe (AER): 2 uncorrected errors, in this boot or before",
+            "PCIe (AER): 2 uncorrected errors, in this boot or an earlier one",
         ),
         (
             OF_2023.format(kind="Corrected", count=16),

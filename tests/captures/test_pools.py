@@ -67,28 +67,32 @@ def test_of_healthy_pools_nothing_is_said_and_nothing_is_unknown(text: str, tmp_
     ("text", "verdict", "words"),
     [
         *(
-            (POOL.format(state="DEGRADED", disk=FAULTED.format(state)), Verdict.CONCERN, "tank01 goes on without sdb")
+            (
+                POOL.format(state="DEGRADED", disk=FAULTED.format(state)),
+                Verdict.CONCERN,
+                "tank01 is degraded without sdb",
+            )
             for state in ("FAULTED", "UNAVAIL", "REMOVED", "OFFLINE")
         ),
-        (POOL.format(state="DEGRADED", disk=""), Verdict.CONCERN, "tank01 goes on without a disk"),
+        (POOL.format(state="DEGRADED", disk=""), Verdict.CONCERN, "tank01 is degraded without a disk"),
         (
             POOL.format(state="DEGRADED", disk="").partition("status")[0],
             Verdict.CONCERN,
-            "tank01 goes on without a disk",
+            "tank01 is degraded without a disk",
         ),
-        (POOL.format(state="SUSPENDED", disk=FAULTED.format("FAULTED")), Verdict.FAIL, "tank01 is lost without sdb"),
-        (POOL.format(state="UNAVAIL", disk=""), Verdict.FAIL, "tank01 is lost"),
+        (POOL.format(state="SUSPENDED", disk=FAULTED.format("FAULTED")), Verdict.FAIL, "tank01 has failed without sdb"),
+        (POOL.format(state="UNAVAIL", disk=""), Verdict.FAIL, "tank01 has failed"),
         *(
-            (MAP.format(name=name, first=DOWN, second=UP), Verdict.CONCERN, "mpatha goes on without sdaq")
+            (MAP.format(name=name, first=DOWN, second=UP), Verdict.CONCERN, "mpatha is degraded without sdaq")
             for name in ("mpatha (3600144f0c7)", "mpatha")
         ),
-        (MAP.format(name="mpatha", first=DOWN, second=DOWN), Verdict.FAIL, "mpatha is lost without sdaq, sdcm"),
+        (MAP.format(name="mpatha", first=DOWN, second=DOWN), Verdict.FAIL, "mpatha has failed without sdaq, sdcm"),
         (
             GREPPED,
             Verdict.CONCERN,
-            "multipath goes on without sdaq, sde",
+            "multipath is degraded without sdaq, sde",
         ),
-        ("| `- 3:0:1:1 sdf 8:80 active faulty running\n", Verdict.CONCERN, "multipath goes on without sdf"),
+        ("| `- 3:0:1:1 sdf 8:80 active faulty running\n", Verdict.CONCERN, "multipath is degraded without sdf"),
     ],
 )
 def test_a_pool_without_a_disk_is_said(text: str, verdict: Verdict, words: str, tmp_path: Path) -> None:

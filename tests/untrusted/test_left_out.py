@@ -121,7 +121,12 @@ def test_blocked_processes_of_kinds_that_are_not_shown_are_counted(tmp_path: Pat
         ),
         ("host.d_state", {"processes": {"blocked": [], "blocked_alike": 3}}, Verdict.PASS, ""),
         ("host.d_state", {"processes": {"blocked": []}}, Verdict.PASS, ""),  # an older recording
-        ("storage.mounts_expected", {"mounts": {**MOUNTS, "left_out": 2}}, Verdict.INCOMPLETE, "2 more file systems"),
+        (
+            "storage.mounts_expected",
+            {"mounts": {**MOUNTS, "left_out": 2}},
+            Verdict.INCOMPLETE,
+            "2 more mounted file systems",
+        ),
         ("storage.mounts_expected", {"mounts": {**MOUNTS, "left_out": 0}}, Verdict.PASS, ""),
         (
             "host.services",
