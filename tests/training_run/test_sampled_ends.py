@@ -66,4 +66,4 @@ def test_a_gpu_that_is_idle_while_the_run_goes_on_is_still_named(tmp_path: Path)
 @pytest.mark.parametrize("others", [30, 60], ids=["a run that ended with it", "a run that went on"])
 def test_a_node_of_which_nothing_is_sampled_while_most_are_is_looked_for(tmp_path: Path, others: int) -> None:
     run = run_of(tmp_path, {"n1": smi(60, others), "n2": smi(60, others), "n3": smi(30, 30)})
-    assert said("run.gpu_lost", run).message.startswith("nothing of n3 behind 2026-11-23 01:29:50")
+    assert said("run.gpu_lost", run).message.startswith("no sample of n3 after 2026-11-23 01:29:50")
