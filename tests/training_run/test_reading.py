@@ -12,6 +12,7 @@ import pytest
 from clusterproof.plugins.training_run import RunError, files, kind_of, run_data
 from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.run import TrainingRun
+from tests.builders.unreadable import lock
 from tests.training_run.logs import hugging_face
 
 TABLE = "rank,step,optype,duration\n" + "".join(
@@ -145,6 +146,20 @@ def test_a_folder_without_a_run_is_refused(tmp_path: Path, files: tuple[str, ...
     for name in files:
         (tmp_path / name).write_text("# notes\n")
     with pytest.raises(RunError, match=words):
+        read_run([str(tmp_path)])
+
+
+@pytest.mark.parametrize("name", ["r1", "r1/trace.csv"])  # a folder that may not be listed, or only be listed
+def test_a_folder_of_a_run_that_may_not_be_read_is_refused_as_a_file_is(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for rank in range(2):
+        (tmp_path / f"r{rank}").mkdir()
+        read(tmp_path / f"r{rank}", TABLE)
+    lock(monkeypatch, tmp_path / name)
+    with pytest.raises(
+        RunError, match=re.escape(f"{tmp_path / name}: Permission denied; expected a run whose folders")
+    ):
         read_run([str(tmp_path)])
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
 from shlex import quote
+from typing import NoReturn
 
 from clusterproof.plugins.core.opened import Budget, is_folder
 from clusterproof.plugins.training_run import RunError, formats
@@ -125,14 +127,24 @@ def _is_of(file_format: Format, head: bytes) -> bool:
 
 def _files(folder: Path, links: list[str]) -> Iterator[Path]:
     """The files under a folder, in the order of their names, without links, which are noted. Raises RunError."""
-    files = [Path(where, name) for where, _, names in os.walk(folder) for name in names if not name.startswith(".")]
+    walk = os.walk(folder, onerror=_refuse)
+    files = [Path(where, name) for where, _, names in walk for name in names if not name.startswith(".")]
     if len(files) > MAX_FILES:
         raise RunError(f"{folder}: more than {MAX_FILES:,} files; expected the folder of one run")
     for path in sorted(files):
-        if path.is_symlink():
+        try:
+            mode = path.lstat().st_mode
+        except OSError as wrong:
+            _refuse(wrong)
+        if stat.S_ISLNK(mode):
             links.append(path.name)
-        elif path.is_file():
+        elif stat.S_ISREG(mode):
             yield path
+
+
+def _refuse(wrong: OSError) -> NoReturn:
+    """Refuse a run of which a folder or a file may not be read: that of the slow rank may be in it. Raises RunError."""
+    raise RunError(f"{wrong.filename}: {wrong.strerror}; expected a run whose folders may all be read") from None
 
 
 def _name(paths: Sequence[str]) -> str:
