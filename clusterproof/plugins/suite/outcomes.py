@@ -40,6 +40,7 @@ from clusterproof.reports.summary import summary
 from clusterproof.reports.topology import lines
 
 NONE_HERE = "no check was collected here; clusterproof's own: clusterproof check X, or --pyargs clusterproof.checks"
+ROOM = "expected room for all of it: make room, or name another place, and run again"
 DEFAULT_REPORTCHARS = "fE"  # pytest's own
 NO_LETTERS_ABOVE = 2_000  # results from which on none gets a letter
 
@@ -241,7 +242,7 @@ class Outcomes:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print the findings."""
         for option, problem in self.config.stash.get(UNWRITTEN, {}).items():
-            terminalreporter.write_line(f"warning: {option} is not whole: {printable(problem)}", yellow=True)
+            terminalreporter.write_line(f"warning: {option} is not whole: {printable(problem)}; {ROOM}", yellow=True)
         for problem in self.lost:
             terminalreporter.write_line(problem, purple=True)
         if not self.results:
