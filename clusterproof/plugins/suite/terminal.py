@@ -112,7 +112,8 @@ class PlainReporter(pytest.TerminalReporter):  # type: ignore[misc] # final; pyt
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Say what is validated once something is chosen: a mistake is one line."""
         super().pytest_collection_finish(session)
-        if session.items:
+        is_refused = isinstance(sys.exc_info()[1], pytest.UsageError)  # pytest comes here on the way out of it too
+        if session.items and not is_refused:
             self._show_cluster()
 
     @pytest.hookimpl(wrapper=True)
