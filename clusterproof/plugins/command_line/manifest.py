@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.core.one_line import BAD_COMMAND_LINE, OneLineParser
+from clusterproof.plugins.core.opened import is_file
 from clusterproof.plugins.evidence.recording import write_whole
 from clusterproof.plugins.manifest.compose import manifest_of, text_of
 from clusterproof.plugins.options.validate import why_not_made
@@ -30,6 +31,10 @@ class WriteManifest:
     @pytest.hookimpl(trylast=True)
     def pytest_configure(self, config: pytest.Config) -> None:
         """Come last, so that the loop over the checks is ours. Raises pytest.UsageError."""
+        if self.out and is_file(self.out) and Path(self.out).stat().st_size:  # people edit theirs
+            raise pytest.UsageError(
+                f"{self.out} is there already: nothing was written; expected the name of a new file"
+            )
         why = why_not_made(Path(self.out), as_folder=False) if self.out else ""
         if why:
             raise pytest.UsageError(f"{self.out}: {why}; expected a file that may be written")
@@ -80,7 +85,7 @@ def parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--from", "--cluster", dest="source", required=True, metavar="X", help="what --cluster takes")
-    parser.add_argument("--out", default="", metavar="FILE", help="where to write it (default: print it)")
+    parser.add_argument("--out", default="", metavar="FILE", help="a new file to write it to (default: print it)")
     return parser
 
 
