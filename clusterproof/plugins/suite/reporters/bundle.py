@@ -56,7 +56,7 @@ What clusterproof found on a cluster, and all that it found it by.
 summary.txt      the findings, for people
 results.jsonl    one JSON record for each check and node
 recording/       what every node and the control plane reported; the same verdicts again, anywhere:
-                     pytest --cluster replay:recording
+                     clusterproof check replay:recording
 policy.toml      the site's own rules, where there were some
 reports/         report files of the run
 bundle.json      versions, when it ran and over what
