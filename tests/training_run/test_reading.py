@@ -197,10 +197,17 @@ def test_what_a_job_printed_is_said_to_be_read_by_another_command(tmp_path: Path
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("none.csv", "No such file or directory"), ("notes.md", "its form is not known; expected ")],
+    [
+        ("none.csv", "No such file or directory"),
+        ("notes.md", "its form is not known; expected "),
+        ("empty.toml", r"empty.toml is empty; expected a file that a training run wrote \([^)]*\)$"),
+        ("program", r"program is neither text nor a form that is known; expected a file that [^,]*$"),
+    ],
 )
 def test_a_file_that_is_named_and_not_understood_is_an_error(tmp_path: Path, name: str, words: str) -> None:
     (tmp_path / "notes.md").write_text("# notes\n")
+    (tmp_path / "empty.toml").touch()
+    (tmp_path / "program").write_bytes(b"\x7fELF\0\0\xff")
     with pytest.raises(RunError, match=words):
         read_run([str(tmp_path / name)])
 

@@ -35,6 +35,8 @@ FORMATS = _found()
 _PRINTED = re.compile(r"\.(?:out|err)$|^std(?:out|err)\.log$")  # by ranks and launchers
 _NAMES = ", ".join(file_format.name for file_format in FORMATS)
 
+_EXPECTED = "expected a file that a training run wrote (docs/training-runs.md)"
+
 
 def read_run(paths: Sequence[str]) -> TrainingRun:
     """The run that these files and folders describe together. Raises RunError."""
@@ -57,7 +59,7 @@ def read_run(paths: Sequence[str]) -> TrainingRun:
             _read(file, known, recorded)
             is_known = True
         elif not below:
-            raise RunError(f"{path}: {what_is(file) or f'its form is not known; expected {_NAMES}'}")
+            raise RunError(f"{path}{_not_known(file)}")
         elif _is_of_recording(path.relative_to(below)):
             is_known = True
         elif other := what_is(file):
@@ -86,6 +88,18 @@ def read_run(paths: Sequence[str]) -> TrainingRun:
     printed = [path for path in map(Path, paths) if is_folder(path)] if any(map(_PRINTED.search, unknown)) else []
     recorded.notes += [f"what its job printed is read by: clusterproof case {quote(str(path))}" for path in printed[:1]]
     return TrainingRun(_name(paths), recorded)
+
+
+def _not_known(file: RunFile) -> str:
+    """What is said behind the name of a file of no known form. Raises RunError."""
+    if what := what_is(file):
+        return f": {what}"
+    head = head_of(file, HEAD)
+    if not head.strip():
+        return f" is empty; {_EXPECTED}"
+    if b"\0" in head:
+        return f" is neither text nor a form that is known; {_EXPECTED}"
+    return f": its form is not known; expected {_NAMES}"
 
 
 def _read(file: RunFile, file_format: Format, recorded: RunData) -> None:
