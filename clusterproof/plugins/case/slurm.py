@@ -76,8 +76,10 @@ def read_job(number: str, builder: CaseBuilder, offset_s: float, asked: Ask = as
     known = builder.jobs[before:]
     if not known:
         is_unknown = (shown and _UNKNOWN.search(record)) or (not kept and not _rows(row))
-        what = f"Slurm knows no job {number}" if is_unknown else f"Slurm could not be asked for job {number}"
-        raise CaseError(f"{what}: scontrol: {_line(record)}; sacct: {_line(row)}")
+        answers = f"scontrol: {_line(record)}; sacct: {_line(row)}"
+        if is_unknown:
+            raise CaseError(f"Slurm knows no job {number}: {answers}")
+        raise CaseError(f"Slurm could not be asked for job {number}: {answers}")
     runs = next((job.state for job in known if not scheduler.has_ended(job)), "")
     if runs:
         raise CaseError(f"job {number} is {runs}; expected one that has ended")

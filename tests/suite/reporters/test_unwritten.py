@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.suite.reporters import remove_half
+from clusterproof.plugins.suite.reporters.bundle import write_bundle
 from tests.builders.runs import LIGHT, Runs, saying
 
 OPTIONS = pytest.mark.parametrize("options", [("--junitxml",), ("--self-contained-html", "--html")], ids=" ".join)
@@ -48,4 +49,14 @@ def test_half_a_file_is_removed_and_what_was_no_file_stays(tmp_path: Path) -> No
     os.mkfifo(pipe)
     for path in (link, pipe, half, tmp_path / "nowhere"):
         remove_half(path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "pipe"]
+
+
+def test_a_bundle_takes_no_device_and_no_links_place(tmp_path: Path) -> None:
+    link, pipe = tmp_path / "link", tmp_path / "pipe"
+    link.symlink_to(tmp_path / "file")
+    os.mkfifo(pipe)
+    for path in (link, pipe):
+        with pytest.raises(OSError, match="is not a regular file"):
+            write_bundle(path, [], 0.0)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "pipe"]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
 import platform
 import re
+import stat
 import tarfile
 import tempfile
 import time
@@ -20,7 +22,7 @@ from urllib.parse import quote
 import pytest
 
 from clusterproof.plugins.core.cluster import Cluster
-from clusterproof.plugins.core.opened import created
+from clusterproof.plugins.core.opened import IS_NO_FILE, created
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.evidence.recording import write_cluster, write_control_plane, write_node
 from clusterproof.plugins.policy import policy_as_written
@@ -179,6 +181,8 @@ def write_bundle(path: Path, members: Iterable[Member], moment: float) -> None:
     import zstandard  # a library of C, that few runs need
 
     path.parent.mkdir(parents=True, exist_ok=True)
+    if os.path.lexists(path) and not stat.S_ISREG(path.lstat().st_mode):  # it would be gone, as /dev/stdout
+        raise OSError(errno.EINVAL, IS_NO_FILE, str(path))
     part = path.with_name(f".{path.name}.{os.getpid()}{_PART}")
     try:
         with BufferedWriter(created(part)) as file:
