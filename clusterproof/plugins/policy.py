@@ -80,6 +80,8 @@ def read_policy(path: Path) -> Policy:
 
 def _toml(path: Path, *, is_own: bool = False) -> dict[str, Any]:
     text = read_text(path, "a policy (docs/policy.md)", MAX_BYTES, is_own=is_own)
+    if not text.strip():  # as a command that failed leaves behind `>`
+        raise InventoryError(f"{path.name} is empty; expected a policy (docs/policy.md)")
     return parse_toml(text, path.name, "docs/policy.md")
 
 

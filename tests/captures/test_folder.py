@@ -8,6 +8,9 @@ import pytest
 
 from clusterproof.plugins import captures
 from clusterproof.plugins.captures import NoCaptureError, layout, prefix
+from clusterproof.plugins.captures.collection import understood
+from clusterproof.plugins.core.evidence import Unreached
+from tests.builders.unreadable import lock
 from tests.captures.captured import written
 
 
@@ -89,6 +92,55 @@ def test_no_link_is_followed(tmp_path: Path) -> None:
         "gpu002 is a link, which is not followed",
         "gpu001/lspci is a link, which is not followed",
     )
+
+
+@pytest.mark.parametrize(
+    ("made", "is_locked", "why"),
+    [
+        ("gpu002", False, "gpu002: no file in it"),
+        ("gpu002", True, "gpu002 cannot be opened: Permission denied"),
+        ("head", True, "head cannot be opened: Permission denied"),
+        ("gpu002/1/2/3/4/5/6/7/8/9", False, "gpu002/1/2/3/4/5/6/7/8/9 is more than 8 folders deep, and not read"),
+    ],
+)
+def test_a_folder_of_which_no_file_is_read_is_a_node_whose_evidence_is_missing(
+    made: str, is_locked: bool, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(tmp_path, "gpu001/dmesg")
+    (tmp_path / made).mkdir(parents=True)
+    if is_locked:
+        lock(monkeypatch, tmp_path / made)
+    first, second = layout(tmp_path).nodes
+    assert (first.name, first.missing) == ("gpu001", "")
+    assert (second.name, second.missing) == (made.partition("/")[0], why)
+    assert understood(second, tmp_path, ()).evidence.unreached is Unreached.UNRECORDED
+    assert layout(tmp_path).strays == (why,)
+
+
+def test_what_lies_beside_a_folder_without_a_file_or_shows_its_node_is_of_it(tmp_path: Path) -> None:
+    written(tmp_path, "gpu001/dmesg", "gpu002.dmesg")
+    (tmp_path / "gpu002").mkdir()
+    assert nodes(tmp_path) == {"gpu001": ["dmesg"], "gpu002": ["gpu002.dmesg"]}
+    assert not any(node.missing for node in layout(tmp_path).nodes)
+
+
+@pytest.mark.parametrize("made", ["gpu001/logs", "sub"])
+def test_a_folder_in_a_nodes_own_that_cannot_be_opened_is_named(
+    made: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(tmp_path, f"{made.rpartition('/')[0] or '.'}/dmesg", f"{made}/lspci")
+    lock(monkeypatch, tmp_path / made)
+    assert list(nodes(tmp_path).values()) == [["dmesg"]]
+    assert layout(tmp_path).strays == (f"{made} cannot be opened: Permission denied",)
+
+
+def test_a_capture_of_which_nothing_can_be_read_is_refused_with_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(tmp_path, "gpu001/dmesg")
+    lock(monkeypatch, tmp_path / "gpu001")
+    with pytest.raises(NoCaptureError, match="gpu001 cannot be opened: Permission denied"):
+        layout(tmp_path)
 
 
 def test_too_many_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,7 +78,7 @@ def test_the_name_of_a_job_puts_nothing_in_place_of_its_record(name: str, tmp_pa
     status, text = record(tmp_path / "none")
     forged = Answers((status, text.replace("JobName=x JobState", f"JobName={name} JobState")))
     forged.by_name["squeue"] = (0, "77\n")
-    with pytest.raises(CaseError, match=f"Slurm knows no job 77: scontrol: {scheduler.OF_OWNER}"):
+    with pytest.raises(CaseError, match=f"Slurm could not be asked for job 77: scontrol: {scheduler.OF_OWNER}"):
         case_of(forged)
     forged.by_name["sacct"] = (0, rows("77"))
     case = case_of(forged)
@@ -162,6 +162,39 @@ def test_the_components_of_a_heterogeneous_job_are_known_by_its_number() -> None
 def test_the_names_of_columns_are_no_answer() -> None:
     with pytest.raises(CaseError, match="sacct: no answer"):
         case_of(Answers(NO_JOB, (0, rows())))
+
+
+INVALID = "slurm_load_jobs error: Invalid job id specified\n"
+UNREACHED = "scontrol: error: resolve_ctls_from_dns_srv: res_nsearch error: Unknown host\n"
+
+
+@pytest.mark.parametrize(
+    ("scontrol", "sacct", "words"),
+    [
+        ((1, INVALID), NO_ACCOUNTING, "Slurm knows no job 77: scontrol: slurm_load_jobs error: Invalid job id"),
+        (
+            (1, UNREACHED),
+            (0, f"{slurm.COLUMNS.replace(',', '|')}\n"),
+            "Slurm knows no job 77: scontrol: scontrol: error",
+        ),
+        ((1, UNREACHED), (0, ""), "Slurm knows no job 77: "),
+        (
+            (1, UNREACHED),
+            (1, "sacct: error: Unknown host\n"),
+            "Slurm could not be asked for job 77: scontrol: scontrol: e",
+        ),
+        (
+            (127, "scontrol is not installed here"),
+            NO_ACCOUNTING,
+            "Slurm could not be asked for job 77: scontrol: scont",
+        ),
+    ],
+)
+def test_a_job_is_unknown_only_where_slurm_said_so(
+    scontrol: tuple[int, str], sacct: tuple[int, str], words: str
+) -> None:
+    with pytest.raises(CaseError, match=words):
+        case_of(Answers(scontrol, sacct))
 
 
 @pytest.mark.long

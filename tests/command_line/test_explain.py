@@ -107,7 +107,7 @@ def test_every_verdict_of_an_xid_has_words() -> None:
         (["explain", ""], "no check is called ''; clusterproof checks lists all"),
         (["explain", "test_"], "no check is called 'test_'; clusterproof checks lists all"),
         (["checks", "-m", "prolog and"], "-m 'prolog and': "),
-        (["checks", "-m", "nosuch"], "no check has the marks 'nosuch'; pytest --markers lists them"),
+        (["checks", "-m", "nosuch"], "no check has the marks 'nosuch'; clusterproof --markers lists them"),
         (["explian", "no_xid"], "clusterproof: no command is called 'explian' (did you mean explain?)"),
         (["chekcs"], "clusterproof: no command is called 'chekcs' (did you mean checks?)"),
         (["manifets", "--from", "local"], "clusterproof: no command is called 'manifets' (did you mean manifest?)"),

@@ -20,6 +20,8 @@ ANSWERS: tuple[list[str], ...] = (
     ["explain", "gpu.no_xid"],
     ["doctor"],
     ["completion", "bash"],
+    ["checks"],
+    ["manifest", "--from", "demo", "--nodes", "gpu001"],
     [],
 )
 
@@ -31,7 +33,10 @@ def ran(shell: str, words: list[str], folder: Path, **environment: str) -> subpr
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("words", ANSWERS, ids=" ".join)
+RUN = ["check", "demo", "--nodes", "gpu001", "-m", "gpu", "--no-report"]
+
+
+@pytest.mark.parametrize("words", [*ANSWERS, RUN, [*RUN, "-v"], [*RUN, "-n2"]], ids=" ".join)
 def test_an_answer_on_a_full_disk_is_one_line_and_no_verdict(words: list[str], tmp_path: Path) -> None:
     end = ran('"$@" >/dev/full', words, tmp_path)
     assert (end.returncode, end.stderr) == (

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+from argparse import ArgumentParser
+from collections.abc import Callable
 from pathlib import Path
 from pkgutil import resolve_name
 
@@ -10,9 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clusterproof.plugins.accept import command as accept
+from clusterproof.plugins.accept import return_to_service
+from clusterproof.plugins.aws import AwsError
 from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target
 from clusterproof.plugins.core.kinds import FILE, HYPERPOD, KINDS, Kind
-from clusterproof.plugins.inventory import narrow, resolve, with_expectations
+from clusterproof.plugins.inventory import aws, narrow, resolve, with_expectations
 from tests.inventory.refused import refusal, written
 
 # Kinds
@@ -100,6 +105,35 @@ def test_any_text_names_a_cluster_or_is_refused_in_one_line(text: str, prefix: s
 def test_options_of_the_command_line_outrank_an_inventorys_settings(tmp_path: Path) -> None:
     path = written(tmp_path, '[ssh]\nuser = "ubuntu"\nport = 22\n[[group]]\nnodes = "a"\n')
     assert resolve(path, {"user": "root"}).settings == {"user": "root", "port": "22"}
+
+
+@pytest.mark.parametrize(
+    ("is_there", "ends"),
+    [
+        (True, "; for a host say ssh:d; for the folder here say replay:d or capture:d"),
+        (False, "; for a host say ssh:d"),
+    ],
+)
+def test_a_folder_that_is_called_like_a_hyperpod_cluster_is_said_to_be_one(
+    is_there: bool, ends: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise AwsError("no AWS region")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(aws, "Account", refused)
+    if is_there:
+        Path("d").mkdir()
+    with pytest.raises(InventoryError) as wrong:
+        resolve("d")
+    assert str(wrong.value) == f"--cluster 'd' is taken for a HyperPod cluster: no AWS region{ends}"
+
+
+@pytest.mark.parametrize("parser", [accept.parser, return_to_service.parser], ids=["accept", "return"])
+def test_what_measures_nodes_offers_no_recording_and_no_capture(parser: Callable[[], ArgumentParser]) -> None:
+    shown = " ".join(parser().format_help().split())
+    assert not [form for form in ("demo", "replay:DIR", "capture:PATH") if form in shown]
+    assert "X the nodes: local, ssh:[user@]NODESET[:port], slurm:" in shown
 
 
 @pytest.mark.parametrize("kind", [*KINDS, HYPERPOD, FILE], ids=lambda kind: kind.form)

@@ -17,7 +17,10 @@ MISTAKES = [
     (("--incomplete=ingore",), "ERROR: --incomplete is 'ingore' (did you mean ignore?); expected gate, ignore or fail"),
     (("--fanout", "many"), "ERROR: --fanout is 'many'; expected a whole number"),
     (("--nodes",), "ERROR: --nodes has no value; expected one argument"),
-    (("-m", "gpuu"), "ERROR: -m 'gpuu': no mark is called 'gpuu' (did you mean gpu?); pytest --markers lists them"),
+    (
+        ("-m", "gpuu"),
+        "ERROR: -m 'gpuu': no mark is called 'gpuu' (did you mean gpu?); clusterproof --markers lists them",
+    ),
     (("-m", "gpu and"), f"ERROR: -m 'gpu and': {_EXPECTED}; got end of input"),
     (("-k", "memlock and"), f"ERROR: -k 'memlock and': {_EXPECTED}; got end of input"),
     (("--nodes", ""), "ERROR: --nodes is empty; expected NODESET"),
@@ -28,7 +31,7 @@ OF_THE_COMMAND = [  # which knows that no other tests are meant
     (("-n", "gpu"), "ERROR: --numprocesses is 'gpu'; expected a whole number, auto or logical"),
     (
         ("-m", "gpuu", "-n", "2"),
-        "ERROR: -m 'gpuu': no mark is called 'gpuu' (did you mean gpu?); pytest --markers lists them",
+        "ERROR: -m 'gpuu': no mark is called 'gpuu' (did you mean gpu?); clusterproof --markers lists them",
     ),
     (("--color=purple",), "ERROR: --color is 'purple'; expected yes, no or auto"),
     (("--maxfail=many",), "ERROR: --maxfail is 'many'; expected a whole number"),

@@ -70,6 +70,8 @@ REFUSED = [
     ("[versions]\ndriver = 580", "driver is a whole number; expected text"),
     ('[versions]\ndriver = "about 580"', "driver: "),
     ("[thresholds", "site.toml is not TOML"),
+    ("", "site.toml is empty; expected a policy (docs/policy.md)"),
+    ("\n", "site.toml is empty; expected a policy"),
 ]
 
 
@@ -253,6 +255,24 @@ def test_a_rule_about_no_check_is_refused_with_the_nearest_name(runs: Runs) -> N
     data = runs.over([saying("gpu001", "pass")])
     assert data.ret == 4
     data.stderr.fnmatch_lines(["*[[]disabled]: 'gpu.row_remaps' is not a check (did you mean gpu.row_remap?)*"])
+
+
+def test_what_a_refused_policy_would_change_is_not_shown(runs: Runs) -> None:
+    runs.checks(test_it=LIGHT)
+    runs.pytester.makefile(".toml", clusterproof=DISABLED.format(day=FAR).replace("host.word", "gpu.row_remaps"))
+    data = runs.over([saying("gpu001", "pass")], "-p", "clusterproof.plugins.suite.terminal")
+    assert (data.ret, "policy:" in data.stdout.str()) == (4, False)
+
+
+@pytest.mark.parametrize(
+    ("policy", "is_said"), [("[expect]\ngpus = 8\n", True), ('[versions]\ncuda = "== 12.9"\n', False)]
+)
+def test_an_image_that_is_compared_with_nothing_is_said(runs: Runs, policy: str, is_said: bool) -> None:
+    runs.checks(test_it=LIGHT)
+    runs.pytester.makefile(".toml", clusterproof=policy)
+    lines = runs.over([saying("gpu001", "pass")], "-m", "ami").stdout.str().splitlines()
+    assert ("policy: clusterproof.toml" in lines) is True
+    assert any("has no golden manifest: the image is compared with none" in line for line in lines) is is_said
 
 
 def test_a_rule_for_a_packaged_check_that_this_run_leaves_out_is_fine(runs: Runs) -> None:

@@ -69,16 +69,16 @@ def test_a_full_disk_costs_what_lies_on_it_and_no_verdict(runs: Runs, option: st
 
 
 @NEEDS_ROOT
-def test_a_full_disk_leaves_the_manifest_of_before(tmp_path: Path) -> None:
+def test_a_full_disk_leaves_no_half_of_a_manifest(tmp_path: Path) -> None:
     full, copy = tmp_path / "full", tmp_path / "copy"
     full.mkdir()
     manifest = Path(sys.executable).with_name("clusterproof")
     write = f"{manifest} manifest --from demo --nodes gpu001 --out {full}/golden.toml"
-    script = f"mount -t tmpfs -o size=4k none {full}; echo before >{full}/golden.toml; {write}; status=$?"
+    script = f"mount -t tmpfs -o size=4k none {full}; echo before >{full}/other; {write}; status=$?"
     line = f"exec unshare --mount sh -c {shlex.quote(f'{script}; cp -r {full} {copy}; exit $status')}"
     ran = subprocess.run(["bash", "-c", line], cwd=tmp_path, capture_output=True, text=True)
     assert (ran.returncode, "No space left on device; expected a file" in ran.stderr) == (4, True), ran.stderr
-    assert {path.name: path.read_text() for path in copy.iterdir()} == {"golden.toml": "before\n"}
+    assert {path.name: path.read_text() for path in copy.iterdir()} == {"other": "before\n"}
 
 
 @pytest.mark.parametrize("workers", ["", "-n2"], ids=["alone", "two workers"])

@@ -54,6 +54,15 @@ def test_a_filter_outlives_a_link_to_a_place_and_a_reload_there(chromium: Browse
     assert chromium.run("return location.hash") == place
 
 
+@pytest.mark.parametrize(("asked", "shown"), [("gpu099", "gpu099"), ("%3Cb%3Ex", "<b>x"), ("%", "%")])
+def test_a_node_that_is_not_in_the_run_is_said_not_to_be(chromium: Browser, demo: Path, asked: str, shown: str) -> None:
+    chromium.open(demo, f"#node={asked}")
+    assert chromium.awaited("#no-node").text == f"{shown} is not in this run"
+    chromium.run("location.hash = '#node=gpu003'")
+    assert chromium.awaited("#node h2").text.endswith("gpu003")
+    assert chromium.run("return document.getElementById('no-node')") is None
+
+
 def test_whoever_comes_back_from_a_node_is_at_its_link_again(chromium: Browser, demo: Path) -> None:
     chromium.open(demo)
     link = chromium.find("#grid-table a[href='#node=gpu003']")

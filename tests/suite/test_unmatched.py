@@ -23,7 +23,8 @@ CLUSTER = Cluster("demo", "demo", (Target("gpu001"), Target("gpu002")))
 )
 def test_a_mark_that_is_misspelt_is_named_with_the_one_that_is_meant(expression: str, near: str) -> None:
     assert (
-        misspelt_mark(expression, MARKS) == f"-m {expression!r}: no mark is called {near}; pytest --markers lists them"
+        misspelt_mark(expression, MARKS)
+        == f"-m {expression!r}: no mark is called {near}; clusterproof --markers lists them"
     )
 
 

@@ -12,6 +12,7 @@ import pytest
 from clusterproof.plugins.training_run import RunError, files, kind_of, run_data
 from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.run import TrainingRun
+from tests.builders.unreadable import lock
 from tests.training_run.logs import hugging_face
 
 TABLE = "rank,step,optype,duration\n" + "".join(
@@ -152,6 +153,20 @@ def test_a_folder_without_a_run_is_refused(tmp_path: Path, files: tuple[str, ...
         read_run([str(tmp_path)])
 
 
+@pytest.mark.parametrize("name", ["r1", "r1/trace.csv"])  # a folder that may not be listed, or only be listed
+def test_a_folder_of_a_run_that_may_not_be_read_is_refused_as_a_file_is(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for rank in range(2):
+        (tmp_path / f"r{rank}").mkdir()
+        read(tmp_path / f"r{rank}", TABLE)
+    lock(monkeypatch, tmp_path / name)
+    with pytest.raises(
+        RunError, match=re.escape(f"{tmp_path / name}: Permission denied; expected a run whose folders")
+    ):
+        read_run([str(tmp_path)])
+
+
 def test_what_a_watch_recorded_beside_its_samples_is_not_called_unknown(tmp_path: Path) -> None:
     (tmp_path / "nodes").mkdir()
     for name in ("cluster.json", "changes.jsonl", "nodes/gpu001.json"):
@@ -186,10 +201,17 @@ def test_what_a_job_printed_is_said_to_be_read_by_another_command(tmp_path: Path
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("none.csv", "No such file or directory"), ("notes.md", "its form is not known; expected ")],
+    [
+        ("none.csv", "No such file or directory"),
+        ("notes.md", "its form is not known; expected "),
+        ("empty.toml", r"empty.toml is empty; expected a file that a training run wrote \([^)]*\)$"),
+        ("program", r"program is neither text nor a form that is known; expected a file that [^,]*$"),
+    ],
 )
 def test_a_file_that_is_named_and_not_understood_is_an_error(tmp_path: Path, name: str, words: str) -> None:
     (tmp_path / "notes.md").write_text("# notes\n")
+    (tmp_path / "empty.toml").touch()
+    (tmp_path / "program").write_bytes(b"\x7fELF\0\0\xff")
     with pytest.raises(RunError, match=words):
         read_run([str(tmp_path / name)])
 

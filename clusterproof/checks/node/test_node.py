@@ -27,6 +27,8 @@ OF_KUBERNETES = (
     Unreached.API,
 )
 
+OF_SSH = {"config": "-F ", "identity_file": "-i ", "known_hosts": "-o UserKnownHostsFile="}  # settings, as options
+
 
 def the_same_way(node: Node) -> str:
     """The command that reaches this node the way the suite did."""
@@ -41,10 +43,13 @@ def the_same_way(node: Node) -> str:
         return f"kubectl describe node {quote(node.name)}"
     if unreached is Unreached.NO_CONTAINER:
         return "COMMAND python3 -V"
-    target = node.target
-    port = f"-p {target.port} " if target.port else ""
-    user = f"{target.user}@" if target.user else ""
-    return f"ssh {port}{quote(user + (target.address or target.name))} true"
+    if unreached is Unreached.UNRECORDED:
+        return f"ls -lR {quote(node.settings.get('recording') or node.settings.get('capture') or 'DIR')}"
+    target, settings = node.target, node.settings
+    port, user = target.port or settings.get("port", ""), target.user or settings.get("user", "")
+    words = [f"{flag}{quote(settings[key])}" for key, flag in OF_SSH.items() if settings.get(key)]
+    words += [f"-p {port}"] * bool(port)
+    return " ".join(["ssh", *words, quote(f"{user}@" * bool(user) + (target.address or target.name)), "true"])
 
 
 def remedy_by_cause(node: Node) -> str:

@@ -109,7 +109,7 @@ def _checks(rehearsals: Iterable[Rehearsal], settings: Settings) -> Iterator[Ins
     for occasions, names in _by_occasions(known, "pass", "concern", "fail").items():
         yield fine(" ".join(names), f"evaluated {occasions}" if occasions else "evaluated")
     for verdict in ("fail", "concern", "incomplete", "not applicable"):
-        yield from _folded(known, verdict, settings)
+        yield from findings(known, verdict, settings)
 
 
 def _time(rehearsal: Rehearsal, settings: Settings) -> Iterator[InstallationLine]:
@@ -146,18 +146,19 @@ def _by_occasions(rehearsals: tuple[Rehearsal, ...], *verdicts: str) -> dict[str
     return folded
 
 
-def _folded(rehearsals: tuple[Rehearsal, ...], verdict: str, settings: Settings) -> Iterator[InstallationLine]:
+def findings(rehearsals: tuple[Rehearsal, ...], verdict: str, settings: Settings) -> Iterator[InstallationLine]:
     """The findings of one kind; those that say the same in one line, with the scripts that do not all say so."""
-    findings: dict[tuple[str, str], list[str]] = {}
+    by_message: dict[tuple[str, str], list[str]] = {}
     for rehearsal in rehearsals:
         for evaluated in rehearsal.of(verdict):
-            findings.setdefault((evaluated.message, evaluated.check), []).append(rehearsal.occasion)
+            by_message.setdefault((evaluated.message, evaluated.check), []).append(rehearsal.occasion)
     folded: dict[tuple[str, str], list[str]] = {}
-    for (message, check), occasions in findings.items():
+    for (message, check), occasions in by_message.items():
         where = "" if "health-check" in occasions else f" ({', '.join(NAMES[occasion] for occasion in occasions)})"
         folded.setdefault((message, where), []).append(check)
     for (message, where), checks in folded.items():
-        finding = f"{' '.join(checks)}{where}: {shortened(message, MAX_SHOWN)}"
+        said = shortened(message.replace("\n", "; "), MAX_SHOWN)  # a finding a line
+        finding = f"{' '.join(checks)}{where}: {said}"
         if verdict == "fail":
             does = "drains at the next job" if settings.drains else "would drain"
             yield to_fix(f"{finding}: this {does}", "fails")

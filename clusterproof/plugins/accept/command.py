@@ -267,7 +267,7 @@ def parser() -> argparse.ArgumentParser:
         prog="clusterproof accept",
         description="Accepts a cluster for service: stages of checks and load, then a report to sign.",
     )
-    line.add_argument("cluster", metavar="X", help=f"the nodes: {forms()}")
+    line.add_argument("cluster", metavar="X", help=f"the nodes: {forms(are_live=True)}")
     line.add_argument(
         "--plan",
         metavar="FILE",

@@ -258,7 +258,7 @@ def parser() -> argparse.ArgumentParser:
         description="Proves repaired nodes fit to have jobs again; options of clusterproof check may follow.",
         allow_abbrev=False,
     )
-    line.add_argument("cluster", metavar="X", help=f"the nodes: {forms()}")
+    line.add_argument("cluster", metavar="X", help=f"the nodes: {forms(are_live=True)}")
     line.add_argument("nodes", metavar="NODES", help="those that were repaired: gpu[003,017]")
     line.add_argument("--case", action="append", default=[], metavar="FILE", help=f"{A_CASE}, of a job that they ended")
     line.add_argument(

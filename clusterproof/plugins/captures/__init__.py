@@ -7,12 +7,14 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
+from clusterproof.plugins.captures.walk import OF_A_RUN, files_under
 from clusterproof.plugins.core.errors import ClusterproofError
+from clusterproof.plugins.core.message import listed
 
 MAX_FILES = 10_000
-REPORTS = frozenset({"results.jsonl", "junit.xml"})  # a folder with these was written by a run
-_MAX_DEPTH = 8  # folders in folders
+_NO_FILE = "no file in it"
 _MAX_NAME = 100
 
 # Words that begin the part of a file's name that says which output it holds: what stands before is a node's name.
@@ -40,6 +42,7 @@ class NodeFiles:
     name: str
     files: tuple[Path, ...]
     shared: tuple[Path, ...] = ()
+    missing: str = ""  # why there are none, of a node whose folder gave none
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,15 +79,7 @@ def _of_folder(root: Path, shows: Shows) -> Layout:
     strays = [f"{entry.name} is a link, which is not followed" for entry in inside if entry.is_symlink()]
     shown = [entry for entry in inside if not entry.name.startswith(".") and not entry.is_symlink()]
     files = [Path(entry.path) for entry in shown if entry.is_file()]
-    groups: dict[str, list[Path]] = {}
-    left = MAX_FILES - len(files)
-    for entry in shown:
-        if entry.is_dir():
-            groups[entry.name] = _files_under(Path(entry.path), left, strays, root)
-            left -= len(groups[entry.name])
-        if left < 0:
-            raise NoCaptureError(f"more than {MAX_FILES:,} files")
-    groups = {name: found for name, found in groups.items() if found}
+    groups, missing = _folders([entry for entry in shown if entry.is_dir()], MAX_FILES - len(files), strays, root)
     shared: dict[str, list[Path]] = {}
     for file in list(files):
         names = shows(file)
@@ -97,31 +92,35 @@ def _of_folder(root: Path, shows: Shows) -> Layout:
     else:
         strays += _join(groups, files)
     if not groups and not shared:
-        raise NoCaptureError("no file in it")
-    return Layout(root, _named(groups, shared), tuple(strays))
+        raise NoCaptureError(listed(strays) or _NO_FILE)
+    return Layout(root, _named(groups, shared, missing), tuple(strays))
 
 
-def _files_under(folder: Path, most: int, strays: list[str], root: Path) -> list[Path]:
-    """All files under a folder, links left out; at most one more than `most`."""
-    files: list[Path] = []
-    for where, folders, names in os.walk(folder):
-        folder_path = Path(where)
-        if REPORTS.issubset(names):
-            strays.append(f"{folder_path.relative_to(root)} has the reports of a run, which are no outputs of a node")
-            folders.clear()
-            continue
-        if len(folder_path.relative_to(folder).parts) >= _MAX_DEPTH:
-            folders.clear()
-        folders.sort()
-        for name in sorted(name for name in names if not name.startswith(".")):
-            file = folder_path / name
-            if file.is_symlink():
-                strays.append(f"{file.relative_to(root)} is a link, which is not followed")
-            elif file.is_file():
-                files.append(file)
-            if len(files) > most or len(strays) > MAX_FILES:
-                return files
-    return files
+def _folders(
+    entries: Iterable[os.DirEntry[str]], left: int, strays: list[str], root: Path
+) -> tuple[dict[str, list[Path]], dict[str, str]]:
+    """The files of each folder; and of each that gave none, and has no reports of a run, why."""
+    groups: dict[str, list[Path]] = {}
+    missing: dict[str, str] = {}
+    for entry in entries:
+        said = len(strays)
+        found = files_under(Path(entry.path), left, strays, root)
+        left -= len(found)
+        if left < 0:
+            raise NoCaptureError(f"more than {MAX_FILES:,} files")
+        if found:
+            groups[entry.name] = found
+        elif not any(line.endswith(OF_A_RUN) for line in strays[said:]):
+            strays += [] if strays[said:] else [f"{entry.name}: {_NO_FILE}"]
+            missing[entry.name] = strays[said]
+    if groups:
+        groups |= {name: [] for name, why in missing.items() if _is_of_node(name, why)}
+    return groups, missing
+
+
+def _is_of_node(name: str, why: str) -> bool:
+    """Whether a folder without a file, beside folders of nodes, is one too; of empty ones only what has a number."""
+    return not why.endswith(_NO_FILE) or any(char.isdecimal() for char in name)
 
 
 def _by_prefix(files: Iterable[Path], root: Path) -> dict[str, list[Path]]:
@@ -171,7 +170,11 @@ def stem(name: str) -> str:
     return owner or name
 
 
-def _named(groups: Mapping[str, list[Path]], shared: Mapping[str, list[Path]]) -> tuple[NodeFiles, ...]:
+def _named(
+    groups: Mapping[str, list[Path]],
+    shared: Mapping[str, list[Path]],
+    missing: Mapping[str, str] = MappingProxyType({}),
+) -> tuple[NodeFiles, ...]:
     """The groups with names that nodes may have, each once; files of several nodes say their names themselves."""
     taken: dict[str, NodeFiles] = {}
     for raw in {**groups, **shared}:
@@ -179,7 +182,9 @@ def _named(groups: Mapping[str, list[Path]], shared: Mapping[str, list[Path]]) -
         number = 2
         while name in taken:
             name, number = f"{node_name(raw, 'node')}-{number}", number + 1
-        taken[name] = NodeFiles(name, tuple(groups.get(raw, ())), tuple(shared.get(raw, ())))
+        files, of_several = tuple(groups.get(raw, ())), tuple(shared.get(raw, ()))
+        why = missing.get(raw, "") if not (files or of_several) else ""
+        taken[name] = NodeFiles(name, files, of_several, why)
     return tuple(taken.values())
 
 

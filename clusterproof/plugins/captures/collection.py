@@ -121,6 +121,8 @@ def understood(
     reader: Reader | None = None,
 ) -> Understood:
     """All evidence in one node's files; every other collector says what to collect."""
+    if node.missing:
+        return Understood(NodeEvidence(node.name, unreached=Unreached.UNRECORDED, detail=node.missing, probe=PROBE))
     budget = budget or Budget(MAX_WHOLE_BYTES)
     parts: list[CollectorPart] = []
     unknown: list[str] = []

@@ -31,6 +31,7 @@ NODES = ("sinfo", "-N", "-h", "-o", "%N|%T|%H|%E")
 _PLACE = re.compile(r"^\s{0,12}(StdOut|StdErr)=(\S.*)$", re.MULTILINE)
 _OWNER = re.compile(r"^\s{0,12}UserId=\S{1,100}\((\d{1,10})\)", re.MULTILINE)
 _BEGINS = re.compile(r"^(?:JobId=|JobID\|)", re.MULTILINE)
+_UNKNOWN = re.compile(r"invalid job id", re.IGNORECASE)
 _DOWN = re.compile(r"down|fail|not_resp|unk", re.IGNORECASE)
 _SILENT = re.compile(r"not respon", re.IGNORECASE)
 
@@ -74,7 +75,11 @@ def read_job(number: str, builder: CaseBuilder, offset_s: float, asked: Ask = as
     builder.settle(number)
     known = builder.jobs[before:]
     if not known:
-        raise CaseError(f"Slurm knows no job {number}: scontrol: {_line(record)}; sacct: {_line(row)}")
+        is_unknown = (shown and _UNKNOWN.search(record)) or (not kept and not _rows(row))
+        answers = f"scontrol: {_line(record)}; sacct: {_line(row)}"
+        if is_unknown:
+            raise CaseError(f"Slurm knows no job {number}: {answers}")
+        raise CaseError(f"Slurm could not be asked for job {number}: {answers}")
     runs = next((job.state for job in known if not scheduler.has_ended(job)), "")
     if runs:
         raise CaseError(f"job {number} is {runs}; expected one that has ended")
@@ -143,8 +148,11 @@ def _read_output(record: str, builder: CaseBuilder, offset_s: float) -> None:
 
 def _line(text: str) -> str:
     """The first line of an answer; the names of columns are none."""
-    lines = (line.strip() for line in text.splitlines() if line.strip() and not line.startswith("JobID|"))
-    return one_line(next(lines, "no answer"), 120)
+    return one_line(next(iter(_rows(text)), "no answer"), 120)
+
+
+def _rows(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("JobID|")]
 
 
 _GPUS = re.compile(r"(?:^|[|,= ])gres/gpu=(\d{1,7})(?=[,|\s]|$)")  # of all types together

@@ -67,10 +67,13 @@ def checks(arguments: Sequence[str]) -> tuple[int, str]:
     try:
         chosen = [check for check in all_checks().values() if _has(check, marks)]
     except SyntaxError as wrong:
-        expected = "expected marks with and, or, not and brackets (pytest --markers lists them)"
+        expected = "expected marks with and, or, not and brackets (clusterproof --markers lists them)"
         return BAD_COMMAND_LINE, f"clusterproof checks: -m {marks!r}: {wrong.msg}; {expected}\n"
     if not chosen:
-        return BAD_COMMAND_LINE, f"clusterproof checks: no check has the marks {marks!r}; pytest --markers lists them\n"
+        return (
+            BAD_COMMAND_LINE,
+            f"clusterproof checks: no check has the marks {marks!r}; clusterproof --markers lists them\n",
+        )
     return 0, "\n".join(_listed(chosen)) + "\n"
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.core.one_line import BAD_COMMAND_LINE, OneLineParser
+from clusterproof.plugins.core.opened import is_file
 from clusterproof.plugins.evidence.recording import write_whole
 from clusterproof.plugins.manifest.compose import manifest_of, text_of
 from clusterproof.plugins.options.validate import why_not_made
@@ -25,20 +26,24 @@ class WriteManifest:
     def __init__(self, source: str, out: str) -> None:
         self.source = source
         self.out = out
+        self.text = ""  # what is left to print
 
     @pytest.hookimpl(trylast=True)
     def pytest_configure(self, config: pytest.Config) -> None:
         """Come last, so that the loop over the checks is ours. Raises pytest.UsageError."""
+        if self.out and is_file(self.out) and Path(self.out).stat().st_size:  # people edit theirs
+            raise pytest.UsageError(
+                f"{self.out} is there already: nothing was written; expected the name of a new file"
+            )
         why = why_not_made(Path(self.out), as_folder=False) if self.out else ""
         if why:
             raise pytest.UsageError(f"{self.out}: {why}; expected a file that may be written")
-        config.pluginmanager.register(_Loop(self.source, self.out), "clusterproof-manifest")
+        config.pluginmanager.register(_Loop(self), "clusterproof-manifest")
 
 
 class _Loop:
-    def __init__(self, source: str, out: str) -> None:
-        self.source = source
-        self.out = out
+    def __init__(self, writing: WriteManifest) -> None:
+        self.writing = writing
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -50,15 +55,16 @@ class _Loop:
                 print(f"left out {node.name}: {node.evidence.unreached.value} {node.evidence.detail}", file=sys.stderr)
         if not answered:
             raise pytest.UsageError("no node answered; expected a machine known to be good")
-        text = text_of(manifest_of(answered), date.today().isoformat(), self.source)
-        if not self.out:
-            print(text, end="")
+        text = text_of(manifest_of(answered), date.today().isoformat(), self.writing.source)
+        out = self.writing.out
+        if not out:
+            self.writing.text = text
             return True
         try:
-            _write(Path(self.out), text)
+            _write(Path(out), text)
         except OSError as problem:
-            raise pytest.UsageError(f"{self.out}: {problem.strerror}; expected a file that may be written") from None
-        print(f"wrote {self.out}", file=sys.stderr)
+            raise pytest.UsageError(f"{out}: {problem.strerror}; expected a file that may be written") from None
+        print(f"wrote {out}", file=sys.stderr)
         return True
 
 
@@ -79,7 +85,7 @@ def parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--from", "--cluster", dest="source", required=True, metavar="X", help="what --cluster takes")
-    parser.add_argument("--out", default="", metavar="FILE", help="where to write it (default: print it)")
+    parser.add_argument("--out", default="", metavar="FILE", help="a new file to write it to (default: print it)")
     return parser
 
 

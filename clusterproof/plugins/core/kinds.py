@@ -22,6 +22,7 @@ class Kind:
     form: str
     help: str
     resolver: str
+    is_live: bool = True  # whether its nodes can be asked now; else they were at another time
 
 
 KINDS = (
@@ -31,9 +32,22 @@ KINDS = (
         "demo",
         "a recorded cluster of 16 nodes, most of them sick: to see what reports look like",
         "inventory.file:demo",
+        is_live=False,
     ),
-    Kind("replay:", "replay:DIR", "what --record DIR kept: the same verdicts, offline", "inventory.file:replay"),
-    Kind("capture:", "capture:PATH", "outputs of commands that a person collected", "inventory.file:capture"),
+    Kind(
+        "replay:",
+        "replay:DIR",
+        "what --record DIR kept: the same verdicts, offline",
+        "inventory.file:replay",
+        is_live=False,
+    ),
+    Kind(
+        "capture:",
+        "capture:PATH",
+        "outputs of commands that a person collected",
+        "inventory.file:capture",
+        is_live=False,
+    ),
     Kind(
         "ssh:",
         "ssh:[user@]NODESET[:port]",
@@ -109,9 +123,9 @@ CONNECTIONS: Mapping[str, ConnectionKind] = {
 }
 
 
-def forms() -> str:
-    """What X may be, as a person writes it: `local, demo, …, or FILE.toml`."""
-    every = [kind.form for kind in (*KINDS, HYPERPOD, FILE)]
+def forms(*, are_live: bool = False) -> str:
+    """What X may be, as a person writes it: `local, demo, …, or FILE.toml`; or only what can be asked now."""
+    every = [kind.form for kind in (*KINDS, HYPERPOD, FILE) if kind.is_live or not are_live]
     return f"{', '.join(every[:-1])}, or {every[-1]}"
 
 

@@ -86,6 +86,11 @@ class Policy:
     day: tuple[int, ...] = field(default_factory=lambda: time.localtime()[:3])
 
     @property
+    def has_manifest(self) -> bool:
+        """Whether it has a rule of a golden manifest."""
+        return any((self.versions, self.modules, self.libraries, self.services, self.sizes))
+
+    @property
     def today(self) -> date:
         """The day on which it is read."""
         from datetime import date  # most policies disable nothing

@@ -57,6 +57,7 @@ class Node:
     group: Group[Node] = field(default_factory=Group, repr=False)
     run: Group[Node] = field(default_factory=Group, repr=False)  # all nodes, of whatever group
     between: Between | None = field(default_factory=type(None), repr=False)  # what was measured between nodes
+    settings: Mapping[str, str] = field(default_factory=dict, repr=False)  # of the connection, as its cluster has them
     facts: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     @property

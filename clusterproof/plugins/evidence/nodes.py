@@ -33,7 +33,7 @@ def nodes(
     run: Group[Node] = Group(catalog=catalog, is_part=cluster.is_part)
     made: dict[str, Node] = {}
     for target in cluster.targets:
-        node = Node(target, evidence[target.name], occasion, policy, since, between=between)
+        node = Node(target, evidence[target.name], occasion, policy, since, between=between, settings=cluster.settings)
         group = groups[target.group, node.type_name]
         made[target.name] = replace(node, group=group, run=run)
         group.nodes.append(made[target.name])

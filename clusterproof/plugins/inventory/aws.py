@@ -14,6 +14,7 @@ from typing import Any
 from clusterproof.plugins.aws import Account, AwsDenied, AwsError
 from clusterproof.plugins.aws.resources import AT_ONCE, instance_groups, portions, reserved
 from clusterproof.plugins.core.cluster import INSTANCE_ID, Cluster, InventoryError, Target
+from clusterproof.plugins.core.opened import is_folder
 from clusterproof.plugins.core.strict import nearest
 from clusterproof.plugins.kubernetes.access import SETTING as KUBERNETES
 from clusterproof.plugins.transport.srun import SETTING
@@ -128,6 +129,7 @@ def hyperpod(text: str, options: Mapping[str, str]) -> Cluster:
         return _by_connection(_cluster(account, text), options.get("via", "auto"))
     except AwsError as problem:
         hint = "" if arn else f"; for a host say ssh:{text:.80}"
+        hint += f"; for the folder here say replay:{text:.80} or capture:{text:.80}" if is_folder(text) else ""
         raise InventoryError(f"--cluster {text!r:.120} is taken for a HyperPod cluster: {problem}{hint}") from None
 
 

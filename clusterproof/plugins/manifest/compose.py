@@ -41,7 +41,7 @@ NOT_OF_IMAGE = ("lustre",)  # loaded by what somebody mounts, which the image do
 ALIASES = {"chronyd": "chrony", "sshd": "ssh"}  # one service by two names, where both are installed
 DIFFER_WITH_ROOM = ("memory_gib", "root_gib", "dev_shm_gib")  # more of it is no fault
 HEAD = """\
-# Golden manifest of a machine image: pytest --cluster local -m ami --policy THIS_FILE
+# Golden manifest of a machine image: clusterproof check local -m ami --policy THIS_FILE
 # It is a policy (docs/policy.md), so thresholds, exceptions and mounts of yours may stand here as well. What each rule
 # means is in docs/images.md. It asks for just what the machine has: widen what may change, strike what does not matter.
 """

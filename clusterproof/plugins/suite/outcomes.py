@@ -22,6 +22,7 @@ from clusterproof.plugins.suite.ending import (
     is_by_failures,
     why_it_ended,
 )
+from clusterproof.plugins.suite.output import FailSafeStream
 from clusterproof.plugins.suite.report import ENDED, carried_result
 from clusterproof.plugins.suite.reporters import guard_writers, history_reporter, reporters
 from clusterproof.plugins.suite.state import (
@@ -34,7 +35,7 @@ from clusterproof.plugins.suite.state import (
     note_unwritten,
     topology_of,
 )
-from clusterproof.plugins.suite.terminal import Evaluating, FailSafeStream, is_plain
+from clusterproof.plugins.suite.terminal import Evaluating, is_plain
 from clusterproof.reports.results import ResultsFile
 from clusterproof.reports.summary import summary
 from clusterproof.reports.topology import lines
@@ -69,6 +70,7 @@ class Outcomes:
         self.is_large = False
         self.is_silent = False  # whether no verdict gets a letter
         self.evaluating: Evaluating | None = None
+        self.output: FailSafeStream | None = None  # of the terminal
         self.is_empty = False  # whether no test was chosen
         path = config.option.results
         self.history = history_reporter(config, cluster, self.results)
@@ -88,10 +90,8 @@ class Outcomes:
         reporter = self.config.pluginmanager.get_plugin("terminalreporter")
         if reporter:
             log = as_job_log(reporter._tw._file)  # noqa: SLF001 - pytest has no option for it
-            reporter._tw._file = FailSafeStream(log)  # noqa: SLF001
-            reporter.startpath = (
-                self.config.rootpath
-            )  # files as `checks/gpu/test_memory.py`, wherever that is installed
+            self.output = reporter._tw._file = FailSafeStream(log)  # noqa: SLF001
+            reporter.startpath = self.config.rootpath  # files as `checks/gpu/test_memory.py`, wherever it is installed
         if self.history:
             self.config.pluginmanager.register(self.history, "clusterproof-history")
         for name, joining in reporters(self.config, self.cluster, self.results):
@@ -205,6 +205,8 @@ class Outcomes:
             self._silence_pytests_own_summary()
         session.exitstatus = self._exit_status(session)
         yield
+        if self.output:
+            self.output.end(self.config)
         if FULL in self.config.stash and session.exitstatus != pytest.ExitCode.INTERNAL_ERROR:
             session.exitstatus = INTERRUPTED
 

@@ -175,9 +175,12 @@ class SitePolicy:
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
 
-    def pytest_report_header(self) -> list[str]:
-        """What the policy changes, a line each."""
-        return [f"policy: {self.policy.source}", *(f"policy: {line}" for line in changes(self.policy))]
+    def pytest_report_header(self, config: pytest.Config) -> list[str]:
+        """What the policy changes, a line each; and where an image is compared with nothing."""
+        source = self.policy.source
+        is_bare = is_named(config.option.markexpr, "ami") and not self.policy.has_manifest
+        bare = [f"policy: {source} has no golden manifest: the image is compared with none (clusterproof manifest)"]
+        return [f"policy: {source}", *bare * is_bare, *(f"policy: {line}" for line in changes(self.policy))]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:

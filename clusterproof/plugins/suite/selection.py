@@ -162,7 +162,7 @@ def misspelt_mark(markexpr: str, lines: Iterable[str], borne: Collection[str] = 
     for word in _names_in(_IN_BRACKETS.sub("", markexpr)):
         near = "" if word in names else nearest(word, names)
         if near:
-            return f"-m {markexpr!r}: no mark is called {word!r}{near}; pytest --markers lists them"
+            return f"-m {markexpr!r}: no mark is called {word!r}{near}; clusterproof --markers lists them"
     return ""
 
 

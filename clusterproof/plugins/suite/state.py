@@ -40,6 +40,9 @@ PYTEST_PROTOCOL: pytest.StashKey[bool] = pytest.StashKey()  # light items run by
 ROUTES: pytest.StashKey[dict[Callable[..., Any], Route]] = pytest.StashKey()
 
 
+_ROOM = "expected room for all of it: make room, or name another place, and run again"
+
+
 def note_full(config: pytest.Config, problem: Exception) -> None:
     """Note that a disk was full, if that is what kept a report from being written: the run ends by that."""
     if getattr(problem, "errno", None) in NO_ROOM or getattr(problem, "is_of_full_disk", False):
@@ -50,7 +53,7 @@ def note_unwritten(config: pytest.Config, option: str, problem: OSError) -> None
     """Keep what is to be said of a file that could not be written: the run goes on without it."""
     note_full(config, problem)
     where = f"{problem.filename}: " if problem.filename else ""
-    config.stash.setdefault(UNWRITTEN, {}).setdefault(option, f"{where}{problem.strerror or problem}")
+    config.stash.setdefault(UNWRITTEN, {}).setdefault(option, f"{where}{problem.strerror or problem}; {_ROOM}")
 
 
 def policy_of(config: pytest.Config) -> Policy:

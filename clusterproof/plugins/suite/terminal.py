@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -113,7 +112,8 @@ class PlainReporter(pytest.TerminalReporter):  # type: ignore[misc] # final; pyt
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Say what is validated once something is chosen: a mistake is one line."""
         super().pytest_collection_finish(session)
-        if session.items:
+        is_refused = isinstance(sys.exc_info()[1], pytest.UsageError)  # pytest comes here on the way out of it too
+        if session.items and not is_refused:
             self._show_cluster()
 
     @pytest.hookimpl(wrapper=True)
@@ -181,37 +181,6 @@ def with_concerns(counts: Sequence[str], results: Iterable[Result]) -> list[str]
 
 def _has_concern(result: Result) -> bool:
     return result.verdict.is_finding and any(part.verdict is Verdict.CONCERN for part in result.by_verdict)
-
-
-class FailSafeStream:
-    """A text stream that falls silent where the one behind it can take no more; all else of it is unchanged."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-
-    def write(self, text: str) -> int:
-        """Write, or drop it."""
-        try:
-            return self._stream.write(text)
-        except OSError:
-            self._redirect_to_null()
-            return len(text)
-
-    def flush(self) -> None:
-        """Flush, or drop what is left."""
-        try:
-            self._stream.flush()
-        except OSError:
-            self._redirect_to_null()
-
-    def _redirect_to_null(self) -> None:
-        """Lead the descriptor to nothing: else Python complains of what it holds back when it ends."""
-        nothing = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nothing, self._stream.fileno())
-        os.close(nothing)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
 
 
 Shown = Callable[[NodeEvidence], None]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
 from shlex import quote
+from typing import NoReturn
 
 from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.opened import Budget, is_folder
@@ -33,6 +35,8 @@ def _found() -> tuple[Format, ...]:
 FORMATS = _found()
 _PRINTED = re.compile(r"\.(?:out|err)$|^std(?:out|err)\.log$")  # by ranks and launchers
 _NAMES = ", ".join(file_format.name for file_format in FORMATS)
+
+_EXPECTED = "expected a file that a training run wrote (docs/training-runs.md)"
 
 
 def read_run(paths: Sequence[str]) -> TrainingRun:
@@ -59,7 +63,7 @@ def read_run(paths: Sequence[str]) -> TrainingRun:
             if said := how_it_ended(file):
                 failed.setdefault(said, path)
         elif not below:
-            raise RunError(f"{path}: {what_is(file) or f'its form is not known; expected {_NAMES}'}")
+            raise RunError(f"{path}{_not_known(file)}")
         elif _is_of_recording(path.relative_to(below)):
             is_known = True
         elif other := what_is(file):
@@ -103,6 +107,18 @@ def read_run(paths: Sequence[str]) -> TrainingRun:
     return TrainingRun(_name(paths), recorded)
 
 
+def _not_known(file: RunFile) -> str:
+    """What is said behind the name of a file of no known form. Raises RunError."""
+    if what := what_is(file):
+        return f": {what}"
+    head = head_of(file, HEAD)
+    if not head.strip():
+        return f" is empty; {_EXPECTED}"
+    if b"\0" in head:
+        return f" is neither text nor a form that is known; {_EXPECTED}"
+    return f": its form is not known; expected {_NAMES}"
+
+
 def _read(file: RunFile, file_format: Format, recorded: RunData) -> None:
     """Take in a file of this format. Raises RunError, whatever its reader breaks of."""
     try:
@@ -142,14 +158,24 @@ def _is_of(file_format: Format, head: bytes) -> bool:
 
 def _files(folder: Path, links: list[str]) -> Iterator[Path]:
     """The files under a folder, in the order of their names, without links, which are noted. Raises RunError."""
-    files = [Path(where, name) for where, _, names in os.walk(folder) for name in names if not name.startswith(".")]
+    walk = os.walk(folder, onerror=_refuse)
+    files = [Path(where, name) for where, _, names in walk for name in names if not name.startswith(".")]
     if len(files) > MAX_FILES:
         raise RunError(f"{folder}: more than {MAX_FILES:,} files; expected the folder of one run")
     for path in sorted(files):
-        if path.is_symlink():
+        try:
+            mode = path.lstat().st_mode
+        except OSError as wrong:
+            _refuse(wrong)
+        if stat.S_ISLNK(mode):
             links.append(path.name)
-        elif path.is_file():
+        elif stat.S_ISREG(mode):
             yield path
+
+
+def _refuse(wrong: OSError) -> NoReturn:
+    """Refuse a run of which a folder or a file may not be read: that of the slow rank may be in it. Raises RunError."""
+    raise RunError(f"{wrong.filename}: {wrong.strerror}; expected a run whose folders may all be read") from None
 
 
 def _name(paths: Sequence[str]) -> str:

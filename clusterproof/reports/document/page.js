@@ -120,10 +120,14 @@ function apply() {
 
 function show() {
   const asked = /^#node=(.*)$/.exec(location.hash);
-  let node = -1;
+  let name = asked ? asked[1] : "";
   try {
-    node = asked ? data.nodes.indexOf(decodeURIComponent(asked[1])) : -1;
+    name = decodeURIComponent(name);
   } catch { /* a hash typed by hand */ }
+  const node = asked ? data.nodes.indexOf(name) : -1;
+  const stranger = document.getElementById("no-node");
+  if (stranger) stranger.remove();
+  if (asked && node < 0) document.getElementById("main").prepend(el("p", { id: "no-node", role: "status" }, within(name, 60) + " is not in this run"));
   const wasHidden = document.getElementById("main").hidden;
   document.getElementById("main").hidden = node >= 0;
   if (wasHidden && node < 0) apply(); // what is as wide as the window was drawn in none

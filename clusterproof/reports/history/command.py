@@ -10,17 +10,21 @@ from clusterproof.plugins.core.one_line import OneLineParser
 from clusterproof.plugins.core.strict import nearest
 from clusterproof.reports.history import FILE, HistoryError
 from clusterproof.reports.history.store import clusters, default_path, read_past, require_own_history
-from clusterproof.reports.history.words import MAX_ROWS, page
+from clusterproof.reports.history.words import COLUMNS, MAX_ROWS, page
 from clusterproof.reports.run_folder import RUNS
 
 EXIT_UNREADABLE = 4  # as pytest's for a bad command line
 _MAX_RUNS = 50
+_NAMES = f"{', '.join(map(repr, COLUMNS[:-1]))} or {COLUMNS[-1]!r}"
 
 
 def history(arguments: Sequence[str]) -> tuple[int, str]:
     """The exit code and what to print. Raises SystemExit where argparse does."""
     option = parser().parse_args(arguments)
     try:
+        if option.sort and option.sort not in COLUMNS:
+            near = nearest(option.sort, COLUMNS)
+            raise HistoryError(f"--sort {option.sort!r:.60}: no table has this column{near}; expected {_NAMES}")
         path = Path(option.history) if option.history else found(option.cluster)
         if not option.history:
             require_own_history(path)

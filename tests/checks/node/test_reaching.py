@@ -9,13 +9,14 @@ import pytest
 
 from clusterproof.plugins.catalog import PACKAGED
 from clusterproof.plugins.catalog.node import unreached_rows
-from clusterproof.plugins.core.cluster import Target
+from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import NodeEvidence, Unreached
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evaluation.all_checks import all_checks, node_checks
 from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.reports.findings import findings, gaps
 from clusterproof.reports.formats.html import document
 from clusterproof.reports.formats.junit import suites
@@ -83,6 +84,38 @@ def test_for_a_fault_of_the_callers_nobody_is_told_to_replace_or_reboot(why: Unr
 )
 def test_the_command_goes_the_way_that_the_suite_went(target: Target, why: Unreached, command: str) -> None:
     assert reaching(why, target).evidence == command
+
+
+@pytest.mark.parametrize(
+    ("target", "settings", "command"),
+    [
+        (
+            Target("n2", "127.0.0.1", port=9),
+            {"user": "ubuntu", "config": "ssh_config"},
+            "-F ssh_config -p 9 ubuntu@127.0.0.1",
+        ),
+        (Target("n2", user="root"), {"user": "ubuntu", "port": "2222"}, "-p 2222 root@n2"),
+        (
+            Target("n2"),
+            {"identity_file": "a key", "known_hosts": "hosts", "accept_new_host_keys": "yes"},
+            "-i 'a key' -o UserKnownHostsFile=hosts n2",
+        ),
+    ],
+)
+def test_the_command_has_the_settings_of_the_inventory(target: Target, settings: dict[str, str], command: str) -> None:
+    evidence = {target.name: NodeEvidence(target.name, unreached=Unreached.REFUSED)}
+    node = nodes(Cluster("lab", "ssh", (target,), settings), evidence)[target.name]
+    assert evaluate(all_checks()["node.reachable"], node).evidence == f"ssh {command} true"
+
+
+@pytest.mark.parametrize(
+    ("settings", "command"),
+    [({"recording": "a b"}, "ls -lR 'a b'"), ({"capture": "cap"}, "ls -lR cap"), ({}, "ls -lR DIR")],
+)
+def test_of_a_node_that_a_recording_lacks_its_folder_is_shown(settings: dict[str, str], command: str) -> None:
+    evidence = {"n2": NodeEvidence("n2", unreached=Unreached.UNRECORDED)}
+    node = nodes(Cluster("lab", "replay", (Target("n2"),), settings), evidence)["n2"]
+    assert evaluate(all_checks()["node.reachable"], node).evidence == command
 
 
 def everywhere(why: Unreached, count: int = 4) -> list[Result]:

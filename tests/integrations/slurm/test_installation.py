@@ -6,6 +6,9 @@ import sys
 
 import pytest
 
+from clusterproof.integrations.slurm.installation import findings
+from clusterproof.integrations.slurm.rehearsal import Evaluated, Rehearsal
+from clusterproof.integrations.slurm.settings import Settings
 from clusterproof.integrations.slurm.slurm_conf import (
     InstallationLine,
     LineStatus,
@@ -282,6 +285,13 @@ def prolog(running: Node) -> str:
 def test_lines_are_counted_by_their_mark(found: tuple[InstallationLine, ...], numbers: tuple[int, int]) -> None:
     sections = [Section("one", found[:1]), Section("two", found[1:])]
     assert (count(sections, LineStatus.MEND), count(sections, LineStatus.OPEN)) == numbers
+
+
+def test_findings_of_one_check_are_told_apart() -> None:
+    seen = "/: 2 GB free; expected 10 GB\nall that was logged of this boot; expected less"
+    rehearsal = Rehearsal("prolog", 5.0, 1.0, (Evaluated("host.kernel", "concern", seen, ""),))
+    [line] = findings((rehearsal,), "concern", Settings())
+    assert "expected 10 GB; all that was logged of this boot" in line.text
 
 
 def test_what_a_node_reports_cannot_write_on_the_terminal() -> None:

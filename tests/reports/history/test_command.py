@@ -48,6 +48,15 @@ def test_a_run_says_what_is_new_still_there_and_gone_in_the_terminal_and_in_its_
     )
 
 
+def test_a_column_that_no_table_has_is_refused_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["history", "--sort", "nod"]) == 4
+    said = capsys.readouterr().err
+    assert (
+        "clusterproof history: --sort 'nod': no table has this column (did you mean node?); expected 'change'," in said
+    )
+    assert said.count("\n") == 1
+
+
 def test_every_form_of_report_says_what_changed(runs: Runs) -> None:
     runs.checks(test_it=LIGHT)
     out = runs.folder / "out"

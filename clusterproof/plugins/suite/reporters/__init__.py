@@ -7,6 +7,7 @@ checks run. A report of pytest's own or of pytest-html's that cannot be written 
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from importlib import import_module
@@ -19,7 +20,7 @@ import pytest
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.opened import NO_ROOM
 from clusterproof.plugins.core.result import Result
-from clusterproof.plugins.suite.state import note_unwritten
+from clusterproof.plugins.suite.state import UNWRITTEN, note_unwritten
 
 if TYPE_CHECKING:
     from clusterproof.plugins.suite.history import HistoryReporter
@@ -63,12 +64,17 @@ _WRITERS = (("_pytest.junitxml", "--junitxml", "xmlpath"), ("pytest_html", "--ht
 
 
 def guard_writers(config: pytest.Config) -> None:
-    """Keep a report that cannot be written from ending the run; no half of it stays."""
-    for hooked in config.hook.pytest_sessionfinish.get_hookimpls():
-        for module, option, attribute in _WRITERS:
-            if str(hooked.function.__module__).startswith(module):
-                path = config.getoption(attribute, None)
-                hooked.function = _guarded(config, hooked.function, option, Path(path) if path else None)  # type: ignore[misc]
+    """Keep a report that cannot be written from ending the run; no half of it stays, and nothing says that it does."""
+    for module, option, attribute in _WRITERS:
+        path = config.getoption(attribute, None)
+        for hooked in _hooked(config.hook.pytest_sessionfinish, module):
+            hooked.function = _guarded(config, hooked.function, option, Path(path) if path else None)
+        for hooked in _hooked(config.hook.pytest_terminal_summary, module):
+            hooked.function = _if_written(config, hooked.function, option)
+
+
+def _hooked(hook: Any, module: str) -> Iterator[Any]:
+    return (hooked for hooked in hook.get_hookimpls() if str(hooked.function.__module__).startswith(module))
 
 
 def guard_beginning_of_html(config: pytest.Config) -> None:
@@ -85,11 +91,24 @@ def _guarded(config: pytest.Config, write: Callable[..., Any], option: str, path
         except OSError as problem:
             note_unwritten(config, option, problem)
             if path:
-                with suppress(OSError):
-                    path.unlink()
+                remove_half(path)
             return None
 
     return guarded
+
+
+def remove_half(path: Path) -> None:
+    """Remove what is half written, where it is a file of that name: a device, a pipe or a link was there before."""
+    with suppress(OSError):
+        if stat.S_ISREG(path.lstat().st_mode):
+            path.unlink()
+
+
+def _if_written(config: pytest.Config, say: Callable[..., Any], option: str) -> Callable[..., Any]:
+    def said(*given: Any) -> Any:
+        return None if option in config.stash.get(UNWRITTEN, {}) else say(*given)
+
+    return said
 
 
 def _begun(config: pytest.Config, begin: Callable[..., Any]) -> Callable[..., Any]:
@@ -102,7 +121,7 @@ def _begun(config: pytest.Config, begin: Callable[..., Any]) -> Callable[..., An
                 message = f"--html: {where}: {problem.strerror or problem}; expected a file that may be written"
                 raise pytest.UsageError(message) from None
             note_unwritten(config, "--html", problem)
-            (Path(config.getoption("htmlpath")).parent / "assets" / "style.css").unlink(missing_ok=True)
+            remove_half(Path(config.getoption("htmlpath")).parent / "assets" / "style.css")
             return None
 
     return begun

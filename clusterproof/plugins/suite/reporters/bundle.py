@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
 import platform
 import re
+import stat
 import tarfile
 import tempfile
 import time
@@ -20,7 +22,7 @@ from urllib.parse import quote
 import pytest
 
 from clusterproof.plugins.core.cluster import Cluster
-from clusterproof.plugins.core.opened import created
+from clusterproof.plugins.core.opened import IS_NO_FILE, created
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.evidence.recording import write_cluster, write_control_plane, write_node
 from clusterproof.plugins.policy import policy_as_written
@@ -56,7 +58,7 @@ What clusterproof found on a cluster, and all that it found it by.
 summary.txt      the findings, for people
 results.jsonl    one JSON record for each check and node
 recording/       what every node and the control plane reported; the same verdicts again, anywhere:
-                     pytest --cluster replay:recording
+                     clusterproof check replay:recording
 policy.toml      the site's own rules, where there were some
 reports/         report files of the run
 bundle.json      versions, when it ran and over what
@@ -179,6 +181,8 @@ def write_bundle(path: Path, members: Iterable[Member], moment: float) -> None:
     import zstandard  # a library of C, that few runs need
 
     path.parent.mkdir(parents=True, exist_ok=True)
+    if os.path.lexists(path) and not stat.S_ISREG(path.lstat().st_mode):  # it would be gone, as /dev/stdout
+        raise OSError(errno.EINVAL, IS_NO_FILE, str(path))
     part = path.with_name(f".{path.name}.{os.getpid()}{_PART}")
     try:
         with BufferedWriter(created(part)) as file:
