@@ -31,7 +31,7 @@ left = [f"clusterproof.plugins.{name}" for name in ("cluster", "command_line.own
 for package in ("core", "catalog", "evidence", "inventory", "evaluation", "options", "policy", "transport", "suite"):
     package = import_module(f"clusterproof.plugins.{package}")
     for module in pkgutil.walk_packages(getattr(package, "__path__", ()), f"{package.__name__}."):
-        if module.name not in left and ".collect" not in module.name and ".reporters" not in module.name:
+        if module.name not in left and not any(part in module.name for part in (".collect", ".on_node", ".reporters")):
             import_module(module.name)
 gc.freeze()
 

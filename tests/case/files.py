@@ -34,6 +34,8 @@ WATCHDOG_OF_1 = (
     "2026-03-01 08:10:03,100 [rank1]: [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=9, "
     "OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600020 milliseconds before timing out.\n"
 )
+STOP = "slurmstepd: error: *** {of} ON gpu001 CANCELLED AT 2026-03-01T{at} DUE TO {why} ***\n"
+RUNS_ON = "".join(f"2026-03-01 08:10:{second:02d},000 iteration {second}/900 | loss: 2.0\n" for second in range(20, 30))
 BROKEN_GPU = {
     "rank_1.log": STEPS + WATCHDOG_OF_1,
     "rank_3.log": STEPS + CUDA_OF_3,

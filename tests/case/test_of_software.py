@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.case.files import SACCT, case_of
+from tests.case.files import BROKEN_GPU, CUDA_OF_3, SACCT, case_of
 
 RAISED = 'Traceback (most recent call last):\n  File "/x/train.py", line 41, in main\n    {called}\n{exception}\n'
 
@@ -121,3 +121,57 @@ def test_an_eviction_by_kueue_is_no_want_of_memory(reason: str, cause: str, is_c
     items = [{**POD, "status": status}, *([] if is_condition else [event])]
     case = case_of(tmp_path, {"kubectl.json": json.dumps({"kind": "List", "items": items})})
     assert case.verdict.cause == cause
+
+
+JOINED = CUDA_OF_3.splitlines(keepends=True)[0]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "08:00:00,100 [rank3] ucp_mm.c:76   UCX  ERROR failed to register address 0x7f (cuda) on md[4]: Bad address\n",
+        "08:00:02,100 [rank3] RuntimeError: CUDA error: peer access is not supported between these two devices\n",
+    ],
+)
+def test_what_a_lost_gpu_makes_a_rank_say_does_not_contest_it(said: str, tmp_path: Path) -> None:
+    case = case_of(tmp_path, {**BROKEN_GPU, "rank_3.log": f"{JOINED}2026-03-01 {said}"})
+    assert (case.verdict.cause, case.verdict.nodes) == ("hardware", ("gpu003",))
+
+
+@pytest.mark.parametrize(
+    ("said", "cause"),
+    [
+        ("OSError: [Errno 5] Input/output error: '/fsx/hifi_gan/s1.tar'", "storage"),
+        ("OSError: [Errno 5] Input/output error: '/fsx/UCXtests/ibv_logs/fi_1'", "storage"),
+        ("[node1:77] sock.c:325  UCX  ERROR send() returned error: Input/output error", "unknown"),
+        ("NET/OFI Couldn't complete fi_readmsg(): Input/output error", "unknown"),
+        ("RuntimeError: ibv_modify_qp failed: Input/output error", "unknown"),
+    ],
+)
+def test_an_error_of_input_or_output_is_of_a_file_system_where_no_library_of_networks_says_it(
+    said: str, cause: str, tmp_path: Path
+) -> None:
+    assert case_of(tmp_path, {"train.log": f"{said}\n"}).verdict.cause == cause
+
+
+@pytest.mark.parametrize(
+    ("said", "cause"),
+    [
+        ("n1:33:44 [0] misc/argcheck.cc:39 NCCL WARN Broadcast : invalid root 9 (root should be in the 0..8)", "code"),
+        ("xml parser: invalid root element", "unknown"),
+    ],
+)
+def test_an_invalid_root_is_one_of_nccl(said: str, cause: str, tmp_path: Path) -> None:
+    assert case_of(tmp_path, {"train.log": f"{said}\n"}).verdict.cause == cause
+
+
+def test_words_of_a_stop_are_quoted_where_they_say_more(tmp_path: Path) -> None:
+    event = {
+        "kind": "Event",
+        "reason": "EvictedDueToClusterQueueStopped",
+        "message": "The ClusterQueue is stopped",
+        "lastTimestamp": "2026-03-01T08:10:30Z",
+        "involvedObject": {"name": "job-a"},
+    }
+    case = case_of(tmp_path, {"kubectl.json": json.dumps({"kind": "List", "items": [POD, event]})})
+    assert "The ClusterQueue is stopped" in case.verdict.why

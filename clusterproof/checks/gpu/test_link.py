@@ -82,11 +82,14 @@ def evaluate_links_by_peers(gpu: Gpu, node: Node) -> None:
     """The verdict on a GPU's links where it is unknown how many are due; none where they show no fault."""
     states, of_peers = links_of(gpu, node), links_of_peers(gpu, node)
     model = readings(gpu, "name")[0].get("name", "")
-    is_wired = not (of_peers and model) or bool(BASEBOARD.search(model))
-    is_dead = is_wired and set(states).union(*of_peers) == {False}
+    are_dead = set(states).union(*of_peers) == {False}
+    is_wired = not of_peers or bool(BASEBOARD.search(model))
     concern_if(
-        is_dead, f"all {len(states)} NVLinks inactive; expected active ones, unless this machine does not wire any"
+        are_dead and model and is_wired,
+        f"all {len(states)} NVLinks inactive; expected active ones, unless this machine does not wire any",
     )
+    if are_dead and not model:  # as a card without a bridge shows them too
+        incomplete(f"all {len(states)} NVLinks inactive; whether this model wires them is unknown")
     active, most = states.count(True), max((peer.count(True) for peer in of_peers), default=0)
     assert active + states.count(None) >= most, f"{active} active NVLinks; expected {most}, as on another GPU"
     last = max((link for link, is_active in enumerate(states) if is_active), default=0)
@@ -124,7 +127,7 @@ def links_of_peers(gpu: Gpu, node: Node) -> list[tuple[bool | None, ...]]:
 
 def inactive(states: Iterable[bool | None], gpu: Gpu) -> str:
     """The links that are down: `5, 7`."""
-    shown = gpu.nvlink_numbers or ()
+    shown = readings(gpu, "nvlink_numbers")[0].get("nvlink_numbers") or ()
     numbers = shown if len(shown) == len(gpu.nvlinks) else itertools.count()
     return ", ".join(str(link) for link, is_active in zip(numbers, states, strict=False) if is_active is False)
 

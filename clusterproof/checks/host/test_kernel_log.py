@@ -65,7 +65,7 @@ def test_no_oom_kill(node: Node) -> None:
 @mark.prolog
 @mark.epilog
 @mark.hyperpod_node_debugger("G")
-@evidence("journalctl -k -b | grep -E 'AER|PCIe Bus Error'")
+@evidence("journalctl -k -b | grep -E 'AER|PCIe Bus Error|DPC|Slot|DMAR|AMD-Vi|arm-smmu'")
 def test_pcie_aer(node: Node) -> None:
     """PCIe errors (AER).
 

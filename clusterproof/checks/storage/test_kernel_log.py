@@ -34,7 +34,8 @@ def test_file_system_errors(node: Node) -> None:
 
 @mark.hyperpod_node_debugger("F")
 @evidence(
-    "journalctl -k -b | grep -E 'EXT4-fs|XFS|nvme|I/O error|Aborting journal|md/raid|device-mapper'; dmesg -l err,crit"
+    "journalctl -k -b | grep -E 'EXT4-fs|XFS|nvme|I/O (error|failure)|Aborting journal|md/raid|device-mapper'; "
+    "dmesg -l err,crit"
 )
 def test_disk_errors(node: Node) -> None:
     """Local disk errors.

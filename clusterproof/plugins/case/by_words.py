@@ -55,7 +55,7 @@ def by_words(case: Collected) -> CaseVerdict:
     ]
     suspicions = (candidate.event for candidate in possible if candidate.event.row.role == SUSPICION)
     doubts = sorted(suspicions, key=lambda event: event.row.unexplained)
-    if own and any(all(may_be_of_a_stop(candidate.event, stop) for candidate in own) for stop in stops):
+    if own and may_be_of_a_stop([candidate.event for candidate in own], stops):
         reason = f"{stops[0].row.meaning}, and {own[0].event.row.meaning}; no time tells which came first"
         return _unknown(case, [own[0].event], reason)
     if own:
@@ -143,7 +143,7 @@ def _of_stop(case: Collected, stop: Event, doubts: Sequence[Event], late: Collec
     if stop.sign == "time_limit" and (silent := silent_before(stop, case.last)):
         return _unknown(case, [stop], f"it had said nothing for {silent} when its time was over: it hung")
     weight = stop.row.probability * (1.0 if case.last or not case.events else probability().unordered)
-    return CaseVerdict(STOPPED, weight, CANDIDATE, stop.row.meaning, stop)
+    return CaseVerdict(STOPPED, weight, CANDIDATE, quoted(stop), stop, against=said_against(case))
 
 
 def _unknown(case: Collected, events: Iterable[Event], reason: str = "") -> CaseVerdict:

@@ -40,8 +40,9 @@ def candidates(case: Collected) -> tuple[Candidate, ...]:
 def long_before_the_end(case: Collected) -> frozenset[Event]:
     """Words that look like a cause, and after which the job went on: it met something else much later.
 
-    What stops by itself may be waited for: so long, as ranks tell, and `before_s` more. Where steps are known, there
-    were some behind these words; where none are, a limit or an operator may have ended what had hung.
+    A stop before the job began is of an earlier run, whose output is in the same file. What stops by itself may be
+    waited for: so long, as ranks tell, and `before_s` more. Where steps are known, there were some behind these
+    words; where none are, a limit or an operator may have ended what had hung.
     """
     cascades = _Cascades(event for event in case.events if event.is_cascade)
     most_s = apart_s(case)
@@ -52,8 +53,14 @@ def long_before_the_end(case: Collected) -> frozenset[Event]:
     until = last - limits().before_s - waited_s - most_s
     of_output = (event for event in own if "output" in event.row.read_in)
     until = min(until, math.inf if case.progress is None else case.progress)
-    early = (event for event in of_output if event.when.ends is not None and event.when.ends < until)
-    return frozenset(event for event in early if event.row.role == CAUSE or event.is_warning)
+    began = case.job.ran.begins
+    return frozenset(
+        event
+        for event in of_output
+        if event.when.ends is not None
+        and (event.row.role == CAUSE or event.is_warning)
+        and (event.when.ends < until or (event.row.cause == STOPPED and began is not None and event.when.ends < began))
+    )
 
 
 def told_from_outside(case: Collected) -> Event | None:

@@ -11,12 +11,22 @@ from datetime import datetime, timezone
 from pathlib import Path
 from shlex import quote
 
-from clusterproof.plugins.captures import prefix
 from clusterproof.plugins.captures.text import plain
-from clusterproof.plugins.case import CaseError, Collected, label, node_log, one_line, output, pods, results, scheduler
+from clusterproof.plugins.case import (
+    CaseError,
+    Collected,
+    log_file,
+    node_log,
+    one_line,
+    output,
+    pods,
+    results,
+    scheduler,
+)
 from clusterproof.plugins.case.assembled import CaseBuilder, joined
 from clusterproof.plugins.case.below import MAX_FILES, NotRead, files_below
 from clusterproof.plugins.case.clocks import LATEST_S, Clock
+from clusterproof.plugins.case.log_file import KERNEL_LOG, OF_ANYBODY
 from clusterproof.plugins.case.output import LEFT_OUT, OutputSource
 from clusterproof.plugins.core.message import listed
 from clusterproof.plugins.core.opened import Budget, distrust, opened
@@ -28,9 +38,7 @@ from clusterproof.plugins.training_run.reading import format_of
 HEAD_BYTES = 2 << 20  # of each file: how the job began
 TAIL_BYTES = 6 << 20  # and how it ended
 MAX_BYTES = 1 << 30  # of all files
-OF_ANYBODY = "no evidence, as any user can write lines like the kernel's there; expected dmesg or journalctl -k"
 
-_KERNEL_LOG = re.compile(r"(?:^|[._-])(?:dmesg|kern|kernel|kmsg|journal(?:ctl)?)(?=[._-]|$)", re.IGNORECASE)
 _SHARED_LOG = re.compile(r"(?:^|[._-])(?:messages|syslog)(?=[._-]|$)", re.IGNORECASE)
 _SCHEDULER = re.compile(r"sacct|scontrol", re.IGNORECASE)
 _OF_JOB = re.compile(r"job", re.IGNORECASE)
@@ -38,7 +46,6 @@ _JOBS_OWN = re.compile(r"\.(?:out|err|stdout|stderr)$", re.IGNORECASE)
 _OUTPUT = re.compile(r"\.(?:out|err|log|txt|stdout|stderr)(?:\.gz)?$", re.IGNORECASE)
 _RANK = re.compile(r"(?:rank|task|proc)[_.-]?(\d{1,7})(?=[._-]|$)|^log\.(\d{1,7})$|^(\d{1,6})\.(?:out|err|log)$")
 _SLURM_RANK = re.compile(r"\d{1,12}_(\d{1,7})_log\.(?:out|err)$")
-_BEHIND = re.compile(r"(?:dmesg|kern|kernel|kmsg|journal(?:ctl)?)[._-]([A-Za-z0-9][A-Za-z0-9-]{0,200})")
 
 
 def collect(folder: Path, offset_s: float = 0.0) -> Collected:
@@ -103,7 +110,7 @@ class Reader:
         """
         newest = 0.0
         for path in files:
-            is_log = bool(_KERNEL_LOG.search(path.name))
+            is_log = bool(KERNEL_LOG.search(path.name))
             if not is_log and not _is_named_record(path.name):
                 continue
             with suppress(OSError), opened(path, self.folder) as file:
@@ -189,7 +196,7 @@ class Reader:
 
     def _evidence(self, path: Path, name: str, text: str) -> bool:
         """Read what is evidence against a node, and whether the file is such: only of one that no other could write."""
-        is_log = bool(_KERNEL_LOG.search(path.name))
+        is_log = bool(KERNEL_LOG.search(path.name))
         if not is_log and not results.is_of(text):
             return False
         if is_log and _JOBS_OWN.search(path.name) and not node_log.is_log(text):
@@ -197,7 +204,7 @@ class Reader:
         if self.doubt:
             self.builder.missing.append(f"{name}: no evidence against a node, as it {self.doubt}")
         elif is_log:
-            self._log(path, name, text)
+            log_file.read(path, self.folder, text, self.builder, self.clock)
         else:
             self._results(path, name)
         return True
@@ -225,33 +232,6 @@ class Reader:
             self.builder.ranks.add(rank)
         self.builder.count("file of output")
 
-    def _log(self, path: Path, name: str, text: str) -> None:
-        if not node_log.is_log(text):
-            self.builder.missing.append(f"{name}: no kernel log; expected the output of dmesg or journalctl -k")
-            return
-        if node_log.is_of_others_too(text):
-            self.builder.missing.append(f"{name}: {OF_ANYBODY}")
-            return
-        host = node_log.host_of(text)
-        named = _node_named(path, self.folder)
-        if named and not label(named):
-            self.builder.missing.append(f"{name}: what it has for a node's name is none; expected NODE-dmesg.txt")
-            return
-        node = named or host
-        if not node:
-            self.builder.missing.append(f"{name}: nothing says of which node it is; expected NODE-dmesg.txt")
-            return
-        if host and host in re.split(r"[^A-Za-z0-9-]", name):
-            node = host
-        if host and host != label(node):
-            self.builder.missing.append(
-                f"{name}: no evidence, as its lines are of {one_line(host)}, and its name is not"
-            )
-            return
-        self.builder.nodes_with_log.append(label(node))
-        self.builder.facts.extend(node_log.read(text, label(node), name, self.clock))
-        self.builder.count("kernel log")
-
     def _dump(self, path: Path, name: str) -> None:
         file = RunFile(path, self.folder, self.budget)
         try:
@@ -266,18 +246,6 @@ class Reader:
             if (rank := rank_of(file)) is not None:
                 self.builder.dumps_not_read.add(rank)
             self.builder.missing.append(one_line(f"{name}: {str(wrong).removeprefix(f'{path}: ')}", 400))
-
-
-def node_of(path: Path, root: Path) -> str:
-    """The node that a kernel log is of, by its name or its folder's; empty of all else."""
-    return label(_node_named(path, root)) if _KERNEL_LOG.search(path.name) else ""
-
-
-def _node_named(path: Path, root: Path) -> str:
-    """The node that the name of a kernel log has, or that of its folder; empty where neither has one."""
-    behind = _BEHIND.search(path.name)
-    named = prefix(path.name) or (behind[1] if behind and behind[1].lower() not in ("txt", "log") else "")
-    return named or (path.parent.name if path.parent != root else "")
 
 
 def _rank(name: str) -> int | None:

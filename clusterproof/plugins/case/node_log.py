@@ -19,7 +19,8 @@ from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.evidence.kernel_log import facts
 from clusterproof.plugins.evidence.kernel_log.events_gpu import FallenOffBus, InitFailed, SXidEvent, XidEvent
 from clusterproof.plugins.evidence.kernel_log.events_host import HardwareError, Logged, OomKill, PcieError, Segfault
-from clusterproof.plugins.evidence.kernel_log.parse import is_kernel_log
+from clusterproof.plugins.evidence.kernel_log.found import hold_to_one_node, is_of_all, shown
+from clusterproof.plugins.evidence.kernel_log.parse import DRIVERS, is_kernel_log, is_logged, is_unclear
 from clusterproof.plugins.evidence.kernel_log.parse import read as read_log
 from clusterproof.plugins.evidence.kernel_log.window import CALENDAR_S
 from clusterproof.plugins.evidence.kernel_log.xid_findings import XidFinding, evaluate, evaluate_switches
@@ -42,9 +43,14 @@ CLEANUP = 45  # it follows from another Xid, whatever that was of
 WORST, ONLY_SEEN = ("fail",), ("fail", "concern")
 
 
+def unclear_lines(text: str) -> int:
+    """Of how many lines it is not known what stands before the kernel's name: they say nothing."""
+    return sum(map(is_unclear, _of_log(text).splitlines()))
+
+
 def host_of(text: str) -> str:
     """The host that lines of syslog name, else empty."""
-    for line in text[:20_000].splitlines()[:50]:
+    for line in _of_log(text[:20_000]).splitlines()[:50]:
         if match := _SYSLOG.match(line):
             return label(match[2])
         if match := _HOST.match(line):
@@ -54,7 +60,7 @@ def host_of(text: str) -> str:
 
 def year_of(text: str) -> int | None:
     """The year that the time of a line has, of those that have one; what lines say is no time."""
-    match = next((match for line in of_kernel(text).splitlines() if (match := _YEAR.match(line))), None)
+    match = next((match for line in _of_log(text).splitlines() if (match := _YEAR.match(line))), None)
     return int(match[1] or match[2]) if match else None
 
 
@@ -63,12 +69,19 @@ def is_log(text: str) -> bool:
     return is_kernel_log(of_kernel(text))
 
 
+def _of_log(text: str) -> str:
+    """The lines as their log has them, without what grep, talosctl or a syslog of busybox put before each."""
+    return of_kernel(shown(text))
+
+
 def is_of_others_too(text: str) -> bool:
     """Whether programs have lines in it: any user can write the like of the kernel's into such a log.
 
     The kernel's own has what systemd and the journal say at a boot and at its end, as only root can write there.
     """
-    lines = text.splitlines()
+    if is_of_all(text):
+        return True
+    lines = _of_log(text).splitlines()
     said = [match.groups() for line in lines if (match := _SAID_BY.match(line))]
     hosts = {host for host, program in said if program.partition("[")[0] == "kernel"}
     of_hosts = [program for host, program in said if host in hosts]
@@ -82,16 +95,29 @@ def is_of_others_too(text: str) -> bool:
 
 
 def read(text: str, node: str, source: str, clock: Clock) -> Iterator[Fact]:
-    """The facts of all boots that a log shows; in the order of its lines within each."""
-    text, is_of_minutes = of_kernel(text), has_minutes(text)
+    """The facts of all boots that a log shows; in the order of its lines within each.
+
+    Raises CaptureError where it may be of several nodes; and, behind all others, where a boot could not be read.
+    """
+    hold_to_one_node(text)
+    text = _of_log(text)
+    is_of_minutes, unread = has_minutes(text), None
     for boot in _boots(dated(text, clock)):
         try:
             value = read_log(boot)["kernel_log"]
-        except CaptureError:
+        except CaptureError as wrong:
+            unread = unread or (wrong if _has_lines(boot) else None)
             continue
         lines = value["lines"] if isinstance(value, dict) else []
         for fact in facts_of(facts.parse(facts.lines(lines)), node, source):
             yield replace(fact, when=of_minute(fact.when)) if is_of_minutes else fact
+    if unread:
+        raise unread
+
+
+def _has_lines(boot: str) -> bool:
+    """Whether anything in it was logged: what stands before the first boot may be a heading."""
+    return any(is_logged(line) or DRIVERS.match(line) for line in boot.splitlines())
 
 
 def _boots(text: str) -> Iterator[str]:

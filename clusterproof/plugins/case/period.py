@@ -12,7 +12,8 @@ from clusterproof.plugins.case import CaseError, Collected, Job, Missing
 from clusterproof.plugins.case.advice import Case, opened_case
 from clusterproof.plugins.case.assembled import CaseBuilder, joined
 from clusterproof.plugins.case.conclusions import COMPLETED
-from clusterproof.plugins.case.folder import collect, files_of, node_of, read_files
+from clusterproof.plugins.case.folder import collect, files_of, read_files
+from clusterproof.plugins.case.log_file import node_of
 from clusterproof.plugins.case.scheduler import ended_between, has_completed
 from clusterproof.plugins.case.slurm import NODES, Ask, EndedJob, ask, ended_jobs, is_down, read_job
 from clusterproof.plugins.core.message import number_of

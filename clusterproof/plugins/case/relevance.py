@@ -5,6 +5,8 @@ What was long before, or after, did not end it.
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Set
 
 from clusterproof.plugins.case import Collected, Event, Fact, Span
@@ -79,13 +81,16 @@ def bears_out(fact: Fact, case: Collected, rank: int | None = None) -> bool:
     return any(
         event.node == fact.node
         and rank in (None, event.rank)
-        and not event.is_cascade
-        and (event.row.cause == HARDWARE or event.row.of_broken_gpu)
+        and _is_of_broken_gpu(event)
         and not event.when.is_before(fact.when)
         and event.when.begins is not None
         and event.when.begins <= begins + limits().lag_s
         for event in case.events
     )
+
+
+def _is_of_broken_gpu(event: Event) -> bool:
+    return not event.is_cascade and (event.row.cause == HARDWARE or event.row.of_broken_gpu)
 
 
 def shown(case: Collected) -> JobWindow:
@@ -220,4 +225,20 @@ def _has_ended_badly(case: Collected) -> bool:
     of_end = [
         event for event in case.events if event.row.cause != STOPPED and not event.row.of_stop and event not in late
     ]
-    return any(not event.is_cascade or event.row.hang for event in of_end)
+    return any(not event.is_cascade or event.row.hang for event in of_end) or _was_broken_before(late, case)
+
+
+def _was_broken_before(late: Iterable[Event], case: Collected) -> bool:
+    """Whether what looks like the end of a stop bears out what a node logged of its hardware before that."""
+    stops = (event.when.begins for event in case.events if event.row.cause == STOPPED)
+    stopped = min((begins for begins in stops if begins is not None), default=math.inf)
+    broken: dict[str, list[float]] = {}
+    for fact in dated(case):
+        if fact.cause == HARDWARE and fact.is_strong and fact.when.begins is not None and fact.when.begins < stopped:
+            broken.setdefault(fact.node, []).append(fact.when.begins)
+    for event in (event for event in late if _is_of_broken_gpu(event) and event.when.begins is not None):
+        times, begins = broken.get(event.node, []), (event.when.begins or 0.0) - limits().lag_s
+        at = bisect_left(times, begins)
+        if at < len(times) and times[at] <= (math.inf if event.when.ends is None else event.when.ends):
+            return True
+    return False

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from clusterproof.plugins.case import Collected, Event
+import math
+from bisect import bisect_left
+from collections.abc import Collection, Iterable
+from heapq import nsmallest
+
+from clusterproof.plugins.case import RESOLUTION_S, Collected, Event
 from clusterproof.plugins.case.clocks import apart_s
 from clusterproof.plugins.catalog.causes import STOPPED, limits
 
+ALL = -1  # in place of a rank: what a scheduler writes is of all of them
 BY_SCHEDULER = (
     "time_limit",
     "preempted",
@@ -19,41 +25,96 @@ BY_SCHEDULER = (
 
 def of_a_stop(case: Collected) -> frozenset[Event]:
     """The events that came behind a stop of the job: in its file by the lines, else by the times."""
-    stops = [event for event in case.events if event.row.cause == STOPPED]
-    others = [event for event in case.events if event.row.cause != STOPPED] if stops else []
-    most_s = apart_s(case)
-    return frozenset(event for event in others if any(_is_behind(event, stop, most_s) for stop in stops))
+    stops = _Stops((event for event in case.events if event.row.cause == STOPPED), apart_s(case))
+    others = (event for event in case.events if event.row.cause != STOPPED)
+    return frozenset(event for event in others if stops.are_before(event))
 
 
-def _is_behind(event: Event, stop: Event, most_s: float) -> bool:
-    """Whether an event, or what it waited for, began no earlier than the stop.
+class _Stops:
+    """The stops of a job by their files and times, so that each event need not be compared with each of them.
 
-    What a job writes as its scheduler ends it has often no time: it counts as behind where the line before it is not
-    surely before the stop. A person may have stopped what had failed: then only what is surely later.
+    What a job writes as its scheduler ends it has often no time: it counts as behind where its line is, unless times
+    say that much lies between both: then the job ran twice, or its lines are not in their order. A person may have
+    stopped what had failed: then only what is surely later is of the stop.
     """
-    began, stopped = event.when.begins, stop.when.begins
-    if _is_in_one_file(event, stop) and not event.waited_s:
-        return (_place(event)[1] or 0) > (_place(stop)[1] or 0)
-    if began is None or stopped is None:
+
+    def __init__(self, stops: Iterable[Event], most_s: float) -> None:
+        self.most_s = most_s
+        self.lines: dict[_Order, list[tuple[float, float, int]]] = {}  # of each file: when they were, and where
+        self.undated: dict[_Order, int] = {}  # the first line of those without a time
+        earliest: dict[bool, dict[_Order | None, float]] = {True: {}, False: {}}
+        for stop in stops:
+            line, order, when = _place(stop)[1], _order(stop, stop.sign in BY_SCHEDULER), stop.when
+            if order and line is not None and when.begins is not None:
+                self.lines.setdefault(order, []).append((when.begins, when.ends or math.inf, line))
+            elif order and line is not None:
+                self.undated[order] = min(line, self.undated.get(order, line))
+            if when.begins is not None:
+                of = earliest[stop.sign in BY_SCHEDULER]
+                of[order] = min(when.begins, of.get(order, when.begins))
+        for known in self.lines.values():
+            known.sort()
+        self.earliest = {of: nsmallest(2, times.items(), key=_moment) for of, times in earliest.items()}
+
+    def are_before(self, event: Event) -> bool:
+        """Whether an event, or what it waited for, began no earlier than one of them."""
+        return any(
+            self._is_behind_line(event, _order(event, of)) or self._is_later(event, _order(event, of), of)
+            for of in self.earliest
+        )
+
+    def _is_behind_line(self, event: Event, order: _Order | None) -> bool:
+        """Whether its line is behind that of a stop of its own file."""
+        line, when = _place(event)[1], event.when
+        if order is None or line is None or event.waited_s:
+            return False
+        known = self.lines.get(order, [])
+        begins, until = -math.inf, math.inf
+        if when.begins is not None:
+            begins = when.begins - limits().teardown_s
+        if when.ends is not None:
+            until = when.ends + limits().teardown_s
+        near = next((stop for stop in known[bisect_left(known, (begins - RESOLUTION_S, 0.0, 0)) :][:1]), None)
+        is_near = near is not None and near[1] >= begins and near[0] <= until and near[2] < line
+        return is_near or self.undated.get(order, line) < line
+
+    def _is_later(self, event: Event, order: _Order | None, is_by_scheduler: bool) -> bool:
+        """Whether it was later than a stop that no line tells of."""
+        own = None if event.waited_s else order
+        stopped = next((time for other, time in self.earliest[is_by_scheduler] if other is None or other != own), None)
+        if event.when.begins is None or stopped is None:
+            return False
+        return event.when.begins - event.waited_s >= stopped - (self.most_s if is_by_scheduler else 0.0)
+
+
+_Order = tuple[str, "int | None"]  # a file, and the rank whose lines in it are in the order of what they tell
+
+
+def _order(event: Event, is_by_scheduler: bool) -> _Order | None:
+    """What a rank is told may come of the end of another, whose words are written later; None without a line."""
+    file, line = _place(event)
+    if line is None:
+        return None
+    return file, ALL if is_by_scheduler else event.rank
+
+
+def _moment(item: tuple[_Order | None, float]) -> float:
+    return item[1]
+
+
+def may_be_of_a_stop(events: Collection[Event], stops: Iterable[Event]) -> bool:
+    """Whether nothing tells which came first: events without a time, or a job that was well not long before a stop."""
+    if any(event.when.ends is not None for event in events):
         return False
-    apart = most_s if stop.sign in BY_SCHEDULER else 0.0
-    return began - event.waited_s >= stopped - apart
-
-
-def may_be_of_a_stop(event: Event, stop: Event) -> bool:
-    """Whether nothing tells which came first: the event has no time, or its job was well not long before the stop."""
-    began, stopped = event.when.begins, stop.when.begins
-    if stop.sign not in BY_SCHEDULER or event.when.ends is not None or _is_in_one_file(event, stop):
-        return False
-    return began is None or stopped is None or stopped - limits().lag_s <= began < stopped
-
-
-def _is_in_one_file(event: Event, stop: Event) -> bool:
-    """Whether the lines of both tell which was first."""
-    (file, line), (file_of_stop, line_of_stop) = _place(event), _place(stop)
-    if stop.sign not in BY_SCHEDULER and event.rank != stop.rank:
-        return False  # what a rank is told may come of the end of another, whose words are written later
-    return file == file_of_stop and line is not None and line_of_stop is not None
+    files = {file for file, line in map(_place, events) if line is not None}
+    known = [event.when.begins for event in events if event.when.begins is not None]
+    first, last = min(known, default=math.inf), max(known, default=-math.inf)
+    for stop in (stop for stop in stops if stop.sign in BY_SCHEDULER):
+        (file, line), stopped = _place(stop), stop.when.begins
+        is_in_one_file = line is not None and file in files
+        if not is_in_one_file and (stopped is None or (stopped - limits().lag_s <= first and last < stopped)):
+            return True
+    return False
 
 
 def _place(event: Event) -> tuple[str, int | None]:

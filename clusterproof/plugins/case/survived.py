@@ -6,7 +6,7 @@ import re
 
 from clusterproof.plugins.case.failures import NAME_OF_EXCEPTION, rest_of
 from clusterproof.plugins.catalog.causes import CAUSE, STOPPED, Block, Sign, blocks, signs
-from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.record import record, replace
 
 WARNED = "warned"  # the sign of causes.toml
 LONGEST = 200  # lines of such a traceback, among those of others
@@ -15,6 +15,11 @@ _FRAME = re.compile(r'(?:^|\s)File "[^"]{1,400}", line \d{1,7}')
 _GLOG = re.compile(
     r"(?:\[?rank\d{1,7}\]:? ?|\d{1,7}: )?\[?W\d{4,8} \d\d:\d\d:\d\d\.\d{1,9} "
 )  # glog's, of Abseil and PyTorch
+_ERROR = re.compile(r"\b(?:ERROR|CRITICAL|FATAL)\b|\[(?:E|error|fatal)[ \]]|\blevel=(?:error|fatal)")  # of loggers
+_LABELS = re.compile(  # of times, ranks and Ray's processes
+    r"(?:\[1,\d{1,7}\]<std\w{3}>:?|\[rank=?\d{1,7}\]:?|\[\d[^\[\]]{0,40}\]|\([^()]{1,100}\)|[\d\s:.,/TZ+-])*"
+)
+_BARS = ("it/s]", "s/it]")  # tqdm's, behind which a line goes on
 _HEADER = "Traceback (most recent call last)"
 _CHAINS = ("During handling of the above exception", "The above exception was the direct cause")
 _MARKS = ("^", "~~")  # under a line of a program
@@ -26,7 +31,11 @@ def as_logged(line: str, sign: Sign) -> Sign:
     if sign.role != CAUSE or sign.cause == STOPPED or any(other in line for other in warned.unless):
         return sign
     begins = min(at for phrase in sign.says if (at := line.find(phrase)) >= 0) if sign.says else 0
-    is_of_level = any(0 <= line.find(level) < begins for level in warned.says)
+    error = _ERROR.search(line, 0, begins)
+    most = error.start() if error else begins
+    is_of_level = any(
+        0 <= (at := line.find(level)) < most and not line.startswith("s", at + len(level)) for level in warned.says
+    )
     return warned if is_of_level or _GLOG.match(line) else sign
 
 
@@ -47,11 +56,11 @@ class Survived:
 
     def take(self, number: int, line: str, rank: int | None) -> Told:
         """What this line is."""
-        if row := next((row for row in blocks().values() if any(words in line for words in row.says)), None):
+        if row := next((row for row in blocks().values() if _begins(line, row)), None):
             known = self.of_ranks.setdefault(rank, _Open(number, row))
             if not row.ends:
-                count = known.count + 1 if not known.row.ends else 1
-                self.of_ranks[rank] = _Open(number, row, count)
+                count, due = (known.count + 1, known.due + 1) if not known.row.ends else (1, 1)
+                self.of_ranks[rank] = _Open(number, row, count, due)
                 return Told(is_left_out=True)
             self.of_ranks[rank] = known if not known.row.ends else _Open(number, row)
         if rank not in self.of_ranks:
@@ -72,30 +81,52 @@ class Survived:
         return Told(is_left_out=is_known and sign is None, is_end=is_known, sign=sign if is_known else None)
 
     def _goes_on(self, line: str, rank: int | None, known: _Open) -> Told:
+        """A block to its exception; what another process writes between is left in, and a further traceback ends it."""
         rest = rest_of(line)
-        is_frame = bool(_FRAME.search(rest))
+        is_frame, is_header = bool(_FRAME.search(rest)), _HEADER in rest
         is_chain = any(words in rest for words in _CHAINS)
-        if not known.count and not is_chain:
+        is_end = known.is_next and bool(NAME_OF_EXCEPTION.search(rest))
+        is_code = known.is_in_frame and ("    " in rest or not NAME_OF_EXCEPTION.search(rest))
+        is_part = is_frame or is_chain or is_header or (not known.is_cut and (is_code or _is_of_frames(rest)))
+        is_over = not known.count and not is_chain
+        if is_over or (is_header and not known.due) or (known.due and not is_part and not is_end):
             del self.of_ranks[rank]
             return Told()
-        is_code = known.is_in_frame and ("    " in rest or not NAME_OF_EXCEPTION.search(rest))
-        if is_frame or is_chain or is_code or _is_of_frames(rest):
-            self.of_ranks[rank] = _Open(known.begins, known.row, max(known.count, 1), is_frame)
+        if is_part:
+            due = known.due - is_header + is_chain
+            self.of_ranks[rank] = replace(
+                known, count=max(known.count, 1), due=due, is_in_frame=is_frame, is_next=True, is_cut=False
+            )
             return Told(is_left_out=True)
-        is_end = known.is_next and bool(NAME_OF_EXCEPTION.search(rest))
-        self.of_ranks[rank] = _Open(known.begins, known.row, known.count - is_end, False, is_end)
+        count = known.count - is_end
+        self.of_ranks[rank] = replace(known, count=count, is_in_frame=False, is_next=is_end, is_cut=not is_end)
         return Told(is_left_out=is_end)
 
 
 @record
 class _Open:
-    """A block that is read: from which line on, and how many of its kind; `is_next`: its exception may be the next."""
+    """A block that is read: from which line on, how many of its kind, and of how many the traceback is still `due`.
+
+    `is_next`: its exception may be the next; `is_cut`: a line of something else stood in it.
+    """
 
     begins: int
     row: Block
     count: int = 0
+    due: int = 0
     is_in_frame: bool = False
     is_next: bool = True
+    is_cut: bool = False
+
+
+def _begins(line: str, row: Block) -> bool:
+    """Whether a line is the first of a block: where that stands first in it, behind ranks, times and bars alone."""
+    at = next((at for words in row.says if (at := line.find(words)) >= 0), -1)
+    if at < 0 or not row.is_first:
+        return at >= 0
+    before = line[:at]
+    bar = max(before.rfind(end) + len(end) if end in before else 0 for end in _BARS)
+    return bool(_LABELS.fullmatch(before[bar:]))
 
 
 def _is_of_frames(rest: str) -> bool:

@@ -49,6 +49,7 @@ class Block:
     source: str
     ends: tuple[str, ...] = ()
     sign: str = ""
+    is_first: bool = False
 
 
 @record

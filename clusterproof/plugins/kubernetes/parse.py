@@ -157,8 +157,9 @@ def _without_heading(shown: Mapping[str, list[str]]) -> list[str]:
     """The conditions of a node whose line `Conditions:` somebody has cut out; annotations and pods are not read."""
     return [
         line
-        for key in shown.keys() - {"Annotations", "Non-terminated Pods"}
-        for line in shown[key][1:]
+        for key, below in shown.items()
+        if key not in ("Annotations", "Non-terminated Pods")
+        for line in below[1:]
         if _CONDITION.fullmatch(line)
     ]
 

@@ -115,10 +115,10 @@ def test_the_links_that_are_due_must_be_active(links: list[object], verdict: Ver
         ([UP * 4, UP * 4, UP * 3 + DOWN], Verdict.FAIL, "GPU 2: 3 active NVLinks; expected 4"),
         ([UP * 4, UP * 4, UP * 3 + UNREAD], Verdict.INCOMPLETE, "instance type"),
         ([DOWN + UP * 3] * 2, Verdict.INCOMPLETE, "NVLink 0 inactive on every GPU; expected active, unless"),
-        ([DOWN * 18], Verdict.INCOMPLETE, "concern: GPU 0: all 18 NVLinks inactive; expected active ones, unless"),
+        ([DOWN * 18], Verdict.INCOMPLETE, "GPU 0: all 18 NVLinks inactive; whether this model wires them is unknown"),
         ([UP * 12 + DOWN * 6] * 2, Verdict.INCOMPLETE, "instance type"),
         ([UP * 4] * 3, Verdict.INCOMPLETE, "instance type"),
-        ([DOWN * 4] * 3, Verdict.INCOMPLETE, "instance type"),
+        ([DOWN * 4] * 3, Verdict.INCOMPLETE, "all 4 NVLinks inactive; whether this model wires them is unknown"),
         ([[]], Verdict.INCOMPLETE, "instance type"),
     ],
 )
@@ -188,3 +188,26 @@ def test_how_many_nvswitches_there_should_be(
 def test_imex_runs_on_the_trays_of_a_rack(name: object, service: dict[str, str], verdict: Verdict) -> None:
     services = {"services": {"nvidia-imex": service}, "failed": []}
     assert evaluated("gpu.imex", gpus=[{**GPU, "name": name}], services=services).verdict is verdict
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_cards_of_an_unknown_model_without_any_active_link_are_not_asked_to_be_reset(count: int) -> None:
+    gpus = [{**GPU, "index": n, "nvlinks": DOWN * 12} for n in range(count)]
+    message = evaluated("gpu.nvlink_active", "someone.else", gpus=gpus).message
+    assert "all 12 NVLinks inactive; whether this model wires them is unknown" in message
+    assert "concern" not in message
+
+
+@pytest.mark.parametrize("numbers", ["x", 5, {}, {"error": "DCGM_ST_NO_DATA"}, [0], ["a"] * 18])
+def test_odd_numbers_of_links_hide_no_link_that_is_down(numbers: object) -> None:
+    gpus = [{**GPU, "nvlinks": UP * 17 + DOWN, "nvlink_numbers": numbers}]
+    result = evaluated("gpu.nvlink_active", gpus=gpus)
+    assert result.verdict is Verdict.FAIL, result.message
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_board_without_any_active_link_is_a_concern(count: int) -> None:
+    gpus = [{**GPU, "name": "NVIDIA H100 80GB HBM3", "index": n, "nvlinks": DOWN * 18} for n in range(count)]
+    message = evaluated("gpu.nvlink_active", "someone.else", gpus=gpus).message
+    assert "concern: GPU 0" in message
+    assert "all 18 NVLinks inactive; expected active ones, unless" in message

@@ -95,3 +95,11 @@ def test_a_user_who_writes_of_the_kernel_does_not_have_its_log_refused() -> None
     assert messages(f"[   12.500000] {said}\n[   13.500000] {XID}\n")[-1] == XID
     assert messages(f"[   12.500000] x\n                 {said}\n[   13.500000] {XID}\n")[-1] == XID
     assert messages(f"Oct 14 14:56:49 gpu001 kernel: {said}\n{OF_SYSLOG}\n")[-1] == XID
+
+
+def test_one_line_that_is_not_known_hides_no_other_and_the_log_is_not_whole() -> None:
+    values, problems = read_text(f"[    0.000000] Linux version 6.8.0\n[   12.500000] {XID}\nrack 7 kernel: {OTHER}\n")
+    assert problems == []
+    log = values["kernel_log"]
+    assert isinstance(log, dict)
+    assert ([line[1] for line in log["lines"]][-1], log["truncated"], log["whole_from"]) == (XID, True, None)

@@ -133,7 +133,10 @@ def _first_lines(text: str) -> list[str]:
 def read(text: str) -> Mapping[str, object]:
     """The collector `kernel_log`: of the last boot in it, the lines that matter. Raises CaptureError."""
     hold_to_one_node(text)
-    return read_of_all_programs(text) if _has_programs(text) else since_last_boot(_timed(_records(shown(text))))
+    if _has_programs(text):
+        return read_of_all_programs(text)
+    text = shown(text)
+    return since_last_boot(_timed(_records(text)), is_cut=any(map(is_unclear, text.split("\n"))))
 
 
 def since_last_boot(lines: list[tuple[float, str, int]], *, is_cut: bool = False) -> Mapping[str, object]:
@@ -217,18 +220,23 @@ def _records(text: str) -> Iterator[tuple[float | None, str, int]]:
     """
     every = (line[:LONGEST_LINE] for line in text.split("\n") if line.strip())
     lines = [line for line in every if not _is_of_program(line) and not _JOURNALS.match(line)]
-    if any(map(_is_not_unwrapped, lines)):
+    if sum(map(is_unclear, lines)) > sum(map(_is_head, lines)) * SHARE:
         raise CaptureError("it is not known what stands before `kernel:` in its lines; expected dmesg or journalctl -k")
     if not _is_stamped(lines):
         if not all(_is_head(line) or DRIVERS.match(line) or line.startswith("[...]") for line in lines):
             raise CaptureError(
                 "its lines do not show where a record begins; expected dmesg or journalctl -k with times"
             )
-        yield from ((*unwrap(line), _level(line)) for line in lines)
+        yield from ((*unwrap(line), _level(line)) for line in lines if not is_unclear(line))
         return
+    yield from _stamped(lines)
+
+
+def _stamped(lines: Iterable[str]) -> Iterator[tuple[float | None, str, int]]:
+    """The records of lines with stamps. Of a line of which it is not known where its words begin, there are none."""
     record: tuple[float | None, list[str], int] | None = None
     for line in lines:
-        time, message = unwrap(line)
+        time, message = (None, "") if is_unclear(line) else unwrap(line)
         if not _is_head(line) or (record and _goes_on(line, time, record[0])):
             if record and record[1][0].startswith(_OF_DRIVER) and (_is_head(line) or not _OF_SYSLOG.match(line)):
                 record[1].append(message)
@@ -259,7 +267,7 @@ def _is_head(line: str) -> bool:
     return bool(_STAMPED.match(line) or _BOOT_LINE.match(line))
 
 
-def _is_not_unwrapped(line: str) -> bool:
+def is_unclear(line: str) -> bool:
     """Whether a line is the kernel's by its name alone, and what is before it is not known: it would mean nothing."""
     stamp = _STAMPED.match(line) if " kernel: " in line else None
     return bool(stamp and stamp["by"] and unwrap(line)[1] == line)

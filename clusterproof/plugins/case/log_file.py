@@ -1,0 +1,69 @@
+"""A kernel log in a folder: of which node it is, and whether it is evidence."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from clusterproof.plugins.captures import prefix
+from clusterproof.plugins.case import label, node_log, one_line
+from clusterproof.plugins.case.assembled import CaseBuilder
+from clusterproof.plugins.case.clocks import Clock
+from clusterproof.plugins.core.message import number_of
+from clusterproof.plugins.evidence.parsing import CaptureError
+
+OF_ANYBODY = "no evidence, as any user can write lines like the kernel's there; expected dmesg or journalctl -k"
+KERNEL_LOG = re.compile(r"(?:^|[._-])(?:dmesg|kern|kernel|kmsg|journal(?:ctl)?)(?=[._-]|$)", re.IGNORECASE)
+_BEHIND = re.compile(r"(?:dmesg|kern|kernel|kmsg|journal(?:ctl)?)[._-]([A-Za-z0-9][A-Za-z0-9-]{0,200})")
+
+
+def node_of(path: Path, root: Path) -> str:
+    """The node that a kernel log is of, by its name or its folder's; empty of all else."""
+    return label(_node_named(path, root)) if KERNEL_LOG.search(path.name) else ""
+
+
+def read(path: Path, root: Path, text: str, builder: CaseBuilder, clock: Clock) -> None:
+    """Add what a kernel log has against its node, or why that is nothing."""
+    name = one_line(str(path.relative_to(root)))
+    node, why = _node(path, root, name, text)
+    if why:
+        builder.missing.append(f"{name}: {why}")
+        return
+    try:
+        for fact in node_log.read(text, node, name, clock):
+            builder.facts.append(fact)
+    except CaptureError as wrong:
+        builder.missing.append(f"{name}: {wrong}")
+        return
+    if odd := node_log.unclear_lines(text):
+        builder.missing.append(
+            f"{name}: {number_of(odd, 'line')} of which it is not known what stands before `kernel:`"
+        )
+    builder.nodes_with_log.append(node)
+    builder.count("kernel log")
+
+
+def _node(path: Path, root: Path, name: str, text: str) -> tuple[str, str]:
+    """The node that a log is of; or why it is no evidence."""
+    if not node_log.is_log(text):
+        return "", "no kernel log; expected the output of dmesg or journalctl -k"
+    if node_log.is_of_others_too(text):
+        return "", OF_ANYBODY
+    host, named = node_log.host_of(text), _node_named(path, root)
+    if named and not label(named):
+        return "", "what it has for a node's name is none; expected NODE-dmesg.txt"
+    node = named or host
+    if not node:
+        return "", "nothing says of which node it is; expected NODE-dmesg.txt"
+    if host and host in re.split(r"[^A-Za-z0-9-]", name):
+        node = host
+    if host and host != label(node):
+        return "", f"no evidence, as its lines are of {one_line(host)}, and its name is not"
+    return label(node), ""
+
+
+def _node_named(path: Path, root: Path) -> str:
+    """The node that the name of a kernel log has, or that of its folder; empty where neither has one."""
+    behind = _BEHIND.search(path.name)
+    named = prefix(path.name) or (behind[1] if behind and behind[1].lower() not in ("txt", "log") else "")
+    return named or (path.parent.name if path.parent != root else "")

@@ -1,0 +1,74 @@
+"""Jobs that ran before in the same file, or met their end near a stop: by known times, and else by the lines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.case.files import CUDA_OF_3, RUNS_ON, SACCT, STEPS, STOP, XID_79, case_of
+
+STEPPED = STEPS.replace("07:59", "05:59")  # and in the next run it came to none
+FIRST_RUN = STEPPED + STOP.format(of="JOB 77", why="PREEMPTION", at="06:00:00")
+SECOND_RUN = "2026-03-01 07:00:40,000 loading\n"
+AFTER_ALL = {
+    "a GPU's": CUDA_OF_3,
+    "code's": "2026-03-01 08:00:02,100 [rank3] ValueError: shard 7\n",
+    "memory's": "2026-03-01 08:00:02,100 [rank3] torch.OutOfMemoryError: CUDA out of memory.\n",
+    "a disk's": "2026-03-01 08:00:02,100 [rank3] OSError: [Errno 28] No space left on device\n",
+}
+FAILED = {"sacct.txt": SACCT.format(state="FAILED")}
+
+
+@pytest.mark.parametrize(
+    ("said", "cause"),
+    list(zip(AFTER_ALL.values(), ("unknown", "code", "resources", "storage"), strict=True)),
+    ids=AFTER_ALL,
+)
+@pytest.mark.parametrize("why", ["PREEMPTION", "JOB REQUEUE", "TIME LIMIT"])
+@pytest.mark.parametrize("record", [FAILED, {}], ids=["with a record", "without"])
+def test_what_a_job_says_hours_after_it_was_requeued_is_of_its_next_run(
+    said: str, cause: str, why: str, record: dict[str, str], tmp_path: Path
+) -> None:
+    first = STEPPED + STOP.format(of="JOB 77", why=why, at="06:00:00")
+    case = case_of(tmp_path, {"slurm-77.out": first + SECOND_RUN + said, **record})
+    assert case.verdict.cause == cause
+
+
+@pytest.mark.parametrize("said", [AFTER_ALL["a GPU's"], AFTER_ALL["memory's"]])
+def test_a_gpu_that_broke_in_the_next_run_is_to_be_drained(said: str, tmp_path: Path) -> None:
+    joined = CUDA_OF_3.splitlines(keepends=True)[0]
+    log = {"gpu003-dmesg.txt": XID_79.format(time="08:00:01")}
+    case = case_of(tmp_path, {"slurm-77.out": FIRST_RUN + SECOND_RUN + joined + said, **FAILED, **log})
+    assert (case.verdict.standing, case.verdict.nodes) == ("established", ("gpu003",))
+
+
+def test_a_traceback_without_a_time_in_the_next_run_is_of_that_run(tmp_path: Path) -> None:
+    case = case_of(tmp_path, {"slurm-77.out": f"{FIRST_RUN}{SECOND_RUN}ValueError: shard 7\n", **FAILED})
+    assert case.verdict.cause == "code"
+
+
+def test_a_job_that_was_stopped_again_was(tmp_path: Path) -> None:
+    last = STOP.format(of="JOB 77", why="TIME LIMIT", at="08:10:30")
+    files = {"slurm-77.out": FIRST_RUN + RUNS_ON + last, "sacct.txt": SACCT.format(state="TIMEOUT")}
+    assert case_of(tmp_path, files).verdict.why == "its time limit was over"
+
+
+def test_a_failure_long_before_a_limit_is_before_it_wherever_its_line_stands(tmp_path: Path) -> None:
+    memory = "2026-03-01 07:40:30,000 [rank3] torch.OutOfMemoryError: CUDA out of memory.\n"
+    limit = STOP.format(of="JOB 77", why="TIME LIMIT", at="08:10:30")
+    case = case_of(tmp_path, {"slurm-77.out": limit + memory, "sacct.txt": SACCT.format(state="TIMEOUT")})
+    assert case.verdict.cause == "resources"
+
+
+def test_a_gpu_that_broke_seconds_before_a_limit_is_to_be_drained(tmp_path: Path) -> None:
+    own = CUDA_OF_3.replace("08:00:02", "08:10:28")
+    log = {"gpu003-dmesg.txt": XID_79.format(time="08:10:26")}
+    case = case_of(tmp_path, {"rank_3.log": RUNS_ON + own, "sacct.txt": SACCT.format(state="TIMEOUT"), **log})
+    assert (case.verdict.standing, case.verdict.nodes) == ("established", ("gpu003",))
+
+
+def test_what_a_node_says_seconds_before_a_limit_is_said_against_the_limit(tmp_path: Path) -> None:
+    log = {"gpu003-dmesg.txt": XID_79.format(time="08:10:26")}
+    case = case_of(tmp_path, {"rank_0.log": RUNS_ON, "sacct.txt": SACCT.format(state="TIMEOUT"), **log})
+    assert (case.verdict.cause, case.verdict.against) == ("stopped", ("gpu003: Xid 79, GPU has fallen off the bus",))
