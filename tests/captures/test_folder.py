@@ -99,7 +99,6 @@ def test_no_link_is_followed(tmp_path: Path) -> None:
     [
         ("gpu002", False, "gpu002: no file in it"),
         ("gpu002", True, "gpu002 cannot be opened: Permission denied"),
-        ("head", True, "head cannot be opened: Permission denied"),
         ("gpu002/1/2/3/4/5/6/7/8/9", False, "gpu002/1/2/3/4/5/6/7/8/9 is more than 8 folders deep, and not read"),
     ],
 )
@@ -115,6 +114,21 @@ def test_a_folder_of_which_no_file_is_read_is_a_node_whose_evidence_is_missing(
     assert (second.name, second.missing) == (made.partition("/")[0], why)
     assert understood(second, tmp_path, ()).evidence.unreached is Unreached.UNRECORDED
     assert layout(tmp_path).strays == (why,)
+
+
+@pytest.mark.parametrize("made", ["lost+found", "2026-11-20", "tmp1", "head"])
+@pytest.mark.parametrize("is_locked", [True, False])
+def test_a_folder_without_a_file_that_is_not_called_as_the_nodes_are_is_no_node_and_is_named(
+    made: str, is_locked: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(tmp_path, "gpu001/dmesg")
+    (tmp_path / made).mkdir()
+    if is_locked:
+        lock(monkeypatch, tmp_path / made)
+    assert nodes(tmp_path) == {"gpu001": ["dmesg"]}
+    assert layout(tmp_path).strays == (
+        f"{made} cannot be opened: Permission denied" if is_locked else f"{made}: no file in it",
+    )
 
 
 def test_what_lies_beside_a_folder_without_a_file_or_shows_its_node_is_of_it(tmp_path: Path) -> None:

@@ -134,6 +134,7 @@ WRONG: list[tuple[list[str], str]] = [
     ([*DEMO, "--fsx-window", "5s"], "expected from 15m to 15d"),
     ([*DEMO, "--ssm-output", "bucket"], "expected s3://BUCKET"),
     ([*DEMO, "--bundle", "b.zip"], "expected a file that ends in .tar.zst"),
+    ([*DEMO, "--bundle", "link.tar.zst"], "--bundle link.tar.zst is not a regular file; expected a new file"),
     ([*DEMO, "--history=h.sqlite", "--redact"], "expected one of the two"),
     (
         [*DEMO, "--report", "empty.toml/reports"],
@@ -189,6 +190,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with files that are wrong in one way each."""
     made = tmp_path_factory.mktemp("wrong")
     (made / "reports").mkdir()
+    (made / "link.tar.zst").symlink_to("nowhere")
     for name, text in FILES.items():
         (made / name).write_text(text)
     return made

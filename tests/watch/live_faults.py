@@ -91,7 +91,7 @@ GPU_FAULTS = (  # each of a GPU of its own
         "heat slows a GPU down",
         4,
         "gpu.no_throttle",
-        "slowed down by hardware",
+        "slowed down continuously by hardware",
         {"clocks_event_reasons": HEAT, "field 252": "running"},
         "throttle hw_thermal_slowdown",
         "throttle none",

@@ -19,7 +19,7 @@ pytestmark = needs_cluster
 NODE = "gpu001"
 LINKS = (
     OfFile("network.efa_port_active", "rdmap79s0: port 1 is 1: DOWN", f"{PORT}/state", "1: DOWN\n"),
-    OfFile("network.interfaces_up", "no link on ens32", "/sys/class/net/ens32/carrier", "0\n"),
+    OfFile("network.interfaces_up", "switched on without a link: ens32", "/sys/class/net/ens32/carrier", "0\n"),
 )
 MOUNTS = (
     OfNode(

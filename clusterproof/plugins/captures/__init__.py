@@ -16,6 +16,7 @@ from clusterproof.plugins.core.message import listed
 MAX_FILES = 10_000
 _NO_FILE = "no file in it"
 _MAX_NAME = 100
+_NUMBER = re.compile(r"[0-9]+")
 
 # Words that begin the part of a file's name that says which output it holds: what stands before is a node's name.
 _OUTPUTS = re.compile(
@@ -99,7 +100,10 @@ def _of_folder(root: Path, shows: Shows) -> Layout:
 def _folders(
     entries: Iterable[os.DirEntry[str]], left: int, strays: list[str], root: Path
 ) -> tuple[dict[str, list[Path]], dict[str, str]]:
-    """The files of each folder; and of each that gave none, and has no reports of a run, why."""
+    """The files of each folder; and of each that gave none, and has no reports of a run, why.
+
+    One that gave none is a node's if its name differs from that of one with files in numbers alone.
+    """
     groups: dict[str, list[Path]] = {}
     missing: dict[str, str] = {}
     for entry in entries:
@@ -114,13 +118,9 @@ def _folders(
             strays += [] if strays[said:] else [f"{entry.name}: {_NO_FILE}"]
             missing[entry.name] = strays[said]
     if groups:
-        groups |= {name: [] for name, why in missing.items() if _is_of_node(name, why)}
+        alike = {_NUMBER.sub("0", name) for name in groups}
+        groups |= {name: [] for name in missing if _NUMBER.sub("0", name) in alike}
     return groups, missing
-
-
-def _is_of_node(name: str, why: str) -> bool:
-    """Whether a folder without a file, beside folders of nodes, is one too; of empty ones only what has a number."""
-    return not why.endswith(_NO_FILE) or any(char.isdecimal() for char in name)
 
 
 def _by_prefix(files: Iterable[Path], root: Path) -> dict[str, list[Path]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import stat
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from clusterproof.plugins.agent.reading import NO_CURSOR
-from clusterproof.plugins.core.opened import NO_ROOM, is_file, is_folder
+from clusterproof.plugins.core.opened import IS_NO_FILE, NO_ROOM, is_file, is_folder
 from clusterproof.plugins.evidence.kernel_log.window import window
 from clusterproof.plugins.options import LEAST_S, MOST_S, perf_table, table
 
@@ -118,6 +119,8 @@ def _check_files(option: Options) -> None:
         raise pytest.UsageError("--keep with --redact: older runs are of any cluster then; expected one of the two")
     if option.report_url is not None:
         _check_report_url(option)
+    if option.bundle and os.path.lexists(option.bundle) and not stat.S_ISREG(os.lstat(option.bundle).st_mode):
+        raise pytest.UsageError(f"--bundle {option.bundle} {IS_NO_FILE}; expected a new file, or one to be replaced")
     for flag in ("report", "record", "results", "bundle", "history", "save_baseline", "xmlpath", "htmlpath"):
         named = getattr(option, flag, None)
         why = why_not_made(Path(named), as_folder=flag in ("report", "record")) if named else ""

@@ -22,6 +22,7 @@ from clusterproof.plugins.training_run.run_data import RunData
 
 MAX_FILES = 20_000
 MAX_NAMED = 3  # files in a note
+OF_FILE_SYSTEM = "lost+found"  # which root alone may list
 
 
 def _found() -> tuple[Format, ...]:
@@ -158,13 +159,17 @@ def _is_of(file_format: Format, head: bytes) -> bool:
 
 def _files(folder: Path, links: list[str]) -> Iterator[Path]:
     """The files under a folder, in the order of their names, without links, which are noted. Raises RunError."""
-    walk = os.walk(folder, onerror=_refuse)
-    files = [Path(where, name) for where, _, names in walk for name in names if not name.startswith(".")]
+    files: list[Path] = []
+    for where, folders, names in os.walk(folder, onerror=_refuse):
+        folders[:] = (name for name in folders if not (name.startswith(".") or name == OF_FILE_SYSTEM))
+        files += (Path(where, name) for name in names if not name.startswith("."))
     if len(files) > MAX_FILES:
         raise RunError(f"{folder}: more than {MAX_FILES:,} files; expected the folder of one run")
     for path in sorted(files):
         try:
             mode = path.lstat().st_mode
+        except FileNotFoundError:  # of a run that goes on
+            continue
         except OSError as wrong:
             _refuse(wrong)
         if stat.S_ISLNK(mode):
