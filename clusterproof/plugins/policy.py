@@ -78,10 +78,17 @@ def read_policy(path: Path) -> Policy:
     return _policy(Table(path.name, _toml(path)))
 
 
+def refuse_empty(named: str, folder: Path) -> None:
+    """Refuse a file without a word, as a command that failed leaves behind `>`. Raises InventoryError.
+
+    A command line that names one expects to be held to it; a prolog goes on by the catalogue.
+    """
+    if not policy_as_written(named, folder)[0].strip():
+        raise InventoryError(f"{Path(named).name} is empty; expected a policy (docs/policy.md)")
+
+
 def _toml(path: Path, *, is_own: bool = False) -> dict[str, Any]:
     text = read_text(path, "a policy (docs/policy.md)", MAX_BYTES, is_own=is_own)
-    if not text.strip():  # as a command that failed leaves behind `>`
-        raise InventoryError(f"{path.name} is empty; expected a policy (docs/policy.md)")
     return parse_toml(text, path.name, "docs/policy.md")
 
 

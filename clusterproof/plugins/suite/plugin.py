@@ -19,7 +19,7 @@ from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.evaluation.routing import mark_lines
 from clusterproof.plugins.inventory import narrow, resolve, with_expectations
 from clusterproof.plugins.options.validate import check_options, check_root
-from clusterproof.plugins.policy import find_policy, refuse_unknown
+from clusterproof.plugins.policy import find_policy, refuse_empty, refuse_unknown
 from clusterproof.plugins.suite import collect, report, run_loop
 from clusterproof.plugins.suite.collect import load_chosen, with_every_node
 from clusterproof.plugins.suite.ending import Signals
@@ -53,9 +53,7 @@ def pytest_configure(config: pytest.Config) -> None:
     check_pair_options(config.option)
     check_pair_files(config.option)
     try:
-        policy = find_policy(config.option.policy, config.invocation_params.dir, config.option.cluster or "")
-        if policy.ignored and not hasattr(config, "workerinput"):
-            sys.stderr.write(f"clusterproof: {policy.ignored}\n")
+        policy = policy_of_run(config)
         if asks_for_training_run(config):
             from clusterproof.plugins.suite import training_run
 
@@ -77,6 +75,17 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(outcomes, "clusterproof-outcomes")
         if not (config.option.no_report or config.option.collectonly):
             config.pluginmanager.register(Reporting(config, outcomes), "clusterproof-reporting")
+
+
+def policy_of_run(config: pytest.Config) -> Policy:
+    """The one that is named or lies here; one that is not read is said. Raises InventoryError."""
+    named, folder = config.option.policy, config.invocation_params.dir
+    policy = find_policy(named, folder, config.option.cluster or "")
+    if named:
+        refuse_empty(named, folder)
+    if policy.ignored and not hasattr(config, "workerinput"):
+        sys.stderr.write(f"clusterproof: {policy.ignored}\n")
+    return policy
 
 
 def asks_for_training_run(config: pytest.Config) -> bool:
