@@ -89,6 +89,7 @@ class RunData:
     cores: dict[str, int] = field(default_factory=dict)  # by node
     placements: dict[int, Placement] = field(default_factory=dict)  # by rank
     moved: dict[int, list[str]] = field(default_factory=dict)  # by rank: where it was, of a job that began again
+    left: set[str] = field(default_factory=set)  # nodes on which such a rank was
     hostfile: list[Slots] = field(default_factory=list)
     pods: dict[str, str] = field(default_factory=dict)  # the node of each; empty where it was on several
     arrivals: Arrivals = field(default_factory=Arrivals)
@@ -151,6 +152,7 @@ class RunData:
         if placement.rank in self.moved or (known and known != placement):
             moved = self.moved.setdefault(placement.rank, [])
             moved += [words for of in (known, placement) if of and (words := of.words) not in moved]
+            self.left.update(of.node for of in (known, placement) if of)
             self.placements.pop(placement.rank, None)  # its steps are of several
         else:
             self.placements[placement.rank] = placement
