@@ -98,6 +98,11 @@ class RunData:
     processes: RankProcesses = field(default_factory=RankProcesses)
     cells: int = 0
 
+    @property
+    def left_nodes(self) -> set[str]:
+        """The nodes on which ranks were that moved."""
+        return {self.pods.get(node) or node for node in self.left}
+
     def add(self, facts: Iterable[Fact], where: str) -> None:
         """Take in the contents of a file. Raises RunError."""
         self.files.append(where)
