@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 from pathlib import Path
 from random import Random
 
@@ -84,13 +85,27 @@ def test_a_loss_of_multi_token_prediction_is_not_that_of_the_model(tmp_path: Pat
     assert run_of(tmp_path, {"train.log": "".join(lines)}).data.losses.losses == {}
 
 
-@pytest.mark.parametrize(("forward_s", "longest"), [(3600.0, 1.5), (1200.0, 1200.0)])
+@pytest.mark.parametrize(
+    ("at", "forward_s", "longest"),
+    [
+        ("2026-03-29 01:58:20", 3600.0, 1.0),
+        ("2025-10-05 01:58:20", 3600.0, 1.0),
+        ("2026-03-29 01:58:20", 1200.0, 1201.0),
+        ("2026-03-29 01:58:20", 3620.0, 3621.0),
+        ("2026-03-29 13:58:20", 3600.0, 3601.0),
+        ("2026-03-30 01:58:20", 3600.0, 3601.0),
+        ("2026-06-28 01:58:20", 3600.0, 3601.0),
+    ],
+    ids=["in spring", "in the south", "no hour", "longer", "by day", "on a Monday", "in summer"],
+)
 def test_a_clock_that_is_set_forward_by_an_hour_is_no_long_step(
-    tmp_path: Path, forward_s: float, longest: float
+    tmp_path: Path, at: str, forward_s: float, longest: float
 ) -> None:
-    lines = [titan(step, 1.0 * step + (forward_s if step > 100 else 0)) for step in range(1, 201)]
+    began = datetime.fromisoformat(at)
+    times = [began + timedelta(seconds=step - 1 + (forward_s if step > 100 else 0)) for step in range(1, 201)]
+    lines = [titan(step, 0).replace("2025-06-16 22:00:00", str(time)) for step, time in enumerate(times, 1)]
     run = run_of(tmp_path, {"train.log": "".join(lines)})
-    assert max(step.seconds for step in run.every_step) <= longest + 1
+    assert max(step.seconds for step in run.every_step) == longest
 
 
 def test_late_lines_of_another_rank_that_says_no_number_are_passed_over(tmp_path: Path) -> None:
@@ -125,6 +140,31 @@ ACTIVE = {**GPU_UTIL, "__name__": "DCGM_FI_PROF_GR_ENGINE_ACTIVE"}
 @pytest.mark.parametrize("label", ["node", "exported_instance"])
 def test_an_exporter_s_pod_is_no_node(tmp_path: Path, label: str) -> None:
     run = run_of(tmp_path, {"gpus.json": answer(({**GPU_UTIL, label: "gpu001"}, 97))})
+    assert [gpu.name for gpu in run.sampled.gpus] == ["gpu001 gpu0"]
+
+
+NEXT = {"Hostname": "dcgm-exporter-p9q4t"}
+
+
+@pytest.mark.parametrize(
+    ("more", "names"),
+    [
+        ({"UUID": "GPU-2"}, ["dcgm-exporter-p9q4t gpu0", "dcgm-exporter-x7k2p gpu0"]),
+        ({"UUID": "GPU-1"}, ["dgx gpu0"]),
+    ],
+    ids=["another GPU", "the same, of another exporter"],
+)
+def test_a_label_that_all_nodes_have_names_none(tmp_path: Path, more: Mapping[str, str], names: list[str]) -> None:
+    first = {**GPU_UTIL, "node": "dgx", "UUID": "GPU-1"}
+    run = run_of(tmp_path, {"gpus.json": answer((first, 97), ({**first, **NEXT, **more}, 20))})
+    assert [gpu.name for gpu in run.sampled.gpus] == names
+
+
+def test_an_exporter_s_next_pod_is_on_the_same_node(tmp_path: Path) -> None:
+    first = {**GPU_UTIL, "node": "gpu001"}
+    text = answer((first, 97), ({**first, **NEXT}, 97))
+    begins, _, behind = text.rpartition('"values"')
+    run = run_of(tmp_path, {"gpus.json": begins + '"values"' + behind.replace("[17800", "[17801")})
     assert [gpu.name for gpu in run.sampled.gpus] == ["gpu001 gpu0"]
 
 

@@ -237,3 +237,10 @@ def test_a_run_that_goes_far_back_is_compared_with_the_loss_it_had_there(tmp_pat
     steps = [*range(1, 1001), *range(200, 1001)]
     text = "".join(iteration(step, loss=losses[step]) for step in steps)
     assert said("run.loss_spikes", read(tmp_path, text)).verdict.value == "pass"
+
+
+def test_logs_of_two_models_side_by_side_are_not_compared(tmp_path: Path) -> None:
+    for name, first, loss in (("actor.log", 1, 0.5), ("critic.log", 200, 9.0)):
+        text = "".join(iteration(step, loss=f"lm loss: {loss} |") for step in range(first, 600))
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    assert said("run.loss_spikes", read_run([str(tmp_path)])).verdict.value == "pass"

@@ -139,6 +139,12 @@ def test_of_a_rank_on_two_nodes_none_is_named(tmp_path: Path) -> None:
     assert 3 not in run.placements
 
 
+def test_of_a_node_that_a_rank_left_no_gpu_is_numbered_by_the_order_of_ranks(tmp_path: Path) -> None:
+    run = read(tmp_path, table(host=True) + "0,40,forward,1.0,gpu009\n8,40,forward,1.0,gpu009\n")
+    assert run.placements[3].place == "gpu001"
+    assert of_slow(run) == "; rank 12 is on gpu002"
+
+
 def test_a_missing_rank_has_its_node_too(tmp_path: Path) -> None:
     run = hanging(tmp_path, {rank: {"0": (50 if rank == 3 else 51, 50)} for rank in range(4)})
     result = said("run.first_missing", beside(run, Slots("gpu001", 2), Slots("gpu002", 2)))

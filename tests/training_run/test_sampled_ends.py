@@ -46,16 +46,40 @@ def run_of(folder: Path, files: Mapping[str, str]) -> TrainingRun:
     "files",
     [
         {"n1": smi(60, 60), "n2": smi(60, 60), "n3": smi(60, 60), "n4": smi(75, 60)},
-        {"n1": smi(30, 30), "n2": smi(90, 30)},
-        {"n1": smi(90, 30)},
+        {"n1": smi(64, 60)},
+        {"n1": smi(240, 220)},
         {"n1": dmon(0, 30), "n2": dmon(15, 30), "n3": dmon(0, 30)},
     ],
-    ids=["one samples on", "one of two", "the only one", "one without dates begins early"],
+    ids=["one samples on", "the only one, for minutes", "for less than a tenth", "one without dates begins early"],
 )
 def test_a_gpu_that_is_sampled_before_or_behind_the_run_is_not_idle(tmp_path: Path, files: Mapping[str, str]) -> None:
     run = run_of(tmp_path, files)
     assert {check: said(check, run).message for check in OF_USE if said(check, run).verdict.value != "pass"} == {}
     assert said("run.gpu_lost", run).verdict.value == "pass"
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ({"n1": smi(600, 60)}, "no GPU was used for the last 9.0 h of the samples"),
+        ({"n1": smi(60, 40), "n2": smi(60, 40)}, "no GPU was used for the last 20 min of the samples"),
+        ({"n1": dmon(0, 30) + dmon(20, 0), "n2": dmon(0, 30)}, "no GPU of n1 was used for the last 20 min"),
+    ],
+    ids=["the only one", "all nodes", "one without dates"],
+)
+def test_gpus_that_are_used_no_more_long_before_the_samples_end_do_not_pass(
+    tmp_path: Path, files: Mapping[str, str], words: str
+) -> None:
+    result = said("run.gpu_busy", run_of(tmp_path, files))
+    assert (result.verdict.value, words in result.message) == ("incomplete", True), result.message
+
+
+@pytest.mark.parametrize("nodes", [2, 4])
+def test_a_node_whose_job_dies_with_it_is_looked_for_while_half_of_them_are_sampled_on(
+    tmp_path: Path, nodes: int
+) -> None:
+    run = run_of(tmp_path, {f"n{node}": smi(10 if node <= nodes / 2 else 30, 10) for node in range(1, nodes + 1)})
+    assert said("run.gpu_lost", run).message.startswith("no sample of n1 after 2026-11-23 01:09:50")
 
 
 def test_a_gpu_that_is_idle_while_the_run_goes_on_is_still_named(tmp_path: Path) -> None:

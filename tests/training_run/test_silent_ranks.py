@@ -50,3 +50,23 @@ def test_one_rank_that_logs_more_than_all_others_makes_none_silent() -> None:
     run = logging_ranks()
     run.data.steps[0].update(dict.fromkeys(range(241, 1000), (3.0, 1)))
     assert run.silent == {}
+
+
+@pytest.mark.parametrize("ranks", [2, 16])
+def test_half_of_the_ranks_are_missed_too(ranks: int) -> None:
+    run = logging_ranks(ranks=ranks, steps=400)
+    for rank in range(ranks // 2):
+        run.data.steps[rank] = {step: cell for step, cell in run.data.steps[rank].items() if step <= 200}
+        run.data.compute.pop((rank, "forward"))
+    assert next(iter(run.silent.items())) == (0, "rank 0 logs nothing after step 200 of 400")
+    assert len(run.silent) == ranks // 2
+
+
+@pytest.mark.parametrize(("last", "silent"), [(300, False), (100, True)])
+def test_a_rank_that_logs_every_hundredth_step_is_silent_when_two_of_its_lines_are_missing(
+    last: int, silent: bool
+) -> None:
+    run = logging_ranks(steps=399)
+    run.data.steps[0] = dict.fromkeys(range(0, last + 1, 100), (3.0, 1))
+    run.data.compute.pop((0, "forward"))
+    assert bool(run.silent) is silent

@@ -10,7 +10,7 @@ import pytest
 from bench.pauses import simulate
 from clusterproof.plugins.catalog import PACKAGED
 from clusterproof.plugins.training_run import Place
-from clusterproof.plugins.training_run.rules.straggler_cost import straggler_costs
+from clusterproof.plugins.training_run.rules.straggler_cost import holds_up, straggler_costs
 from tests.training_run.builders import logging_ranks, said
 
 
@@ -90,3 +90,14 @@ def test_a_rank_that_is_slow_for_a_while_is_named_by_the_steps_that_it_makes_lon
 def test_long_steps_that_no_rank_alone_causes_name_none(longer: Callable[[int, int], float]) -> None:
     result = said("run.step_outliers", logging_ranks(longer))
     assert (result.verdict.value, "computes longest" in result.message) == ("concern", False)
+
+
+def test_a_rank_that_is_a_little_slower_in_every_step_is_not_what_makes_some_long() -> None:
+    computed = {Place(rank): dict.fromkeys(range(400), 3.0 + 0.6 * (rank == 3)) for rank in range(8)}
+    stalls = dict.fromkeys(range(7, 400, 8), 1.0)
+    assert holds_up(computed, stalls, 3.0) is None
+    for step in stalls:
+        computed[Place(3)][step] += 0.9
+    held = holds_up(computed, stalls, 3.0)
+    assert held
+    assert (held.place.rank, held.times) == (3, len(stalls))

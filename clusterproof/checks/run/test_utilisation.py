@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import apart
-from clusterproof.plugins.core.verdict import concern, concern_if, incomplete, not_applicable
+from clusterproof.plugins.core.verdict import concern, concern_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.training_run.rules.phases import TimeShare
 from clusterproof.plugins.training_run.run import TrainingRun
@@ -24,6 +24,8 @@ def test_gpu_busy(run: TrainingRun) -> None:
     """GPU utilization.
 
     The mean GPU utilisation that the driver reports, from a minute after the first GPU was used to the last use of one.
+    If no GPU is used for the last tenth of the samples, and for five minutes, the check does not pass: the job may have
+    stalled.
     Utilisation only means that some kernel ran, so the real use is lower. If no GPU was sampled, PyTorch profiler
     traces are used: the share of each step in which any kernel runs, including those that only wait for other ranks.
 
@@ -35,6 +37,9 @@ def test_gpu_busy(run: TrainingRun) -> None:
         return
     least = run.threshold("run.gpu_busy_percent")
     gpus = run.sampled.gpus
+    if unused := run.sampled.unused_at_end:
+        with part:
+            incomplete(f"{unused}; expected samples that end with the run: look whether the job stalled")
     busy = sum(gpu.percent for gpu in gpus) / len(gpus)
     if busy < least:
         idlest = min(gpus, key=lambda gpu: gpu.percent)

@@ -18,6 +18,7 @@ PARTS_OF_A_PATH, MAX_PATH = 3, 100  # by which files are told apart that are cal
 NORM_LINES = 3  # at the end of a log: by a scale of losses that adapts single steps are skipped
 UNCLEAR_LINES = 3  # the same of losses of 0
 SKIPPED_LINES = 3  # the same of lines all of whose steps are skipped
+NEAR_SHARE = 0.2  # of all steps, that a job that goes on from a checkpoint does again
 _NUMBER = re.compile(r"([0-9]{1,18})")
 
 
@@ -111,6 +112,12 @@ class LossSeries:
         is_alike = self.first[0] == other.first[0]  # both by step, or by epoch
         return is_alike and self.first > other.first and self.last > other.last
 
+    def ends_near(self, position: tuple[bool, float]) -> bool:
+        """Whether another log that begins there may go on from it: from its end, or from a checkpoint before that."""
+        if not self.last or self.last[0] != position[0]:
+            return False
+        return abs(self.last[1] - position[1]) <= NEAR_SHARE * self.last[1]
+
     def covers(self, other: LossSeries) -> bool:
         """Whether it has come as far."""
         return bool(self.last and other.last and self.last[0] == other.last[0] and self.last >= other.last)
@@ -162,7 +169,7 @@ class Losses:
         series = kind[key] = LossSeries()
         logs = self._logs.get(line.rank, {}).items() if key in self._printed else ()
         before = [kind[of] for (_, by), of in logs if by == line.printed_by and of != key and of in kind]
-        if before and before[-1].last and before[-1].last[0] == line.position[0] and not line.begins:
+        if before and before[-1].ends_near(line.position) and not line.begins:
             series.window.go_on(before[-1].window, line.position[1])
         return series
 

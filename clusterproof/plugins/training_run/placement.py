@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 from clusterproof.plugins.core.record import record
 
@@ -47,12 +47,16 @@ class OnNode:
 
 
 def placements(
-    recorded: Mapping[int, Placement], hostfile: Sequence[Slots], cluster: Sequence[Slots], ranks: Iterable[int]
+    recorded: Mapping[int, Placement],
+    hostfile: Sequence[Slots],
+    cluster: Sequence[Slots],
+    ranks: Iterable[int],
+    left: Container[str] = (),
 ) -> Mapping[int, Placement]:
     """By rank, as far as it is known: what the run says of itself before what it is laid out over.
 
     A hostfile, and the nodes of a cluster with their GPUs, count only where they have room for these ranks and no more:
-    a job on some of the nodes would be placed wrongly.
+    a job on some of the nodes would be placed wrongly. On nodes that a rank has `left`, order tells no GPU's number.
     """
     ranks = list(ranks)
     world = max(ranks, default=-1) + 1
@@ -60,7 +64,7 @@ def placements(
         if not recorded and world == sum(node.count for node in slots) and all(node.count for node in slots):
             return {placement.rank: placement for placement in _in_order(slots, by)}
     return {
-        rank: placement if placement.gpu is not None else _numbered(placement, recorded)
+        rank: placement if placement.gpu is not None or placement.node in left else _numbered(placement, recorded)
         for rank, placement in recorded.items()
     }
 

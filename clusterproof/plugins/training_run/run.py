@@ -84,7 +84,7 @@ class TrainingRun:
             ranks.update(rank for members in dump.members.values() for rank in members)
         seen = {rank: Placement(rank, activity.node) for rank, activity in self.data.processes.latest.items()}
         known = on_nodes({**seen, **self.data.placements}, self.data.pods)
-        every = placements(known, self.data.hostfile, self.nodes, ranks).items()
+        every = placements(known, self.data.hostfile, self.nodes, ranks, self.data.left_nodes).items()
         return {rank: placement for rank, placement in every if rank not in self.data.moved}
 
     def rank_words(self, rank: int) -> str:

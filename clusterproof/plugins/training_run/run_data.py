@@ -89,6 +89,7 @@ class RunData:
     cores: dict[str, int] = field(default_factory=dict)  # by node
     placements: dict[int, Placement] = field(default_factory=dict)  # by rank
     moved: dict[int, list[str]] = field(default_factory=dict)  # by rank: where it was, of a job that began again
+    left: set[str] = field(default_factory=set)  # nodes on which such a rank was
     hostfile: list[Slots] = field(default_factory=list)
     pods: dict[str, str] = field(default_factory=dict)  # the node of each; empty where it was on several
     arrivals: Arrivals = field(default_factory=Arrivals)
@@ -96,6 +97,11 @@ class RunData:
     losses: Losses = field(default_factory=Losses)
     processes: RankProcesses = field(default_factory=RankProcesses)
     cells: int = 0
+
+    @property
+    def left_nodes(self) -> set[str]:
+        """The nodes on which ranks were that moved."""
+        return {self.pods.get(node) or node for node in self.left}
 
     def add(self, facts: Iterable[Fact], where: str) -> None:
         """Take in the contents of a file. Raises RunError."""
@@ -151,6 +157,7 @@ class RunData:
         if placement.rank in self.moved or (known and known != placement):
             moved = self.moved.setdefault(placement.rank, [])
             moved += [words for of in (known, placement) if of and (words := of.words) not in moved]
+            self.left.update(of.node for of in (known, placement) if of)
             self.placements.pop(placement.rank, None)  # its steps are of several
         else:
             self.placements[placement.rank] = placement

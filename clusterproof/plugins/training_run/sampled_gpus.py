@@ -27,6 +27,7 @@ from clusterproof.plugins.training_run.samples import (
     LEAST_SAMPLES,
     TENSOR,
     Gpu,
+    InUse,
     Samples,
     gpus,
     mean_of,
@@ -62,6 +63,17 @@ class SampledGpus:
             )
             raise Incomplete(few, cause=few)
         return sampled
+
+    @property
+    def unused_at_end(self) -> str:
+        """For how long no GPU was used when the samples end, in words; empty where it is not long. Raises as `gpus`."""
+        _ = self.gpus
+        tail = InUse(self.samples).unused_at_end(self.samples)
+        if not tail:
+            return ""
+        node, seconds = tail
+        lasted = f"{seconds / 3600:.1f} h" if seconds >= 3600 else f"{seconds / 60:.0f} min"
+        return f"no GPU{f' of {node}' * bool(node)} was used for the last {lasted} of the samples"
 
     def bound(self, waits: Mapping[str, float], gpu_below: float) -> float:
         """The share of the time in which GPUs are below so many percent, a metric above its own. Raises as `gpus`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from statistics import fmean, median
+from statistics import fmean, median, median_high
 
 from clusterproof.plugins.core.record import record, replace
 from clusterproof.plugins.training_run import RunError
@@ -26,6 +26,7 @@ MAX_LOST = 10_000
 IDLE_PERCENT = 10.0  # below it a GPU waits
 BEGUN_S = 60  # of GPUs in use before a run counts as begun
 LEAST_SAMPLES, LEAST_S = 30, 300
+TAIL_SHARE = 0.1  # of all samples: who stops them by hand is later by minutes, and a job that stalls by hours
 DAYS_S = 1e8  # up to which a time is none since 1970
 MAX_PAUSE_S = 60.0  # between two looks at what goes on
 
@@ -203,6 +204,27 @@ class InUse:
     def at(self, node: str, at: int) -> bool:
         """Whether a bin of a node counts."""
         return self.begun(node) <= at <= self.ended(node)
+
+    def unused_at_end(self, samples: Samples) -> tuple[str, float] | None:
+        """Of whose samples no GPU is used at the end, empty for all nodes, and for how long (s); None where few are.
+
+        Where samples of most nodes end together, the others only sampled on.
+        """
+        ends: dict[str, dict[str, int]] = {}
+        begins: dict[str, int] = {}
+        for (node, _), series in samples.of(GPU).items():
+            clock = self._clock(node)
+            of_clock = ends.setdefault(clock, {})
+            of_clock[node] = max(of_clock.get(node, 0), max(series))
+            begins[clock] = min(begins.get(clock, min(series)), min(series))
+        longest_s, whose = 0, ""
+        for clock, (_, used) in self._spans.items():
+            end = median_high(ends[clock].values())
+            tail_s = (end - used) * self.bin_s
+            least = max(LEAST_S, TAIL_SHARE * (end - begins[clock]) * self.bin_s)
+            if tail_s > max(least, longest_s):
+                longest_s, whose = tail_s, clock
+        return (whose, longest_s) if longest_s else None
 
     def _clock(self, node: str) -> str:
         return node if node in self._undated else ""

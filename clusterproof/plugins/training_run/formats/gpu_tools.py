@@ -164,11 +164,14 @@ def read_dmon(path: RunFile) -> Iterator[Sample | GpuLost | Cut]:
         name = f"gpu{device[1]}"
         times[name] = times.get(name, -1) + 1
         known = {**OF_DCGM, **OF_SMI}
-        values = {
-            known[column][0]: known[column][1] * real(cell, column, lines.where)
+        read = {
+            column: real(cell, column, lines.where)
             for column, cell in zip(names, cells, strict=True)
-            if column in known and cell not in ("N/A", "-") and not (column == "GRACT" and "GPUTL" in names)
+            if column in known and cell not in ("N/A", "-")
         }
+        if "GPUTL" in read:  # of a GPU with MIG it has none
+            read.pop("GRACT", None)
+        values = {known[column][0]: known[column][1] * value for column, value in read.items()}
         time_s = last_s if clock else times[name] * EVERY_S
         yield from GpuReading(node, name, time_s, values).samples(lines.where)
 

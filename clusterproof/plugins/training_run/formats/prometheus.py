@@ -42,13 +42,17 @@ METRICS: Mapping[str, tuple[str, float]] = {  # what they mean, and times what
 }
 RELATIVE = {USED: (TOTAL, FREE), DRAW: (LIMIT,), ENGINE: (BUSY,)}  # shares: of what is given once for a whole series
 # Labels, the best first: Hostname may be the exporter's own pod (NVIDIA/dcgm-exporter#78).
-NODES = ("node", "exported_instance", "Hostname", "hostname", "instance", "host")
+OF_SITES = ("node", "exported_instance")  # where they are the same of all nodes, as external labels are, they name none
+NODES = (*OF_SITES, "Hostname", "hostname", "instance", "host")
 DEVICES = ("gpu", "device", "UUID")
+MAX_HOSTS = 1_000  # that are compared under one label
 MAX_POINTS = 20_000_000  # that wait for their whole
+WHAT = "the answer of Prometheus to query_range"
 EXPECTED = "expected the answer to query_range of metrics of dcgm-exporter, with their names"
 _RESULT = re.compile(r'"result"\s*:\s*\[')
 
 Gpu = tuple[str, str]  # node, device
+Sites = set[tuple[str, str]]  # labels and values that name no node
 
 
 def is_answer(head: bytes) -> bool:
@@ -58,13 +62,13 @@ def is_answer(head: bytes) -> bool:
 
 def read_answer(path: RunFile) -> Iterator[Sample | Cut]:
     """The samples of its GPUs. Raises RunError."""
-    series = Events(path, _RESULT, "the answer of Prometheus to query_range")
+    series, sites = Events(path, _RESULT, WHAT), _sites(path)
     waiting: dict[tuple[Gpu, str], array[float]] = {}  # times and values by turns
     whole: dict[tuple[Gpu, str], float] = {}
     known: set[tuple[Gpu, str]] = set()
     kept = 0
     for entry in series:
-        gpu, meaning, times = _metric(entry, series.where)
+        gpu, meaning, times = _metric(entry, sites, series.where)
         if not meaning:
             continue
         points = _points(entry, times, series.where)
@@ -89,7 +93,41 @@ def read_answer(path: RunFile) -> Iterator[Sample | Cut]:
         yield Cut()
 
 
-def _metric(entry: Any, where: str) -> tuple[Gpu, str, float]:
+def _sites(path: RunFile) -> Sites:
+    """Labels under which several hosts have the same GPU at one time; a pod that follows another is no other host.
+
+    Raises RunError.
+    """
+    sites: Sites = set()
+    seen: dict[tuple[tuple[str, str], str, str], list[tuple[str, object, float, float]]] = {}
+    series = Events(path, _RESULT, WHAT)
+    for entry in series:
+        labels = entry.get("metric") if isinstance(entry, dict) else None
+        if not isinstance(labels, dict) or str(labels.get("__name__")) not in METRICS or labels.get("GPU_I_ID"):
+            continue
+        unsure = {(label, str(labels[label])) for label in OF_SITES if label in labels and "Hostname" in labels} - sites
+        times = [time_s for time_s, _ in _points(entry, 1.0, series.where)] if unsure else []
+        if not times:
+            continue
+        host, uuid, first, last = str(labels["Hostname"]), labels.get("UUID"), min(times), max(times)
+        for site in unsure:
+            others = seen.setdefault((site, str(labels["__name__"]), _device(labels)), [])
+            if any(
+                host != other and (uuid is None or uuid != of) and first <= ended and began <= last
+                for other, of, began, ended in others
+            ):
+                sites.add(site)
+            if len(others) < MAX_HOSTS:
+                others.append((host, uuid, first, last))
+    return sites
+
+
+def _device(labels: Mapping[str, Any]) -> str:
+    device = next((labels[label] for label in DEVICES if label in labels), None)
+    return f"gpu{device}" if str(device).isdecimal() else str(device).replace("nvidia", "gpu")
+
+
+def _metric(entry: Any, sites: Sites, where: str) -> tuple[Gpu, str, float]:
     """The GPU, what the metric means, and the factor; nothing where it is another metric."""
     if not isinstance(entry, dict) or not isinstance(entry.get("metric"), dict):
         raise RunError(f"{where}: {str(entry)!r:.60} is no series; {EXPECTED}")
@@ -99,10 +137,10 @@ def _metric(entry: Any, where: str) -> tuple[Gpu, str, float]:
     meaning, times = METRICS.get(str(labels["__name__"]), ("", 0.0))
     if not meaning or labels.get("GPU_I_ID"):  # a slice of a GPU
         return ("", ""), "", 0.0
-    node = next((labels[label] for label in NODES if label in labels), None)
-    device = next((labels[label] for label in DEVICES if label in labels), None)
-    device = f"gpu{device}" if str(device).isdecimal() else str(device).replace("nvidia", "gpu")
-    return (name(node, "Hostname", where), name(device, "gpu", where)), meaning, times
+    node = next(
+        (labels[label] for label in NODES if label in labels and (label, str(labels[label])) not in sites), None
+    )
+    return (name(node, "Hostname", where), name(_device(labels), "gpu", where)), meaning, times
 
 
 def _points(entry: Mapping[str, Any], times: float, where: str) -> Iterator[tuple[float, float]]:

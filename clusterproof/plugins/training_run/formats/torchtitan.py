@@ -10,6 +10,7 @@ import re
 from calendar import timegm
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from time import gmtime
 
 from clusterproof.plugins.training_run import Place, Step
 from clusterproof.plugins.training_run.files import seconds, whole
@@ -25,7 +26,9 @@ _SAVED = re.compile(rf"Finished saving the checkpoint(?:(?!Finished saving).)*?i
 _BEGINS = "Training starts at step "
 CHECKPOINT = "checkpoint"
 LATE_STEPS = 20  # by which one rank's lines may come later than another's
-HOUR_S = 3600
+HOUR_S, DAY_S = 3600, 86_400
+SET_IN, SUNDAY, SET_AT = (3, 4, 9, 10, 11), 6, (1, 2, 3)  # months, north and south; the day; the hours that are skipped
+AS_USUAL_S = 5.0  # more or less
 NOT_HERE = -1.0  # the loss on ranks without the last pipeline stage
 
 
@@ -68,18 +71,26 @@ class Titan:
             yield Loss(who.rank, step, loss, norm, printed_by=who.words)
         count = step - last_step
         if count > 0 and time_s >= last_time:
-            lasted = self._lasted(who, time_s - last_time, count)
+            lasted = self._lasted(who, last_time, time_s, count)
             saving, saves = self.saving_s.pop(who, None), self.saves.pop(who, 0)
             parts = {} if saving is None else {CHECKPOINT: saving / count}
             yield Step(Place(who.rank), step, lasted / count, parts, count, saves)
 
-    def _lasted(self, who: Printer, seconds: float, count: int) -> float:
+    def _lasted(self, who: Printer, last_time: float, time_s: float, count: int) -> float:
         """How long so many steps took: an hour less where the clock was set forward by one, as each spring."""
-        usual = self.usual.get(who)
-        if usual is not None and abs(seconds - HOUR_S - usual * count) <= max(usual * count / 2, 1.0):
+        usual, seconds = self.usual.get(who), time_s - last_time
+        if usual is not None and abs(seconds - HOUR_S - usual * count) <= AS_USUAL_S and _is_set(last_time, time_s):
             return seconds - HOUR_S
         self.usual[who] = seconds / count
         return seconds
+
+
+def _is_set(last_time: float, time_s: float) -> bool:
+    """Whether clocks that are set forward for summer may have been between these two."""
+    day = gmtime(time_s)
+    midnight = time_s // DAY_S * DAY_S
+    hours = (midnight + HOUR_S * hour for hour in SET_AT)
+    return day.tm_mon in SET_IN and day.tm_wday == SUNDAY and any(last_time < at <= time_s - HOUR_S for at in hours)
 
 
 def _time_s(match: re.Match[str]) -> float:

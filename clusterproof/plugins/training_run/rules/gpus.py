@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
-from statistics import fmean, median, median_low
+from statistics import fmean, median, median_high
 
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.robust import spread
@@ -150,7 +150,7 @@ class Ceased:
 def ceased(samples: Samples) -> list[Ceased]:
     """The GPUs and nodes whose use is known only up to a time, the longest unknown first.
 
-    Where samples of half of the nodes end with the run, they were to end then: the others only sampled on.
+    Where samples of most nodes end with the run, they were to end then: the others only sampled on.
     """
     nodes: dict[str, dict[str, Series]] = {}
     for (node, device), series in samples.of(GPU).items():
@@ -169,7 +169,7 @@ def ceased(samples: Samples) -> list[Ceased]:
     latest: float = max(dated.values(), default=0)
     if dated:
         used_s = (InUse(samples).ended(next(iter(dated))) + 1) * samples.bin_s
-        latest = max(min(latest, used_s), median_low(dated.values()))
+        latest = max(min(latest, used_s), median_high(dated.values()))
     gone += [Ceased(node, end, latest - end) for node, end in dated.items() if latest - end > LEAST_S]
     return sorted(gone, key=lambda gpu: -gpu.seconds)
 

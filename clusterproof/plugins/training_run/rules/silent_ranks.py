@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from statistics import median_low
+from statistics import median_high
 
 from clusterproof.plugins.core.verdict import incomplete, part
 from clusterproof.plugins.training_run.run_data import RunData
 
 LEAST_LEFT, LEFT_SHARE = 20, 0.1  # steps, of all, that may be in a buffer when a run is stopped
+LEAST_LINES = 2  # of the rank that are missing
 MAX_NAMED = 5  # ranks
 ABSENT_SHARE = 0.25  # of ranks at most: where more are absent, only some were to log
 
 
 def silent_ranks(recorded: RunData) -> Mapping[int, str]:
     """These ranks, each with what is known of it: `rank 5 logs nothing after step 200 of 400`."""
-    lasts = _lasts(recorded)
+    logged = _logged(recorded)
+    lasts = {rank: max(steps) for rank, steps in logged.items()}
     if len(lasts) < 2 or len(recorded.unranked) > 1:
         return {}
-    end = median_low(lasts.values())  # that half of them reach at least
-    room = max(LEAST_LEFT, LEFT_SHARE * end)
+    end = median_high(lasts.values())  # that half of them reach at least
     silent = {
         rank: f"rank {rank} logs nothing after step {last:,} of {end:,}"
         for rank, last in sorted(lasts.items())
-        if end - last > room and rank not in recorded.unnamed
+        if end - last > max(LEAST_LEFT, LEFT_SHARE * end, LEAST_LINES * _interval(logged[rank]))
+        and rank not in recorded.unnamed
     }
     absent = [rank for rank in range(max(lasts)) if rank not in lasts] if max(lasts) < 2 * len(lasts) else []
     if len(absent) <= ABSENT_SHARE * (max(lasts) + 1):
@@ -41,10 +43,15 @@ def require_all(silent: Mapping[int, str]) -> None:
             incomplete(f"{seen}; expected the steps of every rank: give its whole file, or look whether it was lost")
 
 
-def _lasts(recorded: RunData) -> dict[int, int]:
-    """The last step of each rank."""
-    lasts = {rank: max(cells) for rank, cells in recorded.steps.items() if cells}
+def _logged(recorded: RunData) -> dict[int, set[int]]:
+    """The steps that each rank logs."""
+    logged = {rank: set(cells) for rank, cells in recorded.steps.items() if cells}
     for (rank, _), cells in recorded.compute.items():
         if cells:
-            lasts[rank] = max(lasts.get(rank, 0), max(cells))
-    return lasts
+            logged.setdefault(rank, set()).update(cells)
+    return logged
+
+
+def _interval(steps: set[int]) -> float:
+    """How many steps a rank's line stands for."""
+    return (max(steps) - min(steps)) / max(1, len(steps) - 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import sqrt
+from statistics import median
 
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.training_run import Place
@@ -53,7 +54,7 @@ def straggler_costs(computed: Mapping[Place, Computed], lasted: Mapping[int, flo
 
 
 LEAST_HELD = 10  # steps that one rank holds up
-LEAST_CAUSE = 0.1  # of what a step is too long, from which on a rank's compute is its cause
+LEAST_CAUSE = 0.5  # of what a step is too long, from which on a rank's compute is its cause
 
 
 @record
@@ -69,6 +70,8 @@ class HeldUp:
 def holds_up(computed: Mapping[Place, Computed], longer: Mapping[int, float], errors: float) -> HeldUp | None:
     """The rank that computes longest in half of the steps that are so many seconds too long, and not by chance.
 
+    What it computes longer than all others in other steps too does not make these long.
+
     None where there is none, or are several stages: ranks of one replica share its work.
     """
     if len({place.stage for place in computed}) != 1:
@@ -81,12 +84,19 @@ def holds_up(computed: Mapping[Place, Computed], longer: Mapping[int, float], er
     place = max(held, key=lambda known: len(held[known]), default=None)
     if place is None:
         return None
-    own, chance = held[place], 1 / len(computed)
+    usual, chance = _usual(computed, place, longer), 1 / len(computed)
+    own = {step: cost for step, cost in held[place].items() if cost - usual > LEAST_CAUSE * longer[step]}
     by_chance = len(longer) * chance + errors * sqrt(len(longer) * chance * (1 - chance))
     if len(own) < max(LEAST_HELD, len(longer) / 2, by_chance):
         return None
     longest = max(own, key=own.__getitem__)
     return HeldUp(place, len(own), own[longest], longest)
+
+
+def _usual(computed: Mapping[Place, Computed], place: Place, longer: Mapping[int, float]) -> float:
+    """By how much a rank computes longer than all others in most of the other steps."""
+    ordinary = (cost for step in computed[place] if step not in longer and (cost := _cost(computed, step)))
+    return median([cost if of == place else 0.0 for of, cost in ordinary] or [0.0])
 
 
 def common_steps(computed: Mapping[Place, Computed], lasted: Mapping[int, float]) -> list[int]:
