@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -31,7 +32,7 @@ def man_page() -> str:
     page = Manpage(whole(), format="single-commands-section", _data=MAN_DATA)
     page.date = ""
     page.description = "proves a GPU cluster fit for training"
-    return str(page)
+    return re.sub(r"(?m)^(?='|\./)", r"\\&", str(page))  # which would be a request of roff's
 
 
 MAN_DATA = {"project_name": "clusterproof", "manual_section": 1, "manual_title": "clusterproof"}

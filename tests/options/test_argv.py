@@ -72,7 +72,7 @@ def existing(option: Option, folder: Path) -> Path:
     elif option.flag == "--history":
         sqlite3.connect(path).close()
     else:
-        path.write_text("")
+        path.write_text("# one that is empty is refused\n" if option.flag == "--policy" else "")
     return path
 
 
