@@ -45,8 +45,8 @@ def test_step_outliers(run: TrainingRun) -> None:
     A step is an outlier if it exceeds the median by five standard deviations, estimated from the middle of all steps,
     and by a fifth. The time lost is the time above the median. Checkpoints are ignored. A log line that covers several
     steps is judged by their mean; if a single long step could hide in it, the check does not pass. A rank that computes
-    longest in half of these steps, and in more of them than by chance, is named if that makes up half of what they are
-    too long.
+    longest in half of these steps, and in more of them than by chance, is named if that accounts for half of the excess
+    over an ordinary step.
 
     Remedy (investigate): Check what else happens in these steps: evaluation, logging, garbage collection (gc.freeze), a
     stalled file system, another job on the node.
