@@ -25,7 +25,7 @@ JOBS = "/apis/batch/v1/namespaces/default/jobs"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 OF_HYPERPOD = "/apis/sagemaker.amazonaws.com/v1/namespaces/default/hyperpodpytorchjobs"
 OF_HOST = ("bin", "lib", "lib64", "usr")  # of this machine, for a shell
-RAISES = "echo 'step 1'; echo \"[rank3]: KeyError: 'image'\" >&2; exit 1"
+RAISES = "exec >&2; echo 'step 1'; echo \"[rank3]: KeyError: 'image'\"; exit 1"  # a runtime orders no two streams
 BEGUN_ANEW = f"[ -e /state/begun ] && exec sleep 600; : >/state/begun; {RAISES}"
 
 

@@ -17,7 +17,7 @@ _GLOG = re.compile(
 )  # glog's, of Abseil and PyTorch
 _ERROR = re.compile(r"\b(?:ERROR|CRITICAL|FATAL)\b|\[(?:E|error|fatal)[ \]]|\blevel=(?:error|fatal)")  # of loggers
 _LABELS = re.compile(  # of times, ranks and Ray's processes
-    r"(?:\[1,\d{1,7}\]<std\w{3}>:?|\[rank=?\d{1,7}\]:?|\[\d[^\[\]]{0,40}\]|\([^()]{1,100}\)|[\d\s:.,/TZ+-])*"
+    r"(?:\[1,\d{1,7}\]<std\w{3}>|\[rank=?\d{1,7}\]|\[\d[^\[\]]{0,40}\]|\([^()]{1,100}\)|[\d\s:.,/TZ+-])*"
 )
 _BARS = ("it/s]", "s/it]")  # tqdm's, behind which a line goes on
 _HEADER = "Traceback (most recent call last)"

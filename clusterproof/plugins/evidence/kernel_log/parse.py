@@ -80,12 +80,12 @@ def without_logged(text: str) -> str:
     Nor are the further lines of what was logged, among which blank ones may have lost their indentation.
     """
     text = shown(text)
-    stamp = _STAMPED if is_kernel_log(text) else _LOGGED
+    is_stamped = _STAMPED.match if is_kernel_log(text) else _LOGGED.match
     kept: list[str] = []
     is_of_log = False
     for line in text.split("\n"):
         is_further = is_of_log and (not line or line.startswith(FURTHER))
-        is_of_log = is_further or bool(_LOGGED.match(line) or stamp.match(line))
+        is_of_log = is_further or bool(_LOGGED.match(line) or is_stamped(line))
         kept += [] if is_of_log else [line]
     return "\n".join(kept)
 
