@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from clusterproof import checks
 from clusterproof.plugins.catalog.needs import Need, kinds, needs, needs_of
 from clusterproof.plugins.evaluation.all_checks import node_checks
 from clusterproof.plugins.evaluation.needs import node_collectors
@@ -19,6 +22,13 @@ def test_a_row_is_of_checks_and_facts_that_there_are(name: str) -> None:
     assert set(row.checks) <= node_checks().keys()
     facts = [fact for fact in row.facts if fact not in OTHER_PIECES and "file " not in fact]
     assert {fact.partition(".")[0] for fact in facts} <= node_collectors()
+
+
+def test_the_words_by_which_a_row_knows_its_finding_are_words_of_the_product() -> None:
+    files = Path(checks.__path__[0]).parent.rglob("*.*")
+    texts = [file for file in files if file.suffix in (".py", ".toml") and file.name != "needs.toml"]
+    product = "".join(file.read_text("utf-8") for file in texts)
+    assert [name for name, row in needs().items() if row.finding not in product] == []
 
 
 def test_reasons_are_of_few_kinds() -> None:

@@ -104,9 +104,6 @@ ROWS: Mapping[str, Taken] = {
     "of two values of one variable a job has the other": Taken(
         ("network.transport_plan",), ("no huge pages beside EFA",), ("no huge pages beside EFA",)
     ),
-    "a MIG mode that is in force waits for no reset": Taken(
-        ("gpu.mig_uniform",), ("waits for the next reset",), ("on one GPU only",)
-    ),
     "a GPU is not the odd one where all of its node have its VBIOS": Taken(
         ("gpu.vbios_uniform",), ("a GPU with another VBIOS",), ("a node whose GPUs have another VBIOS",)
     ),
