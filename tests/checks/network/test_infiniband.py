@@ -98,6 +98,13 @@ def test_ports_that_are_slower_on_every_node_are_meant_to_be() -> None:
     assert said("network.ib_ports", *nodes).verdict is PASS
 
 
+def test_on_a_lone_node_several_ports_at_one_lower_rate_may_be_those_of_another_network() -> None:
+    rails, storage = [port()] * 8, [port(rate="200 Gb/sec (4X HDR)")] * 2
+    result = verdict("network.ib_ports", rdma(*map(mlx5, range(10), [*rails, *storage])))
+    expect(result, CONCERN, "port 1 at 200 Gb/sec (4X HDR); expected 400 Gb/s, like 8 ports of its model here")
+    assert result.devices == ("mlx5_8", "mlx5_9")
+
+
 POLLING = {"state": "1: DOWN", "physical_state": "2: Polling", "rate": "10 Gb/sec (4X SDR)"}
 
 
