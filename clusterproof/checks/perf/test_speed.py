@@ -17,7 +17,7 @@ from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.perf.facts import SLOWER, Shortfall, below_best, below_median, say_slower
 from clusterproof.plugins.evidence.perf.facts_logs import NcclLog, Row
 from clusterproof.plugins.evidence.perf.facts_node import require_every_gpu
-from clusterproof.plugins.evidence.perf.gpu_speed import DIRECTIONS, Speeds
+from clusterproof.plugins.evidence.perf.gpu_speed import DIRECTIONS, Speeds, by_model, models_of, of_model
 
 pytestmark = [mark.perf]
 
@@ -65,7 +65,7 @@ def test_gpu_gemm(node: Node) -> None:
     """GPU compute speed.
 
     Multiplies large matrices in PyTorch on all GPUs at once, after a warm-up. A GPU that is capped, hot or short of
-    power slows down every other GPU of a training job.
+    power slows down every other GPU of a training job. GPUs are compared with others of their model.
 
     Remedy (investigate): Check the GPU's clocks, temperature and power under load (nvidia-smi -q -d
     CLOCK,TEMPERATURE,POWER,PERFORMANCE), and look for other processes on it. Replace the node if it stays slow.
@@ -106,7 +106,8 @@ def test_node_busbw(node: Node) -> None:
     with part:
         require_every_gpu(node, log.given or 0, log.given)
     speed, gib = row.out_of_place.busbw_gb_per_s or 0.0, row.gib
-    shared = node.group.medians("node_busbw", busbw).get(gib)
+    models = sorted({*models_of(node)})
+    shared = node.group.medians(f"node_busbw {models}", lambda other: busbw(other, models)).get(gib)
     say_slower(node, below_median(f"all-reduce of {gib}", speed, shared), "GB/s")
     least = floor(node.type_name, "all_reduce") or 0.0
     seen, due = apart(speed, least, 4, SIGNIFICANT)
@@ -117,8 +118,11 @@ def test_node_busbw(node: Node) -> None:
         incomplete(f"all-reduce of {gib}: {speed:.4g} GB/s; expected further nodes to compare with")
 
 
-def busbw(node: Node) -> Mapping[str, float]:
-    """What the node's group is compared by: the bandwidth of the largest message."""
+def busbw(node: Node, models: list[str]) -> Mapping[str, float]:
+    """What nodes with GPUs of these models are compared by: the bandwidth of the largest message."""
+    own = sorted({*models_of(node)})
+    if own and models and own != models:
+        return {}
     row = require_measured(node.node_busbw)
     return {row.gib: row.out_of_place.busbw_gb_per_s or 0.0}
 
@@ -145,26 +149,33 @@ def require_end(log: NcclLog) -> None:
 
 
 def shortfalls(node: Node, read: Callable[[Node], Mapping[str, Speeds]]) -> Iterator[Shortfall]:
-    """How far each GPU is behind the best of its node, and behind the median of the nodes of its group."""
-    shared = medians(node, read)
+    """How far each GPU is behind the best of its model on its node, and behind the median of its group's nodes."""
     for name, speeds in read(node).items():
-        yield from below_best(speeds, name)
-        for gpu, speed in speeds.items():
-            yield from below_median(f"GPU {gpu}, {name}", speed, shared.get(name))
+        for model, alike in by_model(node, speeds).items():
+            shared = medians(node, read, model)
+            yield from below_best(alike, name)
+            for gpu, speed in alike.items():
+                yield from below_median(f"GPU {gpu}, {name}", speed, shared.get(name))
 
 
-def medians(node: Node, read: Callable[[Node], Mapping[str, Speeds]]) -> Mapping[str, Median]:
-    """What the group is compared by: the median of each node's GPUs."""
+def medians(node: Node, read: Callable[[Node], Mapping[str, Speeds]], model: str) -> Mapping[str, Median]:
+    """What the group is compared by: the median of each node's GPUs of a model, as far as their models are known."""
     return node.group.medians(
-        read.__name__, lambda other: {name: median(speeds.values()) for name, speeds in read(other).items()}
+        f"{read.__name__} {model}",
+        lambda other: {
+            name: median(alike.values())
+            for name, speeds in read(other).items()
+            if (alike := of_model(other, speeds, model))
+        },
     )
 
 
 def require_comparison(node: Node, read: Callable[[Node], Mapping[str, Speeds]], unit: str) -> None:
     """Raise Incomplete where a single GPU was measured, and there is nothing to compare it with."""
     data = read(node)
-    has_best = any(len(speeds) > 1 and any(speeds.values()) for speeds in data.values())
-    if has_best or any(one.is_comparable for one in medians(node, read).values()):
+    measured = [gpus for speeds in data.values() for gpus in by_model(node, speeds).items()]
+    has_best = any(len(alike) > 1 and any(alike.values()) for _, alike in measured)
+    if has_best or any(one.is_comparable for model, _ in measured for one in medians(node, read, model).values()):
         return
     values = listed(f"{name}: {speed:.4g} {unit}" for name, speeds in data.items() for speed in speeds.values())
     incomplete(f"{values or 'nothing was measured'}; expected further GPUs or nodes to compare with")

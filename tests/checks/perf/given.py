@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from clusterproof.plugins.core.cluster import Cluster, Target
@@ -28,18 +29,26 @@ def evaluated(
     policy: Policy = NO_POLICY,
     gpus: int | None = None,
     on_bus: Sequence[str] = (),
+    models: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> Result:
     """A check's result on one of these nodes, each of which reported its value.
 
-    So many GPUs are expected of each, else as many as its type has; `on_bus` are the drivers of those that the bus has.
+    So many GPUs are expected of each, else as many as its type has; `on_bus` are the drivers of those that the bus has,
+    or `models`, by node, their PCI device ids.
     """
     expect = {} if gpus is None else {"gpus": gpus}
     cluster = Cluster("c", "local", tuple(Target(node, instance_type=instance_type, expect=expect) for node in values))
-    pci = {"pci": Collected(Status.READ, {"devices": [_gpu(*one) for one in enumerate(on_bus)]})} if on_bus else {}
+    shared = _bus([_gpu(*one) for one in enumerate(on_bus)])
+    own = {node: _bus([{**_gpu(at, "nvidia"), "device": of} for at, of in enumerate(models[node])]) for node in models}
     data = {
-        node: NodeEvidence(node, {**pci, collector: Collected(Status.READ, value)}) for node, value in values.items()
+        node: NodeEvidence(node, {**own.get(node, shared), collector: Collected(Status.READ, value)})
+        for node, value in values.items()
     }
     return evaluate(all_checks()[check], nodes(cluster, data, "perf", policy)[name])
+
+
+def _bus(devices: list[dict[str, object]]) -> dict[str, Collected]:
+    return {"pci": Collected(Status.READ, {"devices": devices})} if devices else {}
 
 
 def _gpu(number: int, driver: str) -> dict[str, object]:

@@ -161,6 +161,36 @@ def test_a_product_is_compared_with_those_of_other_gpus(own: Any, others: list[A
     assert result.verdict is verdict, result.message
 
 
+H100, A100, DISPLAY = "2330", "20b2", "1ff0"  # PCI device ids
+
+
+@pytest.mark.parametrize(
+    ("own", "others", "verdict"),
+    [
+        ([A100], [H100], INCOMPLETE),
+        ([A100], [A100], FAIL),
+        ([], [H100], FAIL),  # nobody knows that it is of another model
+        ([A100], [], FAIL),
+    ],
+)
+def test_a_gpu_is_compared_with_those_of_its_model(own: list[str], others: list[str], verdict: Verdict) -> None:
+    values = {"gpu001": gemm(250), **{name: gemm(700) for name in ("gpu002", "gpu003", "gpu004")}}
+    models = {"gpu001": own, **dict.fromkeys(("gpu002", "gpu003", "gpu004"), others)}
+    result = evaluated("gpu.gpu_gemm", "gpu_gemm", values, "", gpus=1, models=models)
+    assert result.verdict is verdict, result.message
+
+
+@pytest.mark.parametrize(
+    ("models", "verdict"),
+    [([H100, H100, DISPLAY], PASS), ([H100, H100, H100], FAIL), ([H100, DISPLAY], FAIL), ([], FAIL)],
+)
+def test_a_gpu_is_compared_with_those_of_its_model_on_the_node(models: list[str], verdict: Verdict) -> None:
+    result = evaluated(
+        "gpu.gpu_gemm", "gpu_gemm", {"gpu001": gemm(700, 700, 60)}, "", gpus=3, models={"gpu001": models}
+    )
+    assert result.verdict is verdict, result.message
+
+
 def test_a_floor_of_the_type_does_without_others_to_compare_with() -> None:
     assert evaluated("gpu.gpu_bandwidth", "gpu_bandwidth", {"gpu001": copies(55)}, gpus=1).verdict is PASS
 
@@ -215,13 +245,24 @@ def test_a_gpu_that_is_slow_is_named_beside_one_that_was_not_measured() -> None:
     assert "incomplete: 3 of 4 GPUs were measured" in result.message
 
 
-def test_an_all_reduce_over_fewer_gpus_than_the_node_should_have_is_no_pass() -> None:
+@pytest.mark.parametrize(("model", "verdict"), [(A100, INCOMPLETE), (H100, FAIL)])
+def test_an_all_reduce_is_compared_with_those_of_the_same_model(model: str, verdict: Verdict) -> None:
+    values = {name: {"gpus": 8, **ran(all_reduce(470))} for name in ("gpu001", "gpu002", "gpu003")}
+    values["gpu004"] = {"gpus": 8, **ran(all_reduce(235))}
+    models = {name: [model if name == "gpu004" else H100] * 8 for name in values}
+    result = evaluated("gpu.node_busbw", "node_busbw", values, "", "gpu004", gpus=8, models=models)
+    assert result.verdict is verdict, result.message
+
+
+def all_reduce(busbw: float, gpus: int = 8) -> str:
     columns = "#   size count type redop root time algbw busbw #wrong time algbw busbw #wrong\n"
-    row = " 8589934592 2147483648 float sum -1 32000.0 268.00 470.00 0 32000.0 268.00 470.00 0\n"
-    said = (
-        f"# nThread 1 nGpus 7 validation: 1\n{columns}{row}# Out of bounds values : 0 OK\n# Avg bus bandwidth : 470.0\n"
-    )
+    row = f" 8589934592 2147483648 float sum -1 32000.0 268.00 {busbw:.2f} 0 32000.0 268.00 {busbw:.2f} 0\n"
+    ends = f"# Out of bounds values : 0 OK\n# Avg bus bandwidth : {busbw}\n"
+    return f"# nThread 1 nGpus {gpus} validation: 1\n{columns}{row}{ends}"
+
+
+def test_an_all_reduce_over_fewer_gpus_than_the_node_should_have_is_no_pass() -> None:
     for given, verdict in ((8, PASS), (7, INCOMPLETE)):
-        value = {"gpus": given, **ran(said)}
+        value = {"gpus": given, **ran(all_reduce(470, gpus=7))}
         result = evaluated("gpu.node_busbw", "node_busbw", {f"gpu00{number}": value for number in (1, 2, 3, 4)})
         assert (result.verdict, "7 of 8 GPUs were measured" in result.message) == (verdict, given == 7)

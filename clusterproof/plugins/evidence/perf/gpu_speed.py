@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.robust import median
-from clusterproof.plugins.core.typed import Any
+from clusterproof.plugins.core.typed import TYPE_CHECKING, Any
 from clusterproof.plugins.core.verdict import Incomplete, incomplete, part
 from clusterproof.plugins.evidence.field import (
     Field,
@@ -19,12 +19,16 @@ from clusterproof.plugins.evidence.field import (
     number,
     optional,
     read,
+    readings,
     table,
     text,
     values,
     whole,
 )
 from clusterproof.plugins.evidence.perf.facts import Ran
+
+if TYPE_CHECKING:
+    from clusterproof.plugins.evidence.node import Node
 
 HOST_TO_GPU, GPU_TO_HOST, GPU_TO_GPU = "host to GPU", "GPU to host", "GPU to GPU"
 DIRECTIONS = {
@@ -38,6 +42,31 @@ _RUNNING = re.compile(r"Running (\w{1,60})\.")
 _CELL = re.compile(r"\d{1,9}(?:\.\d{1,6})?|N/A")
 
 Speeds = Mapping[str, float]  # by GPU
+
+
+def models_of(node: Node) -> tuple[str, ...]:
+    """The models of its GPUs by their PCI device ids, in the order of the bus; empty where one is unknown."""
+    on_bus = [readings(gpu, "address", "device") for gpu in readings(node, "gpus_on_bus")[0].get("gpus_on_bus", ())]
+    if any(unread for _, unread in on_bus):
+        return ()
+    return tuple(gpu["device"] for gpu, _ in sorted(on_bus, key=lambda row: row[0]["address"]))
+
+
+def by_model(node: Node, speeds: Speeds) -> Mapping[str, Speeds]:
+    """The GPUs that were measured, by their model; by none where it is unknown which GPU is of which."""
+    models = models_of(node)
+    is_one, are_all = len({*models}) == 1, {*speeds} == {*map(str, range(len(models)))}
+    found: dict[str, dict[str, float]] = {}
+    for gpu, speed in speeds.items():
+        model = models[0] if is_one else models[int(gpu)] if are_all else ""
+        found.setdefault(model, {})[gpu] = speed
+    return found
+
+
+def of_model(node: Node, speeds: Speeds, model: str) -> Speeds:
+    """Those of the GPUs of a model; of all GPUs where it, or theirs, is unknown."""
+    found = by_model(node, speeds)
+    return speeds if "" in (model, *found) else found.get(model, {})
 
 
 @record
