@@ -79,13 +79,14 @@ def test_ecc_mode(gpu: Gpu, node: Node) -> None:
 def test_application_clocks(gpu: Gpu, node: Node) -> None:
     """Application clocks.
 
-    Somebody has set the clock for their job; it stays set after the job ends.
+    Somebody has lowered the clock for their job; it stays lowered after the job ends. A higher clock than the default
+    is ignored: images of cloud providers raise it to the maximum at boot.
 
     Remedy (fix configuration): nvidia-smi -rac, unless the site wants this clock.
     """
     clock_mhz, default_mhz = gpu.app_clock_mhz, gpu.app_clock_default_mhz
     deviates_if(
-        clock_mhz != default_mhz, node, f"application clock is {clock_mhz} MHz; expected {default_mhz} MHz, the default"
+        clock_mhz < default_mhz, node, f"application clock is {clock_mhz} MHz; expected {default_mhz} MHz, the default"
     )
 
 

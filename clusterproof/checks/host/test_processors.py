@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import apart
 from clusterproof.plugins.core.verdict import concern, concern_if, fail_if, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.evidence.field import each, known
+from clusterproof.plugins.evidence.field import each, known, readings
 from clusterproof.plugins.evidence.group import compared, differences, in_words
 from clusterproof.plugins.evidence.host.facts_hardware import FrequencyPolicy, Processors, in_ranges
 from clusterproof.plugins.evidence.node import Node
@@ -17,6 +17,7 @@ pytestmark = [mark.host, mark.preflight]
 
 SMT_OFF = ("off", "forceoff")
 MHZ = 1000  # kHz
+WITHOUT_BOOST = "acpi-cpufreq"  # whose limit is the base frequency, since Linux 5.11 below what it says of the CPU
 ARM = ("aarch64", "arm64")
 
 
@@ -27,7 +28,8 @@ def test_cpu_governor(node: Node) -> None:
     """CPU frequency governor.
 
     Kernel launches and data feeding run on single CPUs: at a low frequency the GPUs wait. Drivers that choose the
-    frequency themselves (intel_pstate, amd-pstate-epp) may show powersave and still be fast.
+    frequency themselves (intel_pstate, amd-pstate-epp) may show powersave and still be fast. The limit of acpi-cpufreq
+    leaves out boost: it is compared with that of the node's other CPUs, and by host.cpu_uniform with the group's.
 
     Remedy (fix configuration): Set the governor to performance on every CPU (cpupower frequency-set -g performance),
     and at every boot.
@@ -38,7 +40,7 @@ def test_cpu_governor(node: Node) -> None:
     slow = ", ".join(filter(None, each(policies, _slow)))
     total = sum(policy.count for policy in policies)
     fail_if(slow, f"{slow}, of {total} frequency policies; expected performance on all")
-    capped = ", ".join(filter(None, each(policies, _capped)))
+    capped = ", ".join(filter(None, each(policies, lambda policy: _capped(policy, policies))))
     concern_if(capped, f"limited: {capped}; expected no limit below what the CPU can do")
 
 
@@ -46,9 +48,17 @@ def _slow(policy: FrequencyPolicy) -> str:
     return "" if policy.is_at_full_speed else f"{policy.governor} on {policy.count} ({policy.first}, …)"
 
 
-def _capped(policy: FrequencyPolicy) -> str:
+def _capped(policy: FrequencyPolicy, policies: Sequence[FrequencyPolicy]) -> str:
     limit, most = policy.limit_khz, policy.max_khz
+    if readings(policy, "driver")[0].get("driver") == WITHOUT_BOOST:
+        most = min(most, _highest_limit(policies))
     return f"{policy.first} to {limit // MHZ} of {most // MHZ} MHz" if limit < most else ""
+
+
+def _highest_limit(policies: Iterable[FrequencyPolicy]) -> int:
+    """In kHz, of the policies that report theirs; 0 where none does."""
+    limits = (readings(policy, "limit_khz")[0].get("limit_khz", 0) for policy in policies)
+    return max(limits, default=0)
 
 
 @mark.hyperpod_version_checker
@@ -74,6 +84,7 @@ OF_PROCESSORS: Mapping[str, Callable[[Processors], str | None]] = {
     "threads per core": lambda cpus: str(cpus.threads_per_core or "") or None,
     "governor": lambda cpus: "+".join(sorted({policy.governor for policy in cpus.policies})) or "none",
     "maximum MHz": lambda cpus: "+".join(sorted({str(policy.max_khz // MHZ) for policy in cpus.policies})) or "none",
+    "limit in MHz": lambda cpus: str(_highest_limit(cpus.policies) // MHZ or "") or None,
 }
 
 

@@ -1,0 +1,43 @@
+"""How fast the CPUs of a node may run."""
+
+from __future__ import annotations
+
+import pytest
+
+from clusterproof.plugins.core.evidence import NodeEvidence
+from clusterproof.plugins.core.verdict import Verdict
+from tests.builders.evaluated import expect, said
+from tests.builders.recordings import node
+
+PASS, CONCERN = Verdict.PASS, Verdict.CONCERN
+EPYC = {"driver": "acpi-cpufreq", "governor": "performance", "max_khz": 3_420_000, "limit_khz": 2_250_000}
+
+
+def with_policies(name: str, *limits_khz: int, driver: str = "acpi-cpufreq") -> NodeEvidence:
+    """A node with two EPYC 7742, a frequency policy for each limit."""
+    policies = [
+        {**EPYC, "driver": driver, "limit_khz": limit, "first": f"policy{at}", "count": 1}
+        for at, limit in enumerate(limits_khz)
+    ]
+    return node(name, cpus={"policies": policies})
+
+
+@pytest.mark.parametrize(
+    ("driver", "limits_khz", "verdict", "words"),
+    [
+        ("acpi-cpufreq", (2_250_000, 2_250_000), PASS, ""),
+        ("acpi-cpufreq", (2_250_000, 1_500_000), CONCERN, "limited: policy1 to 1500 of 2250 MHz; expected no limit"),
+        ("acpi-cpufreq", (3_420_000, 2_250_000), CONCERN, "limited: policy1 to 2250 of 3420 MHz; expected no limit"),
+        ("amd-pstate", (2_250_000, 2_250_000), CONCERN, "limited: policy0 to 2250 of 3420 MHz, policy1 to 2250"),
+    ],
+)
+def test_a_limit_without_boost_is_compared_with_that_of_the_other_cpus(
+    driver: str, limits_khz: tuple[int, ...], verdict: Verdict, words: str
+) -> None:
+    expect(said("host.cpu_governor", with_policies("n0", *limits_khz, driver=driver)), verdict, words)
+
+
+def test_a_limit_on_all_cpus_is_compared_with_other_nodes() -> None:
+    slow, *others = (with_policies(f"n{at}", limit) for at, limit in enumerate((1_500_000, 2_250_000, 2_250_000)))
+    assert "limit in MHz 1500; expected 2250 as on 2 of 3 nodes" in said("host.cpu_uniform", slow, *others).message
+    assert "limit in MHz" not in said("host.cpu_uniform", *others, slow).message
