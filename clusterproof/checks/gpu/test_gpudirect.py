@@ -19,7 +19,7 @@ from clusterproof.plugins.core.verdict import (
 )
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import each, readings, require
-from clusterproof.plugins.evidence.group import Values, differences, in_words
+from clusterproof.plugins.evidence.group import Values, differences, in_words, usual_of
 from clusterproof.plugins.evidence.kernel_log.wording import say
 from clusterproof.plugins.evidence.network.facts import INFINIBAND
 from clusterproof.plugins.evidence.node import Node
@@ -180,8 +180,9 @@ def test_pcie_settings(node: Node) -> None:
     """PCIe requests of GPUs and network devices.
 
     A device whose MaxPayload differs from the port above it loses packets or sends small ones. A smaller MaxReadReq, or
-    no relaxed ordering, makes it slower than its peers, and so does a MaxPayload below other nodes'. Payloads are not
-    compared in virtual machines, since their ports are emulated.
+    no relaxed ordering, makes it slower than others of its model, unless most nodes of the group have it set so; a
+    MaxPayload below other nodes' makes all slower. Payloads are not compared in virtual machines, since their ports are
+    emulated.
 
     Remedy (fix configuration): Compare the firmware settings with a healthy node and reboot; a driver or setpci may
     have changed the device since boot.
@@ -204,7 +205,8 @@ def test_pcie_settings(node: Node) -> None:
             odd_ones(node, what, values)
     with suppress(NotApplicable):
         deviations = differences(node, "settings of PCIe", usual_settings, absent=None)
-        concern_if(deviations, in_words(deviations))
+        less = [one for one in deviations if not one.usual or is_less(one.own, one.usual)]
+        concern_if(less, in_words(less))
 
 
 def is_emulated(port: PciFunction | None, paths: PciPaths) -> bool:
@@ -213,43 +215,56 @@ def is_emulated(port: PciFunction | None, paths: PciPaths) -> bool:
 
 
 SWITCHED: dict[bool | None, str] = {True: "on", False: "off"}
-SETTINGS: dict[str, Callable[[PciSettings], object]] = {
+Read = Callable[[PciSettings], object]  # in words; None where there is no such setting
+SETTINGS: dict[str, Read] = {
     "MaxReadReq": lambda settings: settings.max_read_request,
     "relaxed ordering": lambda settings: SWITCHED.get(settings.relaxed_ordering),
 }
+IN_GROUP: dict[str, Read] = {**SETTINGS, "MaxPayload": lambda settings: settings.max_payload}
 
 
-IN_GROUP: dict[str, Callable[[PciSettings], object]] = {
-    **SETTINGS,
-    "MaxPayload": lambda settings: settings.max_payload,
-}
+def is_less(value: str, usual: str) -> bool:
+    """Whether a setting is worse than another: a smaller number, or off."""
+    return int(value) < int(usual) if value.isdecimal() and usual.isdecimal() else value < usual
 
 
-def settings_by_model(paths: PciPaths, read: Callable[[PciSettings], object]) -> dict[str, dict[str, object]]:
+def settings_by_model(paths: PciPaths, read: Read) -> dict[str, dict[str, str]]:
     """What the settings of each device are, by its model and address, as far as they are known."""
-    by_model: dict[str, dict[str, object]] = {}
+    by_model: dict[str, dict[str, str]] = {}
     for row in paths.ends:
         with part:
             value, model, address = read(row.settings) if row.settings else None, row.model, row.address
             if value is not None:
-                by_model.setdefault(model, {})[address] = value
+                by_model.setdefault(model, {})[address] = str(value)
     return by_model
 
 
-def odd_ones(node: Node, what: str, values: Mapping[str, object]) -> None:
-    """A concern of each device that differs from most of its model here."""
+def odd_ones(node: Node, what: str, values: Mapping[str, str]) -> None:
+    """A concern of each device that is set worse than most of its model here, and not so on most nodes of the group."""
     usual, alike = Counter(values.values()).most_common(1)[0]
     if alike > len(values) * node.threshold("group.majority"):
         for address, value in values.items():
-            concern_if(
-                value != usual, f"{what} of {address} is {value}; expected {usual}, as on most of its model here"
-            )
+            name = f"{what} of {address}"
+            elsewhere = usual_of(node, "PCIe settings of devices", settings_of, name, None)
+            is_meant = elsewhere is not None and elsewhere.value == value
+            seen = f"{name} is {value}; expected {usual}, as on most of its model here"
+            concern_if(is_less(value, usual) and not is_meant, seen)
+
+
+def settings_of(node: Node) -> Values:
+    """Each setting of each device."""
+    return {
+        f"{what} of {address}": value
+        for what, read in SETTINGS.items()
+        for values in settings_by_model(node.pci_settings, read).values()
+        for address, value in values.items()
+    }
 
 
 def usual_settings(node: Node) -> Values:
     """What most devices of a model have on a node, by the setting's name with the model."""
     return {
-        f"{what} of {model}": str(Counter(values.values()).most_common(1)[0][0])
+        f"{what} of {model}": Counter(values.values()).most_common(1)[0][0]
         for what, read in (SETTINGS if may_be_virtual(node.pci_settings) else IN_GROUP).items()
         for model, values in settings_by_model(node.pci_settings, read).items()
     }

@@ -188,6 +188,35 @@ def test_a_node_all_of_whose_devices_have_a_smaller_payload_than_others_is_a_con
     assert result.verdict is verdict, result.message
 
 
+def with_requests(name: str, *sizes: int) -> NodeEvidence:
+    """A node whose network devices have these largest read requests."""
+    nics = [function(f"0000:{0x54 + at:02x}:00.0", "nic", max_read_request=size) for at, size in enumerate(sizes)]
+    return node(name, boot=boot(), pci_config={"machine": "x86_64", "is_virtual": False, "functions": nics})
+
+
+STORAGE_LESS, STORAGE_MORE, ALL_LESS = (4096, 4096, 4096, 512), (512, 512, 512, 4096), (512, 512, 512, 512)
+
+
+@pytest.mark.parametrize(
+    ("own", "others", "words"),
+    [
+        (STORAGE_LESS, [], "MaxReadReq of 0000:57:00.0 is 512; expected 4096, as on most of its model here"),
+        (STORAGE_LESS, [STORAGE_LESS, STORAGE_LESS], ""),  # a port for another purpose on every node
+        (STORAGE_LESS, [(4096,) * 4] * 2, "MaxReadReq of 0000:57:00.0 is 512; expected 4096"),
+        (STORAGE_MORE, [], ""),
+        (ALL_LESS, [STORAGE_LESS] * 2, "MaxReadReq of 15b3:1021 512; expected 4096 as on 2 of 3 nodes"),
+        (STORAGE_LESS, [STORAGE_MORE] * 2, "MaxReadReq of 0000:57:00.0 is 512; expected 4096"),
+    ],
+)
+def test_read_requests_are_compared_with_the_model_and_with_the_same_device_of_the_group(
+    own: tuple[int, ...], others: list[tuple[int, ...]], words: str
+) -> None:
+    nodes = [with_requests(f"n{at}", *sizes) for at, sizes in enumerate([own, *others])]
+    result = said("gpu.pcie_settings", *nodes)
+    expect(result, CONCERN if words else PASS, words)
+    assert " 4096; expected 512" not in result.message
+
+
 @pytest.mark.parametrize(
     ("instance_type", "words"),
     [
