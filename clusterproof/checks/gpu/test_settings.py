@@ -126,27 +126,34 @@ def mig_mode(gpu: Gpu) -> bool:
 def test_vbios_uniform(node: Node) -> None:
     """VBIOS versions within a node.
 
-    Mixed versions result from a replaced GPU, and can differ in clocks and power. The expected version is that of most
-    nodes of the group or, if they have no majority, of most GPUs of the node.
+    Mixed versions of one model result from a replaced GPU, and can differ in clocks and power. The expected version is
+    that of most nodes of the group or, if they have no majority, of most GPUs of the node.
 
     Remedy (investigate): Compare with other nodes of the same type; have the odd GPU replaced if it is slow.
     """
-    versions: dict[str, str] = {}
-    for gpu in node.gpus:
+    for model, versions in vbios_by_model(node).items():
+        usual, count = Counter(versions.values()).most_common(1)[0]
+        as_most, elsewhere = f"as on {count} GPUs", usual_of(node, "VBIOS", vbios_of, model, None)
+        if elsewhere and elsewhere.value in versions.values():
+            usual, as_most = elsewhere.value, elsewhere.how_many
+        others = ", ".join(f"{version} on {label}" for label, version in versions.items() if version != usual)
+        deviates_if(others, node, f"VBIOS {others}; expected {usual}, {as_most}")
+
+
+def vbios_by_model(node: Node) -> dict[str, dict[str, str]]:
+    """The VBIOS version of each GPU, by its model; one of unknown model is taken for one of most GPUs."""
+    names = [readings(gpu, "name")[0].get("name") for gpu in node.gpus]
+    usual = max(filter(None, names), key=names.count, default="")
+    versions: dict[str, dict[str, str]] = {}
+    for gpu, name in zip(node.gpus, names, strict=True):
         with part:
-            versions[gpu.label] = gpu.vbios
-    usual, count = max(Counter(versions.values()).items(), key=lambda item: item[1], default=("", 0))
-    as_most, elsewhere = f"as on {count} GPUs", usual_of(node, "VBIOS", vbios_of, "VBIOS")
-    if elsewhere and elsewhere.value in versions.values():
-        usual, as_most = elsewhere.value, elsewhere.how_many
-    others = ", ".join(f"{version} on {label}" for label, version in versions.items() if version != usual)
-    deviates_if(others, node, f"VBIOS {others}; expected {usual}, {as_most}")
+            versions.setdefault(name or usual, {})[gpu.label] = gpu.vbios
+    return {model: of_gpus for model, of_gpus in versions.items() if of_gpus}
 
 
 def vbios_of(node: Node) -> Values:
-    """The VBIOS versions of its GPUs; None where none is known."""
-    versions = {reading["vbios"] for gpu in node.gpus if (reading := readings(gpu, "vbios")[0])}
-    return {"VBIOS": " and ".join(sorted(versions)) or None}
+    """The versions of each model."""
+    return {model: " and ".join(sorted({*versions.values()})) for model, versions in vbios_by_model(node).items()}
 
 
 @evidence("nvidia-smi --query-gpu=index,power.limit,power.default_limit --format=csv")

@@ -85,6 +85,25 @@ def test_where_most_gpus_of_a_node_are_odd_the_others_are_not_accused(
     assert not any(f"GPU {healthy}" in result.message for healthy in (5, 6, 7)), result.message
 
 
+DISPLAY = {"name": "NVIDIA T1000 8GB", "vbios": "90.17.8B.00.07"}
+
+
+@pytest.mark.parametrize(
+    ("gpus", "words"),
+    [
+        ([DISPLAY], ""),
+        (
+            [DISPLAY, {"vbios": "96.00.30.00.01"}],
+            "VBIOS 96.00.30.00.01 on GPU 1; expected 96.00.A5.00.01, as on 6 GPUs",
+        ),
+        ([{"name": None, "vbios": "96.00.30.00.01"}], "VBIOS 96.00.30.00.01 on GPU 0; expected 96.00.A5.00.01"),
+    ],
+)
+def test_a_vbios_is_compared_with_those_of_the_same_model(gpus: list[dict[str, Any]], words: str) -> None:
+    result = said("gpu.vbios_uniform", host("n1", *gpus))
+    assert (result.verdict, words in result.message) == (Verdict.CONCERN if words else Verdict.PASS, True)
+
+
 def test_where_the_group_does_not_decide_most_gpus_of_the_node_do() -> None:
     result = said("gpu.gpu_uniform", host("n1", {"clock_max_mhz": 1755}))
     assert "GPU 0: maximum clock (MHz) 1755; expected 1980, as on 7 GPUs of the node" in result.message
