@@ -88,10 +88,13 @@ def evaluate_margin(gpu: Gpu, node: Node) -> None:
 
 
 def evaluate_among_idle(gpu: Gpu, node: Node) -> None:
-    """A concern where nobody uses the GPU, and it is far hotter than others that nobody uses."""
-    idle = node.idle_gpus
+    """A concern where nobody uses the GPU, and it is far hotter than others of its model that nobody uses."""
+    reported = {other.index: readings(other, "temperature_c", "name")[0] for other in node.idle_gpus}
+    model = readings(gpu, "name")[0].get("name")
     celsius = {
-        other.index: reading["temperature_c"] for other in idle if (reading := readings(other, "temperature_c")[0])
+        index: reading["temperature_c"]
+        for index, reading in reported.items()
+        if "temperature_c" in reading and (model is None or reading.get("name", model) == model)
     }
     if gpu.index not in celsius or len(celsius) < LEAST_TO_COMPARE:
         return

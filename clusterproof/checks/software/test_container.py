@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete, not_applicable, part
+from clusterproof.plugins.core.verdict import concern, concern_if, fail_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import known, readings, require
 from clusterproof.plugins.evidence.gpu.facts_rack import is_of_a_rack
@@ -27,7 +27,7 @@ GDRCOPY = re.compile(r"/dev/gdrdrv")
 CGROUP, MODE, BUSY = "EPERM", "EACCES", ("EBUSY", "EAGAIN", "EINTR", "EMFILE", "ENFILE", "ENOMEM")
 IN_ITS_PLACE = {"mem": "/dev/null or its like is in its place", "no device": "a plain file is in its place"}
 OF_DRIVER = ("libcuda.so.1", "libnvidia-ml.so.1")
-COMPATIBLE = "/compat/"  # the folder of CUDA's forward compatibility, whose libcuda is newer than the driver
+COMPATIBLE = re.compile("/(cuda-)?compat/")  # CUDA's forward compatibility, whose libcuda is newer, and conda's
 
 
 @evidence("ls -l /dev/nvidia* /dev/infiniband; nvidia-smi -L; cat /sys/fs/cgroup/devices.list")
@@ -112,8 +112,8 @@ def network_devices(node: Node, accelerators_on_node: int | None) -> None:
     has_all = of_job >= on_node > 0
     if there and not opened:
         tcp = f"{seen}: NCCL falls back to TCP between nodes; expected those that the job needs"
-        fail_if(has_all, tcp)
-        concern_if(True, tcp)  # a job of some GPUs may be of this node alone
+        assert not has_all, tcp
+        concern(tcp)  # a job of some GPUs may be of this node alone
     least = there if known(lambda: node.efa_devices, ()) else min(there, on_node)  # others may be for storage
     concern_if(has_all and len(opened) < least, f"{seen}, and all of its GPUs; expected {least}")
 
@@ -220,6 +220,6 @@ def evaluate_loading(name: str, library: LoadedLibrary) -> None:
 def evaluate_version(name: str, library: LoadedLibrary, loaded: str) -> None:
     """Fail where a library of the driver is of another version than the kernel's part. Raises Incomplete."""
     is_newer = numbers(library.version) > numbers(loaded)
-    if library.version not in ("", loaded) and not (is_newer and COMPATIBLE in library.path):
+    if library.version not in ("", loaded) and not (is_newer and COMPATIBLE.search(library.path)):
         seen = f"{library.whose}: {name} is of driver {library.version} ({library.path})"
         raise AssertionError(f"{seen}; expected {loaded}, which the kernel of the node has loaded")

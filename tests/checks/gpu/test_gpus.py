@@ -131,6 +131,11 @@ def warm(*celsius: object) -> list[dict[str, Any]]:
         (beside(*warm(30, 31, 32, 33)), Verdict.PASS),
         (beside(*warm(52, 31, 32, 33)), Verdict.PASS),
         (beside(*warm(53, 31, 32, 33)), Verdict.CONCERN),
+        (
+            beside(*(warm(53)[0] | {"name": "T1000"}, *(one | {"name": "A100"} for one in warm(31, 32, 33)))),
+            Verdict.PASS,
+        ),
+        (beside(*(warm(53)[0] | {"name": "A100"}, *(one | {"name": "A100"} for one in warm(31, 32)))), Verdict.CONCERN),
         (beside(*warm(90, 31)), Verdict.PASS),  # of two nobody knows which is the odd one
         (beside(*warm(90, UNKNOWN, 31)), Verdict.PASS),
         (beside(warm(70)[0] | SOMEBODY, *warm(31, 32, 33)), Verdict.PASS),  # it has work

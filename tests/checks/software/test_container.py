@@ -133,6 +133,11 @@ def test_a_job_is_due_the_devices_that_it_asked_for(
     expect(result, verdict, words)
 
 
+def test_network_devices_that_a_job_does_not_get_are_said_once() -> None:
+    result = said(DEVICES, job(CONTROLS | EIGHT, {}, verbs=1), occasion="job", expect={"gpus": 8})
+    assert result.message.count("network devices") == 1, result.message
+
+
 @pytest.mark.parametrize("missing", ["pci", "rdma", "versions", "nvml"])
 def test_what_the_cgroup_refuses_is_said_whatever_else_is_unknown(missing: str) -> None:
     evidence = job(CONTROLS | dict.fromkeys(EIGHT, "EPERM"), {})
@@ -190,6 +195,7 @@ def test_what_else_was_not_reported_hides_no_finding(key: str, of_each: str, che
         (BOTH | {CUDA: loaded("/lib/libcuda.so.1")}, {}, PASS, ""),
         (BOTH | {CUDA: loaded("/usr/local/cuda/compat/libcuda.so.590.48.01")}, {}, PASS, ""),
         (BOTH | {CUDA: loaded("/usr/local/cuda/compat/libcuda.so.580.95.05")}, {}, FAIL, "is of driver 580.95.05"),
+        (BOTH | {CUDA: loaded("/opt/conda/cuda-compat/libcuda.so.590.44.01")}, {}, PASS, ""),
         (
             BOTH | {ML: loaded("/lib/libnvidia-ml.so.535.54.03", mount="/lib")},
             {},
