@@ -244,10 +244,9 @@ def odd_ones(node: Node, what: str, values: Mapping[str, str]) -> None:
     usual, alike = Counter(values.values()).most_common(1)[0]
     if alike > len(values) * node.threshold("group.majority"):
         for address, value in values.items():
-            name = f"{what} of {address}"
-            elsewhere = usual_of(node, "PCIe settings of devices", settings_of, name, None)
+            elsewhere = usual_of(node, "PCIe settings of devices", settings_of, f"{what} of {address}", None)
             is_meant = elsewhere is not None and elsewhere.value == value
-            seen = f"{name} is {value}; expected {usual}, as on most of its model here"
+            seen = f"{what} of {address} is {value}; expected {usual}, as on most of its model here"
             concern_if(is_less(value, usual) and not is_meant, seen)
 
 
