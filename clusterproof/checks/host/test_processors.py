@@ -51,14 +51,14 @@ def _slow(policy: FrequencyPolicy) -> str:
 def _capped(policy: FrequencyPolicy, policies: Sequence[FrequencyPolicy]) -> str:
     limit, most = policy.limit_khz, policy.max_khz
     if readings(policy, "driver")[0].get("driver") == WITHOUT_BOOST:
-        most = min(most, _highest_limit(policies))
+        most = min(most, _highest_limit(policies) or most)
     return f"{policy.first} to {limit // MHZ} of {most // MHZ} MHz" if limit < most else ""
 
 
 def _highest_limit(policies: Iterable[FrequencyPolicy]) -> int:
-    """In kHz, of the policies that report theirs; 0 where none does."""
-    limits = (readings(policy, "limit_khz")[0].get("limit_khz", 0) for policy in policies)
-    return max(limits, default=0)
+    """In kHz; 0 where one of them is unknown."""
+    limits = [readings(policy, "limit_khz")[0].get("limit_khz", 0) for policy in policies]
+    return max(limits, default=0) if all(limits) else 0
 
 
 @mark.hyperpod_version_checker

@@ -13,7 +13,7 @@ PASS, CONCERN = Verdict.PASS, Verdict.CONCERN
 EPYC = {"driver": "acpi-cpufreq", "governor": "performance", "max_khz": 3_420_000, "limit_khz": 2_250_000}
 
 
-def with_policies(name: str, *limits_khz: int, driver: str = "acpi-cpufreq") -> NodeEvidence:
+def with_policies(name: str, *limits_khz: int | None, driver: str = "acpi-cpufreq") -> NodeEvidence:
     """A node with two EPYC 7742, a frequency policy for each limit."""
     policies = [
         {**EPYC, "driver": driver, "limit_khz": limit, "first": f"policy{at}", "count": 1}
@@ -35,6 +35,11 @@ def test_a_limit_without_boost_is_compared_with_that_of_the_other_cpus(
     driver: str, limits_khz: tuple[int, ...], verdict: Verdict, words: str
 ) -> None:
     expect(said("host.cpu_governor", with_policies("n0", *limits_khz, driver=driver)), verdict, words)
+
+
+def test_a_limit_is_said_where_that_of_another_cpu_is_unknown() -> None:
+    result = said("host.cpu_governor", with_policies("n0", None, 1_500_000))
+    expect(result, Verdict.INCOMPLETE, "limited: policy1 to 1500 of 3420 MHz")
 
 
 def test_a_limit_on_all_cpus_is_compared_with_other_nodes() -> None:
