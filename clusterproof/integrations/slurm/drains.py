@@ -156,6 +156,13 @@ def since_looked_at(
     return replace(drain, begins=min(new, key=lambda cursor: cursor[1:]) if new else later(drain.ends, evaluated))
 
 
+def begin_after_looks(state: State, begins: Cursor | None) -> Cursor | None:
+    """From where on the kernel log is evaluated after a job that began there: what was looked at meanwhile is not."""
+    looked = map(cursor_of, state.read(LOOKED_AT).values())
+    of_that_boot = [cursor for cursor in (*looked, begins) if cursor and begins and cursor[0] == begins[0]]
+    return max(of_that_boot, key=lambda cursor: cursor[1:], default=None)
+
+
 def begin_of(drains: Iterable[Drain]) -> Cursor | None:
     """From where on the kernel log holds all that any of them was evaluated for; None: from this boot's beginning."""
     cursors = [drain.begins for drain in drains]
