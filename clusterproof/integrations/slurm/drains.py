@@ -188,9 +188,15 @@ def is_unexplained(node: NodeState, in_use: str, slurm_user: Callable[[], str]) 
     return node.has_slurms_words and node.by == slurm_user()
 
 
-def unexplained(drains: Iterable[Drain], requested: Drain | None = None) -> Drain | None:
-    """Of the drains without a reason in Slurm yet, the one whose reason a node needs: `requested`, else the last."""
+def unexplained(
+    drains: Iterable[Drain], requested: Drain | None = None, jobs: frozenset[str] | None = None
+) -> Drain | None:
+    """Of the drains without a reason in Slurm yet, the one whose reason a node needs: `requested`, else the last.
+
+    Before those comes one whose job is none of the `jobs` that Slurm still has there: it may drain for these once more.
+    """
     unreported = [drain for drain in drains if not drain.is_reported]
-    mine = [drain for drain in unreported if requested and drain.name == requested.name]
+    over = [drain for drain in unreported if jobs is not None and drain.job not in jobs]
+    mine = [drain for drain in over or unreported if requested and drain.name == requested.name]
     now = boot_id()
-    return max(mine or unreported, key=lambda drain: (drain.boot_id == now, drain.at), default=None)
+    return max(mine or over or unreported, key=lambda drain: (drain.boot_id == now, drain.at), default=None)

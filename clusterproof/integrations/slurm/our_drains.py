@@ -62,7 +62,7 @@ def our_drains(call: Call, requested: Drain | None = None) -> tuple[Drain, ...]:
     node = control.node_state(call.node)  # after that: for a job that was gone by then the node has been drained
     if is_ours(node, drains):
         return not_ended(call, drains, [drain for drain in drains if drain.is_reported and drain.reason != node.reason])
-    unreported = unexplained(drains, requested)
+    unreported = unexplained(drains, requested, jobs)
     in_use_before = str(call.state.read(IN_USE).get("reason", ""))
     if unreported and is_unexplained(node, in_use_before, control.slurm_user):
         control.drain(call.node, unreported.reason)
