@@ -197,6 +197,17 @@ def test_an_idle_node_is_checked_and_says_how_it_is(status: int, said: str) -> N
 
 
 @needs_nodes
+def test_nobody_else_reads_what_the_check_of_an_idle_node_said() -> None:
+    with entered(
+        with_file(idle_node(healthy_p5(), 1), "/var/log/clusterproof/idle.log", File("of before", 0o644))
+    ) as node:
+        wake(node)
+        folder = node.root / "var/log/clusterproof"
+        assert (folder / "idle.log").read_text() == "FAIL one thing\n"
+        assert [file.name for file in folder.iterdir() if file.stat().st_mode & 0o077] == []
+
+
+@needs_nodes
 def test_only_a_change_is_notified() -> None:
     with entered(idle_node(healthy_p5(), 1)) as node:
         wake(node)

@@ -17,6 +17,7 @@ PLANTED: dict[str, tuple[str, ...]] = {
     "UUIDs": ("6f2c1d7e-8a34-4c1b-9e55-0d9f6c2b7a77", "GPU-7f2c1d7e-8a34-4c1b-9e55-0d9f6c2b7a78"),
     "ids": ("d9b277d63d53b2410eb6b0a7b6c0c7a3", "4f1a9c3e7b2d5e8f10a2b3c477aa"),
     "accounts": ("123456778901", "arn:aws:iam::123456778902:role/Zorgmin", "AKIAIOSFODNN7ZORG77", "AIDA77ZORG"),
+    "accounts as the console shows them": ("1234-5677-8903",),
     "resources": ("i-0123456778abcdef0", "vpc-0aaaabbbb77ccdddd", "fs-0dc177bca81234567"),
     "networks": ("sg-77aaaabbbbccccddd", "eni-0a77bbccddeeff001", "subnet-0123477789abcdef0"),
     "keys": ("SHA256:" + "Zq7" * 14 + "Z", "AAAAB3NzaC1yc2EAAAADAQABAAABgQZorg", "nacl@zorg-laptop"),

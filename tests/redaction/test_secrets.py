@@ -61,6 +61,20 @@ def test_no_secret_survives_with_something_glued_to_it(glued: str) -> None:
     assert {secret: text for secret, text in data.items() if survivors(text, [secret])} == {}
 
 
+@pytest.mark.parametrize("before", ["::ffff:", "[::ffff:", "64:ff9b::", "::", "addr:::ffff:"])
+@pytest.mark.parametrize("behind", ["", "]:22", "%eth0", ".", ", refused"])
+def test_no_number_survives_of_an_address_in_an_address_of_ipv6(before: str, behind: str) -> None:
+    redaction = Redaction(Cluster("zcluster", "ssh", (Target("gpu001"),)))
+    assert "7.13.211" not in redaction.text(f"to {before}10.7.13.211{behind}")
+
+
+@pytest.mark.parametrize("address", ["10-7-13-211", "172-31-9-14", "192-168-4-77"])
+@pytest.mark.parametrize("glued", ["{}", "pod {}: lost", "{}.train.pod", "user@{}", "{}:22"])
+def test_no_address_survives_as_it_stands_in_names_of_hosts(address: str, glued: str) -> None:
+    redaction = Redaction(Cluster("zcluster", "ssh", (Target("gpu001"),)))
+    assert address not in redaction.text(glued.format(address))
+
+
 @pytest.mark.parametrize("address", SMALL)
 @pytest.mark.parametrize("glued", ["user@{}", "zalice@{}:22", "ssh://{}", "{}:22", "{}/24", "{}%eth0", "{}.service"])
 def test_small_numbers_where_a_version_is_expected_are_an_address_where_a_host_stands(address: str, glued: str) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from paramiko.config import SSHConfig
 
+from clusterproof.plugins.core.cluster import InventoryError
 from clusterproof.plugins.transport.ssh.logins import SshConfig, host_key_checking, jumps, known_hosts_files
 
 CONFIG = """
@@ -52,6 +53,20 @@ def test_the_block_around_an_include_goes_on_behind_it(tmp_path: Path, monkeypat
     config = SshConfig.load(str(tmp_path / "config"))
     assert config.for_host("gpu1").lookup("gpu1") == {"hostname": "gpu1", "user": "trainer"}
     assert config.for_host("gpu9").lookup("gpu9") == {"hostname": "gpu9", "user": "nine", "port": "9"}
+
+
+@pytest.mark.parametrize("writable", ["config", "more"])
+def test_a_users_file_that_others_may_write_is_refused_as_ssh_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writable: str
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / ".ssh" / "config").write_text("Include more\n")
+    (tmp_path / ".ssh" / "more").write_text("ProxyCommand touch /tmp/seen\n")
+    assert SshConfig.load().for_host("x").lookup("x")["proxycommand"] == "touch /tmp/seen"
+    (tmp_path / ".ssh" / writable).chmod(0o666)
+    with pytest.raises(InventoryError, match=f"{writable} may be written by others; expected a file that only you "):
+        SshConfig.load()
 
 
 def test_an_include_of_itself_ends(tmp_path: Path) -> None:

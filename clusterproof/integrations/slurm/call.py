@@ -23,6 +23,7 @@ from clusterproof.integrations.slurm.verdict import (
     CheckRun,
     Cursor,
     cursor_of,
+    draining,
     later,
     reason_of,
     shortened,
@@ -109,6 +110,12 @@ class Call:
             self.lock_wait.waits_since = None
             yield
 
+    def drained_for(self, run: CheckRun) -> tuple[CheckFinding, ...]:
+        """What of a run a prolog or an epilog drains the node for."""
+        return draining(
+            run, self.job, late_drains=self.settings.at_deadline == "drain", is_epilog=self.occasion == "epilog"
+        )
+
     def drain(self, findings: Iterable[CheckFinding], begins: Cursor | None, ends: Cursor | None = None) -> Drain:
         """What this script drains the node for, and which part of the kernel log it evaluated."""
         drained_for = tuple(findings)
@@ -138,11 +145,19 @@ class Call:
         return True
 
     def advance(self, ends: Cursor | None) -> None:
-        """What the kernel had logged until then has been evaluated, and will not be again."""
+        """What the kernel had logged until then will not be evaluated again: it drains nothing, or has done so."""
         with self.state.locked("cursor.lock"):
             furthest = later(self.cursor, ends)
             if furthest:
                 self.remember("cursor", {"cursor": furthest})
+
+    def go_back(self, begins: Cursor | None) -> None:
+        """What the kernel has logged since then is evaluated again; None: all of this boot."""
+        with self.state.locked("cursor.lock"):
+            if begins is None:
+                self.state.forget("cursor")
+            elif later(begins, self.cursor) != begins:
+                self.remember("cursor", {"cursor": begins})
 
     def leave_to_health_check(self) -> None:
         """Where this is an epilog without a verdict: what its job has left is for the next health check to find."""
@@ -168,6 +183,7 @@ def end(call: Call, drain: Drain | None) -> None:
         leave(0)
     if not call.settings.drains:
         call.log(f"would drain, but only observes: {drain.reason}", ERROR)
+        call.advance(drain.ends)
         leave(0)
     try:
         hold(call.state, drain)
@@ -180,6 +196,7 @@ def end(call: Call, drain: Drain | None) -> None:
         release(call.state, (drain,))
         call.log(f"would drain, but {why}: {drain.reason}", CRITICAL)
         leave(0)
+    call.advance(drain.ends)
     call.log(f"drains: {drain.reason}", ERROR)
     why_kept = why_it_stays(call.state)
     if why_kept and call.settings.health_check.resume:

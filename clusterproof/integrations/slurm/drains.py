@@ -156,6 +156,13 @@ def since_looked_at(
     return replace(drain, begins=min(new, key=lambda cursor: cursor[1:]) if new else later(drain.ends, evaluated))
 
 
+def begin_after_looks(state: State, begins: Cursor | None) -> Cursor | None:
+    """From where on the kernel log is evaluated after a job that began there: what was looked at meanwhile is not."""
+    looked = map(cursor_of, state.read(LOOKED_AT).values())
+    of_that_boot = [cursor for cursor in (*looked, begins) if cursor and begins and cursor[0] == begins[0]]
+    return max(of_that_boot, key=lambda cursor: cursor[1:], default=None)
+
+
 def begin_of(drains: Iterable[Drain]) -> Cursor | None:
     """From where on the kernel log holds all that any of them was evaluated for; None: from this boot's beginning."""
     cursors = [drain.begins for drain in drains]
@@ -181,9 +188,15 @@ def is_unexplained(node: NodeState, in_use: str, slurm_user: Callable[[], str]) 
     return node.has_slurms_words and node.by == slurm_user()
 
 
-def unexplained(drains: Iterable[Drain], requested: Drain | None = None) -> Drain | None:
-    """Of the drains without a reason in Slurm yet, the one whose reason a node needs: `requested`, else the last."""
+def unexplained(
+    drains: Iterable[Drain], requested: Drain | None = None, jobs: frozenset[str] | None = None
+) -> Drain | None:
+    """Of the drains without a reason in Slurm yet, the one whose reason a node needs: `requested`, else the last.
+
+    Before those comes one whose job is none of the `jobs` that Slurm still has there: it may drain for these once more.
+    """
     unreported = [drain for drain in drains if not drain.is_reported]
-    mine = [drain for drain in unreported if requested and drain.name == requested.name]
+    over = [drain for drain in unreported if jobs is not None and drain.job not in jobs]
+    mine = [drain for drain in over or unreported if requested and drain.name == requested.name]
     now = boot_id()
-    return max(mine or unreported, key=lambda drain: (drain.boot_id == now, drain.at), default=None)
+    return max(mine or over or unreported, key=lambda drain: (drain.boot_id == now, drain.at), default=None)

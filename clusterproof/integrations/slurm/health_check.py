@@ -17,7 +17,6 @@ from clusterproof.integrations.slurm.drains import (
     hold,
     hold_still,
     is_ours,
-    release,
 )
 from clusterproof.integrations.slurm.folder import boot_id, since_boot_s
 from clusterproof.integrations.slurm.job import Job, unevaluated
@@ -27,6 +26,7 @@ from clusterproof.integrations.slurm.our_drains import (
     full_partition,
     in_use,
     known_drains,
+    let_go,
     our_drains,
     wait_random_time,
 )
@@ -165,7 +165,7 @@ def drain(call: Call, wanted: Drain) -> bool:
     node = control.node_state(call.node)
     if node.is_unavailable:
         call.log(f"fails, and is {'+'.join(sorted(node.flags))} already ({node.reason}): {wanted.reason}", ERROR)
-        return True
+        return node.is_taken_back_by_hand
     if not call.settings.drains:
         call.log(f"would drain, but only observes: {wanted.reason}", ERROR)
         return True
@@ -199,7 +199,7 @@ def confirm_claim(call: Call, claim: Drain) -> bool:
     if is_ours(node, (claim,)) and node.may_be_resumed:
         control.resume(call.node)
         call.remember(IN_USE, {"reason": control.node_state(call.node).data})
-    release(call.state, (claim,))
+    let_go(call, (claim,))
     return False
 
 

@@ -92,10 +92,6 @@ def _settings(settings: Settings, configured: frozenset[str]) -> Iterator[Instal
         yield fine(", ".join(own), "set")
     yield fine(", ".join(rest), "by default")
     yield fine(f"{FILE}" if configured else f"{FILE} is not there, or sets nothing", "file")
-    for file in filter(Path.exists, (Path(FILE), *filter(Path.is_absolute, [Path(settings.policy)]))):
-        why = distrust(str(file))
-        if why:
-            yield to_fix(f"{why}; expected a file that only root writes", "file")
 
 
 def _checks(rehearsals: Iterable[Rehearsal], settings: Settings) -> Iterator[InstallationLine]:

@@ -19,7 +19,7 @@ import time
 from _thread import LockType, allocate_lock, start_new_thread
 
 from clusterproof.integrations.slurm.call import VERDICT, Call, LockWait, end, give_up, leave
-from clusterproof.integrations.slurm.drains import Drain, drain_of
+from clusterproof.integrations.slurm.drains import Drain, begin_after_looks, drain_of
 from clusterproof.integrations.slurm.folder import boot_id, since_boot_s
 from clusterproof.integrations.slurm.job import job_of, node_of
 from clusterproof.integrations.slurm.records import ERROR, WARNING, Log
@@ -79,7 +79,7 @@ def prolog(call: Call) -> Drain | None:
             leave_for_scripts(call, run, VERDICT, _of_job(run))
     if run.at < came:
         call.log(f"the verdict of {came - run.at:.0f} s ago")
-    findings = draining(run, call.job, late_drains=call.settings.at_deadline == "drain")
+    findings = call.drained_for(run)
     if call.job.id:
         call.state.remove_old()
         call.remember(call.job.record, _of_job(run))
@@ -96,7 +96,7 @@ def epilog(call: Call) -> Drain | None:
     if record.get("is_refused"):
         call.state.forget(call.job.record)
         return None
-    begins = cursor_of(record.get("cursor")) or call.cursor
+    begins = begin_after_looks(call.state, cursor_of(record.get("cursor")) or call.cursor)
     run = _since(call, came, begins)
     if run is None:
         with call.alone():
@@ -105,14 +105,15 @@ def epilog(call: Call) -> Drain | None:
                 run = _run("epilog", call, begins)
                 call.remember(EPILOG, run.to_json())
                 leave_for_scripts(call, run, EPILOG, record)
-                call.advance(run.ends)
+                if not call.drained_for(run):
+                    call.advance(run.ends)
                 if run.findings:
                     call.state.forget(VERDICT)  # the next job must not get the verdict on what the node is like now
     if run.is_blind_to_jobs:
         call.leave_to_health_check()
     else:
         call.state.forget(call.job.record)
-    findings = draining(run, call.job, late_drains=call.settings.at_deadline == "drain", is_epilog=True)
+    findings = call.drained_for(run)
     return call.drain(findings, begins, run.ends) if findings else None
 
 
@@ -130,7 +131,8 @@ def _checked(call: Call, came: float) -> CheckRun:
     is_held = last and last.boot_id == boot_id() and last.of("fail") and came - last.at < call.settings.reuse_s
     run = _run("prolog", call, last.begins if last and is_held else call.cursor)
     call.remember(VERDICT, run.to_json())
-    call.advance(run.ends)
+    if not call.drained_for(run):
+        call.advance(run.ends)
     return run
 
 

@@ -23,6 +23,7 @@ from clusterproof.integrations.slurm.drains import (
     IN_USE,
     LOOKED_AT,
     Drain,
+    begin_after_looks,
     held,
     hold_still,
     is_ours,
@@ -32,6 +33,7 @@ from clusterproof.integrations.slurm.drains import (
     taken_back,
     unexplained,
 )
+from clusterproof.integrations.slurm.folder import boot_id
 from clusterproof.integrations.slurm.records import WARNING
 from clusterproof.integrations.slurm.settings import HealthCheck
 from clusterproof.integrations.slurm.verdict import PREFIX, Cursor
@@ -60,7 +62,7 @@ def our_drains(call: Call, requested: Drain | None = None) -> tuple[Drain, ...]:
     node = control.node_state(call.node)  # after that: for a job that was gone by then the node has been drained
     if is_ours(node, drains):
         return not_ended(call, drains, [drain for drain in drains if drain.is_reported and drain.reason != node.reason])
-    unreported = unexplained(drains, requested)
+    unreported = unexplained(drains, requested, jobs)
     in_use_before = str(call.state.read(IN_USE).get("reason", ""))
     if unreported and is_unexplained(node, in_use_before, control.slurm_user):
         control.drain(call.node, unreported.reason)
@@ -103,7 +105,7 @@ def in_use(call: Call, node: NodeState, drains: tuple[Drain, ...], jobs: frozens
     """
     call.remember(IN_USE, {"reason": node.data})
     ended = [drain for drain in drains if drain.is_reported or (jobs is not None and drain.job not in jobs)]
-    release(call.state, [drain for drain in drains if drain not in ended and not drain.is_pending])
+    let_go(call, [drain for drain in drains if drain not in ended and not drain.is_pending])
     forget(call, ended)
 
 
@@ -116,6 +118,14 @@ def forget(call: Call, drains: list[Drain]) -> dict[str, Cursor]:
             call.state.forget(VERDICT)  # from which a prolog would evaluate the same once more
     release(call.state, drains)
     return looked
+
+
+def let_go(call: Call, drains: Iterable[Drain]) -> None:
+    """Forget drains that have kept no job away: what was found in this boot's log is evaluated again."""
+    for drain in drains:
+        release(call.state, (drain,))
+        if drain.boot_id == boot_id():
+            call.go_back(begin_after_looks(call.state, drain.begins))
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -7,6 +7,7 @@ import os
 import re
 import time
 
+from clusterproof.integrations.slurm.roots import distrust
 from clusterproof.plugins.core.cluster import InventoryError
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.record import as_json, record
@@ -70,10 +71,22 @@ def read_settings(file: str = FILE) -> Settings:
     """The settings of a file; the defaults where there is none. Raises SettingsError."""
     if not os.path.exists(file):
         return DEFAULT
+    doubt = doubt_of(file)
+    if doubt:
+        raise SettingsError(doubt)
     try:
         return _settings(Table(file, _toml(file)))
     except InventoryError as wrong:
         raise SettingsError(str(wrong)) from None
+
+
+def doubt_of(file: str) -> str:
+    """Why what a file of the site's says does not count, in words; empty where root alone writes it, or it is gone."""
+    try:
+        why = distrust(file)
+    except OSError:
+        return ""
+    return f"{why}; expected a file that only root writes" if why else ""
 
 
 def configured_names() -> frozenset[str]:

@@ -84,6 +84,7 @@ LIMITS_S = {"Prolog": 15, "Epilog": 15}  # the scripts answer within 9 s, and sl
 STARTS_S = {"BatchStartTimeout": 10, "MessageTimeout": 10}  # Slurm's own defaults: a prolog may take 9 s of them
 NO_LIMIT = 65534  # as Slurm shows that there is none
 SEES_DRAINED = frozenset({"ANY", "IDLE"})  # values of HealthCheckNodeState by which a drained node is checked
+CONFIGLESS = "/run/slurm/conf/slurm.conf"  # as a controller has sent it, with scripts that are named without a folder
 HOME = Path("/opt/clusterproof/bin")  # where a script that lies elsewhere looks for Python
 MAX_BYTES = 65536
 _SECONDS = re.compile(r"(\d+)(?: sec)?")
@@ -245,11 +246,19 @@ def _values(config: Mapping[str, str], keyword: str) -> list[str]:
 
 
 def _files(config: Mapping[str, str], keyword: str) -> list[Path]:
-    """The files that are meant; a path may be a pattern."""
+    """The files that are meant; a path may be a pattern, and is below slurm.conf's folder where it names none."""
     files: list[Path] = []
     for pattern in _values(config, keyword):
-        files += sorted(Path("/").glob(pattern.lstrip("/")))
+        patterns = [f"{folder}/{pattern}" for folder in ([""] if pattern.startswith("/") else _folders(config))]
+        found = (sorted(Path("/").glob(pattern.lstrip("/"))) for pattern in patterns)
+        files += next(filter(None, found), [])
     return [file for file in files if file.is_file()]
+
+
+def _folders(config: Mapping[str, str]) -> list[str]:
+    """Where slurm.conf may lie on this node, as slurmd looks for it; the controller's own place last."""
+    files = (os.environ.get("SLURM_CONF", ""), CONFIGLESS, config.get("SLURM_CONF", ""))
+    return [str(Path(file).parent) for file in files if file.startswith("/")]
 
 
 def _calls(file: Path, script: str) -> bool:

@@ -74,9 +74,12 @@ def rollback() -> str:
 
 def remove() -> str:
     """Remove all versions, where Slurm starts none; what was done. Raises Refused."""
-    os.environ["PATH"] = PATH
+    os.environ["PATH"] = ":".join(filter(None, (PATH, os.environ.get("PATH"))))
     if shutil.which("scontrol"):
         _refuse_while_named()
+    elif slurmd := _slurmd():
+        why = "to say that slurm.conf names none of the scripts"
+        raise Refused(f"slurmd runs (process {slurmd}) and PATH has no scontrol; expected it there, {why}")
     users = _users_of(VERSIONS)
     if users:
         raise Refused(f"process {users[0]} runs from {VERSIONS}; expected none: a script ends within two minutes")
@@ -213,6 +216,15 @@ def _users_of(folder: Path) -> list[str]:
             if process.name != str(os.getpid()) and any(word.startswith(f"{folder}/".encode()) for word in argv[:2]):
                 users.append(process.name)
     return users
+
+
+def _slurmd() -> str:
+    """The number of a process of root's that is called so; empty where there is none."""
+    for name in Path("/proc").glob("[0-9]*/comm"):
+        with contextlib.suppress(OSError):
+            if name.read_text() == "slurmd\n" and name.stat().st_uid in (0, os.geteuid()):
+                return name.parent.name
+    return ""
 
 
 def _run(*command: str | Path) -> None:

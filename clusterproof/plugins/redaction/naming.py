@@ -107,10 +107,16 @@ def is_surely_address(match: re.Match[str]) -> bool:
     is_of_host = _HOST_BEFORE.search(match.string, 0, match.start()) or _HOST_BEHIND.match(match.string, match.end())
     return any(
         max(four) < 256
-        and (is_of_host or max(four) >= _LARGE_PART or four[0] == 10)
+        and (is_of_host or max(four) >= _LARGE_PART or four[0] == _PRIVATE)
         and _names_a_host(".".join(map(str, four)))
         for four in fours
     )
+
+
+def is_large_or_private(match: re.Match[str]) -> bool:
+    """Whether four numbers with `-` between them are an address, which smaller ones need not be."""
+    parts = [int(part) for part in match[0].split("-")]
+    return max(parts) >= _LARGE_PART or parts[0] == _PRIVATE
 
 
 def _names_a_host(numbers: str) -> bool:
@@ -145,6 +151,7 @@ _ADDRESS_V4 = re.compile(rf"(?<![\w.])(?:{_OCTET}\.){{3}}{_OCTET}(?!\.?\w)")
 _FIRST_V4 = re.compile(rf"(?:{_OCTET}\.){{3}}{_OCTET}(?!\d)")
 _NUMBERS_V4 = re.compile(r"(?<!\d)\d{1,3}(?:\.\d{1,3}){3,}(?!\d)")
 _LARGE_PART = 100  # of an address, and of no version of four parts
+_PRIVATE = 10  # the first part of most addresses
 _HOST_BEFORE = re.compile(r"(?:@|//|::ffff:)\Z", re.IGNORECASE)
 _HOST_BEHIND = re.compile(r":\d|%|/\d|\.(?:sh|service|timer|socket|conf|log|local|internal)\b")
 _VERSION_BEFORE = re.compile(
@@ -174,6 +181,7 @@ _LABEL = (
 )
 FORMS = (
     NamePattern("arn", re.compile(r"\barn:aws[a-z-]*:[a-z0-9-]*:[a-z0-9-]*:\d{12}:[\w+=,.@:/*-]*[\w*]")),
+    NamePattern("account", re.compile(r"(?<!\d)\d{4}-\d{4}-\d{4}(?!\d)")),  # as AWS's console shows it
     NamePattern(
         "uuid",
         re.compile(rf"(?<![0-9A-Za-z]){_HEX}{{8}}(?:[-_]{_HEX}{{4}}){{3}}[-_]{_HEX}{{12}}(?![0-9A-Za-z])"),
@@ -187,12 +195,18 @@ FORMS = (
     NamePattern("guid", re.compile(rf"{_LABEL}(?:{_HEX}{{4}}:){{3}}{_HEX}{{4}}(?![\w:])"), is_not_zero),
     NamePattern(
         "address",
-        re.compile(rf"{_LABEL}[0-9a-fA-F:]{{2,39}}(?:\d{{1,3}}(?:\.\d{{1,3}}){{3}})?(?![\w:])"),
+        re.compile(rf"{_LABEL}[0-9a-fA-F:]{{2,39}}(?:\d{{1,3}}(?:\.\d{{1,3}}){{3}})?(?![\w:]|(?:\.\d{{1,3}}){{3}})"),
         is_address_v6,
     ),
     NamePattern("address", _ADDRESS_V4, is_address_v4),
     NamePattern("address", _NUMBERS_V4, is_of_numbers),
     NamePattern("address", _NUMBERS_V4, is_surely_address, is_sure=True),
+    NamePattern(
+        "address",
+        re.compile(rf"(?<![\w.-])(?:{_OCTET}-){{3}}{_OCTET}(?![\w-])"),
+        is_large_or_private,
+        is_sure=True,
+    ),
     NamePattern(
         "address",
         re.compile(

@@ -11,6 +11,7 @@ NAME = "gpu001"
 SCONTROL = f"""#!/bin/sh
 at=/{FOLDER}
 mkdir -p $at
+exec 9>>$at/lock && flock 9 # one at a time, as slurmctld answers
 case $1 in
     show) printf 'NodeName=%s\\n   State=%s\\n   Partitions=gpu \\n' $3 "$(cat $at/state 2>/dev/null || echo IDLE)"
         [ -s $at/reason ] && printf '   Reason=%s\\n' "$(cat $at/reason)" ;;

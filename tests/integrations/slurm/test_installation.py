@@ -104,12 +104,12 @@ CASES: dict[str, tuple[NodeImage, str, str]] = {
     "settings of everybody's": (
         with_file(healthy_p5(), "/etc/clusterproof", Folder(0o777)),
         DRAIN,
-        "file /etc/clusterproof may be written by others than root; expected a file that only root writes",
+        "/etc/clusterproof may be written by others than root; expected a file that only root writes; until then the ",
     ),
     "a policy of everybody's": (
         with_file(healthy_p5(), "/etc/policy.toml", File("", 0o666)),
         f'{DRAIN}policy = "/etc/policy.toml"\n',
-        "file /etc/policy.toml may be written by others than root; expected a file that only root writes",
+        "prolog no verdict: /etc/policy.toml may be written by others than root; expected a file that only root writes",
     ),
     "a policy that is not there": (
         healthy_p5(),

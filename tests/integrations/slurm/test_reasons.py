@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from clusterproof.integrations.slurm.control import NodeState, parse_node
-from clusterproof.integrations.slurm.drains import is_unexplained
+from clusterproof.integrations.slurm.drains import Drain, is_unexplained, unexplained
 from tests.faults import BY_NAME
 from tests.integrations.slurm.reasons import REASONS
 from tests.integrations.slurm.scripts import Scripted, eventually, lines, scripted
@@ -55,6 +55,25 @@ def test_slurms_words_are_slurms_where_it_has_given_them_itself(
     words: str, by: str, slurm_user: str, is_slurms: bool
 ) -> None:
     assert is_unexplained(shown(words, by), "", lambda: slurm_user) is is_slurms
+
+
+@pytest.mark.parametrize(
+    ("jobs", "requested", "of_job"),
+    [
+        (None, "", "42"),
+        (None, "41", "41"),
+        ({"42"}, "", "41"),  # for 42 Slurm may drain the node once more: its record has to last until then
+        ({"42"}, "42", "41"),
+        ({"41", "42"}, "", "42"),
+        (set(), "41", "41"),
+    ],
+)
+def test_the_reason_is_that_of_a_drain_whose_job_slurm_has_no_more(
+    jobs: set[str] | None, requested: str, of_job: str
+) -> None:
+    drains = {job: Drain("prolog", job, (), "clusterproof: why", None, float(job)) for job in ("41", "42")}
+    found = unexplained(drains.values(), drains.get(requested), frozenset(jobs) if jobs is not None else None)
+    assert found == drains[of_job]
 
 
 @pytest.fixture(scope="module", params=VERSIONS)

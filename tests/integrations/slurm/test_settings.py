@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterproof.integrations.slurm import our_drains
+from clusterproof.integrations.slurm.checking import NoVerdict, policy_of
 from clusterproof.integrations.slurm.settings import Settings, SettingsError, plain_toml, read_settings
 from tests.integrations.slurm.scripts import SCRIPTS
 
@@ -17,6 +18,8 @@ if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
+
+ONLY_ROOT = "may be written by others than root; expected a file that only root writes"
 
 
 @pytest.mark.parametrize(
@@ -39,6 +42,23 @@ def test_a_wrong_setting_is_one_clear_line(text: str, says: str, tmp_path: Path)
         read_settings(str(file))
     assert says in str(wrong.value)
     assert "\n" not in str(wrong.value)
+
+
+@pytest.mark.parametrize("writable", ["slurm.toml", "."])
+def test_settings_that_others_may_write_are_not_believed(writable: str, tmp_path: Path) -> None:
+    file = tmp_path / "slurm.toml"
+    file.write_text('mode = "drain"')
+    (tmp_path / writable).chmod(0o777)
+    with pytest.raises(SettingsError, match=ONLY_ROOT):
+        read_settings(str(file))
+
+
+def test_a_policy_that_others_may_write_is_not_believed(tmp_path: Path) -> None:
+    file = tmp_path / "policy.toml"
+    file.write_text("[thresholds.memory]\navailable_fail_gib = 1e9\n")
+    file.chmod(0o666)
+    with pytest.raises(NoVerdict, match=ONLY_ROOT):
+        policy_of(Settings(policy=str(file)), frozenset)
 
 
 def test_the_settings_that_the_documentation_shows_are_the_defaults(tmp_path: Path) -> None:

@@ -13,7 +13,13 @@ import pytest
 from clusterproof.integrations.slurm.control import NodeState, parse_config
 from clusterproof.integrations.slurm.drains import Drain
 from clusterproof.integrations.slurm.settings import HealthCheck, Settings
-from clusterproof.integrations.slurm.slurm_conf import LineStatus, SlurmReport, lines_of, why_nobody_resumes
+from clusterproof.integrations.slurm.slurm_conf import (
+    LineStatus,
+    SlurmReport,
+    lines_of,
+    names_ours,
+    why_nobody_resumes,
+)
 from tests.builders.samples import sample
 from tests.faults import BY_NAME
 from tests.integrations.slurm.installation import DRAIN, asked, marked, output_of
@@ -106,6 +112,17 @@ def test_a_script_is_found_by_name_in_a_folder_and_within_a_script_of_the_sites(
     assert to_mend({**config, keyword: f"{folder}/*"}) == [
         f"Prolog {folder}/50-clusterproof cannot be executed; expected a script that can"
     ]
+
+
+def test_a_script_without_a_folder_is_looked_for_beside_slurm_conf(
+    config: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beside = Path(config["Prolog"]).with_name("slurm.conf")
+    named = {**config, "Prolog": "clusterproof-prolog"}
+    assert to_mend({**named, "SLURM_CONF": str(beside)}) == []
+    monkeypatch.setenv("SLURM_CONF", str(beside))  # as a controller without a configuration file here has it set
+    assert to_mend({**named, "SLURM_CONF": "/etc/slurm/slurm.conf"}) == []
+    assert names_ours(named, "Prolog")
 
 
 def test_a_link_from_elsewhere_that_finds_no_python_is_reported(config: dict[str, str], tmp_path: Path) -> None:

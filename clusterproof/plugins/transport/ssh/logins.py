@@ -18,6 +18,7 @@ from paramiko.ssh_exception import ConfigParseError
 
 from clusterproof.plugins.core.cluster import InventoryError, Target
 from clusterproof.plugins.core.nodeset import is_address, is_user
+from clusterproof.plugins.core.opened import distrust
 from clusterproof.plugins.transport.ssh import Direct, Jumped, NoRoute, Proxied, Route
 from clusterproof.plugins.transport.ssh.host_keys import HostIdentity, KnownHosts
 from clusterproof.plugins.transport.ssh.identities import Identities
@@ -54,7 +55,10 @@ class SshConfig:
 
     @classmethod
     def load(cls, path: str = "") -> SshConfig:
-        """Read `path`, or else the user's file and then the system's. Raises InventoryError."""
+        """Read `path`, or else the user's file and then the system's.
+
+        Raises InventoryError, also where others may write the user's: its ProxyCommand would run.
+        """
         if path:
             try:
                 text = _read(Path(path).expanduser(), "~/.ssh")
@@ -63,7 +67,9 @@ class SshConfig:
                     f"the ssh configuration {path}: {problem.strerror}; expected a file that can be read"
                 ) from None
         else:
-            text = _read_if_there(Path(_USER_FILE), "~/.ssh") + _read_if_there(Path(_SYSTEM_FILE), "/etc/ssh")
+            text = _read_if_there(Path(_USER_FILE), "~/.ssh", is_own=True) + _read_if_there(
+                Path(_SYSTEM_FILE), "/etc/ssh"
+            )
         return cls(blocks=_blocks(text))
 
     def for_host(self, name: str, outranking: str = "") -> SSHConfig:
@@ -112,18 +118,21 @@ def known_hosts_files(options: Mapping[str, Any], further: str = "") -> tuple[Pa
     return tuple(Path(word).expanduser() for word in files if word.lower() != "none")
 
 
-def _read_if_there(path: Path, folder: str) -> str:
+def _read_if_there(path: Path, folder: str, depth: int = 0, *, is_own: bool = False) -> str:
     try:
-        return _read(path.expanduser(), folder)
+        return _read(path.expanduser(), folder, depth, is_own=is_own)
     except OSError:
         return ""
 
 
-def _read(path: Path, folder: str, depth: int = 0) -> str:
+def _read(path: Path, folder: str, depth: int = 0, *, is_own: bool = False) -> str:
     """The text of a file with the files of its Include lines in their place; relative ones lie in `folder`.
 
     An included Host or Match block holds wherever it stands: here it is not narrowed by the block around it.
     """
+    doubt = distrust(path) if is_own else ""
+    if doubt:
+        raise InventoryError(f"the ssh configuration {path} {doubt}; expected a file that only you and root write")
     lines = []
     around = "Host *"  # the block to go on with behind an included file
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
@@ -132,19 +141,12 @@ def _read(path: Path, folder: str, depth: int = 0) -> str:
         if match and word == "include" and depth < _MAX_INCLUDES:
             for pattern in _split(match.group(2)):
                 for included in _glob(pattern, folder):
-                    lines += [_read_quietly(included, folder, depth + 1), around]
+                    lines += [_read_if_there(included, folder, depth + 1, is_own=is_own), around]
             continue
         if word in ("host", "match"):
             around = line
         lines.append(line)
     return "\n".join([*lines, ""])
-
-
-def _read_quietly(path: Path, folder: str, depth: int) -> str:
-    try:
-        return _read(path, folder, depth)
-    except OSError:
-        return ""
 
 
 def _glob(pattern: str, folder: str) -> list[Path]:
