@@ -111,6 +111,24 @@ def test_memory_is_shown_with_its_trend(page: Page) -> None:
     assert re.search(r"gpu002 gpu175\.\d %62\.\d %89\.\d %\+27\.\d\d", page.text)
 
 
+@pytest.mark.parametrize("every_s", [1.0, 5.0, 10.0, 10.3, 30.0, 60.0, 61.5])
+def test_what_was_sampled_at_any_interval_is_drawn_without_holes(every_s: float) -> None:
+    samples = (Sample("gpu001", metric, "gpu0", every_s * at, 50.0) for at in range(120) for metric in (GPU, MEMORY))
+    html = section(run_with(*samples))
+    (line,) = re.findall(r'class="line [^>]* d="([^"]*)"', html)
+    assert line.count("M") == 1
+    assert line.count("L") > 20
+    (band,) = re.findall(r'path class="half" d="([^"]*)"', html)
+    assert band.count("M") == 1
+
+
+def test_a_sample_that_stands_alone_is_drawn_and_a_gap_stays_one() -> None:
+    times = [10.0 * at for at in range(60)] + [10_000.0, 30_000.0]
+    html = section(run_with(*(Sample("gpu001", MEMORY, "gpu0", time_s, 50.0) for time_s in times)))
+    (line,) = re.findall(r'class="line [^>]* d="([^"]*)"', html)
+    assert re.fullmatch(r"M0\.0 45\.0(L[\d.]+ 45\.0)+M200\.\d 45\.0h3M597\.0 45\.0h3", line)
+
+
 def test_kernels_and_operators_are_sorted_by_their_time(page: Page) -> None:
     at = [page.text.index(name) for name in ("ncclDevKernel", "cutlass::Kernel2", "triton_poi", "aten::mm")]
     assert at == sorted(at)
