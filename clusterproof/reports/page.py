@@ -55,10 +55,11 @@ def finding_block(finding: FindingGroup, verdict: Verdict, site: str = "") -> st
     """
     first = finding.first
     more = f'<p class="suspicion">{escape(finding.suspicion)}</p>' if finding.suspicion else ""
+    causes = finding.of_each_cause
     rows = (
-        ("see it", f"<code>{escape(first.evidence)}</code>" if first.evidence else ""),
+        *(("see it", f"<code>{escape(one.evidence)}</code>" if one.evidence else "") for one in causes),
         ("means", escape(first.meaning)),
-        ("do", escape(first.remedy)),
+        *(("do", escape(one.remedy)) for one in causes),
         ("owner", _owner(finding.owner) + _skill(first)),
         ("check", _about(first.check, site)),
     )
