@@ -142,7 +142,7 @@ def _words(results: Sequence[Result], checks: dict[str, Result], nodes: dict[str
         number = _number(result, nodes)
         if result.message and result.verdict is not Verdict.PASS and number is not None:
             usual, by_hand = checks[result.check], (result.evidence, result.remedy)
-            own = () if by_hand == (usual.evidence, usual.remedy) else by_hand
+            own: tuple[str, ...] = () if by_hand == (usual.evidence, usual.remedy) else by_hand
             alike[result.verdict, result.check, result.message, own].append(number)
     left_chars = MAX_OF_ALL
     raw: list[list[Any]] = []
