@@ -92,6 +92,15 @@ def test_each_rule_says_how_often_it_triggered_over_how_much_and_by_which_number
     assert len(words) == 3
 
 
+def test_a_rule_that_traces_stand_in_for_samples_of_is_over_their_ranks() -> None:
+    run = run_with(*(Step(Place(rank), step, 1.0) for step in range(30) for rank in range(4)))
+    found = training_section(
+        run, [result("run.gpu_busy", "x", Verdict.CONCERN, "55 %", subject="run", subsystem="run")]
+    )
+    assert found
+    assert "<td>concern</td><td>1 time</td><td>4 ranks</td>" in found.html
+
+
 def test_ranks_stand_side_by_side_and_the_slow_one_is_named_with_its_gpu(page: Page) -> None:
     assert "32 ranks; the slowest, rank 12, computes 1.40 times as long as the others of its stage" in labels(page)
     assert [words for words in page.attributes("title") if words.startswith("rank 12 ")] == [
