@@ -50,9 +50,12 @@ def owner_of(result: Result) -> str:
     return result.team or result.skill
 
 
+OF_HYPERPOD = "on HyperPod the skill"
+
+
 def skill_beside(result: Result) -> str:
-    """The skill that a finding is routed to, where its owner is somebody else: for small print."""
-    return result.skill if result.team and result.team != result.skill else ""
+    """The skill that a finding is routed to on HyperPod, where its owner is somebody else: for small print."""
+    return f"{OF_HYPERPOD} {result.skill}" if result.skill and result.team not in ("", result.skill) else ""
 
 
 def skill_of(owned: Owned) -> str:
