@@ -50,9 +50,12 @@ def owner_of(result: Result) -> str:
     return result.team or result.skill
 
 
+OF_HYPERPOD = "on HyperPod the skill"
+
+
 def skill_beside(result: Result) -> str:
-    """The skill that a finding is routed to, where its owner is somebody else: for small print."""
-    return result.skill if result.team and result.team != result.skill else ""
+    """The skill that a finding is routed to on HyperPod, where its owner is somebody else: for small print."""
+    return f"{OF_HYPERPOD} {result.skill}" if result.skill and result.team not in ("", result.skill) else ""
 
 
 def skill_of(owned: Owned) -> str:
@@ -79,6 +82,7 @@ NOT_PROVEN = "not proven"
 OTHER_FILES = "rules that need other files"
 LOOK_AT = "look at"  # what is worth it; it keeps no node from work
 _KNOWN = (COMMON_CAUSE, *ACTIONS, CANNOT_REACH, NOT_PROVEN, LOOK_AT)
+_OF_RUN = (*_KNOWN[:-2], LOOK_AT, NOT_PROVEN)  # most rules of a run lack their files
 _SUBJECTS = ("node", "pair", "run", "cluster")
 
 
@@ -97,7 +101,8 @@ def action_and_reason(result: Result, of_all: Collection[str]) -> tuple[str, str
 
 def action_rank(action: str, subject: str) -> tuple[int, int]:
     """Where an action stands, the gravest first; one that only a site knows behind all of ours."""
-    return _KNOWN.index(action if action in _KNOWN else CANNOT_REACH), _SUBJECTS.index(subject)
+    known = _OF_RUN if subject == "run" else _KNOWN
+    return known.index(action if action in known else CANNOT_REACH), _SUBJECTS.index(subject)
 
 
 def action_rank_of(result: Result, of_all: Collection[str]) -> tuple[int, int]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from clusterproof.plugins.catalog import Catalog
+from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.core.result import OF_HARDWARE, Result
@@ -214,10 +215,25 @@ def shortened(text: str, most: int) -> str:
     return f"{within(word, most) if '[' in word else text[:most]}…"
 
 
+# What the caller's own side may cause; what a node, its scheduler or a recording lacks is looked for there.
+_ON_THE_WAY = {
+    Unreached.REFUSED,
+    Unreached.TIMED_OUT,
+    Unreached.NAME,
+    Unreached.NO_ROUTE,
+    Unreached.HOST_KEY,
+    Unreached.AUTH,
+    Unreached.NOT_CONNECTED,
+    Unreached.API,
+    Unreached.LOST,
+}
+
+
 def _all_unreachable(results: Sequence[Result], evaluated: int) -> str:
     """What it suggests that all nodes cannot be reached for one reason; empty where it is not so."""
     is_all = 1 < evaluated == len({result.node for result in results})
-    is_alike = is_all and len({result.cause for result in results}) == 1
+    causes = {result.unreached for result in results}
+    is_alike = is_all and len(causes) == 1 and causes <= _ON_THE_WAY
     return f"all {evaluated} nodes alike: look first at where you ask from: its key, user, network" if is_alike else ""
 
 

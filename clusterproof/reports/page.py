@@ -49,18 +49,22 @@ def proof(
 
 
 def finding_block(finding: FindingGroup, verdict: Verdict, site: str = "") -> str:
-    """One finding: open where it failed. `site` is where each check has a page, with a slash at its end."""
+    """One finding: open where it failed, or is of a training run.
+
+    `site` is where each check has a page, with a slash at its end.
+    """
     first = finding.first
     more = f'<p class="suspicion">{escape(finding.suspicion)}</p>' if finding.suspicion else ""
+    causes = finding.of_each_cause
     rows = (
-        ("see it", f"<code>{escape(first.evidence)}</code>" if first.evidence else ""),
+        *(("see it", f"<code>{escape(one.evidence)}</code>" if one.evidence else "") for one in causes),
         ("means", escape(first.meaning)),
-        ("do", escape(first.remedy)),
+        *(("do", escape(one.remedy)) for one in causes),
         ("owner", _owner(finding.owner) + _skill(first)),
         ("check", _about(first.check, site)),
     )
     facts = "".join(f"<dt>{word}</dt><dd>{text}</dd>" for word, text in rows if text)
-    is_open = " open" if verdict is Verdict.FAIL else ""
+    is_open = " open" if verdict is Verdict.FAIL or first.is_of_run else ""
     where = escape(finding.where(within(finding.nodes, MAX_TITLE_NODES)))
     seen = _listed(finding.lines_within(MAX_WORDS), MAX_LINES)
     about = f'data-checks="{escape(first.check)}" data-actions="{escape("|".join(finding.actions))}"'

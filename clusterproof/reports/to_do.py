@@ -108,7 +108,8 @@ class Task:
 def to_do(results: Iterable[Result], catalog: Catalog = PACKAGED) -> list[Task]:
     """Everything that there is to do, the gravest first; a node stands with each thing that it needs.
 
-    What is only worth a look is named where there is nothing else.
+    What is only worth a look is named where there is nothing else, and always of a training run that did not fail: no
+    run has files for every rule.
     """
     results = list(results)
     of_all = failed_by_all(results, catalog)
@@ -135,7 +136,9 @@ def to_do(results: Iterable[Result], catalog: Catalog = PACKAGED) -> list[Task]:
                 checks=tuple(dict.fromkeys(checks)),
             )
         )
-    graver = [task for task in tasks if task.action != LOOK_AT]
+    graver = [
+        task for task in tasks if task.action != LOOK_AT or (task.of_what == "run" and unfit.isdisjoint(task.nodes))
+    ]
     return sorted(graver or tasks, key=lambda task: (action_rank(task.action, task.of_what), -len(task.nodes)))
 
 

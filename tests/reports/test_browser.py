@@ -182,6 +182,18 @@ def test_a_nodes_page_has_all_that_is_known_of_it(chromium: Browser, demo: Path)
     assert chromium.complaints() == []
 
 
+def test_a_nodes_page_names_each_reason_once_with_what_to_do_on_this_node(chromium: Browser, demo: Path) -> None:
+    chromium.open(demo, "#node=gpu005")
+    assert "gpu005" in chromium.awaited("#node h2").text
+    failed, missing = chromium.texts("#node > details > summary")
+    checks = len(node_checks()) - 1
+    assert (failed, missing) == ("FAIL Reachability", f"INCOMPLETE unreachable: refused ({checks} checks)")
+    assert "ssh gpu005 true" in chromium.texts("#node dd code")
+    assert "whether gpu005 is running" in chromium.find("#node dl").text
+    chromium.find("#node > details.incomplete > summary").click()
+    assert len(chromium.texts("#node > details.incomplete > details > summary")) == checks
+
+
 def test_the_grid_is_walked_with_keys_and_says_what_stands_where(chromium: Browser, demo: Path) -> None:
     chromium.open(demo)
     cells = chromium.driver.find_elements("css selector", f"{ROWS} td[tabindex='0']")

@@ -122,7 +122,7 @@ def test_the_owner_of_a_finding_is_its_team_and_the_skill_stands_in_small_print(
     chromium.open(demo, "#q=&owner=image")
     shown = chromium.texts("#findings > details:not([hidden])")
     assert len(shown) == 1
-    assert "owner\nimage hyperpod-nccl § 17" in shown[0]
+    assert "owner\nimage on HyperPod the skill hyperpod-nccl § 17" in shown[0]
 
 
 def test_the_heat_map_opens_on_the_strongest_outlier_and_says_value_peers_and_why(

@@ -44,6 +44,23 @@ def search(chromium: Browser, words: str) -> list[str]:
     return list(chromium.run(FITTING))
 
 
+def test_a_section_of_which_the_filter_leaves_nothing_says_so(chromium: Browser, demo: Path) -> None:
+    notes = "#findings > p, #gaps > p"
+    chromium.open(demo)
+    assert chromium.texts(notes) == []
+    search(chromium, "nobody")
+    assert chromium.texts(notes) == 2 * ["The filter leaves out all of them."]
+    chromium.open(demo, "#q=&show=I")
+    assert chromium.texts(notes) == ["The filter leaves out all of them."]
+
+
+def test_passing_checks_are_offered_only_where_they_are_left_out(chromium: Browser, demo: Path, tmp_path: Path) -> None:
+    chromium.open(demo)
+    assert chromium.find("#all-checks").is_displayed()
+    chromium.open(of_nodes(tmp_path, "n1", "n2"))
+    assert not chromium.find("#all-checks").is_displayed()
+
+
 @pytest.mark.parametrize(
     ("words", "nodes"),
     [

@@ -192,3 +192,14 @@ def test_where_nothing_failed_what_was_not_measured_comes_before_what_is_worth_a
     failed = [*open_and_odd, result("gpu.c", "gpu001", Verdict.FAIL, "bad")]
     for results, order in ((open_and_odd, ["gaps", "findings"]), (failed, ["findings", "gaps"])):
         assert re.findall(r'<section id="(findings|gaps)"', document(run_of(results))) == order
+
+
+def test_what_is_worth_a_look_of_a_training_run_comes_first_and_is_open() -> None:
+    of_run = [
+        result("run.hung", "llama", Verdict.INCOMPLETE, "no file", subject="run"),
+        result("run.data_wait", "llama", Verdict.CONCERN, "waits", title="Wait for data", subject="run"),
+    ]
+    page = document(run_of(of_run, []))
+    assert re.findall(r'<section id="(findings|gaps)"', page) == ["findings", "gaps"]
+    assert re.search(r'<details class="concern" [^>]* open>', page)
+    assert "First look at run llama: Wait for data." in Page(page).text

@@ -12,6 +12,7 @@ from clusterproof.plugins.core.result import OF_HARDWARE, Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports import headline
 from clusterproof.reports.findings import findings, gaps
+from clusterproof.reports.page import finding_block
 
 NAMES = st.from_regex(r"[a-z]{1,3}-?[0-9]{1,4}(-[0-9]{1,2})?", fullmatch=True)
 RESULTS = st.lists(
@@ -153,6 +154,8 @@ def test_nodes_that_are_not_reached_for_several_reasons_have_a_remedy_for_each()
     ]
     (finding,) = findings(data, Verdict.FAIL, PACKAGED)
     assert [one.remedy for one in finding.of_each_cause] == ["remedy of timed out: n1", "remedy of refused: n2"]
+    page = finding_block(finding, Verdict.FAIL)
+    assert "<dt>do</dt><dd>remedy of timed out: n1</dd><dt>do</dt><dd>remedy of refused: n2</dd>" in page
     (finding,) = findings([result(node, Verdict.FAIL) for node in causes], Verdict.FAIL, PACKAGED)
     assert len(finding.of_each_cause) == 1
 

@@ -24,6 +24,10 @@ def failed(check: str, node: str, action: str, **more: Any) -> Result:
     return Result(check, node, Verdict.FAIL, action=action, **more)
 
 
+def of_run(rule: str, verdict: str) -> Result:
+    return Result(f"run.{rule}", "llama", Verdict[verdict.upper()], subject="run")
+
+
 @pytest.mark.parametrize(
     ("results", "line"),
     [
@@ -59,6 +63,19 @@ def failed(check: str, node: str, action: str, **more: Any) -> Result:
         (
             [failed("perf.busbw", "n1~n2", "investigate", subject="pair"), Result("gpu.ecc", "n1", Verdict.PASS)],
             "INVESTIGATE n1~n2 (busbw) · 1 fit",
+        ),
+        ([of_run("data_wait", "concern"), of_run("init_time", "pass")], "LOOK AT run llama (data_wait)"),
+        (
+            [of_run("hung", "incomplete"), of_run("data_wait", "concern")],
+            "LOOK AT run llama (data_wait) · NOT PROVEN run llama (hung)",
+        ),
+        (
+            [of_run("hung", "incomplete"), of_run("data_wait", "concern"), of_run("slow_rank", "fail")],
+            "INVESTIGATE run llama (slow_rank)",
+        ),
+        (
+            [failed("gpu.row_remap", "n1", "replace"), of_run("hung", "incomplete"), of_run("data_wait", "concern")],
+            "REPLACE n1 (row_remap) · LOOK AT run llama (data_wait) · NOT PROVEN run llama (hung) · 0 fit",
         ),
     ],
 )

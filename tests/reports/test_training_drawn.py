@@ -92,6 +92,15 @@ def test_each_rule_says_how_often_it_triggered_over_how_much_and_by_which_number
     assert len(words) == 3
 
 
+def test_a_rule_that_traces_stand_in_for_samples_of_is_over_their_ranks() -> None:
+    run = run_with(*(Step(Place(rank), step, 1.0) for step in range(30) for rank in range(4)))
+    found = training_section(
+        run, [result("run.gpu_busy", "x", Verdict.CONCERN, "55 %", subject="run", subsystem="run")]
+    )
+    assert found
+    assert "<td>concern</td><td>1 time</td><td>4 ranks</td>" in found.html
+
+
 def test_ranks_stand_side_by_side_and_the_slow_one_is_named_with_its_gpu(page: Page) -> None:
     assert "32 ranks; the slowest, rank 12, computes 1.40 times as long as the others of its stage" in labels(page)
     assert [words for words in page.attributes("title") if words.startswith("rank 12 ")] == [
@@ -109,6 +118,24 @@ def test_memory_is_shown_with_its_trend(page: Page) -> None:
     assert "memory of 32 GPUs, at most 90 %, the 8 that use most in the end" in labels(page)
     assert "dashed: trend of gpu002 gpu1" in page.text
     assert re.search(r"gpu002 gpu175\.\d %62\.\d %89\.\d %\+27\.\d\d", page.text)
+
+
+@pytest.mark.parametrize("every_s", [1.0, 5.0, 10.0, 10.3, 30.0, 60.0, 61.5])
+def test_what_was_sampled_at_any_interval_is_drawn_without_holes(every_s: float) -> None:
+    samples = (Sample("gpu001", metric, "gpu0", every_s * at, 50.0) for at in range(120) for metric in (GPU, MEMORY))
+    html = section(run_with(*samples))
+    (line,) = re.findall(r'class="line [^>]* d="([^"]*)"', html)
+    assert line.count("M") == 1
+    assert line.count("L") > 20
+    (band,) = re.findall(r'path class="half" d="([^"]*)"', html)
+    assert band.count("M") == 1
+
+
+def test_a_sample_that_stands_alone_is_drawn_and_a_gap_stays_one() -> None:
+    times = [10.0 * at for at in range(60)] + [10_000.0, 30_000.0]
+    html = section(run_with(*(Sample("gpu001", MEMORY, "gpu0", time_s, 50.0) for time_s in times)))
+    (line,) = re.findall(r'class="line [^>]* d="([^"]*)"', html)
+    assert re.fullmatch(r"M0\.0 45\.0(L[\d.]+ 45\.0)+M200\.\d 45\.0h3M597\.0 45\.0h3", line)
 
 
 def test_kernels_and_operators_are_sorted_by_their_time(page: Page) -> None:

@@ -164,6 +164,7 @@ def test_rows_that_are_there_twice_change_nothing() -> None:
 
 def test_too_few_steps_or_ranks_are_incomplete_and_say_what_to_collect() -> None:
     assert said("run.slow_rank", computing(steps=19)).message.startswith("19 steps; expected at least 20: trace more")
+    assert said("run.slow_rank", computing(steps=1)).message.startswith("1 step; expected at least 20: trace more")
     assert "trace more data-parallel ranks" in said("run.slow_rank", computing(replicas=2)).message
 
 

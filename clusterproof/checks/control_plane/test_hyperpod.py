@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.message import listed
 from clusterproof.plugins.core.verdict import concern, concern_if, fail_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.aws.facts_account import (
@@ -21,8 +22,6 @@ from clusterproof.plugins.evidence.field import known
 
 pytestmark = [mark.control_plane, mark.preflight]
 
-
-MAX_IDS = 10  # of one kind in words
 MAX_SAID = 200  # characters of what SageMaker says of a node
 
 
@@ -45,7 +44,7 @@ def test_security_group_self_reference(cluster: ClusterFacts) -> None:
         for group in efa_security_groups(cluster)
         if group.missing_directions
     ]
-    assert not bad, f"{', '.join(bad[:MAX_IDS])}; expected a rule for all traffic of the group with itself, in and out"
+    assert not bad, f"{listed(bad)}; expected a rule for all traffic of the group with itself, in and out"
 
 
 @mark.hyperpod_node_debugger("B")
@@ -63,7 +62,7 @@ def test_subnet_private(cluster: ClusterFacts) -> None:
     """
     bad = list(_public(cluster))
     if bad:
-        concern(f"{', '.join(bad[:MAX_IDS])}; expected private subnets")
+        concern(f"{listed(bad)}; expected private subnets")
 
 
 def _public(cluster: ClusterFacts) -> Iterator[str]:
@@ -88,7 +87,7 @@ def test_vpc_endpoints(cluster: ClusterFacts) -> None:
     """
     missing = missing_endpoints(cluster)
     if missing:
-        concern(f"{', '.join(missing[:MAX_IDS])}; expected the endpoints that the nodes' subnets need")
+        concern(f"{listed(missing)}; expected the endpoints that the nodes' subnets need")
 
 
 @mark.hyperpod_node_debugger("C")

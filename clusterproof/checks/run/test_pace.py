@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import median
 
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.message import apart
+from clusterproof.plugins.core.message import apart, listed
 from clusterproof.plugins.core.verdict import concern, concern_if, incomplete, not_applicable
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.training_run.rules.silent_ranks import require_all
@@ -14,7 +14,6 @@ from clusterproof.plugins.training_run.run import RankOfRun, TrainingRun
 
 pytestmark = [mark.run]
 
-MAX_REPLICAS = 5  # that are named
 BY_HAND = "the seconds of each rank's forward and backward, step by step"
 
 
@@ -128,7 +127,7 @@ def test_work_uneven(run: TrainingRun) -> None:
         f"data-parallel rank {replica} computes {ratio:.2f} times as long"
         for replica, ratio in busy_replicas(run, least)
     ]
-    concern_if(busy, f"{', '.join(busy)} as others, in several stages; expected less than {least:g}")
+    concern_if(busy, f"{listed(busy)} as others, in several stages; expected less than {least:g}")
     if swing >= most:
         times = apart(swing, most, 2)[0]
         seen = f"ranks compute {times} times as long as usual in one step of ten"
@@ -142,7 +141,7 @@ def busy_replicas(run: TrainingRun, least: float) -> list[tuple[int, float]]:
         if pace.place.replica is not None and pace.ratio >= least and pace.is_work(least):
             ratios.setdefault(pace.place.replica, []).append(pace.ratio)
     middles = {replica: median(values) for replica, values in ratios.items()}
-    return sorted(middles.items(), key=lambda replica: -replica[1])[:MAX_REPLICAS]
+    return sorted(middles.items(), key=lambda replica: -replica[1])
 
 
 def why_uneven(run: TrainingRun) -> str:

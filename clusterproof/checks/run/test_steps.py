@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.message import apart
+from clusterproof.plugins.core.message import apart, number_of
 from clusterproof.plugins.core.verdict import (
     Incomplete,
     NotApplicable,
@@ -125,7 +125,7 @@ def test_data_wait(run: TrainingRun) -> None:
     every = run.shares(DATA, is_steady=True)
     largest, least = every[0], int(run.threshold("run.data_wait_steps"))
     if largest.steps < least:
-        incomplete(f"{largest.steps} steps; expected at least {least}: log more of them")
+        incomplete(f"{number_of(largest.steps, 'step')}; expected at least {least}: log more of them")
     if largest.has_warm_up:
         few = f"{largest.steps} steps, of which the first {WARM_UP} are the run's warm-up"
         incomplete(f"{few}; expected at least {WARM_UP + LEAST_STEPS}, or a trace of later ones: log more of them")
@@ -162,7 +162,9 @@ def test_comm_exposed(run: TrainingRun) -> None:
     share, most = 100 * largest.share, run.threshold("run.comm_exposed_percent")
     shown, limit = apart(share, most, 1)
     if largest.steps < least:
-        seen = f"in {shown} % of {largest.steps} steps of {run.rank_words(largest.rank)} only collectives run"
+        seen = (
+            f"in {shown} % of {number_of(largest.steps, 'step')} of {run.rank_words(largest.rank)} only collectives run"
+        )
         incomplete(f"{seen}; expected at least {least} steps: trace more of them")
     if share > most:
         late, who = waited_for(every, run.threshold("run.comm_waited_for_share")), run.rank_words(largest.rank)

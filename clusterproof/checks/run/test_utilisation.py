@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.message import apart
+from clusterproof.plugins.core.message import apart, number_of
 from clusterproof.plugins.core.verdict import concern, concern_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.training_run.rules.phases import TimeShare
@@ -55,7 +55,7 @@ def kernels_busy(run: TrainingRun, ranks: Sequence[TimeShare]) -> None:
     who = run.rank_words(idlest.rank)
     seen = f"kernels run in {shown} % of the steps that were traced, in {100 * idlest.share:.0f} % of those of {who}"
     if max(rank.steps for rank in ranks) < steps:
-        incomplete(f"{seen}, of {idlest.steps} steps; expected at least {steps}: trace more of them")
+        incomplete(f"{seen}, of {number_of(idlest.steps, 'step')}; expected at least {steps}: trace more of them")
     concern_if(busy < least, f"{seen}; expected at least {limit} %")
 
 

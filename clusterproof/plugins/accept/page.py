@@ -14,7 +14,7 @@ from clusterproof.reports.document import Section, table
 from clusterproof.reports.document.heat import StripLine, strip
 from clusterproof.reports.formats.html import content_policy, joined_files
 
-STYLES = ("page.css", "pairs.css")
+STYLES = ("page.css", "pairs.css", "acceptance.css")
 MAX_LINES = 40  # of a picture: the slowest nodes
 _CLASSES = {
     NodeVerdict.ACCEPTED: "pass",

@@ -31,6 +31,7 @@ _OF_MARKDOWN = re.compile(r"[\\`*_\[\]<>|]")
 WIDTH = 80  # columns
 MAX_ROWS = 20  # of events in the terminal
 MAX_LEADS = 6  # ranks of which something is said
+_DAY, _HOUR = len("2026-"), len("2026-03-01 ")  # where they begin in the words of a time
 HEADINGS = {
     HARDWARE: "Hardware",
     NETWORK: "Network",
@@ -40,6 +41,7 @@ HEADINGS = {
     STOPPED: "Stopped from outside",
     UNKNOWN: "Unknown",
 }
+TO_COPY, NOT_READ = "To copy; nothing of it was done", "Not there, or not read"
 FIRST, ECHO, NODES, OF_RUN, OUTLIVED = ">", "~", "!", "+", "-"
 MARKS = {
     FIRST: "first",
@@ -125,7 +127,7 @@ def _mark(event: Event) -> str:
 
 def _of_event(event: Event, mark: str) -> Row:
     location = " ".join(filter(None, (event.node, f"rank {event.rank}" if event.rank is not None else "")))
-    more = f" (and {event.count - 1} more lines)" if event.count > 1 else ""
+    more = f" (and {number_of(event.count - 1, 'more line')})" if event.count > 1 else ""
     return Row(mark, event.when, location or "job", f"{event.words}{more}", event.source)
 
 
@@ -145,7 +147,7 @@ def _lines(case: Case) -> Iterator[str]:
     every = rows(case)
     if every:
         yield fill(f"Order of events (UTC): {', '.join(_legend(every))}", WIDTH)
-        yield from (_line(row) for row in _shown(every))
+        yield from _timeline(_shown(every))
         yield from (fill(sentence, WIDTH) for sentence in _of_clocks(case.collected))
         yield fill(
             f"Clocks of nodes may be {apart_s(case.collected):.3g} s apart. "
@@ -161,11 +163,11 @@ def _lines(case: Case) -> Iterator[str]:
     if not case.advice.nodes:
         yield "  none is known"
     if case.advice.commands:
-        yield "\nTo copy; nothing of it was done"
+        yield f"\n{TO_COPY}"
         yield from (f"  {command}" for command in case.advice.commands)
     yield f"\nRead: {', '.join(case.collected.read) or 'nothing'}"
     if case.collected.missing:
-        yield "Not there, or not read"
+        yield NOT_READ
         yield from (fill(f"- {message}", WIDTH, subsequent_indent="  ") for message in case.collected.missing)
 
 
@@ -197,10 +199,17 @@ def _shown(every: Sequence[Row]) -> list[Row]:
     return [*head, *first, *more]
 
 
-def _line(row: Row) -> str:
+def _timeline(shown: Sequence[Row]) -> Iterator[str]:
+    """A line for each row, with the day where there are several."""
+    days = {in_words(row.when.shown)[:10] for row in shown} - {""}
+    begin, width = (_DAY, 15) if len(days) > 1 else (_HOUR, 9)
+    yield from (_line(row, begin, width) for row in shown)
+
+
+def _line(row: Row, begin: int, width: int) -> str:
     after = "…" if row.when.begins is not None and row.when.ends is None else ""
-    when = f"{'…' if row.when.is_long else ''}{in_words(row.when.shown)[11:]}{after}"
-    head = f"{row.mark or ' '} {when:<9} {row.where[:18]:<18} "
+    when = f"{'…' if row.when.is_long else ''}{in_words(row.when.shown)[begin:]}{after}"
+    head = f"{row.mark or ' '} {when:<{width}} {row.where[:18]:<18} "
     room = WIDTH - len(head)
     cell = row.words if len(row.words) <= room else f"{row.words[: room - 1]}…"
     return f"{head}{cell}".rstrip()
@@ -208,12 +217,17 @@ def _line(row: Row) -> str:
 
 def markdown(case: Case) -> str:
     """The same for a ticket that shows Markdown; words of others stand in code."""
-    lines = [_plain(paragraph(case)), "", "| | time (UTC) | where | what | source |", "|---|---|---|---|---|"]
-    for row in _shown(rows(case)):
+    every = rows(case)
+    lines = [_plain(paragraph(case)), ""]
+    if every:
+        lines += [_plain(f"Order of events: {', '.join(_legend(every))}"), ""]
+        lines += ["| | time (UTC) | where | what | source |", "|---|---|---|---|---|"]
+    for row in _shown(every):
         cells = (row.mark, in_words(row.when.shown), row.where, _code(row.words), _code(row.source))
         lines.append(f"| {' | '.join(cells)} |")
-    lines += ["", *(f"    {command}" for command in case.advice.commands)]
-    lines += ["", *(f"- {_plain(message)}" for message in case.collected.missing)]
+    commands, missing = case.advice.commands, case.collected.missing
+    lines += ["", f"{TO_COPY}:", "", *(f"    {command}" for command in commands)] if commands else []
+    lines += ["", f"{NOT_READ}:", "", *(f"- {_plain(message)}" for message in missing)] if missing else []
     return "\n".join(lines) + "\n"
 
 

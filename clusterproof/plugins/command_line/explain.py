@@ -19,7 +19,7 @@ from clusterproof.plugins.evaluation.check import WHOLE, Check
 from clusterproof.plugins.evaluation.rules import Rule, rules, thresholds_of
 from clusterproof.plugins.evidence.cluster import NOT_OF_AWS, SLURM_COLLECTOR
 from clusterproof.plugins.evidence.kubernetes.facts import COLLECTORS as OF_KUBERNETES
-from clusterproof.reports import skill_of
+from clusterproof.reports import OF_HYPERPOD, skill_of
 
 MAX_WIDTH = 110
 WHEN = {  # of an Xid, by its verdict in the catalogue
@@ -121,7 +121,7 @@ def page(check: Check) -> Iterator[str]:
     yield from _rows("do", f"{about.action}: {about.remedy}" if about.remedy else "")
     yield from _rows("by hand", about.evidence)
     skill = skill_of(about)
-    yield from _rows("owner", "; ".join(filter(None, (about.team, f"on HyperPod the skill {skill}" if skill else ""))))
+    yield from _rows("owner", "; ".join(filter(None, (about.team, f"{OF_HYPERPOD} {skill}" if skill else ""))))
     yield from _rows("runs", when(check).replace("`", ""))
     yield from _rows("reads", read_by(check).replace("`", ""))
     seen, healthy = split_message(example_of(about.check))

@@ -9,6 +9,7 @@ from functools import cached_property
 from statistics import median
 
 from clusterproof.plugins.catalog import Catalog
+from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.policy import NO_POLICY, Policy
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.result import NOT_RECORDED
@@ -114,7 +115,8 @@ class TrainingRun:
             raise Incomplete(none, cause=none)
         steps = max(len(seconds) for seconds in computed_by_place.values())
         if steps < LEAST_STEPS:
-            raise Incomplete(few := f"{steps} steps; expected at least {LEAST_STEPS}: trace more of them", cause=few)
+            few = f"{number_of(steps, 'step')}; expected at least {LEAST_STEPS}: trace more of them"
+            raise Incomplete(few, cause=few)
         return computed_by_place
 
     @cached_property

@@ -132,21 +132,27 @@ def _letters(results: Iterable[Result], checks: dict[str, Result], nodes: dict[s
 
 
 def _words(results: Sequence[Result], checks: dict[str, Result], nodes: dict[str, int]) -> list[list[Any]]:
-    """`[check, letter, what it said, nodes]` where it said something; the nodes as ranges of their numbers."""
+    """`[check, letter, what it said, nodes]` where it said something; the nodes as ranges of their numbers.
+
+    Behind them the command to see it by hand and the remedy, where they are not those of the check.
+    """
     numbers = {check: number for number, check in enumerate(checks)}
-    alike: dict[tuple[Verdict, str, str], list[int]] = defaultdict(list)
+    alike: dict[tuple[Verdict, str, str, tuple[str, ...]], list[int]] = defaultdict(list)
     for result in results:
         number = _number(result, nodes)
         if result.message and result.verdict is not Verdict.PASS and number is not None:
-            alike[result.verdict, result.check, result.message].append(number)
+            usual, by_hand = checks[result.check], (result.evidence, result.remedy)
+            own: tuple[str, ...] = () if by_hand == (usual.evidence, usual.remedy) else by_hand
+            alike[result.verdict, result.check, result.message, own].append(number)
     left_chars = MAX_OF_ALL
     raw: list[list[Any]] = []
     for verdict in _WORST_FIRST:
-        for (of, check, message), where in alike.items():
+        for (of, check, message, own), where in alike.items():
             if of is verdict:
                 text = shortened(message, MAX_WORDS)
-                left_chars -= len(text)
-                raw.append([numbers[check], verdict.letter, text if left_chars > 0 else "", _ranges(where)])
+                left_chars -= sum(map(len, (text, *own)))
+                shown = (text, own) if left_chars > 0 else ("", ())
+                raw.append([numbers[check], verdict.letter, shown[0], _ranges(where), *shown[1]])
     return raw
 
 

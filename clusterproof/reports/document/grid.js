@@ -5,12 +5,13 @@ const grid = { table: document.getElementById("grid-table"), rows: [], columns: 
 function drawGrid(filter) {
   if (!grid.table) return;
   const among = checks.filter((check) => check.letters.trim() && filter.takesCheck(check)); // those of pairs have none
-  const all = document.getElementById("all-checks").checked;
+  const box = document.getElementById("all-checks");
   const nodes = [];
   for (let node = 0; node <= CLUSTER; node++) if (filter.takesNode(node, among)) nodes.push(node);
   const worth = nodes.map((node) => [node, isSilent(node) ? "F" : "FIC"]);
   const notable = among.filter((check) => worth.some(([node, letters]) => letters.includes(letterOf(check, node))));
-  grid.columns = all || !notable.length ? among : notable;
+  grid.columns = box.checked || !notable.length ? among : notable;
+  box.closest(".tools").hidden = !notable.length || notable.length === among.length;
   grid.columns.sort((a, b) => a.subsystem.localeCompare(b.subsystem) || a.number - b.number);
   grid.rows = grouped(nodes, grid.columns);
   grid.shown = Math.max(PAGE, grid.shown);

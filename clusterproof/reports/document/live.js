@@ -13,7 +13,7 @@ async function look() {
     if (version !== `"${document.documentElement.dataset.live}"`) location.reload();
     since.textContent = "";
   } catch {
-    since.textContent = since.textContent || `The watch has not answered since ${new Date().toLocaleTimeString()}: what follows may be over.`;
+    since.textContent = since.textContent || `The watch has not answered since ${new Date().toISOString().slice(11, 19)} UTC: what follows may be over.`;
   }
   setTimeout(look, LOOK_MS);
 }

@@ -9,7 +9,8 @@ function drawNode(node) {
     el("h2", {}, el("span", { class: "badge " + classOf(worstLetter(node)) }, WORDS[worstLetter(node)] || "not checked"), " " + nameOf(node)),
     el("p", {}, facts || "no check was run on it"),
     hardwareOf(node),
-    present.filter(([letter]) => "FIC".includes(letter)).map(([letter, found]) => found.map((check) => one(check, node, letter))),
+    present.filter(([letter]) => "FIC".includes(letter)).map(([letter, found]) => alike(found, node).map((group) =>
+      (letter === "I" && group.length > 1 ? missing(group, node) : group.map((check) => one(check, node, letter))))),
     (data.known[node] || []).map((number) => tableOf(data.tables[number])),
     present.filter(([letter]) => letter === "-" || letter === ".").map(([letter, found]) => rest(letter, found, node)),
     evidenceOf(node),
@@ -26,16 +27,34 @@ function classOf(letter) {
   return { ".": "pass", "-": "na", " ": "na" }[letter] || letter;
 }
 
-function one(check, node, letter) {
+// Checks of which the same was said, in the order of their first ones.
+function alike(found, node) {
+  const groups = new Map();
+  for (const check of found) {
+    const words = wordsOf(check, node);
+    groups.set(words, [...(groups.get(words) || []), check]);
+  }
+  return [...groups.values()];
+}
+
+// One reason for which several checks are incomplete; each of them folded below it.
+function missing(group, node) {
+  return el("details", { class: WORDS.I },
+    el("summary", {}, el("b", {}, WORDS.I), " " + wordsOf(group[0], node) + " (" + group.length + " checks)"),
+    group.map((check) => one(check, node, "I", false)));
+}
+
+function one(check, node, letter, isOpen = true) {
+  const [evidence, remedy] = byHand(check, node, letter);
   const rows = [
-    ["see it", check.evidence && el("code", {}, check.evidence)],
+    ["see it", evidence && el("code", {}, evidence)],
     ["means", check.meaning],
-    ["do", check.remedy],
+    ["do", remedy],
     ["owner", check.owner && [check.owner, check.skill && [" ", el("small", {}, check.skill)]]],
     ["check", [data.site ? el("a", { href: data.site + "checks/" + encodeURIComponent(check.id) + ".html" }, check.id) : check.id, " ",
       el("code", {}, "clusterproof explain " + check.id)]],
   ].filter(([, words]) => words);
-  return el("details", { class: WORDS[letter], open: true },
+  return el("details", { class: WORDS[letter], open: isOpen },
     el("summary", {}, el("b", {}, WORDS[letter]), " " + check.title),
     el("p", { class: "message" }, wordsOf(check, node)),
     el("dl", {}, rows.map(([word, words]) => [el("dt", {}, word), el("dd", {}, words)])));

@@ -5,11 +5,12 @@ Of nodes: how busy their CPUs are, how long they wait for storage, and their net
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from html import escape
-from statistics import fmean, median
+from itertools import pairwise
+from statistics import fmean, median, median_low
 
 from clusterproof.plugins.core.message import number_of, printable
 from clusterproof.plugins.training_run.samples import (
@@ -33,7 +34,7 @@ LEFT, WIDTH, ROW, HEAD = 170, 600, 11, 4
 LEVELS = ((10.0, "idle"), (50.0, "low"), (70.0, "half"), (90.0, "much"))  # percent, below it
 FULL = "full"
 MAX_NAME = 26  # characters
-HEIGHT = 90
+HEIGHT, STROKE = 90, 3
 DAY_S = 86_400
 
 
@@ -84,12 +85,17 @@ def _apart(bands: Sequence[Band]) -> list[Band]:
     return sorted((band for band in bands if band.mean < middle - APART), key=lambda band: band.mean)[:MAX_APART]
 
 
-def time_bins(every: Iterable[Series]) -> tuple[int, int, int]:
+def time_bins(every: Collection[Series]) -> tuple[int, int, int]:
     """The first stretch, how many are one column, and how many columns there are."""
     times = [at for series in every if series for at in (min(series), max(series))]
     first, last = min(times), max(times)
-    stride = -(-(last - first + 1) // MAX_COLUMNS)
+    stride = max(-(-(last - first + 1) // MAX_COLUMNS), _interval(max(every, key=len)) * 3 // 2)
     return first, stride, (last - first) // stride + 1
+
+
+def _interval(series: Series) -> int:
+    """How many bins its samples usually are apart: a column that is half as long again has one, however they jitter."""
+    return median_low([later - earlier for earlier, later in pairwise(sorted(series))] or [1])
 
 
 def joined(many: Sequence[Series], first: int, stride: int, columns: int) -> list[float | None]:
@@ -198,13 +204,15 @@ def memory_section(samples: Samples) -> str:
 
 
 def path_of(means: Sequence[float | None]) -> str:
-    """A line through values of 0 to 100, broken where there is none."""
+    """A line through values of 0 to 100, broken where there is none; one that stands alone is a stroke."""
     step = WIDTH / max(1, len(means) - 1)
-    segments, is_drawn = [], False
-    for number, value in enumerate(means):
+    segments = []
+    for before, (number, value), behind in zip((None, *means), enumerate(means), (*means[1:], None), strict=False):
         if value is not None:
-            segments.append(f"{'L' if is_drawn else 'M'}{number * step:.1f} {HEIGHT * (1 - value / 100):.1f}")
-        is_drawn = value is not None
+            x, y = number * step, HEIGHT * (1 - value / 100)
+            is_alone = before is None and behind is None
+            stroke = f"M{min(x, WIDTH - STROKE):.1f} {y:.1f}h{STROKE}"
+            segments.append(stroke if is_alone else f"{'M' if before is None else 'L'}{x:.1f} {y:.1f}")
     return "".join(segments)
 
 

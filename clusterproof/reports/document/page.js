@@ -92,6 +92,11 @@ function hideOthers(chosen) {
   for (const [one, nodes] of ofNodes) one.toggleAttribute("hidden", Boolean(isPart && nodes && !nodes.some((node) => chosen.has(node))));
 }
 
+// What stands in a section of which the filter leaves nothing.
+const nothing = ["findings", "gaps"].map((id) => document.getElementById(id))
+  .filter((section) => section && findings.some((one) => section.contains(one)))
+  .map((section) => [section, section.appendChild(el("p", { hidden: true }, "The filter leaves out all of them."))]);
+
 function apply() {
   const filter = filterNow();
   let count = 0;
@@ -99,6 +104,7 @@ function apply() {
     finding.hidden = !takesFinding(finding, filter);
     count += !finding.hidden;
   }
+  for (const [section, note] of nothing) note.hidden = findings.some((one) => section.contains(one) && !one.hidden);
   for (const card of document.querySelectorAll(".card")) card.hidden = ![...card.querySelectorAll(":scope > details")].some((one) => !one.hidden);
   grid.shown = PAGE;
   drawGrid(filter);

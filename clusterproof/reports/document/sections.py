@@ -11,7 +11,7 @@ from clusterproof.plugins.core.cluster import is_of_aws
 from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports import counted, topology
+from clusterproof.reports import LOOK_AT, counted, topology
 from clusterproof.reports.document import Section, of_nodes, table
 from clusterproof.reports.document.charts import file_systems_section
 from clusterproof.reports.document.hardware import gpus_section, versions_section
@@ -21,7 +21,7 @@ from clusterproof.reports.findings import gaps_in_short, shortened, with_verdict
 from clusterproof.reports.history.changes import GONE, NEW, STILL, headline
 from clusterproof.reports.page import finding_block, gap_block
 from clusterproof.reports.run import Run, Since
-from clusterproof.reports.to_do import again
+from clusterproof.reports.to_do import again, to_do
 
 MAX_ROWS = 300  # of a table of what does not apply
 MAX_NODES = 600  # characters of a nodeset in it
@@ -182,8 +182,9 @@ SECTIONS: tuple[Callable[[Run], Section | None], ...] = (
 
 
 def sections(run: Run) -> list[Section]:
-    """The sections that have something to show; where nothing failed, what was not measured is to be done first."""
-    if any(with_verdict(run.results, Verdict.FAIL)):
+    """The sections that have something to show; where nothing failed, what is to be done first comes first."""
+    tasks = to_do(run.results, run.facts.catalog)
+    if any(with_verdict(run.results, Verdict.FAIL)) or (tasks and tasks[0].action == LOOK_AT):
         return [section for make in SECTIONS if (section := make(run))]
     swapped: dict[object, Callable[[Run], Section | None]] = {_findings: _gaps, _gaps: _findings}
     return [section for make in SECTIONS if (section := swapped.get(make, make)(run))]

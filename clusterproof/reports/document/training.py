@@ -74,6 +74,8 @@ def _row(run: TrainingRun, check: str, results: Sequence[Result], compared: Sequ
     worst = _worst(results)
     times = _times(run, check, results)
     kind = LOOKS_AT.get(check.rpartition(".")[2], "")
+    if kind == SAMPLES and not run.data.samples.series:
+        kind = RANKS  # whose traces stand for samples
     over = number_of(RECORDED[kind](run), kind) if kind else ""
     todo = printable(worst.remedy, MAX_WORDS) if worst.verdict in FOUND else ""
     rule = f"{worst.title} ({check})"

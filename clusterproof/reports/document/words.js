@@ -159,11 +159,17 @@ function within(text, most) {
 
 // What checks said: for each node the entries of data.words that speak of it.
 const said = Array.from({ length: CLUSTER + 1 }, () => new Map());
-for (const [check, letter, words, where] of data.words) {
+for (const [check, letter, words, where, evidence, remedy] of data.words) {
   for (const node of numbersOf(where)) {
     if (!said[node].has(check)) said[node].set(check, []);
-    said[node].get(check).push([letter, words]);
+    said[node].get(check).push([letter, words, evidence, remedy]);
   }
+}
+
+// How to see on a node by hand what a check said of it, and what to do about it.
+function byHand(check, node, letter) {
+  const own = (said[node].get(check.number) || []).find(([of, , evidence, remedy]) => of === letter && (evidence || remedy));
+  return own ? own.slice(2) : [check.evidence, check.remedy];
 }
 
 function wordsOf(check, node) {

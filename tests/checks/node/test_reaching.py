@@ -133,6 +133,12 @@ def test_where_all_nodes_refuse_alike_one_line_points_at_the_callers_side() -> N
     assert "eplace" not in words
 
 
+@pytest.mark.parametrize("why", [Unreached.UNRECORDED, Unreached.NO_PYTHON, Unreached.DOWN])
+def test_what_all_nodes_or_their_recording_lack_is_not_looked_for_at_the_callers_side(why: Unreached) -> None:
+    assert not any(finding.suspicion for finding in findings(everywhere(why), Verdict.FAIL, PACKAGED))
+    assert not any(gap.suspicion for gap in gaps(everywhere(why)))
+
+
 @pytest.mark.parametrize("form", [document, markdown, text], ids=lambda form: form.__name__)
 def test_each_form_says_what_to_do_where_nobody_lets_in(form: Callable[[Run], str]) -> None:
     page = form(run_of(everywhere(Unreached.AUTH)))
