@@ -36,6 +36,7 @@ EVERY_S = 60.0
 COLLECTED_S = 45.0  # for an agent to collect what it then reports
 LOG_S = 10.0  # for a kubelet that does not give a log at once
 WORDS = 300
+WAY = "expected a way from it to port 10250 of the node, and a kubelet that answers there"
 FEW = 20  # nodes; a page of a listing has 500
 RIGHTS = "integrations/kubernetes/gate.yaml grants what is needed (docs/kubernetes-gate.md)"
 
@@ -73,7 +74,10 @@ class Agents(Connection):
             reason = f"{problem}; {RIGHTS}" if isinstance(problem, KubernetesDenied) else str(problem)
             raise Unusable(reason) from None
         if not (agents or share):
-            raise Unusable(f"no agent is in the namespace {namespace}; expected pods of the DaemonSet of {RIGHTS}")
+            raise Unusable(
+                f"no agent is in the namespace {namespace}; expected pods of its DaemonSet {DAEMON_SET}: "
+                f"kubectl describe daemonset -n {namespace} {DAEMON_SET} has why there are none"
+            )
         since_s = int(float(settings.get(EVERY) or EVERY_S) + COLLECTED_S)
         reading = ReadContext(api, namespace, limits.answer_bytes, since_s, ReportCache(settings.get(KEEP) or ""))
         to_read = []
@@ -154,8 +158,9 @@ class AgentVisit:
             why = Unreached.THROTTLED
         elif problem.status in (400, 404):
             why, detail = Unreached.REMOVED, f"its agent was replaced meanwhile: {problem}"
-        elif problem.status >= 500:
-            why, detail = Unreached.NO_LOG, f"the control plane cannot read its agent's log: {problem}"
+        elif problem.status >= 500 or not problem.status:  # as of a kubelet that takes the request and says nothing
+            said = detail.partition("; expected")[0]
+            why, detail = Unreached.NO_LOG, f"the control plane cannot read its agent's log: {said}; {WAY}"
         return Answer(unreached=why, detail=detail, seconds=self._seconds())
 
     def _seconds(self) -> float:
