@@ -138,6 +138,18 @@ def test_nodes_whose_evaluation_comes_to_nothing_stop_no_heartbeat_of_others_and
     assert gate.tally._last.statuses["True"] + len(gate.tally._last.unknown) + 1 == count
 
 
+@pytest.mark.parametrize(("every_s", "pause_s"), [(60, 60.0), (3600, REFRESH_S)])
+def test_a_verdict_is_confirmed_each_five_minutes_however_seldom_agents_report(
+    monkeypatch: pytest.MonkeyPatch, every_s: int, pause_s: float
+) -> None:
+    pauses: list[float] = []
+    is_over: Any = SimpleNamespace(is_set=lambda: bool(pauses), wait=pauses.append)
+    monkeypatch.setattr(Rounds, "make", lambda _: None)
+    option: Any = SimpleNamespace(x="k8s:x", every=every_s, region="", profile="", listen="")
+    gate_run.run(option, [], is_over)
+    assert pauses == [pytest.approx(pause_s, abs=30.0)]
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("refuses", [True, False], ids=["the API server does not answer", "there are no agents"])
 def test_where_no_agent_is_seen_no_node_is_confirmed(gate: Gate, refuses: bool) -> None:

@@ -67,7 +67,7 @@ def run(option: argparse.Namespace, further: Sequence[str], is_over: threading.E
         while not is_over.is_set():
             began = time.monotonic()
             rounds.make()
-            is_over.wait(max(0.0, began + option.every - time.monotonic()))
+            is_over.wait(max(0.0, began + min(option.every, REFRESH_S) - time.monotonic()))
     return 0
 
 
