@@ -13,10 +13,18 @@ from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import NodeEvidence, Status, Unreached
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.kubernetes.api import ASKED, Api
+from clusterproof.plugins.kubernetes.nodes import node_of
 from clusterproof.plugins.kubernetes.workloads import pod_of
 from clusterproof.plugins.transport import Limits, Unusable
 from clusterproof.plugins.transport.gather import gather
-from clusterproof.plugins.transport.kubernetes.agents import REPORT, Agents, AgentVisit, ReadContext, by_node
+from clusterproof.plugins.transport.kubernetes.agents import (
+    REPORT,
+    Agents,
+    AgentVisit,
+    ReadContext,
+    by_node,
+    unreported,
+)
 from clusterproof.plugins.transport.kubernetes.report_cache import ReportCache
 from tests.builders.evaluated import among
 from tests.kubernetes.agents import LABELS, STARTED, agent, agents, ready, report
@@ -196,6 +204,25 @@ def test_of_two_agents_of_a_node_the_older_speaks_as_a_daemon_set_adopts_what_lo
     )
     gone = pod_of({"metadata": {"name": "c", "creationTimestamp": "2026-01-01T00:00:00Z", "deletionTimestamp": "x"}})
     assert by_node([one, two, replace(gone, node="a")])["a"] is two
+
+
+def test_an_agent_that_has_no_place_on_its_node_is_reported_in_the_schedulers_words() -> None:
+    field = {"key": "metadata.name", "operator": "In", "values": ["gpu701"]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchFields": [field]}]}}
+    words = "0/9 nodes are available: 1 Insufficient cpu, 8 node(s) didn't satisfy plugin(s) [NodeAffinity]."
+    unplaced = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": words}
+    waiting = pod_of(
+        {
+            "metadata": {"name": "agent-x"},
+            "spec": {"containers": [{"name": "agent"}], "affinity": {"nodeAffinity": required}},
+            "status": {"phase": "Pending", "conditions": [unplaced]},
+        }
+    )
+    node = node_of({"metadata": {"name": "gpu701"}, "status": {"conditions": [ready("2026-01-02T03:04:05Z")]}})
+    answer = unreported(node, by_node([waiting])["gpu701"])
+    assert answer
+    assert (answer.unreached, answer.detail) == (Unreached.NOT_STARTED, f"its agent does not run: Pending {words}")
+    assert by_node([waiting, agent("gpu701")])["gpu701"].is_ready
 
 
 def test_without_the_agents_daemon_set_nobody_speaks(kubernetes: Bed) -> None:

@@ -221,7 +221,7 @@ def unreported(node: ApiNode | None, agent: Pod | None, other: Pod | None = None
     container = _container(agent)
     if container and container.is_running:
         return None
-    said = (container.waiting_message or container.ended_message) if container else agent.message
+    said = agent.scheduled or ((container.waiting_message or container.ended_message) if container else agent.message)
     reason = (container.waiting or container.ended) if container else agent.reason
     detail = f"its agent does not run: {' '.join(filter(None, (reason or agent.phase, said)))[:WORDS]}"
     is_of_image = container is not None and container.waiting in NO_IMAGE
@@ -238,10 +238,10 @@ def _doubtful(api: Api, agents: Mapping[str, Pod], targets: Sequence[Target]) ->
 def by_node(agents: Sequence[Pod]) -> Mapping[str, Pod]:
     """The agent of each node: the oldest of those that are not being deleted, where there is one.
 
-    A DaemonSet adopts a pod that looks like its own, and keeps the older.
+    A DaemonSet adopts a pod that looks like its own, and keeps the older. One that has no place yet is of its node too.
     """
-    ordered = sorted(agents, key=lambda pod: (bool(pod.deleted), pod.created), reverse=True)
-    return {pod.node: pod for pod in ordered if pod.node}
+    ordered = sorted(agents, key=lambda pod: (not pod.node, bool(pod.deleted), pod.created), reverse=True)
+    return {pod.node or pod.meant: pod for pod in ordered if pod.node or pod.meant}
 
 
 def _last_words(log: bytes) -> str:
