@@ -22,7 +22,7 @@ SCHEMA = json.loads((CHART / "values.schema.json").read_text())["properties"]
 
 def rendered(*values: str) -> dict[str, Any]:
     """The pod of each workload by its name, as helm makes it."""
-    command = [installed.folder("helm") / "helm", "template", CHART, "--set", "image=x", *values]
+    command = [str(installed.folder("helm") / "helm"), "template", str(CHART), "--set", "image=x", *values]
     text = subprocess.run(command, capture_output=True, check=True).stdout
     workloads = [one for one in yaml.safe_load_all(text) if one and "template" in one.get("spec", {})]
     return {one["metadata"]["name"]: one["spec"]["template"]["spec"] for one in workloads}
