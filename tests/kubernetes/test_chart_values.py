@@ -3,15 +3,48 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Callable
+from typing import Any
 
 import jsonschema
 import pytest
+import yaml
 
+from clusterproof.plugins.inventory.kubernetes import LABELS
 from clusterproof.plugins.kubernetes.gate.taints import GateError, most_tainted, own_key
 from tests.builders.wheel import ROOT
+from tests.counterparts import installed
 
-SCHEMA = json.loads((ROOT / "clusterproof/integrations/kubernetes/chart/values.schema.json").read_text())["properties"]
+CHART = ROOT / "clusterproof/integrations/kubernetes/chart"
+SCHEMA = json.loads((CHART / "values.schema.json").read_text())["properties"]
+
+
+def rendered(*values: str) -> dict[str, Any]:
+    """The pod of each workload by its name, as helm makes it."""
+    command = [str(installed.folder("helm") / "helm"), "template", str(CHART), "--set", "image=x", *values]
+    text = subprocess.run(command, capture_output=True, check=True).stdout
+    workloads = [one for one in yaml.safe_load_all(text) if one and "template" in one.get("spec", {})]
+    return {one["metadata"]["name"]: one["spec"]["template"]["spec"] for one in workloads}
+
+
+@installed.needs("helm")
+def test_the_pod_that_removes_the_gate_is_admitted_by_the_quota_that_admits_the_gates() -> None:
+    pods = rendered("--set", "gate.resources.limits.cpu=1", "--set", "gate.resources.requests.memory=1Gi")
+    of_gate, of_removal = (
+        pods[name]["containers"][0]["resources"] for name in ("clusterproof-gate", "clusterproof-remove")
+    )
+    assert of_removal == of_gate
+    assert of_gate["limits"]["cpu"] == 1
+
+
+def test_the_gates_pod_is_on_no_node_that_a_label_shows_to_have_accelerators() -> None:
+    gate = next(
+        one for one in yaml.safe_load_all((CHART.parent / "gate.yaml").read_text()) if one["kind"] == "Deployment"
+    )
+    affinity = gate["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]
+    (term,) = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert {one["key"] for one in term["matchExpressions"] if one["operator"] == "DoesNotExist"} == set(LABELS)
 
 
 def is_refused(act: Callable[[], object]) -> bool:

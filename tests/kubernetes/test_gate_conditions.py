@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -170,6 +171,40 @@ def test_the_server_takes_what_a_node_may_have_reported(gate: GateBed, message: 
         stored = gate.condition("gpu110")["message"]
     assert len(stored) <= 240
     assert stored.isprintable()
+
+
+OF_ONE_NODE = """
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: of-one-node}
+spec:
+  matchConstraints:
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [UPDATE], resources: [nodes/status]}]
+  matchConditions: [{name: that-node, expression: object.metadata.name == "gpu111"}]
+  validations: [{expression: "false", message: in maintenance}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: of-one-node}
+spec: {policyName: of-one-node, validationActions: [Deny]}
+"""
+
+
+def test_a_policy_of_the_site_over_one_node_keeps_no_verdict_from_the_others(gate: GateBed, tmp_path: Path) -> None:
+    (tmp_path / "policy.yaml").write_text(OF_ONE_NODE)
+    with gate.bed.node("gpu111"), gate.bed.node("gpu112"):
+        kubectl(gate.bed, "apply", "--filename", tmp_path / "policy.yaml")
+        try:
+            conditions: dict[str, object] = {"status": {"conditions": []}}
+            path = "/api/v1/nodes/gpu111/status"
+            wait_until(lambda: "in maintenance" in gate.refusal(path, conditions, STRATEGIC), "in force")
+            written = gate.write({"gpu111": FIT, "gpu112": UNFIT}, now=NOON)
+        finally:
+            kubectl(gate.bed, "delete", "--filename", tmp_path / "policy.yaml")
+        assert gate.condition("gpu112")["status"] == "False"
+    (problem,) = written.problems
+    assert problem.startswith("gpu111: ")
+    assert "in maintenance" in problem
 
 
 def test_it_survives_the_api_server_and_one_that_is_away_is_reported(tmp_path_factory: pytest.TempPathFactory) -> None:

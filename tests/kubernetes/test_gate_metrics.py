@@ -68,6 +68,22 @@ def test_nodes_are_counted_by_status_and_the_unfit_named() -> None:
     }
 
 
+def test_a_node_of_which_nothing_was_found_stays_unfit_and_is_nothing_better_than_unknown() -> None:
+    tally = GateMetrics(60)
+    tally.add(one())
+    silent = round_of(2000.0, 2001.0, {"gpu002": FIT}, {}, Written((), ()), {}, ["gpu001", "gpu003", "gpu004"])
+    for _ in range(2):
+        tally.add(silent, silent.silent)
+    found = metrics(tally)
+    assert [found[f'nodes{{status="{status}"}}'] for status in ("True", "False", "Unknown")] == [1, 1, 2]
+    assert [name for name in found if "node_un" in name] == [
+        'node_unfit{node="gpu003",reason="GpuGpuCount"}',
+        'node_unknown{node="gpu001",reason="NotEvaluated"}',
+        'node_unknown{node="gpu004",reason="NotEvaluated"}',
+    ]
+    assert silent.is_open
+
+
 def test_a_report_is_as_old_as_it_was_read() -> None:
     tally = GateMetrics(60)
     tally.add(one())

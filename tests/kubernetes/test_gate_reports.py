@@ -12,14 +12,22 @@ from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import NodeEvidence, Status, Unreached
 from clusterproof.plugins.core.record import replace
-from clusterproof.plugins.kubernetes.api import ASKED
+from clusterproof.plugins.kubernetes.api import ASKED, Api
+from clusterproof.plugins.kubernetes.nodes import node_of
 from clusterproof.plugins.kubernetes.workloads import pod_of
 from clusterproof.plugins.transport import Limits, Unusable
 from clusterproof.plugins.transport.gather import gather
-from clusterproof.plugins.transport.kubernetes.agents import REPORT, Agents, by_node
+from clusterproof.plugins.transport.kubernetes.agents import (
+    REPORT,
+    Agents,
+    AgentVisit,
+    ReadContext,
+    by_node,
+    unreported,
+)
 from clusterproof.plugins.transport.kubernetes.report_cache import ReportCache
 from tests.builders.evaluated import among
-from tests.kubernetes.agents import LABELS, STARTED, agents, ready, report
+from tests.kubernetes.agents import LABELS, STARTED, agent, agents, ready, report
 from tests.kubernetes.kubelets import Log
 from tests.kubernetes.programs import PODS
 from tests.testbed.kubernetes.bed import Bed
@@ -148,6 +156,19 @@ def test_an_agent_that_does_not_run_is_reported_in_the_kubelets_words(
     assert found["many002"].unreached is Unreached.NOT_READY
 
 
+def test_a_log_that_does_not_come_is_of_its_own_node_and_not_of_the_api_server() -> None:
+    def silent(*_: object, **__: object) -> None:
+        raise TimeoutError("Read timed out. (read timeout=40.0)")
+
+    reading = ReadContext(Api("https://10.0.0.1:443", silent), "clusterproof", 1000, 105, ReportCache(""))
+    answer = AgentVisit(reading, agent("gpu701")).make()
+    assert answer.unreached is Unreached.NO_LOG
+    assert answer.detail == (
+        "the control plane cannot read its agent's log: no answer from https://10.0.0.1:443: Read timed out. (read "
+        "timeout=40.0); expected a way from it to port 10250 of the node, and a kubelet that answers there"
+    )
+
+
 def test_a_node_speaks_for_itself_alone_whatever_its_pod_is_called(
     kubernetes: Bed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -185,8 +206,30 @@ def test_of_two_agents_of_a_node_the_older_speaks_as_a_daemon_set_adopts_what_lo
     assert by_node([one, two, replace(gone, node="a")])["a"] is two
 
 
+def test_an_agent_that_has_no_place_on_its_node_is_reported_in_the_schedulers_words() -> None:
+    field = {"key": "metadata.name", "operator": "In", "values": ["gpu701"]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchFields": [field]}]}}
+    words = "0/9 nodes are available: 1 Insufficient cpu, 8 node(s) didn't satisfy plugin(s) [NodeAffinity]."
+    unplaced = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": words}
+    waiting = pod_of(
+        {
+            "metadata": {"name": "agent-x"},
+            "spec": {"containers": [{"name": "agent"}], "affinity": {"nodeAffinity": required}},
+            "status": {"phase": "Pending", "conditions": [unplaced]},
+        }
+    )
+    node = node_of({"metadata": {"name": "gpu701"}, "status": {"conditions": [ready("2026-01-02T03:04:05Z")]}})
+    answer = unreported(node, by_node([waiting])["gpu701"])
+    assert answer
+    assert (answer.unreached, answer.detail) == (Unreached.NOT_STARTED, f"its agent does not run: Pending {words}")
+    assert by_node([waiting, agent("gpu701")])["gpu701"].is_ready
+
+
 def test_without_the_agents_daemon_set_nobody_speaks(kubernetes: Bed) -> None:
-    with pytest.raises(Unusable, match="no agent is in the namespace clusterproof; expected pods of the DaemonSet"):
+    with pytest.raises(
+        Unusable,
+        match="no agent is in the namespace clusterproof; expected pods of its DaemonSet clusterproof-agent: kubectl",
+    ):
         read("many001")
 
 

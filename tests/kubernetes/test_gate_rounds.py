@@ -114,6 +114,43 @@ def test_an_evaluation_that_comes_to_nothing_says_its_last_words_and_confirms_no
 
 
 @pytest.mark.long
+def test_nodes_whose_evaluation_comes_to_nothing_stop_no_heartbeat_of_others_and_resolve_no_alert(
+    gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = MOST + 10
+    first, last = names(count)[0], names(count)[-1]
+    found = {name: [FIT.status, FIT.reason, FIT.message] for name in names(count)} | {last: ["False", "GpuNoXid", "79"]}
+    targets = tuple(map(Target, names(count)))
+    monkeypatch.setattr(gate_run, "resolve", lambda *_: Cluster("k8s:x", "agents", targets))
+    gate.agents = lambda: every(count)
+    reports = EVALUATES.replace("found, {}", "found, dict.fromkeys(found, 1000.0)")
+    gate.makes(f"FOUND = {found!r}\n{reports}")
+    gate.round()
+    gate.agents = lambda: {**every(count), last: agent(last, since=LATER)}
+    gate.makes("raise SystemExit(4)")
+    for _ in range(int(2 * REFRESH_S / 60)):
+        gate.round()
+    assert len(gate.written) == 2
+    assert all(first in confirmed and last not in confirmed for confirmed, _ in gate.written)
+    assert gate.tally._last
+    assert gate.tally._last.unfit == {last: "GpuNoXid"}
+    assert set(gate.tally._last.unknown.values()) == {"NotEvaluated"}
+    assert gate.tally._last.statuses["True"] + len(gate.tally._last.unknown) + 1 == count
+
+
+@pytest.mark.parametrize(("every_s", "pause_s"), [(60, 60.0), (3600, REFRESH_S)])
+def test_a_verdict_is_confirmed_each_five_minutes_however_seldom_agents_report(
+    monkeypatch: pytest.MonkeyPatch, every_s: int, pause_s: float
+) -> None:
+    pauses: list[float] = []
+    is_over: Any = SimpleNamespace(is_set=lambda: bool(pauses), wait=pauses.append)
+    monkeypatch.setattr(Rounds, "make", lambda _: None)
+    option: Any = SimpleNamespace(x="k8s:x", every=every_s, region="", profile="", listen="")
+    gate_run.run(option, [], is_over)
+    assert pauses == [pytest.approx(pause_s, abs=30.0)]
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("refuses", [True, False], ids=["the API server does not answer", "there are no agents"])
 def test_where_no_agent_is_seen_no_node_is_confirmed(gate: Gate, refuses: bool) -> None:
     gate.round()

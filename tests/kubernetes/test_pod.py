@@ -46,13 +46,13 @@ def test_a_pod_is_at_most_2_kb() -> None:
 def test_the_hosts_loader_is_where_its_distribution_has_it(
     system: str, architecture: str, loader: str, libraries: str
 ) -> None:
-    words = on_host(node(system, architecture), "true")
+    words = on_host(RUN, node(system, architecture), "true")
     assert words[:6] == [
-        f"/host/{loader}",
+        f"{RUN.root}/{loader}",
         "--library-path",
-        f"/host/{libraries}",
-        "/host/usr/sbin/chroot",
-        "/host",
+        f"{RUN.root}/{libraries}",
+        f"{RUN.root}/usr/sbin/chroot",
+        RUN.root,
         "/bin/sh",
     ]
 
@@ -85,6 +85,11 @@ def test_a_pod_takes_no_gpu_pulls_nothing_and_evicts_nobody() -> None:
     (resources,) = values(made, "resources")
     assert resources == {"requests": {"cpu": "0", "memory": "0"}, "limits": {"memory": "512Mi"}}
     assert values(made, "tolerations") == [[{"operator": "Exists"}]]
+
+
+def test_no_runtime_gives_a_pod_gpus_which_a_broken_driver_would_stop() -> None:
+    (variables,) = values(pod(RUN, "one", node(), "x", 120), "env")
+    assert {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"} in variables
 
 
 def test_the_job_wants_no_pods_and_has_a_time_to_live() -> None:

@@ -67,7 +67,7 @@ def run(option: argparse.Namespace, further: Sequence[str], is_over: threading.E
         while not is_over.is_set():
             began = time.monotonic()
             rounds.make()
-            is_over.wait(max(0.0, began + option.every - time.monotonic()))
+            is_over.wait(max(0.0, began + min(option.every, REFRESH_S) - time.monotonic()))
     return 0
 
 
@@ -97,6 +97,7 @@ class Rounds:
         )
         self._refreshed = 0.0  # when all conditions were last looked through, in seconds since 1970
         self._reported: Mapping[str, float] = {}  # by node when its report was read, in seconds since 1970
+        self._silent: frozenset[str] = frozenset()  # nodes that were evaluated to no result
         self._is_pending = False
 
     def make(self) -> None:
@@ -113,8 +114,12 @@ class Rounds:
         except (ClusterproofError, OSError) as problem:
             self._fail([f"ERROR: {problem}"])
             return
-        if not due:
+        if not due or (self._is_due(began) and kept_verdicts(self._keep)):
             self._confirm(api, agents, began, asked)
+
+    def _is_due(self, now: float) -> bool:
+        """Whether the time has come to look through all conditions, whatever else is due."""
+        return now >= self._refreshed + REFRESH_S
 
     def _agents(self, api: Api) -> AgentPods:
         """Raises KubernetesError."""
@@ -161,6 +166,7 @@ class Rounds:
         if gate_round is None:
             keep_verdicts(self._keep, {node: one for node, one in before.items() if not share.has(node)})
             share.is_open = True
+            self._silent |= {node for node in before.keys() | self._reported.keys() if share.has(node)}
             self._shares.forget()
             self._fail(last)
             return
@@ -169,8 +175,10 @@ class Rounds:
         share.evaluated(agents.own, began, is_open=gate_round.is_open, is_same=is_same)
         self._is_pending |= gate_round.is_pending or bool(gate_round.problems)
         self._refreshed = self._refreshed or began
+        self._silent = frozenset({n for n in self._silent if not share.has(n)}.union(gate_round.silent))
         reported = {**self._reported, **gate_round.reported}
-        self._reported = {n: at for n, at in reported.items() if n in after or n in gate_round.reported}
+        known = after.keys() | gate_round.reported.keys() | self._silent
+        self._reported = {n: at for n, at in reported.items() if n in known}
         self._say(replace(gate_round, reported=self._reported))
 
     def _confirm(self, api: Api, agents: Mapping[str, Pod], now: float, asked: Counter[str]) -> None:
@@ -182,19 +190,19 @@ class Rounds:
             Written((f"{len(verdicts)} nodes as before",), ()),
             {n: one.health for n, one in sure.items()},
         )
-        is_due = now >= self._refreshed + REFRESH_S
+        is_due = self._is_due(now)
         if is_due or self._is_pending:
             orders = replace(self._orders, refresh_s=REFRESH_S / 2) if is_due else self._orders
             began = {node: one.began for node, one in sure.items()}
             written = write(api, orders, health_by_node, now, time.time(), began)
             self._is_pending = written.is_pending or bool(written.problems)
             self._refreshed = now if is_due else self._refreshed
-        read = {node: at for node, at in self._reported.items() if node in verdicts}
+        read = {node: at for node, at in self._reported.items() if node in verdicts or node in self._silent}
         every = {node: one.health for node, one in verdicts.items()}
         self._say(round_of(now, time.time(), every, read, written, ASKED - asked))
 
     def _say(self, gate_round: Round) -> None:
-        self._tally.add(gate_round)
+        self._tally.add(gate_round, self._silent)
         for line in gate_round.said():
             say(line)
 

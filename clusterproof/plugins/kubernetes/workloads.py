@@ -12,7 +12,7 @@ from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.strict import nearest
 from clusterproof.plugins.kubernetes import decoded
 from clusterproof.plugins.kubernetes.api import Api, KubernetesDenied, KubernetesError
-from clusterproof.plugins.kubernetes.nodes import number, parts, table, tables, text, texts
+from clusterproof.plugins.kubernetes.nodes import entries, number, parts, table, tables, text, texts
 
 
 @record
@@ -54,6 +54,7 @@ class Pod:
     ready: str = ""  # since when it is or is not, as Kubernetes writes times
     controller: str = ""  # the uid of the object that made it, and removes it
     hostname: str = ""  # what its programs take for their host's; empty where that is the node's
+    meant: str = ""  # of a DaemonSet's pod: the node that it is for, also before it is there
 
 
 def pods(api: Api, namespace: str = "", node: str = "", selector: str = "") -> list[Pod]:
@@ -121,7 +122,17 @@ def pod_of(resource: object) -> Pod:
         ready=text(ready.get("lastTransitionTime")),
         controller=text(next(controls, {}).get("uid")),
         hostname="" if spec.get("hostNetwork") is True else _hostname(metadata, spec),
+        meant=_meant(spec),
     )
+
+
+def _meant(spec: Mapping[str, Any]) -> str:
+    """As the controller of DaemonSets says it to the scheduler."""
+    affinity = table(table(spec.get("affinity")).get("nodeAffinity"))
+    required = table(affinity.get("requiredDuringSchedulingIgnoredDuringExecution"))
+    fields = [field for term in tables(required.get("nodeSelectorTerms")) for field in tables(term.get("matchFields"))]
+    named = (entries(field.get("values")) for field in fields if field.get("key") == "metadata.name")
+    return text(next((name for names in named for name in names), ""))
 
 
 def _hostname(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> str:

@@ -11,14 +11,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 
-def archive(files: Mapping[str, Path], names: Sequence[str]) -> bytes:
-    """An image with nothing but these files by path, under these names; its user is nobody, as that of many."""
+def archive(files: Mapping[str, Path], names: Sequence[str], **settings: object) -> bytes:
+    """An image with nothing but these files by path, under these names; its user is nobody, as that of many.
+
+    `settings` are further ones of its configuration, such as `Env`.
+    """
     layer = _tar({path.lstrip("/"): file.read_bytes() for path, file in files.items()})
     config = json.dumps(
         {
             "architecture": {"aarch64": "arm64"}.get(platform.machine(), "amd64"),
             "os": "linux",
-            "config": {"Entrypoint": [next(iter(files))], "User": "65535:65535"},
+            "config": {"Entrypoint": [next(iter(files))], "User": "65535:65535", **settings},
             "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
         }
     ).encode()

@@ -7,18 +7,19 @@ import os
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from clusterproof.plugins.core.record import as_json, record
+from clusterproof.plugins.core.record import as_json, record, replace
 from clusterproof.plugins.kubernetes.gate import FALSE, TRUE, UNKNOWN, Health
 from clusterproof.plugins.kubernetes.gate.objects import of_nodes
 from clusterproof.plugins.kubernetes.gate.write import Written
 
+NOT_EVALUATED = "NotEvaluated"
 FILE = "round.json"
 STANDING = "standing.json"
 
@@ -37,6 +38,7 @@ class Round:
     changes: Mapping[str, str]  # by node what became of its condition
     problems: Sequence[str]
     requests: Mapping[str, int]
+    silent: Sequence[str] = ()  # nodes of which nothing was found, as where no log could be read
     is_open: bool = False  # whether a node is still to be evaluated, or evaluated again
     is_pending: bool = False  # whether something is still to be written that was found
 
@@ -59,7 +61,7 @@ def round_of(
     reported: Mapping[str, float],
     written: Written,
     requests: Mapping[str, int],
-    is_open: bool = False,
+    silent: Collection[str] = (),
 ) -> Round:
     """What a round leaves that found this and wrote that."""
     return Round(
@@ -73,13 +75,24 @@ def round_of(
         dict(written.changes),
         list(written.problems),
         dict(requests),
-        is_open or written.is_open or bool(written.problems),
+        sorted(silent),
+        bool(silent) or written.is_open or bool(written.problems),
         written.is_pending,
     )
 
 
 def _reasons(health_by_node: Mapping[str, Health], status: str) -> Mapping[str, str]:
     return {node: health.reason for node, health in health_by_node.items() if health.status == status}
+
+
+def with_silent(gate_round: Round, silent: Collection[str], before: Round | None) -> Round:
+    """The round with nodes of which nothing was found: unfit as before, and nothing better than unknown."""
+    unfit = {node: before.unfit[node] for node in silent if before and node in before.unfit}
+    unknown = {node: NOT_EVALUATED for node in silent if node not in unfit}
+    statuses = Counter(gate_round.statuses) + Counter({FALSE: len(unfit), UNKNOWN: len(unknown)})
+    return replace(
+        gate_round, statuses=statuses, unfit={**gate_round.unfit, **unfit}, unknown={**gate_round.unknown, **unknown}
+    )
 
 
 def leave(folder: Path, gate_round: Round) -> None:
@@ -142,8 +155,8 @@ class GateMetrics(Collector):
         self._requests: Counter[str] = Counter()
         self._changes = 0
 
-    def add(self, latest: Round | None) -> None:
-        """Another round; None for one that has left nothing."""
+    def add(self, latest: Round | None, silent: Collection[str] = ()) -> None:
+        """Another round, and of which nodes nothing is known; None for one that has left nothing."""
         with self._lock:
             if latest is None:
                 self._rounds[FAILED] += 1
@@ -151,7 +164,7 @@ class GateMetrics(Collector):
             self._rounds[UNWRITTEN if latest.problems else WRITTEN] += 1
             self._requests.update(latest.requests)
             self._changes += len(latest.changes)
-            self._last = latest
+            self._last = with_silent(latest, silent, self._last)
 
     def describe(self) -> Iterable[Metric]:
         """Nothing: the names are not to be asked for before there is anything."""

@@ -37,6 +37,8 @@ UNCONFINED = (
 )
 UNTRIED = "whether the API server lets this account change more of nodes than its condition could not be told"
 
+FEW = 3  # nodes: of one alone a site's policy may be
+
 
 @record
 class Written:
@@ -89,7 +91,7 @@ class Gate:
         self.is_open = self.is_pending = False
 
     def write(self, healths: Mapping[str, Health]) -> None:
-        """All of it; where the first condition is refused, nothing more."""
+        """All of it; where the first conditions are refused, nothing more."""
         every = self.writer.tried("", lambda: every_node(self.writer.api))
         if every is None:
             return
@@ -130,10 +132,10 @@ class Gate:
             self.lines.append(of_nodes(kept, message))
 
     def _write_conditions(self, healths: Mapping[str, Health]) -> bool:
-        """Whether it makes sense to go on. One goes first: what refuses it would refuse all."""
+        """Whether it makes sense to go on. A few go first: what refuses all of these would refuse all."""
         names = sorted(name for name in healths if not self._is_left(self.seen[name], healths[name]))
         changed: dict[str, bool] = {}
-        for group in (names[:1], names[1:]):
+        for group in (names[:FEW], names[FEW:]):
             changed |= self.writer.each(lambda name: self._write_condition(name, healths[name]), group)
             if self.writer.is_refused and not changed:
                 return False

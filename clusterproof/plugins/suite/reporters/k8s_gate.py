@@ -154,9 +154,9 @@ class K8sGateReporter:
         evaluated = {result.node for result in self.results if result.is_of_node}
         read = ((node, kept.read_at(node)) for node in evaluated)
         reported = {node: at for node, at in read if at is not None}
-        is_open = bool(evaluated - self.found.keys())
         try:
-            gate_round = round_of(self.began, time.time(), self.found, reported, self.written, ASKED, is_open)
+            silent = evaluated - self.found.keys()
+            gate_round = round_of(self.began, time.time(), self.found, reported, self.written, ASKED, silent)
             leave(Path(folder), gate_round)
         except OSError as problem:
             unwritten = f"--k8s-keep {folder:.120}: {problem.strerror}; expected a folder that may be written"

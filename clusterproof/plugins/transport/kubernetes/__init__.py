@@ -1,9 +1,10 @@
 """By a pod on each node of Kubernetes, or by the agents of a gate, which are there.
 
 Here: what a run puts into a cluster, which is the program, one pod for each node, and a Job that owns all of it.
-Nothing of a pod's image is used, so that it may be any that the node already has: the host's own loader starts the
-host's own chroot, and the program runs as root on the host. The Job runs no pods itself, so it is complete at once;
-when its time to live is over, Kubernetes deletes it with all that it owns, whatever has become of the run.
+Nothing of a pod's image is used, so that it may be any that the node already has, even one of somebody who wants to be
+root there: the host's own loader starts the host's own chroot, and the program runs as root on the host. The Job runs
+no pods itself, so it is complete at once; when its time to live is over, Kubernetes deletes it with all that it owns,
+whatever has become of the run.
 """
 
 from __future__ import annotations
@@ -30,6 +31,11 @@ LOADERS = {
     "amd64": ("ld-linux-x86-64.so.2", "x86_64-linux-gnu", "usr/lib64"),
     "arm64": ("ld-linux-aarch64.so.1", "aarch64-linux-gnu", "usr/lib"),
 }
+# What the host's loader and shell read in an image, which may be anybody's: nothing, and an empty folder.
+UNSET = ("LD_PRELOAD", "LD_AUDIT", "SHELLOPTS")
+LOCALE = {"name": "LC_ALL", "value": "C"}
+ETC = "/etc"  # with ld.so.preload
+ENVIRONMENT = ("PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root")  # of the program
 PREFERRED = ("kube-proxy", "pause", "aws-node", "amazon-k8s-cni", "cilium", "calico")  # on every node, and kept there
 
 
@@ -74,6 +80,20 @@ class RunObjects:
     def _taken(self) -> str:
         """No collector sees the program in its environment."""
         return f"p={''.join(f'${key}' for key in self.keys)};unset {' '.join(self.keys)}"
+
+    @property
+    def root(self) -> str:
+        """Where a pod has the host's files, if its image is anybody's: no image has a volume over a path of chance."""
+        return f"/{self.name}"
+
+    @property
+    def cleaned(self) -> str:
+        """What runs a script, its name to the shell, with nothing of the image's environment.
+
+        It has words alone that no function of that environment replaces.
+        """
+        kept = " ".join([*ENVIRONMENT, *(f'"{key}=${key}"' for key in self.keys)])
+        return f'set -- {kept};unset {" ".join(self.keys)};exec /usr/bin/env -i "$@" /bin/sh -c "$0"'
 
     @property
     def pods(self) -> str:
@@ -130,6 +150,14 @@ def config_map(run: RunObjects, program: str) -> Mapping[str, Any]:
 def pod(run: RunObjects, name: str, node: ApiNode, image: str, deadline_s: int, script: str = "") -> Mapping[str, Any]:
     """The pod for one node: pinned to it, whatever its taints; it requests nothing, as jobs may have requested all."""
     script = script or run.script
+    volumes: list[Mapping[str, Any]] = [{"name": "host", "hostPath": {"path": "/"}}]
+    mounts = [{"name": "host", "mountPath": HOST if run.image else run.root}]
+    variables = [*run.variables, {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}]  # a broken driver would stop it
+    if not run.image:
+        volumes.append({"name": "etc", "emptyDir": {}})
+        mounts.append({"name": "etc", "mountPath": ETC})
+        variables += [{"name": name} for name in UNSET]
+        variables.append(LOCALE)
     return {
         "metadata": {
             **run.metadata(name),
@@ -145,20 +173,17 @@ def pod(run: RunObjects, name: str, node: ApiNode, image: str, deadline_s: int, 
             "hostNetwork": True,
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
-            "volumes": [{"name": "host", "hostPath": {"path": "/"}}],
+            "volumes": volumes,
             "containers": [
                 {
                     "name": CONTAINER,
                     "image": image,
                     "imagePullPolicy": "IfNotPresent" if run.image else "Never",
-                    "command": ["/bin/sh", "-c", script] if run.image else on_host(node, script),
-                    "env": [
-                        *run.variables,
-                        {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"},  # a broken driver would stop the pod
-                    ],
+                    "command": ["/bin/sh", "-c", script] if run.image else on_host(run, node, script),
+                    "env": variables,
                     "securityContext": {"privileged": True, "runAsUser": 0},
                     "resources": {"requests": {"cpu": "0", "memory": "0"}, "limits": {"memory": MEMORY_LIMIT}},
-                    "volumeMounts": [{"name": "host", "mountPath": HOST}],
+                    "volumeMounts": mounts,
                     "terminationMessagePolicy": "FallbackToLogsOnError",
                 }
             ],
@@ -166,15 +191,15 @@ def pod(run: RunObjects, name: str, node: ApiNode, image: str, deadline_s: int, 
     }
 
 
-def on_host(node: ApiNode, script: str) -> list[str]:
+def on_host(run: RunObjects, node: ApiNode, script: str) -> list[str]:
     """The command that runs a shell script of the host's, with nothing but the host's files."""
     name, family_folder, folder = LOADERS.get(node.info.get("architecture", ""), LOADERS["amd64"])
     if FAMILY.search(node.info.get("osImage", "")):
         folder = libraries = f"usr/lib/{family_folder}"
     else:
         libraries = "usr/lib64"
-    started = [f"{HOST}/{folder}/{name}", "--library-path", f"{HOST}/{libraries}"]
-    return [*started, f"{HOST}/usr/sbin/chroot", HOST, "/bin/sh", "-c", script]
+    started = [f"{run.root}/{folder}/{name}", "--library-path", f"{run.root}/{libraries}"]
+    return [*started, f"{run.root}/usr/sbin/chroot", run.root, "/bin/sh", "-c", run.cleaned, script]
 
 
 def image_on(node: ApiNode) -> str:

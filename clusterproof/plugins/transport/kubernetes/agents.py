@@ -36,6 +36,7 @@ EVERY_S = 60.0
 COLLECTED_S = 45.0  # for an agent to collect what it then reports
 LOG_S = 10.0  # for a kubelet that does not give a log at once
 WORDS = 300
+WAY = "expected a way from it to port 10250 of the node, and a kubelet that answers there"
 FEW = 20  # nodes; a page of a listing has 500
 RIGHTS = "integrations/kubernetes/gate.yaml grants what is needed (docs/kubernetes-gate.md)"
 
@@ -73,7 +74,10 @@ class Agents(Connection):
             reason = f"{problem}; {RIGHTS}" if isinstance(problem, KubernetesDenied) else str(problem)
             raise Unusable(reason) from None
         if not (agents or share):
-            raise Unusable(f"no agent is in the namespace {namespace}; expected pods of the DaemonSet of {RIGHTS}")
+            raise Unusable(
+                f"no agent is in the namespace {namespace}; expected pods of its DaemonSet {DAEMON_SET}: "
+                f"kubectl describe daemonset -n {namespace} {DAEMON_SET} has why there are none"
+            )
         since_s = int(float(settings.get(EVERY) or EVERY_S) + COLLECTED_S)
         reading = ReadContext(api, namespace, limits.answer_bytes, since_s, ReportCache(settings.get(KEEP) or ""))
         to_read = []
@@ -154,8 +158,9 @@ class AgentVisit:
             why = Unreached.THROTTLED
         elif problem.status in (400, 404):
             why, detail = Unreached.REMOVED, f"its agent was replaced meanwhile: {problem}"
-        elif problem.status >= 500:
-            why, detail = Unreached.NO_LOG, f"the control plane cannot read its agent's log: {problem}"
+        elif problem.status >= 500 or not problem.status:  # as of a kubelet that takes the request and says nothing
+            said = detail.partition("; expected")[0]
+            why, detail = Unreached.NO_LOG, f"the control plane cannot read its agent's log: {said}; {WAY}"
         return Answer(unreached=why, detail=detail, seconds=self._seconds())
 
     def _seconds(self) -> float:
@@ -216,7 +221,7 @@ def unreported(node: ApiNode | None, agent: Pod | None, other: Pod | None = None
     container = _container(agent)
     if container and container.is_running:
         return None
-    said = (container.waiting_message or container.ended_message) if container else agent.message
+    said = agent.scheduled or ((container.waiting_message or container.ended_message) if container else agent.message)
     reason = (container.waiting or container.ended) if container else agent.reason
     detail = f"its agent does not run: {' '.join(filter(None, (reason or agent.phase, said)))[:WORDS]}"
     is_of_image = container is not None and container.waiting in NO_IMAGE
@@ -233,10 +238,10 @@ def _doubtful(api: Api, agents: Mapping[str, Pod], targets: Sequence[Target]) ->
 def by_node(agents: Sequence[Pod]) -> Mapping[str, Pod]:
     """The agent of each node: the oldest of those that are not being deleted, where there is one.
 
-    A DaemonSet adopts a pod that looks like its own, and keeps the older.
+    A DaemonSet adopts a pod that looks like its own, and keeps the older. One that has no place yet is of its node too.
     """
-    ordered = sorted(agents, key=lambda pod: (bool(pod.deleted), pod.created), reverse=True)
-    return {pod.node: pod for pod in ordered if pod.node}
+    ordered = sorted(agents, key=lambda pod: (not pod.node, bool(pod.deleted), pod.created), reverse=True)
+    return {pod.node or pod.meant: pod for pod in ordered if pod.node or pod.meant}
 
 
 def _last_words(log: bytes) -> str:

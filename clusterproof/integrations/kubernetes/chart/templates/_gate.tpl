@@ -14,7 +14,10 @@ affinity:
             - { key: kubernetes.io/os, operator: In, values: [linux] }
             - { key: nvidia.com/gpu.present, operator: DoesNotExist }
             - { key: nvidia.com/gpu.product, operator: DoesNotExist }
+            - { key: feature.node.kubernetes.io/pci-10de.present, operator: DoesNotExist }
             - { key: aws.amazon.com/neuron.present, operator: DoesNotExist }
+            - { key: cloud.google.com/gke-accelerator, operator: DoesNotExist }
+            - { key: k8s.amazonaws.com/accelerator, operator: DoesNotExist }
             - { key: karpenter.k8s.aws/instance-accelerator-count, operator: DoesNotExist }
             - { key: karpenter.k8s.aws/instance-gpu-count, operator: DoesNotExist }
 securityContext:
