@@ -26,7 +26,7 @@ pytestmark = [mark.network, mark.preflight, mark.hyperpod_node_debugger("A")]
 
 HOUR_S = 3600
 DAY_S = 86400
-ACTIVE, OFF = "ACTIVE", "switched off"
+ACTIVE, OFF, DARK = "ACTIVE", "switched off", "without a link"  # Ethernet says Disabled of both
 
 
 @mark.prolog
@@ -77,10 +77,11 @@ def test_ib_ports(ib_device: RdmaDevice, node: Node) -> None:
     Every port with a cable must be active, at the rate of most ports of its model on this node and of the same port on
     most nodes of the group: one slow rail slows every collective. Without a majority, a port slower than another of its
     model, or than the same port elsewhere, is a concern. A port in physical state Disabled was switched off by
-    somebody: a concern if the same port is active on most nodes of the group. A port that is Polling on all nodes of
-    the group, two or more, and has never lost a link has no cable or no network plane: a single concern until it is
-    switched off, unless no port here is active. The same holds on a lone node, as in a prolog, where the cause cannot
-    be told; several ports at the same lower rate are a concern there, since they may be another network's.
+    somebody, or is one of Ethernet without a link: a concern if the same port is active on most nodes of the group. A
+    port that is Polling on all nodes of the group, two or more, and has never lost a link has no cable or no network
+    plane: a single concern until it is switched off, unless no port here is active. The same holds on a lone node, as
+    in a prolog, where the cause cannot be told; several ports at the same lower rate are a concern there, since they
+    may be another network's.
 
     Remedy (investigate): Reseat or replace the cable and check the switch port. ibdiagnet shows more.
     """
@@ -93,7 +94,7 @@ def test_ib_ports(ib_device: RdmaDevice, node: Node) -> None:
             off = _deviations(node, ib_device, port, STATES, _states)
             concern_if(off, in_words(off))
     if not used:
-        not_applicable("every port is disabled")
+        not_applicable("every port is disabled, or of Ethernet and without a link")
     unused = [port.label for port in used if is_unused_everywhere(node, ib_device, port)]
     where = " beside active ports" if is_alone(node) else ", here and on all nodes of the group"
     seen = f"no link of {', '.join(unused)} (Polling){where}, and it never lost one"
@@ -202,13 +203,14 @@ def _rates(node: Node) -> Values:
 
 
 def _states(node: Node) -> Values:
-    """Whether each port is active or switched off; None for one that is neither, or of which that is unknown."""
+    """Whether each port is active or disabled; None for one that is neither, or of which that is unknown."""
     return {_name(device, port): _state(port) for device, port in _ports(node)}
 
 
 def _state(port: Port) -> str | None:
-    reading, _ = readings(port, "is_active", "is_disabled")
-    return ACTIVE if reading.get("is_active") else OFF if reading.get("is_disabled") else None
+    reading, _ = readings(port, "is_active", "is_disabled", "link_layer")
+    off = DARK if reading.get("link_layer") == ETHERNET else OFF
+    return ACTIVE if reading.get("is_active") else off if reading.get("is_disabled") else None
 
 
 def _name(device: RdmaDevice, port: Port) -> str:

@@ -92,6 +92,13 @@ def test_of_two_nodes_the_lesser_one_is_a_concern(check: str, worse: dict[str, A
     assert said(check, other, one).verdict is PASS
 
 
+def test_a_port_of_ethernet_that_lost_its_link_is_not_called_switched_off() -> None:
+    rails = [node(f"n{at}", **rdma(*(mlx5(rail, port(link_layer="Ethernet")) for rail in range(3)))) for at in (1, 2)]
+    dark = node("n0", **rdma(mlx5(0, port(link_layer="Ethernet", **OFF)), mlx5(1, port(link_layer="Ethernet"))))
+    result = said("network.ib_ports", dark, *rails)
+    expect(result, CONCERN, "mlx5_0 port 1 without a link; expected ACTIVE as on 2 of 3 nodes")
+
+
 def test_ports_that_are_slower_on_every_node_are_meant_to_be() -> None:
     ports = [port(), port(), port(rate=EDR), port(rate=EDR)]
     nodes = [node(f"n{number}", **rdma(*map(mlx5, range(4), ports))) for number in range(3)]
