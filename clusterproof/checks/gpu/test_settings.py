@@ -94,14 +94,16 @@ def test_application_clocks(gpu: Gpu, node: Node) -> None:
 def test_mig_uniform(node: Node) -> None:
     """MIG mode within a node.
 
-    A change of mode takes effect at the next reset of the GPU.
+    A change of mode takes effect at the next reset of the GPU. A GPU that cannot be partitioned is ignored.
 
     Remedy (fix configuration): Set the same MIG mode on all GPUs (nvidia-smi -mig 0, or -mig 1), then reset them.
     """
     modes: dict[str, bool] = {}
     for gpu in node.gpus:
+        if any(isinstance(why, NotApplicable) for why in readings(gpu, "mig_mode")[1]):
+            continue
         with part:
-            modes[str(gpu.index)] = mig_mode(gpu)
+            modes[str(gpu.index)] = gpu.mig_mode
             pending = readings(gpu, "mig_pending")[0].get("mig_pending")
             changes = "on" if pending else "off"
             deviates_if(
@@ -110,16 +112,8 @@ def test_mig_uniform(node: Node) -> None:
                 f"MIG turns {changes} at the next reset of GPU {gpu.index}; expected no change pending",
             )
     on = [index for index, is_on in modes.items() if is_on]
-    message = f"MIG is on for GPU {', '.join(on)} of {len(node.gpus)}; expected the same mode on all"
+    message = f"MIG is on for GPU {', '.join(on)} of {len(modes)}; expected the same mode on all"
     deviates_if(0 < len(on) < len(modes), node, message)
-
-
-def mig_mode(gpu: Gpu) -> bool:
-    """Whether MIG is on; a GPU that cannot be partitioned has none. Raises Incomplete."""
-    try:
-        return gpu.mig_mode
-    except NotApplicable:
-        return False
 
 
 @evidence("nvidia-smi --query-gpu=index,vbios_version --format=csv")

@@ -62,6 +62,16 @@ def test_two_nodes_of_which_one_is_in_mig_mode_are_a_concern() -> None:
     assert "MIG differs from node to node (on on n1, off on n2)" in result.message
 
 
+def test_a_gpu_that_cannot_be_partitioned_is_not_beside_those_that_are() -> None:
+    display = {"name": "NVIDIA T1000 8GB", "mig_mode": UNSUPPORTED, "mig_pending": UNSUPPORTED}
+    of_seven = [{"mig_mode": True, "mig_pending": True}] * 7
+    assert said("gpu.mig_uniform", host("n1", display, *of_seven)).verdict is Verdict.PASS
+    assert said("gpu.mig_uniform", host("n1", {}, *of_seven)).verdict is Verdict.CONCERN
+    assert (
+        said("gpu.mig_uniform", host("n1", {**display, "name": H100["name"]}, *of_seven)).verdict is Verdict.INCOMPLETE
+    )
+
+
 def test_a_gpu_that_cannot_be_partitioned_is_in_no_mode() -> None:
     nodes = [host(name, *[{"mig_mode": UNSUPPORTED}] * 8) for name in ("n1", "n2", "n3")]
     assert said("gpu.gpu_uniform", *nodes).verdict is Verdict.PASS
