@@ -54,6 +54,7 @@ def test_a_node_that_an_epilog_and_a_prolog_drained_is_resumed_once_it_is_health
 
 def test_a_node_that_slurm_drains_once_more_for_a_prolog_of_before_it_was_resumed_is_resumed_again() -> None:
     with of(LOST) as running:
+        controller.has_jobs(running, "41", "42")  # until Slurm knows how their prologs have ended
         assert [script(running, "prolog", job).returncode for job in ("41", "42")] == [1, 1]
         controller.has_jobs(running, "42")  # for which Slurm has not drained it yet
         drained_by_slurm(running, "Prolog error")
