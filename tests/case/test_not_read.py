@@ -39,6 +39,20 @@ def test_a_file_that_is_not_read_whole_is_said(tmp_path: Path) -> None:
     assert [one for one in missing if "MiB" in one] == ["rank_0.log: all between its first 2 MiB and its last 6 MiB"]
 
 
+@pytest.mark.parametrize(
+    ("content", "is_read"),
+    [
+        (b"ERROR: Unexpected bus error encountered in worker.\n\0KeyError: 'image'\n", True),  # PyTorch writes its NUL
+        (b"3: \0" * 4096 + "é".encode() + b"\nKeyError: 'image'\n", True),  # a block that a second writer left
+        (b"PK\3\4\0\0\x08\x08\0\0\xff\xfe", False),
+        (b"\x80\4\x95", False),
+    ],
+)
+def test_a_log_with_nul_bytes_is_text_and_read(content: bytes, is_read: bool, tmp_path: Path) -> None:
+    (tmp_path / "rank_0.log").write_bytes(content)
+    assert (collect(tmp_path).read == ("1 file of output",)) is is_read
+
+
 def test_a_node_of_which_nothing_was_read_is_not_known(tmp_path: Path) -> None:
     healthy = "2026-03-01T07:00:00,000000+00:00 nvme nvme0: ready\n"
     checked = lines({**PASSED, "node": "gpu002"})

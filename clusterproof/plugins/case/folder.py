@@ -24,7 +24,7 @@ from clusterproof.plugins.case import (
     scheduler,
 )
 from clusterproof.plugins.case.assembled import CaseBuilder, joined
-from clusterproof.plugins.case.below import MAX_FILES, NotRead, files_below
+from clusterproof.plugins.case.below import MAX_FILES, NotRead, files_below, is_text
 from clusterproof.plugins.case.clocks import LATEST_S, Clock
 from clusterproof.plugins.case.log_file import KERNEL_LOG, OF_ANYBODY
 from clusterproof.plugins.case.output import LEFT_OUT, OutputSource
@@ -138,7 +138,7 @@ class Reader:
                 self.doubt = distrust(path, os.fstat(file.fileno()))
                 size = os.fstat(file.fileno()).st_size
                 content = file.read(HEAD_BYTES)
-                if b"\0" in content[:HEAD] or content[:1] == b"\x80":
+                if not is_text(content[:HEAD]):
                     return None
                 if size > HEAD_BYTES:
                     file.seek(max(HEAD_BYTES, size - TAIL_BYTES))
