@@ -86,6 +86,12 @@ def test_the_name_of_a_job_puts_nothing_in_place_of_its_record(name: str, tmp_pa
     assert any(f"scontrol: {scheduler.OF_OWNER}: where its output is" in one for one in case.collected.missing)
 
 
+def test_output_that_is_no_text_is_said_to_be_none(tmp_path: Path) -> None:
+    out = tmp_path / "model.pt"
+    out.write_bytes(b"PK\3\4\0\xff")
+    assert "model.pt: it is no text, and is not read" in case_of(Answers(record(out))).collected.missing
+
+
 def test_a_file_of_another_user_is_not_read(tmp_path: Path) -> None:
     out = tmp_path / "shadow"
     out.write_text("KeyError: 'secret'\n")
@@ -110,6 +116,18 @@ def test_a_node_that_does_not_respond_is_a_suspect_and_one_that_was_drained_by_h
     case = case_of(Answers(record(tmp_path / "none", "NODE_FAIL"), sinfo=rows))
     assert (case.verdict.cause, case.verdict.nodes, case.verdict.suspects) == ("unknown", (), ("gpu002",))
     assert case.advice.exclude == ("gpu002",)
+
+
+def test_a_job_that_slurm_cancelled_as_a_prolog_failed_was_stopped_by_nobody(tmp_path: Path) -> None:
+    rows = "gpu001|drained|2026-03-01T08:00:00|Prolog error\ngpu002|idle|Unknown|none\n"
+    case = case_of(Answers(record(tmp_path / "none", "CANCELLED"), sinfo=rows))
+    assert (case.verdict.cause, case.verdict.nodes, case.verdict.suspects) == ("unknown", (), ("gpu001",))
+    out = tmp_path / "resumed"  # the node is idle again: the job's own output still tells it
+    out.write_text("Error running slurm prolog: 1\n")
+    case = case_of(Answers(record(out, "CANCELLED")))
+    assert (case.verdict.cause, case.verdict.suspects) == ("unknown", ())
+    for another in (rows.replace("08:00:00", "07:50:00"), rows.replace("drained", "idle")):
+        assert case_of(Answers(record(tmp_path / "none", "CANCELLED"), sinfo=another)).verdict.cause == "stopped"
 
 
 def test_accounting_that_is_not_there_is_said_and_what_saves_kernel_logs(tmp_path: Path) -> None:

@@ -97,6 +97,7 @@ def test_evidence_is_of_checks_of_the_kernel_log() -> None:
         ("train: loss.cc:9: float step(int): Assertion `n > 0' failed.", "assertion"),
         ("../aten/src/x.cu:92: block: [0,0,0], thread: [3,0,0] Assertion `t >= 0` failed.", "device_assert"),
         ("  6%|#### | 3787/62565 [04:47<1:10:53, 13.82it/s]Killed", "killed"),
+        ("Error running slurm prolog: 1", "prolog_failed"),
         ("slurmstepd: error: *** JOB 1 ON n1 CANCELLED AT 2026-03-01T10:00:00 DUE TO NODE FAILURE ***", "node_failed"),
         ("execve(): /tmp/slurmd/job00089/slurm_script: No such file or directory", "script_lost"),
         ("RuntimeError: Timed out initializing process group in store based barrier on rank: 0", "watchdog"),

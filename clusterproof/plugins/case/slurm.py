@@ -34,6 +34,8 @@ _BEGINS = re.compile(r"^(?:JobId=|JobID\|)", re.MULTILINE)
 _UNKNOWN = re.compile(r"invalid job id", re.IGNORECASE)
 _DOWN = re.compile(r"down|fail|not_resp|unk", re.IGNORECASE)
 _SILENT = re.compile(r"not respon", re.IGNORECASE)
+_PROLOG = re.compile(r"prolog error", re.IGNORECASE)
+PROLOG_FAILED = "prolog_failed"  # the sign
 
 Ask: TypeAlias = Callable[[Sequence[str]], tuple[int, str]]
 
@@ -112,7 +114,7 @@ def _taken(text: str, name: str, builder: CaseBuilder, clock: Clock) -> None:
 
 
 def _read_nodes(nodes: Sequence[str], builder: CaseBuilder, clock: Clock, asked: Ask, ended: float | None) -> None:
-    """Nodes of the job that are down: slurmctld says since when, and why; not of those that went long after it."""
+    """Nodes of the job that it lost: slurmctld says since when, and why; not of those that went at another time."""
     if not nodes:
         return
     status, text = asked((*NODES, "-n", fold(nodes)))
@@ -121,11 +123,26 @@ def _read_nodes(nodes: Sequence[str], builder: CaseBuilder, clock: Clock, asked:
         return
     rows: Mapping[str, list[str]] = {row[0]: row for line in text.splitlines() if len(row := line.split("|", 3)) == 4}
     for name, state, since, why in (row for row in rows.values() if label(row[0]) in nodes):
-        went = clock.of(since).begins
-        is_later = None not in (went, ended) and (went or 0.0) > (ended or 0.0) + limits().before_s
-        if is_down(state) and _SILENT.search(why) and not is_later:
+        went = clock.of(since)
+        sign = _lost_by(state, why)
+        if sign and not _is_of_another_time(sign, went.begins, ended):
             state_in_words = one_line(f"{state} since {since}: {why}")
-            builder.events.append(Event("node_failed", state_in_words, "sinfo", clock.of(since), label(name)))
+            when = Span(ends=went.ends) if sign == PROLOG_FAILED else went  # before Slurm cancels its job for that
+            builder.events.append(Event(sign, state_in_words, "sinfo", when, label(name)))
+
+
+def _lost_by(state: str, why: str) -> str:
+    """The sign that Slurm's own reason is; empty where a node is there, or a person took it."""
+    if "drain" in state and _PROLOG.match(why):  # since 24.11 a node that is resumed keeps its reason
+        return PROLOG_FAILED
+    return "node_failed" if is_down(state) and _SILENT.search(why) else ""
+
+
+def _is_of_another_time(sign: str, went: float | None, ended: float | None) -> bool:
+    """Whether a node went long after the job's end, or a prolog failed at any other time than that of its job's end."""
+    if went is None or ended is None:
+        return False
+    return abs(went - ended) > limits().lag_s if sign == PROLOG_FAILED else went - ended > limits().before_s
 
 
 def is_down(state: str) -> bool:
@@ -141,9 +158,12 @@ def _read_output(record: str, builder: CaseBuilder, offset_s: float) -> None:
         if not path.is_absolute() or str(path) == os.devnull:
             continue
         reader = Reader(path.parent, builder, Clock(datetime.now(timezone.utc).year, offset_s))
+        said = len(builder.missing)
         text = reader.text(path, int(owner[1]) if owner else None)
         if text is not None:
             reader.take_output(path, text)
+        elif len(builder.missing) == said:
+            builder.missing.append(f"{one_line(path.name)}: it is no text, and is not read")
 
 
 def _line(text: str) -> str:
