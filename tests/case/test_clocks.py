@@ -107,6 +107,7 @@ def test_nodes_that_are_asked_say_what_their_kernels_logged_by_the_clock_of_whoe
     assert row["where"] == "n2"
     assert row["when"]["begins"] == pytest.approx(now.timestamp() - 60, abs=600)
     assert said["nodes"] == ["n2"], said["ticket"]
+    assert said["read"] == ["1 record of Slurm", "2 kernel logs"]
 
 
 @pytest.mark.parametrize(

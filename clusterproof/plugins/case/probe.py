@@ -81,4 +81,4 @@ def _take(name: str, node: Node, builder: CaseBuilder, ended: float | None) -> N
     ]
     builder.nodes_with_log.append(name)
     builder.facts.extend(node_log.facts_of(tuple(dated), name, SOURCE))
-    builder.count("node that was asked")
+    builder.count("kernel log")
