@@ -19,6 +19,18 @@ def test_what_the_job_outlived_is_shown_and_is_not_the_cause(tmp_path: Path) -> 
     assert [(row.mark, row.where) for row in rows(case)] == [(OUTLIVED, "rank 5")]
 
 
+OF_SLURM = "slurmstepd: error: *** STEP 77.0 ON gpu001 CANCELLED AT 2026-03-01T08:10:30 DUE TO TIME LIMIT ***\n"
+
+
+def test_the_end_of_a_step_of_slurms_is_no_step_that_the_job_made(tmp_path: Path) -> None:
+    lost = "{time} Lustre: fsx-OST0001-osc-ffff: Connection to fsx-OST0001 (at 10.0.0.9@tcp) was lost;\n"
+    log = lost.format(time="2026-03-01T08:00:00,000000+00:00")
+    ended = OF_SLURM + "srun: Job step 77.0 aborted before step completely launched.\nsrun: Job step aborted: Waiting\n"
+    record = SACCT.format(state="TIMEOUT")
+    case = case_of(tmp_path, {"slurm.out": ended, "sacct.txt": record, "gpu003-dmesg.txt": log})
+    assert (case.verdict.cause, case.verdict.nodes, case.collected.progress) == ("storage", ("gpu003",), None)
+
+
 MISSING = "{time} FileNotFoundError: [Errno 2] No such file or directory: 'cache.json'\n"
 
 

@@ -24,8 +24,8 @@ _STEP = re.compile(
 
 
 def step_of(line: str) -> int | None:
-    """The step of which a line tells, if of any."""
-    match = _STEP.search(line)
+    """The step of a training of which a line tells, if of any; Slurm's programs tell of the steps of jobs."""
+    match = None if "slurmstepd" in line or "srun: " in line else _STEP.search(line)
     return int(match[match.lastindex or 1]) if match else None
 
 
