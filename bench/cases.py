@@ -8,42 +8,20 @@ from __future__ import annotations
 
 import json
 import sys
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from bench.outcomes import Outcome, figures, table
 from clusterproof.plugins.case import label
 from clusterproof.plugins.case.advice import opened_case
 from clusterproof.plugins.case.folder import collect
-from clusterproof.plugins.catalog.causes import CAUSES, HARDWARE, UNKNOWN
-from clusterproof.plugins.core.record import record
 from scripts.arguments import Arguments
 from tests.case.stories import ALL, LOSSES, SEED, LabelledCase, cases, held_aside
 from tests.case.written import write
 
-
-@record
-class Outcome:
-    """What was said of one case."""
-
-    name: str
-    story: str
-    expected: str
-    said: str
-    blamed: tuple[str, ...]
-    guilty: str
-    kept: str
-
-    @property
-    def innocent(self) -> tuple[str, ...]:
-        """The nodes that were blamed for their hardware and had nothing to do with it."""
-        return tuple(node for node in self.blamed if self.said == HARDWARE and node != self.guilty)
-
-    @property
-    def is_right(self) -> bool:
-        """Whether cause and, of hardware, the node are right."""
-        return self.said == self.expected and (self.said != HARDWARE or self.blamed == (self.guilty,))
+KUBERNETES = "kubernetes"
+REAL = ("22.05", "24.11", KUBERNETES)  # Slurms by their versions
 
 
 def outcome(case: LabelledCase, folder: Path) -> Outcome:
@@ -55,61 +33,38 @@ def outcome(case: LabelledCase, folder: Path) -> Outcome:
     )
 
 
-def table(outcomes: Sequence[Outcome]) -> str:
-    """The confusion table: a row for each label, a column for each verdict."""
-    counts = Counter((one.expected, one.said) for one in outcomes)
-    rows = [f"{'label':<10}" + "".join(f"{said:>10}" for said in CAUSES)]
-    for expected in CAUSES:
-        rows.append(f"{expected:<10}" + "".join(f"{counts[expected, said] or '.':>10}" for said in CAUSES))
-    return "\n".join(rows)
+def on_real_ones(runs: int, trainings: int, systems: Sequence[str]) -> list[Outcome]:
+    """What is said of the jobs that die on each of these systems, and what of each of them alone."""
+    from bench.real_jobs import on_kubernetes, on_slurm  # they need root and the systems' programs
 
-
-def figures(outcomes: Iterable[Outcome]) -> dict[str, float | int]:
-    """Precision and recall of hardware, and the errors that were not to *unknown*."""
-    outcomes = list(outcomes)
-    blamed = [one for one in outcomes if one.said == HARDWARE]
-    guilty = [one for one in outcomes if one.expected == HARDWARE]
-    right = [one for one in blamed if one.is_right]
-    wrong = [one for one in outcomes if one.said not in (one.expected, UNKNOWN)]
-    return {
-        "cases": len(outcomes),
-        "right": sum(one.is_right for one in outcomes),
-        "hardware_precision": round(len(right) / len(blamed), 4) if blamed else 1.0,
-        "hardware_recall": round(len(right) / len(guilty), 4) if guilty else 1.0,
-        "wrong_and_not_unknown": len(wrong),
-        "innocent_nodes_blamed": sum(len(one.innocent) for one in outcomes),
-    }
-
-
-def real_jobs() -> list[Outcome]:
-    """What is said of jobs that die on a real Slurm of fake nodes."""
-    from tests.case.jobs import JOBS, NODES, SETTINGS, TRAININGS, died  # they need root and Slurm's programs
-    from tests.testbed.needs import without_torch
-    from tests.testbed.node import healthy_cpu
-    from tests.testbed.slurm import slurm
-
-    if why := without_torch():
-        print(f"no trainings of eight ranks: {why}")
-    jobs = JOBS if why else (*JOBS, *TRAININGS)
-    outcomes = []
-    images = {name: healthy_cpu() for name in NODES}
-    with slurm(images, settings=SETTINGS) as bed, TemporaryDirectory(dir="/tmp") as folder:
-        Path(folder).chmod(0o755)
-        for job in jobs:
-            said = died(bed, job, Path(folder))
-            outcomes.append(Outcome(job.name, job.name, job.cause, said["cause"], tuple(said["nodes"]), "", ALL))
-    return outcomes
+    found: list[Outcome] = []
+    for system in systems:
+        ran = on_kubernetes(runs) if system == KUBERNETES else on_slurm(system, runs, trainings)
+        print(f"{system}: {figures(ran)}")
+        found += ran
+    return found
 
 
 def main(arguments: Sequence[str]) -> int:
     """Print both parts, and their figures. The exit code is 0."""
     parser = Arguments("scripts/simulate cases", __doc__)
     parser.add_argument(
-        "--real", action="store_true", help="also jobs that die on a real Slurm; as root, twenty minutes"
+        "--real",
+        nargs="?",
+        type=int,
+        const=1,
+        default=0,
+        metavar="N",
+        help="also jobs that die on a real Slurm and Kubernetes, each N times (1); as root, ten minutes for each time",
+    )
+    parser.add_argument(
+        "--on", action="append", choices=REAL, help="where these jobs run, more than once allowed; else everywhere"
     )
     parser.add_argument("--open", action="store_true", help="only the part that rules are written by, with each error")
+    parser.add_argument("--trainings", type=int, metavar="N", help="how often those of eight ranks; else as the others")
     options = parser.parse_args(arguments)
-    real = real_jobs() if options.real else []
+    trainings = options.real if options.trainings is None else options.trainings
+    real = on_real_ones(options.real, trainings, options.on or REAL) if options.real else []
     aside = held_aside(SEED)
     with TemporaryDirectory() as folder:
         every = [outcome(case, Path(folder)) for case in cases(SEED) if not (options.open and case.story.name in aside)]
@@ -130,8 +85,9 @@ def main(arguments: Sequence[str]) -> int:
     )
     whole, apart = figures(one for one in every if one.kept == ALL), figures(whole_aside)
     all_of_them = figures(every)
+    of_real = figures(real)
     if real:
-        print(f"{len(real)} jobs that died on a real Slurm\n{table(real)}\n{figures(real)}\n")
+        print(f"{len(real)} jobs that died on a real Slurm or Kubernetes\n{table(real)}\n{of_real}\n")
     print(
         json.dumps(
             {
@@ -144,7 +100,11 @@ def main(arguments: Sequence[str]) -> int:
                 "held_aside_recall": apart["hardware_recall"],
                 "wrong_and_not_unknown": all_of_them["wrong_and_not_unknown"],
                 "real_jobs": len(real),
-                "real_jobs_right": sum(one.is_right for one in real),
+                "real_jobs_right": of_real["right"],
+                "real_hardware_precision": of_real["hardware_precision"],
+                "real_hardware_recall": of_real["hardware_recall"],
+                "real_wrong_and_not_unknown": of_real["wrong_and_not_unknown"],
+                "real_innocent_nodes_blamed": of_real["innocent_nodes_blamed"],
                 "innocent_nodes_blamed": all_of_them["innocent_nodes_blamed"],
             }
         )

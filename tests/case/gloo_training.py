@@ -1,6 +1,7 @@
 """A training of several ranks over gloo, in which one rank does what it is told to: run with Debian's python3-torch.
 
-`gloo_training.py FAULT RANK`: exception, killed, hung, disk full, nan or other collective; of srun's environment.
+`gloo_training.py FAULT RANK`: exception, killed, hung, disk full, nan, loader killed, other collective, or cut off, for
+which it goes on; of srun's environment, and FIRST, its first node.
 """
 
 from __future__ import annotations
@@ -13,9 +14,20 @@ import time
 
 import torch
 import torch.distributed as dist
+from torch.utils.data import DataLoader
 
-STEPS, AT_STEP = 40, 6
+STEPS, MANY, AT_STEP = 40, 9_000, 6
 TIMEOUT = dt.timedelta(seconds=150)  # a loaded machine loads PyTorch for a minute
+
+
+class Killed:
+    """Data whose loader is killed, as for lack of memory."""
+
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, _: int) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def fail(fault: str, loss: float) -> None:
@@ -30,6 +42,8 @@ def fail(fault: str, loss: float) -> None:
         torch.save({"weights": torch.ones(1 << 16)}, "/dev/full")
     elif fault == "nan":
         raise RuntimeError(f"loss is nan: {loss * float('nan'):.2f}")
+    elif fault == "loader killed":
+        next(iter(DataLoader(Killed(), num_workers=1)))
     elif fault == "other collective":
         dist.all_reduce(torch.ones(7))
 
@@ -38,9 +52,9 @@ def main() -> None:
     """Train, if that is the word for it."""
     fault, failing = sys.argv[1], int(sys.argv[2])
     rank, size = int(os.environ["SLURM_PROCID"]), int(os.environ["SLURM_NTASKS"])
-    dist.init_process_group("gloo", "tcp://gpu001:29500", rank=rank, world_size=size, timeout=TIMEOUT)
+    dist.init_process_group("gloo", f"tcp://{os.environ['FIRST']}:29500", rank=rank, world_size=size, timeout=TIMEOUT)
     weights = torch.ones(1024)
-    for step in range(STEPS):
+    for step in range(MANY if fault == "cut off" else STEPS):
         gradient = weights * (rank + 1)
         if rank == failing and step == AT_STEP:
             fail(fault, float(gradient.sum()))

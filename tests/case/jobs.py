@@ -2,92 +2,167 @@
 
 from __future__ import annotations
 
-import json
-import sys
-import time
-from collections.abc import Callable
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from clusterproof.plugins.core.record import record
-from tests.builders.wheel import ROOT
-from tests.testbed.slurm import CONTROLLER, SlurmBed
+from tests.case import acts
+from tests.case.dying import NODES, STEP, DyingJob
+from tests.testbed.image import Content, File, NodeImage
+from tests.testbed.node import healthy_cpu
+from tests.testbed.slurm import SlurmBed
 
-NODES = ("gpu001", "gpu002", "gpu003")
-ENDED_S = 600.0
-SETTINGS = (
-    "PreemptType=preempt/partition_prio",
-    "PreemptMode=CANCEL",
-    "PartitionName=low Nodes=gpu[001-003] PriorityTier=1 MaxTime=INFINITE State=UP PreemptMode=CANCEL",
-    "PartitionName=high Nodes=gpu[001-003] PriorityTier=9 MaxTime=INFINITE State=UP PreemptMode=OFF",
-)
-XID = "NVRM: Xid (PCI:0000:c5:00): 79, pid=1, name=python, GPU has fallen off the bus."
+USER = 1000  # that the nodes know
+FILES: dict[str, Content] = {"/etc/slurm/prolog.sh": File("#!/bin/sh\n[ ! -e /run/prolog-fails ]\n", 0o755)}
+
+
+def images(nodes: Sequence[str] = NODES) -> dict[str, NodeImage]:
+    """Healthy nodes that have been up for as long as this machine: what their kernels log has a true time."""
+    image = healthy_cpu()
+    return dict.fromkeys(
+        nodes, replace(image, proc={name: one for name, one in image.proc.items() if name != "uptime"})
+    )
+
+
+def settings(nodes: Sequence[str] = NODES) -> tuple[str, ...]:
+    """The lines of slurm.conf that these jobs need, with `FILES`."""
+    partition = f"Nodes={','.join(nodes)} MaxTime=INFINITE State=UP"
+    return (
+        "PreemptType=preempt/partition_prio",
+        "PreemptMode=CANCEL",
+        f"PartitionName=low PriorityTier=1 PreemptMode=CANCEL {partition}",
+        f"PartitionName=high PriorityTier=9 PreemptMode=OFF {partition}",
+        "Prolog=/etc/slurm/prolog.sh",
+        "JobAcctGatherType=jobacct_gather/linux",
+        "JobAcctGatherParams=OverMemoryKill",
+        "JobAcctGatherFrequency=task=1",
+        "SelectTypeParameters=CR_CPU_Memory",
+        "DefMemPerCPU=4000",
+        "NodeName=DEFAULT RealMemory=64000",
+    )
+
+
 OF_ALL = "{this}; code=$?; sleep 1; exit $code"  # srun cuts off what a step that it kills has not yet sent
 OF_RANK_1 = f'if [ "$SLURM_PROCID" = 1 ]; then {OF_ALL}; fi; sleep 20'
-Act = Callable[[SlurmBed, str], None]
+ONCE_TOLD = f'if [ "$SLURM_PROCID" = 1 ]; then until [ -e {acts.GO} ]; do sleep 0.2; done; {OF_ALL}; fi; exec sleep 300'
+LIMIT = ("-t", "1")
+
+XID = "NVRM: Xid (PCI:0000:c5:00): 79, pid=1, name=python, GPU has fallen off the bus."
+LOST = "NVRM: Xid (PCI:0000:c5:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
+UNCORRECTED = (
+    "NVRM: Xid (PCI:0000:c5:00): 48, pid='<unknown>', name=<unknown>, An uncorrectable double bit error (DBE) has been"
+    " detected on GPU in the framebuffer at physical address 0x1f2e3d000 partition 5, subpartition 1."
+)
+SILENT = (
+    "NVRM: Xid (PCI:0000:c5:00): 119, pid=4711, name=python3, Timeout after 6s of waiting for RPC response from GPU0"
+    " GSP! Expected function 76 (GSP_RM_CONTROL) (0x20800a4c 0x4)."
+)
+KILLED = (
+    "Out of memory: Killed process 4711 (python3) total-vm:1998765432kB, anon-rss:1987654321kB, file-rss:0kB,"
+    " shmem-rss:0kB, UID:1000 pgtables:3901234kB oom_score_adj:0"
+)
+NO_SERVER = (
+    "Lustre: fsx-OST0001-osc-ffff: Connection to fsx-OST0001 (at 10.0.0.9@tcp) was lost; in progress operations using"
+    " this service will wait for recovery to complete"
+)
 
 
-def _nothing(_: SlurmBed, __: str) -> None:
-    """The job dies by itself."""
+def _raised(error: str, message: str) -> str:
+    """A program that ends as PyTorch does which raises this."""
+    return f"python3 -c \"raise type('{error}', (RuntimeError,), {{}})('{message}')\""
 
 
-def _cancel(bed: SlurmBed, number: str) -> None:
-    _has_begun(bed, number)
-    bed.output_of("scancel", number)
+def _with_mount(mount: str, program: str) -> str:
+    """A program that has a mount of its own."""
+    return f'unshare -m sh -c "{mount}; {program}"'
 
 
-def _preempt(bed: SlurmBed, number: str) -> None:
-    _has_begun(bed, number)
-    bed.output_of("sbatch", "-p", "high", "-N3", "--exclusive", "-o", "/dev/null", "--wrap", "sleep 1")
-
-
-def _kill_slurmd(bed: SlurmBed, number: str) -> None:
-    """The daemon of the second node, and its steps, vanish as with the node's power."""
-    _has_begun(bed, number)
-    bed.node("gpu002").run(["sh", "-c", "pkill -9 -x slurmstepd; pkill -9 -x slurmd; true"])
-
-
-def _has_begun(bed: SlurmBed, number: str) -> None:
-    _wait(bed, number, lambda text: "JobState=RUNNING" in text)
-    time.sleep(1)
-
-
-@record
-class DyingJob:
-    """What each of its three ranks runs, and what is done to it meanwhile; `cause` is the truth of it."""
-
-    name: str
-    cause: str
-    script: str
-    act: Act = _nothing
-    options: tuple[str, ...] = ()
-    suspects: tuple[str, ...] = ()
-    rank: int | None = None
-
-
+BROKEN = _raised("RuntimeError", "CUDA error: unspecified launch failure")
+ECC = _raised("RuntimeError", "CUDA error: uncorrectable ECC error encountered")
+UNNAMED = _raised("RuntimeError", "CUDA error: unknown error")
+GPU_MEMORY = _raised("OutOfMemoryError", "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity")
 KEY_ERROR = """python3 -c "{}['image']" """
 CUT_OFF = "echo 'Traceback (most recent call last):' >&2; exit 1"
 NO_MODULE = """python3 -c "import no_such_module_at_all" """
+NO_CHECKPOINT = """python3 -c "open('/checkpoints/step-1000/model.pt', 'rb')" """
+OVER_LIMIT = """python3 -c "import time; held = b'x' * 300_000_000; time.sleep(60)" """
 MEMORY = """ulimit -v 400000; python3 -c "bytearray(10**10)" """
-FILES = """ulimit -n 20; python3 -c "[open('/dev/null') for _ in range(99)].nothing" """
+FILES_OPEN = """ulimit -n 20; python3 -c "[open('/dev/null') for _ in range(99)].nothing" """
+WRITES = "/usr/bin/python3 -c 'import pathlib; pathlib.Path.cwd().joinpath(str(1)).write_bytes(bytes(10**6))'"
+LOADS = "/usr/bin/python3 -c 'import torch; next(iter(torch.utils.data.DataLoader([torch.ones(9**7)], num_workers=1)))'"
+FULL = _with_mount("mount -t tmpfs -o size=64k none /mnt; cd /mnt", WRITES)
+READ_ONLY = _with_mount("mount -t tmpfs -o ro none /mnt; cd /mnt", WRITES)
+SHARED = _with_mount("mount -t tmpfs -o size=64k none /dev/shm", LOADS)
+NEVER_ANSWERS = "exec 9<>/dev/fuse; mount -i -t fuse.sshfs -o fd=9,rootmode=40000,user_id=0,group_id=0 fs1:/data /mnt"
+HANGING = _with_mount(NEVER_ANSWERS, "ls /mnt")
+AGAIN = f'[ "$SLURM_RESTART_COUNT" ] || exec sleep 300; {OF_RANK_1.format(this=KEY_ERROR)}'
 
 JOBS = (
     DyingJob("exception", "code", OF_RANK_1.format(this=KEY_ERROR), rank=1),
     DyingJob("exception cut off", "unknown", OF_RANK_1.format(this=CUT_OFF), rank=1),
     DyingJob("no such module", "code", OF_ALL.format(this=NO_MODULE)),
     DyingJob("no such program", "code", OF_ALL.format(this="/no/such/trainer --lr 1")),
+    DyingJob("no checkpoint", "code", OF_RANK_1.format(this=NO_CHECKPOINT), rank=1),
     DyingJob("exit code alone", "unknown", OF_RANK_1.format(this="exit 3")),
+    DyingJob("exit code of the batch script", "unknown", "exit 0", batch=f"{STEP}; exit 7"),
+    DyingJob("task of an array", "code", OF_RANK_1.format(this=KEY_ERROR), options=("--array=3",), rank=1),
     DyingJob("killed", "unknown", OF_RANK_1.format(this="kill -9 $$"), rank=1),
+    DyingJob("killed from outside", "unknown", "exec sleep 300", acts.signalled),
     DyingJob("crashed", "unknown", OF_RANK_1.format(this="kill -SEGV $$"), rank=1),
     DyingJob("disk full", "storage", OF_RANK_1.format(this="dd if=/dev/zero of=/dev/full bs=1k count=1")),
+    DyingJob("small disk full", "storage", OF_RANK_1.format(this=FULL), rank=1),
+    DyingJob("read-only", "storage", OF_RANK_1.format(this=READ_ONLY), rank=1),
+    DyingJob(
+        "file system hangs",
+        "storage",
+        ONCE_TOLD.format(this=HANGING),
+        acts.logged(NO_SERVER),
+        LIMIT,
+        guilty=1,
+        asks=True,
+    ),
     DyingJob("memory", "resources", OF_RANK_1.format(this=MEMORY), rank=1),
-    DyingJob("open files", "resources", OF_RANK_1.format(this=FILES), rank=1),
+    DyingJob("memory limit of the job", "resources", OF_RANK_1.format(this=OVER_LIMIT), options=("--mem=100M",)),
+    DyingJob(
+        "memory of the host",
+        "resources",
+        ONCE_TOLD.format(this="kill -9 $$"),
+        acts.logged(KILLED),
+        guilty=1,
+        rank=1,
+        asks=True,
+    ),
+    DyingJob("memory of a GPU", "resources", OF_RANK_1.format(this=GPU_MEMORY), rank=1),
+    DyingJob("shared memory full", "resources", OF_RANK_1.format(this=SHARED), rank=1),
+    DyingJob("open files", "resources", OF_RANK_1.format(this=FILES_OPEN), rank=1),
     DyingJob("forged line of the driver", "unknown", OF_RANK_1.format(this=f"echo '{XID}'; exit 1")),
     DyingJob("name of another state", "unknown", OF_RANK_1.format(this="exit 2"), options=("-J", "x JobState=TIMEOUT")),
-    DyingJob("cancelled", "stopped", "sleep 300", _cancel),
-    DyingJob("preempted", "stopped", "sleep 300", _preempt, ("-p", "low")),
-    DyingJob("time limit", "stopped", "sleep 300", options=("-t", "1")),
-    DyingJob("node failed", "unknown", "sleep 900", _kill_slurmd, suspects=("gpu002",)),
+    DyingJob("cancelled", "stopped", "sleep 300", acts.cancelled),
+    DyingJob("cancelled by its user", "stopped", "sleep 300", acts.cancelled_by(USER), user=USER),
+    DyingJob("preempted", "stopped", "sleep 300", acts.preempted, ("-p", "low")),
+    DyingJob("time limit", "stopped", "sleep 300", options=LIMIT),
+    DyingJob("one rank hangs until the limit", "stopped", "echo step 1; sleep 300", options=LIMIT),
+    DyingJob("requeued", "code", AGAIN, acts.requeued, ("--requeue", "--open-mode=append"), rank=1),
+    DyingJob("prolog failed", "unknown", "exec sleep 300", acts.prolog_failed, ("-H",)),
+    DyingJob("node drained", "code", ONCE_TOLD.format(this=KEY_ERROR), acts.drained, rank=1),
+    DyingJob("node set down", "unknown", "exec sleep 300", acts.set_down),
+    DyingJob("node rebooted", "unknown", "exec sleep 300", acts.rebooted),
+    DyingJob("node failed", "unknown", "sleep 900", acts.slurmd_killed, suspects=(1,)),
+    DyingJob("node frozen", "unknown", "exec sleep 900", acts.frozen, suspects=(1,)),
+    DyingJob("GPU lost", "hardware", ONCE_TOLD.format(this=BROKEN), acts.logged(LOST), guilty=1, rank=1, asks=True),
+    DyingJob("ECC", "hardware", ONCE_TOLD.format(this=ECC), acts.logged(UNCORRECTED), guilty=1, rank=1, asks=True),
+    DyingJob("GSP", "hardware", ONCE_TOLD.format(this=UNNAMED), acts.logged(SILENT), guilty=1, rank=1, asks=True),
+    DyingJob(
+        "GPU lost of a node without ranks",
+        "unknown",
+        ONCE_TOLD.format(this="exit 3"),
+        acts.logged(LOST, node=2),
+        ("-N2", "--ntasks=2", "-w", "{0},{1}"),
+        asks=True,
+    ),
+    DyingJob(
+        "GPU lost long before", "unknown", ONCE_TOLD.format(this="exit 3"), acts.logged(LOST, ago_s=7200), asks=True
+    ),
 )
 
 
@@ -106,6 +181,8 @@ TRAININGS = (
     DyingJob("training, killed", "unknown", f"exec /usr/bin/python3 {TRAINING} killed 6", options=EIGHT, rank=6),
     DyingJob("training, disk full", "storage", _training("disk full", 2), options=EIGHT, rank=2),
     DyingJob("training, not a number", "unknown", _training("nan", 3), options=EIGHT, rank=3),
+    DyingJob("training, loader killed", "unknown", _training("loader killed", 1), options=EIGHT, rank=1),
+    DyingJob("training, cut off", "unknown", _training("cut off", 0), acts.cut_off, EIGHT, suspects=(1,)),
     DyingJob("training, hung", "unknown", _training("hung", 7), options=EIGHT),
 )
 
@@ -119,54 +196,3 @@ def kept_of_rank_1(bed: SlurmBed, shared: Path) -> str:
     words = ("srun", "-N3", "--ntasks=3", "-p", "gpu", "-l", "--kill-on-bad-exit=1", f"--error={file}", str(script))
     bed.run(*words)
     return (bed.node("gpu002").root / file.replace("%t", "1").lstrip("/")).read_text()
-
-
-def died(bed: SlurmBed, job: DyingJob, shared: Path) -> dict[str, Any]:
-    """Run a job to its end, and what `clusterproof case` says of it on the controller."""
-    script = shared / f"{job.name.replace(' ', '_')}.sh"
-    script.write_text(f"#!/bin/sh\n{job.script}\n")
-    script.chmod(0o755)
-    wrap = f"srun -l --kill-on-bad-exit=1 {script}"
-    out = shared / "out-%j.txt"
-    words = (
-        "sbatch",
-        "--parsable",
-        "--no-requeue",
-        "-N3",
-        "--ntasks=3",
-        "-p",
-        "gpu",
-        "-o",
-        str(out),
-        *job.options,
-        "--wrap",
-        wrap,
-    )
-    number = bed.output_of(*words).strip().split(";")[0]
-    job.act(bed, number)
-    _wait(bed, number, lambda text: not any(f"JobState={one}" in text for one in ("PENDING", "RUNNING", "COMPLETING")))
-    _share(bed, str(out).replace("%j", number))
-    code = "import sys; from clusterproof.plugins.command_line.main import main; sys.exit(main(sys.argv[1:]))"
-    said = bed.output_of("sh", "-c", f"cd {ROOT} && exec {sys.executable} -c '{code}' case {number} --json")
-    if job.act is _kill_slurmd:
-        bed.start_slurmd("gpu002")
-        bed.wait_for("gpu002", "IDLE")
-    data: dict[str, Any] = json.loads(said)
-    return data
-
-
-def _share(bed: SlurmBed, path: str) -> None:
-    """The controller sees what the first node wrote, as on a file system that both have."""
-    written, seen = (bed.node(name).root / path.lstrip("/") for name in ("gpu001", CONTROLLER))
-    if written.exists():
-        seen.parent.mkdir(parents=True, exist_ok=True)
-        seen.write_bytes(written.read_bytes())
-
-
-def _wait(bed: SlurmBed, number: str, holds: Callable[[str], bool]) -> None:
-    """Wait until what Slurm says of a job is so. Raises TimeoutError."""
-    until = time.monotonic() + ENDED_S
-    while not holds(text := bed.output_of("scontrol", "show", "job", number)):
-        if time.monotonic() > until:
-            raise TimeoutError(text)
-        time.sleep(0.2)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.cases import Outcome, figures, outcome
+from bench.cases import outcome
+from bench.outcomes import Outcome, figures
 from clusterproof.plugins.catalog.causes import CAUSES
 from tests.case.stories import ALL, cases, held_aside, stories
 

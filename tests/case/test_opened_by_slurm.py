@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.builders.wheel import ROOT
-from tests.case.jobs import ENDED_S
+from tests.case.dying import ENDED_S
 from tests.testbed.image import File
 from tests.testbed.needs import needs_slurm
 from tests.testbed.node import healthy_cpu

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from tests.builders.wheel import ROOT
-from tests.case.jobs import ENDED_S, JOBS, NODES, SETTINGS, died
+from tests.case.dying import ENDED_S, died
+from tests.case.jobs import FILES, JOBS, images, settings
 from tests.testbed.needs import needs_accounting
-from tests.testbed.node import healthy_cpu
 from tests.testbed.slurm import SlurmBed, slurm
 
 pytestmark = needs_accounting
@@ -31,8 +31,8 @@ def shared() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def bed(shared: Path) -> Iterator[SlurmBed]:
-    settings = (*SETTINGS, "MinJobAge=2")
-    with slurm({name: healthy_cpu() for name in NODES}, settings=settings, is_accounted=True) as running:
+    lines = (*settings(), "MinJobAge=2")
+    with slurm(images(), settings=lines, files=FILES, is_accounted=True) as running:
         for job in JOBS:
             if job.name in RUN:
                 died(running, job, shared)

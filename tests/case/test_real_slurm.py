@@ -10,13 +10,14 @@ import pytest
 from _pytest.mark import ParameterSet
 
 from clusterproof.plugins.case import scheduler
-from tests.case.jobs import JOBS, NODES, SETTINGS, TRAININGS, DyingJob, died, kept_of_rank_1
+from tests.case.dying import NODES, DyingJob, died
+from tests.case.jobs import FILES, JOBS, TRAININGS, images, kept_of_rank_1, settings
 from tests.testbed.needs import needs_slurm, needs_torch
-from tests.testbed.node import healthy_cpu
 from tests.testbed.slurm import SlurmBed, slurm
+from tests.testbed.slurm_version import IN_TURN
 
 pytestmark = needs_slurm
-TURNS = 3
+TURNS = 6
 
 
 def taking_turns(jobs: Sequence[DyingJob]) -> list[ParameterSet]:
@@ -27,16 +28,16 @@ def taking_turns(jobs: Sequence[DyingJob]) -> list[ParameterSet]:
     ]
 
 
-@pytest.fixture(scope="module")
-def bed() -> Iterator[SlurmBed]:
-    with slurm({name: healthy_cpu() for name in NODES}, settings=SETTINGS) as running:
+@pytest.fixture(scope="module", params=IN_TURN)
+def bed(request: pytest.FixtureRequest) -> Iterator[SlurmBed]:
+    with slurm(images(), settings=settings(), files=FILES, version=request.param) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[Path]:
     with TemporaryDirectory(dir="/tmp") as folder:  # which all fake nodes have of this machine
-        Path(folder).chmod(0o755)
+        Path(folder).chmod(0o1777)
         yield Path(folder)
 
 
@@ -54,11 +55,12 @@ def test_the_name_of_a_job_has_no_lines_of_slurms(bed: SlurmBed) -> None:
 @pytest.mark.parametrize("job", taking_turns(JOBS))
 def test_the_cause_of_a_job_that_died_is_named(job: DyingJob, bed: SlurmBed, shared: Path) -> None:
     said = died(bed, job, shared)
-    assert (said["cause"], said["nodes"]) == (job.cause, []), said["ticket"]
-    assert set(job.suspects) <= set(said["suspects"])
+    named = [] if job.guilty is None else [NODES[job.guilty]]
+    assert (said["cause"], said["nodes"]) == (job.cause, named), said["ticket"]
+    assert {NODES[at] for at in job.suspects} <= set(said["suspects"])
     assert job.rank in (None, said["rank"])
     assert any("sacct" in one and "only scontrol" in one for one in said["missing"])
-    assert any("journalctl -k" in one for one in said["missing"])
+    assert job.asks is not any("journalctl -k" in one for one in said["missing"])
 
 
 @needs_torch
@@ -66,6 +68,7 @@ def test_the_cause_of_a_job_that_died_is_named(job: DyingJob, bed: SlurmBed, sha
 def test_of_a_training_of_eight_ranks_the_cause_is_named(job: DyingJob, bed: SlurmBed, shared: Path) -> None:
     said = died(bed, job, shared)
     assert (said["cause"], said["nodes"]) == (job.cause, []), said["ticket"]
+    assert {NODES[at] for at in job.suspects} <= set(said["suspects"])
     assert job.rank in (None, said["rank"]), said["ticket"]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -12,77 +11,22 @@ import pytest
 
 from clusterproof.plugins.case.command import case
 from clusterproof.plugins.case.kubernetes import belongs_to, is_of
+from tests.kubernetes.dying_jobs import PODS, RAISES, conditions, containers, job, said, spec
 from tests.kubernetes.programs import NODE
 from tests.testbed.kubernetes.bed import Bed
-from tests.testbed.kubernetes.machine import SANDBOX
 from tests.testbed.kubernetes.processes import wait_until
 from tests.testbed.needs import needs_kubernetes
 
 pytestmark = needs_kubernetes
-PODS = "/api/v1/namespaces/default/pods"
 EVENTS = "/api/v1/namespaces/default/events"
-JOBS = "/apis/batch/v1/namespaces/default/jobs"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 OF_HYPERPOD = "/apis/sagemaker.amazonaws.com/v1/namespaces/default/hyperpodpytorchjobs"
-OF_HOST = ("bin", "lib", "lib64", "usr")  # of this machine, for a shell
-RAISES = "exec >&2; echo 'step 1'; echo \"[rank3]: KeyError: 'image'\"; exit 1"  # a runtime orders no two streams
 BEGUN_ANEW = f"[ -e /state/begun ] && exec sleep 600; : >/state/begun; {RAISES}"
-
-
-def spec(script: str, restarts: str = "Never") -> dict[str, Any]:
-    """A pod of the real kubelet that runs a script by this machine's own shell."""
-    volumes: list[dict[str, Any]] = [{"name": name, "hostPath": {"path": f"/{name}"}} for name in OF_HOST]
-    mounts: list[dict[str, Any]] = [{"name": name, "mountPath": f"/{name}", "readOnly": True} for name in OF_HOST]
-    return {
-        "nodeName": NODE,
-        "hostNetwork": True,
-        "restartPolicy": restarts,
-        "terminationGracePeriodSeconds": 0,
-        "volumes": [*volumes, {"name": "state", "emptyDir": {}}],
-        "containers": [
-            {
-                "name": "train",
-                "image": SANDBOX,
-                "imagePullPolicy": "Never",
-                "command": ["/bin/sh", "-c", script],
-                "securityContext": {"runAsUser": 0},
-                "volumeMounts": [*mounts, {"name": "state", "mountPath": "/state"}],
-            }
-        ],
-    }
-
-
-def conditions(kubernetes: Bed, path: str) -> list[str]:
-    found = kubernetes.plane.call("GET", path)["status"].get("conditions") or ()
-    return [str(one["type"]) for one in found if one["status"] == "True"]
-
-
-def containers(kubernetes: Bed) -> list[dict[str, Any]]:
-    return [one for pod in kubernetes.plane.items(PODS) for one in pod["status"].get("containerStatuses") or ()]
-
-
-@contextlib.contextmanager
-def job(kubernetes: Bed, name: str, **parts: Any) -> Iterator[str]:
-    """A Job of one pod; its path."""
-    restarts = 6 if parts.get("restarts") == "OnFailure" else 0  # the controller deletes a pod that has more
-    body = {"metadata": {"name": name}, "spec": {"backoffLimit": restarts, "template": {"spec": spec(**parts)}}}
-    kubernetes.plane.call("POST", JOBS, body)
-    try:
-        yield f"{JOBS}/{name}"
-    finally:
-        kubernetes.plane.call("DELETE", f"{JOBS}/{name}?propagationPolicy=Background")
-        wait_until(lambda: not kubernetes.plane.items(PODS), "gone")
-
-
-def said(named: str, *more: str) -> dict[str, Any]:
-    code, text = case([named, "--json", *more])
-    assert code == 0, text
-    return dict(json.loads(text))
 
 
 @pytest.mark.parametrize("named", ["default/train", "k8s:bed/job:default/train"])
 def test_a_jobs_own_words_its_end_and_its_node_are_read(kubernetes: Bed, named: str) -> None:
-    with job(kubernetes, "train", script=RAISES) as path:
+    with job(kubernetes, "train", spec(RAISES)) as path:
         wait_until(lambda: "Failed" in conditions(kubernetes, path), "ended")
         found = said(named)
         text = case([named])[1]
@@ -98,7 +42,7 @@ def test_a_jobs_own_words_its_end_and_its_node_are_read(kubernetes: Bed, named: 
 
 
 def test_of_a_container_that_began_anew_the_log_of_the_one_before_is_read(kubernetes: Bed) -> None:
-    with job(kubernetes, "train", script=BEGUN_ANEW, restarts="OnFailure"):
+    with job(kubernetes, "train", spec(BEGUN_ANEW, "OnFailure")):
         wait_until(lambda: any(one["restartCount"] for one in containers(kubernetes)), "begun anew")
         found = said("default/train")
     assert (found["cause"], found["rank"]) == ("code", 3), found["ticket"]
@@ -111,18 +55,18 @@ def test_events_of_an_earlier_job_of_the_same_name_are_not_its_own(kubernetes: B
     since = f"{datetime.now(timezone.utc) - timedelta(seconds=30):%Y-%m-%dT%H:%M:%SZ}"
     event = {"metadata": {"name": "train.earlier"}, "involvedObject": about, "lastTimestamp": since, **ended}
     kubernetes.plane.call("POST", EVENTS, event)
-    with job(kubernetes, "train", script=RAISES) as path:
+    with job(kubernetes, "train", spec(RAISES)) as path:
         wait_until(lambda: "Failed" in conditions(kubernetes, path), "ended")
         found = said("default/train")
     assert (found["cause"], found["rank"]) == ("code", 3), found["ticket"]
 
 
 def test_a_job_that_completed_is_said_to_have_and_one_that_runs_is_no_case(kubernetes: Bed) -> None:
-    with job(kubernetes, "train", script="echo done") as path:
+    with job(kubernetes, "train", spec("echo done")) as path:
         wait_until(lambda: "Complete" in conditions(kubernetes, path), "ended")
         assert said("default/train")["standing"] == "completed"
         assert "as Kubernetes says: Complete." in " ".join(case(["default/train"])[1].split())
-    with job(kubernetes, "train", script="sleep 600"):
+    with job(kubernetes, "train", spec("sleep 600")):
         wait_until(lambda: any("running" in one["state"] for one in containers(kubernetes)), "running")
         code, text = case(["default/train"])
     assert (code, "job default/train runs, and no container of it has ended" in text) == (4, True)
@@ -219,7 +163,7 @@ def test_a_pod_of_an_earlier_job_of_the_same_name_is_none_of_its(
 
 def test_what_a_user_may_not_read_is_said(kubernetes: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
     _, token = kubernetes.account([], [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "get"]}])
-    with job(kubernetes, "train", script=RAISES) as path:
+    with job(kubernetes, "train", spec(RAISES)) as path:
         wait_until(lambda: "Failed" in conditions(kubernetes, path), "ended")
         monkeypatch.setenv("KUBECONFIG", str(kubernetes.plane.kubeconfig(token)))
         found = said("default/train")

@@ -136,8 +136,8 @@ def slurm(
 ) -> Iterator[SlurmBed]:
     """A Slurm of these nodes for as long as the block runs.
 
-    `settings` are further lines of slurm.conf; `files` lie on every node, for what these lines name;
-    `version` is the Slurm that all of them run; `is_accounted` starts slurmdbd beside slurmctld.
+    `settings` are further lines of slurm.conf, or in place of those of SLURM_CONF; `files` lie on every node, for what
+    these lines name; `version` is the Slurm that all of them run; `is_accounted` starts slurmdbd beside slurmctld.
     """
     if is_accounted:
         settings, files = (*slurm_accounting.SETTINGS, *settings), {**slurm_accounting.FILES, **(files or {})}
@@ -170,8 +170,10 @@ def _member(image: NodeImage, files: Mapping[str, Content]) -> NodeImage:
 def _files(names: tuple[str, ...], settings: Sequence[str], cpus: int) -> dict[str, Content]:
     nodes = "\n".join(f"NodeName={name} CPUs={cpus} Gres=gpu:{GPUS} State=UNKNOWN" for name in names)
     conf = SLURM_CONF.format(controller=CONTROLLER, settings="\n".join(settings), nodes=nodes, members=",".join(names))
+    set_anew = {f"{line.partition('=')[0]}=" for line in settings} - {"PartitionName=", "NodeName="}
+    own = [line for line in conf.splitlines() if line in settings or not line.startswith(tuple(set_anew))]
     return {
-        "/etc/slurm/slurm.conf": conf,
+        "/etc/slurm/slurm.conf": "".join(f"{line}\n" for line in own),
         "/etc/slurm/cgroup.conf": "CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n",
         "/etc/slurm/gres.conf": "",
         "/etc/munge/munge.key": File("0123456789abcdef" * 8, 0o400),

@@ -1,0 +1,58 @@
+"""What was said of cases whose causes are known, beside what is right."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from clusterproof.plugins.catalog.causes import CAUSES, HARDWARE, UNKNOWN
+from clusterproof.plugins.core.record import record
+
+
+@record
+class Outcome:
+    """What was said of one case."""
+
+    name: str
+    story: str
+    expected: str
+    said: str
+    blamed: tuple[str, ...]
+    guilty: str
+    kept: str
+
+    @property
+    def innocent(self) -> tuple[str, ...]:
+        """The nodes that were blamed for their hardware and had nothing to do with it."""
+        return tuple(node for node in self.blamed if self.said == HARDWARE and node != self.guilty)
+
+    @property
+    def is_right(self) -> bool:
+        """Whether cause and, of hardware, the node are right."""
+        return self.said == self.expected and (self.said != HARDWARE or self.blamed == (self.guilty,))
+
+
+def table(outcomes: Sequence[Outcome]) -> str:
+    """The confusion table: a row for each label, a column for each verdict."""
+    counts = Counter((one.expected, one.said) for one in outcomes)
+    rows = [f"{'label':<10}" + "".join(f"{said:>10}" for said in CAUSES)]
+    for expected in CAUSES:
+        rows.append(f"{expected:<10}" + "".join(f"{counts[expected, said] or '.':>10}" for said in CAUSES))
+    return "\n".join(rows)
+
+
+def figures(outcomes: Iterable[Outcome]) -> dict[str, float | int]:
+    """Precision and recall of hardware, and the errors that were not to *unknown*."""
+    outcomes = list(outcomes)
+    blamed = [one for one in outcomes if one.said == HARDWARE]
+    guilty = [one for one in outcomes if one.expected == HARDWARE]
+    right = [one for one in blamed if one.is_right]
+    wrong = [one for one in outcomes if one.said not in (one.expected, UNKNOWN)]
+    return {
+        "cases": len(outcomes),
+        "right": sum(one.is_right for one in outcomes),
+        "hardware_precision": round(len(right) / len(blamed), 4) if blamed else 1.0,
+        "hardware_recall": round(len(right) / len(guilty), 4) if guilty else 1.0,
+        "wrong_and_not_unknown": len(wrong),
+        "innocent_nodes_blamed": sum(len(one.innocent) for one in outcomes),
+    }

@@ -1,0 +1,84 @@
+"""What `clusterproof case` says of jobs that die on a real Slurm or Kubernetes, each of a cause that is known."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from queue import SimpleQueue
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from bench.outcomes import Outcome
+from tests.case.dying import DyingJob, died
+from tests.case.jobs import FILES, JOBS, TRAININGS, images, settings
+from tests.case.stories import ALL
+from tests.kubernetes import dying_jobs
+from tests.testbed.kubernetes.bed import bed
+from tests.testbed.needs import without_torch
+from tests.testbed.slurm import SlurmBed, slurm
+from tests.testbed.slurm_version import OWN, TRIXIE
+
+SLURMS = {version.name: version for version in (OWN, TRIXIE)}
+BESIDE = 8  # jobs, each on three nodes of its own
+TRAININGS_BESIDE = 2  # which have eight ranks that load PyTorch
+
+
+def on_slurm(version: str, runs: int, trainings: int) -> list[Outcome]:
+    """Each of the jobs so many times, beside each other, then each training. Raises KeyError without such a Slurm."""
+    names = [f"gpu{number:03}" for number in range(1, 3 * BESIDE + 1)]
+    if why := without_torch():
+        print(f"no trainings of eight ranks: {why}")
+    running = slurm(images(names), settings=settings(names), files=FILES, version=SLURMS[version])
+    with running as cluster, TemporaryDirectory(dir="/tmp") as folder:
+        Path(folder).chmod(0o1777)
+        free: SimpleQueue[tuple[str, ...]] = SimpleQueue()
+        for at in range(0, len(names), 3):
+            free.put(tuple(names[at : at + 3]))
+        ran = list(_beside(cluster, JOBS * runs, BESIDE, free, Path(folder)))
+        ran += _beside(cluster, () if why else TRAININGS * trainings, TRAININGS_BESIDE, free, Path(folder))
+    return ran
+
+
+def on_kubernetes(runs: int) -> list[Outcome]:
+    """The same of Jobs of one pod, one after another, as they share a node."""
+    with bed() as kubernetes:
+        os.environ["KUBECONFIG"] = str(kubernetes.plane.kubeconfig())
+        ran = (
+            _outcome(dying, partial(dying_jobs.died, kubernetes, dying), "kubernetes")
+            for dying in dying_jobs.DYING * runs
+        )
+        return list(filter(None, ran))
+
+
+def _beside(
+    cluster: SlurmBed, jobs: Sequence[DyingJob], beside: int, free: SimpleQueue[tuple[str, ...]], shared: Path
+) -> Iterator[Outcome]:
+    def one(job: DyingJob) -> Outcome | None:
+        nodes = free.get()
+        guilty = nodes[job.guilty] if job.guilty is not None else ""
+        try:
+            return _outcome(job, partial(died, cluster, job, shared, nodes), cluster.version.name, guilty)
+        finally:
+            free.put(nodes)
+
+    with ThreadPoolExecutor(beside) as pool:
+        yield from filter(None, pool.map(one, jobs))
+
+
+def _outcome(
+    job: DyingJob | dying_jobs.DyingPod, case: Callable[[], dict[str, Any]], system: str, guilty: str = ""
+) -> Outcome | None:
+    """What is said of it; None of a job that could not be run, and why on stderr."""
+    try:
+        said = case()
+    except (RuntimeError, TimeoutError) as problem:
+        sys.stderr.write(f"{system}, {job.name}: not run: {str(problem)[-500:]}\n")
+        return None
+    found = Outcome(job.name, job.name, job.cause, said["cause"], tuple(said["nodes"]), guilty, ALL)
+    wrong = "" if found.is_right else f"; expected {job.cause} {guilty}: {said['ticket']}"
+    sys.stderr.write(f"{system}, {job.name}: {found.said}{wrong}\n")
+    return found

@@ -1,0 +1,18 @@
+"""Jobs that die on a real Kubernetes: is the cause named, and no node blamed."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.kubernetes.dying_jobs import DYING, DyingPod, died
+from tests.testbed.kubernetes.bed import Bed
+from tests.testbed.needs import needs_kubernetes
+
+pytestmark = needs_kubernetes
+
+
+@pytest.mark.parametrize("dying", [pytest.param(one, id=one.name) for one in DYING])
+def test_the_cause_of_a_job_that_died_is_named(dying: DyingPod, kubernetes: Bed) -> None:
+    found = died(kubernetes, dying)
+    assert (found["cause"], found["nodes"]) == (dying.cause, []), found["ticket"]
+    assert dying.rank in (None, found["rank"])
