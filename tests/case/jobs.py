@@ -153,6 +153,15 @@ JOBS = (
     DyingJob("ECC", "hardware", ONCE_TOLD.format(this=ECC), acts.logged(UNCORRECTED), guilty=1, rank=1, asks=True),
     DyingJob("GSP", "hardware", ONCE_TOLD.format(this=UNNAMED), acts.logged(SILENT), guilty=1, rank=1, asks=True),
     DyingJob(
+        "GPU lost, hung until the limit",
+        "unknown",
+        ONCE_TOLD.format(this="exec sleep 300"),
+        acts.logged(LOST),
+        ("-t", "2"),
+        suspects=(1,),
+        asks=True,
+    ),
+    DyingJob(
         "GPU lost of a node without ranks",
         "unknown",
         ONCE_TOLD.format(this="exit 3"),

@@ -72,3 +72,14 @@ def test_what_a_node_says_seconds_before_a_limit_is_said_against_the_limit(tmp_p
     log = {"gpu003-dmesg.txt": XID_79.format(time="08:10:26")}
     case = case_of(tmp_path, {"rank_0.log": RUNS_ON, "sacct.txt": SACCT.format(state="TIMEOUT"), **log})
     assert (case.verdict.cause, case.verdict.against) == ("stopped", ("gpu003: Xid 79, GPU has fallen off the bus",))
+
+
+@pytest.mark.parametrize("state", ["TIMEOUT", "CANCELLED by 1000"])
+def test_a_job_may_have_hung_since_a_gpu_of_it_broke_long_before_its_end(state: str, tmp_path: Path) -> None:
+    broken = {"gpu003-dmesg.txt": XID_79.format(time="08:00:26")}
+    record = {"sacct.txt": SACCT.format(state=state)}
+    case = case_of(tmp_path / "silent", {**broken, **record})
+    assert (case.verdict.cause, case.verdict.nodes, case.verdict.suspects) == ("unknown", (), ("gpu003",))
+    assert "gpu003: Xid 79, GPU has fallen off the bus; the job may have hung since" in case.verdict.why
+    went_on = case_of(tmp_path / "went on", {**broken, **record, "rank_0.log": RUNS_ON})
+    assert (went_on.verdict.cause, went_on.advice.nodes["gpu003"]) == ("stopped", "test")

@@ -24,7 +24,7 @@ from clusterproof.plugins.case.first import (
     told_from_outside,
     why_nobody_can_tell,
 )
-from clusterproof.plugins.case.relevance import borne_out, said_against, undated
+from clusterproof.plugins.case.relevance import borne_out, dated, said_against, undated
 from clusterproof.plugins.case.stops import may_be_of_a_stop, of_a_stop
 from clusterproof.plugins.catalog.causes import (
     CASCADE,
@@ -142,8 +142,19 @@ def _of_stop(case: Collected, stop: Event, doubts: Sequence[Event], late: Collec
         return _unknown(case, [*failed, *hung], f"before {stop.row.meaning}, it had hung or failed")
     if stop.sign == "time_limit" and (silent := silent_before(stop, case.last)):
         return _unknown(case, [stop], f"it had said nothing for {silent} when its time was over: it hung")
+    if broken := [fact for fact in dated(case) if _breaks_long_before(fact, stop)]:
+        nodes = tuple(dict.fromkeys(fact.node for fact in broken))
+        found = f"{broken[0].node}: {broken[0].words}"
+        others = tuple(one for one in said_against(case) if one != found)
+        reason = f"long before {stop.row.meaning}, {found}; the job may have hung since"
+        return CaseVerdict(UNKNOWN, 0.0, UNKNOWN, reason, stop, (), nodes, None, others)
     weight = stop.row.probability * (1.0 if case.last or not case.events else probability().unordered)
     return CaseVerdict(STOPPED, weight, CANDIDATE, quoted(stop), stop, against=said_against(case))
+
+
+def _breaks_long_before(fact: Fact, stop: Event) -> bool:
+    """Whether hardware of a node failed so long before the job was stopped that it may have hung."""
+    return fact.cause == HARDWARE and fact.is_strong and fact.when.is_before(stop.when, limits().lag_s)
 
 
 def _unknown(case: Collected, events: Iterable[Event], reason: str = "") -> CaseVerdict:
