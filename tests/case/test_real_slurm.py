@@ -14,23 +14,33 @@ from tests.case.dying import NODES, DyingJob, died
 from tests.case.jobs import FILES, JOBS, TRAININGS, images, kept_of_rank_1, settings
 from tests.testbed.needs import needs_slurm, needs_torch
 from tests.testbed.slurm import SlurmBed, slurm
-from tests.testbed.slurm_version import IN_TURN
+from tests.testbed.slurm_version import OWN, VERSIONS
 
 pytestmark = needs_slurm
-TURNS = 6
+TURNS = 13
 
 
 def taking_turns(jobs: Sequence[DyingJob]) -> list[ParameterSet]:
-    """One of so many jobs, always the same; with `--all` each: the same causes are told of files in test_labelled."""
+    """One of so many jobs on one of the Slurms, always the same; with `--all` each on both.
+
+    The same causes are told of files in test_labelled.
+    """
     return [
-        pytest.param(job, id=job.name, marks=pytest.mark.in_turn(str(number % TURNS), by="test"))
+        pytest.param(
+            *version.values,
+            job,
+            id=f"{version.id}-{job.name}",
+            marks=[*version.marks, pytest.mark.in_turn(str((number * len(VERSIONS) + at) % TURNS), by="test")],
+        )
         for number, job in enumerate(jobs)
+        for at, version in enumerate(VERSIONS)
     ]
 
 
-@pytest.fixture(scope="module", params=IN_TURN)
+@pytest.fixture(scope="module")
 def bed(request: pytest.FixtureRequest) -> Iterator[SlurmBed]:
-    with slurm(images(), settings=settings(), files=FILES, version=request.param) as running:
+    version = getattr(request, "param", OWN)
+    with slurm(images(), settings=settings(), files=FILES, version=version) as running:
         yield running
 
 
@@ -52,7 +62,7 @@ def test_the_name_of_a_job_has_no_lines_of_slurms(bed: SlurmBed) -> None:
         bed.output_of("scancel", number)
 
 
-@pytest.mark.parametrize("job", taking_turns(JOBS))
+@pytest.mark.parametrize(("bed", "job"), taking_turns(JOBS), indirect=["bed"])
 def test_the_cause_of_a_job_that_died_is_named(job: DyingJob, bed: SlurmBed, shared: Path) -> None:
     said = died(bed, job, shared)
     named = [] if job.guilty is None else [NODES[job.guilty]]
@@ -64,7 +74,7 @@ def test_the_cause_of_a_job_that_died_is_named(job: DyingJob, bed: SlurmBed, sha
 
 
 @needs_torch
-@pytest.mark.parametrize("job", taking_turns(TRAININGS))
+@pytest.mark.parametrize(("bed", "job"), taking_turns(TRAININGS), indirect=["bed"])
 def test_of_a_training_of_eight_ranks_the_cause_is_named(job: DyingJob, bed: SlurmBed, shared: Path) -> None:
     said = died(bed, job, shared)
     assert (said["cause"], said["nodes"]) == (job.cause, []), said["ticket"]

@@ -185,6 +185,8 @@ class Node:
         self._on = False
         for path in self.image.frozen:
             self._thaw(path)
+        for process in self._started:  # nsenter stops itself with what it has started, and then buries nothing
+            process.send_signal(signal.SIGCONT)
         os.close(self._lifeline)
         try:
             self._holder.wait(LEAVE_S)
