@@ -17,6 +17,10 @@ XID = "NVRM: Xid (PCI:0000:53:00): 79, pid=1234, name=python3, GPU has fallen of
 HEALTHY = healthy_p5()
 LOST = BY_NAME["a GPU that is lost"].put(HEALTHY)
 
+FULL = "1 of 2 nodes of partition gpu are already drained by clusterproof"
+ONE = DRAIN + "[health_check]\nmax_drained_nodes = 1\n"
+OTHER_DRAINED = "gpu002|drained|1|clusterproof: gpu.no_xid: Xid 79"
+
 
 @contextmanager
 def of(image: NodeImage, *, keeps_reason: bool = False, toml: str = DRAIN) -> Iterator[Node]:
@@ -34,3 +38,14 @@ def log_an_xid(running: Node) -> None:
     _, sequence, time_us, _ = file.read_text().splitlines()[-1].split(",", 3)
     with file.open("a") as log:
         log.write(f"3,{int(sequence) + 1},{int(time_us) + 1_000_000},-;{XID}\n")
+
+
+def other(running: Node, row: str) -> None:
+    """From now on sinfo has this row of the other node."""
+    tool = running.root / "usr/bin/sinfo"
+    tool.write_text(tool.read_text().replace("gpu002|idle|Unknown|none", row))
+
+
+def updates(running: Node) -> str:
+    file = running.root / controller.FOLDER / "updates"
+    return file.read_text() if file.exists() else ""

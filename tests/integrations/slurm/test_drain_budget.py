@@ -21,18 +21,15 @@ from clusterproof.integrations.slurm.verdict import NO_JOB
 from tests.faults import BY_NAME
 from tests.integrations.slurm import controller
 from tests.integrations.slurm.controller import drained_by_slurm
-from tests.integrations.slurm.drained import LOST, explained, of
-from tests.integrations.slurm.on_node import DRAIN, output_of, script, state
+from tests.integrations.slurm.drained import FULL, LOST, ONE, OTHER_DRAINED, explained, of, other, updates
+from tests.integrations.slurm.on_node import output_of, script, state
 from tests.integrations.slurm.scripts import BUDGET, drain_budget, eventually
 from tests.testbed.image import ABSENT
 from tests.testbed.needs import needs_nodes
-from tests.testbed.node import Node, healthy_p5, with_file
+from tests.testbed.node import healthy_p5, with_file
 
-FULL = "1 of 2 nodes of partition gpu are already drained by clusterproof"
 BOOT, NOW = "b00t", 100_000.0
-ONE = DRAIN + "[health_check]\nmax_drained_nodes = 1\n"
 SICK = "clusterproof: gpu.gpu_answers: GPU 3: the driver says GPU_IS_LOST"
-OTHER_DRAINED = "gpu002|drained|1|clusterproof: gpu.no_xid: Xid 79"
 
 
 def at(moment: float, full: str = "", boot: str = BOOT) -> str:
@@ -185,14 +182,3 @@ def test_a_prologs_drain_for_which_there_is_room_stays() -> None:
         assert explained(running).startswith(SICK)
         assert eventually(lambda: "" if state(running, "drained/prolog-41")["is_claim"] else "settled")
         assert controller.state(running) == "IDLE+DRAIN"
-
-
-def other(running: Node, row: str) -> None:
-    """From now on sinfo has this row of the other node."""
-    tool = running.root / "usr/bin/sinfo"
-    tool.write_text(tool.read_text().replace("gpu002|idle|Unknown|none", row))
-
-
-def updates(running: Node) -> str:
-    file = running.root / controller.FOLDER / "updates"
-    return file.read_text() if file.exists() else ""
