@@ -181,7 +181,7 @@ _LABEL = (
 )
 FORMS = (
     NamePattern("arn", re.compile(r"\barn:aws[a-z-]*:[a-z0-9-]*:[a-z0-9-]*:\d{12}:[\w+=,.@:/*-]*[\w*]")),
-    NamePattern("account", re.compile(r"(?<![\w-])\d{4}-\d{4}-\d{4}(?![\w-])")),  # as AWS's console shows it
+    NamePattern("account", re.compile(rf"(?<!\d)\d{{4}}-\d{{4}}-\d{{4}}(?!\d|-{_HEX}{{12}})")),  # of AWS's console
     NamePattern(
         "uuid",
         re.compile(rf"(?<![0-9A-Za-z]){_HEX}{{8}}(?:[-_]{_HEX}{{4}}){{3}}[-_]{_HEX}{{12}}(?![0-9A-Za-z])"),
