@@ -89,7 +89,7 @@ class _Handler(WSGIRequestHandler):
         """Note that the request is whole: from now on it is the server that is waited for."""
         is_whole = super().parse_request()
         if is_whole:
-            self.server.has_asked(self.connection)
+            self.server.note_request(self.connection)
         return is_whole
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as its parent has it
@@ -151,8 +151,8 @@ class _Server(ThreadingMixIn, WSGIServer):
             for connection in [one for one in self._open.values() if now - one.since_s > DEADLINE_S]:
                 self._give_up(connection)
 
-    def has_asked(self, request: socket.socket) -> None:
-        """The request of a connection is whole."""
+    def note_request(self, request: socket.socket) -> None:
+        """Note that the request of a connection is whole."""
         with self._lock:
             self._answered.add(request)
             if request in self._open:
