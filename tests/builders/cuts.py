@@ -25,7 +25,6 @@ from tests.builders.wheel import ROOT
 
 SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
 FULL_DISK, WORKER, MAX_FAIL = "full disk", "worker", "--maxfail"
-WAYS = (*SIGNALS, MAX_FAIL, FULL_DISK, WORKER)
 PYTEST = (sys.executable, "-m", "pytest", "-p", "clusterproof.plugins.cluster", "-p", "no:cacheprovider")
 TEXTS = ("report.html", "summary.md", "summary.txt", "junit.xml", "metrics.prom")
 
