@@ -65,11 +65,11 @@ def _of_case(path: str, nodes: Sequence[str]) -> Iterator[tuple[str, EarlierFind
     if not any(proofs):
         raise InventoryError(f"--case {path!r:.120} names nothing that proves it; return without it")
     suspected = [node for node in nodes if node in suspects or node.partition(".")[0] in suspects]
-    if not suspected or not all(isinstance(one, str) for one in proofs):
+    if not suspected or not all(isinstance(proof, str) for proof in proofs):
         named = fold(sorted(suspects)) or "no node"
         raise InventoryError(f"--case {path!r:.120} suspects {named:.200}; expected one of {fold(nodes):.200}")
     for node in suspected:
-        yield from ((node, EarlierFinding(tuple(one.split(" or ")), source)) for one in proofs if one)
+        yield from ((node, EarlierFinding(tuple(proof.split(" or ")), source)) for proof in proofs if proof)
 
 
 def without_history(cluster: Cluster, nodes: Sequence[str], history: str | None) -> Mapping[str, str]:

@@ -149,19 +149,19 @@ def joined(name: str, builder: CaseBuilder) -> Collected:
         builder.missing.append(f"evidence of nodes on which this job did not run is left out: {listed(strangers)}")
     of_ranks: dict[int, str] = {}
     pids: dict[int, int] = {}
-    for each in builder.outputs:
-        of_ranks |= {rank: node for rank, node in each.nodes_of_ranks.items() if node or rank not in of_ranks}
-        pids |= each.pids_of_ranks
+    for output in builder.outputs:
+        of_ranks |= {rank: node for rank, node in output.nodes_of_ranks.items() if node or rank not in of_ranks}
+        pids |= output.pids_of_ranks
     offsets = {**clocks.by_steps(_steps(builder.outputs, of_ranks)), **builder.clocks}
-    of_program = [*(event for each in builder.outputs for event in each.events)]
+    of_program = [*(event for output in builder.outputs for event in output.events)]
     said = (*builder.events, *recorder_events(builder.dumps, builder.files_of_dumps), *of_program)
     others = {*of_ranks.values(), *(event.node for event in said)}.difference(nodes, [""]) if nodes else ()
     if others:
         builder.missing.append(f"the job's words are of nodes on which it did not run: {listed(sorted(others))}")
     _not_there(builder, nodes)
     known = frozenset((*nodes, *builder.nodes_with_log))
-    last = [each.last for each in builder.outputs if each.last is not None]
-    outlived = (event for each in builder.outputs for event in each.outlived)
+    last = [output.last for output in builder.outputs if output.last is not None]
+    outlived = (event for output in builder.outputs for event in output.outlived)
     return Collected(
         one_line(name),
         job,
@@ -186,16 +186,16 @@ def joined(name: str, builder: CaseBuilder) -> Collected:
 
 def _steps(outputs: Iterable[Output], of_ranks: Mapping[int, str]) -> Iterator[tuple[str, clocks.Times]]:
     """Each rank's node, and the times of its steps."""
-    for each in outputs:
-        for rank, times in each.times_of_steps.items():
-            yield each.node or (of_ranks.get(rank, "") if rank is not None else ""), times
+    for output in outputs:
+        for rank, times in output.times_of_steps.items():
+            yield output.node or (of_ranks.get(rank, "") if rank is not None else ""), times
 
 
 def _progress(outputs: Iterable[Output], of_ranks: Mapping[int, str], offsets: Mapping[str, Offset]) -> Iterator[float]:
     """When the last steps were: by one clock, where it is known whose line that is."""
-    for each in outputs:
-        if each.progress is not None and not any(each.times_of_steps.values()):
-            yield each.progress
+    for output in outputs:
+        if output.progress is not None and not any(output.times_of_steps.values()):
+            yield output.progress
     for node, times in _steps(outputs, of_ranks):
         off = offsets.get(node)
         yield from ((time - off.seconds if off else time) for time in times.values())
@@ -227,16 +227,16 @@ def _node(event: Event, of_ranks: Mapping[int, str], nodes: frozenset[str]) -> s
 
 def _leads(builder: CaseBuilder, nodes: Mapping[int, str]) -> Iterator[Lead]:
     """Ranks that differ: those that dumps say are waited for, that a desync names, that alone say nothing."""
-    was_ended = any(each.ended for each in builder.outputs)  # by a launcher, perhaps before it could write a dump
+    was_ended = any(output.ended for output in builder.outputs)  # by a launcher, perhaps before it could write a dump
     yield from (
         lead
         for lead in recorder_leads(builder.dumps, nodes, without_dump=not was_ended)
         if lead.rank not in builder.dumps_not_read
     )
-    for each in builder.outputs:
-        for rank, message in each.lagging.items():
+    for output in builder.outputs:
+        for rank, message in output.lagging.items():
             yield Lead(rank, message, nodes.get(rank, ""))
-        for rank, message in each.ended.items():
+        for rank, message in output.ended.items():
             yield Lead(rank, message, nodes.get(rank, ""), is_late=False)
     for rank in _silent(builder):
         yield Lead(rank, "does not say that it waited, as the others do", nodes.get(rank, ""))
@@ -247,11 +247,11 @@ def _silent(builder: CaseBuilder) -> list[int]:
 
     In a file of all, whose launcher may have ended some before they said it, one alone.
     """
-    waited = {rank for each in builder.outputs for rank in each.timed_out}
+    waited = {rank for output in builder.outputs for rank in output.timed_out}
     of_files = sorted(builder.ranks - waited)
     if builder.ranks:
         return of_files if waited and len(of_files) * 2 < len(builder.ranks) else []
-    labelled = {rank for each in builder.outputs for rank in each.labelled}
+    labelled = {rank for output in builder.outputs for rank in output.labelled}
     of_labels = sorted(labelled - waited)
     return of_labels if waited and len(of_labels) == 1 and len(labelled) > 2 else []
 

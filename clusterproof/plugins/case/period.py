@@ -223,7 +223,7 @@ def _died(ended: EndedJob, kept: KeptFiles | None, offset_s: float, asked: Ask) 
 
 def _alike(died: tuple[DeadJob, ...]) -> Iterator[str]:
     """What many cases lack, once."""
-    lacking = (_of_all(each.case.collected, words) for each in died for words in each.case.collected.missing)
+    lacking = (_of_all(dead.case.collected, words) for dead in died for words in dead.case.collected.missing)
     counts = Counter(filter(None, lacking))
     for what, count in counts.most_common(MAX_ALIKE):
         yield f"{number_of(count, 'job')}: {what}"

@@ -89,7 +89,7 @@ def required(kind: type) -> tuple[str, ...]:
 def as_json(value: Any) -> Any:
     """A record as a dictionary, and so those in its lists."""
     if isinstance(value, (list, tuple)):
-        return [as_json(one) for one in value]
+        return [as_json(entry) for entry in value]
     if not is_record(type(value)):
         return value
     return {name: as_json(getattr(value, name)) for name in names_of(type(value))}

@@ -153,8 +153,8 @@ class Evaluator:
 
     def _rule_results(self, node: Node, results: Iterable[Result]) -> RuleResults:
         rule_results: RuleResults = {}
-        every = (one for result in results for one in result.by_verdict)
-        for result in sorted(every, key=lambda one: one.verdict.rank):
+        every = (part for result in results for part in result.by_verdict)
+        for result in sorted(every, key=lambda part: part.verdict.rank):
             if result.verdict not in (Verdict.FAIL, Verdict.CONCERN):
                 continue
             one_by_one = {**_of_xids(node, result), **_of_lines(node, result)}
@@ -181,13 +181,13 @@ def evaluated(results: Iterable[Result]) -> tuple[frozenset[str], Unknown]:
     """The checks that could be evaluated, and devices for which they could not: of these nothing is over."""
     every = list(results)
     unknown = {
-        (device, one.check)
+        (device, part.check)
         for result in every
-        for one in result.by_verdict
-        if one.verdict is Verdict.INCOMPLETE
-        for device in one.devices or ("",)
+        for part in result.by_verdict
+        if part.verdict is Verdict.INCOMPLETE
+        for device in part.devices or ("",)
     }
-    return frozenset(one.check for one in every if ("", one.check) not in unknown), frozenset(unknown)
+    return frozenset(part.check for part in every if ("", part.check) not in unknown), frozenset(unknown)
 
 
 def _of_lines(node: Node, result: Result) -> RuleResults:

@@ -171,9 +171,9 @@ class _Server(ThreadingMixIn, WSGIServer):
 
 def given_up(connections: Iterable[_Connection]) -> list[_Connection]:
     """Which are too many, of one address or of all: first those that have not yet asked, the oldest first."""
-    left = sorted(connections, key=lambda one: (one.has_asked, one.since_s))
-    newest = max(left, key=lambda one: one.since_s)
-    of_one = [one for one in left if one.address == newest.address and one is not newest]
+    left = sorted(connections, key=lambda connection: (connection.has_asked, connection.since_s))
+    newest = max(left, key=lambda connection: connection.since_s)
+    of_one = [connection for connection in left if connection.address == newest.address and connection is not newest]
     gone = of_one[: max(0, len(of_one) + 1 - MAX_PER_ADDRESS)]
-    others = [one for one in left if one is not newest and one not in gone]
+    others = [connection for connection in left if connection is not newest and connection not in gone]
     return gone + others[: max(0, len(others) + 1 - MAX_CONNECTIONS)]

@@ -230,7 +230,7 @@ def culprit_in(text: str) -> str:
 
 
 def _named(pattern: re.Pattern[str], lines: Sequence[str]) -> set[str]:
-    return {finding_program[1] for finding_program in map(pattern.search, lines) if finding_program}
+    return {match[1] for match in map(pattern.search, lines) if match}
 
 
 def _said(text: str, problems: Iterable[str]) -> str:

@@ -83,7 +83,7 @@ def _problem(nodes: list[NodeResult], outputs: tuple[Output, ...]) -> str:
     """Why nothing was proven; empty where everything was. Raises Incomplete."""
     if len(nodes) != len(NODES):  # an end that is killed after it has said everything has said everything
         ended = next((operation for operation in outputs if operation.exit != 0), None)
-        return meters.problem_of(ended or Output("\n".join(one.text for one in outputs), 0))
+        return meters.problem_of(ended or Output("\n".join(output.text for output in outputs), 0))
     for node in nodes:
         wrong_blocks(node)  # raises for what cannot be read of it
         for local_rank, rank in enumerate(node.answered):

@@ -95,7 +95,7 @@ class AnalysisSettings:
 
 def succeeded(measurements: Iterable[Measurement]) -> list[Measurement]:
     """Those that brought a bandwidth."""
-    return [one for one in measurements if one.reading.busbw_gb_per_s]
+    return [measurement for measurement in measurements if measurement.reading.busbw_gb_per_s]
 
 
 def is_relaxed(measurement: Measurement, most_at_once: int) -> bool:

@@ -121,7 +121,7 @@ def read_again(config: pytest.Config, cluster: Cluster, redaction: Redaction | N
 def _facts(config: pytest.Config, shown: Cluster) -> ClusterFacts:
     """What is known of the cluster before anything is measured between its nodes."""
     evidence = config.stash[EVIDENCE]
-    evidence_by_node = {one.name: evidence.get(one.name) or NodeEvidence(one.name) for one in shown.targets}
+    evidence_by_node = {target.name: evidence.get(target.name) or NodeEvidence(target.name) for target in shown.targets}
     policy = policy_of(config)
     control_plane = config.stash.get(CONTROL_PLANE, None) or NodeEvidence(shown.name)
     return ClusterFacts(shown, control_plane, nodes(shown, evidence_by_node, "perf", policy), policy)
