@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from clusterproof.plugins.benchmarks.pairwise.analysis import Campaign
 from clusterproof.plugins.benchmarks.pairwise.groups import FEWEST_NODES, GroupPlan
 from clusterproof.plugins.benchmarks.pairwise.in_words import attribution
-from clusterproof.plugins.benchmarks.pairwise.journal import Journal
 from clusterproof.plugins.core.message import speed
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
-from clusterproof.plugins.evidence.exchanges import shown as shown_exchanges
 from clusterproof.plugins.evidence.pairs import (
     Kind,
     Measurement,
-    NodeGroup,
     Pair,
     PairFault,
     PairsOfNode,
-    Reading,
-    pair,
 )
 
 SLOW = 0.95  # of what is normal: below it a single measurement is worth mentioning
@@ -205,76 +200,6 @@ def _why_unmeasured(node: str, campaign: Campaign) -> Incomplete | NotApplicable
         return NotApplicable("not asked: --pairs names pairs of other nodes")
     why = campaign.journal.absent.get(node) or campaign.journal.ended or "the run ended before its turn"
     return Incomplete(f"no pair of it was measured: {why}", cause=f"no pair was measured: {why}")
-
-
-def without_names(run: PairwiseRun, shown: Mapping[str, str], text: Callable[[str], str]) -> PairwiseRun:
-    """The same measurements. `shown` has the word for each node, `text` what may be shown of a text."""
-    campaigns = tuple(replace(campaign, journal=_journal(campaign.journal, shown, text)) for campaign in run.campaigns)
-    return PairwiseRun(campaigns, why_not=text(run.why_not))
-
-
-def _journal(journal: Journal, shown: Mapping[str, str], text: Callable[[str], str]) -> Journal:
-    plan = journal.plan
-    shown_names = {node: shown.get(node, f"unknown-{number}") for number, node in enumerate(plan.nodes, start=1)}
-    known = sorted({place for place in plan.places.values() if place})
-    places = {place: f"place-{number}" for number, place in enumerate(known, start=1)}
-    shown_places = {
-        shown_names[node]: places.get(place, "") for node, place in plan.places.items() if node in shown_names
-    }
-    planned = journal.group_plan
-    return replace(
-        journal,
-        plan=replace(
-            plan,
-            nodes=tuple(shown_names.values()),
-            places=shown_places,
-            asked=tuple(
-                pair(*(shown_names[node] for node in one)) for one in plan.asked if set(one) <= shown_names.keys()
-            ),
-            absent=frozenset(shown_names[node] for node in plan.absent if node in shown_names),
-        ),
-        absent={shown_names[node]: text(why) for node, why in journal.absent.items() if node in shown_names},
-        measurements=tuple(
-            replace(
-                one,
-                pair=pair(*(shown_names[node] for node in one.pair)),
-                reading=_reading(one.reading, shown_names, text),
-            )
-            for one in journal.measurements
-        ),
-        group_plan=planned
-        and replace(
-            planned,
-            groups=tuple(_group(group, shown_names) for group in planned.groups),
-            places=shown_places,
-            left_out=text(planned.left_out),
-        ),
-        groups=tuple(
-            replace(
-                one,
-                group=_group(one.group, shown_names),
-                reading=_reading(one.reading, shown_names, text),
-            )
-            for one in journal.groups
-        ),
-        ended=None if journal.ended is None else text(journal.ended),
-    )
-
-
-def _group(group: NodeGroup, shown_names: Mapping[str, str]) -> NodeGroup:
-    return NodeGroup(tuple(shown_names[node] for node in group))
-
-
-def _reading(reading: Reading, shown_names: Mapping[str, str], text: Callable[[str], str]) -> Reading:
-    return replace(
-        reading,
-        network=text(reading.network),
-        problem=text(reading.problem),
-        culprit=shown_names.get(reading.culprit, ""),
-        hosts=tuple(map(text, reading.hosts)),
-        exchanges=shown_exchanges(reading.exchanges, text),
-        command=text(reading.command),
-    )
 
 
 def measured_in_words(pair: MeasuredPair) -> str:

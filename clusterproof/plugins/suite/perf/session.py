@@ -12,7 +12,8 @@ import pytest
 
 from clusterproof.plugins.benchmarks.load.asking import load, rounds
 from clusterproof.plugins.benchmarks.load.options import SECONDS, LoadOptions
-from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun, without_names
+from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
+from clusterproof.plugins.benchmarks.pairwise.redaction import without_names
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.message import number_of
