@@ -18,7 +18,7 @@ from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import PROVEN
 from clusterproof.reports import worst_of
 from clusterproof.reports.document.trend import counts
-from clusterproof.reports.history.store import clusters, read_past
+from clusterproof.reports.history.past import clusters, read_past
 from clusterproof.reports.results import PART, read_results
 from tests.builders import cutting
 from tests.builders.wheel import ROOT

@@ -13,7 +13,8 @@ from clusterproof.plugins.core.opened import is_there
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.strict import read_text
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.history.store import nodes_of, own_path, read_before
+from clusterproof.reports.history.past import nodes_of, read_before
+from clusterproof.reports.history.store import own_path
 
 A_CASE = "what clusterproof case JOB --json prints"
 MAX_CASE_BYTES = 1 << 24
