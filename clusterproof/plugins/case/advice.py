@@ -7,7 +7,7 @@ from shlex import quote
 
 from clusterproof.plugins.case import Collected, Event, Fact, Missing, label
 from clusterproof.plugins.case.conclusions import ESTABLISHED, CaseVerdict
-from clusterproof.plugins.case.first import long_before_the_end
+from clusterproof.plugins.case.first_event import long_before_the_end
 from clusterproof.plugins.case.relevance import is_broken_since, of_another_time
 from clusterproof.plugins.case.verdict import decide
 from clusterproof.plugins.catalog.causes import (

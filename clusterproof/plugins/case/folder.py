@@ -24,8 +24,8 @@ from clusterproof.plugins.case import (
     scheduler,
 )
 from clusterproof.plugins.case.assembled import CaseBuilder, joined
-from clusterproof.plugins.case.below import MAX_FILES, NotRead, files_below
 from clusterproof.plugins.case.clocks import LATEST_S, Clock
+from clusterproof.plugins.case.files_below import MAX_FILES, NotRead, files_below
 from clusterproof.plugins.case.log_file import KERNEL_LOG, OF_ANYBODY
 from clusterproof.plugins.case.output import LEFT_OUT, OutputSource
 from clusterproof.plugins.core.message import listed
