@@ -259,18 +259,18 @@ class _Reader:
             if self.steps.has_outlived(key[0], key[1], self.lines[key]):
                 self._let_go(key)
         return Output(
-            tuple(self._named(self.found.values())),
-            tuple(self._named(self.outlived.values())),
-            self.nodes,
-            self.progress,
-            self.stamp.ends,
-            self.lagging,
-            self.ended,
-            frozenset(self.timed_out),
-            frozenset(self.labelled),
-            self.pids,
-            self.steps.times,
-            self.source.node,
+            events=tuple(self._named(self.found.values())),
+            outlived=tuple(self._named(self.outlived.values())),
+            nodes_of_ranks=self.nodes,
+            progress=self.progress,
+            last=self.stamp.ends,
+            lagging=self.lagging,
+            ended=self.ended,
+            timed_out=frozenset(self.timed_out),
+            labelled=frozenset(self.labelled),
+            pids_of_ranks=self.pids,
+            times_of_steps=self.steps.times,
+            node=self.source.node,
         )
 
     def _named(self, events: Iterable[Event]) -> Iterator[Event]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clusterproof.plugins.case import Collected, Event, Fact, Job, Lead, Missing
+from clusterproof.plugins.case import Collected, Event, Fact, Job, Lead, Missing, MissingKind
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.redaction.pseudonyms import Pseudonyms
 
@@ -13,14 +13,20 @@ OF_PROCESSES = {  # lines that have the name of a program, or that of a job in t
 }
 WAITED_FOR = "is one for which others waited"
 # What is said of these names no file, and nothing of a site but nodes.
-ABSENT = (Missing.LOGS, Missing.LOGS_OF_SOME, Missing.RECORD, Missing.OUTPUT, Missing.OF_ANOTHER_TIME)
+ABSENT = (
+    MissingKind.LOGS,
+    MissingKind.LOGS_OF_SOME,
+    MissingKind.RECORD,
+    MissingKind.OUTPUT,
+    MissingKind.OF_ANOTHER_TIME,
+)
 
 
 def redacted(case: Collected) -> Collected:
     """The same case. Nodes and files have words in their place; of the job's output stays what its signs mean."""
     words = _Words(case)
-    fixed = tuple(words.text(line) for line in case.missing if case.kinds.get(line) in ABSENT)
-    left = len(case.missing) - len(fixed)
+    fixed = tuple(Missing(words.text(missing.words)) for missing in case.lacks if missing.kind in ABSENT)
+    left = len(case.lacks) - len(fixed)
     node = words.node
     return replace(
         case,
@@ -35,8 +41,7 @@ def redacted(case: Collected) -> Collected:
         clocks={node(name): off for name, off in case.clocks.items() if node(name)},
         cluster=case.cluster and "k8s:",
         names={},
-        kinds={},
-        missing=(*fixed, *([f"{left} more, which name files"] if left else [])),
+        lacks=(*fixed, *([Missing(f"{left} more, which name files")] if left else [])),
     )
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Timer
 from typing import TypeAlias
 
-from clusterproof.plugins.case import CaseError, Event, Job, Missing, Span, label, node_log, one_line, scheduler
+from clusterproof.plugins.case import CaseError, Event, Job, MissingKind, Span, label, node_log, one_line, scheduler
 from clusterproof.plugins.case.assembled import CaseBuilder
 from clusterproof.plugins.case.clocks import Clock
 from clusterproof.plugins.case.folder import Reader
@@ -85,15 +85,15 @@ def read_job(number: str, builder: CaseBuilder, offset_s: float, asked: Ask = as
         raise CaseError(f"job {number} is {runs}; expected one that has ended")
     if kept:
         why = f"sacct: {_line(row)}: only scontrol knows the job, and forgets it after MinJobAge"
-        builder.lacks(Missing.ACCOUNTING, one_line(why, 400))
+        builder.lack(one_line(why, 400), MissingKind.ACCOUNTING)
     if shown:
-        builder.missing.append(f"scontrol: {_line(record)}: where its output is, is not known; --logs FOLDER names it")
+        builder.lack(f"scontrol: {_line(record)}: where its output is, is not known; --logs FOLDER names it")
     nodes = next((job.nodes for job in known if job.nodes), ())
     ended = next((job.ran.ends for job in known if job.ran.ends is not None), None)
     _read_nodes(nodes, builder, clock, asked, ended)
     _read_output(record if not shown else "", builder, offset_s)
     if nodes and not builder.nodes_with_log:
-        builder.lacks(Missing.COMMAND, one_line(node_log.how_to_get_it(nodes, known[0].ran), 400))
+        builder.lack(one_line(node_log.how_to_get_it(nodes, known[0].ran), 400), MissingKind.COMMAND)
 
 
 def _is_slurms_own(record: str, number: str, asked: Ask) -> bool:
@@ -117,7 +117,7 @@ def _read_nodes(nodes: Sequence[str], builder: CaseBuilder, clock: Clock, asked:
         return
     status, text = asked((*NODES, "-n", fold(nodes)))
     if status:
-        builder.missing.append(f"the state of its nodes: sinfo: {_line(text)}")
+        builder.lack(f"the state of its nodes: sinfo: {_line(text)}")
         return
     rows: Mapping[str, list[str]] = {row[0]: row for line in text.splitlines() if len(row := line.split("|", 3)) == 4}
     for name, state, since, why in (row for row in rows.values() if label(row[0]) in nodes):
