@@ -60,7 +60,7 @@ class MeasuredPair:
     def shares(self) -> tuple[float, ...]:
         """Its bandwidths as shares of what is normal for such a pair; without those that failed."""
         normal = self.campaign.normal_gb_per_s(self.pair)
-        bandwidths = (one.reading.busbw_gb_per_s for one in self.measurements)
+        bandwidths = (measurement.reading.busbw_gb_per_s for measurement in self.measurements)
         return tuple(busbw / normal for busbw in bandwidths if busbw and normal)
 
     @property
@@ -71,26 +71,32 @@ class MeasuredPair:
     @property
     def best_gb_per_s(self) -> float | None:
         """Its best bandwidth, None where all measurements failed."""
-        return max((one.reading.busbw_gb_per_s or 0.0 for one in self.measurements), default=0.0) or None
+        return (
+            max((measurement.reading.busbw_gb_per_s or 0.0 for measurement in self.measurements), default=0.0) or None
+        )
 
     @property
     def finding(self) -> PairFault | None:
         """What the analysis says of this pair by itself."""
         kinds = (Kind.SLOW_LINK, Kind.FAILING_LINK, Kind.INCONCLUSIVE)
-        findings = (one for one in self.campaign.analysis.findings if one.kind in kinds)
-        return next((one for one in findings if one.nodes == self.pair.nodes), None)
+        findings = (finding for finding in self.campaign.analysis.findings if finding.kind in kinds)
+        return next((finding for finding in findings if finding.nodes == self.pair.nodes), None)
 
     @property
     def explained(self) -> PairFault | None:
         """The finding of a node, a place or of all that accounts for this pair, else one of all nodes that may."""
-        known = [one for one in self.campaign.analysis.findings if self.pair in one.pairs or _holds_for_all(one)]
-        findings = [one for one in known if one.nodes != self.pair.nodes]
-        return next((one for one in findings if one.kind is not Kind.INCONCLUSIVE), _of_either(findings))
+        known = [
+            finding
+            for finding in self.campaign.analysis.findings
+            if self.pair in finding.pairs or _holds_for_all(finding)
+        ]
+        findings = [finding for finding in known if finding.nodes != self.pair.nodes]
+        return next((finding for finding in findings if finding.kind is not Kind.INCONCLUSIVE), _of_either(findings))
 
 
 def _of_either(findings: Sequence[PairFault]) -> PairFault | None:
     """Of findings that are not certain, one that names all their nodes: nothing measured says which it is."""
-    nodes = tuple(dict.fromkeys(node for one in findings for node in one.nodes))
+    nodes = tuple(dict.fromkeys(node for finding in findings for node in finding.nodes))
     return replace(findings[0], nodes=nodes) if findings else None
 
 
@@ -145,15 +151,20 @@ class PairwiseRun:
 
 
 def _of_node(node: str, campaign: Campaign) -> PairsOfNode:
-    of_places = [one for one in campaign.analysis.findings if one.kind in OF_PLACES]
+    of_places = [finding for finding in campaign.analysis.findings if finding.kind in OF_PLACES]
     return PairsOfNode(
         measured=campaign.of_node.get(node, ()),
         if_none=_why_unmeasured(node, campaign),
         estimate=campaign.analysis.estimates.get(node),
         finding=next(
-            (one for one in campaign.analysis.findings if one.nodes == (node,) and one.kind in OF_NODES), None
+            (
+                finding
+                for finding in campaign.analysis.findings
+                if finding.nodes == (node,) and finding.kind in OF_NODES
+            ),
+            None,
         ),
-        shared=next((one for one in of_places if not one.nodes or node in one.nodes), None),
+        shared=next((finding for finding in of_places if not finding.nodes or node in finding.nodes), None),
         unclear=campaign.unclear,
         is_one_of_two=len(campaign.of_node) <= 2,
         meter=str(campaign.journal.about.get("meter", "")),
@@ -168,7 +179,7 @@ def _of_node(node: str, campaign: Campaign) -> PairsOfNode:
 def _groups_left_out(node: str, campaign: Campaign) -> str:
     """Which groups of a node that were asked for were not measured, and why."""
     planned = campaign.journal.group_plan or GroupPlan(())
-    measured = {one.group for one in campaign.groups_of.get(node, ())}
+    measured = {measurement.group for measurement in campaign.groups_of.get(node, ())}
     left = [len(group.nodes) for group in planned.groups if node in group.nodes and group not in measured]
     why = campaign.journal.ended or "the run ended before their turn"
     unmeasured = f"groups of {', '.join(map(str, left))}: {why}" if left else ""
@@ -183,7 +194,7 @@ def _why_in_no_group(node: str, campaign: Campaign) -> Incomplete | NotApplicabl
         return NotApplicable("not asked: --pairs names pairs of other nodes")
     if len(journal.plan.nodes) < FEWEST_NODES:
         return NotApplicable(f"fewer than {FEWEST_NODES} nodes of its type are measured")
-    named = next((one for one in campaign.named if node in one.nodes), None)
+    named = next((finding for finding in campaign.named if node in finding.nodes), None)
     if named:
         return NotApplicable(f"left out of the groups: {attribution(named)}")
     why = journal.absent.get(node) or _groups_left_out(node, campaign)
