@@ -35,8 +35,8 @@ def page(report: Report) -> str:
     sections = [section for section in _sections(report) if section.body]
     where = "".join(f'<a href="#{section.name}">{escape(section.title)}</a>' for section in sections)
     verdict, counts = ClusterVerdict(report["outcome"]), escape(headline(report))
-    stopped = f"<p>Not finished: {_said(report['stopped'])}.</p>" if report["stopped"] else ""
-    title = f"Acceptance of {_said(report['cluster'])}"
+    stopped = f"<p>Not finished: {_bounded(report['stopped'])}.</p>" if report["stopped"] else ""
+    title = f"Acceptance of {_bounded(report['cluster'])}"
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{content_policy(style, "", "")}">'
@@ -76,7 +76,7 @@ def _bought(report: Report) -> str:
             line["bought"],
             line["there"],
             "not asked" if line["bought"] == NOT_SAID else word_of[line["is_met"]],
-            _said(line["not_on"], 2000),
+            _bounded(line["not_on"], 2000),
         )
         for line in report["bought"]
     ]
@@ -89,8 +89,8 @@ def _nodes(report: Report) -> Iterator[str]:
             if node["said"] != said.value:
                 continue
             yield (
-                f'<details class="{_CLASSES[said]}" open><summary><b>{said.value}</b> {_said(node["node"])}: '
-                f"{_said(_hardware(node['hardware']), 400)}</summary>{_list(node['reasons'])}</details>"
+                f'<details class="{_CLASSES[said]}" open><summary><b>{said.value}</b> {_bounded(node["node"])}: '
+                f"{_bounded(_hardware(node['hardware']), 400)}</summary>{_list(node['reasons'])}</details>"
             )
 
 
@@ -140,7 +140,7 @@ def _stages(report: Report) -> str:
 
 def _populations(report: Report) -> Iterator[str]:
     for row in report["populations"]:
-        title = f"<h3>{_said(row['what'])} ({_said(row['kind'])})</h3>"
+        title = f"<h3>{_bounded(row['what'])} ({_bounded(row['kind'])})</h3>"
         if row["usual"] is None:
             yield f"{title}<p>too few nodes to say what is usual</p>"
             continue
@@ -203,10 +203,10 @@ def _signatures() -> str:
 
 
 def _list(lines: Sequence[str]) -> str:
-    return f"<ul>{''.join(f'<li>{_said(line, 2000)}</li>' for line in lines)}</ul>" if lines else ""
+    return f"<ul>{''.join(f'<li>{_bounded(line, 2000)}</li>' for line in lines)}</ul>" if lines else ""
 
 
-def _said(text: str, most: int = 500) -> str:
+def _bounded(text: str, most: int = 500) -> str:
     return escape(printable(text, most))
 
 

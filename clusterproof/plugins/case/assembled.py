@@ -68,7 +68,7 @@ class CaseBuilder:
     @property
     def job(self) -> Job:
         """What its records, or else its pods, say of it."""
-        job = _one(self.jobs or (self.objects.values() if len(self.objects) == 1 else ()))
+        job = _merged(self.jobs or (self.objects.values() if len(self.objects) == 1 else ()))
         return replace(job, nodes=job.nodes or tuple(filter(None, self.nodes_of_pods)))
 
     def take_object(self, record: Mapping[str, Any], source: str, clock: Clock) -> Job | None:
@@ -77,7 +77,7 @@ class CaseBuilder:
         if whole := pods.name_of_node(record):
             self.nodes_of_pods[label(whole)] = whole
         if job := pods.job_of(record, clock):
-            self.objects[job.number] = _one((self.objects.get(job.number, job), job))
+            self.objects[job.number] = _merged((self.objects.get(job.number, job), job))
         return job
 
     def of_job(self, number: str) -> None:
@@ -220,7 +220,7 @@ def _silent(builder: CaseBuilder) -> list[int]:
     return of_labels if waited and len(of_labels) == 1 and len(labelled) > 2 else []
 
 
-def _one(jobs: Iterable[Job]) -> Job:
+def _merged(jobs: Iterable[Job]) -> Job:
     """What several records say of one job."""
     whole = Job()
     for job in jobs:

@@ -87,7 +87,7 @@ def _collected(option: argparse.Namespace) -> Collected:
     if not option.job or not option.job.strip():
         raise CaseError("the job is empty; expected a Slurm job ID, or a folder with what a job left")
     try:
-        name, builder = _found(option)
+        name, builder = _read_case(option)
         if option.cluster:
             from clusterproof.plugins.case import probe
 
@@ -97,7 +97,7 @@ def _collected(option: argparse.Namespace) -> Collected:
     return joined(name, builder)
 
 
-def _found(option: argparse.Namespace) -> tuple[str, CaseBuilder]:
+def _read_case(option: argparse.Namespace) -> tuple[str, CaseBuilder]:
     """What there is, and what to call it; raises as above, and what an inventory and an API server raise."""
     if kubernetes.is_named(option.job) and not is_folder(option.job):
         cluster, access, named = kubernetes.access_of(option.job)

@@ -194,12 +194,12 @@ def ended_jobs(begins: float, ends: float, asked: Ask) -> tuple[tuple[EndedJob, 
     missing: list[str] = []
     listed = list(_of_sacct(text))
     if status:
-        missing.append(f"sacct: {_said(text)}: only scontrol knows jobs, and forgets each after MinJobAge")
+        missing.append(f"sacct: {_first_line(text)}: only scontrol knows jobs, and forgets each after MinJobAge")
         failed, counted = asked(("squeue", "-h", "-t", "all", "-o", "%A"))
         status, shown = asked(("scontrol", "show", "job"))
         if status or failed:
-            why = f"scontrol: {_said(shown)}" if status else f"squeue: {_said(counted)}"
-            raise CaseError(f"no job can be listed: sacct: {_said(text)}; {why}")
+            why = f"scontrol: {_first_line(shown)}" if status else f"squeue: {_first_line(counted)}"
+            raise CaseError(f"no job can be listed: sacct: {_first_line(text)}; {why}")
         listed, unread = _of_scontrol(shown, frozenset(counted.split()))
         missing += unread
     jobs: dict[str, EndedJob] = {}
@@ -268,7 +268,7 @@ def _joined(whole: EndedJob, part: EndedJob) -> EndedJob:
     return EndedJob(replace(first, number=job.number, nodes=nodes, ran=ran), sum(gpus) if gpus else None, rows)
 
 
-def _said(text: str) -> str:
+def _first_line(text: str) -> str:
     """The first line of an answer that is no name of columns."""
     lines: Sequence[str] = [line.strip() for line in text.splitlines() if line.strip() and "|" not in line]
     return one_line(lines[0] if lines else "no answer", 120)

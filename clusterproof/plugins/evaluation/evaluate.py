@@ -105,10 +105,10 @@ def _of_nothing(subject: str, owner: Owner) -> Finding:
     if expected:
         message = f"no {DEVICES[subject]} answers; expected {expected}"
         return Finding(Verdict.INCOMPLETE, message, cause=f"no {DEVICES[subject]} answers")
-    return Finding(Verdict.NOT_APPLICABLE, f"no {DEVICES[subject]} on this {_whole(owner)}")
+    return Finding(Verdict.NOT_APPLICABLE, f"no {DEVICES[subject]} on this {_owner_word(owner)}")
 
 
-def _whole(owner: Owner) -> str:
+def _owner_word(owner: Owner) -> str:
     return "node" if isinstance(owner, Node) else "cluster"
 
 

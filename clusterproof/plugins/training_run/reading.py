@@ -26,7 +26,7 @@ MAX_NAMED = 3  # files in a note
 OF_FILE_SYSTEM = "lost+found"  # which root alone may list
 
 
-def _found() -> tuple[Format, ...]:
+def _formats() -> tuple[Format, ...]:
     """What the files of `formats` read, in the order of their names, and behind these what is known by few words."""
     names = sorted(module.name for module in iter_modules(formats.__path__))
     modules = [import_module(f"{formats.__name__}.{name}") for name in names]
@@ -34,7 +34,7 @@ def _found() -> tuple[Format, ...]:
     return tuple(sorted(every, key=lambda file_format: file_format.is_tried_last))
 
 
-FORMATS = _found()
+FORMATS = _formats()
 _PRINTED = re.compile(r"\.(?:out|err)$|^std(?:out|err)\.log$")  # by ranks and launchers
 _NAMES = ", ".join(file_format.name for file_format in FORMATS)
 

@@ -128,7 +128,7 @@ def _opened_for_reading(path: Path) -> sqlite3.Connection:
 
 def _own_schema(database: sqlite3.Connection, path: Path) -> int:
     """The schema of the file; 0 where it is empty."""
-    (version, owner), made = _found(database)
+    (version, owner), made = _contents(database)
     if owner != APPLICATION and (version or made):
         raise HistoryError(f"{path} is a database of another program; expected a file that --history wrote")
     if version > SCHEMA:
@@ -150,7 +150,7 @@ def _guard(database: sqlite3.Connection, path: Path, free: int = STEPS_OF_ANY) -
     database.set_progress_handler(lambda: next(left, None) is None, STEPS_AT_ONCE)
 
 
-def _found(database: sqlite3.Connection) -> tuple[tuple[int, int], frozenset[tuple[str, ...]]]:
+def _contents(database: sqlite3.Connection) -> tuple[tuple[int, int], frozenset[tuple[str, ...]]]:
     """The version and owner of a file, and all that it has, in the words that made it."""
     rows = database.execute(_WHOSE).fetchall()
     return rows[0][:2], frozenset(row[2:] for row in rows if row[3] and not row[3].startswith("sqlite_"))
@@ -162,7 +162,7 @@ def _made_by_steps(version: int) -> frozenset[tuple[str, ...]]:
         for step in STEPS[:version]:
             for statement in step:
                 database.execute(statement)
-        return _found(database)[1]
+        return _contents(database)[1]
 
 
 _WHOSE = """SELECT user_version, application_id, type, name, tbl_name, sql

@@ -97,7 +97,7 @@ class OverNodes:
             else:
                 where = {node: self._where.answers[node] for node in group}
                 turns.append(PairMeasuring(self.campaign, self.visitor, group, new_nonce(), where))
-        side_by_side([lambda turn=turn: measured(turn.together, self._one(turn)) for turn in turns])  # type: ignore[misc]
+        side_by_side([lambda turn=turn: measured(turn.together, self._reading_of(turn)) for turn in turns])  # type: ignore[misc]
 
     def close(self) -> None:
         """End what still runs: after an interruption."""
@@ -115,7 +115,7 @@ class OverNodes:
     ) -> None:
         self.close()
 
-    def _one(self, turn: PairMeasuring) -> Reading:
+    def _reading_of(self, turn: PairMeasuring) -> Reading:
         started = time.monotonic()
         self._running[turn.run] = turn.together
         try:
