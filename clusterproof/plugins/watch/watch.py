@@ -109,7 +109,7 @@ class Watch:
         """What nodes reported in a whole visit, evaluated by all checks. What could not be evaluated is not over."""
         changes = []
         evidence_by_node = {name: self._with_pending(name, one) for name, one in evidence_by_node.items()}
-        for name, (rule_results, results) in self.evaluator.whole(evidence_by_node).items():
+        for name, (rule_results, results) in self.evaluator.evaluate_all(evidence_by_node).items():
             self.incomplete[name] = len({result.check for result in results if result.verdict is Verdict.INCOMPLETE})
             if evidence_by_node[name].unreached:
                 self._nodes[name].why = next((result.cause for result in results if result.check == REACHABLE), "")
