@@ -19,7 +19,6 @@ from clusterproof.plugins.transport.kubernetes.agents import DAEMON_SET, REPORT
 EVIDENCE = Path(__file__).parents[1] / "fixtures/demo/nodes/gpu001.json"
 LABELS = {"app.kubernetes.io/name": "clusterproof", "app.kubernetes.io/component": "agent"}
 CREATED = "2026-01-02T03:04:05Z"
-CONDITION = "ClusterproofHealthy"
 
 
 class StandIn(BaseHTTPRequestHandler):

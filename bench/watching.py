@@ -67,7 +67,9 @@ def who_watches() -> Iterator[Figure]:
     names = [f"gpu{number:04d}" for number in range(NODES)]
     cluster = Cluster("bench", "ssh", tuple(Target(name, instance_type="p5.48xlarge") for name in names))
     watch = Watch(Evaluator(cluster, NO_POLICY), EVERY_S, names, 0.0)
-    watch.evaluator.whole({name: replace(evidence, node=name) for name in names[:50]})  # the others cost the same
+    watch.evaluator.evaluate_all(
+        {name: replace(evidence, node=name) for name in names[:50]}
+    )  # the others cost the same
     random = Random(1)
     with tempfile.TemporaryDirectory() as folder:
         recording = Recording(Path(folder), EVERY_S, print)

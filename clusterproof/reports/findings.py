@@ -81,16 +81,16 @@ class FindingGroup:
     @property
     def lines(self) -> list[str]:
         """What was seen, one line for the nodes that say the same: `gpu[003-004]: GPU 2: 14 errors; expected 0`."""
-        return [f"{nodes}: {message}" for nodes, message in self._said()]
+        return [f"{nodes}: {message}" for nodes, message in self._nodes_and_messages()]
 
     def lines_within(self, most: int) -> list[str]:
         """The same in about so many characters each: whole names of nodes and whole words."""
         return [
             line if len(line) <= most else f"{within(nodes, most // 2)}: {shortened(message, most // 2)}"
-            for line, (nodes, message) in zip(self.lines, self._said(), strict=True)
+            for line, (nodes, message) in zip(self.lines, self._nodes_and_messages(), strict=True)
         ]
 
-    def _said(self) -> list[tuple[str, str]]:
+    def _nodes_and_messages(self) -> list[tuple[str, str]]:
         nodes: dict[str, list[str]] = defaultdict(list)
         for result in self.results:
             for line in result.message.split("\n"):

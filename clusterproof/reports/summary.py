@@ -83,7 +83,7 @@ def _lines(
     results: Sequence[Result], catalog: Catalog, verbose: bool, cluster: Cluster | None
 ) -> Iterator[SummaryLine]:
     tasks = list(_tasks(results, catalog, verbose, cluster))
-    findings = list(_found(results, catalog, verbose))
+    findings = list(_finding_lines(results, catalog, verbose))
     yield from [*tasks, SummaryLine("")] if tasks else []
     yield from findings
     if results:
@@ -120,7 +120,7 @@ def _tasks(
         yield SummaryLine(shared, {"bold": True})
 
 
-def _found(results: Sequence[Result], catalog: Catalog, verbose: bool) -> Iterator[SummaryLine]:
+def _finding_lines(results: Sequence[Result], catalog: Catalog, verbose: bool) -> Iterator[SummaryLine]:
     yield from _findings(results, Verdict.FAIL, catalog, verbose)
     for gap in gaps(results) if verbose else gaps_in_short(results):
         yield from _gap(gap, verbose)
@@ -141,7 +141,7 @@ def _finding(finding: FindingGroup, verdict: Verdict, verbose: bool) -> Iterator
     yield SummaryLine(f"{verdict.name:<12}{first.title}: {where}{owner}", _MARKUP[verdict])
     if finding.suspicion:
         yield SummaryLine(f"{_INDENT}{finding.suspicion}", {"bold": True})
-    yield from _some(finding.lines if verbose else finding.lines_within(MAX_WORDS), verbose)
+    yield from _bounded(finding.lines if verbose else finding.lines_within(MAX_WORDS), verbose)
     for result in finding.of_each_cause:
         yield from _by_hand(result)
     yield SummaryLine(f"{_INDENT}check:  {first.check}", {"light": True})
@@ -160,7 +160,7 @@ def _gap(gap: Gap, verbose: bool) -> Iterator[SummaryLine]:
     yield SummaryLine(f"{Verdict.INCOMPLETE.name:<12}{nodes}: {gap.cause}{what}", _MARKUP[Verdict.INCOMPLETE])
     if gap.suspicion:
         yield SummaryLine(f"{_INDENT}{gap.suspicion}", {"bold": True})
-    yield from _some([] if gap.is_joined else gap.messages, verbose, _FURTHER)
+    yield from _bounded([] if gap.is_joined else gap.messages, verbose, _FURTHER)
     for result in gap.of_reaching[:1]:
         yield from _by_hand(result)
     if verbose and len(gap.checks) > 1:
@@ -171,7 +171,7 @@ def _shown(nodes: str, verbose: bool) -> str:
     return nodes if verbose else within(nodes, MAX_NODES)
 
 
-def _some(lines: Sequence[str], verbose: bool, indent: str = _INDENT) -> Iterator[SummaryLine]:
+def _bounded(lines: Sequence[str], verbose: bool, indent: str = _INDENT) -> Iterator[SummaryLine]:
     shown = lines if verbose or len(lines) <= MAX_LINES else lines[: MAX_LINES - 1]
     yield from (SummaryLine(f"{indent}{line}") for line in shown)
     if len(shown) < len(lines):

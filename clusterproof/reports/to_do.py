@@ -91,7 +91,7 @@ class Task:
     @property
     def why(self) -> str:
         """`memlock, mtu, +3`."""
-        return _some(self.reasons)
+        return _first_reasons(self.reasons)
 
     @property
     def in_words(self) -> str:
@@ -102,7 +102,7 @@ class Task:
     @property
     def why_in_words(self) -> str:
         """`Locked memory limit, MTU and 3 more`."""
-        return _some(self.titles, " and {} more")
+        return _first_reasons(self.titles, " and {} more")
 
 
 def to_do(results: Iterable[Result], catalog: Catalog = PACKAGED) -> list[Task]:
@@ -187,7 +187,7 @@ def _by_frequency(values: Iterable[str]) -> tuple[str, ...]:
     return tuple(word for word, _ in Counter(values).most_common())
 
 
-def _some(reasons: Iterable[str], more: str = ", +{}") -> str:
+def _first_reasons(reasons: Iterable[str], more: str = ", +{}") -> str:
     observed = list(dict.fromkeys(" ".join(reason.partition("; ")[0].split()) for reason in reasons))
     shown = [shortened(reason, MAX_REASON) for reason in observed[:MAX_REASONS]]
     return ", ".join(shown) + (more.format(len(observed) - MAX_REASONS) if len(observed) > MAX_REASONS else "")

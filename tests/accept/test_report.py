@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.accept.command import exit_code, redacted
+from clusterproof.plugins.accept.command import exit_code
 from clusterproof.plugins.accept.page import page
+from clusterproof.plugins.accept.redaction import redacted
 from clusterproof.plugins.accept.report import Report, report, text
 from clusterproof.plugins.core.verdict import Verdict
 from tests.accept.simulated import CHECK, NAMES, STAGES, Nodes, acceptance, cluster_of

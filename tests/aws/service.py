@@ -40,7 +40,6 @@ class Answer:
 
 DENIED = Answer(400, "AccessDeniedException", "User: someone is not authorized to perform this")
 THROTTLED = Answer(400, "ThrottlingException", "Rate exceeded")
-BROKEN = Answer(200, "", "<not json")
 
 
 @dataclass

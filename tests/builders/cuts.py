@@ -18,14 +18,13 @@ from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import PROVEN
 from clusterproof.reports import worst_of
 from clusterproof.reports.document.trend import counts
-from clusterproof.reports.history.store import clusters, read_past
+from clusterproof.reports.history.past import clusters, read_past
 from clusterproof.reports.results import PART, read_results
 from tests.builders import cutting
 from tests.builders.wheel import ROOT
 
 SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
 FULL_DISK, WORKER, MAX_FAIL = "full disk", "worker", "--maxfail"
-WAYS = (*SIGNALS, MAX_FAIL, FULL_DISK, WORKER)
 PYTEST = (sys.executable, "-m", "pytest", "-p", "clusterproof.plugins.cluster", "-p", "no:cacheprovider")
 TEXTS = ("report.html", "summary.md", "summary.txt", "junit.xml", "metrics.prom")
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.case.advice import Case, opened_case
-from clusterproof.plugins.case.command import redacted
 from clusterproof.plugins.case.folder import collect
+from clusterproof.plugins.case.redaction import redacted
 from clusterproof.plugins.case.report import paragraph
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Verdict

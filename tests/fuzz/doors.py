@@ -17,8 +17,8 @@ from clusterproof.plugins.benchmarks.pairwise.journal import read as read_journa
 from clusterproof.plugins.captures.collection import read_capture
 from clusterproof.plugins.case import CaseError
 from clusterproof.plugins.case.advice import opened_case
-from clusterproof.plugins.case.command import redacted
 from clusterproof.plugins.case.folder import collect
+from clusterproof.plugins.case.redaction import redacted
 from clusterproof.plugins.case.report import as_record, markdown, text
 from clusterproof.plugins.command_line.init import init
 from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target

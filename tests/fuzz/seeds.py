@@ -72,10 +72,8 @@ STATE = {
     "max_steps": 400,
 }
 SMI = "timestamp, index, utilization.gpu [%], memory.used [MiB], memory.total [MiB], power.draw [W], power.limit [W]\n"
-SMI_ROW = "2026/08/17 10:00:{:02}.000, 0, 97 %, 4 MiB, 9 MiB, 5 W, 7 W\n"
 DMON = "# gpu   pwr  temp    sm   mem   enc   dec  mclk  pclk\n# Idx     W     C     %     %     %     %   MHz   MHz\n"
 LABELS = {"gpu": "0", "UUID": "GPU-df2bfa0a", "Hostname": "gpu001"}
-POINTS = [[1_782_864_000 + 15 * number, "97"] for number in range(40)]
 SERIES: list[dict[str, Any]] = [
     {
         "metric": {"__name__": f"DCGM_FI_DEV_{name}", **LABELS},

@@ -17,7 +17,7 @@ from clusterproof.plugins.accept import return_to_service
 from clusterproof.plugins.aws import AwsError
 from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target
 from clusterproof.plugins.core.kinds import FILE, HYPERPOD, KINDS, Kind
-from clusterproof.plugins.inventory import aws, narrow, resolve, with_expectations
+from clusterproof.plugins.inventory import hyperpod, narrow, resolve, with_expectations
 from tests.inventory.refused import refusal, written
 
 # Kinds
@@ -121,7 +121,7 @@ def test_a_folder_that_is_called_like_a_hyperpod_cluster_is_said_to_be_one(
         raise AwsError("no AWS region")
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(aws, "Account", refused)
+    monkeypatch.setattr(hyperpod, "Account", refused)
     if is_there:
         Path("d").mkdir()
     with pytest.raises(InventoryError) as wrong:

@@ -25,7 +25,6 @@ APPS, BATCH = f"/apis/apps/v1/namespaces/{NAMESPACE}", f"/apis/batch/v1/namespac
 TEAM = "/api/v1/namespaces/team-a"
 NODE = "/api/v1/nodes/gpu601"
 SHOWN = ("--show-only", "templates/wait.yaml", "--set", "image=x,wait.namespaces={team-a}")
-POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 JSON = "application/json"
 ROOT = {"name": "root", "image": "x", "securityContext": {"privileged": True}}

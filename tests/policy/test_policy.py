@@ -19,9 +19,7 @@ from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.inventory import InventoryError
 from clusterproof.plugins.policy import find_policy, read_policy
 
-FAR, PAST = "2999-12-31", "2020-01-31"
 CHECKS = Path(__file__).parents[2] / "checks"
-DISABLED = '[disabled."host.word"]\nreason = "nobody listens"\nuntil = {day}\n'
 
 
 def policy_of(folder: Path, text: str) -> Policy:

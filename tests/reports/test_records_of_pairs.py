@@ -13,7 +13,7 @@ from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.pairs import pair
 from clusterproof.plugins.suite.reporters.bundle import ROOT as IN_BUNDLE
-from clusterproof.reports.history.store import read_past
+from clusterproof.reports.history.past import read_past
 from tests.benchmarks.pairwise.pair_faults import HEALTHY, PAIR_FAULTS, PairFault, write_recording
 from tests.builders.recordings import boot, node, recorded
 from tests.builders.runs import ROOT, Runs

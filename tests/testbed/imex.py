@@ -10,7 +10,6 @@ from tests.testbed.image import OPENS, Content, NodeImage
 
 ADDRESSES = ("10.1.2.9", "10.1.2.1", "10.1.2.2", "10.1.2.3")
 NAMES = ("gpu001", "gpu002", "gpu003", "gpu004")
-CTL = "/usr/bin/nvidia-imex-ctl"
 NODES = "/etc/nvidia-imex/nodes_config.cfg"
 CHANNEL = "/dev/nvidia-caps-imex-channels/channel0"
 

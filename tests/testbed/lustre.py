@@ -81,11 +81,6 @@ def with_mount_words(image: NodeImage, path: str, old: str, new: str) -> NodeIma
     return with_mount(image, path, line.replace(old, new))
 
 
-def without_mount(image: NodeImage, path: str) -> NodeImage:
-    """Nothing is mounted there."""
-    return replace(image, mounted=tuple(each for each in image.mounted if each.split(" ")[4] != path))
-
-
 def ost(index: int, file: str) -> str:
     """The path of a file about one OST."""
     return f"/sys/fs/lustre/osc/{FILE_SYSTEM}-OST{index:04x}-osc-{INSTANCE}/{file}"

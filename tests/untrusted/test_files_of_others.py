@@ -30,8 +30,9 @@ from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.transport import gather
 from clusterproof.reports.history import HistoryError, PastRun
 from clusterproof.reports.history.command import history
+from clusterproof.reports.history.past import read_before
 from clusterproof.reports.history.schema import APPLICATION, STEPS
-from clusterproof.reports.history.store import read_before, write_run
+from clusterproof.reports.history.store import write_run
 
 SECRET = '{"rank": 0, "step": 1, "seconds": 1.0}\n'
 STEP = '{{"rank": {rank}, "step": {step}, "seconds": 1.0}}\n'

@@ -147,14 +147,14 @@ def evaluator_of(*names: str) -> Evaluator:
     """One that has visited these nodes."""
     targets = tuple(Target(name, instance_type="p5.48xlarge") for name in names)
     evaluator = Evaluator(Cluster("some", "ssh", targets), NO_POLICY)
-    evaluator.whole({name: replace(evidence(), node=name) for name in names})
+    evaluator.evaluate_all({name: replace(evidence(), node=name) for name in names})
     return evaluator
 
 
 @pytest.mark.long
 def test_a_visit_of_one_node_evaluates_only_that_node() -> None:
     evaluator = evaluator_of("gpu001", "gpu002")
-    assert evaluator.whole({"gpu001": replace(evidence(), node="gpu001")}).keys() == {"gpu001"}
+    assert evaluator.evaluate_all({"gpu001": replace(evidence(), node="gpu001")}).keys() == {"gpu001"}
 
 
 @pytest.mark.long
@@ -164,7 +164,7 @@ def test_of_nodes_that_are_visited_one_by_one_nothing_is_kept_but_the_last_visit
 
     def visited_anew() -> Mapping[str, int]:
         for name in names:
-            evaluator.whole({name: replace(evidence(), node=name)})
+            evaluator.evaluate_all({name: replace(evidence(), node=name)})
             evaluator.logged(name, [LogLine(5_000, 90_000.0, XID_79)])
             evaluator.again(name, evaluator.rules(LOG, NVML))
         return alive(Node, Group, Collected, Result)

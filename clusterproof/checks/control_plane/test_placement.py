@@ -89,9 +89,6 @@ def _in_words(wide: list[Spread]) -> str:
     return "; ".join(spread.in_words for spread in wide)
 
 
-PLACES = ("zone", "layers", "ultraserver")
-
-
 @evidence(
     "kubectl get nodes -L topology.kubernetes.io/zone,topology.k8s.aws/network-node-layer-3; "
     "aws ec2 describe-instance-topology --instance-ids ID"

@@ -107,10 +107,10 @@ def findings_in(results: Iterable[Result], evidence: NodeEvidence) -> list[Check
     """What the results say that did not pass; of what jobs have left also whose it is, as far as the evidence shows."""
     owners = owners_in(evidence)
     return [
-        CheckFinding(one.check, one.verdict.value, one.message, one.devices, owners.get(one.check, ()))
+        CheckFinding(part.check, part.verdict.value, part.message, part.devices, owners.get(part.check, ()))
         for result in results
-        for one in result.by_verdict
-        if one.verdict.value != "pass"
+        for part in result.by_verdict
+        if part.verdict.value != "pass"
     ]
 
 
@@ -123,8 +123,10 @@ def owners_in(evidence: NodeEvidence) -> Mapping[str, tuple[Owner, ...]]:
         return Jobs(answer_of("jobs", evidence.collectors["jobs"]).value)
 
     return {
-        LEFT: _owners(lambda: jobs().left, lambda one: Owner(one.job, "" if one.is_sure else str(one.uid))),
-        LEAKED: _owners(lambda: jobs().shm, lambda one: Owner(uid=str(one.uid))),
+        LEFT: _owners(
+            lambda: jobs().left, lambda leftover: Owner(leftover.job, "" if leftover.is_sure else str(leftover.uid))
+        ),
+        LEAKED: _owners(lambda: jobs().shm, lambda leftover: Owner(uid=str(leftover.uid))),
     }
 
 

@@ -70,7 +70,7 @@ def rehearsed(occasion: str, settings: Settings) -> Rehearsal:
         said = ran.stderr.decode("utf-8", "replace").strip()[-500:]
         return Rehearsal(occasion, deadline_s, time.monotonic() - began, broken=said or f"ended with {ran.returncode}")
     took_s = time.monotonic() - began
-    evaluated = tuple(Evaluated(**one) for one in printed["evaluated"])
+    evaluated = tuple(Evaluated(**row) for row in printed["evaluated"])
     return Rehearsal(
         occasion, deadline_s, took_s, evaluated, printed["instance_type"], printed["broken"], tuple(printed["said"])
     )

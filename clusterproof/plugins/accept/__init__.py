@@ -60,7 +60,7 @@ class NodeRun:
     def besides_speed(self, result: Result) -> Result:
         """What a check says besides how fast this node is beside others: of what was measured a population decides."""
         measured = (row for name, row in acceptance.measures().items() if name in self.speeds)
-        others = tuple(one for one in result.findings if not is_of_comparison(one.cause, one.message))
+        others = tuple(finding for finding in result.findings if not is_of_comparison(finding.cause, finding.message))
         if others == result.findings or result.check not in {row.check for row in measured}:
             return result
         return with_findings(result, others) if others else Result(result.check, result.node, Verdict.PASS)
@@ -131,7 +131,7 @@ def _busbw(node: Node) -> Mapping[str, Mapping[str, float]]:
     rows = node.node_busbw.rows
     if not rows or any(row.wrong for row in rows):
         return {}
-    row = max(rows, key=lambda one: one.size_bytes)
+    row = max(rows, key=lambda row: row.size_bytes)
     return {f"all-reduce of {row.gib}": {"": row.out_of_place.busbw_gb_per_s or 0.0}}
 
 

@@ -13,7 +13,8 @@ from clusterproof.plugins.core.opened import is_there
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.strict import read_text
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.history.store import nodes_of, own_path, read_before
+from clusterproof.reports.history.past import nodes_of, read_before
+from clusterproof.reports.history.store import own_path
 
 A_CASE = "what clusterproof case JOB --json prints"
 MAX_CASE_BYTES = 1 << 24
@@ -65,11 +66,11 @@ def _of_case(path: str, nodes: Sequence[str]) -> Iterator[tuple[str, EarlierFind
     if not any(proofs):
         raise InventoryError(f"--case {path!r:.120} names nothing that proves it; return without it")
     suspected = [node for node in nodes if node in suspects or node.partition(".")[0] in suspects]
-    if not suspected or not all(isinstance(one, str) for one in proofs):
+    if not suspected or not all(isinstance(proof, str) for proof in proofs):
         named = fold(sorted(suspects)) or "no node"
         raise InventoryError(f"--case {path!r:.120} suspects {named:.200}; expected one of {fold(nodes):.200}")
     for node in suspected:
-        yield from ((node, EarlierFinding(tuple(one.split(" or ")), source)) for one in proofs if one)
+        yield from ((node, EarlierFinding(tuple(proof.split(" or ")), source)) for proof in proofs if proof)
 
 
 def without_history(cluster: Cluster, nodes: Sequence[str], history: str | None) -> Mapping[str, str]:

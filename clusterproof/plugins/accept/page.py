@@ -32,11 +32,11 @@ _OUTCOMES = {
 def page(report: Report) -> str:
     """The page. Whatever nodes and people named is text in it; it has no script."""
     style = joined_files(STYLES)
-    sections = [one for one in _sections(report) if one.body]
-    where = "".join(f'<a href="#{one.name}">{escape(one.title)}</a>' for one in sections)
+    sections = [section for section in _sections(report) if section.body]
+    where = "".join(f'<a href="#{section.name}">{escape(section.title)}</a>' for section in sections)
     verdict, counts = ClusterVerdict(report["outcome"]), escape(headline(report))
-    stopped = f"<p>Not finished: {_said(report['stopped'])}.</p>" if report["stopped"] else ""
-    title = f"Acceptance of {_said(report['cluster'])}"
+    stopped = f"<p>Not finished: {_bounded(report['stopped'])}.</p>" if report["stopped"] else ""
+    title = f"Acceptance of {_bounded(report['cluster'])}"
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{content_policy(style, "", "")}">'
@@ -47,7 +47,7 @@ def page(report: Report) -> str:
         f'<p class="verdict {_OUTCOMES[verdict]}"><strong>{verdict.value}</strong> '
         f'<span class="headline">{counts}</span></p>'
         f'{stopped}<nav aria-label="sections">{where}</nav></header><main>'
-        + "".join(one.html for one in sections)
+        + "".join(section.html for section in sections)
         + "</main></body></html>\n"
     )
 
@@ -72,13 +72,13 @@ def _bought(report: Report) -> str:
     word_of = {True: "yes", False: "no", None: "not known"}
     rows = [
         (
-            one["what"],
-            one["bought"],
-            one["there"],
-            "not asked" if one["bought"] == NOT_SAID else word_of[one["is_met"]],
-            _said(one["not_on"], 2000),
+            line["what"],
+            line["bought"],
+            line["there"],
+            "not asked" if line["bought"] == NOT_SAID else word_of[line["is_met"]],
+            _bounded(line["not_on"], 2000),
         )
-        for one in report["bought"]
+        for line in report["bought"]
     ]
     return table(("what", "bought", "there", "met", "not on"), rows)
 
@@ -89,8 +89,8 @@ def _nodes(report: Report) -> Iterator[str]:
             if node["said"] != said.value:
                 continue
             yield (
-                f'<details class="{_CLASSES[said]}" open><summary><b>{said.value}</b> {_said(node["node"])}: '
-                f"{_said(_hardware(node['hardware']), 400)}</summary>{_list(node['reasons'])}</details>"
+                f'<details class="{_CLASSES[said]}" open><summary><b>{said.value}</b> {_bounded(node["node"])}: '
+                f"{_bounded(_hardware(node['hardware']), 400)}</summary>{_list(node['reasons'])}</details>"
             )
 
 
@@ -101,15 +101,18 @@ def _hardware(identity: Report) -> str:
 
 
 def _others(report: Report) -> str:
-    rows = [(one["of"], one["verdict"], one["check"], one["message"], one["folder"]) for one in report["of_others"]]
+    rows = [
+        (other["of"], other["verdict"], other["check"], other["message"], other["folder"])
+        for other in report["of_others"]
+    ]
     return table(("of", "verdict", "check", "message", "evidence"), rows) if rows else ""
 
 
 def _accepted(report: Report) -> str:
-    chosen = [one for one in report["nodes"] if one["said"] == NodeVerdict.ACCEPTED.value]
+    chosen = [node for node in report["nodes"] if node["said"] == NodeVerdict.ACCEPTED.value]
     rows = [
-        (one["node"], one["kind"], _hardware(one["hardware"]), "; ".join(one["concerns"]), _before(one))
-        for one in chosen
+        (node["node"], node["kind"], _hardware(node["hardware"]), "; ".join(node["concerns"]), _before(node))
+        for node in chosen
     ]
     return table(("node", "kind", "serials", "concerns", "replaced"), rows) if rows else ""
 
@@ -122,22 +125,22 @@ def _stages(report: Report) -> str:
     head = ("stage", "proves", "runs", "hours", "node hours", "nodes", "taken out")
     rows = [
         (
-            one["title"],
-            one["proves"],
-            str(one["runs"]),
-            f"{one['hours']:.2f}",
-            f"{one['node_hours']:.2f}",
-            str(one["nodes"]),
-            one["taken_out"],
+            stage["title"],
+            stage["proves"],
+            str(stage["runs"]),
+            f"{stage['hours']:.2f}",
+            f"{stage['node_hours']:.2f}",
+            str(stage["nodes"]),
+            stage["taken_out"],
         )
-        for one in report["stages"]
+        for stage in report["stages"]
     ]
     return table(head, rows)
 
 
 def _populations(report: Report) -> Iterator[str]:
     for row in report["populations"]:
-        title = f"<h3>{_said(row['what'])} ({_said(row['kind'])})</h3>"
+        title = f"<h3>{_bounded(row['what'])} ({_bounded(row['kind'])})</h3>"
         if row["usual"] is None:
             yield f"{title}<p>too few nodes to say what is usual</p>"
             continue
@@ -156,7 +159,7 @@ def _errors(report: Report) -> str:
     if not {"exact", "speed"} & {*report["plan"]["stages"]}:
         return "<p>The plan measures no node alone: no errors are declared.</p>"
     of, accepted = report["errors"], report["summary"].get(NodeVerdict.ACCEPTED.value, 0)
-    hours = sum(one["node_hours"] for one in report["stages"])
+    hours = sum(stage["node_hours"] for stage in report["stages"])
     bad = f"{of['slower']:.0%} slower than its population or more, in all runs or in {of['shows_in']:.0%} of them"
     often, most, half = (
         of[key] for key in ("runs_of_each_node", "runs_at_most", "missed_if_it_shows_in_half_of_the_runs")
@@ -180,15 +183,15 @@ def _errors(report: Report) -> str:
 def _runs(report: Report) -> Iterator[str]:
     rows = [
         (
-            one["folder"],
-            _time(one["began"]),
-            f"{one['seconds']:.0f} s",
-            str(one["exit_code"]),
-            str(len(one["nodes"])),
-            shlex.join(one["command"]),
-            one["evidence"],
+            run["folder"],
+            _time(run["began"]),
+            f"{run['seconds']:.0f} s",
+            str(run["exit_code"]),
+            str(len(run["nodes"])),
+            shlex.join(run["command"]),
+            run["evidence"],
         )
-        for one in report["runs"]
+        for run in report["runs"]
     ]
     if rows:
         yield "<p>In a folder <code>sha256sum -c SHA256SUMS</code> compares its files; the digest is of that list.</p>"
@@ -200,10 +203,10 @@ def _signatures() -> str:
 
 
 def _list(lines: Sequence[str]) -> str:
-    return f"<ul>{''.join(f'<li>{_said(line, 2000)}</li>' for line in lines)}</ul>" if lines else ""
+    return f"<ul>{''.join(f'<li>{_bounded(line, 2000)}</li>' for line in lines)}</ul>" if lines else ""
 
 
-def _said(text: str, most: int = 500) -> str:
+def _bounded(text: str, most: int = 500) -> str:
     return escape(printable(text, most))
 
 

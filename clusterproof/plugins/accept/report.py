@@ -40,38 +40,44 @@ Report = dict[str, Any]
 
 def report(state: AcceptanceState, ended: Sequence[EndedRun], cluster: str, stopped: str) -> Report:
     """All of it, as plain JSON. Times are in seconds since 1970, shares between 0 and 1."""
-    said, others = of_nodes(state), sorted(state.of_others, key=lambda one: one.result.verdict.rank)
+    said, others = of_nodes(state), sorted(state.of_others, key=lambda other: other.result.verdict.rank)
     bought = list(_bought(state, said))
     return {
         "schema": SCHEMA,
         "clusterproof": __version__,
         "cluster": cluster,
-        "plan": {"digest": state.plan.digest, **as_json(state.plan), "stages": [one.name for one in state.plan.stages]},
-        "began": min((one.began for one in ended), default=None),
-        "ended": max((one.ended for one in ended), default=None),
+        "plan": {
+            "digest": state.plan.digest,
+            **as_json(state.plan),
+            "stages": [stage.name for stage in state.plan.stages],
+        },
+        "began": min((run.began for run in ended), default=None),
+        "ended": max((run.ended for run in ended), default=None),
         "stopped": stopped,
         "outcome": outcome(state, said, _is_as_bought(bought), stopped).value,
-        "summary": {of.value: count for of in NodeVerdict if (count := sum(one.said is of for one in said))},
-        "summary_of_others": dict(Counter(one.result.verdict.value for one in others)),
+        "summary": {
+            of.value: count for of in NodeVerdict if (count := sum(node_verdict.said is of for node_verdict in said))
+        },
+        "summary_of_others": dict(Counter(other.result.verdict.value for other in others)),
         "bought": bought,
-        "nodes": [_node(one, state) for one in said],
+        "nodes": [_node(node_verdict, state) for node_verdict in said],
         "left": [_left(node, state) for node in state.left],
         "of_others": [
             {
-                "of": one.result.node,
-                "check": one.result.check,
-                "verdict": one.result.verdict.value,
-                "message": one.result.message,
-                "folder": one.folder,
+                "of": other.result.node,
+                "check": other.result.check,
+                "verdict": other.result.verdict.value,
+                "message": other.result.message,
+                "folder": other.folder,
             }
-            for one in others[:MAX_OTHERS]
+            for other in others[:MAX_OTHERS]
         ],
         "populations": [_population(key, one) for key, one in state.populations.items()],
         "stages": [_stage(stage.name, state, ended) for stage in state.plan.stages],
         "errors": _errors(state.plan.errors, state),
         "left_out": list(_left_out(state)),
         "not_covered": list(_not_covered(state)),
-        "runs": [as_json(one) for one in ended],
+        "runs": [as_json(run) for run in ended],
     }
 
 
@@ -103,14 +109,14 @@ def _measured(node: str, state: AcceptanceState) -> Report:
 def _bought(state: AcceptanceState, said: Sequence[NodeOutcome]) -> Iterator[Report]:
     """Each line of what was bought: what is there, on how many nodes, and on which it is not."""
     bought = state.plan.bought
-    accepted = [one.node for one in said if one.said is NodeVerdict.ACCEPTED]
+    accepted = [node_verdict.node for node_verdict in said if node_verdict.said is NodeVerdict.ACCEPTED]
     due = bought.get("nodes", len(state.nodes))
     there = [node for node in state.nodes if node in state.seen]
     silent = [node for node in state.nodes if node not in state.seen]
     is_met = False if len(state.nodes) != due else None if silent else True
     yield _line("nodes", str(due), f"{len(state.nodes)} named, {len(there)} answered", is_met, silent)
-    unfit = [one.node for one in said if one.said is not NodeVerdict.ACCEPTED]
-    are_open = all(one.said in (NodeVerdict.ACCEPTED, NodeVerdict.OPEN) for one in said)
+    unfit = [node_verdict.node for node_verdict in said if node_verdict.said is not NodeVerdict.ACCEPTED]
+    are_open = all(node_verdict.said in (NodeVerdict.ACCEPTED, NodeVerdict.OPEN) for node_verdict in said)
     is_met = len(accepted) == due or (None if are_open and len(state.nodes) == due else False)
     yield _line("nodes that are fit", str(due), f"{len(accepted)} accepted", is_met, unfit)
     kinds = Counter(state.seen[node].kind for node in there)
@@ -171,16 +177,16 @@ def _population(key: tuple[str, str, str], population: Population) -> Report:
 
 
 def _stage(name: str, state: AcceptanceState, ended: Sequence[EndedRun]) -> Report:
-    runs = [one for one in ended if one.stage == name]
+    runs = [run for run in ended if run.stage == name]
     row = acceptance.stages()[name]
-    node_hours = sum(len(one.nodes) * one.seconds for one in runs) / 3600
-    out = sorted(node for node, of in state.failures.items() if any(one.stage == name for one in of))
+    node_hours = sum(len(run.nodes) * run.seconds for run in runs) / 3600
+    out = sorted(node for node, of in state.failures.items() if any(failure.stage == name for failure in of))
     return {
         "stage": name,
         "title": row.title,
         "proves": row.proves,
         "runs": len(runs),
-        "hours": round(sum(one.seconds for one in runs) / 3600, 4),
+        "hours": round(sum(run.seconds for run in runs) / 3600, 4),
         "node_hours": round(node_hours, 3),
         "nodes": sum(count > 0 for count in state.runs[name].values()),
         "taken_out": fold(out) if out else "",
@@ -224,7 +230,7 @@ def headline(report: Report) -> str:
             parts.append(f"{number_of(others[verdict.value], words)} of pairs or the cluster")
     if unmet:
         parts.append(f"{number_of(unmet, 'line')} of what was bought not met")
-    concerns = sum(len(one["concerns"]) for one in report["nodes"]) + others.get(Verdict.CONCERN.value, 0)
+    concerns = sum(len(node["concerns"]) for node in report["nodes"]) + others.get(Verdict.CONCERN.value, 0)
     if concerns:
         parts.append(number_of(concerns, "concern"))
     if report["left"]:
@@ -254,14 +260,14 @@ def _lines(report: Report) -> Iterator[str]:
                 more = f" (and {len(node['reasons']) - 1} more)" if len(node["reasons"]) > 1 else ""
                 yield _entry(said.value, f"{_named(node)}: {node['reasons'][0]}{more}")
     yield from (_entry("left", left_in_words(node)) for node in report["left"])
-    others = [node for node in report["of_others"] if node["verdict"] != Verdict.CONCERN.value]
-    for node in others[:MAX_LINES]:
-        yield _entry(node["verdict"], f"{node['of']}: {node['check']}: {node['message']} ({node['folder']})")
+    others = [other for other in report["of_others"] if other["verdict"] != Verdict.CONCERN.value]
+    for other in others[:MAX_LINES]:
+        yield _entry(other["verdict"], f"{other['of']}: {other['check']}: {other['message']} ({other['folder']})")
     if len(others) > MAX_LINES:
         yield _entry("", f"{len(others) - MAX_LINES} more of pairs or the cluster in the report")
     concerns = [f"{node['node']}: {words}" for node in report["nodes"] for words in node["concerns"]]
-    others = [node for node in report["of_others"] if node["verdict"] == Verdict.CONCERN.value]
-    concerns += [f"{node['of']}: {node['check']}: {node['message']}" for node in others]
+    others = [other for other in report["of_others"] if other["verdict"] == Verdict.CONCERN.value]
+    concerns += [f"{other['of']}: {other['check']}: {other['message']}" for other in others]
     yield from (_entry("concern", words) for words in concerns[:MAX_LINES])
     if len(concerns) > MAX_LINES:
         yield _entry("concern", f"{len(concerns) - MAX_LINES} more in the report")

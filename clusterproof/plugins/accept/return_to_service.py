@@ -99,8 +99,12 @@ def return_nodes(arguments: Sequence[str], launch: Launch | None = None) -> tupl
         replace(of, concerns=(*of.concerns, *filter(None, [unknown.get(of.node)])), beside=others)
         for of in (judge(node, findings[node], ran, len(due)) for node in nodes)
     ]
-    worst = max((one.said for one in judged), key=(FIT, NOT_PROVEN, NOT_FIT).index)
-    text = json.dumps([as_json(one) for one in judged], indent=1) if option.json else _text(judged, findings, cluster)
+    worst = max((returning.said for returning in judged), key=(FIT, NOT_PROVEN, NOT_FIT).index)
+    text = (
+        json.dumps([as_json(returning) for returning in judged], indent=1)
+        if option.json
+        else _text(judged, findings, cluster)
+    )
     return EXIT_CODES[worst], f"{text}\n"
 
 
@@ -137,7 +141,7 @@ def _run(named: str, of_steps: Sequence[ReturnStep], nodes: Sequence[str], launc
     """
     results_of_steps: list[list[Result]] = []
     for number, step in enumerate(of_steps, 1):
-        failed = {one.node for results in results_of_steps for one in results if one.verdict is Verdict.FAIL}
+        failed = {result.node for results in results_of_steps for result in results if result.verdict is Verdict.FAIL}
         left = [node for node in nodes if node not in failed]
         healthy = [node for node in step.beside if node not in failed]
         if left and (healthy or not step.beside):
@@ -167,28 +171,32 @@ def judge(node: str, findings: Sequence[EarlierFinding], by_step: Sequence[Seque
     Without all its evidence no node is fit; nor is it where nothing tells whether what was found before is gone.
     """
     own = [result for results in by_step for result in results if _is_of(result, node)]
-    failed = [f"{one.check}: {one.message}" for one in own if one.verdict is Verdict.FAIL]
-    concerns = [one for one in own if one.verdict is Verdict.CONCERN]
-    missing = [f"{one.check}: {one.message or one.cause}" for one in own if one.verdict is Verdict.INCOMPLETE]
+    failed = [f"{result.check}: {result.message}" for result in own if result.verdict is Verdict.FAIL]
+    concerns = [result for result in own if result.verdict is Verdict.CONCERN]
+    missing = [
+        f"{result.check}: {result.message or result.cause}" for result in own if result.verdict is Verdict.INCOMPLETE
+    ]
     for number, what in enumerate(STEPS[:due]):
         results = by_step[number] if number < len(by_step) else ()
-        if not any(_is_of(one, node) and one.verdict in (Verdict.PASS, Verdict.CONCERN) for one in results):
+        if not any(_is_of(result, node) and result.verdict in (Verdict.PASS, Verdict.CONCERN) for result in results):
             missing.append(f"{what} told nothing of it; expected one measurement at least")
     missing += dict.fromkeys(
-        f"{one.check}: the cluster failed: {one.message}"
+        f"{result.check}: the cluster failed: {result.message}"
         for results in by_step
-        for one in results
-        if one.is_of_cluster and one.verdict is Verdict.FAIL
+        for result in results
+        if result.is_of_cluster and result.verdict is Verdict.FAIL
     )
     for finding in findings:
-        about = {one.verdict for one in own if finding.is_about(one.check)}
+        about = {result.verdict for result in own if finding.is_about(result.check)}
         known = f"{' or '.join(finding.words)}: {finding.source} has it"
         if Verdict.CONCERN in about:
             missing.append(f"{known}, and it is still a concern")
         elif about <= {Verdict.NOT_APPLICABLE}:
             missing.append(f"{known}, and no check told whether it is gone; {EXPECTED_TO_TELL}")
     said = NOT_FIT if failed else NOT_PROVEN if missing else FIT
-    return Returning(node, said, tuple(failed or missing), tuple(f"{one.check}: {one.message}" for one in concerns))
+    return Returning(
+        node, said, tuple(failed or missing), tuple(f"{result.check}: {result.message}" for result in concerns)
+    )
 
 
 def beside(by_step: Sequence[Sequence[Result]], nodes: Sequence[str]) -> tuple[str, ...]:
@@ -196,7 +204,7 @@ def beside(by_step: Sequence[Sequence[Result]], nodes: Sequence[str]) -> tuple[s
 
     What is missing of a node for one cause is said once; what was found, for each check.
     """
-    others = (one for results in by_step for one in results if not any(_is_of(one, node) for node in nodes))
+    others = (result for results in by_step for result in results if not any(_is_of(result, node) for node in nodes))
     found: dict[tuple[str, str], str] = {}
     for part in (part for result in others for part in result.by_verdict if part.verdict.is_finding):
         words = f"{part.check}: {part.verdict.value}: {part.message or part.cause}"
@@ -218,7 +226,7 @@ def _text(judged: Sequence[Returning], findings: Mapping[str, Sequence[EarlierFi
         lines += [f"{node.said:<10}  {node.node}{gone}", *(indent(reason, MARGIN) for reason in node.reasons)]
         lines += [indent(f"concern: {words}", MARGIN) for words in node.concerns]
     lines += [f"{'beside':<10}  {words}" for words in judged[0].beside]
-    fit = [one.node for one in judged if one.said == FIT]
+    fit = [returning.node for returning in judged if returning.said == FIT]
     lines += [f"\nTo copy; nothing of it was done:\n  {line}" for line in give_back(fit, cluster)]
     return "\n".join([*lines, f"{len(fit)} of {number_of(len(judged), 'node')} may have jobs again"])
 

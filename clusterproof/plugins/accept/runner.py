@@ -77,7 +77,7 @@ class Acceptance:
             self._take_in(line)
 
     def _take_in(self, line: EndedRun) -> None:
-        stage = next((one for one in self.plan.stages if one.name == line.stage), None)
+        stage = next((stage for stage in self.plan.stages if stage.name == line.stage), None)
         if stage is None:
             raise JournalError(
                 f"{self.folder / journal.FILE} has a run of {line.stage!r:.40} on {fold(line.nodes):.80}; expected a "

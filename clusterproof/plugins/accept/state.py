@@ -100,7 +100,7 @@ class AcceptanceState:
             self.results.pop(node, None)
             self.changes[node] *= not is_said
             self.out -= {node} - self.unsettled
-            self.of_others = [one for one in self.of_others if not one.speaks_of(node)]
+            self.of_others = [other for other in self.of_others if not other.speaks_of(node)]
         self._rounds.clear()
 
     def add(self, step: NextRun, ran: StageRun, folder: str, seconds: float) -> None:
@@ -171,7 +171,7 @@ class AcceptanceState:
             is_same = (old.stage, old.result.check, old.result.node) == (new.stage, new.result.check, new.result.node)
             return is_same and old.nodes - self.out <= new.nodes
 
-        self.of_others = [one for one in self.of_others if not is_superseded(one)]
+        self.of_others = [other for other in self.of_others if not is_superseded(other)]
         if new.result.verdict in (Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE):
             self.of_others.append(new)
 

@@ -57,7 +57,10 @@ def outcome(
     state: AcceptanceState, said: Sequence[NodeOutcome], is_as_bought: bool | None, stopped: str
 ) -> ClusterVerdict:
     """Of the cluster: whatever failed keeps it from being accepted, and so does whatever is missing or undecided."""
-    of_nodes, of_others = {one.said for one in said}, {one.result.verdict for one in state.of_others}
+    of_nodes, of_others = (
+        {node_outcome.said for node_outcome in said},
+        {other.result.verdict for other in state.of_others},
+    )
     if is_as_bought is False or Verdict.FAIL in of_others or of_nodes & {NodeVerdict.REJECTED, NodeVerdict.TO_FIX}:
         return ClusterVerdict.NOT_ACCEPTED
     is_open = stopped or is_as_bought is None or Verdict.INCOMPLETE in of_others or of_nodes != {NodeVerdict.ACCEPTED}
@@ -67,7 +70,7 @@ def outcome(
 def failed(node: str, state: AcceptanceState) -> tuple[str, ...]:
     """What a node failed by, and in which folder the evidence is."""
     failures = state.failures.get(node, [])[:MAX_REASONS]
-    return tuple(f"{one.check}: {one.words} ({one.folder})" for one in failures)
+    return tuple(f"{failure.check}: {failure.words} ({failure.folder})" for failure in failures)
 
 
 def _of_node(node: str, state: AcceptanceState) -> NodeOutcome:
@@ -75,7 +78,7 @@ def _of_node(node: str, state: AcceptanceState) -> NodeOutcome:
     failures = state.failures.get(node, [])
     if failures:
         under_load = {stage.name for stage in state.plan.stages if stage.is_load}
-        is_of_hardware = any(one.action in OF_HARDWARE or one.stage in under_load for one in failures)
+        is_of_hardware = any(failure.action in OF_HARDWARE or failure.stage in under_load for failure in failures)
         said = NodeVerdict.REJECTED if is_of_hardware else NodeVerdict.TO_FIX
         return NodeOutcome(node, said, failed(node, state), concerns)
     missing = tuple(dict.fromkeys((*_unsettled(node, state), *_missing(node, state))))
@@ -85,7 +88,7 @@ def _of_node(node: str, state: AcceptanceState) -> NodeOutcome:
 def _concerns(node: str, state: AcceptanceState) -> Iterator[str]:
     """What each check last had a concern about, whatever else it says, and in how many runs."""
     for (_, check), results in state.results.get(node, {}).items():
-        parts = [part for one in results for part in one.by_verdict if part.verdict is Verdict.CONCERN]
+        parts = [part for result in results for part in result.by_verdict if part.verdict is Verdict.CONCERN]
         if parts:
             times = f"in {len(parts)} of {len(results)} runs: " if len(parts) < len(results) else ""
             yield f"{check}: {times}{parts[-1].message}"
@@ -138,11 +141,11 @@ def _missing_in(stage: Stage, node: str, state: AcceptanceState) -> Iterator[str
     own = {check: results for (name, check), results in state.results.get(node, {}).items() if name == stage.name}
     proven = False
     for check, results in own.items():
-        known = [one for one in results if one.verdict is not Verdict.INCOMPLETE]
-        proven = proven or any(one.verdict in (Verdict.PASS, Verdict.CONCERN) for one in known)
+        known = [result for result in results if result.verdict is not Verdict.INCOMPLETE]
+        proven = proven or any(result.verdict in (Verdict.PASS, Verdict.CONCERN) for result in known)
         if len(known) < least:
             yield f"{check}: {_why(results)}"
-        if any(one.verdict is Verdict.FAIL for one in known):
+        if any(result.verdict is Verdict.FAIL for result in known):
             yield f"{check}: failed in 1 of {len(known)} runs: {_of(Verdict.FAIL, known).message}"
     if not proven:
         yield f"{stage.title}: nothing of it applied to this node, or could be measured"
@@ -153,4 +156,4 @@ def _why(results: Sequence[Result]) -> str:
 
 
 def _of(verdict: Verdict, results: Sequence[Result]) -> Result:
-    return next(one for one in results if one.verdict is verdict)
+    return next(result for result in results if result.verdict is verdict)

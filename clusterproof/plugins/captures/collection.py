@@ -164,8 +164,10 @@ def read_capture(path: Path, cluster: Cluster, collectors: Iterable[str]) -> tup
     files = {node.name: node for node in capture.nodes}
     collectors, budget = tuple(collectors), Budget(MAX_WHOLE_BYTES)
     understood_nodes = [
-        understood(files.get(one.name, NodeFiles(one.name, ())), capture.root, collectors, budget=budget, reader=reader)
-        for one in cluster.targets
+        understood(
+            files.get(target.name, NodeFiles(target.name, ())), capture.root, collectors, budget=budget, reader=reader
+        )
+        for target in cluster.targets
     ]
     return (
         replace(understood_nodes[0], unknown=(*capture.strays, *understood_nodes[0].unknown)),

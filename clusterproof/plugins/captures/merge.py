@@ -20,7 +20,7 @@ def merged(ranked: Iterable[tuple[int, object]]) -> object:
     """One value out of several, each with its rank. Of two of the same rank the first holds."""
     result: object = None
     result_rank = 0
-    for rank, value in sorted(ranked, key=lambda one: -one[0]):
+    for rank, value in sorted(ranked, key=lambda entry: -entry[0]):
         result = both(result, value, same_rank=rank == result_rank)
         result_rank = rank
     return result

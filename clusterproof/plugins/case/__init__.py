@@ -139,7 +139,7 @@ class Offset:
     how: str
 
 
-class Missing(Enum):
+class MissingKind(Enum):
     """What is missing, where that decides how it is reported; all else is of no kind."""
 
     LOGS, LOGS_OF_SOME = auto(), auto()  # of kernels: of any node, or of some
@@ -147,6 +147,14 @@ class Missing(Enum):
     OF_ANOTHER_TIME = auto()  # evidence that is not shown
     ACCOUNTING = auto()  # of Slurm, which has none for any job
     COMMAND = auto()  # how kernel logs are saved by hand
+
+
+@record
+class Missing:
+    """What could not be had, and why, in words."""
+
+    words: str
+    kind: MissingKind | None = None
 
 
 @record
@@ -166,11 +174,15 @@ class Collected:
     progress: float | None = None  # when the last step was logged
     last: float | None = None  # when the last line of output was
     read: tuple[str, ...] = ()  # what was read, in words
-    missing: tuple[str, ...] = ()  # what could not be had, and why
-    kinds: Mapping[str, Missing] = field(default_factory=dict)  # of some of these
+    lacks: tuple[Missing, ...] = ()
     cluster: str = ""  # as `clusterproof check` names it, where Kubernetes ran the job; else its nodes are asked by ssh
     names: Mapping[str, str] = field(default_factory=dict)  # of nodes, as Kubernetes has them
     clocks: Mapping[str, Offset] = field(default_factory=dict)  # of nodes, where they are known; times are by none
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """What could not be had, in words."""
+        return tuple(part.words for part in self.lacks)
 
 
 LONGEST_WORDS = 160  # of a line that are shown

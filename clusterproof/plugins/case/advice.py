@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from shlex import quote
 
-from clusterproof.plugins.case import Collected, Event, Fact, Missing, label
+from clusterproof.plugins.case import Collected, Event, Fact, Missing, MissingKind, label
 from clusterproof.plugins.case.conclusions import ESTABLISHED, CaseVerdict
-from clusterproof.plugins.case.first import long_before_the_end
+from clusterproof.plugins.case.first_event import long_before_the_end
 from clusterproof.plugins.case.relevance import is_broken_since, of_another_time
 from clusterproof.plugins.case.verdict import decide
 from clusterproof.plugins.catalog.causes import (
@@ -67,9 +67,8 @@ def opened_case(collected: Collected) -> Case:
     events = tuple(event for event in collected.events if event not in early)
     outlived = (*collected.outlived, *(event for event in collected.events if event in early))
     collected = replace(collected, events=events, outlived=outlived)
-    other = dict.fromkeys(of_another_time(collected), Missing.OF_ANOTHER_TIME)
-    missing, kinds = (*other, *collected.missing), {**collected.kinds, **other}
-    collected = replace(collected, missing=missing, kinds=kinds)
+    others = (Missing(words, MissingKind.OF_ANOTHER_TIME) for words in of_another_time(collected))
+    collected = replace(collected, lacks=(*others, *collected.lacks))
     verdict = decide(collected)
     return Case(collected, verdict, advise(collected, verdict))
 

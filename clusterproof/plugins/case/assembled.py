@@ -13,6 +13,7 @@ from clusterproof.plugins.case import (
     Job,
     Lead,
     Missing,
+    MissingKind,
     Offset,
     Span,
     clocks,
@@ -23,49 +24,10 @@ from clusterproof.plugins.case import (
 )
 from clusterproof.plugins.case.clocks import Clock
 from clusterproof.plugins.case.output import Output
+from clusterproof.plugins.case.recorder import recorder_events, recorder_leads
 from clusterproof.plugins.core.message import listed, number_of
 from clusterproof.plugins.core.record import field, record, replace
-from clusterproof.plugins.training_run import Dump, rank_names
-from clusterproof.plugins.training_run.rules.hang import Mismatch, Wait, last_call, mismatches, missing
-
-LONGEST = 300  # characters of what ranks called
-
-
-def recorder_events(dumps: Mapping[int, Dump], files: Mapping[int, str]) -> Iterator[Event]:
-    """One for each process group in which ranks called different collectives, and some wait there."""
-    for mismatch in (each for each in mismatches(dumps) if each.holds_up):
-        first = min(mismatch.odd)
-        rank = first if len(mismatch.odd) == 1 and mismatch.has_majority else None
-        message = f"{mismatch.words}, at collective {mismatch.number} of {mismatch.group}"
-        yield Event("desync", one_line(message, LONGEST), one_line(files.get(first, "")), _when(mismatch), "", rank)
-
-
-def _when(mismatch: Mismatch) -> Span:
-    times = [called.time for called in mismatch.odd.values() if called.time is not None]
-    return Span(min(times), min(times)) if times else Span()
-
-
-def recorder_leads(dumps: Mapping[int, Dump], nodes: Mapping[int, str], without_dump: bool = True) -> Iterator[Lead]:
-    """Ranks that others waited for; those that left no dump only where they are asked for."""
-    for wait in missing(dumps).shown():
-        for rank in wait.missing:
-            if rank in dumps:
-                last = last_call(dumps[rank])
-                yield Lead(rank, _words(wait), nodes.get(rank, ""), line=f"{last.name} at {last.where}" if last else "")
-            elif without_dump:
-                yield Lead(rank, f"left no dump of the Flight Recorder, and {_waited(wait)}", nodes.get(rank, ""))
-
-
-def _words(wait: Wait) -> str:
-    what = one_line(f"{wait.collective.name} {wait.collective.number} of {wait.group}")
-    if wait.is_called:
-        return f"called {what}, but its GPU did not begin it, while {rank_names(wait.waiting)} waited in it"
-    return f"did not come to {what}, in which {rank_names(wait.waiting)} waited"
-
-
-def _waited(wait: Wait) -> str:
-    what = one_line(f"{wait.collective.name} {wait.collective.number} of {wait.group}")
-    return f"{rank_names(wait.waiting)} waited in {what}"
+from clusterproof.plugins.training_run import Dump
 
 
 @record
@@ -88,13 +50,16 @@ class CaseBuilder:
     cluster: str = ""  # as `clusterproof check` names it, where it is known
     clocks: dict[str, Offset] = field(default_factory=dict)  # of nodes that were asked
     counts: dict[str, int] = field(default_factory=dict)
-    missing: list[str] = field(default_factory=list)
-    kinds: dict[str, Missing] = field(default_factory=dict)  # of some of these
+    lacks: list[Missing] = field(default_factory=list)
 
-    def lacks(self, kind: Missing, words: str) -> None:
-        """Add what is missing, and of which kind that is."""
-        self.missing.append(words)
-        self.kinds[words] = kind
+    def lack(self, words: str, kind: MissingKind | None = None) -> None:
+        """Add what is missing; words of no kind may be those of others, and are bounded."""
+        self.lacks.append(Missing(words if kind else one_line(words, 400), kind))
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """What is missing, in words."""
+        return tuple(part.words for part in self.lacks)
 
     def count(self, what: str) -> None:
         """One more file of this form."""
@@ -103,7 +68,7 @@ class CaseBuilder:
     @property
     def job(self) -> Job:
         """What its records, or else its pods, say of it."""
-        job = _one(self.jobs or (self.objects.values() if len(self.objects) == 1 else ()))
+        job = _merged(self.jobs or (self.objects.values() if len(self.objects) == 1 else ()))
         return replace(job, nodes=job.nodes or tuple(filter(None, self.nodes_of_pods)))
 
     def take_object(self, record: Mapping[str, Any], source: str, clock: Clock) -> Job | None:
@@ -112,7 +77,7 @@ class CaseBuilder:
         if whole := pods.name_of_node(record):
             self.nodes_of_pods[label(whole)] = whole
         if job := pods.job_of(record, clock):
-            self.objects[job.number] = _one((self.objects.get(job.number, job), job))
+            self.objects[job.number] = _merged((self.objects.get(job.number, job), job))
         return job
 
     def of_job(self, number: str) -> None:
@@ -121,7 +86,7 @@ class CaseBuilder:
         others = [job.number for job, _ in self.records if wanted not in (job.number, job.number.partition("_")[0])]
         self.records[:] = [entry for entry in self.records if entry[0].number not in others]
         if others:
-            self.missing.append(f"records of other jobs are left out: {listed(others)}")
+            self.lack(f"records of other jobs are left out: {listed(others)}")
 
     def settle(self, number: str = "") -> None:
         """Take the records of one job for its own. Raises CaseError where they are of several."""
@@ -133,69 +98,68 @@ class CaseBuilder:
         for job, _ in records:
             self.jobs.append(job)
             if not scheduler.has_ended(job):
-                self.missing.append(f"the end of the job: its record is of when it was {job.state}")
+                self.lack(f"the end of the job: its record is of when it was {job.state}")
         if others:
-            self.missing.append(f"other tasks of this array, of which this is {records[0][0].number}: {listed(others)}")
+            self.lack(f"other tasks of this array, of which this is {records[0][0].number}: {listed(others)}")
 
 
 def joined(name: str, builder: CaseBuilder) -> Collected:
     """All that was found, as one."""
     if len(builder.objects) > 1:
-        builder.missing.append(f"how the job ended: there are objects of several, {listed(sorted(builder.objects))}")
+        builder.lack(f"how the job ended: there are objects of several, {listed(sorted(builder.objects))}")
     job = builder.job
     nodes = job.nodes
     strangers = {fact.node for fact in builder.facts}.difference(nodes) if nodes else set()
     if strangers:
-        builder.missing.append(f"evidence of nodes on which this job did not run is left out: {listed(strangers)}")
+        builder.lack(f"evidence of nodes on which this job did not run is left out: {listed(strangers)}")
     of_ranks: dict[int, str] = {}
     pids: dict[int, int] = {}
-    for each in builder.outputs:
-        of_ranks |= {rank: node for rank, node in each.nodes_of_ranks.items() if node or rank not in of_ranks}
-        pids |= each.pids_of_ranks
+    for output in builder.outputs:
+        of_ranks |= {rank: node for rank, node in output.nodes_of_ranks.items() if node or rank not in of_ranks}
+        pids |= output.pids_of_ranks
     offsets = {**clocks.by_steps(_steps(builder.outputs, of_ranks)), **builder.clocks}
-    of_program = [*(event for each in builder.outputs for event in each.events)]
+    of_program = [*(event for output in builder.outputs for event in output.events)]
     said = (*builder.events, *recorder_events(builder.dumps, builder.files_of_dumps), *of_program)
     others = {*of_ranks.values(), *(event.node for event in said)}.difference(nodes, [""]) if nodes else ()
     if others:
-        builder.missing.append(f"the job's words are of nodes on which it did not run: {listed(sorted(others))}")
+        builder.lack(f"the job's words are of nodes on which it did not run: {listed(sorted(others))}")
     _not_there(builder, nodes)
     known = frozenset((*nodes, *builder.nodes_with_log))
-    last = [each.last for each in builder.outputs if each.last is not None]
-    outlived = (event for each in builder.outputs for event in each.outlived)
+    last = [output.last for output in builder.outputs if output.last is not None]
+    outlived = (event for output in builder.outputs for event in output.outlived)
     return Collected(
         one_line(name),
         job,
-        tuple(_by_one_clock(_placed(said, of_ranks, known), of_program, offsets)),
-        tuple(clocks.of_event(event, offsets) for event in _placed(outlived, of_ranks, known)),
-        tuple(clocks.of_fact(fact, offsets) for fact in builder.facts if fact.node not in strangers),
-        tuple(_leads(builder, of_ranks)),
-        of_ranks,
-        pids,
-        tuple(dict.fromkeys(builder.nodes_with_log)),
-        tuple(builder.nodes_checked),
-        max(_progress(builder.outputs, of_ranks, offsets), default=None),
-        max(last, default=None),
-        tuple(number_of(count, what, _many(what)) for what, count in builder.counts.items()),
-        tuple(words if words in builder.kinds else one_line(words, 400) for words in builder.missing),
-        dict(builder.kinds),
-        builder.cluster or ("k8s:" if builder.nodes_of_pods else ""),
-        {node: whole for node, whole in builder.nodes_of_pods.items() if node},
-        {node: off for node, off in sorted(offsets.items()) if node in nodes or not nodes},
+        events=tuple(_by_one_clock(_placed(said, of_ranks, known), of_program, offsets)),
+        outlived=tuple(clocks.of_event(event, offsets) for event in _placed(outlived, of_ranks, known)),
+        facts=tuple(clocks.of_fact(fact, offsets) for fact in builder.facts if fact.node not in strangers),
+        leads=tuple(_leads(builder, of_ranks)),
+        nodes_of_ranks=of_ranks,
+        pids_of_ranks=pids,
+        nodes_with_log=tuple(dict.fromkeys(builder.nodes_with_log)),
+        nodes_checked=tuple(builder.nodes_checked),
+        progress=max(_progress(builder.outputs, of_ranks, offsets), default=None),
+        last=max(last, default=None),
+        read=tuple(number_of(count, what, _many(what)) for what, count in builder.counts.items()),
+        lacks=tuple(builder.lacks),
+        cluster=builder.cluster or ("k8s:" if builder.nodes_of_pods else ""),
+        names={node: whole for node, whole in builder.nodes_of_pods.items() if node},
+        clocks={node: off for node, off in sorted(offsets.items()) if node in nodes or not nodes},
     )
 
 
 def _steps(outputs: Iterable[Output], of_ranks: Mapping[int, str]) -> Iterator[tuple[str, clocks.Times]]:
     """Each rank's node, and the times of its steps."""
-    for each in outputs:
-        for rank, times in each.times_of_steps.items():
-            yield each.node or (of_ranks.get(rank, "") if rank is not None else ""), times
+    for output in outputs:
+        for rank, times in output.times_of_steps.items():
+            yield output.node or (of_ranks.get(rank, "") if rank is not None else ""), times
 
 
 def _progress(outputs: Iterable[Output], of_ranks: Mapping[int, str], offsets: Mapping[str, Offset]) -> Iterator[float]:
     """When the last steps were: by one clock, where it is known whose line that is."""
-    for each in outputs:
-        if each.progress is not None and not any(each.times_of_steps.values()):
-            yield each.progress
+    for output in outputs:
+        if output.progress is not None and not any(output.times_of_steps.values()):
+            yield output.progress
     for node, times in _steps(outputs, of_ranks):
         off = offsets.get(node)
         yield from ((time - off.seconds if off else time) for time in times.values())
@@ -227,16 +191,16 @@ def _node(event: Event, of_ranks: Mapping[int, str], nodes: frozenset[str]) -> s
 
 def _leads(builder: CaseBuilder, nodes: Mapping[int, str]) -> Iterator[Lead]:
     """Ranks that differ: those that dumps say are waited for, that a desync names, that alone say nothing."""
-    was_ended = any(each.ended for each in builder.outputs)  # by a launcher, perhaps before it could write a dump
+    was_ended = any(output.ended for output in builder.outputs)  # by a launcher, perhaps before it could write a dump
     yield from (
         lead
         for lead in recorder_leads(builder.dumps, nodes, without_dump=not was_ended)
         if lead.rank not in builder.dumps_not_read
     )
-    for each in builder.outputs:
-        for rank, message in each.lagging.items():
+    for output in builder.outputs:
+        for rank, message in output.lagging.items():
             yield Lead(rank, message, nodes.get(rank, ""))
-        for rank, message in each.ended.items():
+        for rank, message in output.ended.items():
             yield Lead(rank, message, nodes.get(rank, ""), is_late=False)
     for rank in _silent(builder):
         yield Lead(rank, "does not say that it waited, as the others do", nodes.get(rank, ""))
@@ -247,16 +211,16 @@ def _silent(builder: CaseBuilder) -> list[int]:
 
     In a file of all, whose launcher may have ended some before they said it, one alone.
     """
-    waited = {rank for each in builder.outputs for rank in each.timed_out}
+    waited = {rank for output in builder.outputs for rank in output.timed_out}
     of_files = sorted(builder.ranks - waited)
     if builder.ranks:
         return of_files if waited and len(of_files) * 2 < len(builder.ranks) else []
-    labelled = {rank for each in builder.outputs for rank in each.labelled}
+    labelled = {rank for output in builder.outputs for rank in output.labelled}
     of_labels = sorted(labelled - waited)
     return of_labels if waited and len(of_labels) == 1 and len(labelled) > 2 else []
 
 
-def _one(jobs: Iterable[Job]) -> Job:
+def _merged(jobs: Iterable[Job]) -> Job:
     """What several records say of one job."""
     whole = Job()
     for job in jobs:
@@ -276,16 +240,16 @@ def _not_there(builder: CaseBuilder, nodes: Iterable[str]) -> None:
     without = [node for node in nodes if node not in with_log]
     if not builder.nodes_with_log:
         how = "without it no hardware is blamed (journalctl -k -o short-iso-precise)"
-        builder.lacks(Missing.LOGS, f"no kernel log of any node: {how}")
+        builder.lack(f"no kernel log of any node: {how}", MissingKind.LOGS)
     elif without:
-        builder.lacks(Missing.LOGS_OF_SOME, f"no kernel log of {listed(without)}")
+        builder.lack(f"no kernel log of {listed(without)}", MissingKind.LOGS_OF_SOME)
     if not (builder.jobs or builder.objects) and not any(
         source.row.read_in == ("kubernetes",) for source in builder.events
     ):
         how = "sacct, scontrol show job, kubectl get pods -o json"
-        builder.lacks(Missing.RECORD, f"no record of the job by its scheduler ({how})")
+        builder.lack(f"no record of the job by its scheduler ({how})", MissingKind.RECORD)
     if not builder.outputs:
-        builder.lacks(Missing.OUTPUT, "no output of the job")
+        builder.lack("no output of the job", MissingKind.OUTPUT)
 
 
 def _many(what: str) -> str:

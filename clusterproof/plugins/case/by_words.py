@@ -16,7 +16,7 @@ from clusterproof.plugins.case.conclusions import (
     quoted,
 )
 from clusterproof.plugins.case.failures import HEADERS
-from clusterproof.plugins.case.first import (
+from clusterproof.plugins.case.first_event import (
     Candidate,
     candidates,
     has_hung,

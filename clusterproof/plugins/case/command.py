@@ -1,7 +1,4 @@
-"""`clusterproof case JOB`: why a job ended, from what it left; and the case without the names of a site.
-
-Without names it has no word either of the programs of a job.
-"""
+"""`clusterproof case JOB`: why a job ended, from what it left."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
-from clusterproof.plugins.case import CaseError, Collected, Event, Fact, Job, Lead, Missing, kubernetes
+from clusterproof.plugins.case import CaseError, Collected, kubernetes
 from clusterproof.plugins.case.advice import opened_case
 from clusterproof.plugins.case.assembled import CaseBuilder, joined
 from clusterproof.plugins.case.folder import read_folder
@@ -21,85 +18,14 @@ from clusterproof.plugins.case.period import of_folder, of_slurm, since
 from clusterproof.plugins.case.period_report import as_record as period_record
 from clusterproof.plugins.case.period_report import markdown as period_markdown
 from clusterproof.plugins.case.period_report import text as period_text
+from clusterproof.plugins.case.redaction import redacted
 from clusterproof.plugins.case.report import as_record, markdown, text
 from clusterproof.plugins.case.slurm import NUMBER, read_job
 from clusterproof.plugins.core.cluster import InventoryError
 from clusterproof.plugins.core.one_line import OneLineParser
 from clusterproof.plugins.core.opened import is_folder
-from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.kubernetes.access import AwsError, open_api
 from clusterproof.plugins.kubernetes.api import KubernetesError
-from clusterproof.plugins.redaction.pseudonyms import Pseudonyms
-
-NAME = "case"
-OF_PROCESSES = {  # lines that have the name of a program, or that of a job in the path of a group
-    "host.no_oom_kill": "killed a process for want of memory",
-    "host.segfaults": "a process crashed",
-}
-WAITED_FOR = "is one for which others waited"
-# What is said of these names no file, and nothing of a site but nodes.
-ABSENT = (Missing.LOGS, Missing.LOGS_OF_SOME, Missing.RECORD, Missing.OUTPUT, Missing.OF_ANOTHER_TIME)
-
-
-def redacted(case: Collected) -> Collected:
-    """The same case. Nodes and files have words in their place; of the job's output stays what its signs mean."""
-    pseudonyms = Pseudonyms()
-    names = sorted(
-        {*case.job.nodes, *case.nodes_with_log, *case.nodes_of_ranks.values()}
-        | {event.node for event in (*case.events, *case.outlived)}
-        | {fact.node for fact in case.facts}
-        | {lead.node for lead in case.leads}
-    )
-    nodes = {name: f"node-{number}" for number, name in enumerate(filter(None, names), 1)}
-    for name, word in nodes.items():
-        pseudonyms.know_host(name, word)
-    files: dict[str, str] = {}
-
-    def source(text: str) -> str:
-        file, _, line = text.rpartition(":")
-        is_line = bool(file) and line.isdecimal()
-        word = files.setdefault(file if is_line else text, f"file-{len(files) + 1}")
-        return f"{word}:{line}" if is_line else word
-
-    def node(name: str) -> str:
-        return nodes.get(name, "")
-
-    def event(original: Event) -> Event:
-        return replace(original, words=original.row.meaning, source=source(original.source), node=node(original.node))
-
-    def fact(original: Fact) -> Fact:
-        said = next((means for check, means in OF_PROCESSES.items() if check == original.check), None)
-        return replace(
-            original,
-            words=pseudonyms.text(original.words) if said is None else said,
-            source=source(original.source),
-            node=node(original.node),
-        )
-
-    def lead(original: Lead) -> Lead:
-        # A desync or a dump names groups, and those have names of the job's.
-        message = WAITED_FOR if original.is_late else original.words
-        return replace(original, words=message, node=node(original.node), line="")
-
-    fixed = tuple(pseudonyms.text(words) for words in case.missing if case.kinds.get(words) in ABSENT)
-    left = len(case.missing) - len(fixed)
-    return replace(
-        case,
-        name=NAME,
-        job=Job("", case.job.state.split(" ")[0], case.job.exit_code, tuple(map(node, case.job.nodes)), case.job.ran),
-        events=tuple(map(event, case.events)),
-        outlived=tuple(map(event, case.outlived)),
-        facts=tuple(map(fact, case.facts)),
-        leads=tuple(map(lead, case.leads)),
-        nodes_of_ranks={rank: node(name) for rank, name in case.nodes_of_ranks.items()},
-        nodes_with_log=tuple(map(node, case.nodes_with_log)),
-        clocks={node(name): off for name, off in case.clocks.items() if name in nodes},
-        cluster=case.cluster and "k8s:",
-        names={},
-        kinds={},
-        missing=(*fixed, *([f"{left} more, which name files"] if left else [])),
-    )
-
 
 EXIT_UNREADABLE = 4  # as pytest's for a bad command line
 ZONE = "--utc-offset"
@@ -161,7 +87,7 @@ def _collected(option: argparse.Namespace) -> Collected:
     if not option.job or not option.job.strip():
         raise CaseError("the job is empty; expected a Slurm job ID, or a folder with what a job left")
     try:
-        name, builder = _found(option)
+        name, builder = _read_case(option)
         if option.cluster:
             from clusterproof.plugins.case import probe
 
@@ -171,7 +97,7 @@ def _collected(option: argparse.Namespace) -> Collected:
     return joined(name, builder)
 
 
-def _found(option: argparse.Namespace) -> tuple[str, CaseBuilder]:
+def _read_case(option: argparse.Namespace) -> tuple[str, CaseBuilder]:
     """What there is, and what to call it; raises as above, and what an inventory and an API server raise."""
     if kubernetes.is_named(option.job) and not is_folder(option.job):
         cluster, access, named = kubernetes.access_of(option.job)

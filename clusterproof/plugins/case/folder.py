@@ -24,8 +24,8 @@ from clusterproof.plugins.case import (
     scheduler,
 )
 from clusterproof.plugins.case.assembled import CaseBuilder, joined
-from clusterproof.plugins.case.below import MAX_FILES, NotRead, files_below, is_text
 from clusterproof.plugins.case.clocks import LATEST_S, Clock
+from clusterproof.plugins.case.files_below import MAX_FILES, NotRead, files_below, is_text
 from clusterproof.plugins.case.log_file import KERNEL_LOG, OF_ANYBODY
 from clusterproof.plugins.case.output import LEFT_OUT, OutputSource
 from clusterproof.plugins.core.message import listed
@@ -59,7 +59,8 @@ def read_folder(folder: Path, builder: CaseBuilder, offset_s: float, number: str
     """Add what a folder has of the job of this number, else of the only one in it. Raises CaseError."""
     files, not_read = files_of(folder)
     read_files(folder, files, builder, offset_s, number)
-    builder.missing.extend(not_read)
+    for words in not_read:
+        builder.lack(words)
 
 
 def files_of(folder: Path, most: int = MAX_FILES) -> tuple[list[Path], list[str]]:
@@ -85,7 +86,7 @@ def read_files(folder: Path, files: Iterable[Path], builder: CaseBuilder, offset
     for path in files:
         reader.take(path, reader.text(path))
     if reader.of_run:
-        builder.missing.append(f"clusterproof --run {quote(str(folder))} evaluates {listed(reader.of_run)}")
+        builder.lack(f"clusterproof --run {quote(str(folder))} evaluates {listed(reader.of_run)}")
     if number:
         builder.of_job(number)
     builder.settle(number)
@@ -146,7 +147,7 @@ class Reader:
                     content += (f"\n{LEFT_OUT}\n".encode() if self.is_cut else b"") + file.read(TAIL_BYTES)
             self.budget.take(len(content))
         except OSError as wrong:
-            self.builder.missing.append(f"{one_line(path.name)}: {wrong.strerror or wrong}")
+            self.builder.lack(f"{one_line(path.name)}: {wrong.strerror or wrong}")
             return None
         return plain(content.decode("utf-8", "replace"))
 
@@ -155,7 +156,7 @@ class Reader:
         name = one_line(str(path.relative_to(self.folder)))
         if self.is_cut and not results.is_of(text or ""):
             kept_parts = f"its first {HEAD_BYTES >> 20} MiB and its last {TAIL_BYTES >> 20} MiB"
-            self.builder.missing.append(f"{name}: all between {kept_parts}")
+            self.builder.lack(f"{name}: all between {kept_parts}")
         if text is None:
             self._dump(path, name)
         elif self._evidence(path, name, text):
@@ -167,7 +168,7 @@ class Reader:
         elif text.lstrip().startswith("{") and is_dump(text[:HEAD].encode()):
             self._dump(path, name)
         elif _SHARED_LOG.search(path.name):
-            self.builder.missing.append(f"{name}: {OF_ANYBODY}")
+            self.builder.lack(f"{name}: {OF_ANYBODY}")
         elif _is_named_record(path.name) and scheduler.is_record(text):
             self._record(name, text)
         elif _OUTPUT.search(path.name) or "." not in path.name or _RANK.search(path.name):
@@ -183,13 +184,13 @@ class Reader:
         if known:
             self.of_run.append(name)
         else:
-            self.builder.missing.append(f"{name}: its form is not known")
+            self.builder.lack(f"{name}: its form is not known")
 
     def _record(self, name: str, text: str) -> None:
         records = scheduler.read(text, name, self.clock)
         if not records:
             why = scheduler.OF_OWNER if scheduler.is_forged(text) else "it has no row of a job"
-            self.builder.missing.append(f"{name}: {why}")
+            self.builder.lack(f"{name}: {why}")
             return
         self.builder.records.extend(records)
         self.builder.count("record of Slurm")
@@ -202,7 +203,7 @@ class Reader:
         if is_log and _JOBS_OWN.search(path.name) and not node_log.is_log(text):
             return False  # of a job that trains kernels
         if self.doubt:
-            self.builder.missing.append(f"{name}: no evidence against a node, as it {self.doubt}")
+            self.builder.lack(f"{name}: no evidence against a node, as it {self.doubt}")
         elif is_log:
             log_file.read(path, self.folder, text, self.builder, self.clock)
         else:
@@ -220,7 +221,7 @@ class Reader:
                     self.builder.facts.extend(filter(None, (fact,)))
             self.builder.count("file of results")
         except OSError as wrong:
-            self.builder.missing.append(f"{name}: {wrong.strerror or wrong}")
+            self.builder.lack(f"{name}: {wrong.strerror or wrong}")
 
     def take_output(self, path: Path, text: str) -> None:
         """Read a file of output."""
@@ -245,7 +246,7 @@ class Reader:
         except RunError as wrong:
             if (rank := rank_of(file)) is not None:
                 self.builder.dumps_not_read.add(rank)
-            self.builder.missing.append(one_line(f"{name}: {str(wrong).removeprefix(f'{path}: ')}", 400))
+            self.builder.lack(one_line(f"{name}: {str(wrong).removeprefix(f'{path}: ')}", 400))
 
 
 def _rank(name: str) -> int | None:

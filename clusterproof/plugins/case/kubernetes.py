@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from clusterproof.plugins.captures.text import plain
-from clusterproof.plugins.case import CaseError, Event, Job, Missing, Span, label, one_line, output, pods
+from clusterproof.plugins.case import CaseError, Event, Job, MissingKind, Span, label, one_line, output, pods
 from clusterproof.plugins.case.assembled import CaseBuilder
 from clusterproof.plugins.case.clocks import Clock
 from clusterproof.plugins.case.folder import HEAD_BYTES, MAX_BYTES, TAIL_BYTES
@@ -86,9 +86,9 @@ def read_job(api: Api, named: str, builder: CaseBuilder, offset_s: float) -> Non
     lost = max((number(parts(resource)[2].get("failed")) for resource in objects), default=0)
     lost -= sum(parts(resource)[2].get("phase") == "Failed" for resource in pods_of_job)
     if lost > 0:
-        builder.missing.append(f"{number_of(lost, 'pod')} of it that failed and are no longer there")
+        builder.lack(f"{number_of(lost, 'pod')} of it that failed and are no longer there")
     if builder.job.nodes and not builder.nodes_with_log:
-        builder.lacks(Missing.COMMAND, one_line(how_to_get_it(builder.job.nodes, ran.ran), 400))
+        builder.lack(one_line(how_to_get_it(builder.job.nodes, ran.ran), 400), MissingKind.COMMAND)
 
 
 def _replicas_of_hyperpod(objects: Iterable[Mapping[str, Any]]) -> Iterator[str]:
@@ -148,14 +148,14 @@ class _Reader:
                 yield {**resource, "kind": kind}
         if denied:
             kinds = listed(denied)
-            self.builder.missing.append(f"a {kinds} {self.name}, if there is one: {next(iter(denied.values()))}")
+            self.builder.lack(f"a {kinds} {self.name}, if there is one: {next(iter(denied.values()))}")
 
     def listed(self, what: str) -> list[Mapping[str, Any]]:
         """All of one kind."""
         try:
             return list(self.api.listed(f"/api/v1/namespaces/{self.namespace}/{what}"))
         except KubernetesError as problem:
-            self.builder.missing.append(f"the {what} of {self.namespace}: {one_line(str(problem))}")
+            self.builder.lack(f"the {what} of {self.namespace}: {one_line(str(problem))}")
             return []
 
     def take_pod(self, pod: Mapping[str, Any]) -> None:
@@ -175,14 +175,12 @@ class _Reader:
         try:
             content = self.api.text(path, HEAD_BYTES, **query)
             if len(content) >= HEAD_BYTES:
-                self.builder.missing.append(
-                    f"{source}: all between its first {HEAD_BYTES >> 20} MiB and its last lines"
-                )
+                self.builder.lack(f"{source}: all between its first {HEAD_BYTES >> 20} MiB and its last lines")
                 tail = self.api.text(path, TAIL_BYTES, tailLines=LAST_LINES, **query)
                 content += f"\n{LEFT_OUT}\n".encode() + tail
             self.budget.take(len(content))
         except (KubernetesError, OSError) as problem:
-            self.builder.missing.append(f"{source}: {one_line(str(problem))}")
+            self.builder.lack(f"{source}: {one_line(str(problem))}")
             return
         if content:
             lines = plain(content.decode("utf-8", "replace")).splitlines()
@@ -197,7 +195,7 @@ class _Reader:
         for event in own:
             self.builder.take_object({**event, "kind": "Event"}, "event", self.clock)
         if not own:
-            self.builder.missing.append("its events: Kubernetes keeps them for an hour by default")
+            self.builder.lack("its events: Kubernetes keeps them for an hour by default")
 
     def take_nodes(self, ended: float | None) -> None:
         """Nodes of the job whose kubelet answers no more, unless it went long after the job's end."""
@@ -205,10 +203,10 @@ class _Reader:
             try:
                 conditions = tables(parts(self.api.get(f"/api/v1/nodes/{whole}"))[2].get("conditions"))
             except KubernetesDenied as problem:
-                self.builder.missing.append(f"whether its nodes are ready: {one_line(str(problem))}")
+                self.builder.lack(f"whether its nodes are ready: {one_line(str(problem))}")
                 return
             except KubernetesError as problem:
-                self.builder.missing.append(f"the node {whole}: {one_line(str(problem))}")
+                self.builder.lack(f"the node {whole}: {one_line(str(problem))}")
                 continue
             ready: Mapping[str, Any] = next(
                 (condition for condition in conditions if condition.get("type") == "Ready"), {}

@@ -27,18 +27,16 @@ def read(path: Path, root: Path, text: str, builder: CaseBuilder, clock: Clock) 
     name = one_line(str(path.relative_to(root)))
     node, why = _node(path, root, name, text)
     if why:
-        builder.missing.append(f"{name}: {why}")
+        builder.lack(f"{name}: {why}")
         return
     try:
         for fact in node_log.read(text, node, name, clock):
             builder.facts.append(fact)
     except CaptureError as wrong:
-        builder.missing.append(f"{name}: {wrong}")
+        builder.lack(f"{name}: {wrong}")
         return
     if odd := node_log.unclear_lines(text):
-        builder.missing.append(
-            f"{name}: {number_of(odd, 'line')} of which it is not known what stands before `kernel:`"
-        )
+        builder.lack(f"{name}: {number_of(odd, 'line')} of which it is not known what stands before `kernel:`")
     builder.nodes_with_log.append(node)
     builder.count("kernel log")
 

@@ -19,9 +19,9 @@ from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.evidence.kernel_log import facts
 from clusterproof.plugins.evidence.kernel_log.events_gpu import FallenOffBus, InitFailed, SXidEvent, XidEvent
 from clusterproof.plugins.evidence.kernel_log.events_host import HardwareError, Logged, OomKill, PcieError, Segfault
-from clusterproof.plugins.evidence.kernel_log.found import hold_to_one_node, is_of_all, shown
 from clusterproof.plugins.evidence.kernel_log.parse import DRIVERS, is_kernel_log, is_logged, is_unclear
 from clusterproof.plugins.evidence.kernel_log.parse import read as read_log
+from clusterproof.plugins.evidence.kernel_log.prefixes import hold_to_one_node, is_of_all, shown
 from clusterproof.plugins.evidence.kernel_log.window import CALENDAR_S
 from clusterproof.plugins.evidence.kernel_log.xid_findings import XidFinding, evaluate, evaluate_switches
 from clusterproof.plugins.evidence.parsing import CaptureError

@@ -59,9 +59,9 @@ class Output:
     node: str = ""  # where all of it ran
 
 
-def read(lines: Iterable[str], place: OutputSource, clock: Clock) -> Output:
+def read(lines: Iterable[str], source: OutputSource, clock: Clock) -> Output:
     """Read the lines of one file."""
-    reader = _Reader(place, clock)
+    reader = _Reader(source, clock)
     for number, line in enumerate(lines, 1):
         if line:
             wrote, own = unwrapped(line[:LONGEST_WRAPPED])
@@ -77,8 +77,8 @@ def _waited_s(line: str) -> float:
 
 
 class _Reader:
-    def __init__(self, place: OutputSource, clock: Clock) -> None:
-        self.place = place
+    def __init__(self, source: OutputSource, clock: Clock) -> None:
+        self.source = source
         self.clock = clock
         self.found: dict[tuple[str, int | None, str], Event] = {}
         self.open: dict[tuple[str, int | None, str], None] = {}  # found since the last line with a time
@@ -104,7 +104,7 @@ class _Reader:
 
     def take(self, number: int, line: str, wrote: str = "") -> None:
         """Read one line; `wrote` is when it was written, where the runtime of its container says that."""
-        self._is_stamped(self.clock.of(wrote or line))
+        self._take_stamp(self.clock.of(wrote or line))
         rank, node = self._whose(line)
         if self.is_stamped and self.stamp.begins is not None:
             self.wrote[rank] = self.stamp.begins
@@ -115,11 +115,11 @@ class _Reader:
             self.lagging[int(desync[1])] = desync[2]
         failure = self.failures.take(line)
         if failure:
-            rank, node = failure.rank, self.place.node or failure.node or self.nodes.get(failure.rank, "")
+            rank, node = failure.rank, self.source.node or failure.node or self.nodes.get(failure.rank, "")
             self.nodes[rank] = node
             if failure.pid is not None:
                 self.pids[rank] = failure.pid
-        self._has_ended(line, rank if failure else None)
+        self._take_end(line, rank if failure else None)
         told = self.survived.take(number, line, rank)
         if told.is_left_out or told.is_end:
             self.exceptions.forget(rank)
@@ -130,10 +130,10 @@ class _Reader:
         sign = told.sign or sign_of("output", line)
         if sign:
             when = failure.when if failure and failure.when.is_known else None
-            self._is_sign(told.sign or as_logged(line, sign), number, line, rank, node, when)
-        self._is_of_exception(number, line, rank, node, sign)
+            self._take_sign(told.sign or as_logged(line, sign), number, line, rank, node, when)
+        self._take_exception(number, line, rank, node, sign)
 
-    def _is_of_exception(self, number: int, line: str, rank: int | None, node: str, sign: Sign | None) -> None:
+    def _take_exception(self, number: int, line: str, rank: int | None, node: str, sign: Sign | None) -> None:
         """An exception stands for lost until the rest of it is told; one that no sign knows, in its own words."""
         if line == LEFT_OUT:
             for untold in self.untold.values():
@@ -144,16 +144,16 @@ class _Reader:
         if self.exceptions.ends(line, rank, sign):
             self._forget(self.untold.pop(rank))
             if not sign:
-                self._is_sign(signs()[UNCAUGHT], number, rest_of(line), rank, node, None)
+                self._take_sign(signs()[UNCAUGHT], number, rest_of(line), rank, node, None)
         if begun := self.exceptions.begins(line, rank, sign):
-            self._is_sign(signs()[begun], number, rest_of(line), rank, node, None)
+            self._take_sign(signs()[begun], number, rest_of(line), rank, node, None)
             self.untold[rank] = begun, rank, node
 
     def _forget(self, key: tuple[str, int | None, str]) -> None:
         self.found.pop(key, None)
         self.open.pop(key, None)
 
-    def _is_stamped(self, stamp: Span) -> None:
+    def _take_stamp(self, stamp: Span) -> None:
         self.is_stamped = stamp.is_known
         if stamp.is_known:
             for key in self.open:
@@ -161,7 +161,7 @@ class _Reader:
             self.open.clear()
             self.stamp = stamp
 
-    def _has_ended(self, line: str, failed: int | None) -> None:
+    def _take_end(self, line: str, failed: int | None) -> None:
         """Of whom a launcher tells first that it ended: it polls, so that this is no order of causes."""
         self.is_root = self.is_root or ROOT_CAUSE in line
         exited = _SRUN_EXIT.search(line) if not self.ended else None
@@ -177,7 +177,7 @@ class _Reader:
         self.outlived[key] = replace(before, count=before.count + event.count) if before else event
         self._forget(key)
 
-    def _is_sign(self, sign: Sign, number: int, line: str, rank: int | None, node: str, when: Span | None) -> None:
+    def _take_sign(self, sign: Sign, number: int, line: str, rank: int | None, node: str, when: Span | None) -> None:
         key = sign.name, rank, node
         waited_s = _waited_s(line) if sign.hang else 0.0
         if sign.hang and rank is not None:
@@ -191,7 +191,7 @@ class _Reader:
         self.found[key] = Event(
             sign.name,
             one_line(without(line)),
-            f"{self.place.file}:{number}",
+            f"{self.source.file}:{number}",
             span,
             label(node),
             rank,
@@ -204,8 +204,8 @@ class _Reader:
     def _whose(self, line: str) -> tuple[int | None, str]:
         """The rank and the node that a line is of."""
         rank, node = self._told(line)
-        node = self.place.node or node  # NCCL and torchrun call a pod what it calls itself
-        if rank is not None and self.place.node:
+        node = self.source.node or node  # NCCL and torchrun call a pod what it calls itself
+        if rank is not None and self.source.node:
             self.nodes[rank] = node
         return rank, node or self.nodes.get(rank if rank is not None else -1, "")
 
@@ -213,7 +213,7 @@ class _Reader:
         """The same as the line, and the name of its file, tell them."""
         if (told := self._told_by_launcher(line)) is not None:
             return told
-        rank, node = self.place.rank, ""
+        rank, node = self.source.rank, ""
         if named := _RANK.search(line):
             rank = int(named[1])
         elif rank is None and (labelled := _LABEL.match(line)):
@@ -224,7 +224,7 @@ class _Reader:
             joined = _NCCL_RANK.search(line)
             if joined:
                 rank = int(joined[1]) if rank is None else rank
-                self._has_joined(node, nccl[2], rank, int(joined[2]))
+                self._take_communicator(node, nccl[2], rank, int(joined[2]))
             rank = self.ranks.get((node, nccl[2]), (0, None))[1] if rank is None else rank
             if rank is not None:
                 self.nodes.setdefault(rank, node)
@@ -246,7 +246,7 @@ class _Reader:
             return None, ""
         return None
 
-    def _has_joined(self, node: str, pid: str, rank: int, size: int) -> None:
+    def _take_communicator(self, node: str, pid: str, rank: int, size: int) -> None:
         """Which rank a process is: as its largest communicator has it, which is that of all."""
         before = self.ranks.get((node, pid), (0, -1))
         if size > before[0]:
@@ -259,18 +259,18 @@ class _Reader:
             if self.steps.has_outlived(key[0], key[1], self.lines[key]):
                 self._let_go(key)
         return Output(
-            tuple(self._named(self.found.values())),
-            tuple(self._named(self.outlived.values())),
-            self.nodes,
-            self.progress,
-            self.stamp.ends,
-            self.lagging,
-            self.ended,
-            frozenset(self.timed_out),
-            frozenset(self.labelled),
-            self.pids,
-            self.steps.times,
-            self.place.node,
+            events=tuple(self._named(self.found.values())),
+            outlived=tuple(self._named(self.outlived.values())),
+            nodes_of_ranks=self.nodes,
+            progress=self.progress,
+            last=self.stamp.ends,
+            lagging=self.lagging,
+            ended=self.ended,
+            timed_out=frozenset(self.timed_out),
+            labelled=frozenset(self.labelled),
+            pids_of_ranks=self.pids,
+            times_of_steps=self.steps.times,
+            node=self.source.node,
         )
 
     def _named(self, events: Iterable[Event]) -> Iterator[Event]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
-from clusterproof.plugins.case import CaseError, Collected, Job, Missing
+from clusterproof.plugins.case import CaseError, Job, Missing, MissingKind
 from clusterproof.plugins.case.advice import Case, opened_case
 from clusterproof.plugins.case.assembled import CaseBuilder, joined
 from clusterproof.plugins.case.conclusions import COMPLETED
@@ -212,18 +212,18 @@ def _died(ended: EndedJob, kept: KeptFiles | None, offset_s: float, asked: Ask) 
             read_files(kept.folder, kept.of_job(ended.job), builder, offset_s, number)
     except CaseError as problem:  # as what lies there as its record is of others
         builder.records.clear()
-        builder.missing.append(str(problem))
+        builder.lack(str(problem))
     try:
         read_job(number, builder, offset_s, asked)
     except CaseError as problem:  # as Slurm forgot it a moment ago
         builder.jobs.append(ended.job)
-        builder.missing.append(str(problem))
+        builder.lack(str(problem))
     return DeadJob(number, opened_case(joined(f"job {number}", builder)), ended.gpu_hours)
 
 
 def _alike(died: tuple[DeadJob, ...]) -> Iterator[str]:
     """What many cases lack, once."""
-    lacking = (_of_all(each.case.collected, words) for each in died for words in each.case.collected.missing)
+    lacking = (_of_all(missing) for dead in died for missing in dead.case.collected.lacks)
     counts = Counter(filter(None, lacking))
     for what, count in counts.most_common(MAX_ALIKE):
         yield f"{number_of(count, 'job')}: {what}"
@@ -231,9 +231,8 @@ def _alike(died: tuple[DeadJob, ...]) -> Iterator[str]:
         yield f"{number_of(len(counts) - MAX_ALIKE, 'further line')}: `clusterproof case JOB` has them"
 
 
-def _of_all(case: Collected, missing: str) -> str:
+def _of_all(missing: Missing) -> str:
     """A line of what is missing without the nodes of its job; empty of commands, and of what is said of all jobs."""
-    kind = case.kinds.get(missing)
-    if kind in (Missing.COMMAND, Missing.ACCOUNTING):
+    if missing.kind in (MissingKind.COMMAND, MissingKind.ACCOUNTING):
         return ""
-    return "no kernel log of some of its nodes" if kind is Missing.LOGS_OF_SOME else missing
+    return "no kernel log of some of its nodes" if missing.kind is MissingKind.LOGS_OF_SOME else missing.words

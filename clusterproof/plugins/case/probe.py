@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from clusterproof.plugins.agent.program import ProbeOptions
-from clusterproof.plugins.case import CaseError, Missing, clocks, label, node_log, one_line
+from clusterproof.plugins.case import CaseError, MissingKind, clocks, label, node_log, one_line
 from clusterproof.plugins.case.assembled import CaseBuilder
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import NodeEvidence
@@ -31,13 +31,13 @@ def read_nodes(named: str, builder: CaseBuilder, of_job: Collection[str], ended:
     chosen = [target for target in cluster.targets if label(target.name) in of_job]
     absent = sorted(set(of_job).difference(label(target.name) for target in chosen))
     if absent:
-        builder.missing.append(f"{cluster.name} has no node {listed(absent)}, on which the job ran")
+        builder.lack(f"{cluster.name} has no node {listed(absent)}, on which the job ran")
     if chosen:
         cluster = replace(cluster, targets=tuple(chosen))
         for name, node in nodes(cluster, _gathered(cluster)).items():
             _take(label(name), node, builder, ended)
     if not set(of_job).difference(builder.nodes_with_log):
-        builder.missing[:] = [words for words in builder.missing if builder.kinds.get(words) is not Missing.COMMAND]
+        builder.lacks[:] = [missing for missing in builder.lacks if missing.kind is not MissingKind.COMMAND]
 
 
 def _gathered(cluster: Cluster) -> Mapping[str, NodeEvidence]:
@@ -59,7 +59,7 @@ def _kept(_: NodeEvidence) -> None:
 def _take(name: str, node: Node, builder: CaseBuilder, ended: float | None) -> None:
     evidence = node.evidence
     if evidence.unreached:
-        builder.missing.append(one_line(f"{name} did not answer: {evidence.unreached.value} {evidence.detail}", 300))
+        builder.lack(one_line(f"{name} did not answer: {evidence.unreached.value} {evidence.detail}", 300))
         return
     try:
         began, took = number(evidence.probe["began"]), number(evidence.probe["seconds"])
@@ -68,13 +68,13 @@ def _take(name: str, node: Node, builder: CaseBuilder, ended: float | None) -> N
         events = node.kernel_events
         is_cut = node.kernel_log_is_cut
     except (Incomplete, NotApplicable, KeyError, TypeError, ValueError) as problem:
-        builder.missing.append(one_line(f"{name}: its kernel log: {problem}", 300))
+        builder.lack(one_line(f"{name}: its kernel log: {problem}", 300))
         return
     if ended is not None and booted - off.seconds > ended:
-        builder.missing.append(f"{name}: its kernel log of then: it was booted since; journalctl -k -b -1 may have it")
+        builder.lack(f"{name}: its kernel log of then: it was booted since; journalctl -k -b -1 may have it")
         return
     if is_cut:
-        builder.missing.append(f"{name}: the beginning of its kernel log, which is lost")
+        builder.lack(f"{name}: the beginning of its kernel log, which is lost")
     dated = [
         replace(event, time=time + booted) if (time := getattr(event, "time", None)) and time < CALENDAR_S else event
         for event in events

@@ -65,7 +65,7 @@ def read(text: str, source: str, clock: Clock) -> tuple[Record, ...]:
         job, events = _job(dict(reversed(list(fields))), source, clock)  # the first of a name: what follows is words
         if job.number:
             parts.setdefault(job.number.partition("+")[0], []).append((job, events))
-    return tuple(_whole(number, records) for number, records in parts.items())
+    return tuple(_merged_parts(number, records) for number, records in parts.items())
 
 
 def of_one_job(records: Iterable[Record], number: str = "") -> tuple[list[Record], list[str]]:
@@ -128,7 +128,7 @@ def _record(text: str) -> str:
     return text[typed.end() if typed else 0 : script.start() if script else len(text)]
 
 
-def _whole(number: str, parts: Sequence[Record]) -> Record:
+def _merged_parts(number: str, parts: Sequence[Record]) -> Record:
     first = next((job for job, _ in parts if not has_completed(job)), parts[0][0])
     nodes = tuple(dict.fromkeys(node for job, _ in parts for node in job.nodes))
     return replace(first, number=number, nodes=nodes), tuple(event for _, events in parts for event in events)

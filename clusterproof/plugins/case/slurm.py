@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Timer
 from typing import TypeAlias
 
-from clusterproof.plugins.case import CaseError, Event, Job, Missing, Span, label, node_log, one_line, scheduler
+from clusterproof.plugins.case import CaseError, Event, Job, MissingKind, Span, label, node_log, one_line, scheduler
 from clusterproof.plugins.case.assembled import CaseBuilder
 from clusterproof.plugins.case.clocks import Clock
 from clusterproof.plugins.case.folder import Reader
@@ -87,15 +87,15 @@ def read_job(number: str, builder: CaseBuilder, offset_s: float, asked: Ask = as
         raise CaseError(f"job {number} is {runs}; expected one that has ended")
     if kept:
         why = f"sacct: {_line(row)}: only scontrol knows the job, and forgets it after MinJobAge"
-        builder.lacks(Missing.ACCOUNTING, one_line(why, 400))
+        builder.lack(one_line(why, 400), MissingKind.ACCOUNTING)
     if shown:
-        builder.missing.append(f"scontrol: {_line(record)}: where its output is, is not known; --logs FOLDER names it")
+        builder.lack(f"scontrol: {_line(record)}: where its output is, is not known; --logs FOLDER names it")
     nodes = next((job.nodes for job in known if job.nodes), ())
     ended = next((job.ran.ends for job in known if job.ran.ends is not None), None)
     _read_nodes(nodes, builder, clock, asked, ended)
     _read_output(record if not shown else "", builder, offset_s)
     if nodes and not builder.nodes_with_log:
-        builder.lacks(Missing.COMMAND, one_line(node_log.how_to_get_it(nodes, known[0].ran), 400))
+        builder.lack(one_line(node_log.how_to_get_it(nodes, known[0].ran), 400), MissingKind.COMMAND)
 
 
 def _is_slurms_own(record: str, number: str, asked: Ask) -> bool:
@@ -119,7 +119,7 @@ def _read_nodes(nodes: Sequence[str], builder: CaseBuilder, clock: Clock, asked:
         return
     status, text = asked((*NODES, "-n", fold(nodes)))
     if status:
-        builder.missing.append(f"the state of its nodes: sinfo: {_line(text)}")
+        builder.lack(f"the state of its nodes: sinfo: {_line(text)}")
         return
     rows: Mapping[str, list[str]] = {row[0]: row for line in text.splitlines() if len(row := line.split("|", 3)) == 4}
     for name, state, since, why in (row for row in rows.values() if label(row[0]) in nodes):
@@ -158,12 +158,12 @@ def _read_output(record: str, builder: CaseBuilder, offset_s: float) -> None:
         if not path.is_absolute() or str(path) == os.devnull:
             continue
         reader = Reader(path.parent, builder, Clock(datetime.now(timezone.utc).year, offset_s))
-        said = len(builder.missing)
+        lacking = len(builder.lacks)
         text = reader.text(path, int(owner[1]) if owner else None)
         if text is not None:
             reader.take_output(path, text)
-        elif len(builder.missing) == said:
-            builder.missing.append(f"{one_line(path.name)}: it is no text, and is not read")
+        elif len(builder.lacks) == lacking:
+            builder.lack(f"{one_line(path.name)}: it is no text, and is not read")
 
 
 def _line(text: str) -> str:
@@ -214,12 +214,12 @@ def ended_jobs(begins: float, ends: float, asked: Ask) -> tuple[tuple[EndedJob, 
     missing: list[str] = []
     listed = list(_of_sacct(text))
     if status:
-        missing.append(f"sacct: {_said(text)}: only scontrol knows jobs, and forgets each after MinJobAge")
+        missing.append(f"sacct: {_first_line(text)}: only scontrol knows jobs, and forgets each after MinJobAge")
         failed, counted = asked(("squeue", "-h", "-t", "all", "-o", "%A"))
         status, shown = asked(("scontrol", "show", "job"))
         if status or failed:
-            why = f"scontrol: {_said(shown)}" if status else f"squeue: {_said(counted)}"
-            raise CaseError(f"no job can be listed: sacct: {_said(text)}; {why}")
+            why = f"scontrol: {_first_line(shown)}" if status else f"squeue: {_first_line(counted)}"
+            raise CaseError(f"no job can be listed: sacct: {_first_line(text)}; {why}")
         listed, unread = _of_scontrol(shown, frozenset(counted.split()))
         missing += unread
     jobs: dict[str, EndedJob] = {}
@@ -288,7 +288,7 @@ def _joined(whole: EndedJob, part: EndedJob) -> EndedJob:
     return EndedJob(replace(first, number=job.number, nodes=nodes, ran=ran), sum(gpus) if gpus else None, rows)
 
 
-def _said(text: str) -> str:
+def _first_line(text: str) -> str:
     """The first line of an answer that is no name of columns."""
     lines: Sequence[str] = [line.strip() for line in text.splitlines() if line.strip() and "|" not in line]
     return one_line(lines[0] if lines else "no answer", 120)

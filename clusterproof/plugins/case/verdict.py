@@ -18,7 +18,7 @@ from clusterproof.plugins.case.conclusions import (
     CaseVerdict,
     of_contest,
 )
-from clusterproof.plugins.case.first import Candidate, candidates
+from clusterproof.plugins.case.first_event import Candidate, candidates
 from clusterproof.plugins.case.relevance import bears_out, dated, rank_of, relevant, undated
 from clusterproof.plugins.case.scheduler import has_completed
 from clusterproof.plugins.catalog.causes import CODE, HARDWARE, RESOURCES, SUSPICION, UNKNOWN, limits, probability

@@ -107,7 +107,9 @@ def xid_page(row: Xid) -> Iterator[str]:
     yield from _rows("kind", row.kind)
     yield from _rows("verdict", WHEN[row.verdict])
     yield from _rows("do", row.action)
-    yield from _rows("cleared by", ", ".join(f"Xid {one.code}" for one in xids().values() if row.code in one.clears))
+    yield from _rows(
+        "cleared by", ", ".join(f"Xid {other.code}" for other in xids().values() if row.code in other.clears)
+    )
     yield from _rows("source", OWN.get(row.source, row.source))
     yield from _rows("others say", row.disagreement)
     yield from _rows("check", "gpu.no_xid")

@@ -91,11 +91,17 @@ def _answered(arguments: list[str]) -> int:
         return _print(0, _help_of_a_run(asks_for_all))
     if arguments[:1] and arguments[0] in ANSWERED:
         return _print(*_answer(ANSWERED[arguments[0]], arguments[1:]))
-    writer = None
     if arguments[:1] == ["manifest"]:
         from clusterproof.plugins.command_line.manifest import command_line
 
         arguments, writer = command_line(arguments[1:], PACKAGE)
+        status = _run_pytest(arguments, writer)
+        return _print(status, writer.text, to_stdout=True)
+    return _run_pytest(arguments)
+
+
+def _run_pytest(arguments: list[str], *plugins_of_run: object) -> int:
+    """Pytest's exit code over the packaged checks, or a site's own, with what these arguments ask for."""
     os.environ.setdefault("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     import pytest  # only now: it reads the environment when it is imported
 
@@ -106,14 +112,12 @@ def _answered(arguments: list[str]) -> int:
     own = ["-c", str(PACKAGE / "pytest.toml"), f"--rootdir={root_of_own_tests(arguments)}"]
     own += [] if _is_without_cache(arguments) else ["-o", f"cache_dir={cache}"]
     plugins = [word for plugin in (*_ALWAYS, *requested(arguments)) for word in ("-p", plugin)]
-    plugins_of_run = [mistakes, writer] if writer else [mistakes]
     own_arguments = ["--help" if word == ALL_OPTIONS else word for word in arguments]
     try:
-        status = int(pytest.main([*own, *plugins, *own_arguments], plugins=plugins_of_run))
+        return int(pytest.main([*own, *plugins, *own_arguments], plugins=[mistakes, *plugins_of_run]))
     except BrokenPipeError:  # of `--help-all | head`
         _write_nowhere()
         return 0
-    return _print(status, writer.text, to_stdout=True) if writer else status
 
 
 def _help_of_a_run(is_whole: bool) -> str:

@@ -168,7 +168,7 @@ def _mounts(policy: Policy, words: tuple[str, ...]) -> None:
 
 
 def _is_of_the_kernel(path: str) -> bool:
-    return path in OF_THE_KERNEL or path.startswith(tuple(f"{one}/" for one in OF_THE_KERNEL[1:]))
+    return path in OF_THE_KERNEL or path.startswith(tuple(f"{folder}/" for folder in OF_THE_KERNEL[1:]))
 
 
 def _used(policy: Policy, words: tuple[str, ...]) -> None:

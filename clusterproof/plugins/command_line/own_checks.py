@@ -69,7 +69,9 @@ def _folders(words: Sequence[str], folder: Path, *, has_modules: bool) -> list[P
 def _looked_into(folders: Sequence[Path]) -> Iterable[Path]:
     """Where pytest looks for a conftest.py: the folders named, and all above them up to what they have in common."""
     common = Path(os.path.commonpath(folders)) if folders else Path("/")
-    return dict.fromkeys(one for folder in folders for one in (folder, *folder.parents) if one.is_relative_to(common))
+    return dict.fromkeys(
+        parent for folder in folders for parent in (folder, *folder.parents) if parent.is_relative_to(common)
+    )
 
 
 def _named(arguments: Sequence[str]) -> Iterator[Path]:
@@ -100,4 +102,4 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.stash[NOT_LOADED] and not hasattr(config, "workerinput"):
         sys.stderr.write(f"clusterproof: {config.stash[NOT_LOADED]}\n")
     if getattr(config.option, "tx", None):
-        config.option.tx = [ISOLATED if one == WORKER else one for one in config.option.tx]
+        config.option.tx = [ISOLATED if worker == WORKER else worker for worker in config.option.tx]

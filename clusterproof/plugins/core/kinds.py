@@ -63,15 +63,15 @@ KINDS = (
     ),
     Kind("eks:", "eks:NAME", "the same of an EKS cluster, without a kubeconfig", "inventory.kubernetes:eks"),
     Kind(
-        "ec2:", "ec2:tag:KEY=VALUE", "instances of EC2 through Systems Manager; also ec2:i-…,i-…", "inventory.aws:ec2"
+        "ec2:", "ec2:tag:KEY=VALUE", "instances of EC2 through Systems Manager; also ec2:i-…,i-…", "inventory.ec2:ec2"
     ),
-    Kind("asg:", "asg:NAME", "the instances of an Auto Scaling group", "inventory.aws:asg"),
+    Kind("asg:", "asg:NAME", "the instances of an Auto Scaling group", "inventory.ec2:asg"),
 )
 HYPERPOD = Kind(
     "",
     "a HyperPod cluster's NAME or ARN",
     "a SageMaker HyperPod cluster, through Systems Manager",
-    "inventory.aws:hyperpod",
+    "inventory.hyperpod:hyperpod",
 )
 FILE = Kind("", "FILE.toml", "an inventory: clusterproof init writes one to begin with", "inventory.file:toml")
 

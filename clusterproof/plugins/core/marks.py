@@ -64,4 +64,4 @@ def marks_on(marked: object) -> list[Mark | pytest.Mark]:
 
 def marks_of_pytest(marked: object) -> list[pytest.Mark]:
     """The same, all as pytest's own."""
-    return [one.mark if isinstance(one, Mark) else getattr(one, "mark", one) for one in marks_on(marked)]
+    return [mark.mark if isinstance(mark, Mark) else getattr(mark, "mark", mark) for mark in marks_on(marked)]

@@ -89,7 +89,7 @@ def required(kind: type) -> tuple[str, ...]:
 def as_json(value: Any) -> Any:
     """A record as a dictionary, and so those in its lists."""
     if isinstance(value, (list, tuple)):
-        return [as_json(one) for one in value]
+        return [as_json(entry) for entry in value]
     if not is_record(type(value)):
         return value
     return {name: as_json(getattr(value, name)) for name in names_of(type(value))}
@@ -110,12 +110,12 @@ def _getter(names: tuple[str, ...]) -> Any:
 
 def _init(self: Any, *values: Any, **named: Any) -> None:
     if named or len(values) != len(self.__match_args__):
-        values = _whole(type(self), values, named)
+        values = _all_values(type(self), values, named)
     for put, value in zip(self._puts, values):  # noqa: B905 - as many
         put(self, value)
 
 
-def _whole(kind: Any, values: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
+def _all_values(kind: Any, values: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
     """All values in their order, with those that nobody gave. Raises TypeError."""
     names: tuple[str, ...] = kind.__match_args__
     if len(values) > len(names):

@@ -87,7 +87,7 @@ def in_lines(findings: Sequence[Finding]) -> str:
 
 def devices_of(findings: Sequence[Finding], verdict: Verdict) -> tuple[str, ...]:
     """The devices of which findings of this verdict speak."""
-    return tuple(dict.fromkeys(name for one in findings if one.verdict is verdict for name in one.devices))
+    return tuple(dict.fromkeys(name for finding in findings if finding.verdict is verdict for name in finding.devices))
 
 
 def split_message(message: str) -> tuple[str, str]:
@@ -151,7 +151,8 @@ class Result:
         if len(verdicts) < 2:
             return (self,)
         return tuple(
-            with_findings(self, tuple(one for one in self.findings if one.verdict is verdict)) for verdict in verdicts
+            with_findings(self, tuple(finding for finding in self.findings if finding.verdict is verdict))
+            for verdict in verdicts
         )
 
     @property
@@ -210,7 +211,7 @@ class Result:
         record["verdict"] = self.verdict.value
         record["devices"] = list(self.devices)
         record["gpu_uuids"] = list(self.gpu_uuids)
-        record["findings"] = [{**as_json(one), "verdict": one.verdict.value} for one in self.findings]
+        record["findings"] = [{**as_json(finding), "verdict": finding.verdict.value} for finding in self.findings]
         return {"schema": SCHEMA, **record}
 
 
@@ -251,7 +252,7 @@ def from_json(record: dict[str, Any]) -> Result:
     fields["verdict"] = Verdict(fields["verdict"])
     fields["devices"] = tuple(fields["devices"])
     fields["gpu_uuids"] = tuple(fields["gpu_uuids"])
-    fields["findings"] = tuple(_finding(one) for one in fields.get("findings", ()))
+    fields["findings"] = tuple(_finding(finding) for finding in fields.get("findings", ()))
     return Result(**fields)
 
 

@@ -71,7 +71,7 @@ def not_run(check: Check, owner: Owner, why: str) -> Result:
 def result_of(about: Route, node: Owner, outcome: BaseException | None, seconds: float) -> Result:
     """The result of a test that pytest itself ran, from how it ended."""
     outcomes = outcome.outcomes if isinstance(outcome, Several) else (outcome,)
-    findings = [Finding(Verdict.PASS) if one is None else _finding((), one) for one in outcomes]
+    findings = [Finding(Verdict.PASS) if outcome is None else _finding((), outcome) for outcome in outcomes]
     return _result(about, "node", node, findings, seconds)
 
 
@@ -105,10 +105,10 @@ def _of_nothing(subject: str, owner: Owner) -> Finding:
     if expected:
         message = f"no {DEVICES[subject]} answers; expected {expected}"
         return Finding(Verdict.INCOMPLETE, message, cause=f"no {DEVICES[subject]} answers")
-    return Finding(Verdict.NOT_APPLICABLE, f"no {DEVICES[subject]} on this {_whole(owner)}")
+    return Finding(Verdict.NOT_APPLICABLE, f"no {DEVICES[subject]} on this {_owner_word(owner)}")
 
 
-def _whole(owner: Owner) -> str:
+def _owner_word(owner: Owner) -> str:
     return "node" if isinstance(owner, Node) else "cluster"
 
 
@@ -216,20 +216,20 @@ def _result(about: Route, subject: str, node: Owner, findings: list[Finding], se
 
 def _of_unreached(findings: list[Finding]) -> list[Finding]:
     """What is said of a node that was not reached: that, once; what else is missing of it says nothing more."""
-    why = [one for one in findings if one.cause.startswith(UNREACHABLE)]
-    others = [one for one in findings if one.verdict is not Verdict.INCOMPLETE]
+    why = [finding for finding in findings if finding.cause.startswith(UNREACHABLE)]
+    others = [finding for finding in findings if finding.verdict is not Verdict.INCOMPLETE]
     return [*others, *why] if why else findings
 
 
 def _with(result: Result, findings: list[Finding], action: str) -> Result:
     """The result with what was found; a failure that names no action asks for that of the remedy."""
     notable = [
-        replace(one, action=one.action or action) if one.verdict is Verdict.FAIL else one
-        for one in findings
-        if one.verdict.is_finding
+        replace(finding, action=finding.action or action) if finding.verdict is Verdict.FAIL else finding
+        for finding in findings
+        if finding.verdict.is_finding
     ]
     if notable:
         return with_findings(result, grouped(notable))
     best = min(findings, key=lambda finding: finding.verdict.rank)
-    devices = grouped(one for one in findings if one.verdict is best.verdict)
+    devices = grouped(finding for finding in findings if finding.verdict is best.verdict)
     return replace(with_findings(result, grouped((best,))), devices=devices_of(devices, best.verdict), findings=())

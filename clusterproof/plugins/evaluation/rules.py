@@ -48,7 +48,7 @@ def rules(function: Callable[..., Any]) -> list[Rule]:
     """What a check can say, in the order of its source."""
     sources = list(_sources(function, DEPTH))
     given = _given([tree for tree, _ in sources])
-    rules = [rule for tree, called in sources for rule in _said(tree, _Scope(called, _assigned(tree), given))]
+    rules = [rule for tree, called in sources for rule in _rules_in(tree, _Scope(called, _assigned(tree), given))]
     return list(dict.fromkeys(Rule(rule.verdict, _readable(rule.sentence)) for rule in rules))
 
 
@@ -136,7 +136,7 @@ def _sources(function: Callable[..., Any], depth: int) -> Iterator[tuple[ast.AST
             yield from _sources(called, depth - 1)
 
 
-def _said(tree: ast.AST, scope: _Scope) -> Iterator[Rule]:
+def _rules_in(tree: ast.AST, scope: _Scope) -> Iterator[Rule]:
     for node in ast.walk(tree):
         if _says_lines(node):
             yield from _of_lines(*node.args[1:3])

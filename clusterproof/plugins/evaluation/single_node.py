@@ -33,9 +33,9 @@ def findings_digest(policy: Policy, expected: Target) -> Callable[[NodeEvidence]
         node = nodes(cluster, {evidence.node: evidence}, HEALTH_CHECK, policy)[evidence.node]
         results = [verdict_on(policy, check, node) for check in checks]
         lines = [
-            repr((one.check, finding.verdict.value, finding.devices))
-            for one in results
-            for finding in one.findings
+            repr((result.check, finding.verdict.value, finding.devices))
+            for result in results
+            for finding in result.findings
             if finding.verdict in WRITTEN
         ]
         return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()

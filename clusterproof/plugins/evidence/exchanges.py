@@ -60,7 +60,7 @@ def exchange_of(record: Mapping[str, Any]) -> Exchange:
 
 def places_of(values: object) -> tuple[str, str]:
     """Of the devices of an exchange. Raises ValueError."""
-    if isinstance(values, list) and len(values) == 2 and all(isinstance(one, str) for one in values):
+    if isinstance(values, list) and len(values) == 2 and all(isinstance(entry, str) for entry in values):
         a, b = values
         if _PLACE.fullmatch(a) and _PLACE.fullmatch(b):
             return a, b
@@ -70,8 +70,10 @@ def places_of(values: object) -> tuple[str, str]:
 def shown(exchanges: Iterable[Exchange], text: Callable[[str], str]) -> tuple[Exchange, ...]:
     """The same; `text` is what may be shown of a text."""
     return tuple(
-        replace(one, a=text(one.a), b=text(one.b), problem=text(one.problem), apart=text(one.apart))
-        for one in exchanges
+        replace(
+            exchange, a=text(exchange.a), b=text(exchange.b), problem=text(exchange.problem), apart=text(exchange.apart)
+        )
+        for exchange in exchanges
     )
 
 

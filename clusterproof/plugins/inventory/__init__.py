@@ -92,7 +92,7 @@ def _resolve(kind: Kind, rest: str, options: Mapping[str, str]) -> Cluster:
 
 def is_hyperpod(text: str) -> bool:
     """Whether X can be a HyperPod cluster's name or ARN."""
-    from clusterproof.plugins.inventory.aws import ARN, NAME
+    from clusterproof.plugins.inventory.hyperpod import ARN, NAME
 
     return bool(NAME.fullmatch(text) or ARN.fullmatch(text))
 

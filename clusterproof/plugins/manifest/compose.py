@@ -151,7 +151,7 @@ def version_rule(name: str, values: list[str]) -> str:
     if len(set(values)) == 1:
         version.rules(f"== {values[0]}")
         return f"== {values[0]}"
-    ordered = sorted(set(values), key=lambda one: (version.parse(one).numbers, version.parse(one).revision))
+    ordered = sorted(set(values), key=lambda value: (version.parse(value).numbers, version.parse(value).revision))
     return f"{ordered[0]} to {ordered[-1]}"
 
 

@@ -58,11 +58,11 @@ def check_options(option: Options) -> None:
 def _check_none_is_empty(option: Options) -> None:
     """Refuse an empty value, as of a variable that is not set: `--nodes "$NODES"` would mean every node."""
     for options in (*table.GROUPS.values(), *perf_table.GROUPS.values()):
-        for each in options:
-            value = getattr(option, each.dest, None)
+        for argument in options:
+            value = getattr(option, argument.dest, None)
             is_empty = "" in value if isinstance(value, list) else value == ""
-            if is_empty and each.flag != "--cluster" and each.more.get("default") != "":
-                raise pytest.UsageError(f"{each.flag} is empty; expected {each.more.get('metavar', 'a value')}")
+            if is_empty and argument.flag != "--cluster" and argument.more.get("default") != "":
+                raise pytest.UsageError(f"{argument.flag} is empty; expected {argument.more.get('metavar', 'a value')}")
 
 
 def check_root(config: pytest.Config) -> None:

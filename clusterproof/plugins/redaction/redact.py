@@ -46,7 +46,7 @@ class Redaction:
                 self._pseudonyms.know_host(name, self._nodes[target.name])
             if target.user and not is_common(target.user):
                 self._pseudonyms.know(target.user, "user")
-        self._is_cluster(cluster)
+        self._know_cluster(cluster)
         for group in dict.fromkeys(target.group for target in cluster.targets if target.group):
             self._pseudonyms.know(group, "group")
         self.cluster = replace(
@@ -220,7 +220,7 @@ class Redaction:
             return text
         return self._pseudonyms.name(kind, text)
 
-    def _is_cluster(self, cluster: Cluster) -> None:
+    def _know_cluster(self, cluster: Cluster) -> None:
         """Let words stand for the cluster, its account and its instances, which are in the addresses of its nodes."""
         arn = _ARN.fullmatch(cluster.settings.get("arn", ""))
         for name in (cluster.name, arn["id"] if arn else ""):

@@ -125,7 +125,9 @@ class Gatherer:
         if self.cluster.connection == "capture":
             from clusterproof.plugins.captures.several import control_plane  # as above
 
-            return control_plane(self.cluster.name, {one.evidence.node: one.in_kubernetes for one in self.captured})
+            return control_plane(
+                self.cluster.name, {capture.evidence.node: capture.in_kubernetes for capture in self.captured}
+            )
         of_aws, of_kubernetes = collectors - NOT_OF_AWS, collectors & OF_KUBERNETES
         evidence = self._aws(of_aws, discovered) if of_aws else NodeEvidence(self.cluster.name)
         answers = dict(evidence.collectors)

@@ -17,7 +17,8 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.state import EVIDENCE, PAIRWISE, nodes_of, note_full, occasion_of
 from clusterproof.reports.history import HistoryError, NodeIdentity, Pair, PastRun, identities
 from clusterproof.reports.history.changes import marked, since_last
-from clusterproof.reports.history.store import default_path, read_before, require_own_history, write_run
+from clusterproof.reports.history.past import read_before
+from clusterproof.reports.history.store import default_path, require_own_history, write_run
 from clusterproof.reports.history.words import lines_since
 from clusterproof.reports.run_folder import RUNS
 

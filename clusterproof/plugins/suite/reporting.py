@@ -156,7 +156,7 @@ class Reporting:
         """This run and those before it; None where no history can be read, which another line says."""
         from clusterproof.reports.document.trend import MAX_RUNS
         from clusterproof.reports.history import HistoryError
-        from clusterproof.reports.history.store import read_past
+        from clusterproof.reports.history.past import read_past
 
         history = self.outcomes.history
         if history is None or not is_there(history.path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -209,25 +210,12 @@ class ClusterSession:
         left_out = frozenset(collector_names()) - collectors
         interning = Interning()
 
-        def needed(evidence: NodeEvidence) -> NodeEvidence:
-            """A node without what a recording has of it and no check asks for; what was not reported stays."""
-            collected = evidence.collectors.items()
-            wanted = {
-                name: collector
-                for name, collector in collected
-                if name not in left_out or collector.status is not Status.READ
-            }
-            return interning.once(replace(evidence, collectors=wanted))
-
         def keep(evidence: NodeEvidence) -> None:
-            kept[evidence.node] = needed(evidence) if is_replaced else evidence
+            kept[evidence.node] = interning.once(_needed(evidence, left_out)) if is_replaced else evidence
             self._write(folders, write_node, evidence)
 
-        if self.redaction:
-            with self.redaction.rewriting(keep) as learn:
-                self.gatherer.nodes(collectors, loads, discovered.before(learn))
-        else:
-            self.gatherer.nodes(collectors, loads, discovered.before(keep))
+        with self.redaction.rewriting(keep) if self.redaction else nullcontext(keep) as take:
+            self.gatherer.nodes(collectors, loads, discovered.before(take))
         if control_collectors:
             collected = self.gatherer.control_plane(control_collectors, discovered)
             self.config.stash[CONTROL_PLANE] = (
@@ -265,3 +253,13 @@ class ClusterSession:
 
     def _record_folder(self) -> Path | None:
         return Path(self.config.option.record) if self.config.option.record else None
+
+
+def _needed(evidence: NodeEvidence, left_out: frozenset[str]) -> NodeEvidence:
+    """A node without what a recording has of it and no check asks for; what was not reported stays."""
+    wanted = {
+        name: collector
+        for name, collector in evidence.collectors.items()
+        if name not in left_out or collector.status is not Status.READ
+    }
+    return replace(evidence, collectors=wanted)

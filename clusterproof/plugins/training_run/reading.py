@@ -14,6 +14,7 @@ from typing import NoReturn
 
 from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.opened import Budget, is_folder
+from clusterproof.plugins.core.record import field, record
 from clusterproof.plugins.training_run import RunError, formats
 from clusterproof.plugins.training_run.files import HEAD, LONG_HEAD, MAX_BYTES, Format, RunFile, folders_of, head_of
 from clusterproof.plugins.training_run.other_files import how_it_ended, what_is
@@ -25,7 +26,7 @@ MAX_NAMED = 3  # files in a note
 OF_FILE_SYSTEM = "lost+found"  # which root alone may list
 
 
-def _found() -> tuple[Format, ...]:
+def _formats() -> tuple[Format, ...]:
     """What the files of `formats` read, in the order of their names, and behind these what is known by few words."""
     names = sorted(module.name for module in iter_modules(formats.__path__))
     modules = [import_module(f"{formats.__name__}.{name}") for name in names]
@@ -33,79 +34,94 @@ def _found() -> tuple[Format, ...]:
     return tuple(sorted(every, key=lambda file_format: file_format.is_tried_last))
 
 
-FORMATS = _found()
+FORMATS = _formats()
 _PRINTED = re.compile(r"\.(?:out|err)$|^std(?:out|err)\.log$")  # by ranks and launchers
 _NAMES = ", ".join(file_format.name for file_format in FORMATS)
 
 _EXPECTED = "expected a file that a training run wrote (docs/training-runs.md)"
 
 
+@record
+class _Unread:
+    """Files that are no data of the run: their names, and what is said of them."""
+
+    unknown: list[str] = field(default_factory=list)
+    others: dict[str, str] = field(default_factory=dict)  # by what it is: the first file's name
+    links: list[str] = field(default_factory=list)
+    failed: dict[str, Path] = field(default_factory=dict)  # by what it says of the job's end: the first log
+
+
 def read_run(paths: Sequence[str]) -> TrainingRun:
     """The run that these files and folders describe together. Raises RunError."""
     recorded = RunData()
-    unknown: list[str] = []
-    others: dict[str, str] = {}  # by what it is: the first file's name
-    links: list[str] = []
-    failed: dict[str, Path] = {}  # by what it says of that: the first log
+    unread = _Unread()
     budget = Budget(MAX_BYTES)
-    is_known = False
     given = [
         (path, named if is_folder(named) else None)
         for named in map(Path, paths)
-        for path in (_files(named, links) if is_folder(named) else (named,))
+        for path in (_files(named, unread.links) if is_folder(named) else (named,))
     ]
     folders = folders_of([path for path, _ in given])
-    for path, below in given:
-        file = RunFile(path, below, budget, folders[path])
-        known = format_of(file)
-        if known:
-            _read(file, known, recorded)
-            is_known = True
-            if said := how_it_ended(file):
-                failed.setdefault(said, path)
-        elif not below:
-            raise RunError(f"{path}{_not_known(file)}")
-        elif _is_of_recording(path.relative_to(below)):
-            is_known = True
-        elif other := what_is(file):
-            others.setdefault(other, path.name)
-        else:
-            unknown.append(path.name)
-    not_read = [f"{name} is {what}" for what, name in others.items()]
-    if not is_known:
-        if not_read:
-            raise RunError(f"{', '.join(paths):.200}: {not_read[0]}")
-        what_is_there = (
-            f"none of its files ({_named(unknown)}) has a form that is known" if unknown else "no file in it"
-        )
-        raise RunError(f"{', '.join(paths):.200}: {what_is_there}; expected {_NAMES}")
-    recorded.notes += [
-        f"{what}: {_named(names)}"
-        for what, names in (
-            ("not understood", unknown),
-            ("cut", recorded.cut),
-            ("nothing of a run in", recorded.empty),
-            ("not followed, as they are links", links),
-        )
-        if names
-    ]
-    recorded.notes += [f"not read: {note}" for note in not_read]
-    recorded.notes += [
-        f"{number_of(count, 'duration')} left out, as they are negative or no number, as where a clock is set: {file}"
-        for file, count in recorded.no_durations.items()
-    ]
+    known = [_take(RunFile(path, below, budget, folders[path]), recorded, unread) for path, below in given]
+    if not any(known):
+        raise RunError(f"{', '.join(paths):.200}: {_nothing_known(unread)}")
+    recorded.notes += _notes(recorded, unread)
+    if any(map(_PRINTED.search, unread.unknown)):
+        named = [path for path in map(Path, paths) if is_folder(path)]
+        recorded.notes += [
+            f"what its job printed is read by: clusterproof case {quote(str(path))}" for path in named[:1]
+        ]
+    return TrainingRun(_name(paths), recorded)
+
+
+def _take(file: RunFile, recorded: RunData, unread: _Unread) -> bool:
+    """Read a file, or note what it is; whether its form is known. Raises RunError of one that was named."""
+    path, below = file.path, file.below
+    if known := format_of(file):
+        _read(file, known, recorded)
+        if said := how_it_ended(file):
+            unread.failed.setdefault(said, path)
+        return True
+    if not below:
+        raise RunError(f"{path}{_not_known(file)}")
+    if _is_of_recording(path.relative_to(below)):
+        return True
+    if other := what_is(file):
+        unread.others.setdefault(other, path.name)
+    else:
+        unread.unknown.append(path.name)
+    return False
+
+
+def _nothing_known(unread: _Unread) -> str:
+    """What there is in place of a run."""
+    for what, name in unread.others.items():
+        return f"{name} is {what}"
+    files = f"none of its files ({_named(unread.unknown)}) has a form that is known" if unread.unknown else ""
+    return f"{files or 'no file in it'}; expected {_NAMES}"
+
+
+def _notes(recorded: RunData, unread: _Unread) -> Iterator[str]:
+    """What was not read of a run, and what is not known of it."""
+    for what, names in (
+        ("not understood", unread.unknown),
+        ("cut", recorded.cut),
+        ("nothing of a run in", recorded.empty),
+        ("not followed, as they are links", unread.links),
+    ):
+        if names:
+            yield f"{what}: {_named(names)}"
+    yield from (f"not read: {name} is {what}" for what, name in unread.others.items())
+    for file, count in recorded.no_durations.items():
+        left_out = f"{number_of(count, 'duration')} left out"
+        yield f"{left_out}, as they are negative or no number, as where a clock is set: {file}"
     if recorded.moved:
         rank, places = next(iter(recorded.moved.items()))
         more = f", and {len(recorded.moved) - 1} more ranks like it" if len(recorded.moved) > 1 else ""
         seen = f"rank {rank} was on {', then on '.join(places[:MAX_NAMED])}{more}"
-        recorded.notes.append(f"{seen}: of which of these a slow step was is not known, and no node is named")
-    recorded.notes += [
-        f"{path.name} has {words!r}: what ended its job is read by: clusterproof case {quote(str(path.parent))}"
-        for words, path in list(failed.items())[:1]
-    ]
-    printed = [path for path in map(Path, paths) if is_folder(path)] if any(map(_PRINTED.search, unknown)) else []
-    recorded.notes += [f"what its job printed is read by: clusterproof case {quote(str(path))}" for path in printed[:1]]
-    return TrainingRun(_name(paths), recorded)
+        yield f"{seen}: of which of these a slow step was is not known, and no node is named"
+    for words, path in list(unread.failed.items())[:1]:
+        yield f"{path.name} has {words!r}: what ended its job is read by: clusterproof case {quote(str(path.parent))}"
 
 
 def _not_known(file: RunFile) -> str:

@@ -158,7 +158,7 @@ def _answer(account: Account, sent: _Sent, instance: str, status: str, seconds: 
         return Answer(unreached=failure, detail=f"{why} ({status})", seconds=seconds)
     try:
         invocation = account.call("ssm", "get_command_invocation", CommandId=sent.command_id, InstanceId=instance)
-        output = _whole(account, sent, instance, invocation)
+        output = _whole_output(account, sent, instance, invocation)
     except AwsError as problem:
         return Answer(unreached=_why(problem), detail=str(problem), seconds=seconds)
     if _is_cut(output) and not sent.bucket:
@@ -171,7 +171,7 @@ TOO_LONG = (
 )
 
 
-def _whole(account: Account, sent: _Sent, instance: str, invocation: Mapping[str, Any]) -> str:
+def _whole_output(account: Account, sent: _Sent, instance: str, invocation: Mapping[str, Any]) -> str:
     """The whole output: as shown, or where that is cut from S3. Raises AwsError."""
     shown = str(invocation.get("StandardOutputContent", ""))
     if not (_is_cut(shown) and sent.bucket):

@@ -179,7 +179,7 @@ class Controller:
             return
         self._visiting.update(chosen)
         self.watch.visiting(list(chosen), time.monotonic())
-        some = replace(self.cluster, targets=tuple(one for one in self.cluster.targets if one.name in chosen))
+        some = replace(self.cluster, targets=tuple(target for target in self.cluster.targets if target.name in chosen))
 
         def make() -> None:
             collectors = self.watch.evaluator.collectors
@@ -221,11 +221,11 @@ class Controller:
 
     def _say(self, changes: Sequence[Change]) -> None:
         """Killed at any moment, a watch that goes on sends what is open or over otherwise than was delivered."""
-        once = [one for one in changes if one.kind is ChangeKind.HAPPENED]  # and cannot be seen again
+        once = [change for change in changes if change.kind is ChangeKind.HAPPENED]  # and cannot be seen again
         self.sinks.said(once)
         if changes and self.recording:
             self.recording.changes(changes, time.time(), time.monotonic(), self.sinks.are_kept)
-        self.sinks.said([one for one in changes if one.kind is not ChangeKind.HAPPENED])
+        self.sinks.said([change for change in changes if change.kind is not ChangeKind.HAPPENED])
         self.show(changes)
 
     def _end(self) -> None:

@@ -72,27 +72,31 @@ class Evaluator:
             and name not in LASTING | OF_A_VISIT
         )
 
-    def whole(self, evidence_by_node: Mapping[str, NodeEvidence]) -> dict[str, tuple[RuleResults, list[Result]]]:
+    def evaluate_all(self, evidence_by_node: Mapping[str, NodeEvidence]) -> dict[str, tuple[RuleResults, list[Result]]]:
         """What all checks say of these nodes; what is needed to evaluate them again is kept."""
-        every = {target.name: evidence_by_node.get(target.name) for target in self.cluster.targets}
-        known = {name: one if one else self._of(name) for name, one in every.items()}
+        names = [target.name for target in self.cluster.targets]
+        known = {name: evidence_by_node.get(name) or self._of(name) for name in names}
         made = nodes(self.cluster, known, OCCASION, self.policy)
-        said = {}
-        interning = Interning()  # nodes of a kind report mostly the same, at one visit
+        verdicts = {}
         for name in evidence_by_node:
             results = self._results(made[name], self._checks)
             self.on_results(name, results)
-            said[name] = self._rule_results(made[name], results), results
-        for name in evidence_by_node:
-            if not evidence_by_node[name].unreached:
-                kept = {one: value for one, value in evidence_by_node[name].collectors.items() if one in KEPT}
-                once = with_known(interning.once(replace(evidence_by_node[name], collectors=kept)), self._of(name))
+            verdicts[name] = self._rule_results(made[name], results), results
+        self._keep_all(evidence_by_node, made)
+        return verdicts
+
+    def _keep_all(self, evidence_by_node: Mapping[str, NodeEvidence], made: Mapping[str, Node]) -> None:
+        """Keep of these nodes what checks read again, and no node beside them as it was before."""
+        interning = Interning()  # nodes of a kind report mostly the same, at one visit
+        for name, evidence in evidence_by_node.items():
+            if not evidence.unreached:
+                kept = {collector: value for collector, value in evidence.collectors.items() if collector in KEPT}
+                once = with_known(interning.once(replace(evidence, collectors=kept)), self._of(name))
                 self._nodes[name] = replace(made[name], evidence=once, facts={})
         for name, node in self._nodes.items():  # none is left with its last group, and so with the nodes of that
             self._nodes[name] = replace(node, group=made[name].group, run=made[name].run)
         for group in {id(group): group for node in made.values() for group in (node.group, node.run)}.values():
             group.keep(self._nodes[node.name] for node in group.nodes if node.name in self._nodes)
-        return said
 
     def knows(self, name: str) -> bool:
         """Whether a node has reported enough to be evaluated again."""
@@ -101,7 +105,8 @@ class Evaluator:
     def latest(self, name: str) -> Mapping[str, Collected]:
         """What a node has reported again since its last visit, as if it had been visited now."""
         node = self._nodes.get(name)
-        return {one: value for one, value in node.evidence.collectors.items() if one in CHANGING} if node else {}
+        collectors = node.evidence.collectors.items() if node else ()
+        return {name: value for name, value in collectors if name in CHANGING}
 
     def log_cursor(self, name: str) -> tuple[str, int, float] | None:
         """Up to where its kernel log is known."""
@@ -153,8 +158,8 @@ class Evaluator:
 
     def _rule_results(self, node: Node, results: Iterable[Result]) -> RuleResults:
         rule_results: RuleResults = {}
-        every = (one for result in results for one in result.by_verdict)
-        for result in sorted(every, key=lambda one: one.verdict.rank):
+        every = (part for result in results for part in result.by_verdict)
+        for result in sorted(every, key=lambda part: part.verdict.rank):
             if result.verdict not in (Verdict.FAIL, Verdict.CONCERN):
                 continue
             one_by_one = {**_of_xids(node, result), **_of_lines(node, result)}
@@ -181,13 +186,13 @@ def evaluated(results: Iterable[Result]) -> tuple[frozenset[str], Unknown]:
     """The checks that could be evaluated, and devices for which they could not: of these nothing is over."""
     every = list(results)
     unknown = {
-        (device, one.check)
+        (device, part.check)
         for result in every
-        for one in result.by_verdict
-        if one.verdict is Verdict.INCOMPLETE
-        for device in one.devices or ("",)
+        for part in result.by_verdict
+        if part.verdict is Verdict.INCOMPLETE
+        for device in part.devices or ("",)
     }
-    return frozenset(one.check for one in every if ("", one.check) not in unknown), frozenset(unknown)
+    return frozenset(part.check for part in every if ("", part.check) not in unknown), frozenset(unknown)
 
 
 def _of_lines(node: Node, result: Result) -> RuleResults:

@@ -89,7 +89,7 @@ class _Handler(WSGIRequestHandler):
         """Note that the request is whole: from now on it is the server that is waited for."""
         is_whole = super().parse_request()
         if is_whole:
-            self.server.has_asked(self.connection)
+            self.server.note_request(self.connection)
         return is_whole
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as its parent has it
@@ -151,8 +151,8 @@ class _Server(ThreadingMixIn, WSGIServer):
             for connection in [one for one in self._open.values() if now - one.since_s > DEADLINE_S]:
                 self._give_up(connection)
 
-    def has_asked(self, request: socket.socket) -> None:
-        """The request of a connection is whole."""
+    def note_request(self, request: socket.socket) -> None:
+        """Note that the request of a connection is whole."""
         with self._lock:
             self._answered.add(request)
             if request in self._open:
@@ -171,9 +171,9 @@ class _Server(ThreadingMixIn, WSGIServer):
 
 def given_up(connections: Iterable[_Connection]) -> list[_Connection]:
     """Which are too many, of one address or of all: first those that have not yet asked, the oldest first."""
-    left = sorted(connections, key=lambda one: (one.has_asked, one.since_s))
-    newest = max(left, key=lambda one: one.since_s)
-    of_one = [one for one in left if one.address == newest.address and one is not newest]
+    left = sorted(connections, key=lambda connection: (connection.has_asked, connection.since_s))
+    newest = max(left, key=lambda connection: connection.since_s)
+    of_one = [connection for connection in left if connection.address == newest.address and connection is not newest]
     gone = of_one[: max(0, len(of_one) + 1 - MAX_PER_ADDRESS)]
-    others = [one for one in left if one is not newest and one not in gone]
+    others = [connection for connection in left if connection is not newest and connection not in gone]
     return gone + others[: max(0, len(others) + 1 - MAX_CONNECTIONS)]

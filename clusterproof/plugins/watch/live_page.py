@@ -66,7 +66,7 @@ class LivePage:
         by_check = {check: tuple(said) for check, said in groupby(results, attrgetter("check"))}
         before = self._results.get(node, {})
         self._results[node] = {**before, **by_check}
-        if any(_said(before.get(check, ())) != _said(said) for check, said in by_check.items()):
+        if any(_messages(before.get(check, ())) != _messages(said) for check, said in by_check.items()):
             self.changed()
 
     def changed(self) -> None:
@@ -147,7 +147,7 @@ def _is_loopback(text: str) -> bool:
     return _is_address(text) and ip_address(text).is_loopback
 
 
-def _said(results: Iterable[Result]) -> list[tuple[Verdict, str]]:
+def _messages(results: Iterable[Result]) -> list[tuple[Verdict, str]]:
     return [(result.verdict, result.message) for result in results]
 
 

@@ -106,7 +106,7 @@ class SamplerSession:
             self._begin_again(began, _in_words(problem, stream))
             return
         if isinstance(ended, Future):
-            ended.add_done_callback(lambda one: self._begin_again(began, _why(one, stream)))
+            ended.add_done_callback(lambda future: self._begin_again(began, _why(future, stream)))
         else:
             self._begin_again(began, _in_words(ended, stream))
 

@@ -143,7 +143,11 @@ class Sinks:
     def notify(self, receivers: Sequence[Receiver], folder: Path | None, remind_s: float | None = None) -> None:
         """Tell these what changes; what waits is kept in the folder, for each receiver apart. Raises OSError."""
         outboxes = outboxes_in(folder, self._cluster, self._say) if folder else {}
-        paths = paths_for(folder, [one.identity for one in receivers], outboxes) if folder else [None] * len(receivers)
+        paths = (
+            paths_for(folder, [receiver.identity for receiver in receivers], outboxes)
+            if folder
+            else [None] * len(receivers)
+        )
         since_s = {key: time.time() - time.monotonic() + at for key, at in self._watch.states.opened_at.items()}
         for receiver, path in zip(receivers, paths, strict=True):
             file = OutboxFile(path, Outbox(self._cluster, receiver.identity), self._say)
@@ -159,7 +163,8 @@ class Sinks:
             )
         if receivers or left:
             self.add_part(
-                "notify", lambda: any(map(Path.exists, left)) or any(one.is_failing for one in self._notifiers)
+                "notify",
+                lambda: any(map(Path.exists, left)) or any(notifier.is_failing for notifier in self._notifiers),
             )
 
     def beat(self, url: str) -> None:
@@ -176,7 +181,7 @@ class Sinks:
 
     def are_kept(self) -> bool:
         """Whether what waits to be sent would outlive this watch: only then may more be recorded as said."""
-        return all(one.is_kept for one in self._notifiers)
+        return all(notifier.is_kept for notifier in self._notifiers)
 
     def take(self, node: str, update: Update, wall_s: float, at: float) -> None:
         """A node has reported something."""
@@ -226,4 +231,6 @@ class Sinks:
         return (item for of_node in list(self._open_of.values()) for item in of_node.items())
 
     def _notified(self) -> Mapping[str, int]:
-        return {name: sum(one.counts[name] for one in self._notifiers) for name in OUTCOMES if self._notifiers}
+        return {
+            name: sum(notifier.counts[name] for notifier in self._notifiers) for name in OUTCOMES if self._notifiers
+        }

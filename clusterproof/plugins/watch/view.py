@@ -56,7 +56,9 @@ def beginning(cluster: Cluster, every_s: float, for_s: float | None, job: str) -
 def _span(seconds: float) -> str:
     """`24 h`, `30 min`, `90 s`."""
     sizes = ((3600, "h"), (60, "min"))
-    size, unit = next((one for one in sizes if seconds >= one[0] and seconds % one[0] == 0), (1, "s"))
+    size, unit = next(
+        (size_unit for size_unit in sizes if seconds >= size_unit[0] and seconds % size_unit[0] == 0), (1, "s")
+    )
     return f"{seconds / size:g} {unit}"
 
 
@@ -145,7 +147,7 @@ def worst(watch: Watch) -> Iterator[tuple[str, Verdict, str]]:
         message = f"{key.device}: {seen.message}" if key.device else seen.message
         nodes.setdefault(key.node, []).append((seen.verdict.rank, message))
     by_rank = {verdict.rank: verdict for verdict in Verdict}
-    for node, every in sorted(nodes.items(), key=lambda one: (min(one[1])[0], -len(one[1]), one[0]))[:WORST]:
+    for node, every in sorted(nodes.items(), key=lambda entry: (min(entry[1])[0], -len(entry[1]), entry[0]))[:WORST]:
         rank, message = min(every)
         more = f" (and {len(every) - 1} more)" if len(every) > 1 else ""
         yield node, by_rank[rank], printable(message + more, MAX_LINE)
@@ -170,7 +172,7 @@ def headline(watch: Watch) -> str:
 
 def summary(watch: Watch, seconds: float) -> Iterable[str]:
     """What is left to say at the end."""
-    counts = {verdict: sum(one is verdict for one in watch.verdicts.values()) for verdict in STYLES}
+    counts = {verdict: sum(other is verdict for other in watch.verdicts.values()) for verdict in STYLES}
     said = ", ".join(f"{count} {verdict.value}" for verdict, count in counts.items() if count) or "nothing"
     yield f"watched for {seconds:.0f} s, {watch.samples:,} samples: {headline(watch)}; said: {said}"
     if watch.unknown:

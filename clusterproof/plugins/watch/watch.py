@@ -83,8 +83,8 @@ class Watch:
 
     def resume(self, changes: Iterable[Change], later_s: float) -> int:
         """Go on from what was said before, by a clock that is so much later than ours; how much of it is open."""
-        ours = (one for one in changes if one.key.node in self._nodes)
-        self.states.resume((replace(one, time_s=one.time_s - later_s) for one in ours), self.began)
+        ours = (change for change in changes if change.key.node in self._nodes)
+        self.states.resume((replace(change, time_s=change.time_s - later_s) for change in ours), self.began)
         for key, seen in self.states.open.items():
             self.verdicts[key] = seen.verdict
         return len(self.states.open)
@@ -109,10 +109,10 @@ class Watch:
         """What nodes reported in a whole visit, evaluated by all checks. What could not be evaluated is not over."""
         changes = []
         evidence_by_node = {name: self._with_pending(name, one) for name, one in evidence_by_node.items()}
-        for name, (rule_results, results) in self.evaluator.whole(evidence_by_node).items():
-            self.incomplete[name] = len({one.check for one in results if one.verdict is Verdict.INCOMPLETE})
+        for name, (rule_results, results) in self.evaluator.evaluate_all(evidence_by_node).items():
+            self.incomplete[name] = len({result.check for result in results if result.verdict is Verdict.INCOMPLETE})
             if evidence_by_node[name].unreached:
-                self._nodes[name].why = next((one.cause for one in results if one.check == REACHABLE), "")
+                self._nodes[name].why = next((result.cause for result in results if result.check == REACHABLE), "")
                 continue
             node = self._nodes[name]
             node.is_due = (

@@ -16,7 +16,7 @@ from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.inventory.file import DEMO
 from clusterproof.reports.history import FINE, Entry, Pair, Past, PastRun
-from clusterproof.reports.history.store import read_past
+from clusterproof.reports.history.past import read_past
 from clusterproof.reports.run import Run
 
 if TYPE_CHECKING:

@@ -44,13 +44,13 @@ def write_report(folder: Path, run: Run) -> None:
     A file that this run has nothing for, and that an earlier one left there, goes.
     """
     problems: list[Exception] = []
-    for each in all_formats():
+    for file_format in all_formats():
         try:
-            text = each.text(run)
+            text = file_format.text(run)
             if text is None:
-                (folder / each.file).unlink(missing_ok=True)
+                (folder / file_format.file).unlink(missing_ok=True)
             else:
-                write_whole(folder / each.file, text)
+                write_whole(folder / file_format.file, text)
         except Exception as problem:  # whatever it is: one file that breaks costs none of the others
             problems.append(problem)
     if problems:

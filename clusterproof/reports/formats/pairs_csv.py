@@ -73,9 +73,9 @@ def _rows(campaign: Campaign) -> Iterator[tuple[object, ...]]:
 
 def _failed(reading: Reading) -> Iterator[str]:
     """The exchanges that brought nothing back, by rail."""
-    for one in reading.exchanges:
-        if one.problem:
-            yield f"rail {one.rail}: {one.problem}"
+    for exchange in reading.exchanges:
+        if exchange.problem:
+            yield f"rail {exchange.rail}: {exchange.problem}"
 
 
 def _number(number: float | None) -> str:

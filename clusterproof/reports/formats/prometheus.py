@@ -53,7 +53,9 @@ def _families(run: Run) -> Iterator[Iterable[str]]:
 
 
 def _by_verdict(name: str, about: str, cluster: Mapping[str, str], counts: Mapping[Verdict, int]) -> Iterable[str]:
-    return _family(name, about, [({**cluster, "verdict": each.value}, counts.get(each, 0)) for each in Verdict])
+    return _family(
+        name, about, [({**cluster, "verdict": verdict.value}, counts.get(verdict, 0)) for verdict in Verdict]
+    )
 
 
 def _results(run: Run, cluster: Mapping[str, str], nodes: Iterable[str]) -> Iterator[Iterable[str]]:

@@ -9,7 +9,8 @@ from pathlib import Path
 from clusterproof.plugins.core.one_line import OneLineParser
 from clusterproof.plugins.core.strict import nearest
 from clusterproof.reports.history import FILE, HistoryError
-from clusterproof.reports.history.store import clusters, default_path, read_past, require_own_history
+from clusterproof.reports.history.past import clusters, read_past
+from clusterproof.reports.history.store import default_path, require_own_history
 from clusterproof.reports.history.words import COLUMNS, MAX_ROWS, page
 from clusterproof.reports.run_folder import RUNS
 

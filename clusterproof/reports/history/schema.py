@@ -68,7 +68,7 @@ def writing(path: Path) -> Iterator[sqlite3.Connection]:
             opened(path).close()
         with closing(sqlite3.connect(path, timeout=TIMEOUT_S, isolation_level=None)) as database:
             _guard(database, path, STEPS_OF_WRITING)
-            _is_ours(database, path)
+            _own_schema(database, path)
             with suppress(sqlite3.OperationalError):  # another run is doing the same, or the file system cannot
                 database.execute(f"PRAGMA journal_mode = {'WAL' if is_local(path) else 'DELETE'}")
             with _transaction(database):
@@ -85,7 +85,7 @@ def reading(path: Path) -> Iterator[sqlite3.Connection]:
         opened(path).close()
         with closing(_opened_for_reading(path)) as database:
             _guard(database, path)
-            if _is_ours(database, path) == SCHEMA:
+            if _own_schema(database, path) == SCHEMA:
                 database.execute("BEGIN")
                 yield database
                 return
@@ -126,9 +126,9 @@ def _opened_for_reading(path: Path) -> sqlite3.Connection:
     return database
 
 
-def _is_ours(database: sqlite3.Connection, path: Path) -> int:
+def _own_schema(database: sqlite3.Connection, path: Path) -> int:
     """The schema of the file; 0 where it is empty."""
-    (version, owner), made = _found(database)
+    (version, owner), made = _contents(database)
     if owner != APPLICATION and (version or made):
         raise HistoryError(f"{path} is a database of another program; expected a file that --history wrote")
     if version > SCHEMA:
@@ -150,7 +150,7 @@ def _guard(database: sqlite3.Connection, path: Path, free: int = STEPS_OF_ANY) -
     database.set_progress_handler(lambda: next(left, None) is None, STEPS_AT_ONCE)
 
 
-def _found(database: sqlite3.Connection) -> tuple[tuple[int, int], frozenset[tuple[str, ...]]]:
+def _contents(database: sqlite3.Connection) -> tuple[tuple[int, int], frozenset[tuple[str, ...]]]:
     """The version and owner of a file, and all that it has, in the words that made it."""
     rows = database.execute(_WHOSE).fetchall()
     return rows[0][:2], frozenset(row[2:] for row in rows if row[3] and not row[3].startswith("sqlite_"))
@@ -162,7 +162,7 @@ def _made_by_steps(version: int) -> frozenset[tuple[str, ...]]:
         for step in STEPS[:version]:
             for statement in step:
                 database.execute(statement)
-        return _found(database)[1]
+        return _contents(database)[1]
 
 
 _WHOSE = """SELECT user_version, application_id, type, name, tbl_name, sql
@@ -171,7 +171,7 @@ _WHOSE = """SELECT user_version, application_id, type, name, tbl_name, sql
 
 def _renew(database: sqlite3.Connection, path: Path) -> None:
     """Make an older schema, or an empty file, today's; inside a transaction, as another run may be at it."""
-    version = _is_ours(database, path)
+    version = _own_schema(database, path)
     for number, step in enumerate(STEPS[version:], start=version + 1):
         for statement in step:
             database.execute(statement)

@@ -8,8 +8,8 @@ import pytest
 
 from clusterproof.plugins.benchmarks.pairwise.analysis import Campaign
 from clusterproof.plugins.benchmarks.pairwise.campaign import next_round
-from clusterproof.plugins.benchmarks.pairwise.facts import without_names
 from clusterproof.plugins.benchmarks.pairwise.journal import JournalError, read, write
+from clusterproof.plugins.benchmarks.pairwise.redaction import without_names
 from clusterproof.plugins.evidence.pairs import Failure
 from clusterproof.reports.document.pairs import pairs_section
 from clusterproof.reports.formats.pairs_csv import measurements_csv

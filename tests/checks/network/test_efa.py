@@ -11,7 +11,7 @@ from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.recording import read_cluster, write_cluster
-from clusterproof.plugins.inventory.aws import efa_attached
+from clusterproof.plugins.inventory.ec2 import efa_attached
 from tests.builders.evaluated import said
 from tests.checks.network.efa import device, evaluated, evidence, group, output_of
 

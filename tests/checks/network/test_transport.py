@@ -11,7 +11,7 @@ from tests.builders.evaluated import said
 from tests.builders.recordings import node
 from tests.checks.network.given import efa, verdict
 
-FAIL, CONCERN, NA, PASS = Verdict.FAIL, Verdict.CONCERN, Verdict.NOT_APPLICABLE, Verdict.PASS
+FAIL, CONCERN, PASS = Verdict.FAIL, Verdict.CONCERN, Verdict.PASS
 
 
 def environment(*assigned: tuple[str, str, int], efa_devices: int = 1) -> dict[str, Any]:

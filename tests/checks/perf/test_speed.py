@@ -14,10 +14,7 @@ from clusterproof.plugins.evidence.perf.gpu_speed import GPU_TO_GPU, GPU_TO_HOST
 from tests.builders.samples import sample
 from tests.checks.perf.given import evaluated, ran
 
-FAIL, CONCERN, INCOMPLETE, PASS, NA = (
-    *(Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE),
-    *(Verdict.PASS, Verdict.NOT_APPLICABLE),
-)
+FAIL, CONCERN, INCOMPLETE, PASS = Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE, Verdict.PASS
 MATRIX = """\
 Running device_to_device_memcpy_read_ce.
 memcpy CE GPU(row) -> GPU(column) bandwidth (GB/s)

@@ -10,9 +10,10 @@ from pathlib import Path
 from clusterproof.plugins.core.result import INTERRUPTED, Measured, Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.history import Gpu, NodeIdentity, Past, PastRun
-from clusterproof.reports.history.store import read_past, write_run
+from clusterproof.reports.history.past import read_past
+from clusterproof.reports.history.store import write_run
 
-ECC, XID = "gpu.no_uncorrected_ecc", "gpu.no_xid"
+ECC = "gpu.no_uncorrected_ecc"
 PASS, FAIL, CONCERN, INCOMPLETE = Verdict.PASS, Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE
 DAY_S = 86_400.0
 

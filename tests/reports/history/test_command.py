@@ -15,7 +15,7 @@ from clusterproof.plugins.command_line.main import main
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.inventory.file import DEMO
-from clusterproof.reports.history.store import read_past
+from clusterproof.reports.history.past import read_past
 from clusterproof.reports.history.words import Table
 from tests.builders.runs import DEVICES, LIGHT, ROOT, VERDICTS, Runs, all_verdicts, saying
 from tests.reports.history.broken import DAMAGED, NAMES

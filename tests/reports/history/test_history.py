@@ -14,7 +14,8 @@ from clusterproof.plugins.evidence.perf.facts import SLOWER
 from clusterproof.reports.document.trend import counts
 from clusterproof.reports.history import Gpu, NodeIdentity
 from clusterproof.reports.history.changes import Change, Changes, between, change, headline, since_last
-from clusterproof.reports.history.store import default_path, read_before
+from clusterproof.reports.history.past import read_before
+from clusterproof.reports.history.store import default_path
 from clusterproof.reports.history.trends import flaps, offenders, places, trends
 from clusterproof.reports.history.words import ago, folded, page
 from tests.reports.history.kept import CONCERN, ECC, FAIL, INCOMPLETE, PASS, add, machine, past, result, unevaluated

@@ -13,7 +13,8 @@ import pytest
 
 from clusterproof.plugins.core.result import Measured
 from clusterproof.reports.history import HistoryError, PastRun, schema
-from clusterproof.reports.history.store import read_before, write_run
+from clusterproof.reports.history.past import read_before
+from clusterproof.reports.history.store import write_run
 from clusterproof.reports.history.trends import trends
 from clusterproof.reports.history.words import page
 from tests.builders.wheel import linked_in

@@ -72,7 +72,7 @@ def read_fsx_metrics(account: Account, cluster: Cluster) -> object:
     end = datetime.now(timezone.utc).replace(second=0, microsecond=0)
     begin = end - timedelta(minutes=minutes)
     systems = [system for system in mounted_systems(account, cluster) if system.get("FileSystemType") in TYPES]
-    wanted = [series for system in systems for series in _there(account, system["FileSystemId"])]
+    wanted = [series for system in systems for series in _series_of(account, system["FileSystemId"])]
     if len(wanted) * minutes > MAX_POINTS:
         raise AwsError(f"{len(wanted)} metrics of {minutes} minutes are too many; expected a shorter --fsx-window")
     return {
@@ -82,7 +82,7 @@ def read_fsx_metrics(account: Account, cluster: Cluster) -> object:
     }
 
 
-def _there(account: Account, system: str) -> Iterator[Series]:
+def _series_of(account: Account, system: str) -> Iterator[Series]:
     """What CloudWatch has of a file system, its servers and targets; of volumes nothing is asked."""
     own = [{"Name": SYSTEM, "Value": system}]
     for metric in account.listed("cloudwatch", "list_metrics", "Metrics", Namespace=NAMESPACE, Dimensions=own):

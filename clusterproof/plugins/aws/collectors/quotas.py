@@ -19,7 +19,7 @@ def read_quotas(account: Account, cluster: Cluster) -> object:
         "quotas": [
             {"service": service, "name": name, "value": data.get("Value")}
             for service, names in _wanted(account, cluster).items()
-            for name, data in _found(account, service, names).items()
+            for name, data in _quotas(account, service, names).items()
         ]
     }
 
@@ -38,7 +38,7 @@ def _wanted(account: Account, cluster: Cluster) -> Mapping[str, set[str]]:
     return wanted
 
 
-def _found(account: Account, service: str, names: set[str]) -> Mapping[str, Description]:
+def _quotas(account: Account, service: str, names: set[str]) -> Mapping[str, Description]:
     """The quotas of these names; one that is called just so stands before one that only has the name in its own."""
     by_name: dict[str, Description] = {}
     for operation in ("list_service_quotas", "list_aws_default_service_quotas"):

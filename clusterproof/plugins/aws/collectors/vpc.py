@@ -48,7 +48,9 @@ def _is_default(route: Description) -> bool:
 
 def _destination(route: Description) -> str:
     ids = [str(value) for key, value in route.items() if key.endswith("Id")]
-    return next((words for start, words in DESTINATIONS if any(one.startswith(start) for one in ids)), "another way")
+    return next(
+        (words for start, words in DESTINATIONS if any(gateway.startswith(start) for gateway in ids)), "another way"
+    )
 
 
 def read_security_groups(account: Account, cluster: Cluster) -> object:

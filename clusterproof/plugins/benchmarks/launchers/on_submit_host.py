@@ -153,7 +153,7 @@ def together(asked: list[dict[str, Any]], request: dict[str, Any]) -> dict[str, 
     """Run these steps side by side, each to its deadline. Raises Disconnected."""
     running = []
     try:
-        running = [Step(one, request) for one in asked]
+        running = [Step(step, request) for step in asked]
         waiting = running
         while waiting:
             pipes = {step.pipe: step for step in waiting}

@@ -80,14 +80,14 @@ class Acceptor:
             )
             if self._listener.fileno() in ready:
                 self._take()
-            for candidate in [one for one in self._candidates if one.socket.fileno() in ready]:
+            for candidate in [candidate for candidate in self._candidates if candidate.socket.fileno() in ready]:
                 try:
                     if candidate.is_authentic(self._word):
                         self._candidates.remove(candidate)
                         return candidate.socket
                 except OSError:
                     self._reject(candidate)
-            for candidate in [one for one in self._candidates if one.until < time.monotonic()]:
+            for candidate in [candidate for candidate in self._candidates if candidate.until < time.monotonic()]:
                 self._reject(candidate)
             if time.monotonic() >= until:
                 return None

@@ -84,25 +84,25 @@ class OverNodes:
 
     def measure(self, together: Sequence[PairOrGroup], measured: Measured) -> None:
         """Measure all these at the same time. Raises Unusable."""
-        nodes = [node for each in together for node in each]
+        nodes = [node for group in together for node in group]
         try:
             not_reached_nodes = self._where.learn([self.campaign.target(node) for node in nodes])
         except (InventoryError, LookupError) as problem:
             raise Unusable(str(problem)) from None
         turns = []
-        for each in together:
-            missing = {node: not_reached_nodes[node] for node in each if node in not_reached_nodes}
+        for group in together:
+            missing = {node: not_reached_nodes[node] for node in group if node in not_reached_nodes}
             if missing:
-                measured(each, not_reached(missing))
+                measured(group, not_reached(missing))
             else:
-                where = {node: self._where.answers[node] for node in each}
-                turns.append(PairMeasuring(self.campaign, self.visitor, each, new_nonce(), where))
-        side_by_side([lambda turn=turn: measured(turn.together, self._one(turn)) for turn in turns])  # type: ignore[misc]
+                where = {node: self._where.answers[node] for node in group}
+                turns.append(PairMeasuring(self.campaign, self.visitor, group, new_nonce(), where))
+        side_by_side([lambda turn=turn: measured(turn.together, self._reading_of(turn)) for turn in turns])  # type: ignore[misc]
 
     def close(self) -> None:
         """End what still runs: after an interruption."""
         running, self._running = dict(self._running), {}
-        targets = {node: self.campaign.target(node) for each in running.values() for node in each}
+        targets = {node: self.campaign.target(node) for group in running.values() for node in group}
         if targets:
             with suppress(Unusable, InventoryError):
                 self.visitor.clean_up(list(targets.values()), list(running))
@@ -115,7 +115,7 @@ class OverNodes:
     ) -> None:
         self.close()
 
-    def _one(self, turn: PairMeasuring) -> Reading:
+    def _reading_of(self, turn: PairMeasuring) -> Reading:
         started = time.monotonic()
         self._running[turn.run] = turn.together
         try:

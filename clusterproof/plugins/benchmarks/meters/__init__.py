@@ -198,7 +198,7 @@ def problem_of(output: Output, problems: Iterable[str] = ()) -> str:
         ended = f"signal {-output.exit} ended it"
     else:
         ended = f"it ended with {output.exit}" if output.exit else ""
-    return one_line("; ".join(part for part in (ended, _said(output.text, problems)) if part))
+    return one_line("; ".join(part for part in (ended, _telling_line(output.text, problems)) if part))
 
 
 def of_largest(
@@ -230,10 +230,10 @@ def culprit_in(text: str) -> str:
 
 
 def _named(pattern: re.Pattern[str], lines: Sequence[str]) -> set[str]:
-    return {finding_program[1] for finding_program in map(pattern.search, lines) if finding_program}
+    return {match[1] for match in map(pattern.search, lines) if match}
 
 
-def _said(text: str, problems: Iterable[str]) -> str:
+def _telling_line(text: str, problems: Iterable[str]) -> str:
     lines = [line for line in _lines(text) if any(char.isalnum() for char in line)]
     missing = next((f"{OURS}: {found[1]}" for found in map(_OURS.search, lines) if found), "")
     library = next(filter(_LIBRARY.search, lines), "")

@@ -48,7 +48,7 @@ class Stack:
 
     def difference(self, other: Stack) -> str:
         """`driver 570.86.15, now 580.95.05`, for each part that differs; empty where none does."""
-        parts = [(each.name, getattr(self, each.name), getattr(other, each.name)) for each in fields(self)]
+        parts = [(column.name, getattr(self, column.name), getattr(other, column.name)) for column in fields(self)]
         return "; ".join(
             f"{name.replace('_', ' ')} {was or 'unknown'}, now {now or 'unknown'}"
             for name, was, now in parts
@@ -141,9 +141,9 @@ def parse(text: str, where: str) -> tuple[BaselineFigure, ...]:
 
 
 def _figure(value: object, where: str) -> BaselineFigure:
-    names = {each.name for each in fields(BusbwKey)}
+    names = {column.name for column in fields(BusbwKey)}
     row = _table(value, where, names | {"busbw_gb_per_s", "readings", "stack"})
-    parts = _table(row["stack"], f"{where}: stack", {each.name for each in fields(Stack)})
+    parts = _table(row["stack"], f"{where}: stack", {column.name for column in fields(Stack)})
     busbw = row["busbw_gb_per_s"]
     if type(busbw) not in (int, float) or not 0 < busbw <= MAX_GB_PER_S:
         raise BaselineError(f"{where}: busbw_gb_per_s is {busbw!r:.60}; expected a number above 0")
@@ -187,8 +187,8 @@ def _text(row: Mapping[str, Any], name: str, where: str) -> str:
 
 
 METERS: Mapping[str, Meter] = {
-    each.name: each
-    for each in (
+    meter.name: meter
+    for meter in (
         *(nccl_tests.METER, nccom_test.METER, iperf3.METER, fi_pingpong.METER),
         *(exact.METER, rdma_mesh.METER),
     )

@@ -82,16 +82,16 @@ METER = Meter(NAME, read, server=server, client=client, by_hand=by_hand, has_a_r
 def _problem(nodes: list[NodeResult], outputs: tuple[Output, ...]) -> str:
     """Why nothing was proven; empty where everything was. Raises Incomplete."""
     if len(nodes) != len(NODES):  # an end that is killed after it has said everything has said everything
-        ended = next((operation for operation in outputs if operation.exit != 0), None)
-        return meters.problem_of(ended or Output("\n".join(one.text for one in outputs), 0))
+        ended = next((output for output in outputs if output.exit != 0), None)
+        return meters.problem_of(ended or Output("\n".join(output.text for output in outputs), 0))
     for node in nodes:
         wrong_blocks(node)  # raises for what cannot be read of it
         for local_rank, rank in enumerate(node.answered):
             if rank.error:
                 return f"rank {node.number(local_rank)}: {rank.error}"
-            for one in rank.operations:
-                if (one.why or not one.rounds) and not node.gap:
-                    return f"{one.name} was not made: {one.why or 'no round'}"
+            for operation in rank.operations:
+                if (operation.why or not operation.rounds) and not node.gap:
+                    return f"{operation.name} was not made: {operation.why or 'no round'}"
             if not is_believable(rank.gb_per_s):
                 return f"rank {node.number(local_rank)}: its busbw is {rank.gb_per_s:g} GB/s; expected more than 0"
     return next((f"{node.gap}; expected nccl" for node in nodes if node.gap), "")

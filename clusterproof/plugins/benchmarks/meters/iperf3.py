@@ -56,7 +56,7 @@ def client(settings: MeterSettings, address: str, port: int) -> str:
     # with -J it ends with 0 whatever happened
     failed = 'case $printed in *\'"error":\'*) exit 1 ;; esac\n[ "$ended" -eq 0 ] || exit "$ended"\n'
     runs = (meters.retried_until_accepted(run, REFUSALS), meters.retried_until_accepted(f"{run} -R", REFUSALS))
-    return _program(settings) + "".join(each + failed for each in runs)
+    return _program(settings) + "".join(run + failed for run in runs)
 
 
 def read(_settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
@@ -73,7 +73,7 @@ def read(_settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
         said = f"{problem}; the server: {meters.problem_of(theirs)}" if theirs.exit else str(problem)
         culprit, failure = meters.culprit_in(text), meters.failure_in(text)
         return Reading(problem=meters.one_line(said), culprit=culprit, seconds=seconds, failure=failure)
-    slower = min(there, back, key=lambda each: each.gb_per_s)
+    slower = min(there, back, key=lambda direction: direction.gb_per_s)
     return Reading(
         busbw_gb_per_s=slower.gb_per_s,
         algbw_gb_per_s=slower.gb_per_s,

@@ -40,7 +40,7 @@ def read(_settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
     document = meters.object_in(ours.text)
     try:
         if document is None:
-            text = next((one for one in (ours, theirs) if one.exit != 0), ours)
+            text = next((end for end in (ours, theirs) if end.exit != 0), ours)
             raise UnreadableError(meters.problem_of(text))
         if "error" in document:
             raise UnreadableError(meters.problem_of(Output(str(document["error"]), 0)))

@@ -101,11 +101,11 @@ def next_round(plan: PairPlan, measurements: Sequence[Measurement]) -> tuple[int
     """The number of the next round and its unmeasured pairs, the most informative first; none at the end."""
     first = plan.first
     last = len(first) + (0 if plan.asked else RETEST_ROUNDS if plan.mesh else RETEST_ROUNDS + FURTHER_ROUNDS)
-    latest = max((one.round for one in measurements), default=0)
+    latest = max((measurement.round for measurement in measurements), default=0)
     for number in (*range(len(first)), *range(max(len(first), latest), last)):  # retests are whole once others follow
-        before = [one for one in measurements if one.round < number]
+        before = [measurement for measurement in measurements if measurement.round < number]
         pairs = first[number] if number < len(first) else retests(plan, before, number)
-        measured = {one.pair for one in measurements if one.round == number}
+        measured = {measurement.pair for measurement in measurements if measurement.round == number}
         left = tuple(one for one in pairs if one not in measured)
         if left or (not pairs and number >= len(first)):
             return number, left
@@ -123,7 +123,7 @@ def retests(plan: PairPlan, measurements: Sequence[Measurement], number: int) ->
         return again(measurements, present, plan.places, plan.mesh)
     settings = plan.settings
     screened = screen(measurements, settings)
-    nodes = len({node for one in measurements for node in one.pair.nodes})
+    nodes = len({node for measurement in measurements for node in measurement.pair.nodes})
     links: Sequence[Pair] = ()
     places: Sequence[SlowPlace] = ()
     if number < settings.first_rounds + RETEST_ROUNDS:
@@ -137,7 +137,7 @@ def retests(plan: PairPlan, measurements: Sequence[Measurement], number: int) ->
     is_first_of_them = number == settings.first_rounds
     if not (suspects or links or places or is_first_of_them):
         return ()
-    most = max((one.at_once for one in measurements), default=1)
+    most = max((measurement.at_once for measurement in measurements), default=1)
     if most < 2 and not (suspects or links):
         return ()
     draw = _Draw(plan, measurements, screened, number)
@@ -164,17 +164,17 @@ class _Draw:
         self.places = plan.places
         self.is_even = (number - plan.settings.first_rounds) % 2 == 0  # a link's turn, where its ends are suspect too
         self.across = number % 2 == 1  # partners of another place and of one's own, by turns
-        self.met = {one.pair for one in measurements}
+        self.met = {measurement.pair for measurement in measurements}
         self.busy: set[str] = set()
         of_slow_places = {node for place in screened.places for node in place.nodes}
         self.bad = {*_suspects(screened)}
         self.links = set(screened.links)
-        in_links = {node for one in screened.links for node in one.nodes}
+        in_links = {node for link in screened.links for node in link.nodes}
         unfit = self.bad | of_slow_places | plan.absent
         good = [node for node in plan.nodes if node not in unfit]
         self.random = Random(f"{plan.seed} {number}")  # noqa: S311 - no secret
         self.random.shuffle(good)
-        again = [one.pair for one in measurements if one.round >= plan.settings.first_rounds]
+        again = [measurement.pair for measurement in measurements if measurement.round >= plan.settings.first_rounds]
         self.retested = Counter(again)
         used = Counter(node for one in again for node in one.nodes)
         good.sort(key=lambda node: (node in in_links, used[node]))  # the first are better kept for their own retest
@@ -190,13 +190,13 @@ class _Draw:
         """Suspect pairs as they are, so many that a good partner is left for every suspect."""
         left_pairs = (len(self.good) - suspects) // 2
         left = [
-            one
-            for one in links
-            if self.retested[one] < LINK_RETESTS and (self.is_even or not self.bad & set(one.nodes))
+            link
+            for link in links
+            if self.retested[link] < LINK_RETESTS and (self.is_even or not self.bad & set(link.nodes))
         ]
-        for one in self._by_turns(left):
-            if not self.busy & set(one.nodes) and len(self.pairs) < left_pairs:
-                self._take(one)
+        for link in self._by_turns(left):
+            if not self.busy & set(link.nodes) and len(self.pairs) < left_pairs:
+                self._take(link)
 
     def _by_turns(self, links: Sequence[Pair]) -> list[Pair]:
         """Without half of those that were slow together again and again, drawn anew each time: they may share a way."""
@@ -205,7 +205,7 @@ class _Draw:
             often = slow_together(link, self.of_pair, self.settings).keys() & links
             if not often or 2 * len(often & taken) < len(often):
                 taken.add(link)
-        return [one for one in links if one in taken]
+        return [link for link in links if link in taken]
 
     def sample(self, places: Iterable[SlowPlace]) -> None:
         """A few nodes of each of these places with good partners elsewhere."""

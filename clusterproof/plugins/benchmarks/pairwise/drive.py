@@ -123,7 +123,7 @@ def drive_groups(
     """Measure groups until none is left, the budget is used up, or nothing can be measured any more."""
     writer.groups_planned(plan)
     pace = BatchTime(budget_s, clock)
-    measurements = [one for one in journal.groups if one.group in set(plan.groups)]
+    measurements = [measurement for measurement in journal.groups if measurement.group in set(plan.groups)]
     left_out = ""
     while groups := next_groups(plan, limits, measurements):
         if pace.batches_left < 1 or budget_s <= 0:
@@ -194,7 +194,7 @@ def _measure(
 
 
 def _words(batches: Sequence[Round], number: int) -> str:
-    pairs = [one for batch in batches for one in batch]
+    pairs = [pair for batch in batches for pair in batch]
     shown = ", ".join(map(str, pairs[:4])) + (", …" if len(pairs) > 4 else "")
     return f"{len(pairs)} pairs of round {number + 1} ({shown}), and what would have followed"
 

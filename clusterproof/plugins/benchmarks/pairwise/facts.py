@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from clusterproof.plugins.benchmarks.pairwise.analysis import Campaign
 from clusterproof.plugins.benchmarks.pairwise.groups import FEWEST_NODES, GroupPlan
 from clusterproof.plugins.benchmarks.pairwise.in_words import attribution
-from clusterproof.plugins.benchmarks.pairwise.journal import Journal
 from clusterproof.plugins.core.message import speed
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
-from clusterproof.plugins.evidence.exchanges import shown as shown_exchanges
 from clusterproof.plugins.evidence.pairs import (
     Kind,
     Measurement,
-    NodeGroup,
     Pair,
     PairFault,
     PairsOfNode,
-    Reading,
-    pair,
 )
 
 SLOW = 0.95  # of what is normal: below it a single measurement is worth mentioning
@@ -65,7 +60,7 @@ class MeasuredPair:
     def shares(self) -> tuple[float, ...]:
         """Its bandwidths as shares of what is normal for such a pair; without those that failed."""
         normal = self.campaign.normal_gb_per_s(self.pair)
-        bandwidths = (one.reading.busbw_gb_per_s for one in self.measurements)
+        bandwidths = (measurement.reading.busbw_gb_per_s for measurement in self.measurements)
         return tuple(busbw / normal for busbw in bandwidths if busbw and normal)
 
     @property
@@ -76,26 +71,32 @@ class MeasuredPair:
     @property
     def best_gb_per_s(self) -> float | None:
         """Its best bandwidth, None where all measurements failed."""
-        return max((one.reading.busbw_gb_per_s or 0.0 for one in self.measurements), default=0.0) or None
+        return (
+            max((measurement.reading.busbw_gb_per_s or 0.0 for measurement in self.measurements), default=0.0) or None
+        )
 
     @property
     def finding(self) -> PairFault | None:
         """What the analysis says of this pair by itself."""
         kinds = (Kind.SLOW_LINK, Kind.FAILING_LINK, Kind.INCONCLUSIVE)
-        findings = (one for one in self.campaign.analysis.findings if one.kind in kinds)
-        return next((one for one in findings if one.nodes == self.pair.nodes), None)
+        findings = (finding for finding in self.campaign.analysis.findings if finding.kind in kinds)
+        return next((finding for finding in findings if finding.nodes == self.pair.nodes), None)
 
     @property
     def explained(self) -> PairFault | None:
         """The finding of a node, a place or of all that accounts for this pair, else one of all nodes that may."""
-        known = [one for one in self.campaign.analysis.findings if self.pair in one.pairs or _holds_for_all(one)]
-        findings = [one for one in known if one.nodes != self.pair.nodes]
-        return next((one for one in findings if one.kind is not Kind.INCONCLUSIVE), _of_either(findings))
+        known = [
+            finding
+            for finding in self.campaign.analysis.findings
+            if self.pair in finding.pairs or _holds_for_all(finding)
+        ]
+        findings = [finding for finding in known if finding.nodes != self.pair.nodes]
+        return next((finding for finding in findings if finding.kind is not Kind.INCONCLUSIVE), _of_either(findings))
 
 
 def _of_either(findings: Sequence[PairFault]) -> PairFault | None:
     """Of findings that are not certain, one that names all their nodes: nothing measured says which it is."""
-    nodes = tuple(dict.fromkeys(node for one in findings for node in one.nodes))
+    nodes = tuple(dict.fromkeys(node for finding in findings for node in finding.nodes))
     return replace(findings[0], nodes=nodes) if findings else None
 
 
@@ -150,15 +151,20 @@ class PairwiseRun:
 
 
 def _of_node(node: str, campaign: Campaign) -> PairsOfNode:
-    of_places = [one for one in campaign.analysis.findings if one.kind in OF_PLACES]
+    of_places = [finding for finding in campaign.analysis.findings if finding.kind in OF_PLACES]
     return PairsOfNode(
         measured=campaign.of_node.get(node, ()),
         if_none=_why_unmeasured(node, campaign),
         estimate=campaign.analysis.estimates.get(node),
         finding=next(
-            (one for one in campaign.analysis.findings if one.nodes == (node,) and one.kind in OF_NODES), None
+            (
+                finding
+                for finding in campaign.analysis.findings
+                if finding.nodes == (node,) and finding.kind in OF_NODES
+            ),
+            None,
         ),
-        shared=next((one for one in of_places if not one.nodes or node in one.nodes), None),
+        shared=next((finding for finding in of_places if not finding.nodes or node in finding.nodes), None),
         unclear=campaign.unclear,
         is_one_of_two=len(campaign.of_node) <= 2,
         meter=str(campaign.journal.about.get("meter", "")),
@@ -173,7 +179,7 @@ def _of_node(node: str, campaign: Campaign) -> PairsOfNode:
 def _groups_left_out(node: str, campaign: Campaign) -> str:
     """Which groups of a node that were asked for were not measured, and why."""
     planned = campaign.journal.group_plan or GroupPlan(())
-    measured = {one.group for one in campaign.groups_of.get(node, ())}
+    measured = {measurement.group for measurement in campaign.groups_of.get(node, ())}
     left = [len(group.nodes) for group in planned.groups if node in group.nodes and group not in measured]
     why = campaign.journal.ended or "the run ended before their turn"
     unmeasured = f"groups of {', '.join(map(str, left))}: {why}" if left else ""
@@ -188,7 +194,7 @@ def _why_in_no_group(node: str, campaign: Campaign) -> Incomplete | NotApplicabl
         return NotApplicable("not asked: --pairs names pairs of other nodes")
     if len(journal.plan.nodes) < FEWEST_NODES:
         return NotApplicable(f"fewer than {FEWEST_NODES} nodes of its type are measured")
-    named = next((one for one in campaign.named if node in one.nodes), None)
+    named = next((finding for finding in campaign.named if node in finding.nodes), None)
     if named:
         return NotApplicable(f"left out of the groups: {attribution(named)}")
     why = journal.absent.get(node) or _groups_left_out(node, campaign)
@@ -205,76 +211,6 @@ def _why_unmeasured(node: str, campaign: Campaign) -> Incomplete | NotApplicable
         return NotApplicable("not asked: --pairs names pairs of other nodes")
     why = campaign.journal.absent.get(node) or campaign.journal.ended or "the run ended before its turn"
     return Incomplete(f"no pair of it was measured: {why}", cause=f"no pair was measured: {why}")
-
-
-def without_names(run: PairwiseRun, shown: Mapping[str, str], text: Callable[[str], str]) -> PairwiseRun:
-    """The same measurements. `shown` has the word for each node, `text` what may be shown of a text."""
-    campaigns = tuple(replace(campaign, journal=_journal(campaign.journal, shown, text)) for campaign in run.campaigns)
-    return PairwiseRun(campaigns, why_not=text(run.why_not))
-
-
-def _journal(journal: Journal, shown: Mapping[str, str], text: Callable[[str], str]) -> Journal:
-    plan = journal.plan
-    shown_names = {node: shown.get(node, f"unknown-{number}") for number, node in enumerate(plan.nodes, start=1)}
-    known = sorted({place for place in plan.places.values() if place})
-    places = {place: f"place-{number}" for number, place in enumerate(known, start=1)}
-    shown_places = {
-        shown_names[node]: places.get(place, "") for node, place in plan.places.items() if node in shown_names
-    }
-    planned = journal.group_plan
-    return replace(
-        journal,
-        plan=replace(
-            plan,
-            nodes=tuple(shown_names.values()),
-            places=shown_places,
-            asked=tuple(
-                pair(*(shown_names[node] for node in one)) for one in plan.asked if set(one) <= shown_names.keys()
-            ),
-            absent=frozenset(shown_names[node] for node in plan.absent if node in shown_names),
-        ),
-        absent={shown_names[node]: text(why) for node, why in journal.absent.items() if node in shown_names},
-        measurements=tuple(
-            replace(
-                one,
-                pair=pair(*(shown_names[node] for node in one.pair)),
-                reading=_reading(one.reading, shown_names, text),
-            )
-            for one in journal.measurements
-        ),
-        group_plan=planned
-        and replace(
-            planned,
-            groups=tuple(_group(group, shown_names) for group in planned.groups),
-            places=shown_places,
-            left_out=text(planned.left_out),
-        ),
-        groups=tuple(
-            replace(
-                one,
-                group=_group(one.group, shown_names),
-                reading=_reading(one.reading, shown_names, text),
-            )
-            for one in journal.groups
-        ),
-        ended=None if journal.ended is None else text(journal.ended),
-    )
-
-
-def _group(group: NodeGroup, shown_names: Mapping[str, str]) -> NodeGroup:
-    return NodeGroup(tuple(shown_names[node] for node in group))
-
-
-def _reading(reading: Reading, shown_names: Mapping[str, str], text: Callable[[str], str]) -> Reading:
-    return replace(
-        reading,
-        network=text(reading.network),
-        problem=text(reading.problem),
-        culprit=shown_names.get(reading.culprit, ""),
-        hosts=tuple(map(text, reading.hosts)),
-        exchanges=shown_exchanges(reading.exchanges, text),
-        command=text(reading.command),
-    )
 
 
 def measured_in_words(pair: MeasuredPair) -> str:

@@ -41,8 +41,8 @@ def link_findings(
     for pair in screened.links:
         if set(found_nodes) & set(pair.nodes) or nodes < FEWEST_NODES:
             continue
-        tried = [each for each in measurements if each.pair == pair]
-        failed = sum(not each.reading.busbw_gb_per_s for each in tried)
+        tried = [measurement for measurement in measurements if measurement.pair == pair]
+        failed = sum(not measurement.reading.busbw_gb_per_s for measurement in tried)
         if failed:
             findings.append(failing_link(pair, failed, len(tried)))
             continue
@@ -136,34 +136,36 @@ def failing_or_suspect(measurements: Sequence[Measurement]) -> list[PairFault]:
     """Nodes with which measurements fail, whatever the partner is; where that holds for most, no node is named."""
     findings = []
     failing = failing_nodes(measurements)
-    nodes = {node for one in measurements for node in one.pair}
+    nodes = {node for measurement in measurements for node in measurement.pair}
     for node in failing:
-        own = [one for one in measurements if node in one.pair.nodes]
-        failed = [one for one in own if not one.reading.busbw_gb_per_s]
-        partners = {one.pair.other(node) for one in failed}
-        named = sum(one.reading.culprit == node for one in failed)
-        problem = next((one.reading.problem for one in failed if one.reading.problem), "")
+        own = [measurement for measurement in measurements if node in measurement.pair.nodes]
+        failed = [measurement for measurement in own if not measurement.reading.busbw_gb_per_s]
+        partners = {measurement.pair.other(node) for measurement in failed}
+        named = sum(measurement.reading.culprit == node for measurement in failed)
+        problem = next((measurement.reading.problem for measurement in failed if measurement.reading.problem), "")
         is_sure = len(failed) >= 2 and len(partners) >= 2 and 2 * len(failed) >= len(own)
-        says_nothing = all(one.reading.failure in (Failure.NO_PROGRAM, Failure.NOT_AT_FAULT) for one in failed)
+        says_nothing = all(
+            measurement.reading.failure in (Failure.NO_PROGRAM, Failure.NOT_AT_FAULT) for measurement in failed
+        )
         is_named = named > 1 or (is_sure and 2 * len(failing) <= len(nodes))
         kind = Kind.FAILING_NODE if is_named and not says_nothing else Kind.INCONCLUSIVE
-        pairs = tuple({one.pair: None for one in failed})
+        pairs = tuple({measurement.pair: None for measurement in failed})
         findings.append(PairFault(kind, (node,), failures=len(failed), attempts=len(own), words=problem, pairs=pairs))
     return findings
 
 
 def each_once(slow: Iterable[PairFault], failing: Iterable[PairFault]) -> list[PairFault]:
     """One finding for each node: where it is surely slow, its failures are reported with that."""
-    by_nodes = {finding.nodes: finding for finding in failing}
-    for one in slow:
-        other = by_nodes.get(one.nodes)
+    by_nodes = {fault.nodes: fault for fault in failing}
+    for fault in slow:
+        other = by_nodes.get(fault.nodes)
         if other is None:
-            by_nodes[one.nodes] = one
-        elif one.kind is Kind.SLOW_NODE and other.kind is not Kind.FAILING_NODE:
+            by_nodes[fault.nodes] = fault
+        elif fault.kind is Kind.SLOW_NODE and other.kind is not Kind.FAILING_NODE:
             message = f"besides, {other.failures} of {other.attempts} measurements failed: {other.words}"
-            pairs = tuple(dict.fromkeys((*one.pairs, *other.pairs)))
-            by_nodes[one.nodes] = replace(
-                one, failures=other.failures, attempts=other.attempts, words=message, pairs=pairs
+            pairs = tuple(dict.fromkeys((*fault.pairs, *other.pairs)))
+            by_nodes[fault.nodes] = replace(
+                fault, failures=other.failures, attempts=other.attempts, words=message, pairs=pairs
             )
     return list(by_nodes.values())
 

@@ -105,9 +105,9 @@ class MeasuredGroups:
     def by_size(self) -> Mapping[int, Mapping[NodeGroup, tuple[Reading, ...]]]:
         """The readings of each group of so many nodes, the smallest first."""
         sizes: dict[int, dict[NodeGroup, tuple[Reading, ...]]] = {}
-        for one in sorted(self.measurements, key=lambda one: len(one.group.nodes)):
-            readings = sizes.setdefault(len(one.group.nodes), {})
-            readings[one.group] = (*readings.get(one.group, ()), one.reading)
+        for measurement in sorted(self.measurements, key=lambda measurement: len(measurement.group.nodes)):
+            readings = sizes.setdefault(len(measurement.group.nodes), {})
+            readings[measurement.group] = (*readings.get(measurement.group, ()), measurement.reading)
         return sizes
 
     def usual_gb_per_s(self, size: int) -> float | None:

@@ -178,7 +178,7 @@ def read(path: Path) -> Journal:
             if not is_cut:
                 raise JournalError(f"{path}:{number}: {problem!s:.80}; expected a measurement") from None
     known = set(journal.group_plan.groups if journal.group_plan else ())
-    planned = tuple(one for one in groups if one.group in known)
+    planned = tuple(measurement for measurement in groups if measurement.group in known)
     return replace(journal, measurements=tuple(measurements), groups=planned)
 
 
@@ -268,7 +268,7 @@ def _at_once(record: Mapping[str, Any]) -> int:
 
 
 def _reading(record: Mapping[str, Any]) -> Reading:
-    unknown = set(record) - {each.name for each in fields(Reading)}
+    unknown = set(record) - {column.name for column in fields(Reading)}
     if unknown:
         raise ValueError(f"a reading has no {sorted(unknown)[0]!r:.40}")
     for name, value in record.items():
@@ -282,13 +282,13 @@ def _reading(record: Mapping[str, Any]) -> Reading:
     busbw = record.get("busbw_gb_per_s")
     if busbw is not None and not is_believable(busbw):
         raise ValueError(f"{busbw!r:.40} is not a bandwidth")
-    exchanges = tuple(exchange_of(one) for one in record.get("exchanges", ()))
+    exchanges = tuple(exchange_of(exchange) for exchange in record.get("exchanges", ()))
     hosts = tuple(_texts(record.get("hosts", ())))
     return Reading(**{**record, "hosts": hosts, "exchanges": exchanges, "failure": failure_of(record)})
 
 
 def _texts(values: Sequence[Any]) -> list[str]:
-    if not all(isinstance(each, str) for each in values):
+    if not all(isinstance(entry, str) for entry in values):
         raise ValueError("expected texts")
     return list(values)
 

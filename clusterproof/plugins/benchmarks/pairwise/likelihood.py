@@ -84,7 +84,7 @@ def at_least(effect: float, values: Sequence[float], reference: Normal) -> float
     more = [-effect - STEP * number for number in range(int((SLOWEST - effect) / STEP))]
     likelihoods = [_either(_with_noise([x - of for x in values], reference).values()) for of in (*less, *more)]
     whole = _either(likelihoods)
-    return sum(exp(each - whole) for each in likelihoods[len(less) :])
+    return sum(exp(likelihood - whole) for likelihood in likelihoods[len(less) :])
 
 
 def own_noise(values: Sequence[float], reference: Normal) -> dict[float, float]:
@@ -155,7 +155,7 @@ def _odds(log_of_them: float) -> float:
 def _either(logs: Collection[float]) -> float:
     """The logarithm of the sum of what these are the logarithms of."""
     most = max(logs)
-    return most if most == -inf else most + log(fsum(exp(each - most) for each in logs))
+    return most if most == -inf else most + log(fsum(exp(value - most) for value in logs))
 
 
 def _likelihood(values: Sequence[float], centre: float, sigma: float, tails: Tails) -> float:

@@ -104,7 +104,7 @@ def _analysed(rails: Sequence[Rail], places: Mapping[str, str], limits: MeshLimi
         yield _nodes_together(live, sorted(silent_nodes))
     else:
         yield from (_node(node, live) for node in sorted(silent_nodes))
-    yield from _folded(one for each in seen for one in _on_rail(each, silent_nodes, limits))
+    yield from _folded(finding for reading in seen for finding in _on_rail(reading, silent_nodes, limits))
 
 
 def _is_shared(silent: Collection[str], tried: Collection[str], has_places: bool, limits: MeshLimits) -> bool:
@@ -168,15 +168,15 @@ def _by_place(nodes: Iterable[str], places: Mapping[str, str]) -> dict[str, set[
 def _silent_nodes(seen: Sequence[SeenRail]) -> frozenset[str]:
     """The nodes with several devices none of which reaches anybody, where something shared accounts not for all."""
     tried: dict[str, list[SeenRail]] = defaultdict(list)
-    for each in seen:
-        for node in each.rail.tried:
-            tried[node].append(each)
+    for reading in seen:
+        for node in reading.rail.tried:
+            tried[node].append(reading)
     return frozenset(
         node
         for node, of_node in tried.items()
         if len(of_node) > 1
-        and all(node in each.rail.silent for each in of_node)
-        and not all(node in each.excused for each in of_node)
+        and all(node in reading.rail.silent for reading in of_node)
+        and not all(node in reading.excused for reading in of_node)
     )
 
 
@@ -243,9 +243,9 @@ def _device(rail: Rail, node: str) -> OnRail:
 def _folded(found: Iterable[OnRail]) -> Iterator[MeshFinding]:
     """What is alike on several rails as one finding."""
     alike: dict[tuple[MeshKind, tuple[str, ...], str], list[OnRail]] = defaultdict(list)
-    for one in found:
-        alike[one.kind, one.nodes, one.words].append(one)
+    for finding in found:
+        alike[finding.kind, finding.nodes, finding.words].append(finding)
     for (kind, nodes, words), same in alike.items():
-        numbers = tuple(one.rail for one in same)
-        links = tuple(dict.fromkeys(link for one in same for link in one.links))
+        numbers = tuple(finding.rail for finding in same)
+        links = tuple(dict.fromkeys(link for finding in same for link in finding.links))
         yield MeshFinding(kind, nodes, f"{words.replace(RAILS, in_words(numbers))}: {same[0].why}", numbers, links)

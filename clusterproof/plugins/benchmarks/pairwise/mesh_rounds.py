@@ -26,9 +26,9 @@ def again(
     mesh = mesh_of(measurements, places, limits)
     found = mesh.findings
     met: dict[str, set[str]] = defaultdict(set)
-    for one in measurements:
-        for node in one.pair:
-            met[node].add(one.pair.other(node))
+    for measurement in measurements:
+        for node in measurement.pair:
+            met[node].add(measurement.pair.other(node))
     round_of: list[Pair] = []
     busy: set[str] = set()
     for ends in (*_paths(found), *_alike(mesh, met), *_new(found, met, nodes)):

@@ -95,7 +95,7 @@ class AnalysisSettings:
 
 def succeeded(measurements: Iterable[Measurement]) -> list[Measurement]:
     """Those that brought a bandwidth."""
-    return [one for one in measurements if one.reading.busbw_gb_per_s]
+    return [measurement for measurement in measurements if measurement.reading.busbw_gb_per_s]
 
 
 def is_relaxed(measurement: Measurement, most_at_once: int) -> bool:
@@ -107,13 +107,13 @@ def values(measurements: Sequence[Measurement], reference: Normal, settings: Ana
     """Every successful measurement beside its normal."""
     most = max((measurement.at_once for measurement in measurements), default=1)
     beside_normal = []
-    for one in succeeded(measurements):
-        inside = is_inside(one.pair, settings.places)
-        relaxed = is_relaxed(one, most)
-        is_retest = one.round >= settings.first_rounds
-        shared = reference.rounds.get(one.round, 0.0)
-        x = log_of(one) - reference.of(inside) - (reference.relief(inside) if relaxed else 0.0) - shared
-        beside_normal.append(Value(one.pair, x, one.round, inside, relaxed, is_retest))
+    for measurement in succeeded(measurements):
+        inside = is_inside(measurement.pair, settings.places)
+        relaxed = is_relaxed(measurement, most)
+        is_retest = measurement.round >= settings.first_rounds
+        shared = reference.rounds.get(measurement.round, 0.0)
+        x = log_of(measurement) - reference.of(inside) - (reference.relief(inside) if relaxed else 0.0) - shared
+        beside_normal.append(Value(measurement.pair, x, measurement.round, inside, relaxed, is_retest))
     return beside_normal
 
 

@@ -62,7 +62,7 @@ def _of_places(parts: Sequence[Nodes], rail: Rail, places: Mapping[str, str]) ->
     merged: list[Nodes] = []
     for nodes in parts:
         own = {places.get(node) for node in nodes} - {None, ""}
-        alike = next((one for one in merged if own & {places.get(node) for node in one}), None)
+        alike = next((side for side in merged if own & {places.get(node) for node in side}), None)
         if alike is None or any(set(ends) & nodes and set(ends) & alike for ends in rail.failed):
             merged.append(nodes)
         else:

@@ -97,10 +97,12 @@ def rails_of(measurements: Sequence[Measurement]) -> list[Rail]:
     links: dict[int, dict[Pair, Link]] = {}
     for measurement in measurements:
         a, b = measurement.pair
-        for one in measurement.reading.exchanges:
-            if one.is_made:
-                link = links.setdefault(one.rail, {}).setdefault(measurement.pair, Link({a: one.a, b: one.b}))
-                link.problems.append(one.problem)
+        for exchange in measurement.reading.exchanges:
+            if exchange.is_made:
+                link = links.setdefault(exchange.rail, {}).setdefault(
+                    measurement.pair, Link({a: exchange.a, b: exchange.b})
+                )
+                link.problems.append(exchange.problem)
     return [Rail(number, of_pair) for number, of_pair in sorted(links.items())]
 
 
@@ -142,23 +144,24 @@ def numbered(measurements: Sequence[Measurement]) -> list[Measurement]:
     """
     of_node = _numbers(measurements)
     return [
-        replace(one, reading=replace(one.reading, exchanges=tuple(_renumbered(one, of_node)))) for one in measurements
+        replace(measurement, reading=replace(measurement.reading, exchanges=tuple(_renumbered(measurement, of_node))))
+        for measurement in measurements
     ]
 
 
 def _renumbered(measurement: Measurement, of_node: Mapping[str, Mapping[str, int]]) -> Iterator[Exchange]:
-    for one in measurement.reading.exchanges:
-        numbers = {of_node[node][place] for node, place in zip(measurement.pair, one.places, strict=True) if place}
+    for exchange in measurement.reading.exchanges:
+        numbers = {of_node[node][place] for node, place in zip(measurement.pair, exchange.places, strict=True) if place}
         if len(numbers) < 2:
-            yield replace(one, rail=numbers.pop()) if numbers else one
+            yield replace(exchange, rail=numbers.pop()) if numbers else exchange
 
 
 def _numbers(measurements: Sequence[Measurement]) -> Mapping[str, Mapping[str, int]]:
     """The rails of each node by place."""
     places: dict[str, set[str]] = {}
     for measurement in measurements:
-        for one in measurement.reading.exchanges:
-            for node, place in zip(measurement.pair, one.places, strict=True):
+        for exchange in measurement.reading.exchanges:
+            for node, place in zip(measurement.pair, exchange.places, strict=True):
                 places.setdefault(node, set()).update({place} - {""})
     models: list[_Model] = []
     for node in sorted(places, key=lambda node: (-len(places[node]), node)):

@@ -131,14 +131,18 @@ class Screened:
 def screen(measurements: Sequence[Measurement], settings: AnalysisSettings) -> Screened:
     """Look through all measurements so far."""
     failing = failing_nodes(measurements)
-    often = Counter(one.pair for one in measurements)
+    often = Counter(measurement.pair for measurement in measurements)
     slow: dict[str, float] = {}
     apart: set[str] = set()
     repeated: set[Pair] = set()
     placed: set[str] = set()
     for number in range(PASSES):
-        typical = [one for one in measurements if one.pair not in repeated] if repeated else measurements
-        untypical = [one for one in measurements if one.pair in repeated]
+        typical = (
+            [measurement for measurement in measurements if measurement.pair not in repeated]
+            if repeated
+            else measurements
+        )
+        untypical = [measurement for measurement in measurements if measurement.pair in repeated]
         reference = normal(typical, apart, settings, untypical, placed)
         if reference is None:
             break
@@ -150,7 +154,7 @@ def screen(measurements: Sequence[Measurement], settings: AnalysisSettings) -> S
         links = slow_links(all_values, slow, reference, settings)
         before = apart, repeated, placed
         apart = _standing_out(slow, of_node, reference) | (set() if number else _lowest(of_node))
-        repeated = {one for one in links if often[one] > 1}
+        repeated = {link for link in links if often[link] > 1}
         placed = {node for place in places for node in place.nodes}
         if (apart, repeated, placed) == before:
             break
@@ -202,7 +206,7 @@ def but_the_worst(values: Sequence[Value]) -> Sequence[Value]:
     middles = _middles(values)
     if len(middles) < ENOUGH_PARTNERS:
         return values
-    worst = min(middles, key=lambda one: (middles[one], one))
+    worst = min(middles, key=lambda place: (middles[place], place))
     return [value for value in values if value.pair != worst]
 
 
@@ -245,7 +249,7 @@ def slow_links(
         beyond = [replace(value, x=value.x - score) for value in own]
         if min(value.x for value in beyond) < cut and not _is_well_again(beyond, settings):
             suspects[pair] = middle
-    return tuple(sorted(suspects, key=lambda one: (suspects[one], one)))
+    return tuple(sorted(suspects, key=lambda suspect: (suspects[suspect], suspect)))
 
 
 def _explains(score: float, middle: float, settings: AnalysisSettings) -> bool:

@@ -27,15 +27,15 @@ def _without_partner(measurements: Sequence[Measurement]) -> Mapping[str, Mappin
     met: set[tuple[str, int]] = set()
     for measurement in measurements:
         a, b = measurement.pair
-        for one in measurement.reading.exchanges:
-            if one.has_devices:
-                met |= {(a, one.rail), (b, one.rail)}
+        for exchange in measurement.reading.exchanges:
+            if exchange.has_devices:
+                met |= {(a, exchange.rail), (b, exchange.rail)}
                 continue
-            for node, own, other, partner in ((a, one.a, one.b, b), (b, one.b, one.a, a)):
+            for node, own, other, partner in ((a, exchange.a, exchange.b, b), (b, exchange.b, exchange.a, a)):
                 words = (
                     f"{own} was tried with nobody: no partner has" if own else f"no device where {partner} has {other}"
                 )
-                seen.setdefault(node, {}).setdefault(one.rail, words)
+                seen.setdefault(node, {}).setdefault(exchange.rail, words)
     return {
         node: left
         for node, rails in seen.items()
@@ -46,18 +46,18 @@ def _without_partner(measurements: Sequence[Measurement]) -> Mapping[str, Mappin
 def failed_meetings(measurements: Sequence[Measurement]) -> Iterator[MeshFinding]:
     """Of each node the partners with whose programs its own did not meet, where they did not another time."""
     made = {
-        (measurement.pair, one.rail)
+        (measurement.pair, exchange.rail)
         for measurement in measurements
-        for one in measurement.reading.exchanges
-        if one.is_made
+        for exchange in measurement.reading.exchanges
+        if exchange.is_made
     }
     rails: dict[str, dict[int, str]] = defaultdict(dict)
     partners: dict[str, set[str]] = defaultdict(set)
     for measurement in measurements:
-        for one in measurement.reading.exchanges:
-            if one.apart and (measurement.pair, one.rail) not in made:
+        for exchange in measurement.reading.exchanges:
+            if exchange.apart and (measurement.pair, exchange.rail) not in made:
                 for node in measurement.pair:
-                    rails[node].setdefault(one.rail, one.apart)
+                    rails[node].setdefault(exchange.rail, exchange.apart)
                     partners[node].add(measurement.pair.other(node))
     for node, said in rails.items():
         numbers = tuple(sorted(said))

@@ -30,15 +30,15 @@ T = TypeVar("T", Subnet, SecurityGroup)
 
 def efa_security_groups(cluster: ClusterFacts) -> list[SecurityGroup]:
     """The security groups of all nodes whose type has EFA. Raises Incomplete, NotApplicable."""
-    return _found(_ids_of_efa(cluster), cluster.security_groups, "security group")
+    return _reported(_ids_of_efa(cluster), cluster.security_groups, "security group")
 
 
 def subnets_used(cluster: ClusterFacts) -> list[Subnet]:
     """The subnets of all instance groups. Raises Incomplete, NotApplicable."""
     if not cluster.is_hyperpod:
-        return _found({instance.subnet_id for instance in cluster.ec2_instances}, cluster.vpc_subnets, "subnet")
+        return _reported({instance.subnet_id for instance in cluster.ec2_instances}, cluster.vpc_subnets, "subnet")
     networks = [cluster.hyperpod.network_of(group) for group in cluster.hyperpod.groups]
-    return _found(
+    return _reported(
         {subnet_id for network in networks for subnet_id in network.subnet_ids}, cluster.vpc_subnets, "subnet"
     )
 
@@ -108,7 +108,7 @@ def _may_have_efa(name: str, catalog: Catalog) -> bool:
     return catalog.accelerators(name) != 0 if devices is None else devices > 0
 
 
-def _found(ids: set[str], reported: Iterable[T], what: str) -> list[T]:
+def _reported(ids: set[str], reported: Iterable[T], what: str) -> list[T]:
     """Those that AWS reported for these ids. Raises Incomplete where one is missing, or where there is no id."""
     if not ids:
         raise Incomplete(f"AWS names no {what} of its nodes", cause=f"no {what} was reported")

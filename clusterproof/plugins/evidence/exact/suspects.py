@@ -81,7 +81,7 @@ def suspects(observed: Iterable[Seen], ranks: Ranks) -> tuple[Suspect, ...]:
     kept: list[Suspect] = []
     for suspect in likely:
         kept.append(suspect)
-        if sum(weights[each] for each in kept) >= SURE * whole:
+        if sum(weights[kind] for kind in kept) >= SURE * whole:
             break
     return tuple(kept)
 

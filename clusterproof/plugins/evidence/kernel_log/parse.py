@@ -9,8 +9,8 @@ from typing import Any
 
 from clusterproof.plugins.evidence.kernel_log.collect_lines import BOOT_S, UNKNOWN, Kept
 from clusterproof.plugins.evidence.kernel_log.facts import OF_ALL_PROGRAMS
-from clusterproof.plugins.evidence.kernel_log.found import hold_to_one_node, is_of_all, shown
 from clusterproof.plugins.evidence.kernel_log.line import BOOTED, ISO_DAY, SYSLOG_TIME, WORD, ZONE, unwrap
+from clusterproof.plugins.evidence.kernel_log.prefixes import hold_to_one_node, is_of_all, shown
 from clusterproof.plugins.evidence.kernel_log.window import CALENDAR_S
 from clusterproof.plugins.evidence.parsing import CaptureError, Form
 

@@ -47,7 +47,9 @@ class NeuronDevice(Reported):
     @property
     def connected(self) -> tuple[int, ...]:
         """The devices that it is linked with. Raises Incomplete."""
-        return tuple(read(each, whole, "connected") for each in read(self.data.get("connected"), values, "connected"))
+        return tuple(
+            read(number, whole, "connected") for number in read(self.data.get("connected"), values, "connected")
+        )
 
 
 @record
@@ -104,7 +106,7 @@ def _entries(answer: object) -> list[dict[str, Any]] | None:
     """The list of devices: the whole answer, or a member of it."""
     devices = answer if isinstance(answer, list) else None
     if isinstance(answer, dict):
-        devices = next((each for each in answer.values() if isinstance(each, list) and each), None)
+        devices = next((entry for entry in answer.values() if isinstance(entry, list) and entry), None)
     if devices is None or not all(
         isinstance(entry, dict) and type(entry.get("neuron_device")) is int for entry in devices
     ):

@@ -90,7 +90,7 @@ class Network(Reported):
     def nics(self) -> tuple[int, ...]:
         """`(found N nics)`: every number that a rank logged. Raises Incomplete."""
         numbers = read(self.data.get("nics"), values, "nccl_tests: nics")
-        return tuple(read(each, whole, "nccl_tests: nics") for each in numbers)
+        return tuple(read(count, whole, "nccl_tests: nics") for count in numbers)
 
 
 @record

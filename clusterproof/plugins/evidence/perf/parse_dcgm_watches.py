@@ -90,13 +90,13 @@ def read_health_json(text: str) -> Mapping[str, object]:
             if (said := short(_table(device).get("value"))) and said != HEALTHY:
                 name = number if group == "GPU" else f"{group} {number}"
                 systems = _children(_children(device).get("Errors"))
-                found.by_device[short(name)] = [word for one in systems.items() for word in _said(*one)]
+                found.by_device[short(name)] = [word for system in systems.items() for word in _incidents(*system)]
     if not found.overall:
         raise CaptureError("dcgmi health does not say how healthy all is")
     return found.log("dcgmi health")
 
 
-def _said(system: str, entry: object) -> Iterable[str]:
+def _incidents(system: str, entry: object) -> Iterable[str]:
     more = _table(entry).get("overflow")
     return [f"{short(system)}:", *(map(short, more) if isinstance(more, list) else ())]
 

@@ -205,7 +205,7 @@ class _Renamed:
 
     def measure(self, together: Sequence[launching.PairOrGroup], measured: Measured) -> None:
         """Measure under the real names, report under those that are shown."""
-        real = {_under(self.setup.real, each): each for each in together}
+        real = {_under(self.setup.real, group): group for group in together}
         shown_names = {name: shown for shown, name in self.setup.real.items()}
 
         def hide(nodes: launching.PairOrGroup, reading: Reading) -> None:
@@ -256,8 +256,11 @@ def _save(path: Path, run: PairwiseRun) -> None:
     measured = []
     for campaign in run.campaigns:
         if key := campaign.key:
-            measured += [(key, campaign.stack, one.reading) for one in campaign.journal.measurements]
-            of_groups = [(replace(key, nodes=len(one.group.nodes)), one.reading) for one in campaign.journal.groups]
+            measured += [(key, campaign.stack, measurement.reading) for measurement in campaign.journal.measurements]
+            of_groups = [
+                (replace(key, nodes=len(measurement.group.nodes)), measurement.reading)
+                for measurement in campaign.journal.groups
+            ]
             measured += [(key_of_group, campaign.stack, reading) for key_of_group, reading in of_groups]
     try:
         site.write(path, site.figures_of(measured))

@@ -73,7 +73,7 @@ def planned(
     if meter.name == RDMA_MESH:
         made = replace(made, mesh=MeshLimits(*(cluster.threshold(f"rdma_mesh.{name}") for name in MESH_SHARES)))
     if made.asked:
-        made = replace(made, asked=tuple(one for one in made.asked if set(one) <= set(names)))
+        made = replace(made, asked=tuple(pair for pair in made.asked if set(pair) <= set(names)))
     key = key_of(meter, settings, settings.size_bytes, first.type_name, _efa(first), settings.ranks_per_node)
     about = {"meter": meter.name, "key": asdict(key), "stack": asdict(_stack(first))}
     if options.groups:
@@ -129,7 +129,7 @@ def _stack(node: Node) -> Stack:
         except (Incomplete, NotApplicable):
             return ""
 
-    return Stack(**{each.name: version(each.name)[:200] for each in fields(Stack)})
+    return Stack(**{column.name: version(column.name)[:200] for column in fields(Stack)})
 
 
 def _absence(node: Node) -> str:

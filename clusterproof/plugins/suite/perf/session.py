@@ -12,7 +12,8 @@ import pytest
 
 from clusterproof.plugins.benchmarks.load.asking import load, rounds
 from clusterproof.plugins.benchmarks.load.options import SECONDS, LoadOptions
-from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun, without_names
+from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
+from clusterproof.plugins.benchmarks.pairwise.redaction import without_names
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.message import number_of
@@ -121,7 +122,7 @@ def read_again(config: pytest.Config, cluster: Cluster, redaction: Redaction | N
 def _facts(config: pytest.Config, shown: Cluster) -> ClusterFacts:
     """What is known of the cluster before anything is measured between its nodes."""
     evidence = config.stash[EVIDENCE]
-    evidence_by_node = {one.name: evidence.get(one.name) or NodeEvidence(one.name) for one in shown.targets}
+    evidence_by_node = {target.name: evidence.get(target.name) or NodeEvidence(target.name) for target in shown.targets}
     policy = policy_of(config)
     control_plane = config.stash.get(CONTROL_PLANE, None) or NodeEvidence(shown.name)
     return ClusterFacts(shown, control_plane, nodes(shown, evidence_by_node, "perf", policy), policy)

@@ -272,5 +272,5 @@ def keep_unfit(folder: Path, cluster: Cluster, evidence: NodeEvidence, at: float
 
 def _recordings(folder: Path) -> list[Path]:
     """Those of a node, the oldest first; what else lies there is somebody else's."""
-    named = (one for one in folder.glob("*") if RECORDED.fullmatch(one.name))
-    return sorted(one for one in named if one.is_dir() and not one.is_symlink())
+    named = (path for path in folder.glob("*") if RECORDED.fullmatch(path.name))
+    return sorted(path for path in named if path.is_dir() and not path.is_symlink())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.record import record
@@ -163,17 +163,18 @@ def read_dmon(path: RunFile) -> Iterator[Sample | GpuLost | Cut]:
             raise RunError(f"{lines.where}: {len(cells)} values; expected {len(names)}, as the line of names has")
         name = f"gpu{device[1]}"
         times[name] = times.get(name, -1) + 1
-        known = {**OF_DCGM, **OF_SMI}
-        read = {
-            column: real(cell, column, lines.where)
-            for column, cell in zip(names, cells, strict=True)
-            if column in known and cell not in ("N/A", "-")
-        }
-        if "GPUTL" in read:  # of a GPU with MIG it has none
-            read.pop("GRACT", None)
-        values = {known[column][0]: known[column][1] * value for column, value in read.items()}
+        values = _values(zip(names, cells, strict=True), lines.where)
         time_s = last_s if clock else times[name] * EVERY_S
         yield from GpuReading(node, name, time_s, values).samples(lines.where)
+
+
+def _values(cells: Iterable[tuple[str, str]], where: str) -> dict[str, float]:
+    """What a line says, by our names and in our units, of its cells by theirs. Raises RunError."""
+    known = {**OF_DCGM, **OF_SMI}
+    read = {column: real(cell, column, where) for column, cell in cells if column in known and cell not in ("N/A", "-")}
+    if "GPUTL" in read:  # of a GPU with MIG it has none
+        read.pop("GRACT", None)
+    return {known[column][0]: known[column][1] * value for column, value in read.items()}
 
 
 def _names(line: str) -> list[str]:

@@ -78,7 +78,9 @@ def _at(group: str, number: int, members: list[Dump]) -> Mismatch | None:
     """What differs at a place."""
     there = {dump.rank: dump for dump in members if number in dump.called[group]}
     called = _of_one_wait({rank: dump.called[group][number] for rank, dump in there.items()})
-    called = _with_size(_whole(called, {rank for rank, dump in there.items() if dump.enqueued[group] == number}))
+    called = _with_size(
+        _without_partial_batches(called, {rank for rank, dump in there.items() if dump.enqueued[group] == number})
+    )
     has_types = all(call.dtype for call in called.values())
     kinds = {rank: (call.name, call.elements, call.dtype if has_types else "") for rank, call in called.items()}
     if len(set(kinds.values())) < 2:
@@ -98,7 +100,7 @@ def _of_one_wait(called: Mapping[int, Called]) -> dict[int, Called]:
     return {rank: call for rank, call in called.items() if call.time is None or last - call.time <= call.timeout_s}
 
 
-def _whole(called: Mapping[int, Called], last: Set[int]) -> dict[int, Called]:
+def _without_partial_batches(called: Mapping[int, Called], last: Set[int]) -> dict[int, Called]:
     """Without ranks that had called but a part of the others' batch when they wrote their dumps: it was their last."""
     parts = {call.name: frozenset(call.name.split("+")) for call in called.values()}
     cut = {name for name, some in parts.items() if any(some < whole for whole in parts.values())}

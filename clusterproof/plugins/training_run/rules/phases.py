@@ -98,7 +98,7 @@ def shares(recorded: RunData, kind: str, *, is_steady: bool) -> list[TimeShare]:
         lasted = recorded.steps[rank]
         chosen = steady_lines(lasted) if is_steady else list(lasted)
         of_line = {step: sum(_seconds(recorded.parts[rank, name], step) for name in names) for step in chosen}
-        total = sum(_whole(kind, lasted, step, of_line[step]) for step in chosen)
+        total = sum(_seconds_of(kind, lasted, step, of_line[step]) for step in chosen)
         times, longest = sum(seconds > 0 for seconds in of_line.values()), max(of_line.values(), default=0.0)
         if kind == CHECKPOINT:
             times = max(times, recorded.saves.get(rank, 0))
@@ -106,7 +106,8 @@ def shares(recorded: RunData, kind: str, *, is_steady: bool) -> list[TimeShare]:
             times, longest = recorded.starts.get(rank, (times, longest))
         steps = sum(lasted[step][1] for step in chosen)
         middle = median(
-            sum(of_line[step] for step in part) / (sum(_whole(kind, lasted, step, of_line[step]) for step in part) or 1)
+            sum(of_line[step] for step in part)
+            / (sum(_seconds_of(kind, lasted, step, of_line[step]) for step in part) or 1)
             for part in _one_behind_the_other(chosen)
         )
         is_traced = any((rank, name) in recorded.parts for name in (EXPOSED_ALONE, KERNELS))
@@ -163,7 +164,7 @@ def steady_lines(cells: Seconds) -> list[int]:
     return behind if sum(cells[step][1] for step in behind) >= LEAST_STEPS else ordered[-LEAST_STEPS:]
 
 
-def _whole(kind: str, lasted: Seconds, step: int, part: float) -> float:
+def _seconds_of(kind: str, lasted: Seconds, step: int, part: float) -> float:
     """The seconds of a line with this part, which is no part of the steps where it takes longer: then the start of the
     job is that of its first step."""
     whole = _seconds(lasted, step)

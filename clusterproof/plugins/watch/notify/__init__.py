@@ -97,17 +97,17 @@ class Notification:
     @property
     def nodes(self) -> str:
         """As a nodeset."""
-        return fold({one.key.node for one in self.alerts})
+        return fold({alert.key.node for alert in self.alerts})
 
     @property
     def devices(self) -> list[str]:
         """`gpu003 GPU 1`, as they came."""
-        return list(dict.fromkeys(f"{one.key.node} {one.key.device}" for one in self.alerts if one.key.device))
+        return list(dict.fromkeys(f"{alert.key.node} {alert.key.device}" for alert in self.alerts if alert.key.device))
 
     def to_json(self) -> str:
         """One object, on a line."""
         first = self.alerts[0]
-        keys = dict.fromkeys(one.key for one in self.alerts)
+        keys = dict.fromkeys(alert.key for alert in self.alerts)
         record = {
             "version": VERSION,
             "id": self.id,
@@ -135,7 +135,7 @@ def finding_id(cluster: str, key: Key) -> str:
 
 def incident_of(cluster: str, alerts: Iterable[Alert]) -> str:
     """Of one finding its id; of several one of all together."""
-    ids = sorted({finding_id(cluster, one.key) for one in alerts})
+    ids = sorted({finding_id(cluster, alert.key) for alert in alerts})
     return ids[0] if len(ids) == 1 else _digest(*ids)
 
 

@@ -42,11 +42,11 @@ class Incidents:
 
     def infer(self, cluster: str, alerts: Iterable[Alert]) -> None:
         """Of what was sent without one being kept: as it was then made of the alerts that were sent together."""
-        unnamed = [one for one in alerts if one.key not in self._of]
+        unnamed = [alert for alert in alerts if alert.key not in self._of]
         for together in _gathered(unnamed):
             incident = incident_of(cluster, together)
-            for one in together:
-                self.set(one.key, incident)
+            for alert in together:
+                self.set(alert.key, incident)
 
     def __iter__(self) -> Iterator[tuple[str, list[Key]]]:
         """Each with its findings, in an order that is always the same."""
@@ -56,11 +56,13 @@ class Incidents:
 
 def _gathered(alerts: Iterable[Alert]) -> Iterator[list[Alert]]:
     """Alerts of one cause, up to so long after the first of them."""
-    for _, alike in groupby(sorted(alerts, key=lambda one: (one.cause, one.time_s)), key=lambda one: one.cause):
+    for _, alike in groupby(
+        sorted(alerts, key=lambda alert: (alert.cause, alert.time_s)), key=lambda alert: alert.cause
+    ):
         together: list[Alert] = []
-        for one in alike:
-            if together and one.time_s - together[0].time_s > GATHERED_S:
+        for alert in alike:
+            if together and alert.time_s - together[0].time_s > GATHERED_S:
                 yield together
                 together = []
-            together.append(one)
+            together.append(alert)
         yield together

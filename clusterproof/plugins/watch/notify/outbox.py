@@ -105,10 +105,12 @@ class Outbox:
         """
         busy = {alert.key for alert in self._all()}
         still = [
-            one for one in self._delivered.values() if one.key not in busy and (one.key in now or one.kind == _FLAPPING)
+            alert
+            for alert in self._delivered.values()
+            if alert.key not in busy and (alert.key in now or alert.kind == _FLAPPING)
         ]
-        due = {self._together(one) for one in still if not 0 <= wall_s - one.time_s < after_s}
-        again = (one for one in still if self._together(one) in due)
+        due = {self._together(alert) for alert in still if not 0 <= wall_s - alert.time_s < after_s}
+        again = (alert for alert in still if self._together(alert) in due)
         for number, one in enumerate(again, start=self._next):
             again_of = replace(_as_of(one, now), number=number, kind=REMINDER, opened_s=one.since_s)
             yield {"add": replace(again_of, time_s=round(wall_s, 3)).to_data()}
@@ -123,12 +125,12 @@ class Outbox:
 
     def freezing(self, alerts: Sequence[Alert]) -> Entry:
         """The entry that makes a notification of alerts, before it is first sent."""
-        of = [one.number for one in alerts]
+        of = [alert.number for alert in alerts]
         return {"freeze": f"{self._name}-{of[0]}", "of": of, "incident": self._incident(alerts)}
 
     def _incident(self, alerts: Sequence[Alert]) -> str:
         """The one under which the receiver knows them; it is closed with the last finding of it, and not before."""
-        known, closed = self._incidents.get(alerts[0].key), {one.key for one in alerts if one.kind == _CLOSED}
+        known, closed = self._incidents.get(alerts[0].key), {alert.key for alert in alerts if alert.kind == _CLOSED}
         if known and (not closed or self._incidents.ends_with(known, closed)):
             return known
         return incident_of(self._cluster, alerts)
@@ -183,8 +185,8 @@ class Outbox:
 
     def _all(self) -> Iterator[Alert]:
         yield from self._waiting
-        for one in self._frozen.values():
-            yield from one.alerts
+        for notification in self._frozen.values():
+            yield from notification.alerts
 
     def _freeze(self, name: str, numbers: Sequence[int], incident: str) -> None:
         alerts = self._waiting.take(numbers)

@@ -39,7 +39,7 @@ def read(path: Path, outbox: Outbox) -> None:
 
 def outboxes_in(folder: Path, cluster: str, say: Callable[[str], object]) -> dict[Path, Outbox]:
     """All that watches have kept there, by number; nothing is known of one that cannot be read. Raises OSError."""
-    numbers = sorted(int(match[1]) for one in folder.iterdir() if (match := _NAME.fullmatch(one.name)))
+    numbers = sorted(int(match[1]) for path in folder.iterdir() if (match := _NAME.fullmatch(path.name)))
     outboxes = {_path(folder, number): Outbox(cluster) for number in numbers}
     for path, outbox in outboxes.items():
         try:

@@ -68,9 +68,9 @@ def copied(got: Any, due: Any, instead: list[tuple[str, int, Any]]) -> BlockErro
         return None
     came = got[places]
     if bool((came == UNWRITTEN).all()):
-        return _said(got, due, places, "never written", None)
+        return _block_error(got, due, places, "never written", None)
     alike = [(how, rank) for how, rank, other in instead if bool((came == other[places]).all())]
-    return _said(got, due, places, *_only(alike, len(places)))
+    return _block_error(got, due, places, *_only(alike, len(places)))
 
 
 def summed(got: Any, due: Any, of: Callable[[int], Any], ranks: int) -> BlockError | None:
@@ -84,7 +84,7 @@ def summed(got: Any, due: Any, of: Callable[[int], Any], ranks: int) -> BlockErr
     for rank in range(ranks):
         own = of(rank)[places].double()
         found += [(how, rank) for how, due_off in ((MISSING, -own), (TWICE, own)) if bool((off == due_off).all())]
-    return _said(got, due, places, *_only(found, len(places)))
+    return _block_error(got, due, places, *_only(found, len(places)))
 
 
 def _only(found: list[tuple[str, int]], elements: int) -> tuple[str, int | None]:
@@ -92,7 +92,7 @@ def _only(found: list[tuple[str, int]], elements: int) -> tuple[str, int | None]
     return found[0] if len(found) == 1 and elements >= FEWEST else ("", None)
 
 
-def _said(got: Any, due: Any, places: Any, how: str, other: int | None) -> BlockError:
+def _block_error(got: Any, due: Any, places: Any, how: str, other: int | None) -> BlockError:
     first = int(places[0])
     kind = AS_INTEGERS[got.element_size()]
     off = int(got.view(kind)[first]) ^ int(due.view(kind)[first])

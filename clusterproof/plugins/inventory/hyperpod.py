@@ -1,114 +1,21 @@
-"""Clusters that AWS knows: EC2 instances by tag, id or Auto Scaling group, and a SageMaker HyperPod cluster.
-
-`ec2:tag:Key=Value`, `ec2:i-…,i-…`, `asg:NAME`, and HyperPod's NAME or ARN: reached through SSM, or EC2 also by ssh.
-"""
+"""A SageMaker HyperPod cluster by its NAME or ARN, reached through SSM."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from clusterproof.plugins.aws import Account, AwsDenied, AwsError
-from clusterproof.plugins.aws.resources import AT_ONCE, instance_groups, portions, reserved
-from clusterproof.plugins.core.cluster import INSTANCE_ID, Cluster, InventoryError, Target
+from clusterproof.plugins.aws.resources import instance_groups
+from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target
 from clusterproof.plugins.core.opened import is_folder
 from clusterproof.plugins.core.strict import nearest
+from clusterproof.plugins.inventory.ec2 import named_apart
 from clusterproof.plugins.kubernetes.access import SETTING as KUBERNETES
 from clusterproof.plugins.transport.srun import SETTING
-
-INSTANCE = re.compile(INSTANCE_ID)
-TAG = re.compile(r"tag:(?P<key>[^=]{1,128})=(?P<value>.{0,256})")
-FORMS = "ec2:tag:Key=Value or ec2:i-0123456789abcdef0,…"
-EFA_INTERFACES = ("efa", "efa-only")  # kinds of network interfaces that have an EFA device
-
-
-def ec2(rest: str, options: Mapping[str, str]) -> Cluster:
-    """Running instances by tag, or those with these ids. Raises InventoryError."""
-    tag = TAG.fullmatch(rest)
-    ids = [word.strip() for word in rest.split(",") if word.strip()]
-    strangers = [word for word in ids if not INSTANCE.fullmatch(word)]
-    if not tag and (strangers or not ids):
-        wrong = f"{strangers[0][:40]!r} is not an instance id" if strangers else "it names no instance"
-        raise InventoryError(f"--cluster 'ec2:{rest:.80}': {wrong}; expected {FORMS}")
-    account = _account(f"ec2:{rest}", options)
-    try:
-        instances = list(_by_tag(account, tag["key"], tag["value"]) if tag else _by_id(account, ids))
-    except AwsError as problem:
-        raise InventoryError(f"--cluster 'ec2:{rest:.80}': {problem}") from None
-    return _cluster_of_instances(f"ec2:{rest}", account, instances)
-
-
-def asg(rest: str, options: Mapping[str, str]) -> Cluster:
-    """The instances of an Auto Scaling group. Raises InventoryError."""
-    if not rest.strip():
-        raise InventoryError("--cluster 'asg:' names no Auto Scaling group; expected asg:NAME")
-    account = _account(f"asg:{rest}", options)
-    try:
-        response = account.call("autoscaling", "describe_auto_scaling_groups", AutoScalingGroupNames=[rest])
-        groups = response["AutoScalingGroups"]
-        if not groups:
-            raise InventoryError(f"no Auto Scaling group {rest!r:.80} in {account.region}; expected one of that name")
-        ids = [str(instance["InstanceId"]) for instance in groups[0].get("Instances", ())]
-        instances = list(_by_id(account, ids))
-    except AwsError as problem:
-        raise InventoryError(f"--cluster 'asg:{rest:.80}': {problem}") from None
-    return _cluster_of_instances(rest, account, instances)
-
-
-def _by_tag(account: Account, key: str, value: str) -> Iterator[Mapping[str, Any]]:
-    filters = [{"Name": f"tag:{key}", "Values": [value]}, {"Name": "instance-state-name", "Values": ["running"]}]
-    return reserved(account, Filters=filters)
-
-
-def _by_id(account: Account, ids: Sequence[str]) -> Iterator[Mapping[str, Any]]:
-    for some in portions(ids, AT_ONCE):
-        yield from reserved(account, InstanceIds=some)
-
-
-def _cluster_of_instances(name: str, account: Account, instances: list[Mapping[str, Any]]) -> Cluster:
-    running = [instance for instance in instances if instance["State"]["Name"] == "running"]
-    stopped = len(instances) - len(running)
-    if not running:
-        raise InventoryError(f"{name:.80} in {account.region} has no running instance; expected at least one")
-    targets = tuple(
-        _target_of_instance(instance) for instance in sorted(running, key=lambda data: str(data["InstanceId"]))
-    )
-    notes = (f"not validated: {stopped} that do not run",) if stopped else ()
-    return Cluster(name, "ssm", _named_apart(targets), {"region": account.region}, notes)
-
-
-def efa_attached(instance: Mapping[str, Any]) -> int | None:
-    """How many network interfaces of an instance, as DescribeInstances shows it, are EFA's; None where none says."""
-    kinds = [
-        interface["InterfaceType"]
-        for interface in instance.get("NetworkInterfaces", ())
-        if interface.get("InterfaceType")
-    ]
-    return sum(kind in EFA_INTERFACES for kind in kinds) if kinds else None
-
-
-def _target_of_instance(instance: Mapping[str, Any]) -> Target:
-    """The name is that of the tag Name, else of the private DNS, else the id."""
-    tags = {str(tag["Key"]): str(tag["Value"]) for tag in instance.get("Tags", ())}
-    dns = str(instance.get("PrivateDnsName", "")).partition(".")[0]
-    return Target(
-        name=tags.get("Name", "").strip() or dns or str(instance["InstanceId"]),
-        address=str(instance["InstanceId"]),
-        group=tags.get("aws:autoscaling:groupName", ""),
-        instance_type=str(instance.get("InstanceType", "")),
-        efa_attached=efa_attached(instance),
-    )
-
-
-def _account(text: str, options: Mapping[str, str]) -> Account:
-    try:
-        return Account(options.get("region", ""), options.get("profile", ""))
-    except AwsError as problem:
-        raise InventoryError(f"--cluster {text!r:.80}: {problem}") from None
-
 
 NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")
 ARN = re.compile(r"arn:aws[a-z-]*:sagemaker:(?P<region>[a-z0-9-]+):\d{12}:cluster/(?P<id>[a-z0-9]{12})")
@@ -153,7 +60,7 @@ def _cluster(account: Account, text: str) -> Cluster:
     return Cluster(
         name,
         "hyperpod",
-        _named_apart(targets),
+        named_apart(targets),
         {
             "region": account.region,
             "arn": arn,
@@ -230,15 +137,6 @@ def _target(node: Mapping[str, Any], cluster_id: str) -> Target:
         address=f"sagemaker-cluster:{cluster_id}_{group}-{instance}",
         group=group,
         instance_type=str(node.get("InstanceType", "")).removeprefix("ml."),
-    )
-
-
-def _named_apart(targets: tuple[Target, ...]) -> tuple[Target, ...]:
-    """The same, with what ends its address for a name where two have one: Name tags often are all alike."""
-    counts = Counter(target.name for target in targets)
-    return tuple(
-        target if counts[target.name] == 1 else replace(target, name=target.address.rpartition("_")[2])
-        for target in targets
     )
 
 

@@ -1,0 +1,116 @@
+"""The report of an acceptance without names: of nodes, hardware, users and folders. Evidence stays as it is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from clusterproof.plugins.accept.report import Report
+from clusterproof.plugins.catalog import acceptance
+from clusterproof.plugins.core.cluster import Cluster
+from clusterproof.plugins.core.nodeset import expand, fold
+
+CLUSTER = "X"
+LEFT_OUT = "what it says is left out"
+STOPPED = "it did not come to its end"
+_REASON = re.compile(r"([a-z0-9_]+\.[a-z0-9_]+): (.*?)( \(runs/[0-9]+-[a-z]+\))?", re.DOTALL)
+
+
+def redacted(report: Report, cluster: Cluster) -> Report:
+    """The same report. Nodes and serials have words in their place, and commands only what accept gave them."""
+    words = _Words(report, cluster)
+    plan: dict[str, Any] = {**report["plan"], "options": []}
+    return {
+        **report,
+        "cluster": CLUSTER,
+        "stopped": STOPPED if report["stopped"] else "",
+        "plan": plan,
+        "bought": [{**line, "not_on": words.nodeset(line["not_on"])} for line in report["bought"]],
+        "nodes": [words.node(node) for node in report["nodes"]],
+        "left": [words.node(node) for node in report["left"]],
+        "of_others": [words.other(result) for result in report["of_others"]],
+        "populations": [words.population(population) for population in report["populations"]],
+        "stages": [{**stage, "taken_out": words.nodeset(stage["taken_out"])} for stage in report["stages"]],
+        "runs": [words.run(run) for run in report["runs"]],
+    }
+
+
+class _Words:
+    """What stands for the names of one report."""
+
+    def __init__(self, report: Report, cluster: Cluster) -> None:
+        self._nodes = {target.name: f"node-{number}" for number, target in enumerate(cluster.targets, 1)}
+        self._nodes |= {node["node"]: f"left-{number}" for number, node in enumerate(report["left"], 1)}
+        self._nodes |= {node: "another" for run in report["runs"] for node in run["nodes"] if node not in self._nodes}
+        self._paths = [word.partition("=")[2] for word in report["plan"]["options"] if "/" in word]
+        self._serials: dict[str, str] = {}
+        self._own = _own_words()
+
+    def nodeset(self, text: str) -> str:
+        """Nodes in short form."""
+        return fold([self._nodes.get(node, "node") for node in expand(text)]) if text else ""
+
+    def node(self, node: Report) -> Report:
+        """What is said of a node, with its hardware."""
+        return {
+            **node,
+            "node": self._nodes[node["node"]],
+            **{key: list(map(self._line, node[key])) for key in ("reasons", "concerns") if key in node},
+            "hardware": self._hardware(node["hardware"]),
+            "replaced": [self._hardware(before) for before in node["replaced"]],
+        }
+
+    def other(self, result: Report) -> Report:
+        """A result of a pair or of the cluster."""
+        both = [self._nodes.get(part, "") for part in str(result["of"]).split("~")]
+        return {**result, "of": "~".join(both) if all(both) else CLUSTER, "message": LEFT_OUT}
+
+    def population(self, population: Report) -> Report:
+        """Shares of nodes in what is usual."""
+        shares = {self._nodes[name]: share for name, share in population["shares"].items()}
+        return {**population, "what": self._without_paths(population["what"]), "shares": shares}
+
+    def run(self, run: Report) -> Report:
+        """A run, and the command that would make it again."""
+        nodes = [self._nodes[node] for node in run["nodes"]]
+        return {**run, "nodes": nodes, "command": _command(run["stage"], nodes)}
+
+    def _hardware(self, hardware: Report) -> Report:
+        if not hardware:
+            return {}
+        gpus = [
+            {**gpu, "uuid": self._serial(gpu["uuid"]), "serial": self._serial(gpu["serial"])}
+            for gpu in hardware.get("gpus", ())
+        ]
+        kept: Report = {key: self._serial(hardware[key]) for key in ("serial", "instance_id") if key in hardware}
+        return {**kept, "gpus": gpus}
+
+    def _serial(self, serial: str) -> str:
+        return self._serials.setdefault(serial, f"serial-{len(self._serials) + 1}") if serial else ""
+
+    def _line(self, line: str) -> str:
+        """A reason: as it is where accept words it, else the check that says it."""
+        if line.startswith(self._own):
+            return self._without_paths(line)
+        match = _REASON.fullmatch(line)
+        return f"{match[1]}: {LEFT_OUT}{match[3] or ''}" if match else LEFT_OUT
+
+    def _without_paths(self, line: str) -> str:
+        for path in self._paths:
+            line = line.replace(path, "FOLDER")
+        return line
+
+
+def _own_words() -> tuple[str, ...]:
+    """How the reasons begin that accept words itself, of numbers and titles alone."""
+    measures = acceptance.measures().values()
+    stages = [f"{row.title}: " for row in acceptance.stages().values()]
+    return (*stages, *(f"{row.check}: {row.title}: " for row in measures), *(f"{row.title}, " for row in measures))
+
+
+def _command(stage: str, nodes: Sequence[str]) -> list[str]:
+    """What accept itself gives the run of a stage."""
+    row = acceptance.stages()[stage]
+    chosen = [*(("-m", row.marks) if row.marks else ()), *(("-k", row.keyword) if row.keyword else ())]
+    return ["clusterproof", "check", CLUSTER, f"--nodes={fold(nodes)}", *row.options, *chosen]

@@ -1,0 +1,84 @@
+"""The measurements of a run without the names of its nodes and places."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+
+from clusterproof.plugins.benchmarks.pairwise.campaign import PairPlan
+from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
+from clusterproof.plugins.benchmarks.pairwise.groups import GroupPlan
+from clusterproof.plugins.benchmarks.pairwise.journal import Journal
+from clusterproof.plugins.evidence.exchanges import shown as shown_exchanges
+from clusterproof.plugins.evidence.pairs import GroupMeasurement, Measurement, NodeGroup, Reading, pair
+
+
+def without_names(run: PairwiseRun, shown: Mapping[str, str], text: Callable[[str], str]) -> PairwiseRun:
+    """The same measurements. `shown` has the word for each node, `text` what may be shown of a text."""
+    campaigns = tuple(
+        replace(campaign, journal=_Words(campaign.journal.plan, shown, text).journal(campaign.journal))
+        for campaign in run.campaigns
+    )
+    return PairwiseRun(campaigns, why_not=text(run.why_not))
+
+
+class _Words:
+    """What stands for the names of one campaign."""
+
+    def __init__(self, plan: PairPlan, shown: Mapping[str, str], text: Callable[[str], str]) -> None:
+        self._nodes = {node: shown.get(node, f"unknown-{number}") for number, node in enumerate(plan.nodes, start=1)}
+        known = sorted({place for place in plan.places.values() if place})
+        words = {place: f"place-{number}" for number, place in enumerate(known, start=1)}
+        self._places = {self._nodes[node]: words.get(plan.places[node], "") for node in self._known(plan.places)}
+        self._text = text
+
+    def journal(self, journal: Journal) -> Journal:
+        """All that the file of the campaign has."""
+        return replace(
+            journal,
+            plan=self._plan(journal.plan),
+            absent={self._nodes[node]: self._text(journal.absent[node]) for node in self._known(journal.absent)},
+            measurements=tuple(map(self._measurement, journal.measurements)),
+            group_plan=journal.group_plan and self._group_plan(journal.group_plan),
+            groups=tuple(map(self._group_measurement, journal.groups)),
+            ended=None if journal.ended is None else self._text(journal.ended),
+        )
+
+    def _known(self, nodes: Iterable[str]) -> Iterable[str]:
+        return (node for node in nodes if node in self._nodes)
+
+    def _plan(self, plan: PairPlan) -> PairPlan:
+        asked = [asked for asked in plan.asked if set(asked) <= self._nodes.keys()]
+        return replace(
+            plan,
+            nodes=tuple(self._nodes.values()),
+            places=self._places,
+            asked=tuple(pair(*(self._nodes[node] for node in nodes)) for nodes in asked),
+            absent=frozenset(self._nodes[node] for node in self._known(plan.absent)),
+        )
+
+    def _group_plan(self, plan: GroupPlan) -> GroupPlan:
+        groups = tuple(map(self._group, plan.groups))
+        return replace(plan, groups=groups, places=self._places, left_out=self._text(plan.left_out))
+
+    def _measurement(self, measurement: Measurement) -> Measurement:
+        nodes = pair(*(self._nodes[node] for node in measurement.pair))
+        return replace(measurement, pair=nodes, reading=self._reading(measurement.reading))
+
+    def _group_measurement(self, measurement: GroupMeasurement) -> GroupMeasurement:
+        return replace(measurement, group=self._group(measurement.group), reading=self._reading(measurement.reading))
+
+    def _group(self, group: NodeGroup) -> NodeGroup:
+        return NodeGroup(tuple(self._nodes[node] for node in group))
+
+    def _reading(self, reading: Reading) -> Reading:
+        text = self._text
+        return replace(
+            reading,
+            network=text(reading.network),
+            problem=text(reading.problem),
+            culprit=self._nodes.get(reading.culprit, ""),
+            hosts=tuple(map(text, reading.hosts)),
+            exchanges=shown_exchanges(reading.exchanges, text),
+            command=text(reading.command),
+        )

@@ -1,0 +1,86 @@
+"""A case without the names of a site; it has no word either of the programs of a job."""
+
+from __future__ import annotations
+
+from clusterproof.plugins.case import Collected, Event, Fact, Job, Lead, Missing, MissingKind
+from clusterproof.plugins.core.record import replace
+from clusterproof.plugins.redaction.pseudonyms import Pseudonyms
+
+NAME = "case"
+OF_PROCESSES = {  # lines that have the name of a program, or that of a job in the path of a group
+    "host.no_oom_kill": "killed a process for want of memory",
+    "host.segfaults": "a process crashed",
+}
+WAITED_FOR = "is one for which others waited"
+# What is said of these names no file, and nothing of a site but nodes.
+ABSENT = (
+    MissingKind.LOGS,
+    MissingKind.LOGS_OF_SOME,
+    MissingKind.RECORD,
+    MissingKind.OUTPUT,
+    MissingKind.OF_ANOTHER_TIME,
+)
+
+
+def redacted(case: Collected) -> Collected:
+    """The same case. Nodes and files have words in their place; of the job's output stays what its signs mean."""
+    words = _Words(case)
+    fixed = tuple(Missing(words.text(missing.words)) for missing in case.lacks if missing.kind in ABSENT)
+    left = len(case.lacks) - len(fixed)
+    node = words.node
+    return replace(
+        case,
+        name=NAME,
+        job=Job("", case.job.state.split(" ")[0], case.job.exit_code, tuple(map(node, case.job.nodes)), case.job.ran),
+        events=tuple(map(words.event, case.events)),
+        outlived=tuple(map(words.event, case.outlived)),
+        facts=tuple(map(words.fact, case.facts)),
+        leads=tuple(map(words.lead, case.leads)),
+        nodes_of_ranks={rank: node(name) for rank, name in case.nodes_of_ranks.items()},
+        nodes_with_log=tuple(map(node, case.nodes_with_log)),
+        clocks={node(name): off for name, off in case.clocks.items() if node(name)},
+        cluster=case.cluster and "k8s:",
+        names={},
+        lacks=(*fixed, *([Missing(f"{left} more, which name files")] if left else [])),
+    )
+
+
+class _Words:
+    """What stands for the names of one case."""
+
+    def __init__(self, case: Collected) -> None:
+        names = {*case.job.nodes, *case.nodes_with_log, *case.nodes_of_ranks.values()}
+        names |= {event.node for event in (*case.events, *case.outlived)}
+        names |= {fact.node for fact in case.facts} | {lead.node for lead in case.leads}
+        self._nodes = {name: f"node-{number}" for number, name in enumerate(sorted(names - {""}), 1)}
+        self._files: dict[str, str] = {}
+        self._pseudonyms = Pseudonyms()
+        for name, word in self._nodes.items():
+            self._pseudonyms.know_host(name, word)
+
+    def text(self, text: str) -> str:
+        """A sentence in which nodes are named."""
+        return self._pseudonyms.text(text)
+
+    def node(self, name: str) -> str:
+        """A node; empty where the case does not speak of it."""
+        return self._nodes.get(name, "")
+
+    def event(self, event: Event) -> Event:
+        """A line of output."""
+        return replace(event, words=event.row.meaning, source=self._source(event.source), node=self.node(event.node))
+
+    def fact(self, fact: Fact) -> Fact:
+        """What a node's own evidence says."""
+        words = OF_PROCESSES.get(fact.check) or self.text(fact.words)
+        return replace(fact, words=words, source=self._source(fact.source), node=self.node(fact.node))
+
+    def lead(self, lead: Lead) -> Lead:
+        """A rank; a desync or a dump names groups, and those have names of the job's."""
+        return replace(lead, words=WAITED_FOR if lead.is_late else lead.words, node=self.node(lead.node), line="")
+
+    def _source(self, text: str) -> str:
+        file, _, line = text.rpartition(":")
+        is_line = bool(file) and line.isdecimal()
+        word = self._files.setdefault(file if is_line else text, f"file-{len(self._files) + 1}")
+        return f"{word}:{line}" if is_line else word

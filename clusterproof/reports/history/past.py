@@ -1,0 +1,186 @@
+"""What a history has of a cluster, read out of its file."""
+
+from __future__ import annotations
+
+import json
+import math
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from clusterproof.plugins.core.opened import is_there
+from clusterproof.plugins.core.result import Measured
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.reports.history import Entry, Gpu, NodeIdentity, Pair, Past, PastRun
+from clusterproof.reports.history.schema import reading
+
+LATEST_S = 250_000_000_000.0  # in the year 9892; Python's calendar ends with 9999
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+def read_before(path: Path, cluster: str) -> tuple[PastRun | None, dict[Pair, Verdict]]:
+    """The last run over a cluster, and what stands of all runs where that is not fine. Raises HistoryError."""
+    if not is_there(path):
+        return None, {}
+    with reading(path) as database:
+        runs = _runs(database, storable(cluster), 1)
+        return (runs[-1] if runs else None), standing(database, storable(cluster))
+
+
+def nodes_of(path: Path, cluster: str) -> frozenset[str]:
+    """The nodes of a cluster that any run has. Raises HistoryError."""
+    with reading(path) as database:
+        rows = database.execute("SELECT name FROM nodes WHERE cluster = ?", (storable(cluster),))
+        return frozenset(_word(name) for (name,) in rows)
+
+
+def clusters(path: Path) -> list[str]:
+    """The clusters of a history, that of the newest run first. Raises HistoryError."""
+    with reading(path) as database:
+        return [row[0] for row in database.execute("SELECT cluster FROM runs GROUP BY cluster ORDER BY max(id) DESC")]
+
+
+def read_past(path: Path, cluster: str, max_runs: int) -> Past:
+    """What the last runs over a cluster found. Raises HistoryError."""
+    with reading(path) as database:
+        return _past(database, storable(cluster), max_runs)
+
+
+def _past(database: sqlite3.Connection, cluster: str, max_runs: int) -> Past:
+    runs = tuple(_runs(database, cluster, max_runs))
+    first = runs[0].number if runs else 0
+    return Past(
+        runs,
+        _tuples(_verdicts(database, cluster, first)),
+        _tuples(_identities(database, cluster)),
+        _tuples(_measurements(database, cluster, first)),
+    )
+
+
+def _tuples(rows: Iterable[tuple[K, V]]) -> dict[K, tuple[V, ...]]:
+    """All values of each key, in their order."""
+    values: dict[K, list[V]] = defaultdict(list)
+    for key, value in rows:
+        values[key].append(value)
+    return {key: tuple(of_key) for key, of_key in values.items()}
+
+
+def _verdicts(database: sqlite3.Connection, cluster: str, first: int) -> Iterator[tuple[Pair, Entry]]:
+    """What each run from `first` on found, where any of them found something that is not fine."""
+    rows = database.execute(
+        "SELECT c.name, n.name, v.run, v.verdict, v.stands, v.devices, v.message FROM"
+        " (SELECT DISTINCT node, check_id FROM verdicts"
+        " WHERE run >= ?1 AND verdict IN ('fail', 'concern', 'incomplete')) AS found"
+        " JOIN nodes AS n ON n.id = found.node AND n.cluster = ?2"
+        " JOIN verdicts AS v ON v.node = found.node AND v.check_id = found.check_id AND v.run >= ?1"
+        " JOIN checks AS c ON c.id = v.check_id ORDER BY c.name, n.name, v.run",
+        (first, cluster),
+    )
+    for check, node, run, verdict, stands, devices, message in rows:
+        last = Verdict(verdict)
+        entry = Entry(
+            run,
+            last,
+            Verdict(stands) if stands else last,
+            tuple(map(_word, json.loads(devices))) if devices else (),
+            _word(message or ""),
+        )
+        yield (_word(check), _word(node)), entry
+
+
+def _identities(database: sqlite3.Connection, cluster: str) -> Iterator[tuple[str, tuple[int, NodeIdentity]]]:
+    """Of what hardware nodes were made, from which run on."""
+    rows = database.execute(
+        "SELECT n.name, i.run, i.instance_id, i.serial, i.gpus FROM identity AS i"
+        " JOIN nodes AS n ON n.id = i.node WHERE n.cluster = ? ORDER BY n.name, i.run",
+        (cluster,),
+    )
+    for node, run, *columns in rows:
+        yield node, (run, identity_of(columns))
+
+
+def _measurements(
+    database: sqlite3.Connection, cluster: str, first: int
+) -> Iterator[tuple[Pair, tuple[int, Measured]]]:
+    rows = database.execute(
+        "SELECT m.name, n.name, m.run, m.value, m.unit FROM measurements AS m"
+        " JOIN nodes AS n ON n.id = m.node WHERE n.cluster = ? AND m.run >= ? ORDER BY m.name, n.name, m.run",
+        (cluster, first),
+    )
+    for name, node, run, value, unit in rows:
+        yield (_word(name), _word(node)), (run, Measured(name, node, _number(value), _word(unit)))
+
+
+def _runs(database: sqlite3.Connection, cluster: str, most: int) -> list[PastRun]:
+    rows = database.execute(
+        "SELECT cluster, began, ended, occasion, exit_code, version, is_green, nodes, unevaluated, id FROM runs"
+        " WHERE cluster = ? ORDER BY id DESC LIMIT ?",
+        (cluster, most),
+    )
+    runs = [
+        PastRun(
+            cluster=cluster,
+            began=_moment(began),
+            ended=_moment(ended),
+            occasion=_word(occasion),
+            exit_code=int(exit_code),
+            version=_word(version),
+            is_green=bool(is_green),
+            nodes=int(nodes),
+            unevaluated=int(unevaluated),
+            number=number,
+        )
+        for cluster, began, ended, occasion, exit_code, version, is_green, nodes, unevaluated, number in rows
+    ]
+    return runs[::-1]
+
+
+def standing(database: sqlite3.Connection, cluster: str) -> dict[Pair, Verdict]:
+    """What stood after the last run that looked, where that is not fine."""
+    rows = database.execute(
+        "SELECT c.name, n.name, (SELECT coalesce(v.stands, v.verdict) FROM verdicts AS v"
+        " WHERE v.node = found.node AND v.check_id = found.check_id ORDER BY v.run DESC LIMIT 1) AS stands"
+        " FROM (SELECT DISTINCT node, check_id FROM verdicts"
+        " WHERE verdict IN ('fail', 'concern', 'incomplete')) AS found"
+        " JOIN nodes AS n ON n.id = found.node JOIN checks AS c ON c.id = found.check_id"
+        " WHERE n.cluster = ? AND stands IN ('fail', 'concern', 'incomplete')",
+        (cluster,),
+    )
+    return {(check, node): Verdict(stands) for check, node, stands in rows}
+
+
+def identity_of(row: Sequence[str]) -> NodeIdentity:
+    """The hardware that a row of it names. Raises TypeError, ValueError."""
+    instance_id, serial, gpus = row
+    identified = tuple(Gpu(int(index), *map(_word, texts)) for index, *texts in json.loads(gpus))
+    return NodeIdentity(_word(instance_id), _word(serial), identified)
+
+
+def storable(text: str) -> str:
+    """A text that UTF-8 can hold: of half a surrogate pair, its name."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _word(value: object) -> str:
+    """A text. Raises TypeError."""
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r:.40} is not text")
+    return value
+
+
+def _number(value: object) -> float:
+    """A number that is finite. Raises TypeError."""
+    if not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise TypeError(f"{value!r:.40} is not a number")
+    return value
+
+
+def _moment(value: object) -> float:
+    """Seconds since 1970 of a time that there is. Raises TypeError, ValueError."""
+    moment = _number(value)
+    if not 0 <= moment < LATEST_S:
+        raise ValueError(f"{value!r:.40} is not a time")
+    return moment
