@@ -147,7 +147,7 @@ FAULTS = (
             with_file(image, f"{port(1)}/state", "1: DOWN\n"), f"{port(1)}/phys_state", "3: Disabled\n"
         ),
         {"network.ib_ports": CONCERN},
-        "mlx5_1 port 1 switched off; expected ACTIVE as on 3 of 4 nodes",
+        "mlx5_1 port 1 Disabled; expected ACTIVE as on 3 of 4 nodes",
         base=infiniband,
     ),
     Fault(

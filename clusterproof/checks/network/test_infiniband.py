@@ -26,7 +26,7 @@ pytestmark = [mark.network, mark.preflight, mark.hyperpod_node_debugger("A")]
 
 HOUR_S = 3600
 DAY_S = 86400
-ACTIVE, OFF, DARK = "ACTIVE", "switched off", "without a link"  # Ethernet says Disabled of both
+ONE_LANE = "(1X "  # in a rate; HDR100 and NDR200 have two of four lanes by design
 
 
 @mark.prolog
@@ -79,9 +79,9 @@ def test_ib_ports(ib_device: RdmaDevice, node: Node) -> None:
     model, or than the same port elsewhere, is a concern. A port in physical state Disabled was switched off by
     somebody, or is one of Ethernet without a link: a concern if the same port is active on most nodes of the group. A
     port that is Polling on all nodes of the group, two or more, and has never lost a link has no cable or no network
-    plane: a single concern until it is switched off, unless no port here is active. The same holds on a lone node, as
-    in a prolog, where the cause cannot be told; several ports at the same lower rate are a concern there, since they
-    may be another network's.
+    plane: a single concern until it is switched off, unless no port here is active. The same holds where no other node
+    reports the port, as in a prolog; a lower rate is a concern there, since the port may be another network's, unless
+    InfiniBand came up on a single lane.
 
     Remedy (investigate): Reseat or replace the cable and check the switch port. ibdiagnet shows more.
     """
@@ -96,7 +96,8 @@ def test_ib_ports(ib_device: RdmaDevice, node: Node) -> None:
     if not used:
         not_applicable("every port is disabled, or of Ethernet and without a link")
     unused = [port.label for port in used if is_unused_everywhere(node, ib_device, port)]
-    where = " beside active ports" if is_alone(node) else ", here and on all nodes of the group"
+    is_shared = all(_has_peers(node, ib_device, port, USES, _uses) for port in used if port.label in unused)
+    where = ", here and on all nodes that report it" if is_shared else " beside active ports"
     seen = f"no link of {', '.join(unused)} (Polling){where}, and it never lost one"
     concern_if(unused, f"{seen}; expected 4: ACTIVE, or 3: Disabled for ports without a cable")
     for port in used:
@@ -117,7 +118,8 @@ def evaluate_rate(node: Node, device: RdmaDevice, port: Port) -> None:
     usual = max(_usual_of(like, node), *(_gbps(deviation.usual) for deviation in deviations), 0.0)
     if not port.is_active or _is_usual_in_group(node, device, port):
         return
-    may_be_meant = is_alone(node) and like[gbps] > 1  # as ports of a network for storage: other nodes would show it
+    is_degraded = port.link_layer == INFINIBAND and ONE_LANE in port.rate
+    may_be_meant = not is_degraded and not _has_peers(node, device, port, RATES, _rates)  # as a port for storage
     assert gbps >= usual or may_be_meant, (
         f"{port.label} at {port.rate}; expected {usual:g} Gb/s, like most ports of its model"
     )
@@ -132,16 +134,16 @@ def evaluate_rate(node: Node, device: RdmaDevice, port: Port) -> None:
 
 def is_unused_everywhere(node: Node, device: RdmaDevice, port: Port) -> bool:
     """Whether a port has had no link on any node of the group, while others here have theirs."""
-    usual = node.group.usual(USES, _uses).get(_name(device, port))
-    least = int(node.threshold("group.compared_nodes"))
+    is_alike = len(node.group.counts(USES, _uses).get(_name(device, port), ())) == 1
     counts_none = readings(port, "link_downed")[0].get("link_downed") == 0  # ibstatus shows no counters
-    is_alike = counts_none if is_alone(node) else usual is not None and usual.alike == usual.reporting >= least
-    return is_alike and _use(port) == UNUSED and any(_use(other) == USED for _, other in _ports(node))
+    may_be_unused = is_alike if _has_peers(node, device, port, USES, _uses) else counts_none
+    return may_be_unused and _use(port) == UNUSED and any(_use(other) == USED for _, other in _ports(node))
 
 
-def is_alone(node: Node) -> bool:
-    """Whether there is no other node to compare it with."""
-    return len(node.group.nodes) < int(node.threshold("group.compared_nodes"))
+def _has_peers(node: Node, device: RdmaDevice, port: Port, what: str, read: Callable[[Node], Values]) -> bool:
+    """Whether other nodes of the group report this of the same port."""
+    reporting = node.group.counts(what, read).get(_name(device, port), Counter()).total()
+    return reporting >= int(node.threshold("group.compared_nodes"))
 
 
 def _uses(node: Node) -> Values:
@@ -208,9 +210,8 @@ def _states(node: Node) -> Values:
 
 
 def _state(port: Port) -> str | None:
-    reading, _ = readings(port, "is_active", "is_disabled", "link_layer")
-    off = DARK if reading.get("link_layer") == ETHERNET else OFF
-    return ACTIVE if reading.get("is_active") else off if reading.get("is_disabled") else None
+    reading, _ = readings(port, "is_active", "is_disabled")
+    return "ACTIVE" if reading.get("is_active") else "Disabled" if reading.get("is_disabled") else None
 
 
 def _name(device: RdmaDevice, port: Port) -> str:

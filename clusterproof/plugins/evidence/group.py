@@ -170,7 +170,7 @@ class Group(Generic[N]):
     def counts(self, what: str, read: Callable[[N], Values]) -> Mapping[str, Counter[str]]:
         """How many nodes report each value, by the value's name. A node that reports none does not count."""
         if what not in self.counted:
-            by_name = _by_name(self.values(what, read))
+            by_name = _by_name(self.values(what, read), absent=None)
             self.counted[what] = {name: Counter(values.values()) for name, values in by_name.items()}
         return self.counted[what]
 

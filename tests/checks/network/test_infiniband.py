@@ -12,10 +12,11 @@ from clusterproof.plugins.core.verdict import Incomplete, Verdict
 from clusterproof.plugins.evidence.network.facts import Port
 from clusterproof.plugins.inventory import with_expectations
 from tests.builders.evaluated import expect, said
-from tests.builders.recordings import node
+from tests.builders.recordings import node, unreached
 from tests.checks.network.given import mlx5, port, rdma, verdict
 
-FAIL, CONCERN, NA, PASS = Verdict.FAIL, Verdict.CONCERN, Verdict.NOT_APPLICABLE, Verdict.PASS
+FAIL, CONCERN, PASS = Verdict.FAIL, Verdict.CONCERN, Verdict.PASS
+INCOMPLETE, NA = Verdict.INCOMPLETE, Verdict.NOT_APPLICABLE
 EDR = "100 Gb/sec (4X EDR)"
 
 
@@ -47,7 +48,9 @@ def test_ib_may_be_expected_on_the_command_line() -> None:
         ([mlx5(0, port()), mlx5(1, port()), mlx5(2, port(rate=EDR, link_layer="Ethernet"))], PASS),
         ([mlx5(0, port()), mlx5(1, port(rate="200 Gb/sec (4X HDR)"))], CONCERN),  # of two neither is the usual
         ([mlx5(0, port()), *(mlx5(n, port(rate=EDR)) for n in (1, 2, 3))], CONCERN),
-        ([mlx5(0, port()), mlx5(1, port()), mlx5(2, port(rate="200 Gb/sec (4X HDR)"))], FAIL),
+        ([mlx5(0, port()), mlx5(1, port()), mlx5(2, port(rate="200 Gb/sec (4X HDR)"))], CONCERN),  # one for storage
+        ([mlx5(0, port()), mlx5(1, port()), mlx5(2, port(rate="100 Gb/sec (2X HDR)"))], CONCERN),  # HDR100
+        ([mlx5(0, port()), mlx5(1, port()), mlx5(2, port(rate="100 Gb/sec (1X NDR)"))], FAIL),
         ([mlx5(0, port(physical_state="3: Disabled", state="1: DOWN"))], NA),
         ([mlx5(0, port(), port(port=2, physical_state="3: Disabled", state="1: DOWN"))], PASS),
         ([mlx5(0)], FAIL),
@@ -71,6 +74,11 @@ def four(**values: Any) -> dict[str, Any]:
     return rdma(mlx5(0, port(**values)), *(mlx5(number, port()) for number in (1, 2, 3)))
 
 
+def with_ports(name: str, *ports: dict[str, Any]) -> NodeEvidence:
+    """A node with a device of one model for each of these ports."""
+    return node(name, **rdma(*map(mlx5, range(len(ports)), ports)))
+
+
 OFF = {"physical_state": "3: Disabled", "state": "1: DOWN"}
 SLOW = rdma(*(mlx5(number, port(rate=EDR)) for number in range(4)))
 
@@ -81,7 +89,7 @@ SLOW = rdma(*(mlx5(number, port(rate=EDR)) for number in range(4)))
         ("network.ib_ports", SLOW, "mlx5_0 port 1 differs from node to node (100 Gb/s on n0, 400 Gb/s on n1)"),
         ("network.ib_count", rdma(mlx5(0, port())), "devices differs from node to node (1 on n0, 4 on n1)"),
         ("network.ib_link_layer", four(link_layer="Ethernet"), "differs from node to node (Ethernet on n0, Infini"),
-        ("network.ib_ports", four(**OFF), "mlx5_0 port 1 differs from node to node (switched off on n0, ACTIVE on n1)"),
+        ("network.ib_ports", four(**OFF), "mlx5_0 port 1 differs from node to node (Disabled on n0, ACTIVE on n1)"),
     ],
     ids=["rate", "number", "link layer", "switched off"],
 )
@@ -92,11 +100,29 @@ def test_of_two_nodes_the_lesser_one_is_a_concern(check: str, worse: dict[str, A
     assert said(check, other, one).verdict is PASS
 
 
-def test_a_port_of_ethernet_that_lost_its_link_is_not_called_switched_off() -> None:
-    rails = [node(f"n{at}", **rdma(*(mlx5(rail, port(link_layer="Ethernet")) for rail in range(3)))) for at in (1, 2)]
-    dark = node("n0", **rdma(mlx5(0, port(link_layer="Ethernet", **OFF)), mlx5(1, port(link_layer="Ethernet"))))
-    result = said("network.ib_ports", dark, *rails)
-    expect(result, CONCERN, "mlx5_0 port 1 without a link; expected ACTIVE as on 2 of 3 nodes")
+@pytest.mark.parametrize(
+    ("own", "elsewhere", "verdict", "words"),
+    [
+        ("Ethernet", {}, CONCERN, "mlx5_0 port 1 Disabled; expected ACTIVE as on 2 of 3 nodes"),
+        ("Ethernet", OFF, PASS, ""),
+        ("InfiniBand", OFF, PASS, ""),
+        (None, OFF, INCOMPLETE, "link_layer was not reported"),
+    ],
+)
+def test_a_disabled_port_is_compared_whatever_its_link_layer(
+    own: str | None, elsewhere: dict[str, Any], verdict: Verdict, words: str
+) -> None:
+    rails = port(link_layer="Ethernet"), port(link_layer="Ethernet")
+    others = [with_ports(f"n{at}", port(link_layer="Ethernet", **elsewhere), *rails) for at in (1, 2)]
+    result = said("network.ib_ports", with_ports("n0", port(link_layer=own, **OFF), *rails), *others)
+    expect(result, verdict, words)
+    assert ("Disabled" in result.message) is (not elsewhere)
+
+
+def test_a_port_that_some_nodes_lack_is_compared_with_the_others() -> None:
+    nodes = (with_ports("n0", port(rate=EDR)), with_ports("n1", port()), node("n2", **rdma(mlx5(1, port()))))
+    words = "mlx5_0 port 1 differs from node to node (100 Gb/s on n0, 400 Gb/s on n1)"
+    expect(said("network.ib_ports", *nodes), CONCERN, words)
 
 
 def test_ports_that_are_slower_on_every_node_are_meant_to_be() -> None:
@@ -105,9 +131,18 @@ def test_ports_that_are_slower_on_every_node_are_meant_to_be() -> None:
     assert said("network.ib_ports", *nodes).verdict is PASS
 
 
-def test_on_a_lone_node_several_ports_at_one_lower_rate_may_be_those_of_another_network() -> None:
-    rails, storage = [port()] * 8, [port(rate="200 Gb/sec (4X HDR)")] * 2
-    result = verdict("network.ib_ports", rdma(*map(mlx5, range(10), [*rails, *storage])))
+RAILS, STORAGE = [port()] * 8, [port(rate="200 Gb/sec (4X HDR)")] * 2
+
+
+@pytest.mark.parametrize(
+    "others",
+    [[], [unreached("n1")], [node("n1"), node("n2")], [with_ports("n1", *RAILS), with_ports("n2", *RAILS)]],
+    ids=["a lone node", "an unreached one", "others without their ports", "others without such ports"],
+)
+def test_ports_at_a_lower_rate_that_no_other_node_reports_may_be_those_of_another_network(
+    others: list[NodeEvidence],
+) -> None:
+    result = said("network.ib_ports", with_ports("n0", *RAILS, *STORAGE), *others)
     expect(result, CONCERN, "port 1 at 200 Gb/sec (4X HDR); expected 400 Gb/s, like 8 ports of its model here")
     assert result.devices == ("mlx5_8", "mlx5_9")
 
@@ -122,7 +157,7 @@ def with_a_second_port(name: str, **second: Any) -> NodeEvidence:
 
 def test_a_port_that_no_node_of_a_group_has_a_cable_in_is_no_fault_of_each() -> None:
     result = said("network.ib_ports", *(with_a_second_port(f"n{number}", **POLLING) for number in range(8)))
-    expect(result, CONCERN, "no link of port 2 (Polling), here and on all nodes of the group, and it never lost one; ")
+    expect(result, CONCERN, "no link of port 2 (Polling), here and on all nodes that report it, and it never lost")
     assert "expected 4: ACTIVE, or 3: Disabled for ports without a cable" in result.message
     assert result.message.count("port 2") == 1
 
@@ -153,8 +188,11 @@ def test_a_port_that_is_down_is_a_fault_of_a_node_that_differs(own: Any, others:
     expect(said("network.ib_ports", *hosts), FAIL, "port 2 is 1: DOWN; expected 4: ACTIVE")
 
 
-def test_on_a_lone_node_nobody_knows_whether_a_port_that_waits_for_a_link_should_have_one() -> None:
-    found = said("network.ib_ports", with_a_second_port("n0", **{**POLLING, "link_downed": 0}))
+@pytest.mark.parametrize("others", [[], [unreached("n1")], [with_ports("n1", *RAILS), with_ports("n2", *RAILS)]])
+def test_where_no_other_node_reports_a_port_nobody_knows_whether_it_should_have_a_link(
+    others: list[NodeEvidence],
+) -> None:
+    found = said("network.ib_ports", with_a_second_port("n0", **{**POLLING, "link_downed": 0}), *others)
     expect(found, CONCERN, "no link of port 2 (Polling) beside active ports, and it never lost one; expected 4: ACT")
 
 
