@@ -17,7 +17,7 @@ from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.perf.facts import SLOWER, Shortfall, below_best, below_median, say_slower
 from clusterproof.plugins.evidence.perf.facts_logs import NcclLog, Row
 from clusterproof.plugins.evidence.perf.facts_node import require_every_gpu
-from clusterproof.plugins.evidence.perf.gpu_speed import DIRECTIONS, Speeds, by_model, models_of, of_model
+from clusterproof.plugins.evidence.perf.gpu_speed import DIRECTIONS, Speeds, by_model, displays_of, models_of, of_models
 
 pytestmark = [mark.perf]
 
@@ -106,7 +106,7 @@ def test_node_busbw(node: Node) -> None:
     with part:
         require_every_gpu(node, log.given or 0, log.given)
     speed, gib = row.out_of_place.busbw_gb_per_s or 0.0, row.gib
-    models = sorted({*models_of(node)})
+    models = computing(node)
     shared = node.group.medians(f"node_busbw {models}", lambda other: busbw(other, models)).get(gib)
     say_slower(node, below_median(f"all-reduce of {gib}", speed, shared), "GB/s")
     least = floor(node.type_name, "all_reduce") or 0.0
@@ -120,11 +120,16 @@ def test_node_busbw(node: Node) -> None:
 
 def busbw(node: Node, models: list[str]) -> Mapping[str, float]:
     """What nodes with GPUs of these models are compared by: the bandwidth of the largest message."""
-    own = sorted({*models_of(node)})
+    own = computing(node)
     if own and models and own != models:
         return {}
     row = require_measured(node.node_busbw)
     return {row.gib: row.out_of_place.busbw_gb_per_s or 0.0}
+
+
+def computing(node: Node) -> list[str]:
+    """The models of its GPUs but those for a display; empty where one is unknown."""
+    return sorted({*models_of(node)} - displays_of(node))
 
 
 def require_measured(log: NcclLog) -> Row:
@@ -160,25 +165,27 @@ def shortfalls(node: Node, read: Callable[[Node], Mapping[str, Speeds]]) -> Iter
 
 def medians(node: Node, read: Callable[[Node], Mapping[str, Speeds]], model: str) -> Mapping[str, Median]:
     """What the group is compared by: the median of each node's GPUs of a model, as far as their models are known."""
+    models = [model] if model else sorted({*models_of(node)})
     return node.group.medians(
-        f"{read.__name__} {model}",
+        f"{read.__name__} {models}",
         lambda other: {
             name: median(alike.values())
             for name, speeds in read(other).items()
-            if (alike := of_model(other, speeds, model))
+            if (alike := of_models(other, speeds, models))
         },
     )
 
 
 def require_comparison(node: Node, read: Callable[[Node], Mapping[str, Speeds]], unit: str) -> None:
-    """Raise Incomplete where a single GPU was measured, and there is nothing to compare it with."""
-    data = read(node)
-    measured = [gpus for speeds in data.values() for gpus in by_model(node, speeds).items()]
-    has_best = any(len(alike) > 1 and any(alike.values()) for _, alike in measured)
-    if has_best or any(one.is_comparable for model, _ in measured for one in medians(node, read, model).values()):
-        return
-    values = listed(f"{name}: {speed:.4g} {unit}" for name, speeds in data.items() for speed in speeds.values())
-    incomplete(f"{values or 'nothing was measured'}; expected further GPUs or nodes to compare with")
+    """Raise Incomplete for each GPU that there is nothing to compare with, but one for a display."""
+    data, alone = read(node), list[str]()
+    for name, speeds in data.items():
+        for model, alike in by_model(node, speeds).items():
+            shared, has_best = medians(node, read, model).get(name), len(alike) > 1 and any(alike.values())
+            if not (has_best or (shared and shared.is_comparable) or model in displays_of(node)):
+                alone += [f"GPU {gpu}, {name}: {speed:.4g} {unit}" for gpu, speed in alike.items()]
+    if alone or not data:
+        incomplete(f"{listed(alone) or 'nothing was measured'}; expected further GPUs or nodes to compare with")
 
 
 @mark.network

@@ -14,6 +14,8 @@ from clusterproof.plugins.evaluation.all_checks import all_checks
 from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.nodes import nodes
 
+DISPLAY = "1ff0"  # the PCI device id of a T1000
+
 
 def ran(output: str, status: int | None = 0, command: str = "x") -> dict[str, Any]:
     """One run of a program."""
@@ -39,7 +41,7 @@ def evaluated(
     expect = {} if gpus is None else {"gpus": gpus}
     cluster = Cluster("c", "local", tuple(Target(node, instance_type=instance_type, expect=expect) for node in values))
     shared = _bus([_gpu(*one) for one in enumerate(on_bus)])
-    own = {node: _bus([{**_gpu(at, "nvidia"), "device": of} for at, of in enumerate(models[node])]) for node in models}
+    own = {node: _bus([_gpu(at, "nvidia", of) for at, of in enumerate(models[node])]) for node in models}
     data = {
         node: NodeEvidence(node, {**own.get(node, shared), collector: Collected(Status.READ, value)})
         for node, value in values.items()
@@ -51,5 +53,7 @@ def _bus(devices: list[dict[str, object]]) -> dict[str, Collected]:
     return {"pci": Collected(Status.READ, {"devices": devices})} if devices else {}
 
 
-def _gpu(number: int, driver: str) -> dict[str, object]:
-    return {"address": f"0000:{number:02x}:00.0", "vendor": "10de", "class": "030200", "driver": driver}
+def _gpu(number: int, driver: str, model: str | None = None) -> dict[str, object]:
+    kind = "030000" if model == DISPLAY else "030200"
+    data = {"address": f"0000:{number:02x}:00.0", "vendor": "10de", "class": kind, "driver": driver}
+    return data if model is None else {**data, "device": model}

@@ -12,7 +12,7 @@ from clusterproof.plugins.evidence.group import Median
 from clusterproof.plugins.evidence.perf.facts import below_best, below_median, worst_first
 from clusterproof.plugins.evidence.perf.gpu_speed import GPU_TO_GPU, GPU_TO_HOST, HOST_TO_GPU, GpuBandwidth, GpuGemm
 from tests.builders.samples import sample
-from tests.checks.perf.given import evaluated, ran
+from tests.checks.perf.given import DISPLAY, evaluated, ran
 
 FAIL, CONCERN, INCOMPLETE, PASS = Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE, Verdict.PASS
 MATRIX = """\
@@ -121,7 +121,7 @@ def test_a_single_gpu_is_compared_with_those_of_other_nodes(speed: float, verdic
 
 def test_a_single_gpu_of_a_single_node_has_nothing_to_be_compared_with() -> None:
     result = evaluated("gpu.gpu_bandwidth", "gpu_bandwidth", {"gpu001": copies(25)}, "g6.xlarge")
-    assert (result.verdict, result.observed) == (INCOMPLETE, "host to GPU by nvbandwidth: 25 GB/s")
+    assert (result.verdict, result.observed) == (INCOMPLETE, "GPU 0, host to GPU by nvbandwidth: 25 GB/s")
 
 
 def test_a_node_that_is_evenly_slow_and_alone_is_held_against_what_others_published() -> None:
@@ -158,7 +158,7 @@ def test_a_product_is_compared_with_those_of_other_gpus(own: Any, others: list[A
     assert result.verdict is verdict, result.message
 
 
-H100, A100, DISPLAY = "2330", "20b2", "1ff0"  # PCI device ids
+H100, A100 = "2330", "20b2"  # PCI device ids
 
 
 @pytest.mark.parametrize(
@@ -186,6 +186,22 @@ def test_a_gpu_is_compared_with_those_of_its_model_on_the_node(models: list[str]
         "gpu.gpu_gemm", "gpu_gemm", {"gpu001": gemm(700, 700, 60)}, "", gpus=3, models={"gpu001": models}
     )
     assert result.verdict is verdict, result.message
+
+
+@pytest.mark.parametrize(("others", "verdict"), [(H100, PASS), (A100, FAIL)])
+def test_a_part_of_a_mixed_node_is_compared_with_nodes_that_share_a_model(others: str, verdict: Verdict) -> None:
+    values = {"gpu001": gemm(300, 300, 300, 300), **{f"gpu00{at}": gemm(700, 700, 700, 700) for at in (2, 3, 4)}}
+    models = {"gpu001": [A100] * 4 + [DISPLAY], **{f"gpu00{at}": [others] * 4 for at in (2, 3, 4)}}
+    result = evaluated("gpu.gpu_gemm", "gpu_gemm", values, "", gpus=4, models=models)
+    assert result.verdict is verdict, result.message
+
+
+def test_a_gpu_with_none_of_its_model_to_compare_with_is_incomplete_beside_others() -> None:
+    models = {"gpu001": [H100, H100, H100, A100]}
+    result = evaluated("gpu.gpu_gemm", "gpu_gemm", {"gpu001": gemm(700, 700, 700, 25)}, "", gpus=4, models=models)
+    assert result.verdict is INCOMPLETE
+    assert "GPU 3, float16 products of 8192 × 8192: 25 TFLOP/s; expected further GPUs or nodes" in result.message
+    assert "GPU 0" not in result.message
 
 
 def test_a_floor_of_the_type_does_without_others_to_compare_with() -> None:
@@ -249,6 +265,15 @@ def test_an_all_reduce_is_compared_with_those_of_the_same_model(model: str, verd
     models = {name: [model if name == "gpu004" else H100] * 8 for name in values}
     result = evaluated("gpu.node_busbw", "node_busbw", values, "", "gpu004", gpus=8, models=models)
     assert result.verdict is verdict, result.message
+
+
+@pytest.mark.parametrize("busbw", [470, 235])
+def test_an_all_reduce_is_compared_whatever_display_gpu_is_beside_those_that_were_given(busbw: float) -> None:
+    values = {name: {"gpus": 8, **ran(all_reduce(470))} for name in ("gpu001", "gpu002", "gpu003")}
+    values["gpu004"] = {"gpus": 8, **ran(all_reduce(busbw))}
+    models = {name: [H100] * 8 + [DISPLAY] * (name == "gpu004") for name in values}
+    result = evaluated("gpu.node_busbw", "node_busbw", values, "", "gpu004", gpus=8, models=models)
+    assert result.verdict is (PASS if busbw == 470 else FAIL), result.message
 
 
 def all_reduce(busbw: float, gpus: int = 8) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.robust import median
@@ -37,6 +37,7 @@ DIRECTIONS = {
     "device_to_device_memcpy_read_ce": GPU_TO_GPU,
 }
 LONGEST_LINE = 2000
+VGA, COMPUTING = "0300", "0302"  # PCI classes
 
 _RUNNING = re.compile(r"Running (\w{1,60})\.")
 _CELL = re.compile(r"\d{1,9}(?:\.\d{1,6})?|N/A")
@@ -52,6 +53,14 @@ def models_of(node: Node) -> tuple[str, ...]:
     return tuple(gpu["device"] for gpu, _ in sorted(on_bus, key=lambda row: row[0]["address"]))
 
 
+def displays_of(node: Node) -> frozenset[str]:
+    """The models of GPUs for a display, beside others that only compute: by their PCI class."""
+    on_bus = readings(node, "gpus_on_bus")[0].get("gpus_on_bus", ())
+    known = [reading for gpu in on_bus if len(reading := readings(gpu, "device", "pci_class")[0]) > 1]
+    classes = {reading["device"]: reading["pci_class"][:4] for reading in known}
+    return frozenset(model for model, kind in classes.items() if kind == VGA and COMPUTING in classes.values())
+
+
 def by_model(node: Node, speeds: Speeds) -> Mapping[str, Speeds]:
     """The GPUs that were measured, by their model; by none where it is unknown which GPU is of which."""
     models = models_of(node)
@@ -63,10 +72,18 @@ def by_model(node: Node, speeds: Speeds) -> Mapping[str, Speeds]:
     return found
 
 
-def of_model(node: Node, speeds: Speeds, model: str) -> Speeds:
-    """Those of the GPUs of a model; of all GPUs where it, or theirs, is unknown."""
+def of_models(node: Node, speeds: Speeds, models: Collection[str]) -> Speeds:
+    """Those of the GPUs that may be of one of these models; of all GPUs where the node's models, or these, are unknown.
+
+    A node none of whose GPUs is of one of them has none, also where it is unknown which of them were measured.
+    """
+    known = {*models_of(node)}
+    if not (models and known):
+        return speeds
+    if known.isdisjoint(models):
+        return {}
     found = by_model(node, speeds)
-    return speeds if "" in (model, *found) else found.get(model, {})
+    return {gpu: speed for model in ("", *models) for gpu, speed in found.get(model, {}).items()}
 
 
 @record
