@@ -180,9 +180,9 @@ def test_pcie_settings(node: Node) -> None:
     """PCIe requests of GPUs and network devices.
 
     A device whose MaxPayload differs from the port above it loses packets or sends small ones. A smaller MaxReadReq, or
-    no relaxed ordering, makes it slower than others of its model, unless most nodes of the group have it set so; a
-    MaxPayload below other nodes' makes all slower. Payloads are not compared in virtual machines, since their ports are
-    emulated.
+    no relaxed ordering, makes it slower than most of its model (than any, if no other node reports the device), unless
+    most nodes of the group have it so; a MaxPayload below other nodes' makes all slower. Payloads are not compared in
+    virtual machines, since their ports are emulated.
 
     Remedy (fix configuration): Compare the firmware settings with a healthy node and reboot; a driver or setpci may
     have changed the device since boot.
@@ -204,8 +204,9 @@ def test_pcie_settings(node: Node) -> None:
         for values in settings_by_model(paths, read).values():
             odd_ones(node, what, values)
     with suppress(NotApplicable):
-        deviations = differences(node, "settings of PCIe", usual_settings, absent=None)
-        less = [one for one in deviations if not one.usual or is_less(one.own, one.usual)]
+        deviations = differences(node, IN_GROUP_OF, usual_settings, absent=None)
+        counts = node.group.counts(IN_GROUP_OF, usual_settings)
+        less = [one for one in deviations if rank(one.own) < rank(one.usual or max(counts[one.name], key=rank))]
         concern_if(less, in_words(less))
 
 
@@ -222,10 +223,12 @@ SETTINGS: dict[str, Read] = {
 }
 IN_GROUP: dict[str, Read] = {**SETTINGS, "MaxPayload": lambda settings: settings.max_payload}
 
+OF_DEVICES, IN_GROUP_OF = "PCIe settings of devices", "settings of PCIe"
 
-def is_less(value: str, usual: str) -> bool:
-    """Whether a setting is worse than another: a smaller number, or off."""
-    return int(value) < int(usual) if value.isdecimal() and usual.isdecimal() else value < usual
+
+def rank(value: str) -> tuple[int, str]:
+    """By which settings are compared: a greater number is better, and on better than off."""
+    return int(value) if value.isdecimal() else 0, value
 
 
 def settings_by_model(paths: PciPaths, read: Read) -> dict[str, dict[str, str]]:
@@ -240,14 +243,24 @@ def settings_by_model(paths: PciPaths, read: Read) -> dict[str, dict[str, str]]:
 
 
 def odd_ones(node: Node, what: str, values: Mapping[str, str]) -> None:
-    """A concern of each device that is set worse than most of its model here, and not so on most nodes of the group."""
-    usual, alike = Counter(values.values()).most_common(1)[0]
-    if alike > len(values) * node.threshold("group.majority"):
-        for address, value in values.items():
-            elsewhere = usual_of(node, "PCIe settings of devices", settings_of, f"{what} of {address}", None)
+    """A concern of each device set worse than most of its model here; than any, if no other node reports the device."""
+    usual, best = usual_value(node, values), max(values.values(), key=rank)
+    least = int(node.threshold("group.compared_nodes"))
+    for address, value in values.items():
+        name = f"{what} of {address}"
+        elsewhere, seen = usual_of(node, OF_DEVICES, settings_of, name, None), f"{name} is {value}"
+        if usual and rank(value) < rank(usual):
             is_meant = elsewhere is not None and elsewhere.value == value
-            seen = f"{what} of {address} is {value}; expected {usual}, as on most of its model here"
-            concern_if(is_less(value, usual) and not is_meant, seen)
+            concern_if(not is_meant, f"{seen}; expected {usual}, as on most of its model here")
+        elif node.group.counts(OF_DEVICES, settings_of)[name].total() < least:
+            alike = [*values.values()].count(best)
+            concern_if(value != best, f"{seen}; expected {best}, like {alike} of its model here")
+
+
+def usual_value(node: Node, values: Mapping[str, str]) -> str | None:
+    """What most devices have; None where no value has a majority."""
+    value, alike = Counter(values.values()).most_common(1)[0]
+    return value if alike > len(values) * node.threshold("group.majority") else None
 
 
 def settings_of(node: Node) -> Values:
@@ -261,9 +274,9 @@ def settings_of(node: Node) -> Values:
 
 
 def usual_settings(node: Node) -> Values:
-    """What most devices of a model have on a node, by the setting's name with the model."""
+    """What most devices of a model have on a node, by the setting's name with the model; None without a majority."""
     return {
-        f"{what} of {model}": Counter(values.values()).most_common(1)[0][0]
+        f"{what} of {model}": usual_value(node, values)
         for what, read in (SETTINGS if may_be_virtual(node.pci_settings) else IN_GROUP).items()
         for model, values in settings_by_model(node.pci_settings, read).items()
     }

@@ -244,7 +244,14 @@ def compared(thing: T, values: Mapping[str, Callable[[T], str | None]]) -> Value
 
 def _by_name(by_node: Mapping[str, Values], absent: str | None = ABSENT) -> dict[str, dict[str, str]]:
     """What each node reports of each value, by the value's name."""
-    names = {name: None for values in by_node.values() for name in values}  # in the order of the first that has them
+    names: dict[str, dict[str, str]] = {}  # in the order of the first that has them
+    for node, values in by_node.items():
+        for name, value in values.items():
+            reported = names.setdefault(name, {})
+            if value is not None:
+                reported[node] = value
+    if absent is None:
+        return names
     return {
         name: {node: value for node, values in by_node.items() if (value := values.get(name, absent)) is not None}
         for name in names
