@@ -1,4 +1,4 @@
-"""InfiniBand and RoCE: fabrics other than EFA, their ports, and errors."""
+"""InfiniBand and RoCE: fabrics other than EFA, and their ports."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import (
     NotApplicable,
-    concern,
     concern_if,
     fail_if,
     incomplete,
@@ -24,8 +23,6 @@ from clusterproof.plugins.evidence.node import Node
 pytestmark = [mark.network, mark.preflight, mark.hyperpod_node_debugger("A")]
 
 
-HOUR_S = 3600
-DAY_S = 86400
 ONE_LANE = "(1X "  # in a rate; HDR100 and NDR200 have two of four lanes by design
 
 
@@ -77,9 +74,10 @@ def test_ib_ports(ib_device: RdmaDevice, node: Node) -> None:
     Every port with a cable must be active, at the rate of most ports of its model on this node and of the same port on
     most nodes of the group: one slow rail slows every collective. Without a majority, a port slower than another of its
     model, or than the same port elsewhere, is a concern. A port in physical state Disabled was switched off by
-    somebody, or is one of Ethernet without a link: a concern if the same port is active on most nodes of the group. A
-    port that is Polling on all nodes of the group, two or more, and has never lost a link has no cable or no network
-    plane: a single concern until it is switched off, unless no port here is active. The same holds where no other node
+    somebody, or is one of Ethernet without a link: a concern if the same port is active on most nodes of the group, or,
+    where no other node reports it, if an Ethernet port lost a link that ports of its model here have. A port that is
+    Polling on all nodes of the group, two or more, and has never lost a link has no cable or no network plane: a single
+    concern until it is switched off, unless no port here is active. The same holds where no other node
     reports the port, as in a prolog; a lower rate is a concern there, since the port may be another network's, unless
     InfiniBand came up on a single lane.
 
@@ -91,8 +89,7 @@ def test_ib_ports(ib_device: RdmaDevice, node: Node) -> None:
     used = [port for port in ib_device.ports if not _is_disabled(port)]
     for port in ib_device.ports:
         if port not in used:
-            off = _deviations(node, ib_device, port, STATES, _states)
-            concern_if(off, in_words(off))
+            evaluate_disabled(node, ib_device, port)
     if not used:
         not_applicable("every port is disabled, or of Ethernet and without a link")
     unused = [port.label for port in used if is_unused_everywhere(node, ib_device, port)]
@@ -111,6 +108,17 @@ def test_ib_ports(ib_device: RdmaDevice, node: Node) -> None:
             evaluate_rate(node, ib_device, port)
 
 
+def evaluate_disabled(node: Node, device: RdmaDevice, port: Port) -> None:
+    """A concern of a port that most nodes use, or of Ethernet that lost its link beside ports of its model in use."""
+    off, name = _deviations(node, device, port, STATES, _states), _name(device, port)
+    concern_if(off, in_words(off))
+    with part:
+        used = _rates_on(node, device, port).total()
+        if used and not off and usual_of(node, STATES, _states, name, None) is None and port.link_layer == ETHERNET:
+            seen = f"{port.label} is {port.physical_state} and lost its link {port.link_downed} times"
+            concern_if(port.link_downed, f"{seen}; expected 4: ACTIVE, like {used} ports of its model here")
+
+
 def evaluate_rate(node: Node, device: RdmaDevice, port: Port) -> None:
     """Fail where an active port is slower than most like it; a concern where it is slower than some."""
     gbps, like = port.gbps, _rates_on(node, device, port)
@@ -123,10 +131,9 @@ def evaluate_rate(node: Node, device: RdmaDevice, port: Port) -> None:
     assert gbps >= usual or may_be_meant, (
         f"{port.label} at {port.rate}; expected {usual:g} Gb/s, like most ports of its model"
     )
-    if gbps < max(like, default=0.0):
-        concern(
-            f"{port.label} at {port.rate}; expected {max(like):g} Gb/s, like {like[max(like)]} ports of its model here"
-        )
+    most = max(like, default=0.0)
+    seen = f"{port.label} at {port.rate}; expected {most:g} Gb/s, like {like[most]} ports of its model here"
+    concern_if(gbps < most, seen)
     rates = node.group.counts(RATES, _rates).get(_name(device, port), ())
     undecided = [one for one in deviations if not one.usual and gbps < max(map(_gbps, rates), default=0.0)]
     concern_if(undecided, in_words(undecided))
@@ -262,38 +269,3 @@ def _link_layers(node: Node) -> Mapping[str, str | None]:
         f"{device.name} {port.label} is": readings(port, "link_layer")[0].get("link_layer")
         for device, port in _ports(node)
     }
-
-
-@evidence("cat /sys/class/infiniband/*/ports/*/counters/{link_downed,symbol_error}")
-def test_ib_errors(ib_device: RdmaDevice, node: Node) -> None:
-    """InfiniBand error counters.
-
-    The counters run since the driver was loaded and are divided by the time since boot, so a link that came up once or
-    twice is not a fault.
-
-    Remedy (investigate): Clean or replace the cable and its transceivers, and check the counters of the switch port.
-    """
-    if node.efa_devices:
-        not_applicable("this node's fabric is EFA")
-    if not ib_device.ports:
-        not_applicable("this device has no port")
-    most_lost, most_garbled = map(
-        node.threshold, ("infiniband.link_downed_per_day", "infiniband.symbol_errors_per_hour")
-    )
-    days, hours = (max(1.0, node.boot.uptime_s / one_s) for one_s in (DAY_S, HOUR_S))  # at least one of a young node
-    for port in ib_device.ports:
-        with part:
-            lost = counted(port.link_downed)
-            seen = f"{port.label} lost its link {lost} times since boot"
-            concern_if(lost >= most_lost * days, f"{seen}; expected less than {most_lost:.0f} a day")
-        with part:
-            garbled = counted(port.symbol_errors)
-            seen = f"{port.label} had {garbled} symbol errors since boot"
-            concern_if(garbled > most_garbled * hours, f"{seen}; expected at most {most_garbled:.0f} an hour")
-
-
-def counted(errors: int | None) -> int:
-    """What a device counts. Raises NotApplicable where it does not."""
-    if errors is None:
-        not_applicable("this device counts neither link losses nor symbol errors")
-    return errors

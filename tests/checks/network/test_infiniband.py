@@ -119,6 +119,30 @@ def test_a_disabled_port_is_compared_whatever_its_link_layer(
     assert ("Disabled" in result.message) is (not elsewhere)
 
 
+@pytest.mark.parametrize(
+    ("lost", "layer", "others", "verdict"),
+    [
+        (1, "Ethernet", [], CONCERN),
+        (1, "Ethernet", [unreached("n1")], CONCERN),
+        (0, "Ethernet", [], PASS),
+        (None, "Ethernet", [], PASS),
+        (1, "InfiniBand", [], PASS),
+    ],
+)
+def test_a_rail_of_ethernet_that_lost_its_link_is_a_concern_of_a_lone_node(
+    lost: int | None, layer: str, others: list[NodeEvidence], verdict: Verdict
+) -> None:
+    dark, rail = port(link_layer=layer, link_downed=lost, **OFF), port(link_layer=layer)
+    result = said("network.ib_ports", with_ports("n0", dark, *[rail] * 7), *others)
+    words = "port 1 is 3: Disabled and lost its link 1 times; expected 4: ACTIVE, like 7 ports of its model here"
+    expect(result, verdict, words if verdict is CONCERN else "")
+
+
+def test_rails_of_ethernet_that_are_disabled_on_every_node_are_meant_to_be() -> None:
+    ports = port(link_layer="Ethernet", link_downed=1, **OFF), port(link_layer="Ethernet")
+    assert said("network.ib_ports", with_ports("n0", *ports), with_ports("n1", *ports)).verdict is PASS
+
+
 def test_a_port_that_some_nodes_lack_is_compared_with_the_others() -> None:
     nodes = (with_ports("n0", port(rate=EDR)), with_ports("n1", port()), node("n2", **rdma(mlx5(1, port()))))
     words = "mlx5_0 port 1 differs from node to node (100 Gb/s on n0, 400 Gb/s on n1)"
