@@ -99,9 +99,7 @@ def test_mig_uniform(node: Node) -> None:
     Remedy (fix configuration): Set the same MIG mode on all GPUs (nvidia-smi -mig 0, or -mig 1), then reset them.
     """
     modes: dict[str, bool] = {}
-    for gpu in node.gpus:
-        if any(isinstance(why, NotApplicable) for why in readings(gpu, "mig_mode")[1]):
-            continue
+    for gpu in gpus_with_mig(node):
         with part:
             modes[str(gpu.index)] = gpu.mig_mode
             pending = readings(gpu, "mig_pending")[0].get("mig_pending")
@@ -114,6 +112,14 @@ def test_mig_uniform(node: Node) -> None:
     on = [index for index, is_on in modes.items() if is_on]
     message = f"MIG is on for GPU {', '.join(on)} of {len(modes)}; expected the same mode on all"
     deviates_if(0 < len(on) < len(modes), node, message)
+
+
+def gpus_with_mig(node: Node) -> list[Gpu]:
+    """Those that can be partitioned, or of which that is unknown. Raises NotApplicable where none can."""
+    gpus = [gpu for gpu in node.gpus if not any(isinstance(why, NotApplicable) for why in readings(gpu, "mig_mode")[1])]
+    if not gpus:
+        not_applicable("no GPU here can be partitioned")
+    return gpus
 
 
 @evidence("nvidia-smi --query-gpu=index,vbios_version --format=csv")
@@ -142,7 +148,7 @@ def vbios_by_model(node: Node) -> dict[str, dict[str, str]]:
     for gpu, name in zip(node.gpus, names, strict=True):
         with part:
             versions.setdefault(name or usual, {})[gpu.label] = gpu.vbios
-    return {model: of_gpus for model, of_gpus in versions.items() if of_gpus}
+    return versions
 
 
 def vbios_of(node: Node) -> Values:

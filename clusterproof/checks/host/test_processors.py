@@ -29,7 +29,8 @@ def test_cpu_governor(node: Node) -> None:
 
     Kernel launches and data feeding run on single CPUs: at a low frequency the GPUs wait. Drivers that choose the
     frequency themselves (intel_pstate, amd-pstate-epp) may show powersave and still be fast. The limit of acpi-cpufreq
-    leaves out boost: it is compared with that of the node's other CPUs, and by host.cpu_uniform with the group's.
+    leaves out boost: unless it is too low for a base frequency, it is compared with that of the node's other CPUs, and
+    by host.cpu_uniform with the group's.
 
     Remedy (fix configuration): Set the governor to performance on every CPU (cpupower frequency-set -g performance),
     and at every boot.
@@ -40,7 +41,8 @@ def test_cpu_governor(node: Node) -> None:
     slow = ", ".join(filter(None, each(policies, _slow)))
     total = sum(policy.count for policy in policies)
     fail_if(slow, f"{slow}, of {total} frequency policies; expected performance on all")
-    capped = ", ".join(filter(None, each(policies, lambda policy: _capped(policy, policies))))
+    least_base = node.threshold("cpu.base_percent") / 100
+    capped = ", ".join(filter(None, each(policies, lambda policy: _capped(policy, policies, least_base))))
     concern_if(capped, f"limited: {capped}; expected no limit below what the CPU can do")
 
 
@@ -48,10 +50,10 @@ def _slow(policy: FrequencyPolicy) -> str:
     return "" if policy.is_at_full_speed else f"{policy.governor} on {policy.count} ({policy.first}, …)"
 
 
-def _capped(policy: FrequencyPolicy, policies: Sequence[FrequencyPolicy]) -> str:
-    limit, most = policy.limit_khz, policy.max_khz
-    if readings(policy, "driver")[0].get("driver") == WITHOUT_BOOST:
-        most = min(most, _highest_limit(policies) or most)
+def _capped(policy: FrequencyPolicy, policies: Sequence[FrequencyPolicy], least_base: float) -> str:
+    limit, most, base = policy.limit_khz, policy.max_khz, _highest_limit(policies)
+    if readings(policy, "driver")[0].get("driver") == WITHOUT_BOOST and base >= least_base * most:
+        most = min(most, base)
     return f"{policy.first} to {limit // MHZ} of {most // MHZ} MHz" if limit < most else ""
 
 
@@ -72,10 +74,12 @@ def test_cpu_uniform(node: Node) -> None:
     microcode from the host.
     """
     deviations = differences(node, "processors", lambda other: compared(other.processors, OF_PROCESSORS))
-    if deviations:
-        concern(in_words(deviations))
+    maximum = [one.own for one in deviations if one.name == MAXIMUM]
+    once = [one for one in deviations if one.name != LIMIT or one.own not in maximum]
+    concern_if(once, in_words(once))
 
 
+MAXIMUM, LIMIT = "maximum MHz", "limit in MHz"
 OF_PROCESSORS: Mapping[str, Callable[[Processors], str | None]] = {
     "model": lambda cpus: cpus.info.model or None,
     "microcode": lambda cpus: "+".join(cpus.info.microcode) or None,
@@ -83,8 +87,8 @@ OF_PROCESSORS: Mapping[str, Callable[[Processors], str | None]] = {
     "sockets": lambda cpus: str(cpus.info.sockets or "") or None,
     "threads per core": lambda cpus: str(cpus.threads_per_core or "") or None,
     "governor": lambda cpus: "+".join(sorted({policy.governor for policy in cpus.policies})) or "none",
-    "maximum MHz": lambda cpus: "+".join(sorted({str(policy.max_khz // MHZ) for policy in cpus.policies})) or "none",
-    "limit in MHz": lambda cpus: str(_highest_limit(cpus.policies) // MHZ or "") or None,
+    MAXIMUM: lambda cpus: "+".join(sorted({str(policy.max_khz // MHZ) for policy in cpus.policies})) or "none",
+    LIMIT: lambda cpus: str(_highest_limit(cpus.policies) // MHZ or "") or None,
 }
 
 

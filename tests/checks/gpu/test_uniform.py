@@ -72,6 +72,11 @@ def test_a_gpu_that_cannot_be_partitioned_is_not_beside_those_that_are() -> None
     )
 
 
+def test_mig_is_not_applicable_where_no_gpu_can_be_partitioned() -> None:
+    l4 = {"name": "NVIDIA L4", "mig_mode": UNSUPPORTED, "mig_pending": UNSUPPORTED}
+    assert said("gpu.mig_uniform", host("n1", *[l4] * 8)).verdict is Verdict.NOT_APPLICABLE
+
+
 def test_a_gpu_that_cannot_be_partitioned_is_in_no_mode() -> None:
     nodes = [host(name, *[{"mig_mode": UNSUPPORTED}] * 8) for name in ("n1", "n2", "n3")]
     assert said("gpu.gpu_uniform", *nodes).verdict is Verdict.PASS

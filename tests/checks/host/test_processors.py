@@ -28,6 +28,7 @@ def with_policies(name: str, *limits_khz: int | None, driver: str = "acpi-cpufre
         ("acpi-cpufreq", (2_250_000, 2_250_000), PASS, ""),
         ("acpi-cpufreq", (2_250_000, 1_500_000), CONCERN, "limited: policy1 to 1500 of 2250 MHz; expected no limit"),
         ("acpi-cpufreq", (3_420_000, 2_250_000), CONCERN, "limited: policy1 to 2250 of 3420 MHz; expected no limit"),
+        ("acpi-cpufreq", (1_500_000, 1_500_000), CONCERN, "limited: policy0 to 1500 of 3420 MHz, policy1 to 1500 of"),
         ("amd-pstate", (2_250_000, 2_250_000), CONCERN, "limited: policy0 to 2250 of 3420 MHz, policy1 to 2250"),
     ],
 )
@@ -40,6 +41,16 @@ def test_a_limit_without_boost_is_compared_with_that_of_the_other_cpus(
 def test_a_limit_is_said_where_that_of_another_cpu_is_unknown() -> None:
     result = said("host.cpu_governor", with_policies("n0", None, 1_500_000))
     expect(result, Verdict.INCOMPLETE, "limited: policy1 to 1500 of 3420 MHz")
+
+
+def test_a_maximum_that_differs_is_not_said_again_as_a_limit() -> None:
+    def host(name: str, khz: int) -> NodeEvidence:
+        policy = {**EPYC, "driver": "intel_pstate", "max_khz": khz, "limit_khz": khz, "first": "policy0", "count": 96}
+        return node(name, cpus={"policies": [policy]})
+
+    result = said("host.cpu_uniform", host("n0", 3_800_000), *(host(f"n{at}", 3_500_000) for at in (1, 2)))
+    assert "maximum MHz 3800; expected 3500 as on 2 of 3 nodes" in result.message
+    assert "limit" not in result.message
 
 
 def test_a_limit_on_all_cpus_is_compared_with_other_nodes() -> None:
