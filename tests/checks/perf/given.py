@@ -55,5 +55,5 @@ def _bus(devices: list[dict[str, object]]) -> dict[str, Collected]:
 
 def _gpu(number: int, driver: str, model: str | None = None) -> dict[str, object]:
     kind = "030000" if model == DISPLAY else "030200"
-    data = {"address": f"0000:{number:02x}:00.0", "vendor": "10de", "class": kind, "driver": driver}
+    data: dict[str, object] = {"address": f"0000:{number:02x}:00.0", "vendor": "10de", "class": kind, "driver": driver}
     return data if model is None else {**data, "device": model}
