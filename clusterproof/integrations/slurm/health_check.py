@@ -79,7 +79,7 @@ def evaluate(call: Call) -> None:
         return
     wanted = call.drain(findings, begins, run.ends) if findings else left_behind(call, begins)
     if wanted is None or drain(call, wanted):
-        call.advance(run.ends)
+        call.advance(begins, run.ends)
         if wanted and wanted.job:
             call.state.forget(Job(wanted.job).record)
 
@@ -228,4 +228,4 @@ def resume(call: Call, run: CheckRun, ours: tuple[Drain, ...]) -> None:
         control.resume(call.node)
         call.log(f"resumes, as all pass: it was drained for {node.reason}", WARNING)
         in_use(call, control.node_state(call.node), ours, None)
-        call.advance(run.ends)
+        call.advance(begin_of(ours), run.ends)

@@ -106,7 +106,7 @@ def epilog(call: Call) -> Drain | None:
                 call.remember(EPILOG, run.to_json())
                 leave_for_scripts(call, run, EPILOG, record)
                 if not call.drained_for(run):
-                    call.advance(run.ends)
+                    call.advance(begins, run.ends)
                 if run.findings:
                     call.state.forget(VERDICT)  # the next job must not get the verdict on what the node is like now
     if run.is_blind_to_jobs:
@@ -132,7 +132,7 @@ def _checked(call: Call, came: float) -> CheckRun:
     run = _run("prolog", call, last.begins if last and is_held else call.cursor)
     call.remember(VERDICT, run.to_json())
     if not call.drained_for(run):
-        call.advance(run.ends)
+        call.advance(run.begins, run.ends)
     return run
 
 

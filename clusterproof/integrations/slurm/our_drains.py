@@ -116,6 +116,8 @@ def forget(call: Call, drains: list[Drain]) -> dict[str, Cursor]:
         if drains:
             call.remember(LOOKED_AT, dict(looked))
             call.state.forget(VERDICT)  # from which a prolog would evaluate the same once more
+    for drain in drains:
+        call.advance(None, drain.ends)
     release(call.state, drains)
     return looked
 
