@@ -10,6 +10,7 @@ from clusterproof.integrations.slurm import call as calls
 from clusterproof.integrations.slurm import control, health_check, main, our_drains
 from clusterproof.integrations.slurm.call import Call
 from clusterproof.integrations.slurm.control import NodeState, SlurmError
+from clusterproof.integrations.slurm.drains import Drain
 from clusterproof.integrations.slurm.folder import boot_id, since_boot_s
 from clusterproof.integrations.slurm.job import Job
 from clusterproof.integrations.slurm.records import Log
@@ -102,7 +103,7 @@ class History:
             boot_id(), since_boot_s(), 0.0, 5, tuple(found), begins, ends, basis=fingerprint_of(self.settings)
         )
 
-    def _end(self, call: Call, drain: calls.Drain | None, words: str) -> None:
+    def _end(self, call: Call, drain: Drain | None, words: str) -> None:
         with pytest.raises(SystemExit) as left:
             calls.end(call, drain)
         if left.value.code:
