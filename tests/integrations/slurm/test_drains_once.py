@@ -109,12 +109,18 @@ def test_a_node_that_is_down_is_looked_at_where_an_administrator_has_set_it_so(
     assert node.drains == drains
 
 
-def test_a_squeue_that_does_not_answer_once_drains_no_node_again_that_was_resumed_by_hand(node: History) -> None:
-    node.prolog("41")
-    node.prolog("42")
+@pytest.mark.parametrize("is_installed_meanwhile", [False, True])
+def test_a_squeue_that_does_not_answer_once_drains_no_node_again_that_was_resumed_by_hand(
+    is_installed_meanwhile: bool, node: History
+) -> None:
+    for job in ("41", "42"):
+        node.prolog(job)
     node.log(xid=True)
-    node.epilog("41")
-    node.epilog("42")
+    for job in ("41", "42"):
+        if is_installed_meanwhile:
+            node.state.forget(f"jobs/{job}")
+            node.state.forget("cursor")
+        node.epilog(job)
     node.health_check()
     node.wait()
     node.resume()
@@ -164,3 +170,26 @@ def test_what_a_health_check_finds_mended_itself_is_looked_at_by_nobody(node: Hi
     assert not node.slurm.is_drained
     node.health_check()
     assert node.drains == ["epilog 50", "health-check"]
+
+
+def test_a_job_that_ends_after_its_node_was_resumed_by_hand_drains_it_for_nothing_of_before(node: History) -> None:
+    node.prolog("41")
+    node.log(xid=True)
+    node.health_check()
+    node.resume()
+    node.epilog("41")
+    assert node.drains == ["health-check"]
+    node.health_check()
+    node.health_check()
+    assert node.drains == ["health-check"]
+
+
+def test_a_run_that_began_behind_what_is_still_to_be_evaluated_counts_none_of_that_as_evaluated(node: History) -> None:
+    call = node.call("epilog", "41")
+    ends = call.cursor
+    assert ends is not None
+    boot, sequence, seconds = ends
+    call.advance((boot, sequence + 2, seconds), (boot, sequence + 4, seconds))
+    assert call.cursor == ends
+    call.advance(ends, (boot, sequence + 4, seconds))
+    assert call.cursor == (boot, sequence + 4, seconds)
