@@ -94,6 +94,7 @@ def test_such_a_name_is_replaced_where_only_a_host_can_stand(name: str, text: st
         ("aa:bb:cc:dd:ee:ff AA-BB-CC-DD-EE-0F enxaabbccddee1f", "mac-1 mac-2 enxmac-3"),
         ("fe80:0000:0000:0000:0c42:a103:000d:1b8a 0c42:a103:000d:1b8a", "address-1 guid-1"),
         (f"GPU-{UUID} MIG-{UUID} {UUID.upper()}", "GPU-{0} MIG-{0} {0}".format("00000000-0000-0000-0000-000000000001")),
+        ("1234abcd-1234-5678-9012-1234abcdef12 1234-5678-9012n", "00000000-0000-0000-0000-000000000001 account-1n"),
         ("i-0123456789abcdef0 mi-0123456789abcdef0", "instance-1 instance-2"),
         ("fs-0123456789abcdef0.fsx.us-east-1.amazonaws.com", "filesystem-1.fsx.us-east-1.amazonaws.com"),
         ("vol0123456789abcdef0 eni-0123456789abcdef0", "resource-1 resource-2"),

@@ -25,6 +25,7 @@ from clusterproof.integrations.slurm.verdict import (
     cursor_of,
     draining,
     later,
+    reaches,
     reason_of,
     shortened,
 )
@@ -144,11 +145,14 @@ class Call:
             self.log(f"{name} is remembered until a reboot only: {self.state.folder}: {why}", WARNING)
         return True
 
-    def advance(self, ends: Cursor | None) -> None:
-        """What the kernel had logged until then will not be evaluated again: it drains nothing, or has done so."""
+    def advance(self, begins: Cursor | None, ends: Cursor | None) -> None:
+        """What the kernel logged from there on is not evaluated again until its end: it drains nothing, or has done so.
+
+        What it had logged before is, where that is still to be evaluated.
+        """
         with self.state.locked("cursor.lock"):
             furthest = later(self.cursor, ends)
-            if furthest:
+            if furthest and reaches(begins, self.cursor):
                 self.remember("cursor", {"cursor": furthest})
 
     def go_back(self, begins: Cursor | None) -> None:
@@ -183,7 +187,7 @@ def end(call: Call, drain: Drain | None) -> None:
         leave(0)
     if not call.settings.drains:
         call.log(f"would drain, but only observes: {drain.reason}", ERROR)
-        call.advance(drain.ends)
+        call.advance(drain.begins, drain.ends)
         leave(0)
     try:
         hold(call.state, drain)
@@ -196,7 +200,7 @@ def end(call: Call, drain: Drain | None) -> None:
         release(call.state, (drain,))
         call.log(f"would drain, but {why}: {drain.reason}", CRITICAL)
         leave(0)
-    call.advance(drain.ends)
+    call.advance(drain.begins, drain.ends)
     call.log(f"drains: {drain.reason}", ERROR)
     why_kept = why_it_stays(call.state)
     if why_kept and call.settings.health_check.resume:

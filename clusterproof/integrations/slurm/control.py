@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from clusterproof.plugins.core.errors import ClusterproofError
@@ -12,7 +13,9 @@ from clusterproof.plugins.core.errors import ClusterproofError
 ANSWER_S = 8.0
 REBOOTS = frozenset({"REBOOT_REQUESTED", "REBOOT_ISSUED"})  # which a resume would cancel
 UNAVAILABLE = frozenset({"DRAIN", "DOWN", "FAIL", "FAILING", "MAINTENANCE", "MAINT", "REBOOT_ISSUED", "POWERING_DOWN"})
-BY_HAND = frozenset({"DRAIN", "FAIL", "FAILING"})  # of those that end only so: a reservation, or a node down, may end
+BY_HAND = frozenset(
+    {"DRAIN", "FAIL", "FAILING"}
+)  # of those that end only so: a reservation, or what Slurm has set down, may end
 NOT_RESUMED = frozenset({"DOWN", "FAIL", "FAILING"}) | REBOOTS
 STEERING = ("SQUEUE_", "SINFO_")  # of the environment in which slurmd was started: what would leave jobs or nodes out
 TIMES = {"SLURM_TIME_FORMAT": "%s"}  # seconds since 1970, which no change of the clock sets back
@@ -50,10 +53,11 @@ class NodeState:
         """Whether somebody has taken it out of use, or Slurm has."""
         return not self.flags.isdisjoint(UNAVAILABLE)
 
-    @property
-    def is_taken_back_by_hand(self) -> bool:
-        """Whether it stays out of use until somebody who has looked at it takes it back."""
-        return not self.flags.isdisjoint(BY_HAND)
+    def is_taken_back_by_hand(self, slurm_user: Callable[[], str]) -> bool:
+        """Whether it stays out of use until somebody who has looked at it takes it back; down, where he set it so."""
+        if not self.flags.isdisjoint(BY_HAND):
+            return True
+        return "DOWN" in self.flags and self.by not in ("", slurm_user())
 
     @property
     def is_to_be_rebooted(self) -> bool:

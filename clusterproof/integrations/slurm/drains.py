@@ -156,11 +156,16 @@ def since_looked_at(
     return replace(drain, begins=min(new, key=lambda cursor: cursor[1:]) if new else later(drain.ends, evaluated))
 
 
-def begin_after_looks(state: State, begins: Cursor | None) -> Cursor | None:
-    """From where on the kernel log is evaluated after a job that began there: what was looked at meanwhile is not."""
+def begin_after_looks(state: State, begins: Cursor | None, drains: Iterable[Drain] = ()) -> Cursor | None:
+    """From where on the kernel log is evaluated after a job that began there: what was looked at meanwhile is not.
+
+    Nor is what Slurm has a reason of, among these drains: the node is drained for it, or somebody has resumed it since.
+    """
     looked = map(cursor_of, state.read(LOOKED_AT).values())
-    of_that_boot = [cursor for cursor in (*looked, begins) if cursor and begins and cursor[0] == begins[0]]
-    return max(of_that_boot, key=lambda cursor: cursor[1:], default=None)
+    drained_for = (drain.ends for drain in drains if drain.is_reported and not drain.is_claim)
+    now = boot_id()
+    of_this_boot = [cursor for cursor in (*looked, *drained_for, begins) if cursor and cursor[0] == now]
+    return max(of_this_boot, key=lambda cursor: cursor[1:], default=begins)
 
 
 def begin_of(drains: Iterable[Drain]) -> Cursor | None:

@@ -6,28 +6,30 @@ import contextlib
 import time
 
 from clusterproof.integrations.slurm import control
-from clusterproof.integrations.slurm.call import Call
+from clusterproof.integrations.slurm.call import VERDICT, Call
 from clusterproof.integrations.slurm.checking import check
 from clusterproof.integrations.slurm.control import SlurmError
 from clusterproof.integrations.slurm.drains import (
     EXPLAIN_S,
-    IN_USE,
     Drain,
     begin_of,
+    held,
     hold,
     hold_still,
     is_ours,
+    release,
 )
 from clusterproof.integrations.slurm.folder import boot_id, since_boot_s
 from clusterproof.integrations.slurm.job import Job, unevaluated
 from clusterproof.integrations.slurm.our_drains import (
+    forget,
     full_after_claim,
     full_before_claim,
     full_partition,
-    in_use,
     known_drains,
     let_go,
     our_drains,
+    take_back,
     wait_random_time,
 )
 from clusterproof.integrations.slurm.records import (
@@ -79,7 +81,7 @@ def evaluate(call: Call) -> None:
         return
     wanted = call.drain(findings, begins, run.ends) if findings else left_behind(call, begins)
     if wanted is None or drain(call, wanted):
-        call.advance(run.ends)
+        call.advance(begins, run.ends)
         if wanted and wanted.job:
             call.state.forget(Job(wanted.job).record)
 
@@ -165,7 +167,10 @@ def drain(call: Call, wanted: Drain) -> bool:
     node = control.node_state(call.node)
     if node.is_unavailable:
         call.log(f"fails, and is {'+'.join(sorted(node.flags))} already ({node.reason}): {wanted.reason}", ERROR)
-        return node.is_taken_back_by_hand
+        is_looked_at = node.is_taken_back_by_hand(control.slurm_user)
+        if is_looked_at and not held(call.state):  # else it may be drained for one of ours
+            forget(call, [wanted])
+        return is_looked_at
     if not call.settings.drains:
         call.log(f"would drain, but only observes: {wanted.reason}", ERROR)
         return True
@@ -173,7 +178,7 @@ def drain(call: Call, wanted: Drain) -> bool:
     if full:
         call.log(f"NOT DRAINED, as {full}: {wanted.reason}", CRITICAL)
         return False
-    claim = replace(wanted, at=since_boot_s(), is_reported=True, is_claim=True)
+    claim = replace(wanted, at=since_boot_s(), is_claim=True)
     try:
         hold(call.state, claim)
     except OSError as problem:
@@ -181,6 +186,8 @@ def drain(call: Call, wanted: Drain) -> bool:
         call.log(f"would drain, but {why}: {wanted.reason}", ERROR)
         return False
     control.drain(call.node, wanted.reason)
+    claim = replace(claim, is_reported=True)
+    hold_still(call.state, claim)
     return confirm_claim(call, claim)
 
 
@@ -190,16 +197,16 @@ def confirm_claim(call: Call, claim: Drain) -> bool:
     full = full_after_claim(call.node, node.partitions, call.settings.health_check)
     if not full:
         call.log(f"drains: {claim.reason}", ERROR)
-        hold_still(call.state, replace(claim, is_claim=False))
+        hold_still(call.state, replace(claim, is_reported=True, is_claim=False))
         return True
     call.log(f"NOT DRAINED, as {full}: {claim.reason}", CRITICAL)
     last = drain_budget_of(call.state)
     record_full_partition(call, full, last.nodes if last else 0)
     node = control.node_state(call.node)
     if is_ours(node, (claim,)) and node.may_be_resumed:
-        control.resume(call.node)
-        call.remember(IN_USE, {"reason": control.node_state(call.node).data})
-    let_go(call, (claim,))
+        let_go(call, take_back(call, known_drains(call, claim)))
+    else:
+        let_go(call, (claim,))
     return False
 
 
@@ -225,7 +232,8 @@ def resume(call: Call, run: CheckRun, ours: tuple[Drain, ...]) -> None:
     if is_ours(node, ours) and node.is_to_be_rebooted:
         call.log("passes, and stays drained until it is rebooted, as somebody has asked Slurm to", WARNING)
     elif is_ours(node, ours) and node.may_be_resumed:
-        control.resume(call.node)
+        ended = take_back(call, ours)
         call.log(f"resumes, as all pass: it was drained for {node.reason}", WARNING)
-        in_use(call, control.node_state(call.node), ours, None)
-        call.advance(run.ends)
+        release(call.state, ended)
+        call.state.forget(VERDICT)  # from which a prolog would evaluate the same once more
+        call.advance(begin_of(ours), run.ends)

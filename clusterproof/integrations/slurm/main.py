@@ -19,7 +19,7 @@ import time
 from _thread import LockType, allocate_lock, start_new_thread
 
 from clusterproof.integrations.slurm.call import VERDICT, Call, LockWait, end, give_up, leave
-from clusterproof.integrations.slurm.drains import Drain, begin_after_looks, drain_of
+from clusterproof.integrations.slurm.drains import Drain, begin_after_looks, drain_of, held
 from clusterproof.integrations.slurm.folder import boot_id, since_boot_s
 from clusterproof.integrations.slurm.job import job_of, node_of
 from clusterproof.integrations.slurm.records import ERROR, WARNING, Log
@@ -96,7 +96,7 @@ def epilog(call: Call) -> Drain | None:
     if record.get("is_refused"):
         call.state.forget(call.job.record)
         return None
-    begins = begin_after_looks(call.state, cursor_of(record.get("cursor")) or call.cursor)
+    begins = begin_after_looks(call.state, cursor_of(record.get("cursor")) or call.cursor, held(call.state))
     run = _since(call, came, begins)
     if run is None:
         with call.alone():
@@ -106,7 +106,7 @@ def epilog(call: Call) -> Drain | None:
                 call.remember(EPILOG, run.to_json())
                 leave_for_scripts(call, run, EPILOG, record)
                 if not call.drained_for(run):
-                    call.advance(run.ends)
+                    call.advance(begins, run.ends)
                 if run.findings:
                     call.state.forget(VERDICT)  # the next job must not get the verdict on what the node is like now
     if run.is_blind_to_jobs:
@@ -132,7 +132,7 @@ def _checked(call: Call, came: float) -> CheckRun:
     run = _run("prolog", call, last.begins if last and is_held else call.cursor)
     call.remember(VERDICT, run.to_json())
     if not call.drained_for(run):
-        call.advance(run.ends)
+        call.advance(run.begins, run.ends)
     return run
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from clusterproof.integrations.slurm import control
@@ -71,7 +71,7 @@ def our_drains(call: Call, requested: Drain | None = None) -> tuple[Drain, ...]:
         drains = tuple(claim if drain is unreported else drain for drain in drains)
         return not_ended(call, drains, [drain for drain in drains if drain.is_reported and drain is not claim])
     if node.is_drained:
-        release(call.state, drains)  # somebody has drained it for a reason of theirs
+        forget(call, drains)  # somebody has drained it for a reason of theirs
     else:
         in_use(call, node, drains, jobs)
     return ()
@@ -101,21 +101,39 @@ def not_ended(call: Call, drains: tuple[Drain, ...], ended: list[Drain]) -> tupl
 def in_use(call: Call, node: NodeState, drains: tuple[Drain, ...], jobs: frozenset[str] | None) -> None:
     """Forget the drains that a node was taken back from, and remember the reason that Slurm may still show of it.
 
-    Slurm has drained it for those whose job it has no more; what it never came to has been looked at by nobody.
+    Slurm has drained it for those whose job it has no more; what it never came to, or refused, nobody has looked at.
     """
     call.remember(IN_USE, {"reason": node.data})
-    ended = [drain for drain in drains if drain.is_reported or (jobs is not None and drain.job not in jobs)]
-    let_go(call, [drain for drain in drains if drain not in ended and not drain.is_pending])
+    ended = [drain for drain in drains if drain.is_reported or (is_over(drain, jobs) and not drain.is_claim)]
     forget(call, ended)
+    let_go(call, [drain for drain in drains if drain not in ended and not drain.is_pending])
 
 
-def forget(call: Call, drains: list[Drain]) -> dict[str, Cursor]:
+def take_back(call: Call, drains: tuple[Drain, ...]) -> list[Drain]:
+    """Take the node back into use, which nobody has looked at; those of its drains that end so. Raises SlurmError.
+
+    Slurm may yet drain it for a script whose job it still has.
+    """
+    jobs = jobs_on_node(call, drains)
+    control.resume(call.node)
+    call.remember(IN_USE, {"reason": control.node_state(call.node).data})
+    return [drain for drain in drains if drain.is_reported or jobs is None or is_over(drain, jobs)]
+
+
+def is_over(drain: Drain, jobs: frozenset[str] | None) -> bool:
+    """Whether Slurm is known to have the job of a drain no more."""
+    return jobs is not None and drain.job not in jobs
+
+
+def forget(call: Call, drains: Sequence[Drain]) -> dict[str, Cursor]:
     """Forget drains that were taken back; how far the kernel log has been looked at for each check."""
     with call.state.locked(f"{LOOKED_AT}.lock"):
         looked = taken_back(call.state, drains)
         if drains:
             call.remember(LOOKED_AT, dict(looked))
             call.state.forget(VERDICT)  # from which a prolog would evaluate the same once more
+    for drain in drains:
+        call.advance(None, drain.ends)
     release(call.state, drains)
     return looked
 

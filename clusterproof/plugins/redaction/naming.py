@@ -181,12 +181,12 @@ _LABEL = (
 )
 FORMS = (
     NamePattern("arn", re.compile(r"\barn:aws[a-z-]*:[a-z0-9-]*:[a-z0-9-]*:\d{12}:[\w+=,.@:/*-]*[\w*]")),
-    NamePattern("account", re.compile(rf"(?<!\d)\d{{4}}-\d{{4}}-\d{{4}}(?!\d|-{_HEX}{{12}})")),  # of AWS's console
     NamePattern(
         "uuid",
         re.compile(rf"(?<![0-9A-Za-z]){_HEX}{{8}}(?:[-_]{_HEX}{{4}}){{3}}[-_]{_HEX}{{12}}(?![0-9A-Za-z])"),
         is_not_zero,
     ),
+    NamePattern("account", re.compile(r"(?<!\d)\d{4}-\d{4}-\d{4}(?!\d)"), is_not_zero),  # as AWS's console shows it
     NamePattern("id", re.compile(r"(?<![0-9A-Za-z])(?:[0-9a-f]{64}|[0-9a-f]{32})(?![0-9A-Za-z])")),
     NamePattern("key", re.compile(r"\b(?:SHA256:[0-9A-Za-z+/]{43}|MD5(?::[0-9a-f]{2}){16})")),
     NamePattern("mac", re.compile(rf"{_LABEL}(?:{_HEX}{{2}}:){{5,19}}{_HEX}{{2}}(?![\w:])"), is_not_zero),

@@ -278,7 +278,7 @@ def test_how_far_the_log_was_evaluated_never_goes_back_where_two_say_so_at_once(
 ) -> None:
     state.prepare()
     call = Call("prolog", "gpu001", NO_JOB, Settings("drain"), state, Log("test", ""))
-    later = threading.Thread(target=call.advance, args=(("boot", 9, 9.0),))
+    later = threading.Thread(target=call.advance, args=(None, ("boot", 9, 9.0)))
     read = State.read
 
     def read_while_another_advances(self: State, name: str) -> Mapping[str, Any]:
@@ -289,6 +289,6 @@ def test_how_far_the_log_was_evaluated_never_goes_back_where_two_say_so_at_once(
         return data
 
     monkeypatch.setattr(State, "read", read_while_another_advances)
-    call.advance(("boot", 5, 5.0))
+    call.advance(None, ("boot", 5, 5.0))
     later.join()
     assert call.cursor == ("boot", 9, 9.0)

@@ -1,0 +1,195 @@
+"""An Xid drains once: again until it could, and not again once an administrator has resumed the node."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from clusterproof.integrations.slurm import health_check, our_drains
+from clusterproof.integrations.slurm.call import Call
+from clusterproof.integrations.slurm.control import SlurmError
+from clusterproof.integrations.slurm.drains import Drain
+from tests.integrations.slurm.histories import FULL, History
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> History:
+    """One on which a health check has found nothing."""
+    history = History(tmp_path, monkeypatch)
+    history.health_check()
+    return history
+
+
+def test_an_xid_that_could_not_drain_does_so_later_though_a_job_passes_meanwhile(node: History) -> None:
+    node.full_before = FULL
+    node.health_check()
+    node.log(xid=True)
+    node.prolog("50")
+    node.epilog("50")
+    assert node.drains == []
+    node.full_before = ""
+    node.health_check()
+    assert node.drains == ["health-check"]
+
+
+def test_an_xid_that_could_not_drain_is_looked_at_by_who_resumes_the_node_after_a_later_one(node: History) -> None:
+    node.full_before = FULL
+    node.health_check()
+    node.log(xid=True)
+    node.prolog("50")
+    node.log(xid=True)
+    node.full_before = ""
+    health_check.record_full_partition(node.call("health-check"), "", 4)
+    node.epilog("50")
+    assert node.drains == ["epilog 50"]
+    node.health_check()
+    node.resume()
+    node.health_check()
+    node.health_check()
+    assert node.drains == ["epilog 50"]
+
+
+def test_an_xid_of_a_node_that_was_drained_by_hand_drains_no_more_once_it_is_resumed(node: History) -> None:
+    node.prolog("41")
+    node.log(xid=True)
+    node.by_hand("DRAIN")
+    node.health_check()
+    node.resume()
+    node.epilog("41")
+    node.health_check()
+    assert node.drains == []
+
+
+def test_what_a_job_met_on_a_node_that_was_drained_by_hand_drains_no_more_once_it_is_resumed(node: History) -> None:
+    node.prolog("41")
+    node.prolog("42")
+    node.log(xid=True)
+    node.by_hand("DRAIN")
+    node.epilog("41")
+    node.health_check()
+    node.resume()
+    node.epilog("42")
+    assert node.drains == ["epilog 41"]
+
+
+def test_a_drain_of_ours_that_has_no_reason_yet_is_not_one_by_hand(
+    node: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.prolog("41")
+    node.log(xid=True)
+    ours = our_drains.our_drains
+
+    def and_an_epilog_ends(call: Call) -> tuple[Drain, ...]:
+        drains = ours(call)
+        monkeypatch.setattr(health_check, "our_drains", ours)
+        node.epilog("41")
+        return drains
+
+    monkeypatch.setattr(health_check, "our_drains", and_an_epilog_ends)
+    node.health_check()
+    node.health_check()
+    node.health_check()
+    assert node.slurm.is_drained
+
+
+@pytest.mark.parametrize(
+    ("by", "drains"),
+    [("root", []), ("slurm", ["health-check"]), ("", ["health-check"])],
+    ids=["an administrator", "Slurm", "nobody says who"],
+)
+def test_a_node_that_is_down_is_looked_at_where_an_administrator_has_set_it_so(
+    node: History, by: str, drains: list[str]
+) -> None:
+    node.log(xid=True)
+    node.by_hand("DOWN", by)
+    node.health_check()
+    node.resume()
+    node.health_check()
+    assert node.drains == drains
+
+
+@pytest.mark.parametrize("is_installed_meanwhile", [False, True])
+def test_a_squeue_that_does_not_answer_once_drains_no_node_again_that_was_resumed_by_hand(
+    is_installed_meanwhile: bool, node: History
+) -> None:
+    for job in ("41", "42"):
+        node.prolog(job)
+    node.log(xid=True)
+    for job in ("41", "42"):
+        if is_installed_meanwhile:
+            node.state.forget(f"jobs/{job}")
+            node.state.forget("cursor")
+        node.epilog(job)
+    node.health_check()
+    node.wait()
+    node.resume()
+    node.failing.add("squeue")
+    node.health_check()
+    node.failing.clear()
+    node.health_check()
+    assert node.drains == ["epilog 41", "epilog 42"]
+
+
+def test_who_takes_back_one_drain_too_many_has_looked_at_none_of_the_others(node: History) -> None:
+    for job in ("41", "42", "44"):
+        node.prolog(job)
+    node.log(xid=True)
+    node.epilog("41")
+    node.epilog("42")
+    node.full_before = node.full_after = FULL
+    node.health_check()
+    node.health_check()
+    node.epilog("44")
+    node.full_before = node.full_after = ""
+    node.health_check()
+    assert node.drains == ["epilog 41", "epilog 42", "health-check"]
+
+
+def test_a_drain_that_slurm_has_refused_is_looked_at_by_nobody(node: History) -> None:
+    node.log(xid=True)
+    node.failing.add("scontrol")
+    with pytest.raises(SlurmError):
+        node.health_check()
+    node.failing.clear()
+    node.health_check()
+    assert node.drains == ["health-check"]
+
+
+def test_what_a_health_check_finds_mended_itself_is_looked_at_by_nobody(node: History) -> None:
+    node.full_before = FULL
+    node.health_check()
+    node.log(xid=True)
+    node.prolog("50")
+    node.log(xid=True)
+    health_check.record_full_partition(node.call("health-check"), "", 4)
+    node.full_before = ""
+    node.epilog("50")
+    node.xids.pop()  # a reset has cleared the later one
+    node.health_check()
+    assert not node.slurm.is_drained
+    node.health_check()
+    assert node.drains == ["epilog 50", "health-check"]
+
+
+def test_a_job_that_ends_after_its_node_was_resumed_by_hand_drains_it_for_nothing_of_before(node: History) -> None:
+    node.prolog("41")
+    node.log(xid=True)
+    node.health_check()
+    node.resume()
+    node.epilog("41")
+    assert node.drains == ["health-check"]
+    node.health_check()
+    node.health_check()
+    assert node.drains == ["health-check"]
+
+
+def test_a_run_that_began_behind_what_is_still_to_be_evaluated_counts_none_of_that_as_evaluated(node: History) -> None:
+    call = node.call("epilog", "41")
+    ends = call.cursor
+    assert ends is not None
+    boot, sequence, seconds = ends
+    call.advance((boot, sequence + 2, seconds), (boot, sequence + 4, seconds))
+    assert call.cursor == ends
+    call.advance(ends, (boot, sequence + 4, seconds))
+    assert call.cursor == (boot, sequence + 4, seconds)
