@@ -20,7 +20,8 @@ from clusterproof.plugins.training_run.rules.stragglers import LEAST_PEERS
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.run_data import RunData
 from clusterproof.reports.document import Section, table
-from clusterproof.reports.document.over_time import band_section, memory_section, nodes_over_time
+from clusterproof.reports.document.memory import memory_section
+from clusterproof.reports.document.over_time import band_section, nodes_over_time
 from clusterproof.reports.document.run_figures import (
     RankCell,
     in_seconds,
