@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from statistics import fmean
 
 import pytest
@@ -11,7 +12,7 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.training_run import KERNEL, OPERATOR, Operation, Place, Spent, Step
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.run_data import RunData
-from clusterproof.plugins.training_run.samples import GPU, MEMORY, Sample
+from clusterproof.plugins.training_run.samples import CPU, GPU, MEMORY, Sample
 from clusterproof.reports.document.training import training_section
 from clusterproof.reports.formats.html import document
 from tests.reports.page import Page
@@ -93,8 +94,10 @@ def test_each_rule_says_how_often_it_triggered_over_how_much_and_by_which_number
     assert len(words) == 3
 
 
-def test_a_rule_that_traces_stand_in_for_samples_of_is_over_their_ranks() -> None:
-    run = run_with(*(Step(Place(rank), step, 1.0) for step in range(30) for rank in range(4)))
+@pytest.mark.parametrize("sampled", [(), (CPU,), (CPU, MEMORY)])
+def test_a_rule_that_traces_stand_in_for_samples_of_is_over_their_ranks(sampled: Sequence[str]) -> None:
+    steps = [Step(Place(rank), step, 1.0) for step in range(30) for rank in range(4)]
+    run = run_with(*steps, *(Sample("gpu001", metric, "", 10.0 * at, 50.0) for metric in sampled for at in range(77)))
     found = training_section(
         run, [result("run.gpu_busy", "x", Verdict.CONCERN, "55 %", subject="run", subsystem="run")]
     )

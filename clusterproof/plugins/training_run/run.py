@@ -38,6 +38,7 @@ from clusterproof.plugins.training_run.rules.stragglers import (
 )
 from clusterproof.plugins.training_run.run_data import RunData
 from clusterproof.plugins.training_run.sampled_gpus import SampledGpus
+from clusterproof.plugins.training_run.samples import GPU
 
 COLLECT = "give per-rank operations or steps with their parts, docs/training-runs.md shows how"
 NO_COMPUTE = f"{NOT_RECORDED} how long each rank computes in a step; {COLLECT}"
@@ -190,7 +191,7 @@ class TrainingRun:
     @property
     def traced_gpus(self) -> list[TimeShare]:
         """Of ranks whose kernels were traced how long any ran, the smallest share first, where no GPU was sampled."""
-        return [] if self.data.samples.series else kernels_run(self.data)
+        return [] if self.data.samples.of(GPU) else kernels_run(self.data)
 
     @cached_property
     def sampled(self) -> SampledGpus:
