@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from clusterproof.plugins.catalog import Catalog
+from clusterproof.plugins.core.markdown import plain
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.nodeset import within
 from clusterproof.plugins.core.result import Result
@@ -27,8 +28,6 @@ MAX_NODES = 500  # characters of a nodeset
 MAX_WORDS = 500  # characters of a line
 _MARKS = {Verdict.FAIL: "❌", Verdict.INCOMPLETE: "❔", Verdict.CONCERN: "⚠️"}
 _STANDS = {"not fit": "❌", "not proven": "❔", "not checked": "❔"}
-# What Markdown, or GitHub, reads as more than itself: anywhere, or at the beginning of a line.
-_MEANING = re.compile(r"([\\`*\[\]#|<>~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|:(?=//)|^[-+=]|(?<=^\d)[.)])")
 
 
 def markdown(run: Run) -> str:
@@ -66,11 +65,6 @@ def _since(run: Run) -> Iterator[str]:
         shown = [f"- {plain(shortened(line, MAX_WORDS))}" for line in lines[:MAX_FINDINGS]]
         more = [f"- … and {len(lines) - MAX_FINDINGS} more"] if len(lines) > MAX_FINDINGS else []
         yield "\n".join([plain(since.words), "", *shown, *more]).rstrip()
-
-
-def plain(text: str) -> str:
-    """Text that Markdown shows as it is, on one line."""
-    return _MEANING.sub(r"\\\1", " ".join(text.split())).replace("&", "&amp;")
 
 
 def _code(text: str) -> str:
