@@ -30,7 +30,7 @@ SCHEMA = 1
 WIDTH = 80  # columns
 MAX_ROWS = 20  # of events in the terminal
 MAX_LEADS = 6  # ranks of which something is said
-_DAY, _HOUR = len("2026-"), len("2026-03-01 ")  # where they begin in the words of a time
+_YEAR, _DAY, _HOUR = 0, len("2026-"), len("2026-03-01 ")  # where they begin in the words of a time
 HEADINGS = {
     HARDWARE: "Hardware",
     NETWORK: "Network",
@@ -199,9 +199,10 @@ def _shown(every: Sequence[Row]) -> list[Row]:
 
 
 def _timeline(shown: Sequence[Row]) -> Iterator[str]:
-    """A line for each row, with the day where there are several."""
+    """A line for each row, with the day where there are several, and the year."""
     days = {in_words(row.when.shown)[:10] for row in shown} - {""}
-    begin, width = (_DAY, 15) if len(days) > 1 else (_HOUR, 9)
+    years = {day[:4] for day in days}
+    begin, width = (_YEAR, 20) if len(years) > 1 else (_DAY, 15) if len(days) > 1 else (_HOUR, 9)
     yield from (_line(row, begin, width) for row in shown)
 
 
