@@ -128,12 +128,16 @@ def _detail(of_each_cause: Sequence[Result], lines: Sequence[str], verdict: Verd
     if len(lines) > MAX_LINES:
         items.append(f"- … and {len(lines) - MAX_LINES} more")
     rows = [
-        f"**See it:** {_code(first.evidence)}" if first.evidence else "",
         f"**Means:** {plain(first.meaning)}" if first.meaning else "",
-        *(f"**Do:** {plain(result.remedy)}" for result in of_each_cause if result.remedy),
+        *(row for result in of_each_cause for row in _by_hand(result)),
     ]
     summary = f"<summary>{_MARKS[verdict]} {_html(first.check)}: {_html(first.title)}</summary>"
     return "\n\n".join([f"<details>{summary}", "\n".join(items), *filter(None, rows), "</details>"])
+
+
+def _by_hand(result: Result) -> Iterator[str]:
+    yield f"**See it:** {_code(result.evidence)}" if result.evidence else ""
+    yield f"**Do:** {plain(result.remedy)}" if result.remedy else ""
 
 
 def _html(text: str) -> str:
