@@ -55,11 +55,13 @@ def finding_block(finding: FindingGroup, verdict: Verdict, site: str = "") -> st
     """
     first = finding.first
     more = f'<p class="suspicion">{escape(finding.suspicion)}</p>' if finding.suspicion else ""
-    causes = finding.of_each_cause
+    by_cause = [
+        (("see it", f"<code>{escape(one.evidence)}</code>" if one.evidence else ""), ("do", escape(one.remedy)))
+        for one in finding.of_each_cause
+    ]
     rows = (
-        *(("see it", f"<code>{escape(one.evidence)}</code>" if one.evidence else "") for one in causes),
         ("means", escape(first.meaning)),
-        *(("do", escape(one.remedy)) for one in causes),
+        *(row for rows_of_cause in by_cause for row in rows_of_cause),
         ("owner", _owner(finding.owner) + _skill(first)),
         ("check", _about(first.check, site)),
     )

@@ -194,6 +194,20 @@ def test_a_nodes_page_names_each_reason_once_with_what_to_do_on_this_node(chromi
     assert len(chromium.texts("#node > details.incomplete > details > summary")) == checks
 
 
+def test_checks_for_whose_words_a_page_has_no_room_are_not_folded_as_one_reason(
+    chromium: Browser, tmp_path: Path
+) -> None:
+    results = [result("gpu.ecc", f"gpu{number:04d}", Verdict.FAIL, f"{number} {'x' * 590}") for number in range(1_200)]
+    results += [result(f"gpu.{name}", "gpu0000", Verdict.INCOMPLETE, f"no {name}") for name in ("xid", "nvlink")]
+    chromium.open(written(tmp_path, results, [node(f"gpu{number:04d}") for number in range(1_200)]), "#node=gpu0000")
+    chromium.awaited("#node h2")
+    assert chromium.texts("#node > details.incomplete > summary") == [
+        "INCOMPLETE Title of xid",
+        "INCOMPLETE Title of nvlink",
+    ]
+    assert chromium.texts("#node > details.incomplete > p") == ["(said in results.jsonl)"] * 2
+
+
 def test_the_grid_is_walked_with_keys_and_says_what_stands_where(chromium: Browser, demo: Path) -> None:
     chromium.open(demo)
     cells = chromium.driver.find_elements("css selector", f"{ROWS} td[tabindex='0']")

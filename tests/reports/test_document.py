@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
+from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.document.data import MAX_OF_COLLECTOR
 from clusterproof.reports.formats.html import document
@@ -99,6 +100,28 @@ def test_the_script_is_given_every_verdict_and_word_once() -> None:
     assert raw["letters"] == [".FFCI-.. ", "....     ", "        F"]
     assert [0, "F", "GPU 1: 14 errors; expected 0", "1-2"] in raw["words"]
     assert [2, "F", "8; expected 16", "8"] in raw["words"]
+
+
+def test_words_with_nothing_but_each_nodes_own_name_in_them_stand_once() -> None:
+    results = [refused(number, f"ssh gpu{number:04d} true") for number in range(3_500)]
+    raw = page(*results).data
+    assert raw["words"] == [[0, "F", "refused: \0 said no", "0-3499"]]
+    assert (raw["checks"][0][5], raw["checks"][0][7]) == ("ssh \0 true", "See whether \0 is running.")
+
+
+def test_what_checks_said_has_room_before_the_commands_of_each_node() -> None:
+    results = [refused(number, f"ssh {'x' * 200}.{number} true") for number in range(3_500)]
+    results += [result("gpu.ecc", "gpu0000", Verdict.CONCERN, "14 errors")]
+    rows = page(*results).data["words"]
+    assert all(row[2] for row in rows)
+    assert [row[4:] for row in rows[:2]] == [[], [results[1].evidence, ""]]
+    assert rows[-2][4:] == [None, ""]
+
+
+def refused(number: int, command: str) -> Result:
+    name = f"gpu{number:04d}"
+    remedy = f"See whether {name} is running."
+    return result("node.reachable", name, Verdict.FAIL, f"refused: {name} said no", evidence=command, remedy=remedy)
 
 
 def test_a_nodes_page_has_its_identity_its_gpus_its_versions_and_how_each_collector_ended() -> None:

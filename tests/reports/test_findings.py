@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +14,9 @@ from clusterproof.plugins.core.result import OF_HARDWARE, Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports import headline
 from clusterproof.reports.findings import findings, gaps
+from clusterproof.reports.formats.markdown import markdown
 from clusterproof.reports.page import finding_block
+from tests.reports.reported import run_of
 
 NAMES = st.from_regex(r"[a-z]{1,3}-?[0-9]{1,4}(-[0-9]{1,2})?", fullmatch=True)
 RESULTS = st.lists(
@@ -149,13 +153,23 @@ def test_a_line_that_is_shortened_has_whole_names_and_whole_words() -> None:
 def test_nodes_that_are_not_reached_for_several_reasons_have_a_remedy_for_each() -> None:
     causes = {"n1": "timed out", "n2": "refused", "n3": "refused"}
     data = [
-        Result("node.reachable", node, Verdict.FAIL, cause=f"unreachable: {cause}", remedy=f"remedy of {cause}: {node}")
+        Result(
+            "node.reachable",
+            node,
+            Verdict.FAIL,
+            cause=f"unreachable: {cause}",
+            evidence=f"ssh {node}",
+            remedy=f"remedy of {cause}: {node}",
+        )
         for node, cause in causes.items()
     ]
     (finding,) = findings(data, Verdict.FAIL, PACKAGED)
     assert [one.remedy for one in finding.of_each_cause] == ["remedy of timed out: n1", "remedy of refused: n2"]
     page = finding_block(finding, Verdict.FAIL)
-    assert "<dt>do</dt><dd>remedy of timed out: n1</dd><dt>do</dt><dd>remedy of refused: n2</dd>" in page
+    summary = markdown(run_of(data))
+    for shown in (re.sub("<[^>]*>", " ", page), summary.replace("`", "").replace("*", "").replace(":", "")):
+        words = " ".join(shown.replace(":", "").lower().split())
+        assert "see it ssh n1 do remedy of timed out n1 see it ssh n2 do remedy of refused n2" in words
     (finding,) = findings([result(node, Verdict.FAIL) for node in causes], Verdict.FAIL, PACKAGED)
     assert len(finding.of_each_cause) == 1
 

@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from clusterproof.plugins.catalog import PACKAGED
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
+from clusterproof.plugins.core.markdown import plain
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.reporters.notify import message_of
@@ -19,7 +20,6 @@ from clusterproof.reports import in_words
 from clusterproof.reports.formats import markdown, prometheus
 from clusterproof.reports.formats.html import document
 from clusterproof.reports.formats.junit import suites
-from clusterproof.reports.formats.markdown import plain
 from clusterproof.reports.formats.text import WIDTH, text
 from clusterproof.reports.history.changes import Changes
 from clusterproof.reports.summary import summary
@@ -50,16 +50,23 @@ def test_markdown_renders_as_a_heading_a_sentence_and_a_table() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [*HOSTILE[:5], "no_xid _x_ __init__", "- a", "+ a", "1. a", "# a", "> a", "a\n===", "https://x.y"],
+    [*HOSTILE[:5], "no_xid _x_ __init__", "- a", "+ a", "1. a", "# a", "> a", "a\n===", "https://x.y", "www.x.y"],
     ids=ascii,
 )
 def test_markdown_shows_a_nodes_words_as_they_are(name: str) -> None:
     html, _ = rendered(plain(name))
     data = name.replace("\x00", "\ufffd")
     shown = re.sub(r"^<p>|</p>\n$", "", html)
-    for entity, char in (("&lt;", "<"), ("&gt;", ">"), ("&quot;", '"'), ("&amp;", "&")):
+    for entity, char in (("&lt;", "<"), ("&gt;", ">"), ("&quot;", '"'), ("&amp;", "&"), ("<!-- -->", "")):
         shown = shown.replace(entity, char)
     assert shown == " ".join(data.split())
+
+
+@pytest.mark.parametrize("name", ["@all", "ops@x.y", "#1", "a/b#1", "!1", "see @a-b"])
+def test_markdown_neither_notifies_a_user_nor_refers_to_an_issue(name: str) -> None:
+    html, shown = rendered(plain(name))
+    assert shown.strip() == name
+    assert not re.search(r"[@#!]\w", html)
 
 
 @NODES

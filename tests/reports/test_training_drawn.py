@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from statistics import fmean
 
 import pytest
 
@@ -10,7 +12,7 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.training_run import KERNEL, OPERATOR, Operation, Place, Spent, Step
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.run_data import RunData
-from clusterproof.plugins.training_run.samples import GPU, MEMORY, Sample
+from clusterproof.plugins.training_run.samples import CPU, GPU, MEMORY, Sample
 from clusterproof.reports.document.training import training_section
 from clusterproof.reports.formats.html import document
 from tests.reports.page import Page
@@ -92,8 +94,10 @@ def test_each_rule_says_how_often_it_triggered_over_how_much_and_by_which_number
     assert len(words) == 3
 
 
-def test_a_rule_that_traces_stand_in_for_samples_of_is_over_their_ranks() -> None:
-    run = run_with(*(Step(Place(rank), step, 1.0) for step in range(30) for rank in range(4)))
+@pytest.mark.parametrize("sampled", [(), (CPU,), (CPU, MEMORY)])
+def test_a_rule_that_traces_stand_in_for_samples_of_is_over_their_ranks(sampled: Sequence[str]) -> None:
+    steps = [Step(Place(rank), step, 1.0) for step in range(30) for rank in range(4)]
+    run = run_with(*steps, *(Sample("gpu001", metric, "", 10.0 * at, 50.0) for metric in sampled for at in range(77)))
     found = training_section(
         run, [result("run.gpu_busy", "x", Verdict.CONCERN, "55 %", subject="run", subsystem="run")]
     )
@@ -117,7 +121,7 @@ def test_gpus_are_bands_over_time_and_the_idle_one_is_said_in_words(page: Page) 
 def test_memory_is_shown_with_its_trend(page: Page) -> None:
     assert "memory of 32 GPUs, at most 90 %, the 8 that use most in the end" in labels(page)
     assert "dashed: trend of gpu002 gpu1" in page.text
-    assert re.search(r"gpu002 gpu175\.\d %62\.\d %89\.\d %\+27\.\d\d", page.text)
+    assert re.search(r"gpu002 gpu175\.\d %62\.\d %89\.\d %\+30\.\d\d", page.text)
 
 
 @pytest.mark.parametrize("every_s", [1.0, 5.0, 10.0, 10.3, 30.0, 60.0, 61.5])
@@ -129,6 +133,33 @@ def test_what_was_sampled_at_any_interval_is_drawn_without_holes(every_s: float)
     assert line.count("L") > 20
     (band,) = re.findall(r'path class="half" d="([^"]*)"', html)
     assert band.count("M") == 1
+
+
+def test_what_is_sampled_more_rarely_than_the_rest_is_drawn_without_holes() -> None:
+    every_s = {"gpu0": 10, "gpu1": 30, "gpu2": 30}
+    samples = [
+        Sample("gpu001", metric, gpu, time_s, 50.0)
+        for gpu, apart in every_s.items()
+        for time_s in range(0, 3600, apart)
+        for metric in (GPU, MEMORY)
+    ]
+    html = section(run_with(*samples, Sample("gpu001", MEMORY, "gpu3", 0.0, 9.0), Sample("gpu001", GPU, "gpu3", 0, 60)))
+    lines = re.findall(r'class="line [^>]* d="([^"]*)"', html)
+    assert [line.count("M") for line in lines] == [1, 1, 1, 1]
+    assert [line.count("L") > 20 for line in lines] == [True, True, True, False]
+    assert [band.count("M") for band in re.findall(r'path class="half" d="([^"]*)"', html)] == [1, 1, 1, 1]
+
+
+@pytest.mark.parametrize(("every_s", "count"), [(3600, 4), (600, 10), (600, 100), (30, 400), (10, 2_000), (1_000, 2)])
+def test_the_figures_of_memory_are_by_the_times_of_its_samples(every_s: int, count: int) -> None:
+    samples = [Sample("gpu001", MEMORY, "gpu0", every_s * at, 20 + every_s * at / 360) for at in range(count)]
+    samples = [sample for sample in samples if sample.percent <= 100]
+    tenth = max(1, len(samples) // 10)
+    begin, mean, end = (
+        fmean(sample.percent for sample in some) for some in (samples[:tenth], samples, samples[-tenth:])
+    )
+    figures = Page(section(run_with(*samples))).text.partition("points an hour")[2]
+    assert figures.startswith(f"gpu001 gpu0{mean:.1f} %{begin:.1f} %{end:.1f} %+10.00")
 
 
 def test_a_sample_that_stands_alone_is_drawn_and_a_gap_stays_one() -> None:

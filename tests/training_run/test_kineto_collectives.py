@@ -11,6 +11,7 @@ import pytest
 from clusterproof.plugins.training_run.collectives import ends_together, kind_of_kernel
 from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.run import TrainingRun
+from clusterproof.plugins.training_run.samples import CPU, Sample
 from tests.training_run.builders import said
 from tests.training_run.traces import NCCL, Event, all_to_all, event, ten_steps
 
@@ -198,8 +199,10 @@ def test_who_may_come_last_by_chance_is_not_named(tmp_path: Path) -> None:
     assert (result.verdict.value, "perhaps by chance" in result.message) == ("incomplete", True)
 
 
-def test_gpus_are_as_busy_as_their_kernels_run(tmp_path: Path) -> None:
+@pytest.mark.parametrize("sampled", [(), (CPU,)])
+def test_gpus_are_as_busy_as_their_kernels_run_where_none_was_sampled(tmp_path: Path, sampled: tuple[str, ...]) -> None:
     run = written(tmp_path, {rank: ten_steps() for rank in range(3)})
+    run.data.add([Sample("gpu001", metric, "", 10.0 * at, 50.0) for metric in sampled for at in range(77)], "sar")
     result = said("run.gpu_busy", run)
     assert result.verdict.value == "concern"
     assert result.message == (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from textwrap import fill, shorten
 from typing import Any
@@ -22,16 +21,16 @@ from clusterproof.plugins.catalog.causes import (
     STORAGE,
     UNKNOWN,
 )
+from clusterproof.plugins.core.markdown import plain
 from clusterproof.plugins.core.message import listed, number_of
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.record import as_json, record
 
 SCHEMA = 1
-_OF_MARKDOWN = re.compile(r"[\\`*_\[\]<>|]")
 WIDTH = 80  # columns
 MAX_ROWS = 20  # of events in the terminal
 MAX_LEADS = 6  # ranks of which something is said
-_DAY, _HOUR = len("2026-"), len("2026-03-01 ")  # where they begin in the words of a time
+_YEAR, _DAY, _HOUR = 0, len("2026-"), len("2026-03-01 ")  # where they begin in the words of a time
 HEADINGS = {
     HARDWARE: "Hardware",
     NETWORK: "Network",
@@ -200,9 +199,10 @@ def _shown(every: Sequence[Row]) -> list[Row]:
 
 
 def _timeline(shown: Sequence[Row]) -> Iterator[str]:
-    """A line for each row, with the day where there are several."""
+    """A line for each row, with the day where there are several, and the year."""
     days = {in_words(row.when.shown)[:10] for row in shown} - {""}
-    begin, width = (_DAY, 15) if len(days) > 1 else (_HOUR, 9)
+    years = {day[:4] for day in days}
+    begin, width = (_YEAR, 20) if len(years) > 1 else (_DAY, 15) if len(days) > 1 else (_HOUR, 9)
     yield from (_line(row, begin, width) for row in shown)
 
 
@@ -218,22 +218,17 @@ def _line(row: Row, begin: int, width: int) -> str:
 def markdown(case: Case) -> str:
     """The same for a ticket that shows Markdown; words of others stand in code."""
     every = rows(case)
-    lines = [_plain(paragraph(case)), ""]
+    lines = [plain(paragraph(case)), ""]
     if every:
-        lines += [_plain(f"Order of events: {', '.join(_legend(every))}"), ""]
+        lines += [plain(f"Order of events: {', '.join(_legend(every))}"), ""]
         lines += ["| | time (UTC) | where | what | source |", "|---|---|---|---|---|"]
     for row in _shown(every):
-        cells = (row.mark, in_words(row.when.shown), row.where, _code(row.words), _code(row.source))
+        cells = (row.mark, in_words(row.when.shown), plain(row.where), _code(row.words), _code(row.source))
         lines.append(f"| {' | '.join(cells)} |")
     commands, missing = case.advice.commands, case.collected.missing
     lines += ["", f"{TO_COPY}:", "", *(f"    {command}" for command in commands)] if commands else []
-    lines += ["", f"{NOT_READ}:", "", *(f"- {_plain(message)}" for message in missing)] if missing else []
+    lines += ["", f"{NOT_READ}:", "", *(f"- {plain(message)}" for message in missing)] if missing else []
     return "\n".join(lines) + "\n"
-
-
-def _plain(text: str) -> str:
-    """Words in which Markdown finds no mark of its own."""
-    return _OF_MARKDOWN.sub(r"\\\g<0>", text)
 
 
 def _code(text: str) -> str:

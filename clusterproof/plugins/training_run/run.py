@@ -12,17 +12,25 @@ from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.policy import NO_POLICY, Policy
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.core.result import NOT_RECORDED
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.training_run import KERNELS, Dump, Place
 from clusterproof.plugins.training_run.losses import Losses
+from clusterproof.plugins.training_run.not_recorded import (
+    NO_COMPUTE,
+    NO_DUMPS,
+    NO_LOSS,
+    NO_RANKS,
+    NO_STAGES,
+    NO_STEPS,
+    ONE_RANK,
+)
 from clusterproof.plugins.training_run.placement import Placement, Slots, on_nodes, pairs_of, placements
 from clusterproof.plugins.training_run.rules.gpus import Bounds, Spin
 from clusterproof.plugins.training_run.rules.hang import AwaitedRanks, Mismatch, Missing, awaited, mismatches, missing
 from clusterproof.plugins.training_run.rules.last_rank import LEAST_CALLS, LEAST_TRACED, Last, last_to_come
 from clusterproof.plugins.training_run.rules.phases import TimeShare, kernels_run, shares
 from clusterproof.plugins.training_run.rules.silent_ranks import silent_ranks
-from clusterproof.plugins.training_run.rules.steps import LOG_STEPS, StepTime, step_times, timed
+from clusterproof.plugins.training_run.rules.steps import StepTime, step_times, timed
 from clusterproof.plugins.training_run.rules.straggler_cost import LEAST_STEPS as LEAST_COMPARED
 from clusterproof.plugins.training_run.rules.straggler_cost import StragglerCost, common_steps, straggler_costs
 from clusterproof.plugins.training_run.rules.stragglers import (
@@ -38,27 +46,7 @@ from clusterproof.plugins.training_run.rules.stragglers import (
 )
 from clusterproof.plugins.training_run.run_data import RunData
 from clusterproof.plugins.training_run.sampled_gpus import SampledGpus
-
-COLLECT = "give per-rank operations or steps with their parts, docs/training-runs.md shows how"
-NO_COMPUTE = f"{NOT_RECORDED} how long each rank computes in a step; {COLLECT}"
-NO_STAGES = (
-    "ranks send to single ones, so that they may be of several pipeline stages, which no trace has: their kernels are "
-    f"not compared; {COLLECT} (with the stage of each rank)"
-)
-ONE_RANK = "one rank: there is no other to compare it with"
-NO_RANKS = (
-    "files do not say their rank, neither in themselves nor in their names; expected names like rank3.json, a column "
-    "or key rank, or distributedInfo, as PyTorch writes it once torch.distributed is initialised"
-)
-NO_DUMPS = (
-    f"{NOT_RECORDED} where ranks wait; for a run that hangs give the Flight Recorder's dumps of all ranks "
-    "(TORCH_NCCL_TRACE_BUFFER_SIZE=2000, TORCH_NCCL_DUMP_ON_TIMEOUT=1), or what clusterproof watch --record has seen"
-)
-NO_STEPS = f"{NOT_RECORDED} how long steps take; {LOG_STEPS}"
-NO_LOSS = (
-    f"{NOT_RECORDED} the loss; give the trainer's log, with pipelines that of a rank of the last stage, or a table of "
-    "steps with a column loss: docs/training-runs.md has the forms"
-)
+from clusterproof.plugins.training_run.samples import GPU
 
 
 @dataclass(frozen=True)
@@ -190,7 +178,7 @@ class TrainingRun:
     @property
     def traced_gpus(self) -> list[TimeShare]:
         """Of ranks whose kernels were traced how long any ran, the smallest share first, where no GPU was sampled."""
-        return [] if self.data.samples.series else kernels_run(self.data)
+        return [] if self.data.samples.of(GPU) else kernels_run(self.data)
 
     @cached_property
     def sampled(self) -> SampledGpus:

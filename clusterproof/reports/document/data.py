@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -21,12 +21,13 @@ from clusterproof.reports.run import Run
 from clusterproof.reports.to_do import to_do
 
 MAX_WORDS = 600  # characters of what a check said of a node
-MAX_OF_ALL = 700_000  # characters of all that checks said, what failed first
+MAX_OF_ALL = 700_000  # characters of all that checks said, what failed first; then of what is a node's own to do
 MAX_OF_EVIDENCE = 1_300_000  # characters of JSON
 MAX_OF_COLLECTOR = 40_000
 MAX_DETAIL = 300
 MAX_NAME = 260  # characters of a node's name
 NOT_RUN = " "
+OF_NODE = "\0"  # in a text: where the name of the node stands that it is shown for
 _WORST_FIRST = (Verdict.FAIL, Verdict.INCOMPLETE, Verdict.CONCERN, Verdict.NOT_APPLICABLE)
 
 
@@ -67,7 +68,7 @@ def data(run: Run) -> str:
         "whole": as_json(_whole(run.results)),
         "site": as_json(run.site),
         "nodes": as_json([printable(name, MAX_NAME) for name in names]),
-        "checks": as_json([_about(result) for result in checks.values()]),
+        "checks": as_json([_about(result, nodes) for result in checks.values()]),
         "letters": as_json(_letters(run.results, checks, nodes)),
         "words": as_json(_words(run.results, checks, nodes)),
         "tables": pool.json,
@@ -91,18 +92,26 @@ def _whole(results: Iterable[Result]) -> str:
     return "run" if kinds == {"run"} else "cluster"
 
 
-def _about(result: Result) -> list[Any]:
-    """What is the same on all nodes."""
+def _about(result: Result, nodes: Collection[str]) -> list[Any]:
+    """What is the same on all nodes, but for their names."""
+    evidence, remedy = _by_hand(result, nodes)
     return [
         result.check,
         result.title,
         result.subsystem or "other",
         owner_of(result),
         skill_beside(result),
-        result.evidence,
+        evidence,
         result.meaning,
-        result.remedy,
+        remedy,
     ]
+
+
+def _for_any_node(text: str, result: Result, nodes: Collection[str]) -> str:
+    """A text of a result in which OF_NODE stands for the name of its node."""
+    text = text.replace(OF_NODE, "\\u0000")
+    name = printable(result.node, MAX_NAME)
+    return text.replace(name, OF_NODE) if name and result.node in nodes else text
 
 
 def _actions(run: Run, checks: dict[str, Result], nodes: dict[str, int]) -> list[list[Any]]:
@@ -134,26 +143,34 @@ def _letters(results: Iterable[Result], checks: dict[str, Result], nodes: dict[s
 def _words(results: Sequence[Result], checks: dict[str, Result], nodes: dict[str, int]) -> list[list[Any]]:
     """`[check, letter, what it said, nodes]` where it said something; the nodes as ranges of their numbers.
 
-    Behind them the command to see it by hand and the remedy, where they are not those of the check.
+    Behind them, where they are not those of the check, the command to see it by hand and the remedy: empty the one that
+    is the check's, None the one for which there is no room.
     """
     numbers = {check: number for number, check in enumerate(checks)}
+    usual = {check: _by_hand(result, nodes) for check, result in checks.items()}
     alike: dict[tuple[Verdict, str, str, tuple[str, ...]], list[int]] = defaultdict(list)
     for result in results:
         number = _number(result, nodes)
         if result.message and result.verdict is not Verdict.PASS and number is not None:
-            usual, by_hand = checks[result.check], (result.evidence, result.remedy)
-            own: tuple[str, ...] = () if by_hand == (usual.evidence, usual.remedy) else by_hand
-            alike[result.verdict, result.check, result.message, own].append(number)
+            both = zip(_by_hand(result, nodes), usual[result.check], strict=True)
+            own = tuple("" if text == of_check else text for text, of_check in both)
+            message = _for_any_node(result.message, result, nodes)
+            alike[result.verdict, result.check, message, own if any(own) else ()].append(number)
+    worst_first = sorted(alike.items(), key=lambda said: _WORST_FIRST.index(said[0][0]))
     left_chars = MAX_OF_ALL
     raw: list[list[Any]] = []
-    for verdict in _WORST_FIRST:
-        for (of, check, message, own), where in alike.items():
-            if of is verdict:
-                text = shortened(message, MAX_WORDS)
-                left_chars -= sum(map(len, (text, *own)))
-                shown = (text, own) if left_chars > 0 else ("", ())
-                raw.append([numbers[check], verdict.letter, shown[0], _ranges(where), *shown[1]])
+    for (verdict, check, message, _), where in worst_first:
+        text = shortened(message, MAX_WORDS)
+        left_chars -= len(text)
+        raw.append([numbers[check], verdict.letter, text if left_chars > 0 else "", _ranges(where)])
+    for row, ((*_, own), _) in zip(raw, worst_first, strict=True):
+        left_chars -= sum(map(len, own))
+        row += own if left_chars > 0 else [text and None for text in own]
     return raw
+
+
+def _by_hand(result: Result, nodes: Collection[str]) -> tuple[str, str]:
+    return _for_any_node(result.evidence, result, nodes), _for_any_node(result.remedy, result, nodes)
 
 
 def _number(result: Result, nodes: dict[str, int]) -> int | None:

@@ -27,12 +27,13 @@ function classOf(letter) {
   return { ".": "pass", "-": "na", " ": "na" }[letter] || letter;
 }
 
-// Checks of which the same was said, in the order of their first ones.
+// Checks of which the same was said, in the order of their first ones; each for itself where there was no room for it.
 function alike(found, node) {
   const groups = new Map();
   for (const check of found) {
     const words = wordsOf(check, node);
-    groups.set(words, [...(groups.get(words) || []), check]);
+    const key = words === NO_ROOM ? check : words;
+    groups.set(key, [...(groups.get(key) || []), check]);
   }
   return [...groups.values()];
 }

@@ -1,11 +1,11 @@
-"""GPUs and nodes over time: how busy each GPU is as a band of colours, how much of its memory is used, with its trend.
+"""GPUs and nodes over time: how busy each GPU is as a band of colours.
 
 Of nodes: how busy their CPUs are, how long they wait for storage, and their network traffic.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from html import escape
@@ -18,18 +18,15 @@ from clusterproof.plugins.training_run.samples import (
     GPU,
     HOST_MEMORY,
     IO_WAIT,
-    MEMORY,
     NETWORK,
     NETWORK_BYTES,
     Samples,
     Series,
 )
-from clusterproof.reports.document import table
 
 MAX_BANDS = 64  # of more GPUs each node is one, of more nodes only the idlest are drawn
 MAX_APART, APART = 16, 10.0  # GPUs that have a line of their own, and by how many points they are idler
 MAX_COLUMNS = 300  # of a band; longer runs have longer stretches
-MAX_LINES = 8  # of memory: the GPUs that use most in the end
 LEFT, WIDTH, ROW, HEAD = 170, 600, 11, 4
 LEVELS = ((10.0, "idle"), (50.0, "low"), (70.0, "half"), (90.0, "much"))  # percent, below it
 FULL = "full"
@@ -43,12 +40,8 @@ class Band:
     """What one line of the drawing shows: a GPU, or all of a node's together; None where nothing was sampled."""
 
     name: str
-    means: Sequence[float | None]
-
-    @property
-    def mean(self) -> float:
-        """The mean over time."""
-        return fmean(value for value in self.means if value is not None)
+    means: Sequence[float | None]  # in each column
+    mean: float  # of all samples
 
 
 def band_section(samples: Samples) -> str:
@@ -57,9 +50,7 @@ def band_section(samples: Samples) -> str:
     if not every:
         return ""
     first, stride, columns = time_bins(every.values())
-    bands = [
-        Band(f"{node} {device}", joined([series], first, stride, columns)) for (node, device), series in every.items()
-    ]
+    bands = of_gpus(every, first, stride, columns)
     what = _gpus(len(bands))
     if len(bands) > MAX_BANDS:
         apart = _apart(bands)
@@ -85,27 +76,17 @@ def _apart(bands: Sequence[Band]) -> list[Band]:
     return sorted((band for band in bands if band.mean < middle - APART), key=lambda band: band.mean)[:MAX_APART]
 
 
-def time_bins(every: Collection[Series]) -> tuple[int, int, int]:
+def time_bins(every: Iterable[Series]) -> tuple[int, int, int]:
     """The first stretch, how many are one column, and how many columns there are."""
     times = [at for series in every if series for at in (min(series), max(series))]
     first, last = min(times), max(times)
-    stride = max(-(-(last - first + 1) // MAX_COLUMNS), _interval(max(every, key=len)) * 3 // 2)
+    stride = -(-(last - first + 1) // MAX_COLUMNS)
     return first, stride, (last - first) // stride + 1
 
 
-def _interval(series: Series) -> int:
-    """How many bins its samples usually are apart: a column that is half as long again has one, however they jitter."""
-    return median_low([later - earlier for earlier, later in pairwise(sorted(series))] or [1])
-
-
-def joined(many: Sequence[Series], first: int, stride: int, columns: int) -> list[float | None]:
-    """The mean of several series in each column; None where none has a sample."""
-    totals, counts = [0.0] * columns, [0] * columns
-    for series in many:
-        for at, samples in series.items():
-            totals[(at - first) // stride] += samples.mean
-            counts[(at - first) // stride] += 1
-    return [total / count if count else None for total, count in zip(totals, counts, strict=True)]
+def of_gpus(every: Mapping[tuple[str, str], Series], first: int, stride: int, columns: int) -> list[Band]:
+    """A band for each device."""
+    return [_band(f"{node} {device}", [series], first, stride, columns) for (node, device), series in every.items()]
 
 
 def of_nodes(every: Mapping[tuple[str, str], Series], first: int, stride: int, columns: int) -> list[Band]:
@@ -113,7 +94,34 @@ def of_nodes(every: Mapping[tuple[str, str], Series], first: int, stride: int, c
     nodes: dict[str, list[Series]] = {}
     for (node, _), series in every.items():
         nodes.setdefault(node, []).append(series)
-    return [Band(node, joined(many, first, stride, columns)) for node, many in nodes.items()]
+    return [_band(node, many, first, stride, columns) for node, many in nodes.items()]
+
+
+def _band(name: str, many: Sequence[Series], first: int, stride: int, columns: int) -> Band:
+    """The mean of several series in each column; None where none has a sample."""
+    totals, counts = [0.0] * columns, [0] * columns
+    for series in many:
+        for column, value in enumerate(_in_columns(series, first, stride, columns)):
+            if value is not None:
+                totals[column] += value
+                counts[column] += 1
+    means = [total / count if count else None for total, count in zip(totals, counts, strict=True)]
+    return Band(name, means, fmean(fmean(samples.mean for samples in series.values()) for series in many))
+
+
+def _in_columns(series: Series, first: int, stride: int, columns: int) -> list[float | None]:
+    """The mean of its samples in each column; where there is none, that of the column before, until one is missing."""
+    times = sorted(series)
+    sampled: dict[int, list[float]] = {}
+    for at in times:
+        sampled.setdefault((at - first) // stride, []).append(series[at].mean)
+    usual = median_low([later - earlier for earlier, later in pairwise(times)] or [1])
+    longest = max(1, -(-3 * usual // (2 * stride)))  # half as long again: samples jitter
+    means: list[float | None] = [None] * columns
+    for column, following in pairwise([*sampled, columns + longest]):
+        end = following if following - column <= longest else column + 1
+        means[column:end] = [fmean(sampled[column])] * (end - column)
+    return means
 
 
 def _drawn(bands: Sequence[Band], what: str, stretches: tuple[int, int, int], bin_s: int) -> str:
@@ -170,39 +178,6 @@ def _legend() -> str:
     return f'<p class="bands-legend">{shown}</p>'
 
 
-def memory_section(samples: Samples) -> str:
-    """The memory of the GPUs that use most; empty where none was sampled."""
-    every = samples.of(MEMORY)
-    if not every:
-        return ""
-    first, stride, columns = time_bins(every.values())
-    bands = [
-        Band(f"{node} {device}", joined([series], first, stride, columns)) for (node, device), series in every.items()
-    ]
-    bands.sort(key=lambda band: -_ends(band)[1])
-    shown = bands[:MAX_LINES]
-    peak = max(value for band in bands for value in band.means if value is not None)
-    lines = "".join(
-        f'<path class="line line-{number}" d="{path_of(band.means)}"/>' for number, band in enumerate(shown)
-    )
-    trends = "".join(f'<path class="slope" d="{_trend_path(band)}"/>' for band in shown[:1])
-    bin_s = samples.bin_s
-    hours = stride * columns * bin_s / 3600
-    rows = [(printable(band.name, 80), f"{band.mean:.1f} %", *_trend_words(band, hours)) for band in shown]
-    caption = f"memory of {_gpus(len(bands))}, at most {peak:.0f} %"
-    more = f", the {MAX_LINES} that use most in the end" if len(bands) > MAX_LINES else ""
-    figures = table(("GPU", "mean", "at first", "at last", "points an hour"), rows)
-    begin, end = first * bin_s, (first + stride * columns) * bin_s
-    middle = f"dotted: 100 %, dashed: trend of {escape(printable(shown[0].name, 60))}"
-    return (
-        f"<h3>GPU memory</h3><figure><figcaption>{caption}{more}</figcaption>"
-        f'<svg viewBox="0 -2 {WIDTH} {HEIGHT + 4}" preserveAspectRatio="none" role="img" aria-label="{caption}{more}">'
-        f'<path class="axis" d="M0 {HEIGHT}H{WIDTH}"/><path class="full" d="M0 0H{WIDTH}"/>{lines}{trends}</svg>'
-        f"<p><span>{clock(begin)}</span><span>{middle}</span><span>{clock(end)}</span></p></figure>"
-        f"<details><summary>in figures</summary>{figures}</details>"
-    )
-
-
 def path_of(means: Sequence[float | None]) -> str:
     """A line through values of 0 to 100, broken where there is none; one that stands alone is a stroke."""
     step = WIDTH / max(1, len(means) - 1)
@@ -214,23 +189,6 @@ def path_of(means: Sequence[float | None]) -> str:
             stroke = f"M{min(x, WIDTH - STROKE):.1f} {y:.1f}h{STROKE}"
             segments.append(stroke if is_alone else f"{'M' if before is None else 'L'}{x:.1f} {y:.1f}")
     return "".join(segments)
-
-
-def _ends(band: Band) -> tuple[float, float]:
-    """The middle of the first tenth and of the last: a trend that one jump does not make."""
-    values = [value for value in band.means if value is not None]
-    tenth = max(1, len(values) // 10)
-    return median(values[:tenth]), median(values[-tenth:])
-
-
-def _trend_path(band: Band) -> str:
-    begin, end = (HEIGHT * (1 - percent / 100) for percent in _ends(band))
-    return f"M0 {begin:.1f}L{WIDTH} {end:.1f}"
-
-
-def _trend_words(band: Band, hours: float) -> tuple[str, str, str]:
-    begin, end = _ends(band)
-    return f"{begin:.1f} %", f"{end:.1f} %", f"{(end - begin) / hours:+.2f}" if hours else ""
 
 
 def clock(time_s: float) -> str:

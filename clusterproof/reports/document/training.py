@@ -1,18 +1,16 @@
-"""What a training run recorded of itself, in figures and tables; and the rules that it was held against."""
+"""What a training run recorded of itself, in figures and tables."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from itertools import pairwise
 from statistics import median
 
-from clusterproof.plugins.catalog import thresholds
-from clusterproof.plugins.core.message import number_of, printable
+from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.robust import weighed_median, weighed_spread
-from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, Verdict
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.training_run import KERNEL, OPERATOR, OTHER
 from clusterproof.plugins.training_run.rules.phases import Phase, phases
 from clusterproof.plugins.training_run.rules.steps import DRIFT_LINES, StepPart, StepTime, causes, drift, outliers
@@ -20,7 +18,9 @@ from clusterproof.plugins.training_run.rules.stragglers import LEAST_PEERS
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.run_data import RunData
 from clusterproof.reports.document import Section, table
-from clusterproof.reports.document.over_time import band_section, memory_section, nodes_over_time
+from clusterproof.reports.document.memory import memory_section
+from clusterproof.reports.document.over_time import band_section, nodes_over_time
+from clusterproof.reports.document.rules import rules_table
 from clusterproof.reports.document.run_figures import (
     RankCell,
     in_seconds,
@@ -30,73 +30,6 @@ from clusterproof.reports.document.run_figures import (
     usage_figures,
     waits_for_data,
 )
-
-MAX_WORDS = 400  # characters of what to do
-FOUND = (Verdict.FAIL, Verdict.CONCERN)
-STEPS, RANKS, SAMPLES, LOSSES = "step", "rank", "sample", "logged value"
-# What a rule looks at one by one. Of other authors' rules that is not known.
-LOOKS_AT = {
-    **dict.fromkeys(("step_outliers", "step_drift", "stragglers", "held_up", "init_time", "checkpoint_share"), STEPS),
-    **dict.fromkeys(("data_wait", "comm_exposed", "slow_rank", "work_uneven", "stages_uneven"), RANKS),
-    **dict.fromkeys(("last_to_come", "first_missing", "collectives_match"), RANKS),
-    **dict.fromkeys(("gpu_busy", "gpu_fluctuates", "load_balance", "cpu_bound", "io_bound", "hung"), SAMPLES),
-    **dict.fromkeys(("gpu_memory_growth", "batch_size", "slow_clock", "gpu_lost"), SAMPLES),
-    **dict.fromkeys(("loss_finite", "loss_spikes"), LOSSES),
-}
-RECORDED: Mapping[str, Callable[[TrainingRun], int]] = {
-    STEPS: lambda run: run.step_count,
-    RANKS: lambda run: len({*run.data.places, *run.data.dumps}),
-    SAMPLES: lambda run: sum(len(series) for series in run.data.samples.series.values()),
-    LOSSES: lambda run: sum(
-        series.lines for all_of in (run.data.losses.losses, run.data.losses.norms) for series in all_of.values()
-    ),
-}
-
-
-def rules_table(run: TrainingRun, results: Iterable[Result], compared: Mapping[str, Sequence[str]]) -> str:
-    """A row for each rule that could be evaluated, those that triggered most often first; empty where none could.
-
-    `compared` are the names of the thresholds that a rule compares with, by its id.
-    """
-    by_rule: dict[str, list[Result]] = defaultdict(list)
-    for result in results:
-        if result.is_of_run and result.verdict not in (Verdict.INCOMPLETE, Verdict.NOT_APPLICABLE):
-            by_rule[result.check].append(result)
-    ordered = sorted(by_rule.items(), key=lambda rule: (_worst(rule[1]).verdict.rank, -_times(run, *rule)))
-    rows = [_row(run, check, of_rule, compared.get(check, ())) for check, of_rule in ordered]
-    if not rows:
-        return ""
-    head = ("rule", "verdict", "triggered", "over", "compares with", "what to do")
-    return f"<details><summary>The rules, and how often each triggered</summary>{table(head, rows)}</details>"
-
-
-def _row(run: TrainingRun, check: str, results: Sequence[Result], compared: Sequence[str]) -> tuple[str, ...]:
-    worst = _worst(results)
-    times = _times(run, check, results)
-    kind = LOOKS_AT.get(check.rpartition(".")[2], "")
-    if kind == SAMPLES and not run.data.samples.series:
-        kind = RANKS  # whose traces stand for samples
-    over = number_of(RECORDED[kind](run), kind) if kind else ""
-    todo = printable(worst.remedy, MAX_WORDS) if worst.verdict in FOUND else ""
-    rule = f"{worst.title} ({check})"
-    return rule, worst.verdict.value, number_of(times, "time"), over, _parameters(run, compared), todo
-
-
-def _worst(results: Sequence[Result]) -> Result:
-    return min(results, key=lambda result: result.verdict.rank)
-
-
-def _times(run: TrainingRun, check: str, results: Sequence[Result]) -> int:
-    """How often it triggered: steps, ranks or GPUs that it named, else whether it did."""
-    triggered = [result for result in results if result.verdict in FOUND]
-    if triggered and check == "run.step_outliers":
-        return outliers(run.every_step).count
-    return sum(max(1, len(result.devices)) for result in triggered)
-
-
-def _parameters(run: TrainingRun, names: Sequence[str]) -> str:
-    return "; ".join(f"{run.threshold(name):g} {thresholds()[name].unit} ({name})" for name in names)
-
 
 WIDTH, HEIGHT = 600, 110  # units of the drawing of steps
 MAX_POINTS = 600  # of it; more are joined, the longest of each stretch kept

@@ -166,15 +166,22 @@ for (const [check, letter, words, where, evidence, remedy] of data.words) {
   }
 }
 
+// A text for one node: what stands in the data for the name of any is its own.
+const NO_ROOM = "(said in results.jsonl)";
+function textFor(node, text) {
+  return text.replaceAll("\0", () => data.nodes[node]);
+}
+
 // How to see on a node by hand what a check said of it, and what to do about it.
 function byHand(check, node, letter) {
-  const own = (said[node].get(check.number) || []).find(([of, , evidence, remedy]) => of === letter && (evidence || remedy));
-  return own ? own.slice(2) : [check.evidence, check.remedy];
+  const own = (said[node].get(check.number) || []).find(([of, , evidence]) => of === letter && evidence !== undefined);
+  const texts = own ? own.slice(2) : ["", ""];
+  return [check.evidence, check.remedy].map((usual, at) => (texts[at] === null ? NO_ROOM : textFor(node, texts[at] || usual)));
 }
 
 function wordsOf(check, node) {
   const entries = said[node].get(check.number) || [];
-  return entries.map(([, words]) => words || "(said in results.jsonl)").join("\n");
+  return entries.map(([, words]) => textFor(node, words) || NO_ROOM).join("\n");
 }
 
 function haystack(node) {

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from clusterproof.plugins.catalog import Catalog
+from clusterproof.plugins.core.markdown import plain
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.nodeset import within
 from clusterproof.plugins.core.result import Result
@@ -27,8 +28,6 @@ MAX_NODES = 500  # characters of a nodeset
 MAX_WORDS = 500  # characters of a line
 _MARKS = {Verdict.FAIL: "❌", Verdict.INCOMPLETE: "❔", Verdict.CONCERN: "⚠️"}
 _STANDS = {"not fit": "❌", "not proven": "❔", "not checked": "❔"}
-# What Markdown, or GitHub, reads as more than itself: anywhere, or at the beginning of a line.
-_MEANING = re.compile(r"([\\`*\[\]#|<>~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|:(?=//)|^[-+=]|(?<=^\d)[.)])")
 
 
 def markdown(run: Run) -> str:
@@ -66,11 +65,6 @@ def _since(run: Run) -> Iterator[str]:
         shown = [f"- {plain(shortened(line, MAX_WORDS))}" for line in lines[:MAX_FINDINGS]]
         more = [f"- … and {len(lines) - MAX_FINDINGS} more"] if len(lines) > MAX_FINDINGS else []
         yield "\n".join([plain(since.words), "", *shown, *more]).rstrip()
-
-
-def plain(text: str) -> str:
-    """Text that Markdown shows as it is, on one line."""
-    return _MEANING.sub(r"\\\1", " ".join(text.split())).replace("&", "&amp;")
 
 
 def _code(text: str) -> str:
@@ -134,12 +128,16 @@ def _detail(of_each_cause: Sequence[Result], lines: Sequence[str], verdict: Verd
     if len(lines) > MAX_LINES:
         items.append(f"- … and {len(lines) - MAX_LINES} more")
     rows = [
-        f"**See it:** {_code(first.evidence)}" if first.evidence else "",
         f"**Means:** {plain(first.meaning)}" if first.meaning else "",
-        *(f"**Do:** {plain(result.remedy)}" for result in of_each_cause if result.remedy),
+        *(row for result in of_each_cause for row in _by_hand(result)),
     ]
     summary = f"<summary>{_MARKS[verdict]} {_html(first.check)}: {_html(first.title)}</summary>"
     return "\n\n".join([f"<details>{summary}", "\n".join(items), *filter(None, rows), "</details>"])
+
+
+def _by_hand(result: Result) -> Iterator[str]:
+    yield f"**See it:** {_code(result.evidence)}" if result.evidence else ""
+    yield f"**Do:** {plain(result.remedy)}" if result.remedy else ""
 
 
 def _html(text: str) -> str:
