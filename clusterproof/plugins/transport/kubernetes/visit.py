@@ -106,6 +106,12 @@ class VisitContext:
         return answer.unreached is Unreached.API and bool(self.refusal) and answer.detail == self.refusal
 
 
+LISTED = (
+    "the loader listed libraries and ran nothing, as the pod's image sets LD_TRACE_LOADED_OBJECTS; expected an image "
+    "that does not: --k8s-image"
+)
+
+
 @dataclass(slots=True)
 class PodVisit:
     """One node's turn: its pod, and its log."""
@@ -198,6 +204,8 @@ class PodVisit:
         output = self._log() if detail else self._whole_log()
         if isinstance(output, Answer):
             return output
+        if f"=> {self.context.run.root}/".encode() in output and not self._is_whole(output):
+            return Answer(unreached=Unreached.NO_IMAGE, detail=LISTED, seconds=self.seconds())
         return Answer(output, Unreached.CUT if detail else None, detail, self.seconds())
 
     def _whole_log(self) -> bytes | Answer:
