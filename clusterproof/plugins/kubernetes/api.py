@@ -15,6 +15,7 @@ from clusterproof.plugins.kubernetes import TOO_MANY, decoded, error_of, error_o
 from clusterproof.plugins.kubernetes import KubernetesDenied as KubernetesDenied
 from clusterproof.plugins.kubernetes import KubernetesError as KubernetesError
 from clusterproof.plugins.kubernetes import KubernetesRefused as KubernetesRefused
+from clusterproof.plugins.kubernetes import KubernetesTimeout as KubernetesTimeout
 
 CONNECT_S, READ_S = 10.0, 30.0
 RETRY_S = 30.0  # a server that says "later" is asked again for so long
@@ -52,6 +53,14 @@ class Api:
     def get_once(self, path: str, within_s: float, **query: object) -> Mapping[str, Any]:
         """One object, asked for once; whoever waits asks again. Raises KubernetesError, also after so long."""
         return decoded(self._asked("GET", path, query, None, 0.0, within_s=within_s))
+
+    def answers(self, within_s: float) -> bool:
+        """Whether the API server itself answers now, whatever it says of others."""
+        try:
+            self.get_once("/version", within_s)
+        except KubernetesError as problem:
+            return 0 < problem.status < 500
+        return True
 
     def create(self, path: str, body: object) -> Mapping[str, Any]:
         """Create an object; what the server made of it. Raises KubernetesError."""
@@ -151,7 +160,7 @@ class Api:
             except KubernetesError:
                 raise
             except Exception as broken:  # urllib3's, in the middle of a body
-                raise KubernetesError(f"{self.url}: the answer broke off: {words_of(broken)}") from None
+                raise _unanswered(broken, f"{self.url}: the answer broke off: {words_of(broken)}") from None
             finally:
                 response.release_conn()
             may_pass = response.status == TOO_MANY or (response.status in LATER and method in REPEATABLE)
@@ -186,10 +195,15 @@ class Api:
             _count(method, response.status)
         except Exception as problem:  # urllib3's, ssl's, the system's
             _count(method, 0)
-            raise KubernetesError(
-                f"no answer from {self.url}: {words_of(problem)}; expected an API server that this machine reaches"
-            ) from None
+            expected = "expected an API server that this machine reaches"
+            raise _unanswered(problem, f"no answer from {self.url}: {words_of(problem)}; {expected}") from None
         return response
+
+
+def _unanswered(problem: Exception, message: str) -> KubernetesError:
+    from urllib3.exceptions import ReadTimeoutError
+
+    return KubernetesTimeout(message) if isinstance(problem, ReadTimeoutError) else KubernetesError(message)
 
 
 def _count(method: str, status: int) -> None:

@@ -20,6 +20,7 @@ from clusterproof.plugins.transport.kubernetes.outcome import (
     PodWatch,
     after_the_end,
     has_begun,
+    is_of_kubelet,
     is_of_quota,
     is_settled,
     pod_failure,
@@ -238,7 +239,7 @@ class PodVisit:
                 return Answer(
                     unreached=Unreached.REMOVED, detail=f"its pod was deleted before its log was read: {problem}"
                 )
-            if problem.status >= 500:
+            if is_of_kubelet(self.context.api, problem):
                 detail = f"it ran; the control plane cannot read its log: {problem}; expected a way to port 10250 there"
                 return Answer(unreached=Unreached.NO_LOG, detail=detail, seconds=self.seconds())
             return self._failed(problem)
