@@ -102,6 +102,7 @@ def test_what_stands_is_confirmed_each_five_minutes_and_nothing_is_evaluated_for
 def test_an_evaluation_that_comes_to_nothing_says_its_last_words_and_confirms_no_node(
     gate: Gate, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    gate.makes(gate_run.MAIN.replace("found, {}", "found, dict.fromkeys(found, 1000.0)"))
     gate.round()
     gate.agents = lambda: {**every(2), "n0001": agent("n0001", since=LATER)}
     gate.makes("print('one\\n' * 100 + 'ERROR: no agent'); raise SystemExit(4)")
@@ -111,6 +112,8 @@ def test_an_evaluation_that_comes_to_nothing_says_its_last_words_and_confirms_no
     assert said[-LAST_LINES:][-1] == "ERROR: no agent"
     assert len(said) == 1 + 10 * LAST_LINES
     assert gate.written == []
+    assert gate.tally._last
+    assert gate.tally._last.statuses == {"True": 0, "Unknown": 2}
 
 
 @pytest.mark.long

@@ -207,7 +207,7 @@ class Rounds:
             say(line)
 
     def _fail(self, lines: Sequence[str]) -> None:
-        self._tally.add(None)
+        self._tally.add(None, self._silent)
         sys.stdout.write("".join(f"{line}\n" for line in lines))
         sys.stdout.flush()
 
