@@ -141,6 +141,30 @@ def test_nodes_whose_evaluation_comes_to_nothing_stop_no_heartbeat_of_others_and
     assert gate.tally._last.statuses["True"] + len(gate.tally._last.unknown) + 1 == count
 
 
+@pytest.mark.long
+def test_of_a_node_that_is_gone_nothing_is_said_though_its_last_evaluation_came_to_nothing(
+    gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = names(MOST + 10)
+    last = there[-1]
+    monkeypatch.setattr(gate_run, "resolve", lambda *_: Cluster("k8s:x", "agents", tuple(map(Target, there))))
+    gate.agents = lambda: {name: agent(name, since=since) for name in there}
+    since, found = "2026-01-02T00:00:00Z", {name: [FIT.status, FIT.reason, FIT.message] for name in there}
+    reports = EVALUATES.replace("found, {}", "found, dict.fromkeys(found, 1000.0)")
+    gate.makes(f"FOUND = {found | {last: ['False', 'GpuNoXid', '79']}!r}\n{reports}")
+    gate.round()
+    since = LATER
+    gate.makes("raise SystemExit(4)")
+    gate.round()
+    assert gate.tally._last
+    assert gate.tally._last.unfit == {last: "GpuNoXid"}
+    there.remove(last)
+    found.pop(last)
+    gate.makes(f"FOUND = {found!r}\n{reports}")
+    gate.round()
+    assert (gate.tally._last.unfit, gate.tally._last.statuses["True"]) == ({}, len(there))
+
+
 @pytest.mark.parametrize(("every_s", "pause_s"), [(60, 60.0), (3600, REFRESH_S)])
 def test_a_verdict_is_confirmed_each_five_minutes_however_seldom_agents_report(
     monkeypatch: pytest.MonkeyPatch, every_s: int, pause_s: float
