@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 from urllib3 import HTTPResponse, HTTPSConnectionPool
+from urllib3.connection import HTTPSConnection
 from urllib3.exceptions import ConnectTimeoutError, NewConnectionError, ProtocolError, ReadTimeoutError, SSLError
 
 from clusterproof.plugins.core.evidence import Unreached
@@ -44,7 +45,7 @@ def test_a_log_that_does_not_come_is_of_its_own_node_and_not_of_the_api_server()
     "problem",
     [
         ConnectionRefusedError(111, "Connection refused"),
-        NewConnectionError(POOL, "[Errno -3] Temporary failure in name resolution"),
+        NewConnectionError(HTTPSConnection("10.0.0.1"), "[Errno -3] Temporary failure in name resolution"),
         ConnectTimeoutError("timed out"),
         SSLError("certificate verify failed"),
         ProtocolError("Connection aborted.", ConnectionResetError(104, "reset by peer")),
