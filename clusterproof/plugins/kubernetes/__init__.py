@@ -32,10 +32,6 @@ class KubernetesError(ClusterproofError):
         self.reason = reason
 
 
-class KubernetesTimeout(KubernetesError):  # noqa: N818 - what it is
-    """A request that was taken, and whose answer did not come in time."""
-
-
 class KubernetesDenied(KubernetesError):  # noqa: N818 - what it is
     """The user is not known (401), or lacks the permission (403 by RBAC)."""
 

@@ -15,7 +15,6 @@ from clusterproof.plugins.kubernetes import TOO_MANY, decoded, error_of, error_o
 from clusterproof.plugins.kubernetes import KubernetesDenied as KubernetesDenied
 from clusterproof.plugins.kubernetes import KubernetesError as KubernetesError
 from clusterproof.plugins.kubernetes import KubernetesRefused as KubernetesRefused
-from clusterproof.plugins.kubernetes import KubernetesTimeout as KubernetesTimeout
 
 CONNECT_S, READ_S = 10.0, 30.0
 RETRY_S = 30.0  # a server that says "later" is asked again for so long
@@ -29,6 +28,7 @@ JSON = "application/json"
 READ_BYTES = 65536
 MAX_LINE_BYTES = 4 * 1024 * 1024  # of an event; etcd holds no larger object
 NOT_FOUND = 404
+TIMEOUT = "Timeout"  # the reason where a request was taken and not answered in time
 ASKED: Counter[str] = Counter()  # requests of this process: `GET 200`; `GET 0` where there was no answer
 _COUNTING = threading.Lock()
 
@@ -160,7 +160,9 @@ class Api:
             except KubernetesError:
                 raise
             except Exception as broken:  # urllib3's, in the middle of a body
-                raise _unanswered(broken, f"{self.url}: the answer broke off: {words_of(broken)}") from None
+                raise KubernetesError(
+                    f"{self.url}: the answer broke off: {words_of(broken)}", reason=_reason(broken)
+                ) from None
             finally:
                 response.release_conn()
             may_pass = response.status == TOO_MANY or (response.status in LATER and method in REPEATABLE)
@@ -195,15 +197,17 @@ class Api:
             _count(method, response.status)
         except Exception as problem:  # urllib3's, ssl's, the system's
             _count(method, 0)
-            expected = "expected an API server that this machine reaches"
-            raise _unanswered(problem, f"no answer from {self.url}: {words_of(problem)}; {expected}") from None
+            raise KubernetesError(
+                f"no answer from {self.url}: {words_of(problem)}; expected an API server that this machine reaches",
+                reason=_reason(problem),
+            ) from None
         return response
 
 
-def _unanswered(problem: Exception, message: str) -> KubernetesError:
+def _reason(problem: Exception) -> str:
     from urllib3.exceptions import ReadTimeoutError
 
-    return KubernetesTimeout(message) if isinstance(problem, ReadTimeoutError) else KubernetesError(message)
+    return TIMEOUT if isinstance(problem, ReadTimeoutError) else ""
 
 
 def _count(method: str, status: int) -> None:

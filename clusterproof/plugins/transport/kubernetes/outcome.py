@@ -10,11 +10,11 @@ from contextlib import suppress
 from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.kubernetes.api import (
+    TIMEOUT,
     Api,
     KubernetesDenied,
     KubernetesError,
     KubernetesRefused,
-    KubernetesTimeout,
 )
 from clusterproof.plugins.kubernetes.nodes import ApiNode
 from clusterproof.plugins.kubernetes.workloads import Container, Pod, pod_of
@@ -136,7 +136,7 @@ ANSWER_S = 10.0  # for an API server that is there
 
 def is_of_kubelet(api: Api, problem: KubernetesError) -> bool:
     """Whether a log was not read for the node's own part, and not for the API server's: that one answers otherwise."""
-    return (problem.status >= 500 or isinstance(problem, KubernetesTimeout)) and api.answers(ANSWER_S)
+    return (problem.status >= 500 or problem.reason == TIMEOUT) and api.answers(ANSWER_S)
 
 
 NO_IMAGE = ("ErrImageNeverPull", "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ImageInspectError")
