@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -173,37 +174,40 @@ def test_the_server_takes_what_a_node_may_have_reported(gate: GateBed, message: 
     assert stored.isprintable()
 
 
-OF_ONE_NODE = """
+OF_SOME_NODES = """
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
-metadata: {name: of-one-node}
+metadata: {name: of-some-nodes}
 spec:
   matchConstraints:
     resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [UPDATE], resources: [nodes/status]}]
-  matchConditions: [{name: that-node, expression: object.metadata.name == "gpu111"}]
+  matchConditions: [{name: those-nodes, expression: object.metadata.name.startsWith("gpu111")}]
   validations: [{expression: "false", message: in maintenance}]
 ---
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicyBinding
-metadata: {name: of-one-node}
-spec: {policyName: of-one-node, validationActions: [Deny]}
+metadata: {name: of-some-nodes}
+spec: {policyName: of-some-nodes, validationActions: [Deny]}
 """
 
 
-def test_a_policy_of_the_site_over_one_node_keeps_no_verdict_from_the_others(gate: GateBed, tmp_path: Path) -> None:
-    (tmp_path / "policy.yaml").write_text(OF_ONE_NODE)
-    with gate.bed.node("gpu111"), gate.bed.node("gpu112"):
+def test_a_policy_of_the_site_over_some_nodes_keeps_no_verdict_from_the_others(gate: GateBed, tmp_path: Path) -> None:
+    (tmp_path / "policy.yaml").write_text(OF_SOME_NODES)
+    policed = ["gpu1111", "gpu1112", "gpu1113"]  # the first that are written to
+    with ExitStack() as stack:
+        for name in (*policed, "gpu112"):
+            stack.enter_context(gate.bed.node(name))
         kubectl(gate.bed, "apply", "--filename", tmp_path / "policy.yaml")
         try:
             conditions: dict[str, object] = {"status": {"conditions": []}}
-            path = "/api/v1/nodes/gpu111/status"
+            path = "/api/v1/nodes/gpu1111/status"
             wait_until(lambda: "in maintenance" in gate.refusal(path, conditions, STRATEGIC), "in force")
-            written = gate.write({"gpu111": FIT, "gpu112": UNFIT}, now=NOON)
+            written = gate.write({**dict.fromkeys(policed, FIT), "gpu112": UNFIT}, now=NOON)
         finally:
             kubectl(gate.bed, "delete", "--filename", tmp_path / "policy.yaml")
         assert gate.condition("gpu112")["status"] == "False"
     (problem,) = written.problems
-    assert problem.startswith("gpu111: ")
+    assert problem.startswith("gpu[1111-1113]: ")
     assert "in maintenance" in problem
 
 

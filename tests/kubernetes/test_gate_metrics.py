@@ -84,6 +84,21 @@ def test_a_node_of_which_nothing_was_found_stays_unfit_and_is_nothing_better_tha
     assert silent.is_open
 
 
+def test_a_round_that_left_nothing_leaves_no_node_proven_that_it_was_to_evaluate() -> None:
+    tally = GateMetrics(60)
+    tally.add(one())
+    for _ in range(2):
+        tally.add(None, {"gpu001", "gpu003", "gpu004"})
+    found = metrics(tally)
+    assert [found[f'nodes{{status="{status}"}}'] for status in ("True", "False", "Unknown")] == [1, 1, 3]
+    assert {name for name in found if "node_un" in name} == {
+        'node_unfit{node="gpu003",reason="GpuGpuCount"}',
+        'node_unknown{node="gpu001",reason="NotEvaluated"}',
+        'node_unknown{node="gpu004",reason="NotReached"}',
+        'node_unknown{node="gpu005",reason="Incomplete"}',
+    }
+
+
 def test_a_report_is_as_old_as_it_was_read() -> None:
     tally = GateMetrics(60)
     tally.add(one())

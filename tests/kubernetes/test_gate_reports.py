@@ -12,7 +12,7 @@ from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import NodeEvidence, Status, Unreached
 from clusterproof.plugins.core.record import replace
-from clusterproof.plugins.kubernetes.api import ASKED, Api
+from clusterproof.plugins.kubernetes.api import ASKED
 from clusterproof.plugins.kubernetes.nodes import node_of
 from clusterproof.plugins.kubernetes.workloads import pod_of
 from clusterproof.plugins.transport import Limits, Unusable
@@ -20,8 +20,6 @@ from clusterproof.plugins.transport.gather import gather
 from clusterproof.plugins.transport.kubernetes.agents import (
     REPORT,
     Agents,
-    AgentVisit,
-    ReadContext,
     by_node,
     unreported,
 )
@@ -154,19 +152,6 @@ def test_an_agent_that_does_not_run_is_reported_in_the_kubelets_words(
     assert found["many001"].unreached is unreached
     assert found["many001"].detail.startswith(words)
     assert found["many002"].unreached is Unreached.NOT_READY
-
-
-def test_a_log_that_does_not_come_is_of_its_own_node_and_not_of_the_api_server() -> None:
-    def silent(*_: object, **__: object) -> None:
-        raise TimeoutError("Read timed out. (read timeout=40.0)")
-
-    reading = ReadContext(Api("https://10.0.0.1:443", silent), "clusterproof", 1000, 105, ReportCache(""))
-    answer = AgentVisit(reading, agent("gpu701")).make()
-    assert answer.unreached is Unreached.NO_LOG
-    assert answer.detail == (
-        "the control plane cannot read its agent's log: no answer from https://10.0.0.1:443: Read timed out. (read "
-        "timeout=40.0); expected a way from it to port 10250 of the node, and a kubelet that answers there"
-    )
 
 
 def test_a_node_speaks_for_itself_alone_whatever_its_pod_is_called(

@@ -102,6 +102,7 @@ def test_what_stands_is_confirmed_each_five_minutes_and_nothing_is_evaluated_for
 def test_an_evaluation_that_comes_to_nothing_says_its_last_words_and_confirms_no_node(
     gate: Gate, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    gate.makes(gate_run.MAIN.replace("found, {}", "found, dict.fromkeys(found, 1000.0)"))
     gate.round()
     gate.agents = lambda: {**every(2), "n0001": agent("n0001", since=LATER)}
     gate.makes("print('one\\n' * 100 + 'ERROR: no agent'); raise SystemExit(4)")
@@ -111,6 +112,8 @@ def test_an_evaluation_that_comes_to_nothing_says_its_last_words_and_confirms_no
     assert said[-LAST_LINES:][-1] == "ERROR: no agent"
     assert len(said) == 1 + 10 * LAST_LINES
     assert gate.written == []
+    assert gate.tally._last
+    assert gate.tally._last.statuses == {"True": 0, "Unknown": 2}
 
 
 @pytest.mark.long
@@ -136,6 +139,30 @@ def test_nodes_whose_evaluation_comes_to_nothing_stop_no_heartbeat_of_others_and
     assert gate.tally._last.unfit == {last: "GpuNoXid"}
     assert set(gate.tally._last.unknown.values()) == {"NotEvaluated"}
     assert gate.tally._last.statuses["True"] + len(gate.tally._last.unknown) + 1 == count
+
+
+@pytest.mark.long
+def test_of_a_node_that_is_gone_nothing_is_said_though_its_last_evaluation_came_to_nothing(
+    gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = names(MOST + 10)
+    last = there[-1]
+    monkeypatch.setattr(gate_run, "resolve", lambda *_: Cluster("k8s:x", "agents", tuple(map(Target, there))))
+    gate.agents = lambda: {name: agent(name, since=since) for name in there}
+    since, found = "2026-01-02T00:00:00Z", {name: [FIT.status, FIT.reason, FIT.message] for name in there}
+    reports = EVALUATES.replace("found, {}", "found, dict.fromkeys(found, 1000.0)")
+    gate.makes(f"FOUND = {found | {last: ['False', 'GpuNoXid', '79']}!r}\n{reports}")
+    gate.round()
+    since = LATER
+    gate.makes("raise SystemExit(4)")
+    gate.round()
+    assert gate.tally._last
+    assert gate.tally._last.unfit == {last: "GpuNoXid"}
+    there.remove(last)
+    found.pop(last)
+    gate.makes(f"FOUND = {found!r}\n{reports}")
+    gate.round()
+    assert (gate.tally._last.unfit, gate.tally._last.statuses["True"]) == ({}, len(there))
 
 
 @pytest.mark.parametrize(("every_s", "pause_s"), [(60, 60.0), (3600, REFRESH_S)])

@@ -22,6 +22,7 @@ from tests.testbed.needs import needs_kubectl
 
 NODE = "gpu001"
 NOW = 1_800_000_000.0
+AS_OF = f"{CONDITION} is True as of"
 
 
 def node_json(status: str, heard: float) -> dict[str, Any]:
@@ -36,6 +37,15 @@ def node_json(status: str, heard: float) -> dict[str, Any]:
         (TRUE, NOW, (TRUE, "Why", "words")),
         (TRUE, NOW - 600, (TRUE, "Why", "words")),
         (TRUE, NOW + 3600, (TRUE, "Why", "words")),  # clocks differ
+        (
+            TRUE,
+            NOW + 3601,
+            (
+                UNKNOWN,
+                "LaterVerdict",
+                f"{AS_OF} {moment(NOW + 3601)}, and it is {moment(NOW)} here; expected clocks that agree within 3600 s",
+            ),
+        ),
         (FALSE, NOW, (FALSE, "Why", "words")),
         (UNKNOWN, NOW, (UNKNOWN, "Why", "words")),
         ("Perhaps", NOW, (UNKNOWN, "Why", "words")),
@@ -60,12 +70,12 @@ def node_json(status: str, heard: float) -> dict[str, Any]:
     ],
 )
 def test_only_a_fresh_verdict_counts(status: str, heard: float, expected: tuple[str, str, str]) -> None:
-    health = verdict_since(node_of(node_json(status, heard)), NOW - 600)
+    health = verdict_since(node_of(node_json(status, heard)), NOW - 600, NOW)
     assert (health.status, health.reason, health.message) == expected
 
 
 def test_a_node_without_a_verdict_is_not_proven() -> None:
-    health = verdict_since(node_of({"metadata": {"name": NODE}}), NOW)
+    health = verdict_since(node_of({"metadata": {"name": NODE}}), NOW, NOW)
     assert (health.status, health.reason) == (UNKNOWN, "NoVerdict")
     assert "expected a gate that evaluates it" in health.message
 

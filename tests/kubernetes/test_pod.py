@@ -53,7 +53,7 @@ def test_the_hosts_loader_is_where_its_distribution_has_it(
         f"{RUN.root}/{libraries}",
         f"{RUN.root}/usr/sbin/chroot",
         RUN.root,
-        "/bin/sh",
+        "/usr/bin/env",
     ]
 
 

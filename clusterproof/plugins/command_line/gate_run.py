@@ -135,6 +135,7 @@ class Rounds:
             cluster = None if is_part else resolve(self._option.x, {"via": "agents", **aws(self._option)})
             self._targets = cluster.targets if cluster else ()
             self._shares.divide(self._targets, agents, now)
+        self._silent = frozenset(filter(self._shares.has, self._silent))
         verdicts = kept_verdicts(self._keep)
         due = self._shares.due(agents, {node: one.health for node, one in verdicts.items()}, now)
         kept = {node: one for node, one in verdicts.items() if self._shares.stands(node, agents)}
@@ -207,7 +208,7 @@ class Rounds:
             say(line)
 
     def _fail(self, lines: Sequence[str]) -> None:
-        self._tally.add(None)
+        self._tally.add(None, self._silent)
         sys.stdout.write("".join(f"{line}\n" for line in lines))
         sys.stdout.flush()
 

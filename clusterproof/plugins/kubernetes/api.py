@@ -28,6 +28,7 @@ JSON = "application/json"
 READ_BYTES = 65536
 MAX_LINE_BYTES = 4 * 1024 * 1024  # of an event; etcd holds no larger object
 NOT_FOUND = 404
+TIMEOUT = "Timeout"  # the reason where a request was taken and not answered in time
 ASKED: Counter[str] = Counter()  # requests of this process: `GET 200`; `GET 0` where there was no answer
 _COUNTING = threading.Lock()
 
@@ -52,6 +53,14 @@ class Api:
     def get_once(self, path: str, within_s: float, **query: object) -> Mapping[str, Any]:
         """One object, asked for once; whoever waits asks again. Raises KubernetesError, also after so long."""
         return decoded(self._asked("GET", path, query, None, 0.0, within_s=within_s))
+
+    def answers(self, within_s: float) -> bool:
+        """Whether the API server itself answers now, whatever it says of others."""
+        try:
+            self.get_once("/version", within_s)
+        except KubernetesError as problem:
+            return 0 < problem.status < 500
+        return True
 
     def create(self, path: str, body: object) -> Mapping[str, Any]:
         """Create an object; what the server made of it. Raises KubernetesError."""
@@ -151,7 +160,9 @@ class Api:
             except KubernetesError:
                 raise
             except Exception as broken:  # urllib3's, in the middle of a body
-                raise KubernetesError(f"{self.url}: the answer broke off: {words_of(broken)}") from None
+                raise KubernetesError(
+                    f"{self.url}: the answer broke off: {words_of(broken)}", reason=_reason(broken)
+                ) from None
             finally:
                 response.release_conn()
             may_pass = response.status == TOO_MANY or (response.status in LATER and method in REPEATABLE)
@@ -187,9 +198,16 @@ class Api:
         except Exception as problem:  # urllib3's, ssl's, the system's
             _count(method, 0)
             raise KubernetesError(
-                f"no answer from {self.url}: {words_of(problem)}; expected an API server that this machine reaches"
+                f"no answer from {self.url}: {words_of(problem)}; expected an API server that this machine reaches",
+                reason=_reason(problem),
             ) from None
         return response
+
+
+def _reason(problem: Exception) -> str:
+    from urllib3.exceptions import ReadTimeoutError
+
+    return TIMEOUT if isinstance(problem, ReadTimeoutError) else ""
 
 
 def _count(method: str, status: int) -> None:

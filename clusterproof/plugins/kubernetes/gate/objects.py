@@ -193,7 +193,7 @@ class ObjectWriter:
     api: Api
     problems: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     gone: set[str] = field(default_factory=set)  # nodes that are no more
-    is_refused: bool = False  # whether there was anything that would hold for every node
+    is_denied: bool = False  # whether there was anything that holds for every node, as no policy of a site need
     is_silent: bool = False  # whether events are not taken
     until: float = field(default_factory=lambda: time.monotonic() + DEADLINE_S)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -219,7 +219,7 @@ class ObjectWriter:
         if name and problem.status == GONE:
             self.gone.add(name)
             return
-        self.is_refused |= isinstance(problem, (KubernetesDenied, KubernetesRefused)) or not problem.status
+        self.is_denied |= isinstance(problem, KubernetesDenied) or not problem.status
         message = f"{problem}; {RIGHTS}" if isinstance(problem, KubernetesDenied) else str(problem)
         self.problems[message.replace(f'"{name}"', "NODE") if name else message].add(name)
 

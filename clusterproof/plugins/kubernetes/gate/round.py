@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import TypeVar
 
@@ -95,6 +95,14 @@ def with_silent(gate_round: Round, silent: Collection[str], before: Round | None
     )
 
 
+def without_silent(last: Round, silent: Set[str]) -> Round:
+    """The last round after one that has left nothing: these nodes are proven no more, and unfit as before."""
+    unproven = silent - last.unfit.keys() - last.unknown.keys()
+    statuses = Counter(last.statuses)
+    statuses.subtract({TRUE: min(len(unproven), statuses[TRUE]), UNKNOWN: -len(unproven)})
+    return replace(last, statuses=statuses, unknown={**last.unknown, **dict.fromkeys(unproven, NOT_EVALUATED)})
+
+
 def leave(folder: Path, gate_round: Round) -> None:
     """Put it where the process that stays looks, whole. Raises OSError."""
     part = folder / f".{FILE}.{os.getpid()}"
@@ -160,6 +168,7 @@ class GateMetrics(Collector):
         with self._lock:
             if latest is None:
                 self._rounds[FAILED] += 1
+                self._last = self._last and without_silent(self._last, frozenset(silent))
                 return
             self._rounds[UNWRITTEN if latest.problems else WRITTEN] += 1
             self._requests.update(latest.requests)

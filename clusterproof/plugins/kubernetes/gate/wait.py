@@ -15,12 +15,13 @@ from clusterproof.plugins.kubernetes.gate.objects import NODES, moment
 from clusterproof.plugins.kubernetes.nodes import ApiNode, node_of
 
 FRESH_S = 600.0  # two heartbeats of a gate in rest
+AHEAD_S = 3600.0  # that the gate's clock may be ahead of this one
 PATIENCE_S = 600.0
 LAST_S = 5.0  # for an answer at least, also when patience ends
 LOOK_S = 10.0  # between two requests of a pod that waits; a gate looks once a minute
 STAT = Path("/proc/stat")  # of the host, in a container too
 BOOTED = "btime "
-NO_VERDICT, OLD_VERDICT, NO_ANSWER = "NoVerdict", "OldVerdict", "NoAnswer"
+NO_VERDICT, OLD_VERDICT, LATER_VERDICT, NO_ANSWER = "NoVerdict", "OldVerdict", "LaterVerdict", "NoAnswer"
 EXITS = {TRUE: 0, FALSE: EXIT_FAILED, UNKNOWN: EXIT_INCOMPLETE}
 RIGHT = "expected the right to get nodes (wait.namespaces of the chart)"
 
@@ -41,8 +42,11 @@ def booted_at(stat: str) -> float:
     return float(digits) if digits.isascii() and digits.isdecimal() else 0.0
 
 
-def verdict_since(node: ApiNode, oldest: float) -> Health:
-    """What the condition says of a node; Unknown where it was last confirmed before `oldest` (since 1970)."""
+def verdict_since(node: ApiNode, oldest: float, now: float) -> Health:
+    """What the condition says of a node; Unknown where it was last confirmed before `oldest` or long after `now`.
+
+    Both in seconds since 1970.
+    """
     condition = node.condition(CONDITION)
     if condition is None:
         return Health(UNKNOWN, NO_VERDICT, f"it has no condition {CONDITION}; expected a gate that evaluates it")
@@ -51,6 +55,9 @@ def verdict_since(node: ApiNode, oldest: float) -> Health:
             f"{CONDITION} is {condition.status} as of {condition.heard}; expected a verdict since {moment(oldest)}"
         )
         return Health(UNKNOWN, OLD_VERDICT, message)
+    if condition.heard > moment(now + AHEAD_S):
+        message = f"{CONDITION} is {condition.status} as of {condition.heard}, and it is {moment(now)} here"
+        return Health(UNKNOWN, LATER_VERDICT, f"{message}; expected clocks that agree within {AHEAD_S:.0f} s")
     status = condition.status if condition.status in EXITS else UNKNOWN
     return Health(status, bounded(condition.reason), bounded(condition.message))
 
@@ -83,7 +90,7 @@ def _booted() -> float:
 def _looked(api: Api, name: str, oldest: float, within_s: float) -> Health:
     try:
         node = api.get_once(f"{NODES}/{name}", within_s, resourceVersion="0")
-        return verdict_since(node_of(node, with_images=False), oldest)
+        return verdict_since(node_of(node, with_images=False), oldest, time.time())
     except KubernetesDenied as denied:
         raise KubernetesDenied(f"{denied}; {RIGHT}", denied.status, denied.reason) from None
     except KubernetesError as problem:

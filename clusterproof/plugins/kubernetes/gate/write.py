@@ -37,7 +37,7 @@ UNCONFINED = (
 )
 UNTRIED = "whether the API server lets this account change more of nodes than its condition could not be told"
 
-FEW = 3  # nodes: of one alone a site's policy may be
+FEW = 3  # nodes: what this account may not do to these it may do to none
 
 
 @record
@@ -91,7 +91,7 @@ class Gate:
         self.is_open = self.is_pending = False
 
     def write(self, healths: Mapping[str, Health]) -> None:
-        """All of it; where the first conditions are refused, nothing more."""
+        """All of it; where no condition may be written, nothing more."""
         every = self.writer.tried("", lambda: every_node(self.writer.api))
         if every is None:
             return
@@ -132,12 +132,12 @@ class Gate:
             self.lines.append(of_nodes(kept, message))
 
     def _write_conditions(self, healths: Mapping[str, Health]) -> bool:
-        """Whether it makes sense to go on. A few go first: what refuses all of these would refuse all."""
+        """Whether it makes sense to go on. A few go first: a right that is missing is for all."""
         names = sorted(name for name in healths if not self._is_left(self.seen[name], healths[name]))
         changed: dict[str, bool] = {}
         for group in (names[:FEW], names[FEW:]):
             changed |= self.writer.each(lambda name: self._write_condition(name, healths[name]), group)
-            if self.writer.is_refused and not changed:
+            if self.writer.is_denied and not changed:
                 return False
         left = len(healths) - len(names)
         as_before = f"; {left} as before" if left else ""

@@ -31,10 +31,10 @@ LOADERS = {
     "amd64": ("ld-linux-x86-64.so.2", "x86_64-linux-gnu", "usr/lib64"),
     "arm64": ("ld-linux-aarch64.so.1", "aarch64-linux-gnu", "usr/lib"),
 }
-# What the host's loader and shell read in an image, which may be anybody's: nothing, and an empty folder.
-UNSET = ("LD_PRELOAD", "LD_AUDIT", "SHELLOPTS")
+# What the host's loader obeys in the environment of an image, which may be anybody's; empty, it has no effect.
+UNSET = ("LD_PRELOAD", "LD_AUDIT", "LD_LIBRARY_PATH", "LD_DEBUG", "LD_PROFILE", "GLIBC_TUNABLES")
 LOCALE = {"name": "LC_ALL", "value": "C"}
-ETC = "/etc"  # with ld.so.preload
+ETC = "/etc"  # with ld.so.preload: an empty folder
 ENVIRONMENT = ("PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root")  # of the program
 PREFERRED = ("kube-proxy", "pause", "aws-node", "amazon-k8s-cni", "cilium", "calico")  # on every node, and kept there
 
@@ -85,15 +85,6 @@ class RunObjects:
     def root(self) -> str:
         """Where a pod has the host's files, if its image is anybody's: no image has a volume over a path of chance."""
         return f"/{self.name}"
-
-    @property
-    def cleaned(self) -> str:
-        """What runs a script, its name to the shell, with nothing of the image's environment.
-
-        It has words alone that no function of that environment replaces.
-        """
-        kept = " ".join([*ENVIRONMENT, *(f'"{key}=${key}"' for key in self.keys)])
-        return f'set -- {kept};unset {" ".join(self.keys)};exec /usr/bin/env -i "$@" /bin/sh -c "$0"'
 
     @property
     def pods(self) -> str:
@@ -192,14 +183,18 @@ def pod(run: RunObjects, name: str, node: ApiNode, image: str, deadline_s: int, 
 
 
 def on_host(run: RunObjects, node: ApiNode, script: str) -> list[str]:
-    """The command that runs a shell script of the host's, with nothing but the host's files."""
+    """The command that runs a shell script on the host, with nothing but the host's files.
+
+    No shell reads the image's environment: Kubernetes itself puts the value of a key for `$(KEY)`.
+    """
     name, family_folder, folder = LOADERS.get(node.info.get("architecture", ""), LOADERS["amd64"])
     if FAMILY.search(node.info.get("osImage", "")):
         folder = libraries = f"usr/lib/{family_folder}"
     else:
         libraries = "usr/lib64"
-    started = [f"{run.root}/{folder}/{name}", "--library-path", f"{run.root}/{libraries}"]
-    return [*started, f"{run.root}/usr/sbin/chroot", run.root, "/bin/sh", "-c", run.cleaned, script]
+    loaded = [f"{run.root}/{folder}/{name}", "--library-path", f"{run.root}/{libraries}"]
+    cleaned = ["/usr/bin/env", "-i", *ENVIRONMENT, *(f"{key}=$({key})" for key in run.keys)]
+    return [*loaded, f"{run.root}/usr/sbin/chroot", run.root, *cleaned, "/bin/sh", "-c", script]
 
 
 def image_on(node: ApiNode) -> str:

@@ -23,7 +23,7 @@ from clusterproof.plugins.transport import Answer, Connection, Limits, Program, 
 from clusterproof.plugins.transport.fan_out import fan_out
 from clusterproof.plugins.transport.kubernetes import NAMESPACE
 from clusterproof.plugins.transport.kubernetes.connection import NO_NODE, PerfPods
-from clusterproof.plugins.transport.kubernetes.outcome import NO_IMAGE, not_ready
+from clusterproof.plugins.transport.kubernetes.outcome import NO_IMAGE, is_of_kubelet, not_ready
 from clusterproof.plugins.transport.kubernetes.report_cache import KEEP, AgentPods, ReportCache, handed_share, mark_of
 
 CONNECTION = "agents"
@@ -158,7 +158,7 @@ class AgentVisit:
             why = Unreached.THROTTLED
         elif problem.status in (400, 404):
             why, detail = Unreached.REMOVED, f"its agent was replaced meanwhile: {problem}"
-        elif problem.status >= 500 or not problem.status:  # as of a kubelet that takes the request and says nothing
+        elif is_of_kubelet(self.context.api, problem):
             said = detail.partition("; expected")[0]
             why, detail = Unreached.NO_LOG, f"the control plane cannot read its agent's log: {said}; {WAY}"
         return Answer(unreached=why, detail=detail, seconds=self._seconds())

@@ -111,6 +111,10 @@ class Shares:
         if [share.names for share in self._all] != [None]:
             self._all, self._bounds = [NodeShare()], []
 
+    def has(self, node: str) -> bool:
+        """Whether a node is of a share."""
+        return any(share.has(node) for share in self._all)
+
     def stands(self, node: str, agents: Mapping[str, Pod]) -> bool:
         """Whether what was found of a node still holds: it is of a share, and its agent is in the same state."""
         share = self._all[bisect_right(self._bounds, node)]

@@ -20,6 +20,7 @@ from clusterproof.plugins.transport.kubernetes.outcome import (
     PodWatch,
     after_the_end,
     has_begun,
+    is_of_kubelet,
     is_of_quota,
     is_settled,
     pod_failure,
@@ -104,6 +105,12 @@ class VisitContext:
     def is_refusal(self, answer: Answer) -> bool:
         """Whether a node was answered for by what the API server refuses to all."""
         return answer.unreached is Unreached.API and bool(self.refusal) and answer.detail == self.refusal
+
+
+LISTED = (
+    "the loader listed libraries and ran nothing, as the pod's image sets LD_TRACE_LOADED_OBJECTS; expected an image "
+    "that does not: --k8s-image"
+)
 
 
 @dataclass(slots=True)
@@ -198,6 +205,8 @@ class PodVisit:
         output = self._log() if detail else self._whole_log()
         if isinstance(output, Answer):
             return output
+        if f"=> {self.context.run.root}/".encode() in output and not self._is_whole(output):
+            return Answer(unreached=Unreached.NO_IMAGE, detail=LISTED, seconds=self.seconds())
         return Answer(output, Unreached.CUT if detail else None, detail, self.seconds())
 
     def _whole_log(self) -> bytes | Answer:
@@ -230,7 +239,7 @@ class PodVisit:
                 return Answer(
                     unreached=Unreached.REMOVED, detail=f"its pod was deleted before its log was read: {problem}"
                 )
-            if problem.status >= 500:
+            if is_of_kubelet(self.context.api, problem):
                 detail = f"it ran; the control plane cannot read its log: {problem}; expected a way to port 10250 there"
                 return Answer(unreached=Unreached.NO_LOG, detail=detail, seconds=self.seconds())
             return self._failed(problem)

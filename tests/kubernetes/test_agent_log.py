@@ -1,0 +1,74 @@
+"""Whose fault it is that the log of a node's agent is not read."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+
+import pytest
+from urllib3 import HTTPResponse, HTTPSConnectionPool
+from urllib3.connection import HTTPSConnection
+from urllib3.exceptions import ConnectTimeoutError, NewConnectionError, ProtocolError, ReadTimeoutError, SSLError
+
+from clusterproof.plugins.core.evidence import Unreached
+from clusterproof.plugins.kubernetes.api import Api, KubernetesError
+from clusterproof.plugins.transport import Answer
+from clusterproof.plugins.transport.kubernetes.agents import AgentVisit, ReadContext
+from clusterproof.plugins.transport.kubernetes.report_cache import ReportCache
+from tests.kubernetes.agents import agent
+
+POOL = HTTPSConnectionPool("10.0.0.1", 443)
+
+
+def reading(send: Callable[..., object]) -> Answer:
+    """What is read of an agent by these answers of an API server."""
+    context = ReadContext(Api("https://10.0.0.1:443", send), "clusterproof", 1000, 105, ReportCache(""))
+    return AgentVisit(context, agent("gpu701")).make()
+
+
+def test_a_log_that_does_not_come_is_of_its_own_node_and_not_of_the_api_server() -> None:
+    def silent_kubelet(_: str, address: str, **__: object) -> HTTPResponse:
+        if "/log?" in address:
+            raise ReadTimeoutError(POOL, address, "Read timed out. (read timeout=40.0)")
+        return HTTPResponse(io.BytesIO(b"{}"), status=200, preload_content=False)
+
+    answer = reading(silent_kubelet)
+    assert answer.unreached is Unreached.NO_LOG
+    assert answer.detail == (
+        "the control plane cannot read its agent's log: no answer from https://10.0.0.1:443: "
+        "HTTPSConnectionPool(host='10.0.0.1', port=443): Read timed out. (read timeout=40.0); expected a way from it to"
+        " port 10250 of the node, and a kubelet that answers there"
+    )
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        ConnectionRefusedError(111, "Connection refused"),
+        NewConnectionError(HTTPSConnection("10.0.0.1"), "[Errno -3] Temporary failure in name resolution"),
+        ConnectTimeoutError("timed out"),
+        SSLError("certificate verify failed"),
+        ProtocolError("Connection aborted.", ConnectionResetError(104, "reset by peer")),
+        ReadTimeoutError(POOL, "/", "Read timed out. (read timeout=40.0)"),
+        HTTPResponse(
+            io.BytesIO(b"no server is available"), status=503, headers={"Retry-After": "60"}, preload_content=False
+        ),
+    ],
+    ids=lambda problem: type(problem).__name__,
+)
+def test_an_api_server_that_has_gone_away_speaks_against_no_node(problem: Exception | HTTPResponse) -> None:
+    def gone(*_: object, **__: object) -> HTTPResponse:
+        if isinstance(problem, Exception):
+            raise problem
+        return problem
+
+    assert reading(gone).unreached is Unreached.API
+
+
+def test_an_account_that_has_lost_its_credentials_speaks_against_no_node() -> None:
+    def lost() -> str:
+        raise KubernetesError("the credentials: exec: aws not found; expected some that work")
+
+    api = Api("https://10.0.0.1:443", object, lost)
+    answer = AgentVisit(ReadContext(api, "clusterproof", 1000, 105, ReportCache("")), agent("gpu701")).make()
+    assert answer.unreached is Unreached.API
