@@ -13,9 +13,7 @@ from clusterproof.plugins.core.errors import ClusterproofError
 ANSWER_S = 8.0
 REBOOTS = frozenset({"REBOOT_REQUESTED", "REBOOT_ISSUED"})  # which a resume would cancel
 UNAVAILABLE = frozenset({"DRAIN", "DOWN", "FAIL", "FAILING", "MAINTENANCE", "MAINT", "REBOOT_ISSUED", "POWERING_DOWN"})
-BY_HAND = frozenset(
-    {"DRAIN", "FAIL", "FAILING"}
-)  # of those that end only so: a reservation, or what Slurm has set down, may end
+BY_HAND = frozenset({"DRAIN", "FAIL", "FAILING"})  # end by hand alone, as a reservation or what Slurm set down need not
 NOT_RESUMED = frozenset({"DOWN", "FAIL", "FAILING"}) | REBOOTS
 STEERING = ("SQUEUE_", "SINFO_")  # of the environment in which slurmd was started: what would leave jobs or nodes out
 TIMES = {"SLURM_TIME_FORMAT": "%s"}  # seconds since 1970, which no change of the clock sets back
