@@ -32,14 +32,15 @@ NO_RACK = {"gpu.imex", "gpu.imex_domain", "gpu.imex_nodes", "gpu.rack_trays", "g
 NO_GPUDIRECT = {"gpu.peermem"}
 NO_NVLINK = NO_FABRIC | NO_NVSWITCH | NO_GPUDIRECT | {"gpu.nvlink_active", "gpu.nvlink_errors"}
 OLD_DRIVER = {"gpu.recovery_action"}
+NO_MIG = {"gpu.mig_uniform"}
 NOT_APPLICABLE = {
-    "V100": NO_RACK | NO_FABRIC | NO_NVSWITCH | NO_GPUDIRECT | OLD_DRIVER,
-    "T4": NO_RACK | NO_NVLINK | OLD_DRIVER,
+    "V100": NO_RACK | NO_FABRIC | NO_NVSWITCH | NO_GPUDIRECT | OLD_DRIVER | NO_MIG,
+    "T4": NO_RACK | NO_NVLINK | OLD_DRIVER | NO_MIG,
     "A100-40": NO_RACK | NO_FABRIC,
     "A100-80": NO_RACK | NO_FABRIC | OLD_DRIVER,
-    "A10G": NO_RACK | NO_NVLINK | OLD_DRIVER,
-    "L4": NO_RACK | NO_NVLINK,
-    "L40S": NO_RACK | NO_NVLINK,
+    "A10G": NO_RACK | NO_NVLINK | OLD_DRIVER | NO_MIG,
+    "L4": NO_RACK | NO_NVLINK | NO_MIG,
+    "L40S": NO_RACK | NO_NVLINK | NO_MIG,
     "H100": NO_RACK,
     "H200": NO_RACK,
     "B200": NO_RACK | OFF_THE_BUS,
