@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Callable
 
 import pytest
@@ -63,6 +64,51 @@ def test_an_api_server_that_has_gone_away_speaks_against_no_node(problem: Except
         return problem
 
     assert reading(gone).unreached is Unreached.API
+
+
+def status(code: int, message: str) -> HTTPResponse:
+    body = json.dumps({"kind": "Status", "status": "Failure", "message": message, "code": code}).encode()
+    return HTTPResponse(io.BytesIO(body), status=code, headers={"Retry-After": "60"}, preload_content=False)
+
+
+@pytest.mark.parametrize("is_slow", [False, True], ids=["etcd has no leader", "etcd hangs"])
+def test_an_api_server_that_lacks_its_etcd_speaks_against_no_node(is_slow: bool) -> None:
+    def without_etcd(_: str, address: str, **__: object) -> HTTPResponse:
+        if not address.endswith(("/version", "/livez")):
+            if is_slow:
+                raise ReadTimeoutError(POOL, address, "Read timed out. (read timeout=40.0)")
+            return status(500, "etcdserver: request timed out")
+        return HTTPResponse(io.BytesIO(b"{}"), status=200, preload_content=False)
+
+    assert reading(without_etcd).unreached is Unreached.API
+
+
+@pytest.mark.parametrize("is_slow", [False, True], ids=["etcd had no leader", "etcd hung"])
+def test_an_api_server_that_lacked_its_etcd_for_a_moment_speaks_against_no_node(is_slow: bool) -> None:
+    refused: list[str] = []
+
+    def anew(_: str, address: str, **__: object) -> HTTPResponse:
+        if not refused:
+            refused.append(address)
+            if is_slow:
+                raise ReadTimeoutError(POOL, address, "Read timed out. (read timeout=40.0)")
+            return status(500, "etcdserver: request timed out")
+        return HTTPResponse(io.BytesIO(b"{}" if "/log?" not in address else b"no space\n"), preload_content=False)
+
+    answer = reading(anew)
+    assert answer.unreached is Unreached.NOT_STARTED
+    assert answer.detail.endswith("; its last words: no space")
+
+
+def test_whether_an_api_server_has_its_etcd_an_account_learns_that_may_list_pods_and_not_get_them() -> None:
+    def kubelet_is_gone(_: str, address: str, **__: object) -> HTTPResponse:
+        if "/log?" in address:
+            return status(500, 'Get "https://10.0.0.7:10250/containerLogs/clusterproof/a/agent": dial tcp: i/o timeout')
+        if "/pods?" in address:
+            return HTTPResponse(io.BytesIO(b'{"items": []}'), status=200, preload_content=False)
+        return status(403, 'pods "a" is forbidden: User "x" cannot get resource "pods" in API group ""')
+
+    assert reading(kubelet_is_gone).unreached is Unreached.NO_LOG
 
 
 def test_an_account_that_has_lost_its_credentials_speaks_against_no_node() -> None:

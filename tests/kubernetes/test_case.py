@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -120,6 +121,24 @@ def test_a_job_of_hyperpod_whose_node_was_lost_blames_no_operator(kubernetes: Be
     assert found["job"]["state"] == "Failed"
     assert found["commands"][0] == f"clusterproof check k8s: --nodes {name} -k 'reachable or kernel_oops or lockups'"
     assert any(one.startswith("ai-pod-0/train.log: ") for one in found["missing"]) is False
+
+
+GONE = "the node gpu009.cluster.example: Kubernetes has no such node"
+
+
+@pytest.mark.parametrize(("is_gone", "missing"), [(False, []), (True, [GONE])])
+def test_whoever_may_list_nodes_learns_which_of_a_jobs_are_not_ready_or_gone(
+    kubernetes: Bed, monkeypatch: pytest.MonkeyPatch, is_gone: bool, missing: list[str]
+) -> None:
+    own = {"apiGroups": ["*"], "resources": ["pods", "hyperpodpytorchjobs"], "verbs": ["get", "list"]}
+    _, token = kubernetes.account([], [own, {"apiGroups": [""], "resources": ["nodes"], "verbs": ["list"]}])
+    name, over = "gpu009.cluster.example", {"type": "Failed", "status": "True", "lastTransitionTime": NOW}
+    node = contextlib.nullcontext() if is_gone else kubernetes.node(name, ready="Unknown", reason="NodeStatusUnknown")
+    with node, hyperpod(kubernetes, "ai", name, {"startTime": EARLIER, "conditions": [over]}):
+        monkeypatch.setenv("KUBECONFIG", str(kubernetes.plane.kubeconfig(token)))
+        found = said("default/ai")
+    assert [words for words in found["missing"] if words.startswith(("whether its nodes", "the node"))] == missing
+    assert any("not ready since" in json.dumps(row) for row in found["timeline"]) is not is_gone
 
 
 @pytest.mark.parametrize(

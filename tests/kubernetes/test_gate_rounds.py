@@ -195,6 +195,27 @@ def test_where_no_agent_is_seen_no_node_is_confirmed(gate: Gate, refuses: bool) 
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("refusing", ["open_api", "agents_of", "resolve"])
+def test_without_its_api_server_no_node_counts_as_proven_by_an_old_heartbeat(
+    gate: Gate, monkeypatch: pytest.MonkeyPatch, refusing: str
+) -> None:
+    def refused(*_: object) -> object:
+        raise KubernetesError("no answer from https://x")
+
+    gate.finds(n0000=UNFIT, n0001=FIT)
+    gate.round()
+    gate.agents = lambda: every(MOST + 1)
+    monkeypatch.setattr(gate_run, refusing, refused)
+    found = []
+    for _ in range(8):
+        gate.round()
+        assert gate.tally._last
+        found.append((gate.tally._last.statuses["True"], gate.tally._last.unfit, gate.tally._last.unknown))
+    unfit = {"n0000": "GpuGpuCount"}
+    assert found == [(1, unfit, {})] * 7 + [(0, unfit, {"n0001": "NotEvaluated"})]
+
+
+@pytest.mark.long
 def test_a_node_whose_agent_says_that_something_changes_is_not_confirmed_until_it_is_evaluated(gate: Gate) -> None:
     gate.agents = lambda: {**every(1), "n0001": agent("n0001", is_ready=False)}
     gate.round()

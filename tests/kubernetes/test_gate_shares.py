@@ -123,8 +123,8 @@ def test_of_a_node_that_has_left_nothing_stands() -> None:
     evaluate(shares, agents, 0.0)
     del agents["n0007"]
     shares.divide([Target(name) for name in agents], agents, 60.0)
-    assert not shares.stands("n0007", agents)
-    assert shares.stands("n0008", agents)
+    assert (shares.has("n0007"), shares.stands("n0007", agents)) == (False, False)
+    assert (shares.has("n0008"), shares.stands("n0008", agents)) == (True, True)
 
 
 @pytest.mark.long

@@ -19,7 +19,7 @@ from clusterproof.plugins.core.opened import Budget
 from clusterproof.plugins.inventory.kubernetes import OF_JOB, access_to
 from clusterproof.plugins.kubernetes.access import SETTING
 from clusterproof.plugins.kubernetes.api import NOT_FOUND, Api, KubernetesDenied, KubernetesError
-from clusterproof.plugins.kubernetes.nodes import number, parts, table, tables, text
+from clusterproof.plugins.kubernetes.nodes import nodes, number, parts, table, tables, text
 from clusterproof.plugins.kubernetes.workloads import ENDED, FORM, LABELS, NAME
 
 OBJECTS = {  # of jobs: where each kind is, and what it is called; HyperPod's is of its training operator
@@ -201,20 +201,21 @@ class _Reader:
         """Nodes of the job whose kubelet answers no more, unless it went long after the job's end."""
         for node, whole in list(self.builder.nodes_of_pods.items())[:MAX_NODES]:
             try:
-                conditions = tables(parts(self.api.get(f"/api/v1/nodes/{whole}"))[2].get("conditions"))
+                found = nodes(self.api, name=whole, with_images=False)  # listed, as a run may: it may get none
             except KubernetesDenied as problem:
                 self.builder.lack(f"whether its nodes are ready: {one_line(str(problem))}")
                 return
             except KubernetesError as problem:
                 self.builder.lack(f"the node {whole}: {one_line(str(problem))}")
                 continue
-            ready: Mapping[str, Any] = next(
-                (condition for condition in conditions if condition.get("type") == "Ready"), {}
-            )
-            since = self.clock.of(text(ready.get("lastTransitionTime")))
+            if not found:
+                self.builder.lack(f"the node {whole}: Kubernetes has no such node")
+                continue
+            ready = found[0].condition("Ready")
+            since = self.clock.of(ready.since if ready else "")
             is_later = None not in (since.begins, ended) and (since.begins or 0) > (ended or 0) + limits().before_s
-            if ready and ready.get("status") != "True" and not is_later:
-                message = f"not ready since {text(ready.get('lastTransitionTime'))}: {text(ready.get('reason'))}"
+            if ready and ready.status != "True" and not is_later:
+                message = f"not ready since {ready.since}: {ready.reason}"
                 self.builder.events.append(Event("node_not_ready", one_line(message), f"node {whole}", since, node))
 
 

@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -112,7 +112,9 @@ class Rounds:
                 if not self._is_over.is_set():
                     self._evaluate(share, self._agents(api), began)
         except (ClusterproofError, OSError) as problem:
-            self._fail([f"ERROR: {problem}"])
+            known = kept_verdicts(self._keep).keys() | self._reported.keys()
+            is_old = began >= self._refreshed + self._orders.patience_s  # what was last written of them
+            self._fail([f"ERROR: {problem}"], known if is_old else ())
             return
         if not due or (self._is_due(began) and kept_verdicts(self._keep)):
             self._confirm(api, agents, began, asked)
@@ -207,8 +209,8 @@ class Rounds:
         for line in gate_round.said():
             say(line)
 
-    def _fail(self, lines: Sequence[str]) -> None:
-        self._tally.add(None, self._silent)
+    def _fail(self, lines: Sequence[str], unproven: Collection[str] = ()) -> None:
+        self._tally.add(None, self._silent.union(unproven))
         sys.stdout.write("".join(f"{line}\n" for line in lines))
         sys.stdout.flush()
 

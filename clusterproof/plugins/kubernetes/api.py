@@ -54,14 +54,6 @@ class Api:
         """One object, asked for once; whoever waits asks again. Raises KubernetesError, also after so long."""
         return decoded(self._asked("GET", path, query, None, 0.0, within_s=within_s))
 
-    def answers(self, within_s: float) -> bool:
-        """Whether the API server itself answers now, whatever it says of others."""
-        try:
-            self.get_once("/version", within_s)
-        except KubernetesError as problem:
-            return 0 < problem.status < 500
-        return True
-
     def create(self, path: str, body: object) -> Mapping[str, Any]:
         """Create an object; what the server made of it. Raises KubernetesError."""
         return decoded(self._asked("POST", path, {}, body, RETRY_S))
@@ -97,9 +89,16 @@ class Api:
                 return
         raise KubernetesError(f"{path} has more than {MAX_PAGES} pages of objects; expected fewer")
 
-    def text(self, path: str, most_bytes: int, retry_s: float = RETRY_S, **query: object) -> bytes:
-        """A body as it is, at most so much of it. Raises KubernetesError."""
-        return self._asked("GET", path, query, None, retry_s, most_bytes)
+    def text(
+        self,
+        path: str,
+        most_bytes: int,
+        retry_s: float = RETRY_S,
+        within_s: float = READ_S + CONNECT_S,
+        **query: object,
+    ) -> bytes:
+        """A body as it is, at most so much of it. Raises KubernetesError, also where nothing comes for so long."""
+        return self._asked("GET", path, query, None, retry_s, most_bytes, within_s=within_s)
 
     def watch(self, path: str, timeout_s: float, **query: object) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """The events of a watch (`ADDED`, …, with the object) until the server ends it. Raises KubernetesError.

@@ -23,7 +23,8 @@ from clusterproof.plugins.transport import Answer, Connection, Limits, Program, 
 from clusterproof.plugins.transport.fan_out import fan_out
 from clusterproof.plugins.transport.kubernetes import NAMESPACE
 from clusterproof.plugins.transport.kubernetes.connection import NO_NODE, PerfPods
-from clusterproof.plugins.transport.kubernetes.outcome import NO_IMAGE, is_of_kubelet, not_ready
+from clusterproof.plugins.transport.kubernetes.log import NoLog, log_of
+from clusterproof.plugins.transport.kubernetes.outcome import NO_IMAGE, not_ready
 from clusterproof.plugins.transport.kubernetes.report_cache import KEEP, AgentPods, ReportCache, handed_share, mark_of
 
 CONNECTION = "agents"
@@ -134,10 +135,10 @@ class AgentVisit:
     def make(self) -> Answer:
         """Read what it has reported last."""
         reading = self.context
-        path = f"/api/v1/namespaces/{reading.namespace}/pods/{self.pod.name}/log"
-        query = {"container": CONTAINER, "sinceSeconds": reading.since_s, "limitBytes": reading.most_bytes}
+        pods = f"/api/v1/namespaces/{reading.namespace}/pods"
+        query = {"container": CONTAINER, "sinceSeconds": reading.since_s}
         try:
-            log = reading.api.text(path, reading.most_bytes, LOG_S, **query)
+            log = log_of(reading.api, pods, self.pod.name, reading.most_bytes, LOG_S, **query)
         except KubernetesError as problem:
             return self._unread(problem)
         report = last_whole(log, REPORT)
@@ -158,7 +159,7 @@ class AgentVisit:
             why = Unreached.THROTTLED
         elif problem.status in (400, 404):
             why, detail = Unreached.REMOVED, f"its agent was replaced meanwhile: {problem}"
-        elif is_of_kubelet(self.context.api, problem):
+        elif isinstance(problem, NoLog):
             said = detail.partition("; expected")[0]
             why, detail = Unreached.NO_LOG, f"the control plane cannot read its agent's log: {said}; {WAY}"
         return Answer(unreached=why, detail=detail, seconds=self._seconds())

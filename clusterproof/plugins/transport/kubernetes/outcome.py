@@ -9,13 +9,7 @@ from contextlib import suppress
 
 from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.kubernetes.api import (
-    TIMEOUT,
-    Api,
-    KubernetesDenied,
-    KubernetesError,
-    KubernetesRefused,
-)
+from clusterproof.plugins.kubernetes.api import Api, KubernetesDenied, KubernetesError, KubernetesRefused
 from clusterproof.plugins.kubernetes.nodes import ApiNode
 from clusterproof.plugins.kubernetes.workloads import Container, Pod, pod_of
 from clusterproof.plugins.transport.kubernetes import RunObjects
@@ -129,14 +123,6 @@ class PodWatch:
         for name in names:
             if name in self._changed:
                 self._changed[name].notify_all()
-
-
-ANSWER_S = 10.0  # for an API server that is there
-
-
-def is_of_kubelet(api: Api, problem: KubernetesError) -> bool:
-    """Whether a log was not read for the node's own part, and not for the API server's: that one answers otherwise."""
-    return (problem.status >= 500 or problem.reason == TIMEOUT) and api.answers(ANSWER_S)
 
 
 NO_IMAGE = ("ErrImageNeverPull", "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ImageInspectError")

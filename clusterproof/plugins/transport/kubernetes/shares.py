@@ -113,13 +113,17 @@ class Shares:
 
     def has(self, node: str) -> bool:
         """Whether a node is of a share."""
-        return any(share.has(node) for share in self._all)
+        return self._of(node).has(node)
 
     def stands(self, node: str, agents: Mapping[str, Pod]) -> bool:
         """Whether what was found of a node still holds: it is of a share, and its agent is in the same state."""
-        share = self._all[bisect_right(self._bounds, node)]
+        share = self._of(node)
         state = state_of(agents[node]) if node in agents else None
         return share.has(node) and share.states.get(node) == state
+
+    def _of(self, node: str) -> NodeShare:
+        """The share that has a node of this name, if one has it."""
+        return self._all[bisect_right(self._bounds, node)]
 
     def due(self, agents: Mapping[str, Pod], health: Mapping[str, Health], now: float) -> list[NodeShare]:
         """Those to be evaluated now; of those for which only the time has come a part, so that it is never all."""

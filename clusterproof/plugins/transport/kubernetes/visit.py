@@ -16,11 +16,11 @@ from clusterproof.plugins.kubernetes.api import Api, KubernetesDenied, Kubernete
 from clusterproof.plugins.kubernetes.nodes import ApiNode
 from clusterproof.plugins.transport import Answer, Limits
 from clusterproof.plugins.transport.kubernetes import CONTAINER, RunObjects, image_on, pod
+from clusterproof.plugins.transport.kubernetes.log import NoLog, log_of
 from clusterproof.plugins.transport.kubernetes.outcome import (
     PodWatch,
     after_the_end,
     has_begun,
-    is_of_kubelet,
     is_of_quota,
     is_settled,
     pod_failure,
@@ -228,10 +228,9 @@ class PodVisit:
 
     def _log(self) -> bytes | Answer:
         """What of it there is now. Raises KubernetesDenied."""
-        path = f"{self.context.run.pods}/{self.name}/log"
-        most = self.context.limits.answer_bytes
+        pods, most = self.context.run.pods, self.context.limits.answer_bytes
         try:
-            return self.context.api.text(path, most, LOG_S, container=CONTAINER, limitBytes=most)
+            return log_of(self.context.api, pods, self.name, most, LOG_S, container=CONTAINER)
         except KubernetesDenied:
             raise
         except KubernetesError as problem:
@@ -239,7 +238,7 @@ class PodVisit:
                 return Answer(
                     unreached=Unreached.REMOVED, detail=f"its pod was deleted before its log was read: {problem}"
                 )
-            if is_of_kubelet(self.context.api, problem):
+            if isinstance(problem, NoLog):
                 detail = f"it ran; the control plane cannot read its log: {problem}; expected a way to port 10250 there"
                 return Answer(unreached=Unreached.NO_LOG, detail=detail, seconds=self.seconds())
             return self._failed(problem)
