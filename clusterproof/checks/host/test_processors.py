@@ -58,9 +58,8 @@ def _capped(policy: FrequencyPolicy, policies: Sequence[FrequencyPolicy], least_
 
 
 def _highest_limit(policies: Iterable[FrequencyPolicy]) -> int:
-    """In kHz; 0 where one of them is unknown."""
-    limits = [readings(policy, "limit_khz")[0].get("limit_khz", 0) for policy in policies]
-    return max(limits, default=0) if all(limits) else 0
+    """In kHz, of those that are known; 0 where none is."""
+    return max((readings(policy, "limit_khz")[0].get("limit_khz", 0) for policy in policies), default=0)
 
 
 @mark.hyperpod_version_checker
