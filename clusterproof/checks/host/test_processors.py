@@ -41,8 +41,10 @@ def test_cpu_governor(node: Node) -> None:
     slow = ", ".join(filter(None, each(policies, _slow)))
     total = sum(policy.count for policy in policies)
     fail_if(slow, f"{slow}, of {total} frequency policies; expected performance on all")
-    least_base = node.threshold("cpu.base_percent") / 100
-    capped = ", ".join(filter(None, each(policies, lambda policy: _capped(policy, policies, least_base))))
+    info = readings(node.processors, "info")[0].get("info")
+    is_intel = info is not None and "Intel" in readings(info, "model")[0].get("model", "")
+    percent = node.threshold("cpu.intel_base_percent") if is_intel else node.threshold("cpu.base_percent")
+    capped = ", ".join(filter(None, each(policies, lambda policy: _capped(policy, policies, percent / 100))))
     concern_if(capped, f"limited: {capped}; expected no limit below what the CPU can do")
 
 

@@ -42,6 +42,20 @@ def test_a_limit_without_boost_is_compared_with_that_of_the_other_cpus(
     assert result.message.count("limited: ") == words.count("limited: ")
 
 
+@pytest.mark.parametrize(
+    ("model", "khz", "verdict"),
+    [
+        ("Intel(R) Xeon(R) w9-3495X", 1_900_000, PASS),
+        ("Intel(R) Xeon(R) w9-3495X", 1_800_000, CONCERN),
+        ("AMD EPYC 9654 96-Core Processor", 1_900_000, CONCERN),
+    ],
+)
+def test_a_limit_is_low_by_the_base_frequencies_of_the_cpus_vendor(model: str, khz: int, verdict: Verdict) -> None:
+    policy = {**EPYC, "max_khz": 4_800_000, "limit_khz": khz, "first": "policy0", "count": 112}
+    result = said("host.cpu_governor", node("n0", cpus={"policies": [policy], "info": {"model": model}}))
+    expect(result, verdict, f"limited: policy0 to {khz // 1000} of 4800 MHz" if verdict is CONCERN else "")
+
+
 def test_a_limit_is_said_where_that_of_another_cpu_is_unknown() -> None:
     result = said("host.cpu_governor", with_policies("n0", None, 1_500_000))
     expect(result, INCOMPLETE, "limited: policy1 to 1500 of 3420 MHz")
