@@ -224,11 +224,12 @@ SETTINGS: dict[str, Read] = {
 IN_GROUP: dict[str, Read] = {**SETTINGS, "MaxPayload": lambda settings: settings.max_payload}
 
 OF_DEVICES, IN_GROUP_OF = "PCIe settings of devices", "settings of PCIe"
+AND = " and "  # between the settings of a model none of which has a majority
 
 
-def rank(value: str) -> tuple[int, str]:
-    """By which settings are compared: a greater number is better, and on better than off."""
-    return int(value) if value.isdecimal() else 0, value
+def rank(value: str) -> list[tuple[int, str]]:
+    """By which settings are compared, the worst of several first: a greater number is better, on better than off."""
+    return [(int(one) if one.isdecimal() else 0, one) for one in value.split(AND)]
 
 
 def settings_by_model(paths: PciPaths, read: Read) -> dict[str, dict[str, str]]:
@@ -274,9 +275,9 @@ def settings_of(node: Node) -> Values:
 
 
 def usual_settings(node: Node) -> Values:
-    """What most devices of a model have on a node, by the setting's name with the model; None without a majority."""
+    """What most devices of a model have on a node, by the setting's name with the model; all that they have without."""
     return {
-        f"{what} of {model}": usual_value(node, values)
+        f"{what} of {model}": usual_value(node, values) or AND.join(sorted({*values.values()}, key=rank))
         for what, read in (SETTINGS if may_be_virtual(node.pci_settings) else IN_GROUP).items()
         for model, values in settings_by_model(node.pci_settings, read).items()
     }

@@ -71,15 +71,14 @@ def _counted_in_group(node: Node) -> Iterable[str]:
 def test_ib_ports(ib_device: RdmaDevice, node: Node) -> None:
     """InfiniBand or RoCE port state and speed.
 
-    Every port with a cable must be active, at the rate of most ports of its model on this node and of the same port on
-    most nodes of the group: one slow rail slows every collective. Without a majority, a port slower than another of its
-    model, or than the same port elsewhere, is a concern. A port in physical state Disabled was switched off by
-    somebody, or is one of Ethernet without a link: a concern if the same port is active on most nodes of the group, or,
-    where no other node reports it, if an Ethernet port lost a link that ports of its model here have. A port that is
-    Polling on all nodes of the group, two or more, and has never lost a link has no cable or no network plane: a single
-    concern until it is switched off, unless no port here is active. The same holds where no other node
-    reports the port, as in a prolog; a lower rate is a concern there, since the port may be another network's, unless
-    InfiniBand came up on a single lane.
+    Every port with a cable must be active, at the rate of the same port on most nodes of the group: one slow rail slows
+    every collective. Without a majority, or where this node only numbers its ports otherwise, a port slower than
+    another of its model, or than the same port elsewhere, is a concern, since it may be another network's, unless
+    InfiniBand came up on a single lane. A port in physical state Disabled was switched off by somebody, or is one of
+    Ethernet without a link: a concern if the same port is active on most nodes of the group, or, where no other node
+    reports it, if an Ethernet port lost a link that ports of its model here have. A port that is Polling on all nodes
+    of the group, two or more, and has never lost a link has no cable or no network plane: a single concern until it is
+    switched off, unless no port here is active. The same holds where no other node reports the port, as in a prolog.
 
     Remedy (investigate): Reseat or replace the cable and check the switch port. ibdiagnet shows more.
     """
@@ -123,12 +122,12 @@ def evaluate_rate(node: Node, device: RdmaDevice, port: Port) -> None:
     """Fail where an active port is slower than most like it; a concern where it is slower than some."""
     gbps, like = port.gbps, _rates_on(node, device, port)
     deviations = _deviations(node, device, port, RATES, _rates)
-    usual = max(_usual_of(like, node), *(_gbps(deviation.usual) for deviation in deviations), 0.0)
     if not port.is_active or _is_usual_in_group(node, device, port):
         return
     is_degraded = port.link_layer == INFINIBAND and ONE_LANE in port.rate
-    may_be_meant = not is_degraded and not _has_peers(node, device, port, RATES, _rates)  # as a port for storage
-    assert gbps >= usual or may_be_meant, (
+    usual = max((_gbps(deviation.usual) for deviation in deviations), default=0.0)
+    usual = max(usual, _usual_of(like, node)) if is_degraded else usual
+    assert gbps >= usual or (not is_degraded and _is_renumbered(node, device, port)), (
         f"{port.label} at {port.rate}; expected {usual:g} Gb/s, like most ports of its model"
     )
     most = max(like, default=0.0)
@@ -187,7 +186,7 @@ def _usual_of(rates: Counter[float], node: Node) -> float:
 
 
 USES, USED, UNUSED, OTHER = "links of InfiniBand ports", "active", "never up", "down"
-RATES, STATES = "rates of InfiniBand ports", "states of InfiniBand ports"
+EVERY_RATE, RATES, STATES = "all rates of InfiniBand ports", "rates of InfiniBand ports", "states of InfiniBand ports"
 
 
 def _deviations(
@@ -205,6 +204,25 @@ def _is_usual_in_group(node: Node, device: RdmaDevice, port: Port) -> bool:
     """Whether most nodes of the group, and other ones among them, have this port at its rate."""
     usual = usual_of(node, RATES, _rates, _name(device, port), None)
     return usual is not None and usual.value == _rate(port)
+
+
+def _is_renumbered(node: Node, device: RdmaDevice, port: Port) -> bool:
+    """Whether most nodes have as many ports like this one at each rate: it may have another number there."""
+    kind = _kind(device, port)
+    usual = usual_of(node, EVERY_RATE, _every_rate, kind, None)
+    return usual is not None and usual.value == node.group.values(EVERY_RATE, _every_rate)[node.name].get(kind)
+
+
+def _every_rate(node: Node) -> Values:
+    """The rates of all ports of a model and link layer; empty for one that is not active."""
+    by_kind: dict[str, list[str]] = {}
+    for device, port in _ports(node):
+        by_kind.setdefault(_kind(device, port), []).append(_rate(port) or "")
+    return {kind: ", ".join(sorted(rates)) for kind, rates in by_kind.items()}
+
+
+def _kind(device: RdmaDevice, port: Port) -> str:
+    return f"{device.model} {port.link_layer}"
 
 
 def _rates(node: Node) -> Values:

@@ -11,13 +11,20 @@ from clusterproof.plugins.core.message import SIGNIFICANT, apart, listed
 from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.fact import Absent
-from clusterproof.plugins.evidence.field import known
+from clusterproof.plugins.evidence.field import known, readings
 from clusterproof.plugins.evidence.group import Median
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.perf.facts import SLOWER, Shortfall, below_best, below_median, say_slower
 from clusterproof.plugins.evidence.perf.facts_logs import NcclLog, Row
 from clusterproof.plugins.evidence.perf.facts_node import require_every_gpu
-from clusterproof.plugins.evidence.perf.gpu_speed import DIRECTIONS, Speeds, by_model, displays_of, models_of, of_models
+from clusterproof.plugins.evidence.perf.gpu_speed import (
+    DIRECTIONS,
+    Speeds,
+    by_model,
+    computing_of,
+    models_of,
+    of_models,
+)
 
 pytestmark = [mark.perf]
 
@@ -106,7 +113,7 @@ def test_node_busbw(node: Node) -> None:
     with part:
         require_every_gpu(node, log.given or 0, log.given)
     speed, gib = row.out_of_place.busbw_gb_per_s or 0.0, row.gib
-    models = computing(node)
+    models = measured_models(node)
     shared = node.group.medians(f"node_busbw {models}", lambda other: busbw(other, models)).get(gib)
     say_slower(node, below_median(f"all-reduce of {gib}", speed, shared), "GB/s")
     least = floor(node.type_name, "all_reduce") or 0.0
@@ -120,16 +127,17 @@ def test_node_busbw(node: Node) -> None:
 
 def busbw(node: Node, models: list[str]) -> Mapping[str, float]:
     """What nodes with GPUs of these models are compared by: the bandwidth of the largest message."""
-    own = computing(node)
+    own = measured_models(node)
     if own and models and own != models:
         return {}
     row = require_measured(node.node_busbw)
     return {row.gib: row.out_of_place.busbw_gb_per_s or 0.0}
 
 
-def computing(node: Node) -> list[str]:
-    """The models of its GPUs but those for a display; empty where one is unknown."""
-    return sorted({*models_of(node)} - displays_of(node))
+def measured_models(node: Node) -> list[str]:
+    """The models of the GPUs of its all-reduce; empty where one is unknown."""
+    given = readings(node.node_busbw, "given")[0].get("given")
+    return sorted({*models_of(node, given or 0)})
 
 
 def require_measured(log: NcclLog) -> Row:
@@ -165,7 +173,7 @@ def shortfalls(node: Node, read: Callable[[Node], Mapping[str, Speeds]]) -> Iter
 
 def medians(node: Node, read: Callable[[Node], Mapping[str, Speeds]], model: str) -> Mapping[str, Median]:
     """What the group is compared by: the median of each node's GPUs of a model, as far as their models are known."""
-    models = [model] if model else sorted({*models_of(node)})
+    models = [model] if model else sorted({*computing_of(node)})
     return node.group.medians(
         f"{read.__name__} {models}",
         lambda other: {
@@ -177,12 +185,12 @@ def medians(node: Node, read: Callable[[Node], Mapping[str, Speeds]], model: str
 
 
 def require_comparison(node: Node, read: Callable[[Node], Mapping[str, Speeds]], unit: str) -> None:
-    """Raise Incomplete for each GPU that there is nothing to compare with, but one for a display."""
+    """Raise Incomplete for each GPU that there is nothing to compare with."""
     data, alone = read(node), list[str]()
     for name, speeds in data.items():
         for model, alike in by_model(node, speeds).items():
             shared, has_best = medians(node, read, model).get(name), len(alike) > 1 and any(alike.values())
-            if not (has_best or (shared and shared.is_comparable) or model in displays_of(node)):
+            if not (has_best or (shared and shared.is_comparable)):
                 alone += [f"GPU {gpu}, {name}: {speed:.4g} {unit}" for gpu, speed in alike.items()]
     if alone or not data:
         incomplete(f"{listed(alone) or 'nothing was measured'}; expected further GPUs or nodes to compare with")

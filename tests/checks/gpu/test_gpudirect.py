@@ -195,7 +195,7 @@ def with_requests(name: str, *sizes: int) -> NodeEvidence:
 
 
 STORAGE_LESS, STORAGE_MORE, ALL_LESS = (4096, 4096, 4096, 512), (512, 512, 512, 4096), (512, 512, 512, 512)
-HALF = (512, 512, 4096, 4096)
+HALF, ALL_MORE = (512, 512, 4096, 4096), (4096, 4096, 4096, 4096)
 
 
 @pytest.mark.parametrize(
@@ -203,13 +203,19 @@ HALF = (512, 512, 4096, 4096)
     [
         (STORAGE_LESS, [], "MaxReadReq of 0000:57:00.0 is 512; expected 4096, as on most of its model here"),
         (STORAGE_LESS, [STORAGE_LESS, STORAGE_LESS], ""),  # a port for another purpose on every node
-        (STORAGE_LESS, [(4096,) * 4] * 2, "MaxReadReq of 0000:57:00.0 is 512; expected 4096"),
+        (STORAGE_LESS, [ALL_MORE] * 2, "MaxReadReq of 0000:57:00.0 is 512; expected 4096"),
         (STORAGE_MORE, [], "MaxReadReq of 0000:54:00.0 is 512; expected 4096, like 1 of its model here"),
         (STORAGE_MORE, [STORAGE_MORE], ""),
         (STORAGE_LESS, [STORAGE_LESS], ""),
         (HALF, [], "MaxReadReq of 0000:54:00.0 is 512; expected 4096, like 2 of its model here"),
         (HALF, [(4096, 4096, 512, 512)] * 2, ""),  # of neither setting can it be said that it is the usual
-        (ALL_LESS, [(4096,) * 4], "MaxReadReq of 15b3:1021 differs from node to node (512 on n0, 4096 on n1)"),
+        (HALF, [ALL_MORE] * 2, "MaxReadReq of 15b3:1021 512 and 4096; expected 4096 as on 2 of 3 nodes"),
+        (HALF, [ALL_MORE], "MaxReadReq of 15b3:1021 differs from node to node (512 and 4096 on n0, 4096 on n1)"),
+        (HALF, [ALL_LESS] * 2, ""),
+        (ALL_LESS, [HALF] * 2, "MaxReadReq of 15b3:1021 512; expected 512 and 4096 as on 2 of 3 nodes"),
+        (ALL_MORE, [HALF] * 2, ""),
+        (HALF, [HALF], ""),
+        (ALL_LESS, [ALL_MORE], "MaxReadReq of 15b3:1021 differs from node to node (512 on n0, 4096 on n1)"),
         ((4096,) * 4, [ALL_LESS], ""),
         (ALL_LESS, [STORAGE_LESS] * 2, "MaxReadReq of 15b3:1021 512; expected 4096 as on 2 of 3 nodes"),
         (STORAGE_LESS, [STORAGE_MORE] * 2, "MaxReadReq of 0000:57:00.0 is 512; expected 4096"),

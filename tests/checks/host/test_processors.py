@@ -9,7 +9,7 @@ from clusterproof.plugins.core.verdict import Verdict
 from tests.builders.evaluated import expect, said
 from tests.builders.recordings import node
 
-PASS, CONCERN = Verdict.PASS, Verdict.CONCERN
+PASS, CONCERN, INCOMPLETE = Verdict.PASS, Verdict.CONCERN, Verdict.INCOMPLETE
 EPYC = {"driver": "acpi-cpufreq", "governor": "performance", "max_khz": 3_420_000, "limit_khz": 2_250_000}
 
 
@@ -29,18 +29,36 @@ def with_policies(name: str, *limits_khz: int | None, driver: str = "acpi-cpufre
         ("acpi-cpufreq", (2_250_000, 1_500_000), CONCERN, "limited: policy1 to 1500 of 2250 MHz; expected no limit"),
         ("acpi-cpufreq", (3_420_000, 2_250_000), CONCERN, "limited: policy1 to 2250 of 3420 MHz; expected no limit"),
         ("acpi-cpufreq", (1_500_000, 1_500_000), CONCERN, "limited: policy0 to 1500 of 3420 MHz, policy1 to 1500 of"),
+        ("acpi-cpufreq", (2_250_000, None), INCOMPLETE, "limit_khz was not reported"),
+        ("acpi-cpufreq", (2_250_000, None, 1_500_000), INCOMPLETE, "limited: policy2 to 1500 of 2250 MHz"),
         ("amd-pstate", (2_250_000, 2_250_000), CONCERN, "limited: policy0 to 2250 of 3420 MHz, policy1 to 2250"),
     ],
 )
 def test_a_limit_without_boost_is_compared_with_that_of_the_other_cpus(
-    driver: str, limits_khz: tuple[int, ...], verdict: Verdict, words: str
+    driver: str, limits_khz: tuple[int | None, ...], verdict: Verdict, words: str
 ) -> None:
-    expect(said("host.cpu_governor", with_policies("n0", *limits_khz, driver=driver)), verdict, words)
+    result = said("host.cpu_governor", with_policies("n0", *limits_khz, driver=driver))
+    expect(result, verdict, words)
+    assert result.message.count("limited: ") == words.count("limited: ")
+
+
+@pytest.mark.parametrize(
+    ("model", "khz", "verdict"),
+    [
+        ("Intel(R) Xeon(R) w9-3495X", 1_900_000, PASS),
+        ("Intel(R) Xeon(R) w9-3495X", 1_800_000, CONCERN),
+        ("AMD EPYC 9654 96-Core Processor", 1_900_000, CONCERN),
+    ],
+)
+def test_a_limit_is_low_by_the_base_frequencies_of_the_cpus_vendor(model: str, khz: int, verdict: Verdict) -> None:
+    policy = {**EPYC, "max_khz": 4_800_000, "limit_khz": khz, "first": "policy0", "count": 112}
+    result = said("host.cpu_governor", node("n0", cpus={"policies": [policy], "info": {"model": model}}))
+    expect(result, verdict, f"limited: policy0 to {khz // 1000} of 4800 MHz" if verdict is CONCERN else "")
 
 
 def test_a_limit_is_said_where_that_of_another_cpu_is_unknown() -> None:
     result = said("host.cpu_governor", with_policies("n0", None, 1_500_000))
-    expect(result, Verdict.INCOMPLETE, "limited: policy1 to 1500 of 3420 MHz")
+    expect(result, INCOMPLETE, "limited: policy1 to 1500 of 3420 MHz")
 
 
 def test_a_maximum_that_differs_is_not_said_again_as_a_limit() -> None:

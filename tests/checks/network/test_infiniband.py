@@ -171,6 +171,30 @@ def test_ports_at_a_lower_rate_that_no_other_node_reports_may_be_those_of_anothe
     assert result.devices == ("mlx5_8", "mlx5_9")
 
 
+HDR, ONE_LANE = port(rate="200 Gb/sec (4X HDR)"), port(rate="100 Gb/sec (1X NDR)")
+RENUMBERED = [HDR, *RAILS]
+
+
+@pytest.mark.parametrize(
+    ("own", "others", "verdict", "words"),
+    [
+        ([*RAILS, HDR], [RENUMBERED], CONCERN, "port 1 at 200 Gb/sec (4X HDR); expected 400 Gb/s, like 8 ports of its"),
+        ([*RAILS, HDR], [[*RAILS, port(rate=EDR)]], CONCERN, "port 1 at 200 Gb/sec (4X HDR); expected 400 Gb/s, like"),
+        ([*RAILS, port(rate=EDR)], [[*RAILS, HDR]], CONCERN, "mlx5_8 port 1 differs from node to node (100 Gb/s on n0"),
+        ([*RAILS, ONE_LANE], [[*RAILS, HDR]], FAIL, "port 1 at 100 Gb/sec (1X NDR); expected 400 Gb/s"),
+        (RENUMBERED, [[*RAILS, HDR]] * 2, CONCERN, "port 1 at 200 Gb/sec (4X HDR); expected 400 Gb/s, like 8 ports of"),
+        ([HDR, *RAILS[1:], HDR], [[*RAILS, HDR]] * 2, FAIL, "port 1 at 200 Gb/sec (4X HDR); expected 400 Gb/s, like m"),
+        ([*RAILS, HDR], [RENUMBERED, [*RAILS, HDR]], PASS, ""),
+    ],
+    ids=["two numberings", "faster", "slower", "one lane", "renumbered", "a slow rail", "one renumbered elsewhere"],
+)
+def test_a_port_fails_for_its_rate_where_most_nodes_have_it_faster_and_not_for_its_number(
+    own: list[Any], others: list[list[Any]], verdict: Verdict, words: str
+) -> None:
+    result = said("network.ib_ports", *(with_ports(f"n{at}", *ports) for at, ports in enumerate([own, *others])))
+    expect(result, verdict, words)
+
+
 POLLING = {"state": "1: DOWN", "physical_state": "2: Polling", "rate": "10 Gb/sec (4X SDR)"}
 
 

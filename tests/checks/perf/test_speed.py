@@ -179,7 +179,7 @@ def test_a_gpu_is_compared_with_those_of_its_model(own: list[str], others: list[
 
 @pytest.mark.parametrize(
     ("models", "verdict"),
-    [([H100, H100, DISPLAY], PASS), ([H100, H100, H100], FAIL), ([H100, DISPLAY], FAIL), ([], FAIL)],
+    [([H100, H100, DISPLAY], INCOMPLETE), ([H100, H100, H100], FAIL), ([H100, DISPLAY], FAIL), ([], FAIL)],
 )
 def test_a_gpu_is_compared_with_those_of_its_model_on_the_node(models: list[str], verdict: Verdict) -> None:
     result = evaluated(
@@ -188,11 +188,17 @@ def test_a_gpu_is_compared_with_those_of_its_model_on_the_node(models: list[str]
     assert result.verdict is verdict, result.message
 
 
-@pytest.mark.parametrize(("others", "verdict"), [(H100, PASS), (A100, FAIL)])
-def test_a_part_of_a_mixed_node_is_compared_with_nodes_that_share_a_model(others: str, verdict: Verdict) -> None:
-    values = {"gpu001": gemm(300, 300, 300, 300), **{f"gpu00{at}": gemm(700, 700, 700, 700) for at in (2, 3, 4)}}
-    models = {"gpu001": [A100] * 4 + [DISPLAY], **{f"gpu00{at}": [others] * 4 for at in (2, 3, 4)}}
-    result = evaluated("gpu.gpu_gemm", "gpu_gemm", values, "", gpus=4, models=models)
+@pytest.mark.parametrize("measured", [4, 3])
+@pytest.mark.parametrize(
+    ("others", "verdict"),
+    [([H100] * 4, PASS), ([A100] * 4, FAIL), ([H100] * 4 + [DISPLAY], PASS), ([A100] * 4 + [DISPLAY], FAIL)],
+)
+def test_a_part_of_a_mixed_node_is_compared_with_nodes_that_share_a_model_not_for_a_display(
+    others: list[str], verdict: Verdict, measured: int
+) -> None:
+    values = {"gpu001": gemm(*[300] * measured), **{f"gpu00{at}": gemm(*[700] * measured) for at in (2, 3, 4)}}
+    models = {"gpu001": [A100] * 4 + [DISPLAY], **{f"gpu00{at}": others for at in (2, 3, 4)}}
+    result = evaluated("gpu.gpu_gemm", "gpu_gemm", values, "", gpus=measured, models=models)
     assert result.verdict is verdict, result.message
 
 
@@ -258,22 +264,25 @@ def test_a_gpu_that_is_slow_is_named_beside_one_that_was_not_measured() -> None:
     assert "incomplete: 3 of 4 GPUs were measured" in result.message
 
 
-@pytest.mark.parametrize(("model", "verdict"), [(A100, INCOMPLETE), (H100, FAIL)])
-def test_an_all_reduce_is_compared_with_those_of_the_same_model(model: str, verdict: Verdict) -> None:
+@pytest.mark.parametrize(
+    ("models", "given", "busbw", "verdict"),
+    [
+        ([A100] * 8, 8, 235, INCOMPLETE),
+        ([H100] * 8, 8, 235, FAIL),
+        ([H100] * 8 + [DISPLAY], 8, 235, FAIL),  # it was not given the one for a display
+        ([H100] * 8 + [DISPLAY], 8, 470, PASS),
+        ([H100] * 8 + [DISPLAY], 9, 235, INCOMPLETE),
+        ([H100] * 8 + [DISPLAY] * 4, 12, 20, INCOMPLETE),  # cards that compute too
+    ],
+)
+def test_an_all_reduce_is_compared_with_those_of_the_same_models(
+    models: list[str], given: int, busbw: float, verdict: Verdict
+) -> None:
     values = {name: {"gpus": 8, **ran(all_reduce(470))} for name in ("gpu001", "gpu002", "gpu003")}
-    values["gpu004"] = {"gpus": 8, **ran(all_reduce(235))}
-    models = {name: [model if name == "gpu004" else H100] * 8 for name in values}
-    result = evaluated("gpu.node_busbw", "node_busbw", values, "", "gpu004", gpus=8, models=models)
+    values["gpu004"] = {"gpus": given, **ran(all_reduce(busbw))}
+    on_bus = {name: models if name == "gpu004" else [H100] * 8 for name in values}
+    result = evaluated("gpu.node_busbw", "node_busbw", values, "", "gpu004", gpus=8, models=on_bus)
     assert result.verdict is verdict, result.message
-
-
-@pytest.mark.parametrize("busbw", [470, 235])
-def test_an_all_reduce_is_compared_whatever_display_gpu_is_beside_those_that_were_given(busbw: float) -> None:
-    values = {name: {"gpus": 8, **ran(all_reduce(470))} for name in ("gpu001", "gpu002", "gpu003")}
-    values["gpu004"] = {"gpus": 8, **ran(all_reduce(busbw))}
-    models = {name: [H100] * 8 + [DISPLAY] * (name == "gpu004") for name in values}
-    result = evaluated("gpu.node_busbw", "node_busbw", values, "", "gpu004", gpus=8, models=models)
-    assert result.verdict is (PASS if busbw == 470 else FAIL), result.message
 
 
 def all_reduce(busbw: float, gpus: int = 8) -> str:

@@ -37,7 +37,7 @@ DIRECTIONS = {
     "device_to_device_memcpy_read_ce": GPU_TO_GPU,
 }
 LONGEST_LINE = 2000
-VGA, COMPUTING = "0300", "0302"  # PCI classes
+VGA = "0300"  # PCI class
 
 _RUNNING = re.compile(r"Running (\w{1,60})\.")
 _CELL = re.compile(r"\d{1,9}(?:\.\d{1,6})?|N/A")
@@ -45,25 +45,33 @@ _CELL = re.compile(r"\d{1,9}(?:\.\d{1,6})?|N/A")
 Speeds = Mapping[str, float]  # by GPU
 
 
-def models_of(node: Node) -> tuple[str, ...]:
-    """The models of its GPUs by their PCI device ids, in the order of the bus; empty where one is unknown."""
-    on_bus = [readings(gpu, "address", "device") for gpu in readings(node, "gpus_on_bus")[0].get("gpus_on_bus", ())]
-    if any(unread for _, unread in on_bus):
-        return ()
-    return tuple(gpu["device"] for gpu, _ in sorted(on_bus, key=lambda row: row[0]["address"]))
+def models_of(node: Node, number: int) -> tuple[str, ...]:
+    """The models of so many of its GPUs by their PCI device ids, in the order of the bus; empty where one is unknown.
+
+    Of as many as there are beside those for a display it is known that they are these; of others not which they are.
+    """
+    computing = computing_of(node)
+    return computing if len(computing) == number else tuple(model for model, _ in _on_bus(node))
 
 
-def displays_of(node: Node) -> frozenset[str]:
-    """The models of GPUs for a display, beside others that only compute: by their PCI class."""
+def computing_of(node: Node) -> tuple[str, ...]:
+    """The models of its GPUs but those for a display beside others, by their PCI class; empty where one is unknown."""
+    on_bus = _on_bus(node)
+    return tuple(model for model, kind in on_bus if not kind.startswith(VGA)) or tuple(model for model, _ in on_bus)
+
+
+def _on_bus(node: Node) -> list[tuple[str, str]]:
+    """The model and the PCI class of each GPU; nothing where the address or the model of one is unknown."""
     on_bus = readings(node, "gpus_on_bus")[0].get("gpus_on_bus", ())
-    known = [reading for gpu in on_bus if len(reading := readings(gpu, "device", "pci_class")[0]) > 1]
-    classes = {reading["device"]: reading["pci_class"][:4] for reading in known}
-    return frozenset(model for model, kind in classes.items() if kind == VGA and COMPUTING in classes.values())
+    gpus = [readings(gpu, "address", "device", "pci_class")[0] for gpu in on_bus]
+    if not all({"address", "device"} <= gpu.keys() for gpu in gpus):
+        return []
+    return [(gpu["device"], gpu.get("pci_class", "")) for gpu in sorted(gpus, key=lambda gpu: gpu["address"])]
 
 
 def by_model(node: Node, speeds: Speeds) -> Mapping[str, Speeds]:
     """The GPUs that were measured, by their model; by none where it is unknown which GPU is of which."""
-    models = models_of(node)
+    models = models_of(node, len(speeds))
     is_one, are_all = len({*models}) == 1, {*speeds} == {*map(str, range(len(models)))}
     found: dict[str, dict[str, float]] = {}
     for gpu, speed in speeds.items():
@@ -75,15 +83,14 @@ def by_model(node: Node, speeds: Speeds) -> Mapping[str, Speeds]:
 def of_models(node: Node, speeds: Speeds, models: Collection[str]) -> Speeds:
     """Those of the GPUs that may be of one of these models; of all GPUs where the node's models, or these, are unknown.
 
-    A node none of whose GPUs is of one of them has none, also where it is unknown which of them were measured.
+    Where it is unknown which of its GPUs were measured, all may be if one is that is not for a display.
     """
-    known = {*models_of(node)}
+    known = computing_of(node)
     if not (models and known):
         return speeds
-    if known.isdisjoint(models):
-        return {}
     found = by_model(node, speeds)
-    return {gpu: speed for model in ("", *models) for gpu, speed in found.get(model, {}).items()}
+    unknown = {} if {*known}.isdisjoint(models) else found.get("", {})
+    return {gpu: speed for alike in (unknown, *map(found.get, models)) for gpu, speed in (alike or {}).items()}
 
 
 @record
