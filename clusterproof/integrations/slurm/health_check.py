@@ -204,7 +204,7 @@ def confirm_claim(call: Call, claim: Drain) -> bool:
     record_full_partition(call, full, last.nodes if last else 0)
     node = control.node_state(call.node)
     if is_ours(node, (claim,)) and node.may_be_resumed:
-        let_go(call, take_back(call, known_drains(call, claim)))
+        let_go(call, take_back(call, node, known_drains(call, claim)))
     else:
         let_go(call, (claim,))
     return False
@@ -232,7 +232,7 @@ def resume(call: Call, run: CheckRun, ours: tuple[Drain, ...]) -> None:
     if is_ours(node, ours) and node.is_to_be_rebooted:
         call.log("passes, and stays drained until it is rebooted, as somebody has asked Slurm to", WARNING)
     elif is_ours(node, ours) and node.may_be_resumed:
-        ended = take_back(call, ours)
+        ended = take_back(call, node, ours)
         call.log(f"resumes, as all pass: it was drained for {node.reason}", WARNING)
         release(call.state, ended)
         call.state.forget(VERDICT)  # from which a prolog would evaluate the same once more

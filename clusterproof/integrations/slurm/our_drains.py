@@ -109,15 +109,18 @@ def in_use(call: Call, node: NodeState, drains: tuple[Drain, ...], jobs: frozens
     let_go(call, [drain for drain in drains if drain not in ended and not drain.is_pending])
 
 
-def take_back(call: Call, drains: tuple[Drain, ...]) -> list[Drain]:
-    """Take the node back into use, which nobody has looked at; those of its drains that end so. Raises SlurmError.
+def take_back(call: Call, node: NodeState, drains: tuple[Drain, ...]) -> list[Drain]:
+    """Take the node back into use, which nobody has looked at; those of its drains that end so.
 
-    Slurm may yet drain it for a script whose job it still has.
+    Slurm may yet drain it for a script whose job it still has. Raises SlurmError, OSError.
     """
     jobs = jobs_on_node(call, drains)
+    ended = [drain for drain in drains if drain.is_reported or jobs is None or is_over(drain, jobs)]
+    for drain in ended:  # until they are forgotten: what is reported would count as looked at by who has resumed it
+        hold_still(call.state, replace(drain, is_reported=False, is_claim=True))
+    call.remember(IN_USE, {"reason": node.data})  # which since 24.11 is still shown
     control.resume(call.node)
-    call.remember(IN_USE, {"reason": control.node_state(call.node).data})
-    return [drain for drain in drains if drain.is_reported or jobs is None or is_over(drain, jobs)]
+    return ended
 
 
 def is_over(drain: Drain, jobs: frozenset[str] | None) -> bool:

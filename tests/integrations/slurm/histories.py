@@ -48,7 +48,7 @@ class History:
             (control, "node_state", lambda _: self.slurm),
             (control, "jobs_on", self._jobs),
             (control, "drain", self._drain),
-            (control, "resume", lambda _: self.resume()),
+            (control, "resume", self._resume),
             (control, "slurm_user", lambda: "slurm"),
             (calls, "explain", lambda *_: None),
             (calls, "leave", self._leave),
@@ -88,6 +88,11 @@ class History:
         """The node is taken back into use."""
         self.slurm = NodeState(frozenset({"IDLE"}), "", ())
 
+    def drained_by_slurm(self, words: str) -> None:
+        """Slurm drains the node for a script that failed: a reason that is there stays."""
+        if not self.slurm.is_drained:
+            self.slurm = NodeState(frozenset({"DRAIN"}), words, (), f"{words} [slurm@{self.lines}]", "slurm")
+
     def wait(self) -> None:
         """So much time goes by that Slurm comes to no drain of before any more."""
         for name in self.state.names("drained"):
@@ -108,8 +113,7 @@ class History:
             calls.end(call, drain)
         if left.value.code:
             self.drains.append(f"{call.occasion} {call.job.id}")
-            if not self.slurm.is_drained:
-                self.slurm = NodeState(frozenset({"DRAIN"}), words, (), f"{words} [slurm@{self.lines}]", "slurm")
+            self.drained_by_slurm(words)
 
     def _leave(self, status: int) -> None:
         raise SystemExit(status)
@@ -119,6 +123,10 @@ class History:
         if not self.slurm.is_drained:  # else it is the reason of a script that failed
             self.drains.append("health-check")
         self.slurm = NodeState(frozenset({"DRAIN"}), reason, (), f"{reason} [root@{self.lines}]", "root")
+
+    def _resume(self, _: str) -> None:
+        self.resume()
+        self._ask("scontrol, after it has resumed the node")
 
     def _jobs(self, _: str) -> frozenset[str]:
         self._ask("squeue")

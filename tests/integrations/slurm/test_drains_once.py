@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pytest
@@ -146,6 +147,18 @@ def test_who_takes_back_one_drain_too_many_has_looked_at_none_of_the_others(node
     assert node.drains == ["epilog 41", "epilog 42", "health-check"]
 
 
+def test_one_drain_too_many_is_looked_at_by_nobody_where_slurm_fails_as_it_is_taken_back(node: History) -> None:
+    node.log(xid=True)
+    node.full_after = FULL
+    node.failing.add("scontrol, after it has resumed the node")
+    with pytest.raises(SlurmError):
+        node.health_check()
+    node.full_after = ""
+    node.wait()
+    node.health_check()
+    assert node.drains == ["health-check", "health-check"]
+
+
 def test_a_drain_that_slurm_has_refused_is_looked_at_by_nobody(node: History) -> None:
     node.log(xid=True)
     node.failing.add("scontrol")
@@ -156,7 +169,8 @@ def test_a_drain_that_slurm_has_refused_is_looked_at_by_nobody(node: History) ->
     assert node.drains == ["health-check"]
 
 
-def test_what_a_health_check_finds_mended_itself_is_looked_at_by_nobody(node: History) -> None:
+@pytest.mark.parametrize("failing", ["nothing", "scontrol, after it has resumed the node"])
+def test_what_a_health_check_finds_mended_itself_is_looked_at_by_nobody(failing: str, node: History) -> None:
     node.full_before = FULL
     node.health_check()
     node.log(xid=True)
@@ -166,8 +180,11 @@ def test_what_a_health_check_finds_mended_itself_is_looked_at_by_nobody(node: Hi
     node.full_before = ""
     node.epilog("50")
     node.xids.pop()  # a reset has cleared the later one
-    node.health_check()
+    node.failing.add(failing)
+    with contextlib.suppress(SlurmError):
+        node.health_check()
     assert not node.slurm.is_drained
+    node.wait()
     node.health_check()
     assert node.drains == ["epilog 50", "health-check"]
 
