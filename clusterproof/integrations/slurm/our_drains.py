@@ -115,7 +115,7 @@ def take_back(call: Call, node: NodeState, drains: tuple[Drain, ...]) -> list[Dr
     Slurm may yet drain it for a script whose job it still has. Raises SlurmError, OSError.
     """
     jobs = jobs_on_node(call, drains)
-    ended = [drain for drain in drains if drain.is_reported or jobs is None or is_over(drain, jobs)]
+    ended = [drain for drain in drains if is_over(drain, jobs) or not drain.is_pending]
     for drain in ended:  # until they are forgotten: what is reported would count as looked at by who has resumed it
         hold_still(call.state, replace(drain, is_reported=False, is_claim=True))
     call.remember(IN_USE, {"reason": node.data})  # which since 24.11 is still shown

@@ -189,6 +189,23 @@ def test_what_a_health_check_finds_mended_itself_is_looked_at_by_nobody(failing:
     assert node.drains == ["epilog 50", "health-check"]
 
 
+def test_slurm_gets_the_reason_of_an_epilog_that_it_comes_to_after_squeue_did_not_answer(node: History) -> None:
+    for job in ("41", "42"):
+        node.prolog(job)
+    node.log(xid=True)
+    node.epilog("41")
+    node.epilog("42")
+    node.full_after = FULL
+    node.failing.add("squeue")
+    node.health_check()
+    assert not node.slurm.is_drained
+    node.failing.clear()
+    node.full_after = ""
+    node.drained_by_slurm("Epilog error")
+    node.health_check()
+    assert node.slurm.reason.startswith("clusterproof: gpu.no_xid: ")
+
+
 def test_a_job_that_ends_after_its_node_was_resumed_by_hand_drains_it_for_nothing_of_before(node: History) -> None:
     node.prolog("41")
     node.log(xid=True)
