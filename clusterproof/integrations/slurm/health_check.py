@@ -8,7 +8,7 @@ import time
 from clusterproof.integrations.slurm import control
 from clusterproof.integrations.slurm.call import VERDICT, Call
 from clusterproof.integrations.slurm.checking import check
-from clusterproof.integrations.slurm.control import SlurmError
+from clusterproof.integrations.slurm.control import NodeState, SlurmError
 from clusterproof.integrations.slurm.drains import (
     EXPLAIN_S,
     Drain,
@@ -166,11 +166,7 @@ def drain(call: Call, wanted: Drain) -> bool:
     """Drain the node, unless it already is, or enough are; whether that settles it. Raises SlurmError."""
     node = control.node_state(call.node)
     if node.is_unavailable:
-        call.log(f"fails, and is {'+'.join(sorted(node.flags))} already ({node.reason}): {wanted.reason}", ERROR)
-        is_looked_at = node.is_taken_back_by_hand(control.slurm_user)
-        if is_looked_at and not held(call.state):  # else it may be drained for one of ours
-            forget(call, [wanted])
-        return is_looked_at
+        return is_settled(call, node, wanted)
     if not call.settings.drains:
         call.log(f"would drain, but only observes: {wanted.reason}", ERROR)
         return True
@@ -178,6 +174,9 @@ def drain(call: Call, wanted: Drain) -> bool:
     if full:
         call.log(f"NOT DRAINED, as {full}: {wanted.reason}", CRITICAL)
         return False
+    node = control.node_state(call.node)  # once more: after that wait an epilog may have drained it
+    if node.is_unavailable:
+        return is_settled(call, node, wanted)
     claim = replace(wanted, at=since_boot_s(), is_claim=True)
     try:
         hold(call.state, claim)
@@ -189,6 +188,15 @@ def drain(call: Call, wanted: Drain) -> bool:
     claim = replace(claim, is_reported=True)
     hold_still(call.state, claim)
     return confirm_claim(call, claim)
+
+
+def is_settled(call: Call, node: NodeState, wanted: Drain) -> bool:
+    """Whether somebody looks at what is found on a node that is out of use already. Raises SlurmError."""
+    call.log(f"fails, and is {'+'.join(sorted(node.flags))} already ({node.reason}): {wanted.reason}", ERROR)
+    is_looked_at = node.is_taken_back_by_hand(control.slurm_user)
+    if is_looked_at and not held(call.state):  # else it may be drained for one of ours
+        forget(call, [wanted])
+    return is_looked_at
 
 
 def confirm_claim(call: Call, claim: Drain) -> bool:

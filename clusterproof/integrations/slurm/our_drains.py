@@ -61,7 +61,7 @@ def our_drains(call: Call, requested: Drain | None = None) -> tuple[Drain, ...]:
     jobs = jobs_on_node(call, drains)
     node = control.node_state(call.node)  # after that: for a job that was gone by then the node has been drained
     if is_ours(node, drains):
-        return not_ended(call, drains, [drain for drain in drains if drain.is_reported and drain.reason != node.reason])
+        return not_ended(call, drains, [])  # whose reason a claim has replaced has not ended
     unreported = unexplained(drains, requested, jobs)
     in_use_before = str(call.state.read(IN_USE).get("reason", ""))
     if unreported and is_unexplained(node, in_use_before, control.slurm_user):
