@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from clusterproof.plugins.core.errors import ClusterproofError
@@ -18,6 +18,7 @@ NOT_RESUMED = frozenset({"DOWN", "FAIL", "FAILING"}) | REBOOTS
 STEERING = ("SQUEUE_", "SINFO_")  # of the environment in which slurmd was started: what would leave jobs or nodes out
 TIMES = {"SLURM_TIME_FORMAT": "%s"}  # seconds since 1970, which no change of the clock sets back
 BY_SLURM = frozenset({"Prolog error", "Epilog error"})  # all that Slurm says where a script of ours has failed
+ANY_RETURNS = "2"  # of ReturnToService (slurm.conf(5)): whatever a node was set down for, it is back once it registers
 ROOT = "root"  # Slurm's default of SlurmUser
 NEXT_LINE = " " * 10  # how a reason's second line begins, and no key does
 _WHO_AND_WHEN = re.compile(r" \[([^\[\]]*)@[^\[\]]*\]$")  # at the end of a reason's first line
@@ -51,11 +52,17 @@ class NodeState:
         """Whether somebody has taken it out of use, or Slurm has."""
         return not self.flags.isdisjoint(UNAVAILABLE)
 
-    def is_taken_back_by_hand(self, slurm_user: Callable[[], str]) -> bool:
-        """Whether it stays out of use until somebody who has looked at it takes it back; down, where he set it so."""
+    def is_taken_back_by_hand(self, config: Callable[[], Mapping[str, str]]) -> bool:
+        """Whether it stays out of use until somebody who has looked at it takes it back; down, where he set it so.
+
+        Slurm sets a node down that does not respond, and leaves the reason that it has.
+        """
         if not self.flags.isdisjoint(BY_HAND):
             return True
-        return "DOWN" in self.flags and self.by not in ("", slurm_user())
+        if "DOWN" not in self.flags or "NOT_RESPONDING" in self.flags or not self.by:
+            return False
+        settings = config()
+        return settings.get("ReturnToService") != ANY_RETURNS and self.by != slurm_user_of(settings)
 
     @property
     def is_to_be_rebooted(self) -> bool:
@@ -90,7 +97,7 @@ def parse_node(text: str) -> NodeState:
             values.setdefault(key, value)
     if "State" not in values:
         raise SlurmError(f"scontrol show node says {text.strip()[:80]!r}; expected the node's State")
-    flags = values["State"].split()[0].upper().replace("*", "").split("+")
+    flags = values["State"].split()[0].upper().replace("*", "+NOT_RESPONDING").split("+")
     partitions = values.get("Partitions", "").split()
     first = values.get("Reason", "")
     stamp = _WHO_AND_WHEN.search(first)
@@ -132,7 +139,12 @@ def parse_config(text: str) -> dict[str, str]:
 
 def slurm_user() -> str:
     """As whom slurmctld drains nodes of its own accord. Raises SlurmError."""
-    return config().get("SlurmUser", ROOT).partition("(")[0]
+    return slurm_user_of(config())
+
+
+def slurm_user_of(settings: Mapping[str, str]) -> str:
+    """The same, by these settings."""
+    return settings.get("SlurmUser", ROOT).partition("(")[0]
 
 
 def output_of(*command: str) -> str:

@@ -193,7 +193,7 @@ def drain(call: Call, wanted: Drain) -> bool:
 def is_settled(call: Call, node: NodeState, wanted: Drain) -> bool:
     """Whether somebody looks at what is found on a node that is out of use already. Raises SlurmError."""
     call.log(f"fails, and is {'+'.join(sorted(node.flags))} already ({node.reason}): {wanted.reason}", ERROR)
-    is_looked_at = node.is_taken_back_by_hand(control.slurm_user)
+    is_looked_at = node.is_taken_back_by_hand(control.config)
     if is_looked_at and not held(call.state):  # else it may be drained for one of ours
         forget(call, [wanted])
     return is_looked_at

@@ -33,6 +33,7 @@ class History:
         self.slurm = NodeState(frozenset({"IDLE"}), "", ())
         self.jobs: set[str] = set()
         self.full_before = self.full_after = ""
+        self.returns = "1"  # ReturnToService
         self.failing: set[str] = set()  # commands of Slurm that do not answer
         self.lines = 0
         self.xids: list[int] = []
@@ -49,7 +50,7 @@ class History:
             (control, "jobs_on", self._jobs),
             (control, "drain", self._drain),
             (control, "resume", self._resume),
-            (control, "slurm_user", lambda: "slurm"),
+            (control, "config", lambda: {"SlurmUser": "slurm(64030)", "ReturnToService": self.returns}),
             (calls, "explain", lambda *_: None),
             (calls, "leave", self._leave),
         ):
@@ -80,9 +81,9 @@ class History:
         """A health check runs."""
         health_check.health_check(self.call("health-check"))
 
-    def by_hand(self, flag: str, by: str = "root") -> None:
+    def by_hand(self, state: str, by: str = "root") -> None:
         """Somebody takes the node out of use."""
-        self.slurm = NodeState(frozenset({flag}), "maintenance", (), f"maintenance [{by}@{self.lines}]", by)
+        self.slurm = NodeState(frozenset(state.split("+")), "maintenance", (), f"maintenance [{by}@{self.lines}]", by)
 
     def resume(self) -> None:
         """The node is taken back into use."""

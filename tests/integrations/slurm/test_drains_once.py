@@ -51,29 +51,6 @@ def test_an_xid_that_could_not_drain_is_looked_at_by_who_resumes_the_node_after_
     assert node.drains == ["epilog 50"]
 
 
-def test_an_xid_of_a_node_that_was_drained_by_hand_drains_no_more_once_it_is_resumed(node: History) -> None:
-    node.prolog("41")
-    node.log(xid=True)
-    node.by_hand("DRAIN")
-    node.health_check()
-    node.resume()
-    node.epilog("41")
-    node.health_check()
-    assert node.drains == []
-
-
-def test_what_a_job_met_on_a_node_that_was_drained_by_hand_drains_no_more_once_it_is_resumed(node: History) -> None:
-    node.prolog("41")
-    node.prolog("42")
-    node.log(xid=True)
-    node.by_hand("DRAIN")
-    node.epilog("41")
-    node.health_check()
-    node.resume()
-    node.epilog("42")
-    assert node.drains == ["epilog 41"]
-
-
 def test_a_drain_of_ours_that_has_no_reason_yet_is_not_one_by_hand(
     node: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,22 +91,6 @@ def test_an_epilog_that_drains_while_a_health_check_is_about_to_is_looked_at_by_
     for _ in range(3):
         node.health_check()
     assert node.slurm.is_drained
-
-
-@pytest.mark.parametrize(
-    ("by", "drains"),
-    [("root", []), ("slurm", ["health-check"]), ("", ["health-check"])],
-    ids=["an administrator", "Slurm", "nobody says who"],
-)
-def test_a_node_that_is_down_is_looked_at_where_an_administrator_has_set_it_so(
-    node: History, by: str, drains: list[str]
-) -> None:
-    node.log(xid=True)
-    node.by_hand("DOWN", by)
-    node.health_check()
-    node.resume()
-    node.health_check()
-    assert node.drains == drains
 
 
 @pytest.mark.parametrize("is_installed_meanwhile", [False, True])
