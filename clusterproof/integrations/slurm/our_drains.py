@@ -130,12 +130,14 @@ def is_over(drain: Drain, jobs: frozenset[str] | None) -> bool:
 
 def forget(call: Call, drains: Sequence[Drain]) -> dict[str, Cursor]:
     """Forget drains that were taken back; how far the kernel log has been looked at for each check."""
+    of_this_boot = [drain for drain in drains if drain.boot_id == boot_id()]
     with call.state.locked(f"{LOOKED_AT}.lock"):
-        looked = taken_back(call.state, drains)
-        if drains:
+        looked = taken_back(call.state, of_this_boot)
+        if of_this_boot:
             call.remember(LOOKED_AT, dict(looked))
-            call.state.forget(VERDICT)  # from which a prolog would evaluate the same once more
-    for drain in drains:
+    if drains:
+        call.state.forget(VERDICT)  # from which a prolog would evaluate the same once more
+    for drain in of_this_boot:
         call.advance(None, drain.ends)
     release(call.state, drains)
     return looked

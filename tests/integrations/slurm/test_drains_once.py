@@ -201,6 +201,22 @@ def test_a_job_that_ends_after_its_node_was_resumed_by_hand_drains_it_for_nothin
     assert node.drains == ["health-check"]
 
 
+def test_a_drain_of_another_boot_that_is_taken_back_too_says_nothing_of_this_boots_log(node: History) -> None:
+    node.prolog("41")
+    node.log(xid=True)
+    node.epilog("41")
+    node.health_check()
+    name = "drained/epilog-41"
+    of_before = {**node.state.read(name), "job": "7", "ends": ["before", 9, 9.0], "boot_id": "before"}
+    node.state.write("drained/epilog-7", of_before)
+    looked_at = {"gpu.no_xid": node.state.read(name)["ends"]}
+    cursor = node.state.read("cursor")
+    node.resume()
+    our_drains.our_drains(node.call("health-check"))
+    assert node.state.names("drained") == ()
+    assert (node.state.read("looked_at"), node.state.read("cursor")) == (looked_at, cursor)
+
+
 def test_a_run_that_began_behind_what_is_still_to_be_evaluated_counts_none_of_that_as_evaluated(node: History) -> None:
     call = node.call("epilog", "41")
     ends = call.cursor
