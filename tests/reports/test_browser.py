@@ -135,23 +135,6 @@ def test_filters_leave_what_was_chosen(chromium: Browser, demo: Path) -> None:
     assert "Mount responsiveness" in chromium.texts(SHOWN)[0]
 
 
-def test_what_was_chosen_stands_in_the_address_and_a_link_to_it_shows_the_same(chromium: Browser, demo: Path) -> None:
-    chromium.open(demo)
-    chromium.find("#search").send_keys("gpu012")
-    Select(chromium.find("#subsystem")).select_by_value("storage")
-    chromium.find("input[name=C]").click()
-    link = chromium.run("return location.hash")
-    assert link == "#q=gpu012&show=FI&subsystem=storage"
-    chosen = chromium.texts(SHOWN)
-    chromium.open(demo, link)
-    assert chromium.texts(SHOWN) == chosen != []
-    chromium.find("#search").clear()
-    chromium.find("#search").send_keys(" ", Keys.BACKSPACE)
-    Select(chromium.find("#subsystem")).select_by_value("")
-    chromium.find("input[name=C]").click()
-    assert chromium.run("return location.hash") == ""
-
-
 def test_a_command_is_copied_by_its_button(chromium: Browser, demo: Path) -> None:
     chromium.tell("Browser.grantPermissions", permissions=["clipboardReadWrite", "clipboardSanitizedWrite"])
     chromium.open(demo)

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 from selenium.webdriver.common.keys import Keys
-from selenium.webdriver.support.ui import WebDriverWait
+from selenium.webdriver.support.ui import Select, WebDriverWait
 
 from tests.reports.pages import demo_page
 from tests.testbed.browser import LONGEST_S, Browser
 from tests.testbed.needs import needs_chromium, needs_pdftotext
 
 pytestmark = needs_chromium
+SHOWN = "#findings > details:not([hidden]) summary"
 # Whether the middle of what has the focus can be seen, or something lies over it.
 IS_SEEN = """
 const box = document.activeElement.getBoundingClientRect();
@@ -31,6 +32,23 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def shows(chromium: Browser, words: str) -> None:
     """Wait until so many are shown: a browser reports a changed hash a moment later."""
     WebDriverWait(chromium.driver, LONGEST_S).until(lambda _: words in chromium.find("#shown").text)
+
+
+def test_what_was_chosen_stands_in_the_address_and_a_link_to_it_shows_the_same(chromium: Browser, demo: Path) -> None:
+    chromium.open(demo)
+    chromium.find("#search").send_keys("gpu012")
+    Select(chromium.find("#subsystem")).select_by_value("storage")
+    chromium.find("input[name=C]").click()
+    link = chromium.run("return location.hash")
+    assert link == "#q=gpu012&show=FI&subsystem=storage"
+    chosen = chromium.texts(SHOWN)
+    chromium.open(demo, link)
+    assert chromium.texts(SHOWN) == chosen != []
+    chromium.find("#search").clear()
+    chromium.find("#search").send_keys(" ", Keys.BACKSPACE)
+    Select(chromium.find("#subsystem")).select_by_value("")
+    chromium.find("input[name=C]").click()
+    assert chromium.run("return location.hash") == ""
 
 
 def test_the_way_back_from_a_filter_shows_all_again(chromium: Browser, demo: Path) -> None:

@@ -253,7 +253,7 @@ def odd_ones(node: Node, what: str, values: Mapping[str, str]) -> None:
         if usual and rank(value) < rank(usual):
             is_meant = elsewhere is not None and elsewhere.value == value
             concern_if(not is_meant, f"{seen}; expected {usual}, as on most of its model here")
-        elif node.group.counts(OF_DEVICES, settings_of)[name].total() < least:
+        elif node.group.counts(OF_DEVICES, settings_of).get(name, Counter()).total() < least:
             alike = [*values.values()].count(best)
             concern_if(value != best, f"{seen}; expected {best}, like {alike} of its model here")
 
