@@ -221,7 +221,7 @@ def _users_of(folder: Path) -> list[str]:
 def _slurmd() -> str:
     """The number of a process of root's that is called so; empty where there is none."""
     for name in Path("/proc").glob("[0-9]*/comm"):
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # it has ended
             if name.read_text() == "slurmd\n" and name.stat().st_uid in (0, os.geteuid()):
                 return name.parent.name
     return ""

@@ -126,6 +126,7 @@ class History:
         self.slurm = NodeState(frozenset({"DRAIN"}), reason, (), f"{reason} [root@{self.lines}]", "root")
 
     def _resume(self, _: str) -> None:
+        self._ask("scontrol")
         self.resume()
         self._ask("scontrol, after it has resumed the node")
 

@@ -172,6 +172,25 @@ def test_what_a_health_check_finds_mended_itself_is_looked_at_by_nobody(failing:
     assert node.drains == ["epilog 50", "health-check"]
 
 
+@pytest.mark.parametrize("drained_by", ["health-check", "epilog 41"])
+def test_a_node_that_slurm_did_not_resume_is_resumed_by_the_next_health_check(drained_by: str, node: History) -> None:
+    node.prolog("41")
+    node.log(xid=True)
+    if drained_by == "health-check":
+        node.health_check()
+    node.epilog("41")
+    node.health_check()
+    node.xids.clear()
+    node.failing.add("scontrol")
+    with pytest.raises(SlurmError):
+        node.health_check()
+    assert node.slurm.is_drained
+    node.failing.clear()
+    node.wait()
+    node.health_check()
+    assert (node.slurm.is_drained, node.drains) == (False, [drained_by])
+
+
 def test_slurm_gets_the_reason_of_an_epilog_that_it_comes_to_after_squeue_did_not_answer(node: History) -> None:
     for job in ("41", "42"):
         node.prolog(job)
