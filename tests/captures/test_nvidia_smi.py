@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -229,41 +228,6 @@ def test_gpus_that_the_matrix_joins_by_fewer_nvlinks(
     result = evaluated(tmp_path / "capture.txt", instance_type=kind)["gpu.nvlink_active"]
     found = [one.message for one in result.by_verdict if one.verdict is Verdict.FAIL]
     assert (message in found[0]) if message else not found
-
-
-CUBE_MESH = ("X 1 1 1 1 0 0 0", "1 X 1 1 0 1 0 0", "1 1 X 1 0 0 1 0", "1 1 1 X 0 0 0 1")  # of a DGX-1 with P100s
-RING = ("X 2 2 0", "2 X 0 2", "2 0 X 2", "0 2 2 X")
-BRIDGES = ("X 12 0 0", "12 X 0 0", "0 0 X 12", "0 0 12 X")
-BRIDGE = ("X 4 0", "4 X 0", "0 0 X")
-
-
-def matrix_of(rows: Sequence[str]) -> str:
-    """What nvidia-smi topo -m prints of GPUs that are joined so."""
-    heads = "\t".join(f"GPU{number}" for number in range(len(rows)))
-    cells = [[{"X": " X ", "0": "SYS"}.get(way, f"NV{way}") for way in row.split()] for row in rows]
-    lines = [f"GPU{number}\t" + "\t".join(row) + "\t0-39\t0" for number, row in enumerate(cells)]
-    return "\n".join([f"\t{heads}\tCPU Affinity\tNUMA Affinity", *lines, "", "Legend:", "", "  X    = Self", ""])
-
-
-@pytest.mark.parametrize("rows", [(*CUBE_MESH, *(f"{row[8:]} {row[:7]}" for row in CUBE_MESH)), RING, BRIDGES, BRIDGE])
-def test_gpus_that_are_all_joined_alike_to_some_of_the_others_are_healthy(rows: Sequence[str], tmp_path: Path) -> None:
-    (tmp_path / "capture.txt").write_text(matrix_of(rows), encoding="utf-8")
-    result = evaluated(tmp_path / "capture.txt")["gpu.nvlink_active"]
-    assert [one.message for one in result.by_verdict if one.verdict is Verdict.FAIL] == []
-
-
-@pytest.mark.parametrize(
-    ("beside", "verdict", "unless"),
-    [(NAMED.replace("T1000", "H200"), Verdict.FAIL, ""), ("", Verdict.CONCERN, ", unless it is of another model")],
-)
-def test_one_of_four_gpus_that_is_joined_to_none_of_the_others(
-    beside: str, verdict: Verdict, unless: str, tmp_path: Path
-) -> None:
-    rows = ("X 18 0 18", "18 X 0 18", "0 0 X 0", "18 18 0 X")
-    (tmp_path / "capture.txt").write_text(matrix_of(rows) + beside, encoding="utf-8")
-    result = evaluated(tmp_path / "capture.txt")["gpu.nvlink_active"]
-    seen = "GPU 2: 0 NVLinks to GPU 0, GPU 1, GPU 3; expected 18, as between most GPUs here"
-    assert [one.message for one in result.by_verdict if one.verdict is verdict] == [f"{seen}{unless}"]
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,27 @@ def test_a_recovery_whose_xids_cannot_be_read_is_incomplete() -> None:
     assert (result.verdict, "kernel_log" in result.message) == (Verdict.INCOMPLETE, True)
 
 
+XID_74 = [[1, "NVRM: Xid (PCI:0000:53:00): 74, pid='<unknown>', name=<unknown>, NVLink: fatal error"]]
+
+
+@pytest.mark.parametrize(
+    ("log", "verdict", "named"),
+    [
+        ({"lines": []}, Verdict.CONCERN, ["2 recovery", "3 replay"]),
+        ({"lines": XID_74}, Verdict.FAIL, ["2 recovery, and Xid 74", "3 replay"]),
+        ({"lines": XID_74, "source": "all programs"}, Verdict.CONCERN, ["2 recovery", "3 replay"]),  # users write it
+    ],
+)
+def test_a_recovery_fails_beside_a_fatal_xid_that_only_the_kernel_wrote(
+    log: dict[str, Any], verdict: Verdict, named: list[str]
+) -> None:
+    counters = {"recovery": {"5": 2}, "replay": {"5": 3}}
+    result = evaluated("gpu.nvlink_errors", gpus=[{**GPU, "nvlink_errors": counters}], kernel_log=log)
+    assert result.verdict is verdict, result.message
+    assert all(result.message.count(words) == 1 for words in named), result.message
+    assert result.message.count("recovery") == 1
+
+
 @pytest.mark.parametrize(
     ("model", "instance_type", "verdict"),
     [
@@ -126,6 +147,18 @@ def test_a_link_that_is_down_needs_no_catalogue(nodes_links: list[list[object]],
     gpus = [{**GPU, "index": n, "nvlinks": links} for n, links in enumerate(nodes_links)]
     result = evaluated("gpu.nvlink_active", "someone.else", gpus=gpus)
     assert (result.verdict, words in result.message) == (verdict, True), result.message
+    assert ("inactive" in result.message) == ("inactive" in words)
+
+
+@pytest.mark.parametrize(
+    ("model", "verdict"), [("NVIDIA H100 80GB HBM3", Verdict.FAIL), ("NVIDIA H100 NVL", Verdict.INCOMPLETE)]
+)
+def test_a_gpu_without_nvlinks_beside_one_with_some_fails_if_its_model_wires_them(model: str, verdict: Verdict) -> None:
+    gpus: list[dict[str, Any]] = [{**GPU, "nvlinks": UNSUPPORTED}, {**GPU, "index": 1, "nvlinks": UP * 18}]
+    gpus = [gpu | {"name": model} for gpu in gpus]
+    result = evaluated("gpu.nvlink_active", "someone.else", gpus=gpus)
+    assert result.verdict is verdict
+    assert ("GPU 0: 0 active NVLinks; expected 18" in result.message) == (verdict is Verdict.FAIL)
 
 
 def test_gpus_of_another_model_have_links_of_their_own() -> None:

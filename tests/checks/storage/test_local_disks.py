@@ -35,3 +35,27 @@ def disk(number: int, *, mounted: bool = True, disks: bool = True) -> dict[str, 
 def test_local_disks_are_there_and_in_use(controllers: Any, instance_type: str, verdict: Verdict, words: str) -> None:
     evidence = node("gpu001", nvme={"controllers": controllers}, pci={"devices": []})
     expect(said("storage.nvme_scratch", evidence, instance_type=instance_type), verdict, words)
+
+
+RAID5 = {"name": "md0", "level": "raid5", "is_active": True, "disks": 4, "working": 4, "failed": [], "is_lost": None}
+
+
+@pytest.mark.parametrize(
+    ("array", "verdict", "words"),
+    [
+        ({}, PASS, ""),
+        ({"working": 3}, CONCERN, "md0 is degraded without 1 of 4 disks; expected all of its disks"),
+        ({"working": 3, "failed": ["sdb"]}, CONCERN, "md0 is degraded without sdb; expected"),
+        ({"working": None, "disks": None, "failed": ["sdb"]}, CONCERN, "md0 is degraded without sdb; expected"),
+        ({"working": 2, "failed": ["sdb"]}, FAIL, "md0 has failed without 2 of 4 disks (sdb failed); expected"),
+        ({"level": "raid0", "failed": ["sdb"]}, FAIL, "md0 has failed without sdb; expected"),
+        ({"level": "raid1", "working": 1}, CONCERN, "md0 is degraded without 3 of 4 disks; expected"),
+        ({"is_lost": True}, FAIL, "md0 has failed; expected all of its disks"),
+        ({"is_active": False}, CONCERN, "md0 is not active; expected the array started, or its disks wiped"),
+    ],
+)
+def test_an_array_has_all_of_its_disks(array: dict[str, Any], verdict: Verdict, words: str) -> None:
+    evidence = node("gpu001", nvme={"controllers": [], "arrays": [RAID5 | array]})
+    found = [one for one in said("storage.disk_errors", evidence).by_verdict if one.verdict in (FAIL, CONCERN)]
+    assert [one.verdict for one in found] == [verdict] * (verdict is not PASS), found
+    assert all(one.message.startswith(words) for one in found), found
