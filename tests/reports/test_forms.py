@@ -11,8 +11,8 @@ from markdown_it import MarkdownIt
 from prometheus_client.parser import text_string_to_metric_families
 
 from clusterproof.plugins.catalog import PACKAGED
+from clusterproof.plugins.core.escaping import plain
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
-from clusterproof.plugins.core.markdown import plain
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.reporters.notify import message_of

@@ -21,7 +21,7 @@ from clusterproof.plugins.catalog.causes import (
     STORAGE,
     UNKNOWN,
 )
-from clusterproof.plugins.core.markdown import plain
+from clusterproof.plugins.core.escaping import plain
 from clusterproof.plugins.core.message import listed, number_of
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.record import as_json, record

@@ -14,7 +14,7 @@ from shlex import quote
 from clusterproof.plugins.command_line.overview import short_help, shortest_help
 from clusterproof.plugins.command_line.subcommands import ANSWERED, NAMES, Subcommand, check_parser
 from clusterproof.plugins.core import __version__
-from clusterproof.plugins.core.job_log import as_job_log
+from clusterproof.plugins.core.escaping import as_job_log
 from clusterproof.plugins.core.kinds import KINDS
 from clusterproof.plugins.core.one_line import BAD_COMMAND_LINE
 from clusterproof.plugins.core.opened import is_there

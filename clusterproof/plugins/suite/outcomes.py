@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.core.cluster import Cluster
-from clusterproof.plugins.core.job_log import as_job_log
+from clusterproof.plugins.core.escaping import as_job_log
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict

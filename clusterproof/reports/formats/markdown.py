@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from clusterproof.plugins.catalog import Catalog
-from clusterproof.plugins.core.markdown import plain
+from clusterproof.plugins.core.escaping import plain
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.nodeset import within
 from clusterproof.plugins.core.result import Result

@@ -1,4 +1,4 @@
-"""What a CI system reads as a command where it stands in a job's log: no text of ours or of a node is one by accident.
+"""Text of others where something would be made of it: commands in a CI system's log of a job, links in Markdown.
 
 GitHub Actions: `::word` at a line's beginning, whatever blanks are before it, and `##[word]` anywhere. Azure Pipelines:
 `##vso[word]` anywhere. A backslash within breaks them: `:\\:word`, `##\\[word]`.
@@ -66,3 +66,16 @@ class JobLog:
 def as_job_log(stream: Any) -> Any:
     """The stream; one without commands where they are read."""
     return stream if isinstance(stream, JobLog) or not are_commands_read() else JobLog(stream)
+
+
+# What Markdown, or GitHub, reads as more than itself: anywhere, or at the beginning of a line.
+_MEANING = re.compile(
+    r"([\\`*\[\]#|<>~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|:(?=//)|(?<=[wW]{3})\.|^[-+=]|(?<=^\d)[.)])"
+)
+_REFERENCE = re.compile(r"[@#!](?=\w)")  # a user, an issue, a merge request: whatever is escaped
+
+
+def plain(text: str) -> str:
+    """Text that Markdown shows as it is, on one line, and in which a ticket finds no link and nobody to notify."""
+    shown = _MEANING.sub(r"\\\1", " ".join(text.split())).replace("&", "&amp;")
+    return _REFERENCE.sub(r"\g<0><!-- -->", shown)

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from clusterproof.plugins.core.job_log import JobLog, as_job_log, without_commands
+from clusterproof.plugins.core.escaping import JobLog, as_job_log, without_commands
 
 GITHUB_OR_AZURE = re.compile(r"(?:^|[\r\n])\s*::|##\w*\[")
 COMMANDS = [
