@@ -22,20 +22,17 @@ from clusterproof.plugins.evidence.aws import parse as ec2
 from clusterproof.plugins.evidence.host import parse as host
 from clusterproof.plugins.evidence.host import parse_hardware as hardware
 from clusterproof.plugins.evidence.host import parse_memory as memory
-from clusterproof.plugins.evidence.host import parse_memory_errors as memory_errors
 from clusterproof.plugins.evidence.host import parse_system as system
 from clusterproof.plugins.evidence.kernel_log import facts
 from clusterproof.plugins.evidence.kernel_log import parse as kernel_log
 from clusterproof.plugins.evidence.kernel_log import parse_journal as journal
 from clusterproof.plugins.evidence.network import parse as network
-from clusterproof.plugins.evidence.network import parse_ports as ports
 from clusterproof.plugins.evidence.network import parse_rdma as rdma
 from clusterproof.plugins.evidence.neuron import parse as neuron
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.parsing import CaptureError, Form
 from clusterproof.plugins.evidence.pci import parse as pci
 from clusterproof.plugins.evidence.perf import parse_dcgm as dcgmi
-from clusterproof.plugins.evidence.perf import parse_dcgm_nvlink as dcgmi_nvlink
 from clusterproof.plugins.evidence.perf import parse_dcgm_watches as dcgm_watches
 from clusterproof.plugins.evidence.perf import parse_nccl as nccl_tests
 from clusterproof.plugins.evidence.perf import parse_nccom as nccom
@@ -50,20 +47,19 @@ from tests.builders.examples import examples
 from tests.builders.samples import Sample, manifest, of_topic
 
 FAMILIES = {
-    "dcgmi": (*dcgmi.FORMS, *dcgmi_nvlink.FORMS, *dcgm_watches.FORMS),
+    "dcgmi": (*dcgmi.FORMS, *dcgm_watches.FORMS),
     "fi_info": network.FORMS,
     "host": (
         *hardware.FORMS,
         *memory.FORMS,
         *host.FORMS,
-        *memory_errors.FORMS,
         *storage.FORMS,
         *mounts.FORMS,
         *disks.FORMS,
         *lsblk.FORMS,
         *system.FORMS,
     ),
-    "ibstat": (*rdma.FORMS, *ports.FORMS),
+    "ibstat": (*rdma.FORMS, *network.FORMS),
     "ibv": rdma.FORMS,
     "kernel-log": (*kernel_log.FORMS, *journal.FORMS),
     "lscpu": hardware.FORMS,

@@ -11,7 +11,7 @@ import pytest
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.parsing import exit_status
 from clusterproof.plugins.evidence.perf import parse_dcgm as dcgmi
-from clusterproof.plugins.evidence.perf import parse_dcgm_nvlink as dcgmi_nvlink
+from clusterproof.plugins.evidence.perf import parse_dcgm_watches as dcgm_watches
 from clusterproof.plugins.evidence.perf import parse_nccl as nccl_tests
 from clusterproof.plugins.evidence.perf import parse_nccom as nccom
 from tests.builders.evaluated import expect
@@ -94,12 +94,12 @@ def test_what_a_wrapper_prints_around_the_json_is_passed_over() -> None:
 
 
 def test_the_links_of_dcgmi_are_those_of_nvml() -> None:
-    data: Any = dcgmi_nvlink.read_nvlink_status("gpuId 0:\n    U U D X _\ngpuId 1:\n    U U U\n")
+    data: Any = dcgm_watches.read_nvlink_status("gpuId 0:\n    U U D X _\ngpuId 1:\n    U U U\n")
     assert [gpu["nvlinks"] for gpu in data["nvml"]["gpus"]] == [[True, True, False], [True, True, True]]
 
 
 def test_the_counters_of_dcgmi_are_those_of_nvml() -> None:
-    data: Any = dcgmi_nvlink.read_nvlink_errors(sample("dcgmi/gcm-nvlink-e-crc12.json").text)
+    data: Any = dcgm_watches.read_nvlink_errors(sample("dcgmi/gcm-nvlink-e-crc12.json").text)
     assert data["nvml"]["gpus"][0]["nvlink_errors"]["crc_data"] == {"0": 12}
 
 

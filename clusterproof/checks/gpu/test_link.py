@@ -19,7 +19,7 @@ from clusterproof.plugins.core.verdict import (
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import readings, require
 from clusterproof.plugins.evidence.gpu.facts import BASEBOARD, Gpu, NvlinkErrors
-from clusterproof.plugins.evidence.gpu.facts_peers import alike, gpu_at, is_of_most, nvlinks_between, of_each
+from clusterproof.plugins.evidence.gpu.facts_node import alike, gpu_at, is_of_most, nvlinks_between, of_each
 from clusterproof.plugins.evidence.kernel_log.facts import pci_address
 from clusterproof.plugins.evidence.kernel_log.wording import gpus_by_address
 from clusterproof.plugins.evidence.kernel_log.xid_findings import evaluate

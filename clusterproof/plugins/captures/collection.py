@@ -34,19 +34,16 @@ from clusterproof.plugins.evidence.gpu import parse_nvidia_smi_table as nvidia_s
 from clusterproof.plugins.evidence.host import parse as host
 from clusterproof.plugins.evidence.host import parse_hardware as hardware
 from clusterproof.plugins.evidence.host import parse_memory as memory
-from clusterproof.plugins.evidence.host import parse_memory_errors as memory_errors
 from clusterproof.plugins.evidence.host import parse_system as system
 from clusterproof.plugins.evidence.kernel_log import parse as kernel_log
 from clusterproof.plugins.evidence.kernel_log import parse_journal as journal
 from clusterproof.plugins.evidence.kubernetes.facts import NODES
 from clusterproof.plugins.evidence.network import parse as network
-from clusterproof.plugins.evidence.network import parse_ports as ports
 from clusterproof.plugins.evidence.network import parse_rdma as rdma
 from clusterproof.plugins.evidence.neuron import parse as neuron
 from clusterproof.plugins.evidence.parsing import Form
 from clusterproof.plugins.evidence.pci import parse as pci
 from clusterproof.plugins.evidence.perf import parse_dcgm as dcgmi
-from clusterproof.plugins.evidence.perf import parse_dcgm_nvlink as dcgmi_nvlink
 from clusterproof.plugins.evidence.perf import parse_dcgm_watches as dcgm_watches
 from clusterproof.plugins.evidence.perf import parse_nccl as nccl_tests
 from clusterproof.plugins.evidence.perf import parse_nccom as nccom
@@ -56,16 +53,13 @@ from clusterproof.plugins.evidence.storage import parse as storage
 from clusterproof.plugins.evidence.storage import parse_disks as disks
 from clusterproof.plugins.evidence.storage import parse_lsblk as lsblk
 from clusterproof.plugins.evidence.storage import parse_mounts as mounts
-from clusterproof.plugins.evidence.storage import parse_pools as pools
 from clusterproof.plugins.kubernetes import parse as kubernetes
 from clusterproof.plugins.kubernetes import parse_get as kubectl_get
 
 FORMS: tuple[Form, ...] = (
     *hardware.FORMS,
     *memory.FORMS,
-    *memory_errors.FORMS,
     *dcgmi.FORMS,
-    *dcgmi_nvlink.FORMS,
     *dcgm_watches.FORMS,
     *versions.FORMS,
     *aws.FORMS,
@@ -78,13 +72,11 @@ FORMS: tuple[Form, ...] = (
     *journal.FORMS,
     *network.FORMS,
     *mounts.FORMS,
-    *pools.FORMS,
     *nccl_tests.FORMS,
     *nccom.FORMS,
     *neuron.FORMS,
     *pci.FORMS,
     *rdma.FORMS,
-    *ports.FORMS,
     *kubernetes.FORMS,
     *kubectl_get.FORMS,
     *slurm.FORMS,

@@ -1,14 +1,16 @@
-"""What RDMA needs: kernel modules by lsmod, the files of /dev/infiniband, and what `fi_info` finds."""
+"""What RDMA needs, by lsmod, ls and `fi_info`; ports and interfaces in a line or a few each, by ibstatus and others."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from clusterproof.plugins.evidence.field import MAX_OUTPUT
 from clusterproof.plugins.evidence.network.collect_rdma import MODULES
-from clusterproof.plugins.evidence.network.facts import error
-from clusterproof.plugins.evidence.parsing import CaptureError, Form, typed_above
+from clusterproof.plugins.evidence.network.facts import IFF_UP, error
+from clusterproof.plugins.evidence.network.parse_rdma import MAX_DEVICES, PHYSICAL, STATES, as_in_sysfs, named
+from clusterproof.plugins.evidence.parsing import CaptureError, Form, sections, short, typed_above
 
 _PROVIDER = re.compile(
     r"^(?:\[\d{1,6},\d{1,6}\]<std(?:out|err)>:|\d{1,6}: )?[ \t]{0,8}(?:provider|domain):[ \t]{1,8}\S", re.MULTILINE
@@ -84,9 +86,134 @@ def _files(text: str) -> Iterator[str]:
             yield from cells
 
 
+# ibstatus
+
+_PORT = re.compile(r"^Infiniband device '([\w.-]{1,64})' port (\d{1,3}) status:", re.MULTILINE)
+_ROW = re.compile(r"^[ \t]{1,8}(state|phys state|rate|link_layer):[ \t]{1,8}(\S.{0,120})$", re.MULTILINE)
+_KEYS = {"phys state": "physical_state"}
+
+
+def is_ibstatus(text: str) -> bool:
+    """Whether it is ibstatus's."""
+    return bool(_PORT.search(text))
+
+
+def read_ibstatus(text: str) -> Mapping[str, object]:
+    """The devices of the collector `rdma`: ibstatus prints what sysfs has."""
+    devices: dict[str, dict[str, Any]] = {}
+    for head, rest in sections(_PORT, text, MAX_DEVICES):
+        rows = {_KEYS.get(key, key): short(value.strip()) for key, value in _ROW.findall(rest)}
+        whose = named(head[1], f"Link layer: {rows.get('link_layer', '')}")
+        device = devices.setdefault(head[1], {**whose, "ports": []})
+        device["ports"].append({"port": int(head[2]), **rows})
+    return {"rdma": {"devices": list(devices.values())}}
+
+
+# ibdev2netdev, also in columns: with -v the state of the port stands before the arrow, behind it its interface's
+
+_PAIR = re.compile(
+    r"^(?:[0-9a-f:.]{7,12} {1,8})?([\w.-]{1,64}) {1,60}(?:\([^()\n]{1,80}\)[^\n]{0,200}? )?port {1,8}(\d{1,3}) {1,8}"
+    r"(?:\(([A-Z]{2,12})[ \t]{0,8}\) {1,8})?==> {1,8}([\w.-]{1,15}) {1,20}\((Up|Down)\)[ \t]*(?:#.{0,200})?$",
+    re.MULTILINE,
+)
+
+
+def is_ibdev2netdev(text: str) -> bool:
+    """Whether it is ibdev2netdev's, with or without -v."""
+    return bool(_PAIR.search(text))
+
+
+def read_ibdev2netdev(text: str) -> Mapping[str, object]:
+    """The devices of the collector `rdma`, without states unless -v was given; which network interfaces are up."""
+    devices: dict[str, dict[str, Any]] = {}
+    interfaces: list[dict[str, object]] = []
+    for name, port, state, interface, is_up in _PAIR.findall(text)[:MAX_DEVICES]:
+        row = {"port": int(port), **({"state": as_in_sysfs(STATES, state)} if state else {})}
+        devices.setdefault(name, {**named(name), "ports": []})["ports"].append(row)
+        interfaces.append({"name": interface, **({"carrier": True} if is_up == "Up" else {})})
+    return {"rdma": {"devices": list(devices.values())}, "interfaces": {"physical": interfaces}}
+
+
+# ip -br link
+
+MAX_INTERFACES = 1024
+_LINK = re.compile(
+    r"^([\w.@-]{1,40})[ \t]{1,40}(UNKNOWN|UP|DOWN|LOWERLAYERDOWN|DORMANT|NOTPRESENT|TESTING)[ \t]{1,40}"
+    r"[0-9a-f:]{2,60}[ \t]{1,8}<([A-Z0-9_,-]{1,200})>[ \t]*$",
+    re.MULTILINE,
+)
+_PHYSICAL = re.compile(r"(?:en|eth|ib)\w{1,14}")  # as systemd and kernels name what has a device of its own
+
+
+def is_links(text: str) -> bool:
+    """Whether it is `ip -br link`."""
+    return bool(_LINK.search(text))
+
+
+def read_links(text: str) -> Mapping[str, object]:
+    """The collector `interfaces`; which have a device of their own, their names say."""
+    rows = _LINK.findall(text)[:MAX_INTERFACES]
+    physical = [_interface(name, state, flags.split(",")) for name, state, flags in rows if _PHYSICAL.fullmatch(name)]
+    return {"interfaces": {"names": [name.partition("@")[0] for name, _, _ in rows], "physical": physical}}
+
+
+def _interface(name: str, state: str, flags: list[str]) -> dict[str, object]:
+    is_on = "UP" in flags
+    link = {"carrier": "LOWER_UP" in flags} if is_on else {"carrier": None}
+    return {"name": name, "state": state.lower(), "flags": IFF_UP if is_on else 0, **link}
+
+
+_NONE = re.compile(r"^(No IB devices found|Failed to get IB devices)(?: list: .{0,100})?$", re.MULTILINE)
+
+
+def is_none(text: str) -> bool:
+    """Whether it is what ibv_devinfo says where verbs find no device."""
+    return bool(_NONE.search(text))
+
+
+def read_none(text: str) -> Mapping[str, object]:
+    """The collector `rdma`, whose devices verbs did not show: that there are none is not said by it."""
+    said = _NONE.search(text)
+    return {"rdma": {"devices": {"error": f"ibv_devinfo: {said[1] if said else ''}"}}}
+
+
+# mlxlink, which does not say of which device it is: its command does
+
+_LINK_ROW = re.compile(r"^(State|Physical state) {1,40}: (\S.{0,60}?)[ \t]*$", re.MULTILINE)
+_DEVICE_OPTION = re.compile(r"\s(?:-d|--device)[ =]?(mlx5_\d{1,4})(?!\w)")
+_PORT_OPTION = re.compile(r"\s(?:-p|--port)[ =]?(\d{1,3})\b")
+_UP, _OFF = "Active", "Disable"  # mlxlink's words; any other is a link that is not up
+_LINKS = frozenset({"linkup", "polling", "disabled", "sleep"})  # physical states that sysfs has too
+
+
+def is_mlxlink(text: str) -> bool:
+    """Whether it is mlxlink's."""
+    return "Operational Info" in text and bool(_LINK_ROW.search(text))
+
+
+def read_mlxlink(text: str) -> Mapping[str, object]:
+    """The port of the collector `rdma`, without its rate. Raises CaptureError."""
+    typed, rows = typed_above(text), dict(_LINK_ROW.findall(text))
+    device, port = _DEVICE_OPTION.search(typed), _PORT_OPTION.search(typed)
+    if not device:
+        raise CaptureError("mlxlink does not say of which device; expected its command above it, with -d mlx5_0")
+    state, physical = rows.get("State", ""), rows.get("Physical state", "")
+    row: dict[str, object] = {"port": int(port[1]) if port else 1}
+    if state:
+        row["state"] = as_in_sysfs(STATES, "active" if state == _UP else "down")
+    if physical.lower() in _LINKS or state == _OFF:
+        row["physical_state"] = as_in_sysfs(PHYSICAL, "disabled" if state == _OFF else physical)
+    return {"rdma": {"devices": [{**named(device[1]), "alone": True, "ports": [row]}]}}
+
+
 FORMS = (
     Form("lsmod", is_lsmod, read_lsmod),
     Form("ls /dev/infiniband", is_device_files, read_device_files),
     Form("fi_info", is_fi_info, read_fi_info),
     Form("fi_info | grep domain", is_domains, read_domains, 40),
+    Form("ibstatus", is_ibstatus, read_ibstatus, 58),
+    Form("ibdev2netdev", is_ibdev2netdev, read_ibdev2netdev, 42),
+    Form("ip -br link", is_links, read_links),
+    Form("ibv_devinfo's error", is_none, read_none, 20),
+    Form("mlxlink", is_mlxlink, read_mlxlink, 35),
 )
