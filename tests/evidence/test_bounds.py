@@ -11,7 +11,7 @@ import pytest
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence import field
-from clusterproof.plugins.evidence.bounds import (
+from clusterproof.plugins.evidence.fact import (
     DISKS,
     GPUS,
     INTERFACES,

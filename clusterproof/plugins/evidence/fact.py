@@ -1,18 +1,18 @@
-"""A fact about a node: which collectors it comes from, and how it is decoded from what they returned."""
+"""A fact about a node: its collectors, how it is decoded, and how many devices of a kind a node is believed to have."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sized
 
 from clusterproof.plugins.core.errors import place_of
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.typed import Any, Generic, Protocol, TypeVar, overload
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
-from clusterproof.plugins.evidence.bounds import believed
-from clusterproof.plugins.evidence.field import Decode, objects, read, table
+from clusterproof.plugins.evidence.field import Decode, every, objects, read, table
 
 T = TypeVar("T")
+Devices = TypeVar("Devices", bound=Sized)
 
 # Collectors that only captures have: the probe neither asks the scheduler nor runs jobs.
 ONLY_CAPTURED = frozenset({"nccl_tests", "slurm_node"})
@@ -38,6 +38,39 @@ _WHY = {
 EXPECTED = "; expected "
 SAME_CHOICE = "; expected a run, or a recording of one, with the same -m and -k"
 NOT_COLLECTED = "evidence was not collected"  # one gap of a capture, however many commands it lacks
+
+GPUS = "GPUs"
+PCI_DEVICES = "PCI devices"
+SWITCHES = "PCIe switches"
+NICS = "network devices"
+INTERFACES = "network interfaces"
+DISKS = "NVMe controllers"
+MEMORY_CONTROLLERS = "memory controllers"
+NEURON_DEVICES = "Neuron devices"
+MOST: Mapping[str, int] = {
+    GPUS: 64,  # NVIDIA's driver knows 32 in a machine (NV_MAX_DEVICES in its nvlimits.h)
+    NEURON_DEVICES: 64,  # the largest machine has 16
+    SWITCHES: 256,  # as many as there are numbers of buses in a segment
+    NICS: 1024,  # a port has up to some hundreds of virtual functions
+    INTERFACES: 1024,
+    DISKS: 1024,
+    MEMORY_CONTROLLERS: 1024,  # some dozens to a socket
+    PCI_DEVICES: 4096,  # all of these, with their functions
+}
+
+
+def believed(devices: Devices, kind: str) -> Devices:
+    """The devices of one kind of MOST. Raises Incomplete where there are more than any machine has."""
+    if len(devices) > MOST[kind]:
+        seen = f"{len(devices):,} {kind} were reported; expected at most {MOST[kind]:,}"
+        raise Incomplete(seen, cause=f"more {kind} were reported than a machine has")
+    return devices
+
+
+def believed_each(kind: Callable[[dict[str, Any]], T], of: str) -> Callable[[object], tuple[T, ...]]:
+    """A decoder of records that are a list of JSON objects, of one kind of MOST."""
+    decode = every(kind)
+    return lambda data: believed(decode(data), of)
 
 
 @record
@@ -179,7 +212,7 @@ def list_collected_as(
 ) -> Fact[tuple[T, ...]]:
     """Make a fact of a list that one collector returned, as a class that reads each entry's values.
 
-    `of` is what they are, of MOST in bounds.py, where a machine has only so many.
+    `of` is what they are, of MOST, where a machine has only so many.
     """
 
     def decode(_node: EvidenceSource, answer: CollectorData) -> tuple[T, ...]:

@@ -8,7 +8,7 @@ from clusterproof.plugins.agent.pattern import Pattern
 from clusterproof.plugins.core.record import field, record
 from clusterproof.plugins.core.typed import Any
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
-from clusterproof.plugins.evidence.bounds import GPUS, believed
+from clusterproof.plugins.evidence.fact import GPUS, believed
 from clusterproof.plugins.evidence.field import (
     UNSUPPORTED,
     Field,

@@ -9,8 +9,16 @@ from clusterproof.plugins.core.evidence import Status
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.typed import TYPE_CHECKING, Any
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
-from clusterproof.plugins.evidence.bounds import PCI_DEVICES, SWITCHES, believed
-from clusterproof.plugins.evidence.fact import Absent, CollectorData, collected_as, collected_by, list_collected_as
+from clusterproof.plugins.evidence.fact import (
+    PCI_DEVICES,
+    SWITCHES,
+    Absent,
+    CollectorData,
+    believed,
+    collected_as,
+    collected_by,
+    list_collected_as,
+)
 from clusterproof.plugins.evidence.field import objects, optional, readings, table
 from clusterproof.plugins.evidence.gpu.facts import Gpu, Nvml, is_unsupported
 from clusterproof.plugins.evidence.kernel_log.facts import pci_address

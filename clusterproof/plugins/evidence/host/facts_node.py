@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.typed import Any
 from clusterproof.plugins.core.verdict import Incomplete
-from clusterproof.plugins.evidence.bounds import MEMORY_CONTROLLERS
 from clusterproof.plugins.evidence.fact import (
+    MEMORY_CONTROLLERS,
     CollectorData,
     EvidenceSource,
     collected_as,

@@ -8,8 +8,15 @@ from contextlib import suppress
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.typed import TYPE_CHECKING
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
-from clusterproof.plugins.evidence.bounds import INTERFACES, NICS, believed
-from clusterproof.plugins.evidence.fact import CollectorData, collected_as, collected_by, list_collected_as
+from clusterproof.plugins.evidence.fact import (
+    INTERFACES,
+    NICS,
+    CollectorData,
+    believed,
+    collected_as,
+    collected_by,
+    list_collected_as,
+)
 from clusterproof.plugins.evidence.field import (
     Field,
     Reported,

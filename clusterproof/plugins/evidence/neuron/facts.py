@@ -11,8 +11,14 @@ from clusterproof.plugins.core.evidence import Status
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.typed import TYPE_CHECKING, Any
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
-from clusterproof.plugins.evidence.bounds import NEURON_DEVICES, believed_each
-from clusterproof.plugins.evidence.fact import Absent, CollectorData, collected_as, collected_by
+from clusterproof.plugins.evidence.fact import (
+    NEURON_DEVICES,
+    Absent,
+    CollectorData,
+    believed_each,
+    collected_as,
+    collected_by,
+)
 from clusterproof.plugins.evidence.field import Field, Reported, read, text, values, whole
 from clusterproof.plugins.evidence.host.facts import (
     Command,

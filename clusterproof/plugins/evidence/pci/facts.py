@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from clusterproof.plugins.agent.pattern import Pattern
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.evidence.bounds import GPUS, NICS, believed
+from clusterproof.plugins.evidence.fact import GPUS, NICS, believed
 from clusterproof.plugins.evidence.field import Field, Reported, one, optional, readings, table, text, texts, whole
 
 NVIDIA, AMAZON, MELLANOX = "10de", "1d0f", "15b3"

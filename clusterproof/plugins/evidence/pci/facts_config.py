@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.evidence.bounds import GPUS, NICS, PCI_DEVICES, believed, believed_each
-from clusterproof.plugins.evidence.fact import collected_as
+from clusterproof.plugins.evidence.fact import GPUS, NICS, PCI_DEVICES, believed, believed_each, collected_as
 from clusterproof.plugins.evidence.field import (
     Field,
     Reported,

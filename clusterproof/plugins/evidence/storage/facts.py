@@ -8,8 +8,15 @@ from clusterproof.plugins.agent.pattern import Pattern
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.typed import TYPE_CHECKING
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, part
-from clusterproof.plugins.evidence.bounds import DISKS, believed, believed_each
-from clusterproof.plugins.evidence.fact import CollectorData, collected_as, collected_by, list_collected_as
+from clusterproof.plugins.evidence.fact import (
+    DISKS,
+    CollectorData,
+    believed,
+    believed_each,
+    collected_as,
+    collected_by,
+    list_collected_as,
+)
 from clusterproof.plugins.evidence.field import (
     Field,
     Reported,
