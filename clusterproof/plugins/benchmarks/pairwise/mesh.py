@@ -11,9 +11,16 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from clusterproof.plugins.benchmarks.pairwise.paths import RAILS, Cut, OnRail, between, cuts
+from clusterproof.plugins.benchmarks.pairwise.paths import (
+    RAILS,
+    Cut,
+    OnRail,
+    between,
+    cuts,
+    failed_meetings,
+    missing_devices,
+)
 from clusterproof.plugins.benchmarks.pairwise.rails import Rail, numbered, rails_of, why
-from clusterproof.plugins.benchmarks.pairwise.untried import failed_meetings, missing_devices
 from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.evidence.exchanges import MeshFinding, MeshKind, MeshOfNode, in_words
