@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from clusterproof.plugins.case import CANDIDATE, ESTABLISHED, SUPPORTED
 from clusterproof.plugins.case.advice import opened_case
-from clusterproof.plugins.case.conclusions import CANDIDATE, ESTABLISHED, SUPPORTED
 from clusterproof.plugins.case.folder import collect
 from tests.case.files import BROKEN_GPU, CUDA_OF_3, SACCT, STEPS, WATCHDOG_OF_1, XID_79, case_of, written
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from shlex import quote
 
-from clusterproof.plugins.case import Collected, Event, Fact, Missing, MissingKind, label
-from clusterproof.plugins.case.conclusions import ESTABLISHED, CaseVerdict
+from clusterproof.plugins.case import ESTABLISHED, CaseVerdict, Collected, Event, Fact, Missing, MissingKind, label
 from clusterproof.plugins.case.first_event import long_before_the_end
 from clusterproof.plugins.case.relevance import is_broken_since, of_another_time
 from clusterproof.plugins.case.verdict import decide

@@ -5,13 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Sequence
 
-from clusterproof.plugins.case import Collected, Event, Fact, Lead, clocks
-from clusterproof.plugins.case.conclusions import (
+from clusterproof.plugins.case import (
     CANDIDATE,
     DESYNC,
     OF_CRASH,
     SUPPORTED,
     CaseVerdict,
+    Collected,
+    Event,
+    Fact,
+    Lead,
+    clocks,
     of_contest,
     quoted,
 )

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from clusterproof.plugins.case import Event, Span, label, one_line
 from clusterproof.plugins.case.clocks import Clock, unwrapped, without
 from clusterproof.plugins.case.failures import UNCAUGHT, Exceptions, Failures, rest_of
-from clusterproof.plugins.case.steps import Steps, step_of
-from clusterproof.plugins.case.survived import Survived, as_logged
+from clusterproof.plugins.case.survived import Steps, Survived, as_logged, step_of
 from clusterproof.plugins.catalog.causes import Sign, limits, sign_of, signs
 from clusterproof.plugins.core.record import field, record, replace
 

@@ -6,10 +6,9 @@ from collections.abc import Iterator, Sequence
 from textwrap import fill, shorten
 from typing import Any
 
-from clusterproof.plugins.case import Collected, Event, Fact, Lead, Span
+from clusterproof.plugins.case import COMPLETED, Collected, Event, Fact, Lead, Span
 from clusterproof.plugins.case.advice import DRAIN, KEEP, NOT_KNOWN, TEST, Case, of_rank
 from clusterproof.plugins.case.clocks import apart_s, in_words
-from clusterproof.plugins.case.conclusions import COMPLETED
 from clusterproof.plugins.case.relevance import is_shown, shown
 from clusterproof.plugins.case.scheduler import RESOLUTION_S
 from clusterproof.plugins.catalog.causes import (

@@ -7,17 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from clusterproof.plugins.case import Collected, Event, Fact, clocks
-from clusterproof.plugins.case.by_words import by_words
-from clusterproof.plugins.case.conclusions import (
+from clusterproof.plugins.case import (
     COMPLETED,
     DESYNC,
     ESTABLISHED,
     OF_CRASH,
     SUPPORTED,
     CaseVerdict,
+    Collected,
+    Event,
+    Fact,
+    clocks,
     of_contest,
 )
+from clusterproof.plugins.case.by_words import by_words
 from clusterproof.plugins.case.first_event import Candidate, candidates
 from clusterproof.plugins.case.relevance import bears_out, dated, rank_of, relevant, undated
 from clusterproof.plugins.case.scheduler import has_completed
