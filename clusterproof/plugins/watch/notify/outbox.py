@@ -13,8 +13,7 @@ from typing import Any, TypeAlias
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.watch import Change, ChangeKind, Key, RuleResult
 from clusterproof.plugins.watch.notify import MAX_MESSAGE, REMINDER, Alert, Notification, incident_of
-from clusterproof.plugins.watch.notify.incidents import Incidents
-from clusterproof.plugins.watch.notify.waiting import Waiting
+from clusterproof.plugins.watch.notify.waiting import Incidents, Waiting
 
 Entry: TypeAlias = dict[str, Any]
 WRONG = (ArithmeticError, ValueError, TypeError, LookupError, AttributeError, RecursionError)
