@@ -1,8 +1,16 @@
-"""What a run's files do not say, each with what to collect."""
+"""What a run's files do not say, and files that hold nothing for its rules: what to give in their place."""
 
 from __future__ import annotations
 
+import os
+import re
+from collections.abc import Callable
+
+from clusterproof.plugins.core.message import printable
+from clusterproof.plugins.core.opened import opened
+from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.result import NOT_RECORDED
+from clusterproof.plugins.training_run.files import GZIP, HEAD, ZSTD, RunFile, head_of
 from clusterproof.plugins.training_run.rules.steps import LOG_STEPS
 
 COLLECT = "give per-rank operations or steps with their parts, docs/training-runs.md shows how"
@@ -25,3 +33,88 @@ NO_LOSS = (
     f"{NOT_RECORDED} the loss; give the trainer's log, with pipelines that of a rank of the last stage, or a table of "
     "steps with a column loss: docs/training-runs.md has the forms"
 )
+
+
+_TRACE = "expected a trace of PyTorch's profiler (export_chrome_trace)"
+_EXECUTION_TRACE = re.compile(rb'\s*\{\s*"schema"\s*:\s*"[0-9]+\.[^"]{0,60}"')  # "1.1.1-chakra.0.0.4"
+_RAS = re.compile(rb"NCCL version [^\n]{1,100} compiled with CUDA [^\n]{1,40}\n[^\n]{0,100}\n\nJob summary\n")
+_RAS_JSON = re.compile(rb'\s*\{\s*"nccl_version"\s*:\s*"')
+_JOB_STATISTICS = re.compile(rb"\s*Successfully retrieved (?:statistics for job|process info for PID): ")
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # byte order marks
+_EVENTS = b"brain.Event:"  # in the first record of TensorBoard's
+
+
+@record
+class Other:
+    """A form of file: what it is and why it is not read, with what is expected; and how it is known."""
+
+    words: str
+    is_of: Callable[[str, bytes], object]  # by its name, and its first bytes
+
+
+OTHERS = (
+    Other(
+        "an execution trace of PyTorch, which has operators and no steps; "
+        "expected the profiler's trace of the same run (export_chrome_trace)",
+        lambda _, head: _EXECUTION_TRACE.match(head),
+    ),
+    Other(
+        f"a report of Nsight Systems, which its own tools read; {_TRACE}",
+        lambda name, _: name.endswith((".nsys-rep", ".qdrep", ".qdstrm")),
+    ),
+    Other(
+        f"an SQLite database, as nsys export writes one; {_TRACE}",
+        lambda _, head: head.startswith(b"SQLite format 3\0"),
+    ),
+    Other(
+        "the answer of NCCL's RAS, which is of one moment; "
+        "expected dumps of PyTorch's Flight Recorder (TORCH_NCCL_DUMP_ON_TIMEOUT=1)",
+        lambda _, head: _RAS.match(head) or (_RAS_JSON.match(head) and b'"communicators"' in head),
+    ),
+    Other(
+        "what DCGM has counted of a job, means of all its time; "
+        "expected samples over time (dcgmi dmon -e 203,1004,100,252,251)",
+        lambda _, head: _JOB_STATISTICS.match(head),
+    ),
+    Other(
+        "a file of Weights & Biases; expected what the job printed (its log, or output.log in the same folder)",
+        lambda name, head: head.startswith(b":W&B") or name in ("wandb-metadata.json", "wandb-summary.json"),
+    ),
+    Other(
+        "events of TensorBoard, whose names each program chooses; "
+        "expected the trainer's log, or metrics.csv of CSVLogger",
+        lambda _, head: _EVENTS in head[:64],
+    ),
+    Other(
+        "text in UTF-16, as PowerShell writes it; expected UTF-8 (iconv -f UTF-16 -t UTF-8)",
+        lambda _, head: head.startswith(_UTF_16) and b"\0" in head[:64],
+    ),
+)
+
+
+def what_is(file: RunFile) -> str:
+    """What a file of no known form is, as far as that can be told, and what to give; empty where it is not known.
+
+    Raises RunError.
+    """
+    head = head_of(file, HEAD)
+    return next((other.words for other in OTHERS if other.is_of(file.name, head)), "")
+
+
+_ENDED = re.compile(  # what PyTorch, CUDA and launchers print of a job that fails
+    rb"Watchdog caught collective operation timeout|uncorrectable (?:NVLink|ECC) error|ChildFailedError"
+    rb"|CUDA error: [^\n]{1,60}|CUDA out of memory|Segmentation fault|slurmstepd: error: [^\n]{1,60}"
+    rb"|ncclUnhandledCudaError|ncclSystemError|ncclRemoteError"
+)
+
+
+def how_it_ended(file: RunFile) -> str:
+    """What the last lines of a log say of a job that failed; empty where they say nothing, or are packed.
+
+    Raises OSError.
+    """
+    with opened(file.path, file.below) as log:
+        is_packed = log.read(len(ZSTD)).startswith((GZIP, ZSTD))
+        log.seek(max(0, os.fstat(log.fileno()).st_size - HEAD))
+        said = None if is_packed else _ENDED.search(log.read(HEAD))
+    return printable(said[0].decode("utf-8", "replace")) if said else ""

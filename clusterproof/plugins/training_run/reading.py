@@ -17,7 +17,7 @@ from clusterproof.plugins.core.opened import Budget, is_folder
 from clusterproof.plugins.core.record import field, record
 from clusterproof.plugins.training_run import RunError, formats
 from clusterproof.plugins.training_run.files import HEAD, LONG_HEAD, MAX_BYTES, Format, RunFile, folders_of, head_of
-from clusterproof.plugins.training_run.other_files import how_it_ended, what_is
+from clusterproof.plugins.training_run.not_recorded import how_it_ended, what_is
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.run_data import RunData
 
