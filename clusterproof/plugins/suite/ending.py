@@ -1,4 +1,4 @@
-"""How a run ends: by a signal or before its checks did, and with which exit code."""
+"""How a run ends: by a signal or before its checks did, with which exit code, and where nobody takes what it prints."""
 
 from __future__ import annotations
 
@@ -7,15 +7,19 @@ import signal
 import sys
 import threading
 from collections import Counter
+from contextlib import suppress
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import pytest
 
+from clusterproof.plugins.core.opened import NO_ROOM
 from clusterproof.plugins.core.verdict import EXIT_FAILED, EXIT_INCOMPLETE, Verdict
+from clusterproof.plugins.suite.state import note_full
 
 if TYPE_CHECKING:
     from clusterproof.plugins.options.parsed import Options
+
 
 AT_ONCE_FROM = 3  # signals, and the process goes at once
 INTERRUPTED = 2
@@ -118,3 +122,45 @@ def exit_code_of_cut(code: int, *, by_failures: bool) -> int:
     if not by_failures:
         return INTERRUPTED
     return code if code in (EXIT_FAILED, EXIT_INCOMPLETE) else EXIT_FAILED
+
+
+class FailSafeStream:
+    """A text stream that falls silent where the one behind it can take no more; all else of it is unchanged."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self.problem: OSError | None = None  # a disk without room for the rest; a reader who went away is none
+
+    def write(self, text: str) -> int:
+        """Write, or drop it."""
+        try:
+            return self._stream.write(text)
+        except OSError as problem:
+            self._fall_silent(problem)
+            return len(text)
+
+    def flush(self) -> None:
+        """Flush, or drop what is left."""
+        try:
+            self._stream.flush()
+        except OSError as problem:
+            self._fall_silent(problem)
+
+    def _fall_silent(self, problem: OSError) -> None:
+        """Lead the descriptor to nothing: else Python complains of what it holds back when it ends."""
+        if problem.errno in NO_ROOM:
+            self.problem = problem
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nothing, self._stream.fileno())
+        os.close(nothing)
+
+    def end(self, config: pytest.Config) -> None:
+        """Say where somebody still reads it that not all was written, for want of room: the run ends by that."""
+        self.flush()
+        if self.problem:
+            note_full(config, self.problem)
+            with suppress(OSError):
+                sys.stderr.write(f"clusterproof: the answer could not be written: {self.problem.strerror}\n")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)

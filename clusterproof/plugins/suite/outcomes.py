@@ -17,12 +17,12 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.ending import (
     BY_VERDICTS,
     INTERRUPTED,
+    FailSafeStream,
     exit_code,
     exit_code_of_cut,
     is_by_failures,
     why_it_ended,
 )
-from clusterproof.plugins.suite.output import FailSafeStream
 from clusterproof.plugins.suite.report import ENDED, carried_result
 from clusterproof.plugins.suite.reporters import guard_writers, history_reporter, reporters
 from clusterproof.plugins.suite.state import (
