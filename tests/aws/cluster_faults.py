@@ -8,7 +8,7 @@ from typing import Any
 from clusterproof.plugins.core.verdict import Verdict
 from tests.aws.clients import client
 from tests.aws.clusters import instance_id, placed
-from tests.aws.networks import Vpc, open_to_internet, with_quotas
+from tests.aws.ec2 import Vpc, open_to_internet, with_quotas
 from tests.aws.service import Service
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tests.aws.clients import client
-from tests.aws.networks import Vpc, with_quotas, with_vpc
+from tests.aws.ec2 import Vpc, with_quotas, with_vpc
 from tests.aws.service import Service, environment
 
 NAME, ID = "ml-cluster", "a1b2c3d4e5f6"

@@ -11,8 +11,8 @@ import boto3
 import pytest
 from botocore.loaders import JSONFileLoader
 
+from tests.aws.ec2 import with_instances
 from tests.aws.evidence_runs import answering, on_ec2
-from tests.aws.instances import with_instances
 from tests.aws.service import Service, environment, moto, service_before
 from tests.aws.storage import LUSTRE_MOUNT, CloudWatch, lustre, nodes_that_mount, quiet_lustre
 from tests.aws.systems_manager import DOUBLE, SystemsManager, folder_of_plugin, systems_manager

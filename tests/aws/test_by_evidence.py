@@ -18,6 +18,7 @@ from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.evidence.aws import by_evidence
 from clusterproof.plugins.evidence.cluster import OF_HYPERPOD
 from tests.aws.clients import client
+from tests.aws.ec2 import open_to_internet, with_instances
 from tests.aws.evidence_runs import (
     ALL,
     CHECKS,
@@ -33,8 +34,6 @@ from tests.aws.evidence_runs import (
     ran,
     verdicts,
 )
-from tests.aws.instances import with_instances
-from tests.aws.networks import open_to_internet
 from tests.aws.service import Service
 from tests.aws.storage import CloudWatch, lustre, quiet_lustre
 from tests.builders.recordings import node

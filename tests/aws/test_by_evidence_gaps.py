@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
+from tests.aws.ec2 import with_instances
 from tests.aws.evidence_runs import (
     ALL,
     FSX,
@@ -20,7 +21,6 @@ from tests.aws.evidence_runs import (
     ran,
     verdicts,
 )
-from tests.aws.instances import with_instances
 from tests.aws.service import Service
 from tests.aws.storage import LUSTRE_MOUNT, CloudWatch, lustre, mounting, quiet_lustre
 from tests.builders.recordings import boot, node, unreached

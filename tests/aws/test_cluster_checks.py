@@ -15,7 +15,7 @@ from clusterproof.plugins.evidence.cluster import NOT_OF_AWS, OF_HYPERPOD
 from tests.aws.cluster_faults import FAULTS, described, in_two_zones, listed
 from tests.aws.cluster_runs import CHECKS, found, messages, verdicts
 from tests.aws.clusters import NAME, with_cluster
-from tests.aws.networks import Vpc, with_quotas
+from tests.aws.ec2 import Vpc, with_quotas
 from tests.aws.service import DENIED, Service
 from tests.builders.runs import Runs
 

@@ -15,7 +15,7 @@ import boto3
 import pytest
 
 from tests.aws.command_line import aws_in
-from tests.aws.networks import with_vpc
+from tests.aws.ec2 import with_vpc
 from tests.aws.service import DENIED, Service
 from tests.aws.systems_manager import SystemsManager, in_nodes, with_agent
 from tests.builders.wheel import Installed

@@ -12,7 +12,7 @@ from clusterproof.plugins.aws import Account
 from clusterproof.plugins.aws import collectors as aws
 from clusterproof.plugins.core.evidence import Collected, Status
 from clusterproof.plugins.inventory import Cluster, InventoryError, resolve
-from tests.aws.networks import Vpc, with_vpc
+from tests.aws.ec2 import Vpc, with_vpc
 from tests.aws.service import Service, environment
 
 NAME = "as-published"

@@ -14,8 +14,7 @@ from clusterproof.plugins.evidence.aws.placement import JobGroup, spreads
 from tests.aws.cluster_faults import revoked
 from tests.aws.cluster_runs import CHECKS, found, messages, verdicts
 from tests.aws.clusters import NAME, with_cluster
-from tests.aws.instances import TEAM, launched, with_instances, with_topology
-from tests.aws.networks import open_to_internet, with_quotas
+from tests.aws.ec2 import TEAM, launched, open_to_internet, with_instances, with_quotas, with_topology
 from tests.aws.service import DENIED, Service
 from tests.aws.standing import config_of, with_nodes
 from tests.aws.systems_manager import SystemsManager

@@ -13,7 +13,7 @@ from clusterproof.plugins.catalog.aws import AwsAction, aws_actions
 from clusterproof.plugins.inventory import InventoryError, resolve
 from scripts.generators.iam_policy import PATH, in_place, policy
 from tests.aws.clusters import NAME, with_cluster
-from tests.aws.instances import TEAM, with_instances
+from tests.aws.ec2 import TEAM, with_instances
 from tests.aws.service import Service
 from tests.aws.systems_manager import SystemsManager
 from tests.builders.runs import ROOT, Runs

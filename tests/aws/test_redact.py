@@ -17,8 +17,7 @@ from tests.aws.clients import client
 from tests.aws.cluster_faults import described, listed
 from tests.aws.cluster_runs import CHECKS
 from tests.aws.clusters import ARN, ID, NAME, instance_id, private_name, with_cluster
-from tests.aws.instances import TEAM, with_instances
-from tests.aws.networks import Vpc
+from tests.aws.ec2 import TEAM, Vpc, with_instances
 from tests.aws.service import Service
 from tests.aws.standing import config_of, with_nodes
 from tests.aws.systems_manager import SystemsManager
