@@ -21,10 +21,10 @@ from bench.figure import Figure
 from bench.watch_process import WatchProcess, watch_process
 from clusterproof.plugins.watch.own_health import CLOCK, REBOOT
 from tests.testbed import needs
-from tests.testbed.buses import GPU_BUSES
 from tests.testbed.clock import settable
 from tests.testbed.cluster import Testbed, testbed
 from tests.testbed.node import healthy_p5
+from tests.testbed.pci import GPU_BUSES
 from tests.watch.outages import OUTAGES, xid
 from tests.watch.watched_bed import Watched, samplers
 

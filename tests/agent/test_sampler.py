@@ -29,7 +29,7 @@ from tests.testbed.node import (
     with_nvml,
     with_stuck_nvml,
 )
-from tests.testbed.nvml.library import VALUES_PATH, answer_now
+from tests.testbed.nvml.values import VALUES_PATH, answer_now
 from tests.watch.watched_bed import log, samplers
 
 pytestmark = needs_nodes

@@ -1,4 +1,4 @@
-"""Each line of the kernel log has the verdict of its form, and none that a user can have written fails a node."""
+"""Each line of the kernel log has the verdict of its form; healthy ones have none, and no user's fails."""
 
 from __future__ import annotations
 
@@ -60,3 +60,81 @@ def test_a_line_has_the_verdict_of_its_form(line: KnownLine) -> None:
         assert expected in {one.verdict for one in said.by_verdict}
     elif not form.check:
         assert {verdict(check, logging(line.text)) for check in OVER_THE_LOG} == {Verdict.PASS}
+
+
+OF_MORE_THAN_THE_LOG = {"neuron.no_hw_error", "gpu.peermem"}
+CHECKS = sorted({form.check for form in log_forms().values() if form.check} - OF_MORE_THAN_THE_LOG)
+NIC = "mlx5_core 0000:5c:00.0"
+HEALTHY = (
+    "EDAC MC: Ver: 3.0.0",
+    "EDAC MC0: Giving out device to module i10nm_edac controller Intel_10nm Socket#0: DEV 0000:7e:0c.0",
+    "EDAC i10nm: No hbm memory",
+    "RAS: Correctable Errors collector initialized.",
+    "GHES: APEI firmware first mode is enabled by APEI bit and WHEA _OSC.",
+    "ERST: Error Record Serialization Table (ERST) support is initialized.",
+    "mce: CPU supports 9 MCE banks",
+    "CPU0: Thermal monitoring enabled (TM1)",
+    "ENERGY_PERF_BIAS: Set to 'normal', was 'performance'",
+    "check: Scanning for low memory corruption every 60 seconds",
+    "ACPI: Early table checksum verification disabled",
+    "ACPI Error: No handler for Region [SYSI] (0000000024c2bb06) [IPMI] (20210730/evregion-130)",
+    "ACPI Error: Aborting method \\_SB.PMI0._GHL due to previous error (AE_NOT_EXIST) (20210730/psparse-529)",
+    "[Firmware Bug]: TSC doesn't count with P0 frequency!",
+    "[Firmware Info]: PCI: MMCONFIG at [mem 0x80000000-0x8fffffff] not reserved in ACPI motherboard resources",
+    'PCI: Using host bridge windows from ACPI; if necessary, use "pci=nocrs" and report a bug',
+    "GPT: Use GNU Parted to correct GPT errors.",
+    "Speculative Return Stack Overflow: WARNING: See https://kernel.org/doc/html/latest for mitigation options.",
+    "i8042: Warning: Keylock active",
+    "efa: module verification failed: signature and/or required key missing - tainting kernel",
+    "efa 0000:00:1f.0: Setup irq:27 name:efa-mgmnt@pci:0000:00:1f.0",
+    "efa 0000:00:1f.0 efa_0: Unregister ib device",
+    "ena 0000:00:05.0: Forcing large headers and decreasing maximum TX queue size to 512",
+    "ena 0000:00:05.0 eth0: Local page cache is disabled for less than 16 channels",
+    "nvme nvme0: 2/0/0 default/read/poll queues",
+    "nvme nvme0: Shutdown timeout set to 10 seconds",
+    "nvme nvme0: globally duplicate IDs for nsid 1",
+    "XFS (nvme0n1p1): Mounting V5 Filesystem",
+    "XFS (nvme0n1p1): Ending clean mount",
+    "EXT4-fs (sda1): re-mounted. Quota mode: none.",
+    "EXT4-fs warning (device sda1): ext4_dx_add_entry: Directory (ino: 7) index full, reach max htree level :2",
+    "RPC: Registered tcp NFSv4.1 backchannel transport module.",
+    "NVRM: loading NVIDIA UNIX x86_64 Kernel Module  535.129.03  Thu Oct 19 18:56:32 UTC 2023",
+    "nvidia: module license 'NVIDIA' taints kernel.",
+    "Disabling lock debugging due to kernel taint",
+    "nvidia-nvswitch0: open (major=236)",
+    "nvidia-nvswitch0: SXid (PCI:0000:45:00.0): 12028, Severity 0 Engine instance 32 Sub-engine instance 00",
+    "nvidia-nvswitch0: SXid (PCI:0000:45:00.0): 12028, Data {0x00000000, 0x00000000}",
+    "nvidia-peermem nv_get_p2p_free_callback:125 ERROR detected invalid context, skipping further processing",
+    "nvidia-uvm: Loaded the UVM driver, major device number 235.",
+    "NVRM: GPU Board Serial Number: 1234567890123",
+    f"{NIC}: Port module event: module 1, Cable unplugged",
+    f"{NIC}: mlx5_pcie_event:299:(pid 268): Detected insufficient power on the PCIe slot (27W).",
+    f"{NIC}: 252.048 Gb/s available PCIe bandwidth (16.0 GT/s PCIe x16 link)",
+    f"{NIC} ens1f0np0: Link down",
+    f"{NIC} ens1f0np0: Link up",
+    "mlx_compat: loading out-of-tree module taints kernel.",
+    "ata1: SATA link down (SStatus 0 SControl 300)",
+    "spi-nor: probe of spi0.1 failed with error -524",
+    "idxd 0000:6a:01.0: Unable to turn on user SVA feature.",
+    "x86/split lock detection: #AC: crashing the kernel on kernel split_locks and warning on user-space split_locks",
+    "perf: interrupt took too long (2512 > 2500), lowering kernel.perf_event_max_sample_rate to 79500",
+    "INFO: NMI handler (perf_event_nmi_handler) took too long to run: 1.293 msecs",
+    "hrtimer: interrupt took 5234 ns",
+    "workqueue: blk_mq_run_work_fn hogged CPU for >10000us 4 times, consider switching to WQ_UNBOUND",
+    "kauditd_printk_skb: 12 callbacks suppressed",
+    'audit: type=1400 audit(1763583600.1:7): apparmor="DENIED" name="EXT4-fs error (device nvme0n1p1)"',
+    "Pid 123(python3) over core_pipe_limit",
+    "hugetlbfs: clusterkit (77): Using mlock ulimits for SHM_HUGETLB is obsolete",
+    "pcieport 0000:80:01.1: pciehp: Slot #12 AttnBtn- PwrCtrl- MRL- AttnInd- PwrInd- HotPlug+ Surprise+ Interlock-",
+    "oom_reaper: reaped process 39 (python3), now anon-rss:0kB, file-rss:0kB, shmem-rss:0kB",
+    "amdgpu 0000:c1:00.0: amdgpu: no uncorrectable hardware errors detected",
+    "NVRM: Xid (PCI:0000:53:00): 43, pid=7, name=python3, Ch 00000008",
+    "NVRM: Xid (PCI:0000:53:00): 45, pid=7, name=python3, Ch 00000008",
+    "NVRM: Xid (PCI:0000:53:00): 13, pid=7, name=python3, Graphics SM Warp Exception on (GPC 1, TPC 2, SM 0)",
+    "NVRM: Xid (PCI:0000:53:00): 31, pid=7, name=python3, Ch 00000008, intr 10000000. MMU Fault",
+)
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_a_healthy_log_says_nothing(check: str) -> None:
+    assert verdict(check, node(*((float(at), line) for at, line in enumerate(HEALTHY)))) is Verdict.PASS

@@ -12,7 +12,7 @@ from clusterproof.plugins.captures.collection import read_text
 from clusterproof.plugins.evidence.pci.collect_pci_config import read
 from clusterproof.plugins.evidence.pci.facts_config import PciSettings
 from tests.builders.samples import sample
-from tests.testbed.pci_config import space
+from tests.testbed.pci import space
 
 GPU = {"vendor": "0x10de", "device": "0x2330", "class": "0x030200"}
 PORT, END = "devices/pci0000:44/0000:44:01.0", "devices/pci0000:44/0000:44:01.0/0000:53:00.0"

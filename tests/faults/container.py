@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.faults.fault import CONCERN, FAIL, Fault
+from tests.testbed.compiled import of_newer_glibc
 from tests.testbed.image import Device, Folder, Link, NodeImage
-from tests.testbed.newer_glibc import of_newer_glibc
 from tests.testbed.node import with_file, without_file
 from tests.testbed.software import LIBRARIES, OFI_NCCL, library
 

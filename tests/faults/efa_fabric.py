@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tests.faults.fault import CONCERN, FAIL, INCOMPLETE, NA, Fault
-from tests.testbed.buses import EFA_NAMES
 from tests.testbed.image import NodeImage
 from tests.testbed.node import with_file, without_file
+from tests.testbed.pci import EFA_NAMES
 
 NAME = EFA_NAMES[5]
 DEVICE = f"/sys/class/infiniband/{NAME}"

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from clusterproof.plugins.evaluation.all_checks import node_checks
 from tests.faults.fault import CONCERN, FAIL, INCOMPLETE, Fault
-from tests.testbed.buses import EFA_NAMES
 from tests.testbed.gpus import healthy_gpu_node
 from tests.testbed.image import Link, NodeImage
 from tests.testbed.needs import needs_frozen
 from tests.testbed.node import with_file, with_nvml, with_stuck_nvml, without_efa, without_pci
+from tests.testbed.pci import EFA_NAMES
 from tests.testbed.sysfs import Tree, module
 
 # What is unknown of one GPU that does not answer, or of all while the driver does not.

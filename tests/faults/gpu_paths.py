@@ -1,15 +1,15 @@
-"""PCIe between GPUs and network devices."""
+"""PCIe between GPUs and network devices: what was lost on the way, and how it is set on bare metal."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from functools import reduce
 
-from tests.faults.fault import CONCERN, Fault
+from tests.faults.fault import CONCERN, INCOMPLETE, Fault
 from tests.testbed import sysfs
-from tests.testbed.image import NodeImage
+from tests.testbed.image import File, Link, NodeImage
 from tests.testbed.node import healthy_p5, with_file, with_nvml
-from tests.testbed.switches import upper_port, with_switches
+from tests.testbed.pci import EFA_BUSES, GPU_BUSES, space, upper_port, with_space, with_switches
 
 
 def switched() -> NodeImage:
@@ -26,6 +26,44 @@ def with_port(image: NodeImage, gpu: int, **files: str) -> NodeImage:
 def elsewhere(image: NodeImage, address: str) -> NodeImage:
     """That device is on a bus of its own, in another slot."""
     return replace(image, sys=sysfs.below(image.sys, address, host_bridge="pci0000:f0"))
+
+
+NO_ACS = 0
+REDIRECTS = 0x1D  # SrcValid ReqRedir CmpltRedir UpstreamFwd, as firmware leaves it on for virtual machines
+ENDS = tuple(f"0000:{bus:02x}:00.0" for bus in (*GPU_BUSES, *EFA_BUSES))
+
+
+def lower_port(gpu: int) -> str:
+    """The port of a switch that a GPU hangs on."""
+    return f"0000:{GPU_BUSES[gpu] - 6:02x}:00.0"
+
+
+def metal() -> NodeImage:
+    """A p5 whose PCIe switches are to be seen, that is no virtual machine: ACS and IOMMU are off."""
+    image = switched()
+    cpuinfo = image.proc["cpuinfo"]
+    assert isinstance(cpuinfo, str)
+    image = replace(image, proc={**image.proc, "cpuinfo": cpuinfo.replace(" hypervisor", "")})
+    ports = [address for gpu in range(len(GPU_BUSES)) for address in (upper_port(gpu), *_lower_ports(gpu))]
+    image = reduce(lambda made, port: with_space(made, port, space(acs=NO_ACS)), ports, image)
+    return reduce(lambda made, end: with_space(made, end, space(request=4096)), ENDS, image)
+
+
+def _lower_ports(gpu: int) -> list[str]:
+    return [f"0000:{GPU_BUSES[gpu] - 6:02x}:{slot:02x}.0" for slot in range(5)]
+
+
+def in_groups(image: NodeImage, kind: str) -> NodeImage:
+    """All GPUs and network devices are in IOMMU groups of this type."""
+    return reduce(lambda made, end: with_space(made, end, space(request=4096), kind), ENDS, image)
+
+
+def for_users(image: NodeImage, address: str) -> NodeImage:
+    """Of that function no more can be read than an ordinary user may: its first 64 bytes."""
+    link = image.sys[f"bus/pci/devices/{address}"]
+    assert isinstance(link, Link)
+    at = link.target.removeprefix("../../../")
+    return replace(image, sys={**image.sys, f"{at}/config": File(space()[:64])})
 
 
 FAULTS = (
@@ -67,5 +105,54 @@ FAULTS = (
         {"gpu.gpu_paths": CONCERN},
         "0000:75:00.0 has no network device nearer than NODE; expected PIX, as 7 of 8 GPUs here",
         base=switched,
+    ),
+    Fault(
+        "access control that sends a GPU's traffic with network devices to the CPU",
+        lambda image: with_space(image, lower_port(2), space(acs=REDIRECTS)),
+        {"gpu.pcie_acs": CONCERN},
+        f"{lower_port(2)}, between 0000:75:00.0 and 0000:71:00.0, has ACS SrcValid ReqRedir CmpltRedir UpstreamFwd on",
+        base=metal,
+    ),
+    Fault(
+        "an IOMMU that translates for GPUs and network devices",
+        lambda image: in_groups(image, "DMA-FQ"),
+        {"gpu.pcie_iommu": CONCERN},
+        "the IOMMU translates for 40 of 40 devices: 0000:4f:00.0 (DMA-FQ), ",
+        base=metal,
+    ),
+    Fault(
+        "a network device with smaller PCIe read requests than its like",
+        lambda image: with_space(image, "0000:71:00.0", space(request=512)),
+        {"gpu.pcie_settings": CONCERN},
+        "MaxReadReq of 0000:71:00.0 is 512; expected 4096, as on most of its model here",
+        base=metal,
+    ),
+    Fault(
+        "a GPU without relaxed ordering",
+        lambda image: with_space(image, "0000:75:00.0", space(request=4096, relaxed=False)),
+        {"gpu.pcie_settings": CONCERN},
+        "relaxed ordering of 0000:75:00.0 is off; expected on, as on most of its model here",
+        base=metal,
+    ),
+    Fault(
+        "a GPU whose largest payload is not that of its port",
+        lambda image: with_space(image, "0000:75:00.0", space(payload=128, request=4096)),
+        {"gpu.pcie_settings": CONCERN},
+        "MaxPayload of 0000:75:00.0 is 128 bytes, and 256 bytes on the port above it; expected the same",
+        base=metal,
+    ),
+    Fault(
+        "network devices with smaller PCIe read requests than those of other nodes",
+        lambda image: reduce(lambda made, end: with_space(made, end, space(request=512)), ENDS[8:], image),
+        {"gpu.pcie_settings": CONCERN},
+        "MaxReadReq of 1d0f:efa2 512; expected 4096 as on 3 of 4 nodes",
+        base=metal,
+    ),
+    Fault(
+        "a port whose access control only root may read",
+        lambda image: for_users(image, lower_port(2)),
+        {"gpu.pcie_acs": INCOMPLETE, "gpu.pcie_settings": INCOMPLETE},
+        "PCIe settings could not be read (EPERM)",
+        base=metal,
     ),
 )

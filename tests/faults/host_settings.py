@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from tests.faults.fault import CONCERN, FAIL, INCOMPLETE, NA, Fault
-from tests.testbed.buses import GPU_BUSES
 from tests.testbed.healthy import KERNEL
 from tests.testbed.host_faults import with_clock, with_daemon_limit, with_huge_pages, with_limit, with_meminfo
 from tests.testbed.image import Folder
 from tests.testbed.needs import needs_numa_balancing
 from tests.testbed.node import with_file, with_line, with_service, without_file
+from tests.testbed.pci import GPU_BUSES
 
 GIB = 2**20  # KiB
 TOTAL_KIB = 2048 * GIB * 984 // 1000

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import reduce
 
 from tests.faults.fault import CONCERN, FAIL, INCOMPLETE, PASS, Fault
-from tests.testbed import interfaces, sysfs
+from tests.testbed import efa, sysfs
 from tests.testbed.image import Link, NodeImage
 from tests.testbed.node import healthy_cpu, with_file, with_memlock, without_file, without_pci
 from tests.testbed.sysfs import Tree
@@ -21,7 +21,7 @@ def connectx(number: int, bus: int) -> Tree:
     here = f"devices/pci0000:00/{address}/infiniband/{name}"
     return {
         **sysfs.pci_function(address, "15b3", "1021", "020700", "mlx5_core", link=(16, "32.0 GT/s PCIe")),
-        **interfaces.interface(f"ens{number + 1}np0", address, mtu=4200),
+        **efa.interface(f"ens{number + 1}np0", address, mtu=4200),
         f"class/infiniband/{name}": Link(f"../../{here}"),
         f"{here}/device": Link(f"../../../{address}"),
         f"{here}/fw_ver": "28.39.1002\n",
@@ -256,7 +256,7 @@ FAULTS = (
     ),
     Fault(
         "a network card that is switched off while other nodes use theirs",
-        lambda image: with_file(image, "/sys/class/net/ens2np0/flags", f"{interfaces.OFF}\n"),
+        lambda image: with_file(image, "/sys/class/net/ens2np0/flags", f"{efa.OFF}\n"),
         {"network.interfaces_up": CONCERN},
         "ens2np0 is down; expected up as on 3 of 4 nodes",
         base=infiniband,

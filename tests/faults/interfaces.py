@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 
 from tests.faults.fault import CONCERN, FAIL, INCOMPLETE, NA, Fault
-from tests.testbed import imds, interfaces
+from tests.testbed import efa, imds
 from tests.testbed.image import NodeImage
 from tests.testbed.node import with_file
 
@@ -102,7 +102,7 @@ FAULTS = (
     ),
     Fault(
         "no interface that is switched on",
-        lambda image: with_file(image, f"{PRIMARY}/flags", f"{interfaces.OFF}\n"),
+        lambda image: with_file(image, f"{PRIMARY}/flags", f"{efa.OFF}\n"),
         {"network.interfaces_up": CONCERN, "network.mtu": NA},
         "every network interface is switched off",
     ),

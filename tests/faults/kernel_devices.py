@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from tests.faults.fault import CONCERN, FAIL, NA, Fault
 from tests.faults.kernel_log import logged
-from tests.testbed.buses import GPU_BUSES
 from tests.testbed.node import with_kernel_line
+from tests.testbed.pci import GPU_BUSES
 
 AER = "PCIe Bus Error: severity={}, type=Transaction Layer, (Receiver ID)"
 EVICTED = "LustreError: 167-0: fsx-OST0001-osc-ffff8a01b2c3d400: This client was evicted by fsx-OST0001; in progress"

@@ -6,10 +6,10 @@ from functools import reduce
 
 from tests.faults.fault import CONCERN, FAIL, INCOMPLETE, Fault
 from tests.faults.kernel_log import logged
-from tests.testbed.buses import GPU_BUSES
 from tests.testbed.image import NodeImage
 from tests.testbed.kernel_log import edac_controller, report
 from tests.testbed.node import with_file
+from tests.testbed.pci import GPU_BUSES
 
 CGROUP = "/slurm/uid_1000/job_77"
 GPU = f"0000:{GPU_BUSES[0]:02x}:00.0"

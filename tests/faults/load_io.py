@@ -6,10 +6,10 @@ from functools import partial
 
 from tests.faults.fault import CONCERN, FAIL, INCOMPLETE
 from tests.faults.load import FILES, LOOPBACK, NCCOM, fault, slow, without
-from tests.testbed.buses import EFA_BUSES
 from tests.testbed.faults import FI_INFO_HIDES
 from tests.testbed.load import EFA_BIN, SCRATCH, loadable_trn2
 from tests.testbed.node import with_file
+from tests.testbed.pci import EFA_BUSES
 
 DOMAIN = f"rdmap{EFA_BUSES[5]}s0-rdm"
 

@@ -13,9 +13,9 @@ from typing import Any
 from tests.builders.runs import ROOT
 from tests.kubernetes.gate import ACCOUNT, AGENT, GateBed
 from tests.testbed.kubernetes.bed import NAMESPACE
+from tests.testbed.kubernetes.control_plane import scheduler
 from tests.testbed.kubernetes.machine import KUBE_PROXY
 from tests.testbed.kubernetes.processes import wait_until
-from tests.testbed.kubernetes.scheduler import scheduler
 
 APPS = f"/apis/apps/v1/namespaces/{NAMESPACE}"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"

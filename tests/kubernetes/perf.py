@@ -12,16 +12,16 @@ from clusterproof.plugins.transport import Answer, Limits
 from clusterproof.plugins.transport.kubernetes.connection import PerfPods
 from tests.kubernetes.programs import END, shell
 from tests.testbed.compiled import program
-from tests.testbed.kubernetes.image import archive
-from tests.testbed.kubernetes.nodes import Nodes
-from tests.testbed.kubernetes.processes import wait_until
-from tests.testbed.kubernetes.programs_image import (
+from tests.testbed.kubernetes.images import (
+    archive,
     open_mpi_files,
     program_files,
     python_files,
     shell_files,
     with_libraries,
 )
+from tests.testbed.kubernetes.nodes import Nodes
+from tests.testbed.kubernetes.processes import wait_until
 from tests.testbed.load import SPEEDS, tool
 from tests.testbed.ranks import ALL_REDUCE
 

@@ -13,7 +13,7 @@ from clusterproof.plugins.transport.kubernetes import visit
 from tests.kubernetes.programs import answer_of
 from tests.testbed.kubernetes.bed import Bed
 from tests.testbed.kubernetes.control_plane import program
-from tests.testbed.kubernetes.image import archive
+from tests.testbed.kubernetes.images import archive
 from tests.testbed.needs import needs_kubernetes
 
 pytestmark = needs_kubernetes

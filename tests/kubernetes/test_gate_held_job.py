@@ -13,8 +13,8 @@ from clusterproof.plugins.kubernetes.gate.write import remove
 from tests.kubernetes.gate import FIT, MANIFESTS, UNFIT, GateBed, api_of, kubectl
 from tests.kubernetes.in_cluster import COMMAND, PODS, on_this_machine
 from tests.testbed.kubernetes.bed import NAMESPACE
+from tests.testbed.kubernetes.control_plane import scheduler
 from tests.testbed.kubernetes.processes import wait_until
-from tests.testbed.kubernetes.scheduler import scheduler
 from tests.testbed.needs import needs_kubectl
 
 NODE, JOB = "gpu001", f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs/held"

@@ -17,9 +17,8 @@ from tests.builders.runs import ROOT
 from tests.kubernetes.programs import NODE, run
 from tests.kubernetes.watched import watched
 from tests.testbed.kubernetes.bed import Bed
-from tests.testbed.kubernetes.image import archive
+from tests.testbed.kubernetes.images import PYTHON, archive, python_files, with_libraries
 from tests.testbed.kubernetes.machine import KUBE_PROXY
-from tests.testbed.kubernetes.programs_image import PYTHON, python_files, with_libraries
 from tests.testbed.needs import needs_kubernetes
 
 NAME = "localhost/python:3"

@@ -15,7 +15,7 @@ from tests.testbed.image import ABSENT, Content, Device, Entry, File, Folder, Li
 from tests.testbed.ioctls import ioctl_files
 from tests.testbed.memlock import ROWS, limits_files, limits_row
 from tests.testbed.mountinfo import mountinfo_files
-from tests.testbed.nvml.library import LIBRARY_PATH, VALUES_PATH, fake_nvml
+from tests.testbed.nvml.values import LIBRARY_PATH, VALUES_PATH, fake_nvml
 
 UNITS_PATH = "/usr/lib/testbed/units"  # what the fake systemctl reads
 OF_DRIVERS = ("driver", "fs")  # in /proc: what the drivers and file systems of this machine's kernel say of themselves

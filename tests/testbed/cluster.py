@@ -16,8 +16,8 @@ from pathlib import Path
 from tests.testbed import sshd, wires
 from tests.testbed.image import NodeImage
 from tests.testbed.node import Node, boot, system_program
-from tests.testbed.shaping import shaped
 from tests.testbed.sshd import USER
+from tests.testbed.wires import shaped
 
 __all__ = ["USER", "Testbed", "testbed"]
 

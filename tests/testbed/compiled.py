@@ -1,4 +1,4 @@
-"""Builds the testbed's small shared libraries with the machine's C compiler."""
+"""Builds the testbed's small shared libraries with the machine's C compiler, among them one of a newer glibc."""
 
 from __future__ import annotations
 
@@ -46,3 +46,21 @@ def program(source: Path, compiler: str = "gcc") -> bytes:
         built = Path(folder, source.stem)
         subprocess.run([compiler, "-O1", "-Wall", "-Wextra", "-Werror", "-o", str(built), str(source)], check=True)
         return built.read_bytes()
+
+
+NEEDED = "GLIBC_2.99"
+COMPILE = ("gcc", "-shared", "-fPIC", "-nostdlib")
+
+
+@functools.cache
+def of_newer_glibc() -> bytes:
+    """The library, linked with a glibc that exists nowhere else."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "glibc.c").write_text("void from_the_future(void) {}\n")
+        Path(folder, "versions").write_text(f"{NEEDED} {{ from_the_future; }};\n")
+        Path(folder, "plugin.c").write_text("void from_the_future(void);\nvoid use(void) { from_the_future(); }\n")
+        versions = ("-Wl,-soname,libc.so.6", "-Wl,--version-script=versions")
+        subprocess.run([*COMPILE, *versions, "-o", "libc.so.6", "glibc.c"], check=True, cwd=folder)
+        soname = "-Wl,-soname,libnccl-net.so"
+        subprocess.run([*COMPILE, soname, "-o", "plugin.so", "plugin.c", "./libc.so.6"], check=True, cwd=folder)
+        return Path(folder, "plugin.so").read_bytes()

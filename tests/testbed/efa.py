@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.testbed import sysfs
-from tests.testbed.buses import EFA_BUSES
-from tests.testbed.image import OPENS, Content, NodeImage
+from tests.testbed.image import OPENS, Content, Link, NodeImage
+from tests.testbed.pci import EFA_BUSES
 from tests.testbed.sysfs import Tree
 
 INSTALLED_PAGES = 5128  # huge pages of 2 MiB that EFA's installer reserves
@@ -51,4 +51,34 @@ def workings(bus: int, lender: str = "NVIDIA") -> Tree:
         f"{here}/fw_ver": "\n",
         **{f"{here}/ports/1/hw_counters/{name}": f"{count}\n" for name, count in OF_A_PORT.items()},
         **{f"{here}/hw_counters/{name}": f"{count}\n" for name, count in OF_A_DEVICE.items()},
+    }
+
+
+UP = "0x1003"  # up, broadcast, multicast
+OFF = "0x1002"
+
+
+def ec2_interfaces() -> Tree:
+    """What an instance has: the interface of its primary network card, loopback, docker's bridge."""
+    return interface("ens32", "0000:00:05.0") | virtual("lo", 65536, "0x9") | virtual("docker0", 1500, "0x1003")
+
+
+def interface(name: str, address: str, mtu: int = 9001) -> Tree:
+    """An interface of the PCI function at that address, whose driver the function itself names."""
+    here = f"devices/pci0000:00/{address}/net/{name}"
+    return {f"{here}/device": Link(f"../../../{address}"), **_common(name, here, mtu, UP, "up")}
+
+
+def virtual(name: str, mtu: int, flags: str) -> Tree:
+    """An interface without a device."""
+    return _common(name, f"devices/virtual/net/{name}", mtu, flags, "unknown")
+
+
+def _common(name: str, here: str, mtu: int, flags: str, state: str) -> Tree:
+    return {
+        f"class/net/{name}": Link(f"../../{here}"),
+        f"{here}/mtu": f"{mtu}\n",
+        f"{here}/operstate": f"{state}\n",
+        f"{here}/flags": f"{flags}\n",
+        f"{here}/carrier": "1\n",
     }

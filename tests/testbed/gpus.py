@@ -12,13 +12,13 @@ from pathlib import Path
 
 from clusterproof.plugins.catalog import PACKAGED
 from tests.testbed import nvme, software, sysfs
-from tests.testbed.buses import GPU_BUSES, NVSWITCH_BUSES
 from tests.testbed.efa import INSTALLED_PAGES, with_efa
 from tests.testbed.healthy import SERVICES, healthy_cpu
 from tests.testbed.host_faults import with_huge_pages
 from tests.testbed.image import NodeImage, Service
 from tests.testbed.imex import with_imex
 from tests.testbed.nvml.values import BLACKWELL, NONE, Values, gpu_lines
+from tests.testbed.pci import GPU_BUSES, NVSWITCH_BUSES
 
 RATES = {  # of a port, in the words of sysfs, by Gb/s
     50: "50 Gb/sec (1X HDR)",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.testbed import efa, host, imds, interfaces, ioctls, lustre, nvme, software, sysfs
-from tests.testbed.buses import EFA_BUSES, GPU_BUSES, NVSWITCH_BUSES
+from tests.testbed import efa, host, imds, ioctls, lustre, nvme, software, sysfs
 from tests.testbed.image import NOT_FOUND, OPENS, Content, File, NodeImage, Service
 from tests.testbed.kernel_log import ec2_lines, kmsg, p5_lines
 from tests.testbed.nvml.values import Values, gpu_lines
+from tests.testbed.pci import EFA_BUSES, GPU_BUSES, NVSWITCH_BUSES
 
 DRIVER = "580.126.09"
 BOOT_ID = "3f1c9a52-6d0e-4b77-9c1d-5a2e8f704b16"
@@ -58,7 +58,7 @@ def healthy_p5(name: str = "gpu001") -> NodeImage:
         tree |= sysfs.efa_device(number, bus, "efa2") | efa.workings(bus)
     tree |= sysfs.pci_function("0000:00:04.0", "1d0f", "8061", "010802", "nvme")
     tree |= nvme.root_disk() | nvme.local_disks(8) | lustre.client_files() | lustre.mounted_files()
-    tree |= sysfs.pci_function("0000:00:05.0", "1d0f", "ec20", "020000", "ena") | interfaces.ec2_interfaces()
+    tree |= sysfs.pci_function("0000:00:05.0", "1d0f", "ec20", "020000", "ena") | efa.ec2_interfaces()
     files: dict[str, Content] = {
         "/etc/fstab": FSTAB + lustre.FSTAB,
         **imds.imds_files("p5.48xlarge"),
@@ -89,7 +89,7 @@ def healthy_cpu(instance_type: str = "c6i.32xlarge", cpus: int = 128, memory_gib
     tree |= sysfs.module("ena") | sysfs.module("lustre")
     tree |= sysfs.pci_function("0000:00:04.0", "1d0f", "8061", "010802", "nvme")
     tree |= nvme.root_disk() | lustre.client_files()
-    tree |= sysfs.pci_function("0000:00:05.0", "1d0f", "ec20", "020000", "ena") | interfaces.ec2_interfaces()
+    tree |= sysfs.pci_function("0000:00:05.0", "1d0f", "ec20", "020000", "ena") | efa.ec2_interfaces()
     gpu_services = {"nvidia-fabricmanager", "nvidia-persistenced", "nvidia-dcgm"}
     files: dict[str, Content] = {"/dev/kmsg": File(kmsg(ec2_lines(instance_type, KERNEL)), 0o600)}
     files |= imds.imds_files(instance_type) | ioctls.ena_counters("ens32") | ioctls.ebs_volume("nvme0")

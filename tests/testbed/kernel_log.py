@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.testbed.buses import EFA_NAMES, GPU_BUSES, NVSWITCH_BUSES
+from tests.testbed.pci import EFA_NAMES, GPU_BUSES, NVSWITCH_BUSES
 
 Line = tuple[float, str]  # seconds since the boot, and the text
 

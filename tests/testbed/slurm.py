@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tests.testbed import slurm_accounting
+from tests.testbed import slurm_version
 from tests.testbed.archive import with_limits
 from tests.testbed.cluster import Testbed, testbed
 from tests.testbed.healthy import healthy_cpu
@@ -140,7 +140,7 @@ def slurm(
     these lines name; `version` is the Slurm that all of them run; `is_accounted` starts slurmdbd beside slurmctld.
     """
     if is_accounted:
-        settings, files = (*slurm_accounting.SETTINGS, *settings), {**slurm_accounting.FILES, **(files or {})}
+        settings, files = (*slurm_version.SETTINGS, *settings), {**slurm_version.FILES, **(files or {})}
     own = _files(tuple(images), settings, cpus)
     whole = {CONTROLLER: version.on(_member(healthy_cpu(), {**own, **(files or {})}))}
     for name, image in images.items():
@@ -152,7 +152,7 @@ def slurm(
         for node in bed.nodes.values():
             node.run(["/usr/sbin/munged", "--force"])
         if is_accounted:
-            slurm_accounting.start(bed.nodes[CONTROLLER])
+            slurm_version.start(bed.nodes[CONTROLLER])
         bed.nodes[CONTROLLER].start(["/usr/sbin/slurmctld", "-D"])
         for name in images:
             running.start_slurmd(name)

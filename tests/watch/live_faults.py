@@ -10,7 +10,7 @@ from pathlib import Path
 from clusterproof.plugins.watch import Change
 from tests.faults.efa_fabric import counting
 from tests.testbed.node import Node
-from tests.testbed.nvml.library import VALUES_PATH, answer_now
+from tests.testbed.nvml.values import VALUES_PATH, answer_now
 from tests.watch.watched_bed import Watched
 
 

@@ -14,7 +14,7 @@ import pytest
 from clusterproof.plugins.evidence.gpu.collect_nvml import COUNTERS as SLOWDOWN
 from clusterproof.plugins.evidence.gpu.collect_nvml_gpu import COUNTERS, FIELDS, _FabricInfo
 from tests.counterparts.installed import folder, needs
-from tests.testbed.nvml.library import SOURCES, fake_nvml
+from tests.testbed.nvml.values import SOURCES, fake_nvml
 
 pytestmark = needs("nvml_header")
 

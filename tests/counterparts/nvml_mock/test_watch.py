@@ -1,22 +1,25 @@
-"""A watch over real sshds of a node whose driver is the mock of NVML: each fault is said once, and its end."""
+"""A node whose driver is the mock of NVML, watched over a real sshd: each fault is said once, and GPM tick by tick."""
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from clusterproof.plugins.watch import ChangeKind
+from tests.builders.wheel import ROOT
 from tests.counterparts.nvml_mock.mock import config, environment, folder, inject, needs_mock, stub
 from tests.testbed.cluster import testbed
 from tests.testbed.needs import needs_cluster
 from tests.testbed.node import Node, healthy_p5, with_file
-from tests.testbed.nvml.library import LIBRARY_PATH
+from tests.testbed.nvml.values import LIBRARY_PATH
 from tests.watch.live_faults import GPU_FAULTS, MORE_GPU_FAULTS, OfGpu, said_of
 from tests.watch.watched_bed import Watched, watched
-
-pytestmark = [needs_mock(), needs_cluster]
 
 NODE, PROFILE = "gpu001", "h100"
 CONFIG, OVERRIDES, STUB = "/etc/mock-nvml.yaml", "/run/overrides.yaml", "/usr/lib/libtestbed-stub.so"
@@ -45,6 +48,8 @@ def put(node: Node, fault: OfGpu, words: str) -> None:
     inject(PROFILE, Path(node.root / "run"), " ".join([command, "--gpu", str(fault.gpu), *rest]))
 
 
+@needs_mock()
+@needs_cluster
 def test_each_fault_is_said_once_and_once_that_it_is_over(watch: Watched) -> None:
     node = watch.bed.nodes[NODE]
     for faults in ROUNDS:
@@ -64,3 +69,47 @@ def test_each_fault_is_said_once_and_once_that_it_is_over(watch: Watched) -> Non
         for fault in faults:
             kinds = [change.kind for change in said_of(watch, NODE, fault) if change.kind is not ChangeKind.WORSE]
             assert kinds == [ChangeKind.OPENED, ChangeKind.CLOSED], fault.name
+
+
+SAMPLED = """
+import json, time
+from clusterproof.plugins.agent.reading import Node
+from clusterproof.plugins.evidence.gpu.collect_nvml_samples import COLUMNS, Sampler
+node = Node("/")
+sampler = Sampler(node)
+ticks = []
+for tick in range(3):
+    ticks.append([dict(zip(COLUMNS, gpu)) for gpu in sampler.sample(node)["values"]])
+    time.sleep(0.2)
+print(json.dumps(ticks))
+"""
+GPM = ("sm", "tensor", "nvlink", "pcie")
+
+
+def sampled(profile: str, scratch: Path, *faults: str) -> list[list[dict[str, float | None]]]:
+    """What the sampler's source reports of the GPUs of that machine, at three ticks."""
+    inject(profile, scratch, *faults)
+    words = [sys.executable, "-c", SAMPLED]
+    ran = subprocess.run(
+        words, cwd=ROOT, check=True, capture_output=True, env={**os.environ, **environment(profile, scratch)}
+    )
+    return json.loads(ran.stdout)
+
+
+@needs_mock()
+@pytest.mark.parametrize("profile", ["h100", "b200", "gb200"])
+def test_gpus_from_hopper_on_report_how_busy_they_were_since_the_tick_before(profile: str, tmp_path: Path) -> None:
+    first, *later = sampled(profile, tmp_path, "util --gpu 3 80")
+    assert {gpu[name] for gpu in first for name in GPM} == {None}
+    for tick in later:
+        assert (tick[3]["sm"], tick[3]["tensor"]) == (80.0, 40.0)
+        assert tick[3]["pcie"] == round(2 * 0.8 * 2048 * 1.048576)  # the mock reports 2048 MiB/s each way at 100 %
+        assert all((gpu[name] or 0) >= 0 for gpu in tick for name in GPM)
+
+
+@needs_mock()
+@pytest.mark.parametrize("profile", ["a100", "t4"])
+def test_gpus_before_hopper_report_the_rest_without_it(profile: str, tmp_path: Path) -> None:
+    for tick in sampled(profile, tmp_path):
+        assert {gpu[name] for gpu in tick for name in GPM} == {None}
+        assert all(gpu["temp"] for gpu in tick)

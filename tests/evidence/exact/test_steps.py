@@ -1,4 +1,4 @@
-"""Training steps under PyTorch on a processor: the same each time, and no bit of gradients or weights flips unseen."""
+"""Training steps under PyTorch are the same each time, no flipped bit goes unseen, and GPUs vote on their results."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
+from clusterproof.plugins.evidence.exact.facts_step import Opinion, opinion
 from tests.evidence.exact.in_torch import printed_by
 from tests.testbed.compiled import shared_library
-
-pytestmark = [pytest.mark.long, pytest.mark.any_user]
 
 STEP = 5
 
@@ -28,6 +27,8 @@ def clean(python: str) -> list[dict[str, Any]]:
     return list(told(python, "clean")["types"])
 
 
+@pytest.mark.long
+@pytest.mark.any_user
 def test_steps_are_the_same_in_another_process_and_when_repeated(python: str, clean: list[dict[str, Any]]) -> None:
     assert [one["type"] for one in clean] == ["float32", "bfloat16"]
     assert told(python, "clean")["types"] == clean
@@ -37,6 +38,8 @@ def test_steps_are_the_same_in_another_process_and_when_repeated(python: str, cl
     assert clean[0]["digests"] != clean[1]["digests"]
 
 
+@pytest.mark.long
+@pytest.mark.any_user
 @pytest.mark.parametrize("case", ["a bit of a gradient", "a bit of a weight"])
 def test_a_bit_that_flips_on_one_gpu_gives_it_another_digest_from_that_step_on(
     python: str, clean: list[dict[str, Any]], case: str
@@ -47,12 +50,16 @@ def test_a_bit_that_flips_on_one_gpu_gives_it_another_digest_from_that_step_on(
         assert one["differing"] == []  # it comes each time: only the others show it
 
 
+@pytest.mark.long
+@pytest.mark.any_user
 @pytest.mark.parametrize("case", ["once in the first pass", "once in a later pass"])
 def test_a_bit_that_flips_once_makes_a_gpu_differ_from_itself(python: str, case: str) -> None:
     for one in told(python, case)["types"]:
         assert one["differing"] == [{"pass": 1, "step": STEP}]
 
 
+@pytest.mark.long
+@pytest.mark.any_user
 def test_a_digest_counts_every_bit_and_where_it_is(python: str) -> None:
     digests = told(python, "digests")["digests"]
     assert len(set(digests)) == len(digests) == 36
@@ -65,6 +72,8 @@ LIBRARIES = {
 }
 
 
+@pytest.mark.long
+@pytest.mark.any_user
 def test_software_is_alike_only_with_the_same_libraries_inside_and_the_same_overrides(
     python: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -77,3 +86,36 @@ def test_software_is_alike_only_with_the_same_libraries_inside_and_the_same_over
     monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "1")
     found = set(told(python, "software", *paths)["software"])
     assert {*LIBRARIES, "cuBLAS 12.8.4", "cuBLASLt 120804", "NVIDIA_TF32_OVERRIDE=1"} <= found
+
+
+AGREES, WRONG, EITHER = Opinion.AGREES, Opinion.WRONG, Opinion.EITHER
+SOFTWARE, UNKNOWN = Opinion.SOFTWARE, Opinion.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("own", "votes", "said"),
+    [
+        ("a", {"a": 8}, AGREES),
+        ("a", {"a": 7, "b": 1}, AGREES),
+        ("b", {"a": 7, "b": 1}, WRONG),
+        ("b", {"a": 6, "b": 1, "c": 1}, WRONG),
+        ("b", {"a": 2, "b": 1}, WRONG),
+        ("b", {"a": 4, "b": 4}, SOFTWARE),
+        ("a", {"a": 4, "b": 4}, SOFTWARE),
+        ("b", {"a": 6, "b": 2}, SOFTWARE),  # two GPUs do not go wrong in the same way
+        ("a", {"a": 1, "b": 1, "c": 1}, SOFTWARE),
+        ("a", {"a": 1}, UNKNOWN),
+        ("a", {"a": 1, "b": 1}, UNKNOWN),
+        ("a", {}, UNKNOWN),
+    ],
+)
+def test_who_differs_is_named_by_vote(own: str, votes: dict[str, int], said: Opinion) -> None:
+    assert opinion(own, votes, ["a"]) is said
+
+
+@pytest.mark.parametrize(
+    ("beside", "said"),
+    [(["a"], WRONG), (["c", "a"], WRONG), ([], EITHER), (["c"], EITHER), (["b"], EITHER)],
+)
+def test_a_gpu_is_wrong_only_where_another_of_its_node_has_what_most_have(beside: list[str], said: Opinion) -> None:
+    assert opinion("b", {"a": 6, "b": 1, "c": 1}, beside) is said

@@ -16,7 +16,7 @@ from tests.testbed.gpus import DRIVER_515, healthy_gpu_node
 from tests.testbed.image import Content, NodeImage
 from tests.testbed.needs import needs_nodes
 from tests.testbed.node import healthy_p5, with_file, with_nvml
-from tests.testbed.nvml.library import SOURCES, VALUES_PATH, fake_nvml
+from tests.testbed.nvml.values import SOURCES, VALUES_PATH, fake_nvml
 
 SINCE_515 = {
     "nvmlDeviceGetCurrentClocksEventReasons",

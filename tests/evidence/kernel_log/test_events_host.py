@@ -22,7 +22,7 @@ from clusterproof.plugins.evidence.kernel_log.events_host import (
 )
 from clusterproof.plugins.evidence.kernel_log.facts import Cleared, Event, Events
 from tests.builders.samples import Sample, of_topic, sample
-from tests.evidence.kernel_log.host_lines import CLOSER_READ
+from tests.evidence.kernel_log.event_lines import CLOSER_READ
 from tests.evidence.kernel_log.known_lines import EVERY_TEXT
 from tests.testbed.kernel_log import report
 

@@ -15,9 +15,9 @@ from clusterproof.plugins.evidence.network import collect_rdma as rdma
 from clusterproof.plugins.evidence.network.facts import Counters, RdmaDevice
 from tests.builders.probed import PATIENT, probe_node
 from tests.builders.samples import sample
-from tests.testbed.buses import EFA_NAMES
 from tests.testbed.needs import needs_nodes
 from tests.testbed.node import entered, healthy_p5
+from tests.testbed.pci import EFA_NAMES
 
 
 @pytest.fixture(autouse=True)

@@ -23,9 +23,8 @@ from tests.builders.probed import probe
 from tests.builders.runs import Runs
 from tests.testbed import software
 from tests.testbed.base import system
-from tests.testbed.compiled import shared_library
+from tests.testbed.compiled import NEEDED, of_newer_glibc, shared_library
 from tests.testbed.needs import needs_runc
-from tests.testbed.newer_glibc import NEEDED, of_newer_glibc
 from tests.testbed.software import library
 
 pytestmark = needs_runc

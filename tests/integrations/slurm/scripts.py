@@ -14,7 +14,7 @@ from clusterproof.integrations.slurm.folder import since_boot_s
 from tests.testbed.healthy import BOOT_ID
 from tests.testbed.image import Content, File, Link, NodeImage
 from tests.testbed.node import Node, with_file
-from tests.testbed.nvml.library import VALUES_PATH
+from tests.testbed.nvml.values import VALUES_PATH
 from tests.testbed.slurm import CPUS, SlurmBed, slurm
 from tests.testbed.slurm_version import OWN, SlurmVersion
 

@@ -14,7 +14,7 @@ from tests.integrations.slurm.scripts import BUDGET, STATE, eventually
 from tests.testbed.image import ABSENT, NodeImage
 from tests.testbed.needs import needs_nodes
 from tests.testbed.node import Node, with_file, with_tmpfs
-from tests.testbed.nvml.library import VALUES_PATH
+from tests.testbed.nvml.values import VALUES_PATH
 
 pytestmark = needs_nodes
 HELD = BY_NAME["a GPU that somebody holds"].put(HEALTHY)

@@ -16,7 +16,7 @@ from tests.testbed.clock import set_clock, settable
 from tests.testbed.image import ABSENT, NodeImage
 from tests.testbed.needs import needs_nodes
 from tests.testbed.node import Node, with_file, with_full_root, with_tmpfs
-from tests.testbed.nvml.library import VALUES_PATH
+from tests.testbed.nvml.values import VALUES_PATH
 
 pytestmark = needs_nodes
 FOLDER = "/var/lib/clusterproof"

@@ -184,3 +184,12 @@ def _has_accounts(plane: ControlPlane) -> bool:
     except urllib.error.HTTPError:
         return False
     return True
+
+
+@contextlib.contextmanager
+def scheduler(plane: ControlPlane) -> Iterator[Running]:
+    """Start one, until the end of the block."""
+    words: list[str | Path] = [program("kube-scheduler"), f"--kubeconfig={plane.kubeconfig()}"]
+    words += ["--bind-address=127.0.0.1", f"--secure-port={free_port()}", "--leader-elect=false"]
+    with running(plane.folder / "scheduler.log", words) as started:
+        yield started

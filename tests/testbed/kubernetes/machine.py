@@ -17,7 +17,7 @@ from pathlib import Path
 import yaml
 
 from tests.testbed.kubernetes.control_plane import ControlPlane, program
-from tests.testbed.kubernetes.image import archive
+from tests.testbed.kubernetes.images import archive
 from tests.testbed.kubernetes.processes import Running, running, started_again, wait_until
 from tests.transport.loopback import free_port
 

@@ -13,12 +13,10 @@ from pathlib import Path
 
 from tests.testbed.cluster import set_network
 from tests.testbed.kubernetes.bed import PATHS, RIGHTS, left
-from tests.testbed.kubernetes.control_plane import ControlPlane, control_plane
+from tests.testbed.kubernetes.control_plane import ControlPlane, control_plane, scheduler
 from tests.testbed.kubernetes.machine import Machine, machine
-from tests.testbed.kubernetes.scheduler import scheduler
 from tests.testbed.node import system_program
-from tests.testbed.shaping import shaped
-from tests.testbed.wires import CONTROL, ip, switched_on
+from tests.testbed.wires import CONTROL, ip, shaped, switched_on
 
 HOST = 'set -e; hostname "$0"; echo ready; cat >/dev/null'
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import uuid
+from pathlib import Path
+
+from tests.testbed.compiled import LIBRARIES, shared_library
 
 Values = dict[str, object]
 
@@ -71,3 +74,22 @@ def gpu_lines(node: str, index: int, address: str, values: Values) -> str:
     data["pcie_gen_max"] = max(data["pcie_gen"], values.get("pcie_gen_max", 0))  # type: ignore[call-overload]
     lines = [f"{key} = {str(value).lower() if isinstance(value, bool) else value}" for key, value in data.items()]
     return "\n".join([f"[gpu {index}]", *lines]) + "\n"
+
+
+SONAME = "libnvidia-ml.so.1"
+VALUES_PATH = "/run/fake-nvml.txt"  # where the library reads what it answers
+SOURCES = tuple(Path(__file__).with_name(name) for name in ("fake_nvml.c", "gpm.h", "links.h", "repair.h", "values.h"))
+LIBRARY_PATH = f"{LIBRARIES}/{SONAME}"
+
+
+def fake_nvml(without: tuple[str, ...] = ()) -> bytes:
+    """The shared library, `without` the functions that an older driver does not have."""
+    return shared_library(SOURCES[0], SONAME, without)
+
+
+def answer_now(root: Path, text: str) -> None:
+    """From now on the library of the node at `root` answers so, also to who has it loaded."""
+    values = root / VALUES_PATH.lstrip("/")
+    new = values.with_suffix(".new")
+    new.write_text(text)
+    new.replace(values)

@@ -1,11 +1,16 @@
-"""Files of images that hold Debian's own programs: each with the libraries that it is linked with."""
+"""Images of files, or of Debian's programs with their libraries, in the form that `ctr images import` reads."""
 
 from __future__ import annotations
 
+import hashlib
+import io
+import json
+import platform
 import re
 import shutil
 import subprocess
-from collections.abc import Iterable
+import tarfile
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 PYTHON = Path("/usr/bin/python3")
@@ -59,3 +64,32 @@ def _programs(names: Iterable[str]) -> dict[str, Path]:
     return {f"/usr/bin/{name}": file.resolve() for name, file in files.items()} | {
         path: file for path, file in with_libraries(files.values()).items() if path not in map(str, files.values())
     }
+
+
+def archive(files: Mapping[str, Path], names: Sequence[str], **settings: object) -> bytes:
+    """An image with nothing but these files by path, under these names; its user is nobody, as that of many.
+
+    `settings` are further ones of its configuration, such as `Env`.
+    """
+    layer = _tar({path.lstrip("/"): file.read_bytes() for path, file in files.items()})
+    config = json.dumps(
+        {
+            "architecture": {"aarch64": "arm64"}.get(platform.machine(), "amd64"),
+            "os": "linux",
+            "config": {"Entrypoint": [next(iter(files))], "User": "65535:65535", **settings},
+            "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
+        }
+    ).encode()
+    named = f"{hashlib.sha256(config).hexdigest()}.json"
+    manifest = json.dumps([{"Config": named, "RepoTags": list(names), "Layers": ["layer.tar"]}]).encode()
+    return _tar({"manifest.json": manifest, named: config, "layer.tar": layer})
+
+
+def _tar(files: dict[str, bytes]) -> bytes:
+    whole = io.BytesIO()
+    with tarfile.open(fileobj=whole, mode="w") as tar:
+        for name, data in files.items():
+            member = tarfile.TarInfo(name)
+            member.size, member.mode = len(data), 0o755
+            tar.addfile(member, io.BytesIO(data))
+    return whole.getvalue()

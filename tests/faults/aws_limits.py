@@ -1,4 +1,4 @@
-"""What ENA's driver counts of an instance's network allowances."""
+"""Limits that AWS puts on an instance: network allowances as ENA's driver counts them, and EBS volumes."""
 
 from __future__ import annotations
 
@@ -17,6 +17,14 @@ ENA = "0000:00:05.0"
 def since_boot(image: NodeImage, counter: str, count: int) -> NodeImage:
     """So many packets have exceeded an allowance since the node's boot, a day ago."""
     return with_file(image, f"{COUNTERS}/{counter}", f"{count}\n")
+
+
+CONTROLLER = "/sys/class/nvme/nvme0"
+
+
+def with_page(image: NodeImage, page: bytes) -> NodeImage:
+    """The root volume reports this in its log page."""
+    return with_file(image, f"{ioctls.PAGES}/nvme0", page)
 
 
 FAULTS = (
@@ -67,5 +75,35 @@ FAULTS = (
         lambda image: without_driver(image, ENA),
         {"network.ena_allowance": NA, "host.device_drivers": FAIL},
         "no ENA network interface",
+    ),
+    Fault(
+        "a root volume that is asked for more than its IOPS",
+        lambda image: with_page(image, ioctls.ebs_page(8_000_000_000, 0, 0, 0)),
+        {"storage.ebs_limits": CONCERN},
+        "nvme0 (vol-0546d3c3b0af0bf6d): above the volume's IOPS for 8000 s, 56 s in 600 s; expected at most 50 s",
+    ),
+    Fault(
+        "volumes that are asked for more than their instance's throughput",
+        lambda image: with_page(image, ioctls.ebs_page(0, 0, 0, 9_000_000_000)),
+        {"storage.ebs_limits": CONCERN},
+        "above the instance's throughput for 9000 s",
+    ),
+    Fault(
+        "a volume of EBS without such a page",
+        lambda image: with_page(image, b""),
+        {"storage.ebs_limits": INCOMPLETE},
+        "could not be read (ENOTSUP)",
+    ),
+    Fault(
+        "a volume of EBS whose page is another",
+        lambda image: with_page(image, ioctls.ebs_page(magic=0)),
+        {"storage.ebs_limits": INCOMPLETE},
+        "could not be read (EINVAL)",
+    ),
+    Fault(
+        "a node whose root is no volume of EBS",
+        lambda image: without_file(image, CONTROLLER),
+        {"storage.ebs_limits": NA},
+        "no EBS volume",
     ),
 )
