@@ -12,7 +12,7 @@ from clusterproof.plugins.watch import Change
 from tests.testbed import needs
 from tests.testbed.cluster import testbed
 from tests.testbed.node import healthy_p5
-from tests.testbed.nvml.library import answer_now
+from tests.testbed.nvml.values import answer_now
 from tests.watch.live_faults import GPU_FAULTS, LOG_FAULTS, answer, answers, said_of
 from tests.watch.watched_bed import WatchedHere, log, watched
 

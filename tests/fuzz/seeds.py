@@ -35,8 +35,7 @@ from clusterproof.reports.history import Gpu, NodeIdentity, PastRun
 from clusterproof.reports.history.store import write_run
 from tests.case.files import BROKEN_GPU, SCONTROL
 from tests.reports.history.kept import FAIL, PASS, result
-from tests.training_run.dumps import dump
-from tests.training_run.traces import ten_steps, trace
+from tests.training_run.recorded import dump, ten_steps, trace
 
 Seeds = Mapping[str, bytes]  # by the name of a file
 NONCE = "cp0123456789"

@@ -24,7 +24,7 @@ from tests.benchmarks.pairwise.pair_faults import PAIR_FAULTS, PairFault
 from tests.benchmarks.pairwise.pair_faults import run_of as measured
 from tests.reports.page import Page
 from tests.reports.reported import result, run_of
-from tests.reports.run_of_pairs import SLOW, page, run, section, words_of
+from tests.reports.sections import SLOW, page, run, section, words_of
 
 PAIR = "n0001~n0002"
 

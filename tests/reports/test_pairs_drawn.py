@@ -27,7 +27,7 @@ from tests.builders.recordings import boot, node, recorded
 from tests.builders.runs import ROOT
 from tests.reports.page import Page
 from tests.reports.reported import HOSTILE
-from tests.reports.run_of_pairs import FAULTS, SLOW, page, run, section, words_of
+from tests.reports.sections import FAULTS, SLOW, page, run, section, words_of
 
 MAX_BYTES = 300_000
 

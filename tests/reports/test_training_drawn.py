@@ -17,7 +17,7 @@ from clusterproof.reports.document.training import training_section
 from clusterproof.reports.formats.html import document
 from tests.reports.page import Page
 from tests.reports.reported import result, run_of
-from tests.reports.run_of_training import LATE, LONG, training_run
+from tests.reports.sections import LATE, LONG, training_run
 
 MOST = 600_000  # characters that the section may take of a page
 

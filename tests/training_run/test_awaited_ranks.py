@@ -10,7 +10,7 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.training_run.rank_processes import MAX_JOBS, RankLook, RankProcesses, RankSeen, look_of
 from clusterproof.plugins.training_run.run import TrainingRun
 from tests.training_run.builders import said
-from tests.training_run.dumps import dumped
+from tests.training_run.recorded import dumped
 from tests.training_run.watched import of_every_gpu, stuck
 from tests.training_run.watched_ranks import (
     BEGAN_S,

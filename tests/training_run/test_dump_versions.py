@@ -14,7 +14,7 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.run import TrainingRun
 from tests.training_run.builders import said
-from tests.training_run.dumps import Reached, dump
+from tests.training_run.recorded import Reached, dump
 
 # Rank 1 does not come to collective 51 of all.
 BEHIND: dict[int, Reached] = {rank: {"0": (50 if rank == 1 else 51, 50)} for rank in range(4)}

@@ -16,7 +16,7 @@ from clusterproof.plugins.training_run.formats.kineto import union, within, with
 from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.run import TrainingRun
 from tests.training_run.builders import labelled, said
-from tests.training_run.traces import Event, event, step_events, ten_steps, trace
+from tests.training_run.recorded import Event, event, step_events, ten_steps, trace
 
 
 def read(folder: Path, text: str | bytes) -> TrainingRun:

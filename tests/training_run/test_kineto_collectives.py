@@ -13,7 +13,7 @@ from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.samples import CPU, Sample
 from tests.training_run.builders import said
-from tests.training_run.traces import NCCL, Event, all_to_all, event, ten_steps
+from tests.training_run.recorded import NCCL, Event, all_to_all, event, ten_steps
 
 COMPUTES = [0.50, 0.444, 0.52, 0.47, 0.55, 0.49, 0.51, 0.874]  # of a step, by rank: the last one has most tables
 RANKS = range(len(COMPUTES))

@@ -15,7 +15,7 @@ from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.rules.phases import phases
 from clusterproof.plugins.training_run.run import TrainingRun
 from tests.training_run.builders import labelled, said
-from tests.training_run.traces import event, ten_steps, trace
+from tests.training_run.recorded import event, ten_steps, trace
 
 TEN = ten_steps()
 INFO = {"distributedInfo": {"backend": "nccl", "rank": 5, "world_size": 8}}

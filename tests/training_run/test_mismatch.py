@@ -8,7 +8,7 @@ import pytest
 
 from clusterproof.plugins.core.verdict import Verdict
 from tests.training_run.builders import said
-from tests.training_run.dumps import Sized, calling, differing
+from tests.training_run.recorded import Sized, calling, differing
 
 USUAL: Sized = ("all_reduce", (513_000,))
 

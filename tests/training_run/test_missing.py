@@ -17,8 +17,8 @@ from clusterproof.plugins.training_run.formats import flight_recorder
 from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.rules.hang import missing
 from tests.training_run.builders import labelled, said
-from tests.training_run.dumps import Reached, dump, hanging
-from tests.untrusted.bounded import bounded
+from tests.training_run.recorded import Reached, dump, hanging
+from tests.untrusted.programs import bounded
 
 ALL_DONE: Reached = {"0": (50, 50), "1": (90, 90)}
 # Rank 1 does not come to collective 91 of its tensor group: rank 0 waits there, the other two for both in the whole.

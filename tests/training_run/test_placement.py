@@ -17,7 +17,7 @@ from clusterproof.plugins.training_run.run import TrainingRun
 from tests.builders.recordings import node
 from tests.builders.runs import Runs
 from tests.training_run.builders import said
-from tests.training_run.dumps import hanging
+from tests.training_run.recorded import hanging
 
 WORLD, SLOW = 16, 12
 

@@ -7,9 +7,11 @@ from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from clusterproof.plugins.core.result import INTERRUPTED, Measured, Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.history import Gpu, NodeIdentity, Past, PastRun
+from clusterproof.reports.history import Gpu, NodeIdentity, Past, PastRun, schema
 from clusterproof.reports.history.past import read_past
 from clusterproof.reports.history.store import write_run
 
@@ -54,3 +56,39 @@ def past(path: Path) -> Past:
 def rows(path: Path, statement: str) -> list[tuple[object, ...]]:
     with closing(sqlite3.connect(path)) as database:
         return database.execute(statement).fetchall()
+
+
+def newer(path: Path) -> None:
+    add(path, result("gpu001", FAIL))
+    with closing(sqlite3.connect(path)) as database:
+        database.execute(f"PRAGMA user_version = {schema.SCHEMA + 1}")
+
+
+def foreign(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE TABLE bookmarks (id)")
+        database.commit()
+
+
+def garbage(path: Path) -> None:
+    path.write_bytes(b"this is no database, and long enough to look like one\n" * 100)
+
+
+def torn(path: Path) -> None:
+    add(path, *(result(f"gpu{number:03d}", FAIL) for number in range(500)))
+    whole = path.read_bytes()
+    path.write_bytes(whole[:8192] + b"\xa5" * (len(whole) - 8192))
+
+
+def folder(path: Path) -> None:
+    path.mkdir()
+
+
+NAMES = ("breaks", "words")
+DAMAGED = (
+    (newer, "from a newer clusterproof"),
+    (foreign, "of another program"),
+    (garbage, "not a database; move it away"),
+    (torn, "malformed; move it away"),
+)
+BROKEN = pytest.mark.parametrize(NAMES, [*DAMAGED, (folder, "Is a directory")])

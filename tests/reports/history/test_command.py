@@ -18,7 +18,7 @@ from clusterproof.plugins.inventory.file import DEMO
 from clusterproof.reports.history.past import read_past
 from clusterproof.reports.history.words import Table
 from tests.builders.runs import DEVICES, LIGHT, ROOT, VERDICTS, Runs, all_verdicts, saying
-from tests.reports.history.broken import DAMAGED, NAMES
+from tests.reports.history.kept import DAMAGED, NAMES
 
 ARGUMENTS = ("--history=history.sqlite", "--since-last")
 

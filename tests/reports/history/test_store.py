@@ -18,8 +18,7 @@ from clusterproof.reports.history.store import write_run
 from clusterproof.reports.history.trends import trends
 from clusterproof.reports.history.words import page
 from tests.builders.wheel import linked_in
-from tests.reports.history.broken import BROKEN
-from tests.reports.history.kept import ECC, FAIL, PASS, add, machine, past, result, rows
+from tests.reports.history.kept import BROKEN, ECC, FAIL, PASS, add, machine, past, result, rows
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 
 from clusterproof.plugins.training_run.run import TrainingRun
-from tests.training_run.dumps import calling, differing, dumped
 from tests.training_run.faults.fault import CONCERN, FAIL, INCOMPLETE, RunFault
+from tests.training_run.recorded import calling, differing, dumped
 from tests.training_run.watched_ranks import SLEEPS, hanging, seen
 
 

@@ -1,15 +1,24 @@
-"""A training run for the page: everything that files can hold of one."""
+"""The sections of pairs and of a training run on the page of a run that has all of them."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from functools import cache
 from random import Random
 
+from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
 from clusterproof.plugins.training_run import KERNEL, OPERATOR, Place, Spent, Step
 from clusterproof.plugins.training_run.placement import Slots
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.run_data import Fact, RunData
 from clusterproof.plugins.training_run.samples import GPU, MEMORY, Sample
+from clusterproof.reports.formats.html import document
+from clusterproof.reports.run import Run
+from tests.benchmarks.pairwise.pair_faults import PAIR_FAULTS, PairFault
+from tests.benchmarks.pairwise.pair_faults import run_of as measured
+from tests.reports.page import Page
+from tests.reports.reported import result, run_of
 
 BEGAN_S = 1_700_000_000
 LONG, LATE = (30, 47), 5  # steps that wait for data, and the rank that does
@@ -48,3 +57,29 @@ def _samples(random: Random, nodes: int) -> Iterator[Fact]:
                 full = 60 + random.random() + (time_s / 120 if (node, gpu) == (2, 1) else 0)
                 for metric, percent in ((GPU, busy), (MEMORY, full)):
                     yield Sample(f"gpu{node:03}", metric, f"gpu{gpu}", BEGAN_S + time_s, percent)
+
+
+FAULTS = {fault.name: fault for fault in PAIR_FAULTS}
+SLOW = FAULTS["a node that is 20 % slower"]
+
+
+def run(between: PairwiseRun | None) -> Run:
+    """A run over these nodes in which every check passed."""
+    nodes = between.campaigns[0].journal.plan.nodes[:40] if between and between.campaigns else ("n0001",)
+    return run_of([result("network.not_a_straggler", node) for node in nodes], between=between)
+
+
+def section(between: PairwiseRun | None) -> str:
+    """The HTML of the section; empty where there is none."""
+    found = re.search(r'<section id="pairs".*?</section>', document(run(between)), re.DOTALL)
+    return found[0] if found else ""
+
+
+@cache
+def page(fault: PairFault) -> str:
+    return section(measured(fault))
+
+
+def words_of(html: str) -> str:
+    """What a person reads of it."""
+    return " ".join(Page(html).text.split())
