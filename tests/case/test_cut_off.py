@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.case.files import SACCT, STEPS, WATCHDOG_OF_1, case_of
-from tests.training_run.dumps import dump
-from tests.untrusted.bounded import bounded
+from tests.training_run.recorded import dump
+from tests.untrusted.programs import bounded
 
 pytestmark = pytest.mark.any_user
 

@@ -9,7 +9,7 @@ import pytest
 
 from clusterproof.plugins.case.advice import Case
 from tests.case.files import XID_79, case_of
-from tests.training_run.dumps import calling
+from tests.training_run.recorded import calling
 
 # At 08:00:02 rank 1 calls a barrier, and the others an all_reduce.
 ECC = "RuntimeError: CUDA error: uncorrectable ECC error encountered\n"

@@ -9,7 +9,7 @@ import pytest
 from clusterproof.plugins.case import output
 from clusterproof.plugins.case.clocks import Clock
 from clusterproof.plugins.case.output import Output, OutputSource
-from tests.untrusted.bounded import bounded
+from tests.untrusted.programs import bounded
 
 pytestmark = pytest.mark.any_user
 

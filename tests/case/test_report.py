@@ -1,4 +1,4 @@
-"""A case as people read it: the day or year of an event where there are several, and Markdown that names its parts."""
+"""A case as people read it: days and years of events, Markdown that names its parts, and words without a cause."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.case.report import markdown, text
-from tests.case.files import BROKEN_GPU, SACCT, case_of
+from tests.case.files import BROKEN_GPU, SACCT, STEPS, case_of
 
 RECORD = {"sacct.txt": SACCT.format(state="FAILED")}
 OF_RANK_0 = "2026-03-01 08:00:00,000 KeyError: 'image'\n"
@@ -39,3 +39,84 @@ def test_markdown_says_what_marks_mean_that_no_command_ran_and_what_was_not_read
     assert r"Order of events: \> first, \~ the end of others" in said
     assert "\n\nTo copy; nothing of it was done:\n\n    clusterproof check" in said
     assert "\n\nNot there, or not read:\n\n- no kernel log of" in said
+
+
+HEALTH = "2026-03-01T07:59:51,000000+00:00 mlx5_core 0000:5e:00.0: device's health compromised - reached miss count\n"
+OOM = (
+    "[2612362.240000] Memory cgroup out of memory: Kill process 208253 (python) score 1829 or sacrifice child\n"
+    "[2612362.240100] Killed process 208253 (python) total-vm:60000000kB, anon-rss:8000000kB, file-rss:0kB\n"
+)
+RECORD_OF_SLURM = {"sacct.txt": SACCT.format(state="FAILED")}
+
+
+def test_a_node_whose_adapter_failed_is_named_and_tested_where_the_job_says_nothing(tmp_path: Path) -> None:
+    case = case_of(tmp_path, {"rank_0.log": STEPS, "gpu003-dmesg.txt": HEALTH, **RECORD_OF_SLURM})
+    assert "the job says nothing of its end; gpu003 says mlx5 health lost" in case.verdict.why
+    assert case.advice.nodes["gpu003"] == "test"
+    assert any("gpu003" in command for command in case.advice.commands)
+
+
+def test_a_kill_for_want_of_memory_is_named_and_blames_no_node(tmp_path: Path) -> None:
+    case = case_of(tmp_path, {"rank_0.log": STEPS, "gpu003-dmesg.txt": OOM, **RECORD_OF_SLURM})
+    assert "gpu003 says killed python (pid 208253) at a limit of memory" in case.verdict.why
+    assert case.advice.nodes["gpu003"] == "keep"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ncclInternalError: Internal check failed.",
+        "Task 0 heartbeat timeout. This indicates that the remote task",
+    ],
+)
+def test_of_one_process_it_is_not_said_that_others_ended(line: str, tmp_path: Path) -> None:
+    why = case_of(tmp_path, {"train.log": f"{line}\n"}).verdict.why
+    assert why == "all that was read is of one process, which says it where others end and for other reasons"
+
+
+def test_of_a_launcher_nobody_knows_whose_words_they_are(tmp_path: Path) -> None:
+    why = case_of(tmp_path, {"slurm-77.out": "srun: Job step aborted\n"}).verdict.why
+    assert why == "all that was read is the end of others; nothing says who ended first"
+
+
+def test_how_srun_loses_words_is_said_only_of_jobs_of_slurm(tmp_path: Path) -> None:
+    cut = {"train.log": "Traceback (most recent call last):\n"}
+    assert "srun" not in case_of(tmp_path / "other", cut).verdict.why
+    of_slurm = case_of(tmp_path / "slurm", {**cut, **RECORD_OF_SLURM}).verdict.why
+    assert of_slurm.endswith("srun --error=task-%t.err keeps what a rank says last")
+
+
+def test_the_ranks_of_determined_are_read(tmp_path: Path) -> None:
+    line = "[2026-03-01T08:00:00.705869Z] fa88a9df [rank=2] || RuntimeError: CUDA out of memory.\n"
+    assert case_of(tmp_path, {"trial.log": line}).collected.events[0].rank == 2
+
+
+def test_nodes_on_which_srun_could_not_start_a_step_are_tested(tmp_path: Path) -> None:
+    said = "srun: error: Task launch for StepId=77.0 failed on node gpu002: Socket timed out on send/recv operation\n"
+    case = case_of(tmp_path, {"slurm-77.out": said, **RECORD_OF_SLURM})
+    assert (case.verdict.cause, case.verdict.suspects) == ("unknown", ("gpu002",))
+
+
+@pytest.mark.parametrize(
+    ("line", "cause"),
+    [
+        ("KeyError: 'caption'", "code"),
+        ("FileNotFoundError: [Errno 2] No such file or directory: '/data/x'", "code"),
+        ("RuntimeError: mat1 and mat2 shapes cannot be multiplied (2x3 and 4x5)", "code"),
+        ("bash: line 3: torchrun: command not found", "code"),
+        ("OSError: [Errno 28] No space left on device: '/ckpt/s.pt'", "storage"),
+        ("OSError: [Errno 5] Input/output error: '/mnt/nfs/part-3'", "storage"),
+        ("RuntimeError: PytorchStreamReader failed reading zip archive: /ckpt/s.pt", "storage"),
+    ],
+)
+def test_which_file_or_exception_it_was_is_said(line: str, cause: str, tmp_path: Path) -> None:
+    verdict = case_of(tmp_path, {"rank_0.log": f"{line}\n"}).verdict
+    assert verdict.cause == cause
+    assert verdict.why.endswith(line)
+
+
+def test_shared_memory_of_an_earlier_run_is_no_fault_of_the_code(tmp_path: Path) -> None:
+    line = "ValueError: Reused local directory: ['/x/train'] vs ['/x/train']. Provide a different one."
+    case = case_of(tmp_path, {"train.log": f"{line}\n"})
+    assert (case.verdict.cause, case.advice.restart) == ("resources", "after")
+    assert "clean_stale_shared_memory" in case.verdict.why

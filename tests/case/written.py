@@ -12,7 +12,7 @@ from random import Random
 from tests.case.kept import logs_of_nodes, record_of_slurm, stamped
 from tests.case.phrases import AFTER_WATCHDOG, PEER, STORE, TOLD, WATCHDOG, filled
 from tests.case.stories import LabelledCase
-from tests.training_run.dumps import dump
+from tests.training_run.recorded import dump
 
 RANKS, NODES = range(8), ("n1", "n2", "n3", "n4")
 STEPS_S = 20.0  # between lines of steps

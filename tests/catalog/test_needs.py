@@ -1,4 +1,4 @@
-"""What findings need besides their own fact: rows of checks and collectors that there are, of a few kinds."""
+"""Rows of needs.toml and of kernel_log.toml: of checks, collectors, verdicts, scopes and actions that there are."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from clusterproof import checks
+from clusterproof.plugins.catalog.log_forms import LogForm, log_forms
 from clusterproof.plugins.catalog.needs import Need, kinds, needs, needs_of
+from clusterproof.plugins.core.result import ACTIONS
 from clusterproof.plugins.evaluation.all_checks import node_checks
 from clusterproof.plugins.evaluation.needs import node_collectors
 from tests.laws.removal import explains
@@ -55,3 +57,30 @@ def test_a_row_explains_only_its_checks_without_its_facts(check: str, fact: str,
 def test_the_rows_of_a_check_are_found_by_its_id() -> None:
     assert needs()["other_nodes"] in needs_of("host.thp")
     assert needs_of("node.reachable") == []
+
+
+DECIDED_ELSEWHERE = "by "  # so begin verdicts that need more than the line
+VERDICTS = ("fail", "concern", "none")
+SCOPES = (
+    *("gpu", "nvswitch", "nic", "link", "pcie", "cpu", "memory"),
+    *("node", "disk", "filesystem", "server", "neuron", "process"),
+)
+
+
+def wrong(form: LogForm) -> str:
+    """What is not right about a form, else empty."""
+    if not form.verdict.startswith((*VERDICTS, DECIDED_ELSEWHERE)) or form.scope not in SCOPES:
+        return f"{form.verdict!r} of {form.scope!r}; expected one of {', '.join(VERDICTS)} and of {', '.join(SCOPES)}"
+    if form.verdict == "fail" and (form.is_of_user or form.action not in ACTIONS):
+        return f"it fails a node, by {form.who or 'the kernel'}: {form.action!r}; expected no user, and an action"
+    unknown = [name for name in (*form.cleared_by, *form.after) if name not in log_forms()]
+    return f"no form is called {unknown[0]}" if unknown else ""
+
+
+@pytest.mark.parametrize("form", log_forms().values(), ids=lambda form: form.name)
+def test_every_form_is_right(form: LogForm) -> None:
+    assert not wrong(form)
+
+
+def test_every_scope_has_a_form() -> None:
+    assert {form.scope for form in log_forms().values()} == set(SCOPES)

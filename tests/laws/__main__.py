@@ -15,9 +15,8 @@ from concurrent.futures import ProcessPoolExecutor
 
 from tests.faults.captured_fault import CapturedFault
 from tests.laws import cut, order, pairs, removal
-from tests.laws.bars import wrong
 from tests.laws.cases import Case, case_of
-from tests.laws.losses import Loss, Tried, together, write
+from tests.laws.losses import Loss, Tried, together, write, wrong
 from tests.laws.options import LAWS, Options, options_of
 from tests.laws.probing import evidence_of
 

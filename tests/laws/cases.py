@@ -17,8 +17,7 @@ from tests.builders.evaluated import among
 from tests.faults import captured_fault, proof
 from tests.faults.captured_fault import CapturedFault
 from tests.faults.fault import Fault
-from tests.laws.chance import without_chance
-from tests.laws.findings import Words, words_of
+from tests.laws.findings import Words, without_chance, words_of
 from tests.laws.merge import changed_keys
 from tests.laws.pieces import Difference, Path, changed_leaves, difference, leaves, noted
 

@@ -1,12 +1,14 @@
-"""What a law finds: how much it tried, and the findings that were no longer said."""
+"""What a law finds: how much it tried, the findings that were no longer said, and what a run of laws has to reach."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from clusterproof.plugins.catalog.needs import needs
 from clusterproof.plugins.core.result import Finding
+from tests.laws import taken
 from tests.laws.findings import in_line
 
 COLUMNS = ("check", "fault", "beside", "finding", "instead")
@@ -63,3 +65,22 @@ def write(path: Path, losses: Iterable[Loss]) -> None:
     rows = [COLUMNS, *((loss.check, loss.fault, loss.beside, loss.finding, loss.instead) for loss in losses)]
     lines = ("\t".join(" ".join(cell.split()) for cell in row) + "\n" for row in rows)
     path.write_text("".join(lines), encoding="utf-8")
+
+
+FLOORS = {"removal": 12_000, "pairs": 45_000, "order": 1_800, "cut": 50}  # of a whole run
+MOST_NEEDED = 0.05
+ROWS = {"removal": needs(), "pairs": taken.ROWS}
+
+
+def wrong(tried: Mapping[str, Tried], is_whole: bool) -> Iterator[str]:
+    """What is wrong besides what is hidden; bars that go by how much was tried are of a whole run."""
+    for name, law in tried.items():
+        if not law.count or (is_whole and law.count < FLOORS[name]):
+            yield f"TOO FEW     {name}: {law.count} were tried; expected at least {FLOORS[name] if is_whole else 1}"
+        if is_whole:
+            unused = [row for row in ROWS.get(name, {}) if row not in {loss.reason for loss in law.losses}]
+            yield from (f"NO USE      {name}: row {row!r} explains nothing" for row in unused)
+    removals = tried.get("removal", Tried(0))
+    if is_whole and removals.needed > MOST_NEEDED * removals.count:
+        most = f"{MOST_NEEDED:.0%} of {removals.count}"
+        yield f"TOO MANY    removal: {removals.needed} are explained by rows of needs.toml; expected at most {most}"

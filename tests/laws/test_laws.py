@@ -22,10 +22,9 @@ from tests.faults import FAULTS, captured
 from tests.faults.captured_fault import CapturedFault
 from tests.faults.fault import Fault
 from tests.laws import cut, order, pairs, removal
-from tests.laws.bars import wrong
 from tests.laws.cases import Case, case_of
 from tests.laws.findings import is_said
-from tests.laws.losses import Loss, Tried, together
+from tests.laws.losses import Loss, Tried, together, wrong
 from tests.laws.merge import Conflict, merged
 from tests.laws.options import options_of
 from tests.laws.order import CHANGES

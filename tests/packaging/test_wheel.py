@@ -11,8 +11,7 @@ import pytest
 
 from clusterproof.reports.results import read_results
 from tests.builders.wheel import ROOT, Installed, environment_with
-
-pytestmark = pytest.mark.long
+from tests.packaging.their_suite import written
 
 
 def verdicts(path: Path) -> set[tuple[str, str, str]]:
@@ -20,6 +19,7 @@ def verdicts(path: Path) -> set[tuple[str, str, str]]:
     return {(result.node, result.check, result.verdict.value) for result in read_results(path)}
 
 
+@pytest.mark.long
 def test_the_console_script_finds_in_the_demo_what_pytest_finds_in_the_checkout(
     installed: Installed, tmp_path: Path
 ) -> None:
@@ -39,6 +39,7 @@ def test_the_console_script_finds_in_the_demo_what_pytest_finds_in_the_checkout(
     assert verdicts(tmp_path / "wheel.jsonl") == verdicts(tmp_path / "checkout.jsonl")
 
 
+@pytest.mark.long
 def test_the_url_of_a_bare_repository_is_all_that_an_installation_needs(tmp_path: Path) -> None:
     cloned = subprocess.run(["git", "clone", "--quiet", "--bare", ROOT, tmp_path / "bare.git"], check=False)
     if cloned.returncode:
@@ -53,6 +54,7 @@ def test_the_url_of_a_bare_repository_is_all_that_an_installation_needs(tmp_path
 WORKERS = pytest.mark.parametrize("workers", [[], ["-n", "2"]], ids=["alone", "two workers"])
 
 
+@pytest.mark.long
 @WORKERS
 def test_the_packaged_checks_run_beside_a_users_own(installed: Installed, tmp_path: Path, workers: list[str]) -> None:
     (tmp_path / "test_own.py").write_text(
@@ -65,6 +67,7 @@ def test_the_packaged_checks_run_beside_a_users_own(installed: Installed, tmp_pa
     assert {"kernel", "gpu.no_xid"} <= data, ran.stdout + ran.stderr
 
 
+@pytest.mark.long
 def test_workers_come_to_the_same_verdicts(installed: Installed, tmp_path: Path) -> None:
     data = {}
     for name, workers in (("alone", []), ("workers", ["-n", "2"]), ("pytest's own", ["--pyargs", "-n", "2"])):
@@ -78,6 +81,7 @@ def test_workers_come_to_the_same_verdicts(installed: Installed, tmp_path: Path)
     assert data["alone"] == data["workers"] == data["pytest's own"]
 
 
+@pytest.mark.long
 def test_slurms_scripts_lie_beside_it_and_can_be_run(installed: Installed) -> None:
     for name in ("prolog", "epilog", "health-check"):
         script = installed.bin / f"clusterproof-{name}"
@@ -86,6 +90,7 @@ def test_slurms_scripts_lie_beside_it_and_can_be_run(installed: Installed) -> No
     assert (installed.package / "integrations" / "slurm" / "install.md").is_file()
 
 
+@pytest.mark.long
 def test_what_is_copied_or_applied_lies_in_it(installed: Installed) -> None:
     assert os.access(installed.bin / "clusterproof-idle", os.X_OK)
     names = ("ci/gate.sh", "ci/iam.json", "image-builder/clusterproof.yml", "systemd/clusterproof-idle.timer")
@@ -98,6 +103,7 @@ def test_what_is_copied_or_applied_lies_in_it(installed: Installed) -> None:
     assert (installed.package / "integrations" / "user-data" / "first-boot.sh").is_file()
 
 
+@pytest.mark.long
 def test_the_man_page_and_completion_lie_where_man_and_shells_look(installed: Installed, tmp_path: Path) -> None:
     share = installed.environment / "share"
     assert (share / "man" / "man1" / "clusterproof.1").read_text().startswith(".TH CLUSTERPROOF")
@@ -107,6 +113,7 @@ def test_the_man_page_and_completion_lie_where_man_and_shells_look(installed: In
     assert "complete -o bashdefault -F _shtab_clusterproof clusterproof" in printed.stdout
 
 
+@pytest.mark.long
 def test_a_manifest_is_written_from_a_recording(installed: Installed, tmp_path: Path) -> None:
     made = installed.run(
         tmp_path, "clusterproof", "manifest", "--from", "demo", "--nodes", "gpu001", "--out", "golden.toml"
@@ -116,3 +123,42 @@ def test_a_manifest_is_written_from_a_recording(installed: Installed, tmp_path: 
     kept = installed.run(tmp_path, *gate, "-m", "ami", "-k", "manifest", "--policy", "golden.toml")
     assert (kept.returncode, "6 passed" in kept.stdout) == (0, True), kept.stdout
     assert installed.run(tmp_path, "clusterproof", "manifest").returncode == 4
+
+
+MINE = """
+    from kept_here import LEAST_S
+    from clusterproof import Node, mark
+
+    @mark.host
+    def test_up_for_long(node: Node) -> None:
+        '''Time since boot.'''
+        assert node.boot.uptime_s > LEAST_S, f"up for {node.boot.uptime_s:.0f} s; expected more than {LEAST_S} s"
+"""
+QUIETLY = ("--no-report", "--nodes", "gpu001")
+
+
+@pytest.mark.parametrize("named", ["./test_mine.py", "test_mine.py", ".", "site checks/test_mine.py"])
+def test_they_import_the_modules_beside_them_and_are_shown_as_seen_from_here(
+    installed: Installed, tmp_path: Path, named: str
+) -> None:
+    beside = tmp_path / ("site checks" if "site checks" in named else "")
+    beside.mkdir(exist_ok=True)
+    written(beside, {"test_mine.py": MINE, "kept_here.py": "LEAST_S = 0\n"})
+    ran = installed.run(tmp_path, "clusterproof", "check", "demo", named, "-v", *QUIETLY)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    shown = "site checks/test_mine.py::" if "site checks" in named else "\ntest_mine.py::"
+    assert shown in ran.stdout
+
+
+def test_a_file_that_cannot_be_imported_is_named(installed: Installed, tmp_path: Path) -> None:
+    ran = installed.run(written(tmp_path, {"test_mine.py": MINE}), "clusterproof", "check", "demo", "test_mine.py")
+    assert ran.returncode == 2
+    assert "ERROR test_mine.py" in ran.stdout
+    assert "No module named 'kept_here'" in ran.stdout
+
+
+def test_packaged_checks_are_shown_by_their_place_in_the_package(installed: Installed, tmp_path: Path) -> None:
+    ran = installed.run(tmp_path, "clusterproof", "check", "demo", "-m", "storage", "-v", *QUIETLY)
+    lines = [line for line in ran.stdout.splitlines() if ".py::" in line]
+    assert lines
+    assert all("clusterproof/checks/storage/test_" in line.partition("::")[0] for line in lines), ran.stdout

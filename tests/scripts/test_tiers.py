@@ -1,4 +1,4 @@
-"""Which tests run in which tier: no case is lost, and what another user may change is among what runs as one."""
+"""Which tests run in which tier: no case is lost, and another user changes none that runs as one; what is missing."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.counterparts import installed
+from tests.missing import COUNTERPARTS, missing, reasons
 from tests.tiers import FEW, TESTS, meets_system
 
 OWN_RUN = """
@@ -78,8 +80,8 @@ def test_what_takes_turns_by_tests_has_turns_of_its_own(chosen: pytest.Pytester)
 
 
 def test_of_names_that_take_turns_none_is_chosen_that_would_skip(chosen: pytest.Pytester) -> None:
-    for missing, there in (("22.05", "24.11"), ("24.11", "22.05")):
-        lacks = f'pytest.mark.in_turn(name), pytest.mark.skipif(name == "{missing}", reason="not here")'
+    for absent, there in (("22.05", "24.11"), ("24.11", "22.05")):
+        lacks = f'pytest.mark.in_turn(name), pytest.mark.skipif(name == "{absent}", reason="not here")'
         chosen.makepyfile(OWN_RUN.replace("marks=pytest.mark.in_turn(name)", f"marks=[{lacks}]"))
         ran = chosen.runpytest_inprocess("-v", "-k", "version")
         ran.assert_outcomes(passed=2, skipped=2)
@@ -119,3 +121,17 @@ def test_with_system_no_other_file_is_read(pytester: pytest.Pytester) -> None:
     )
     files = {Path(line.partition("::")[0]).parent.name for line in ran.outlines if "::" in line}
     assert files == {"core"}
+
+
+def test_each_thing_that_is_missing_is_said_once_and_what_is_there_is_not() -> None:
+    lacks = pytest.mark.skipif(True, reason="fio is not installed: apt-get install fio")
+    there = pytest.mark.skipif(False, reason="")
+    assert reasons([lacks, there, lacks]) == ["fio is not installed: apt-get install fio"]
+
+
+def test_the_programs_of_others_are_among_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "/nowhere")
+    lacking = [line for line in missing() if "scripts/counterparts" in line]
+    assert sorted(line.rpartition(" ")[2] for line in lacking) == COUNTERPARTS
+    assert "promtool is not installed (promtool): scripts/counterparts promtool" in lacking
+    assert installed.folder("machine").parts[:2] == ("/", "nowhere")

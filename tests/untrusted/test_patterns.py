@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.untrusted.bounded import bounded
 from tests.untrusted.expressions import Expression, expressions, untold
 from tests.untrusted.patterns import offenders
+from tests.untrusted.programs import bounded
 
 pytestmark = [pytest.mark.any_user, pytest.mark.long]
 ROOT = Path(__file__).parents[2]

@@ -10,7 +10,7 @@ from clusterproof.plugins.core.evidence import Status
 from tests.builders.probed import SOON, probe_node
 from tests.testbed.needs import needs_nodes
 from tests.testbed.node import Node, entered, healthy_cpu
-from tests.untrusted.users import USER
+from tests.untrusted.programs import USER
 
 pytestmark = needs_nodes
 

@@ -21,8 +21,8 @@ from tests.builders.probed import PATIENT, probe_node, value
 from tests.testbed.image import File
 from tests.testbed.needs import needs_nodes
 from tests.testbed.node import Node, entered, healthy_cpu, healthy_p5, with_file, with_nvml, with_service
-from tests.testbed.nvml.library import VALUES_PATH
-from tests.untrusted.users import OTHER, SLURM, USER, hold
+from tests.testbed.nvml.values import VALUES_PATH
+from tests.untrusted.programs import OTHER, SLURM, USER, hold
 
 
 def renamed(node: Node, name: str) -> int:

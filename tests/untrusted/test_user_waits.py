@@ -15,7 +15,7 @@ from tests.builders.evaluated import verdict_of
 from tests.builders.probed import PATIENT, probe_node
 from tests.testbed.needs import needs_frozen, needs_hung_mount, needs_nodes
 from tests.testbed.node import Node, entered, healthy_cpu, with_frozen
-from tests.untrusted.users import USER
+from tests.untrusted.programs import USER
 
 LONG_S = 3600.0
 VFORK = """

@@ -1,9 +1,22 @@
-"""What a check found, grouped and in lines; and what a result says of it by verdict."""
+"""What a check found, grouped and in lines; what a result says of it by verdict; causes that tell results apart."""
 
 from __future__ import annotations
 
-from clusterproof.plugins.core.result import Finding, Result, from_json, grouped, in_lines, with_findings
+from clusterproof.plugins.core.evidence import Unreached
+from clusterproof.plugins.core.result import (
+    INTERRUPTED,
+    NOT_RECORDED,
+    Finding,
+    Result,
+    from_json,
+    grouped,
+    in_lines,
+    why_unreachable,
+    with_findings,
+)
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evidence.expectation import UNKNOWN_TYPE
+from clusterproof.plugins.evidence.kernel_log.wording import RECORDS_LOST
 
 HOT = Finding(Verdict.CONCERN, "91 °C; expected less than 90 °C", ("GPU 3",))
 LOST = Finding(Verdict.FAIL, "lost; expected an answer", ("GPU 5",), action="reset or reboot")
@@ -49,3 +62,20 @@ def test_a_record_of_the_first_schema_is_read_without_findings() -> None:
     assert from_json(record).findings == (LOST,)
     assert (from_json(old).findings, from_json(old).verdict) == ((), Verdict.FAIL)
     assert from_json(old).by_verdict == (from_json(old),)
+
+
+def test_causes_are_those_of_files_that_were_written_before() -> None:
+    assert (NOT_RECORDED, INTERRUPTED) == ("no file records", "the run was interrupted")
+    assert (UNKNOWN_TYPE, RECORDS_LOST) == ("instance type unknown", "part of the kernel log was overwritten")
+    assert (why_unreachable(Unreached.NO_LOG), why_unreachable(Unreached.API)) == (
+        "unreachable: no log",
+        "unreachable: api",
+    )
+
+
+def test_a_result_knows_why_its_node_was_not_reached() -> None:
+    for unreached in Unreached:
+        result = Result("gpu.no_xid", "n", Verdict.INCOMPLETE, cause=why_unreachable(unreached))
+        assert (result.unreached, result.is_of_unreachable) == (unreached, True)
+    newer = Result("gpu.no_xid", "n", Verdict.INCOMPLETE, cause="unreachable: on fire")
+    assert (newer.unreached, newer.is_of_unreachable) == (None, True)

@@ -1,10 +1,12 @@
-"""A program whose reading is bounded by the kernel: what would never end, or takes all memory, is ended by it."""
+"""Programs that are run: one whose reading the kernel bounds, and one of an unprivileged user's on a node."""
 
 from __future__ import annotations
 
 import resource
 import subprocess
 import sys
+
+from tests.testbed.node import Node
 
 MEMORY_BYTES = 2 << 30
 CPU_S = 60  # of a processor, which a busy machine does not change
@@ -19,3 +21,14 @@ def bounded(program: str, cpu_s: int = CPU_S) -> subprocess.CompletedProcess[str
 
     words = [sys.executable, "-c", program]
     return subprocess.run(words, preexec_fn=limit, capture_output=True, text=True, check=False)
+
+
+USER, OTHER, SLURM = 65534, 65533, 64030
+
+
+def hold(node: Node, first: str, shell: str = "/bin/sh", user: int = USER) -> int:
+    """A shell of the user's that does this first, and then waits; its number on the node."""
+    script = f"{first or ':'}; echo $$; read -r line <&0; sleep 60"
+    process = node.start([*shell.split(), "-c", script], user=user, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdout
+    return int(process.stdout.readline())
