@@ -100,9 +100,23 @@ def test_a_loss_of_gpt_neox_is_read(tmp_path: Path) -> None:
         ("[rank{}]:", "rank 5"),
         ("1: [default{}]:", "task 1, local rank 5"),
         ("1: [rank{}]:", "task 1, rank 5"),
+        ("2026-05-18T16:00:00.123456789Z [rank{}]:", "rank 5"),
+        ("2026-05-18T16:00:00.123456789Z stdout F [rank{}]:", "rank 5"),
+        ("2026-05-18T16:00:00+0000 gpu001 torchrun[4242]: [rank{}]:", "rank 5"),
+        ("May 18 16:00:00 gpu001 torchrun[4242]: [default{}]:", "gpu001, local rank 5"),
+        ("[pod/llama-worker-1/pytorch] [rank{}]:", "rank 5"),
+        (
+            "[pod/llama-worker-1/pytorch] 2026-05-18T16:00:00.1234567Z [default{}]:",
+            "llama-worker-1/pytorch, local rank 5",
+        ),
+        ("[pod/llama-worker-{}/pytorch] ", "llama-worker-5/pytorch"),
+        ("worker-{}  | ", "worker-5"),
+        ("[1,{}]<stdout>:", "rank 5"),
+        ("algo-1-ndfg3  | [1,mpirank:{},algo-1]<stdout>:", "rank 5"),
+        ("(RayTrainWorker pid=10{}, ip=10.0.0.1) ", "RayTrainWorker pid=105, ip=10.0.0.1"),
     ],
 )
-def test_the_labels_of_srun_and_torchrun_say_who_printed_a_line(tmp_path: Path, label: str, name: str) -> None:
+def test_the_labels_of_launchers_and_collectors_say_who_printed_a_line(tmp_path: Path, label: str, name: str) -> None:
     lines = [
         titan(step, step + rank / 100, prefix=label.format(rank)).replace("6.0388", "nan" if rank == 5 else "6.0388")
         for step in range(1, 9)

@@ -177,6 +177,24 @@ def test_steps_of_ms_swift_are_those_that_its_lines_have(tmp_path: Path) -> None
     assert "is nan from step 7 on" in said("run.loss_finite", read(tmp_path, bad)).message
 
 
+@pytest.mark.parametrize(
+    "label",
+    [
+        "0: ",
+        "[rank0]:",
+        "2026-05-18T16:00:00.123456789Z ",
+        "[pod/llama-worker-0/pytorch] ",
+        "May 18 16:00:00 gpu001 python[4242]: ",
+        "trainer-1  | ",
+        "[1,0]<stdout>:",
+        "(train_func pid=4242) ",
+    ],
+)
+def test_a_bar_is_read_behind_the_labels_of_its_lines(tmp_path: Path, label: str) -> None:
+    lines = trained().replace("\r", "\n").splitlines()
+    assert seconds(read(tmp_path, "".join(f"{label}{line}\n" for line in lines))) == {3.0}
+
+
 def test_a_bar_with_a_name_is_none_of_training(tmp_path: Path) -> None:
     assert read(tmp_path, trained().replace("\r", "\rMap: ")).data.steps == {}
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.training_run import Place, Step
 from clusterproof.plugins.training_run.files import seconds, whole
-from clusterproof.plugins.training_run.formats.printed import NUMBER, VALUE, Printer, printer, value_of
+from clusterproof.plugins.training_run.formats.printed import NUMBER, VALUE, value_of
+from clusterproof.plugins.training_run.formats.printer import Printer, printer
 from clusterproof.plugins.training_run.losses import Loss
 
 MS = 1e-3  # s

@@ -9,7 +9,8 @@ from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.training_run import Place, RunError, Step
 from clusterproof.plugins.training_run.files import Format, Lines, RunFile, Unpacked, seconds, whole
 from clusterproof.plugins.training_run.formats import deepspeed, frameworks, megatron, torchtitan, trainer
-from clusterproof.plugins.training_run.formats.printed import NUMBER, losses, rank_of_file
+from clusterproof.plugins.training_run.formats.printed import NUMBER, losses
+from clusterproof.plugins.training_run.formats.printer import rank_of_file
 from clusterproof.plugins.training_run.losses import Loss
 
 MAX_START = 256 << 20  # bytes before the first iteration

@@ -23,7 +23,8 @@ from clusterproof.plugins.training_run import (
 )
 from clusterproof.plugins.training_run.files import Format, Lines, RunFile, json_lines, name, seconds, whole
 from clusterproof.plugins.training_run.formats import elapsed
-from clusterproof.plugins.training_run.formats.printed import LossGap, number_or_none, rank_of_file, value_of
+from clusterproof.plugins.training_run.formats.printed import LossGap, number_or_none, value_of
+from clusterproof.plugins.training_run.formats.printer import rank_of_file
 from clusterproof.plugins.training_run.losses import Loss
 from clusterproof.plugins.training_run.placement import Placement, number_of
 

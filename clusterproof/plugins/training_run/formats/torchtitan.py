@@ -14,7 +14,8 @@ from time import gmtime
 
 from clusterproof.plugins.training_run import Place, Step
 from clusterproof.plugins.training_run.files import seconds, whole
-from clusterproof.plugins.training_run.formats.printed import NUMBER, Printer, loss_and_norm, printer
+from clusterproof.plugins.training_run.formats.printed import NUMBER, loss_and_norm
+from clusterproof.plugins.training_run.formats.printer import Printer, printer
 from clusterproof.plugins.training_run.losses import Loss
 
 LATE = (b" - INFO - step:", b" - INFO - \x1b[31mstep:")  # in a line that may come late

@@ -16,6 +16,7 @@ from clusterproof.plugins.training_run import Cut, Place, RunError, Step
 from clusterproof.plugins.training_run.files import Format, RunFile, whole
 from clusterproof.plugins.training_run.formats.json_items import Events
 from clusterproof.plugins.training_run.formats.printed import number_or_none
+from clusterproof.plugins.training_run.formats.printer import labels
 from clusterproof.plugins.training_run.losses import Loss
 
 LATE = b"{'loss': "  # in a line that may come late
@@ -31,8 +32,7 @@ _REWARD = re.compile(r"'(?:kl|reward)': ")  # of GRPO, whose loss begins at 0 (h
 _KEYS = {"loss", "learning_rate", "epoch"}  # in each line of training
 _STEP = re.compile(r"'global_step/max_steps': '([0-9]{1,12})/")  # of ms-swift, whose bar is called Train
 _BAR = re.compile(
-    # what srun, torchrun, kubectl logs --timestamps and Ray put before a line
-    r"(?:[0-9]{1,7}: |\[[\w. |:-]{1,60}\]:? ?|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]{8,20}Z |\([^()]{1,80}\) )?"
+    r"(?:\[[\w. |:-]{1,60}\]:? ?)?"  # of a launcher of one's own
     r"(?:Train: )?\s{0,4}(?:[0-9]{1,3}%(?:\|[^|]{0,1000}\|)?\s{1,2})?([0-9]{1,12})/([0-9]{1,12}) "
     r"\[(?:([0-9]{1,6}):)?([0-9]{1,3}):([0-9]{2})<[0-9:?]{1,15}, {1,4}[0-9.?]{1,12}(?:it/s|s/it)\](\x1b\[A)?"
 )
@@ -102,7 +102,7 @@ class Trainer:
         """What a line says, or a drawing of a bar. Raises RunError."""
         if "{'" in text:
             yield from self._line(text, where)
-        if any(rate in text for rate in _RATES) and (drawn := _BAR.match(text)):
+        if any(rate in text for rate in _RATES) and (drawn := _BAR.match(text, labels(text)[1])):
             yield from self._drawn(drawn, where)
         elif TO_DO in text and (match := TOTAL.search(text)):
             self.total = whole(match[1].replace(",", ""), "Total optimization steps", where)

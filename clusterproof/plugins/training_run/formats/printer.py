@@ -1,0 +1,74 @@
+"""Who printed a line of a log, by the labels of launchers, and of what has collected it, before it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from clusterproof.plugins.core.record import record
+
+MAX_LABELS = 5  # of one line
+_LABEL = re.compile(
+    r"\s{0,4}(?:"
+    # kubectl and docker logs --timestamps, and files of containerd; journalctl -o short-iso
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.,]{8,20}(?:Z|[+-][0-9]{2}:?[0-9]{2}) (?:std(?:out|err) [FP] )?"
+    r"|\[pod/(?P<pod>[a-z0-9.-]{1,253}/[a-z0-9-]{1,63})\] "  # kubectl logs --prefix
+    r"|(?=[a-z._-]{1,250}[0-9])(?P<service>[a-z0-9._-]{1,253}) {1,20}\| "  # docker compose
+    r"|(?:[A-Z][a-z]{2} [ 0-9][0-9] [0-9:]{8} )?(?P<host>[\w.-]{1,253}) [\w.@/-]{1,60}\[[0-9]{1,10}\]: "  # journalctl
+    r"|\((?:(?P<worker>\w{0,40}Worker\w{0,40} pid=[0-9]{1,10}(?:, ip=[0-9a-f.:]{1,45})?)|[^()]{1,80})\) "  # Ray
+    r"|\[[0-9]{1,10},(?:mpirank:)?(?P<mpi>[0-9]{1,7})(?:,[\w-]{1,60})?\]<std(?:out|err)>: ?"  # mpirun, SageMaker
+    r"|(?P<task>[0-9]{1,7}):(?=[ \[])"  # srun -l
+    r"|\[(?:rank(?P<rank>[0-9]{1,7})|default(?P<local>[0-9]{1,7}))\]:"  # torchrun
+    r")"
+)
+_PLACES = ("pod", "service", "host", "worker")  # which ranks may share
+_OF_FILE = re.compile(r"rank[-_ ]?([0-9]{1,7})(?![0-9])")  # rank7.log, rank_7/out.log
+_ATTEMPT = "attempt_"  # the folder of torchrun's --log-dir in which each rank has one of its own
+
+
+@record
+class Printer:
+    """Who printed a line: its rank, as far as that is said, and in words where the line says something else."""
+
+    rank: int
+    words: str = ""
+
+
+def printer(line: str, of_file: int) -> Printer:
+    """Who printed a line, by its labels; else the rank that the file is of.
+
+    Tasks of srun and local ranks of torchrun are ranks where a node has one task, or a run one node: nothing says so.
+    """
+    said, _ = labels(line)
+    rank, local, task = said.get("rank", said.get("mpi")), said.get("local"), said.get("task")
+    words = [] if rank else [said[place] for place in _PLACES if place in said]
+    words += [f"task {int(task)}"] if task else []
+    if rank and task:
+        words.append(f"rank {int(rank)}")
+    elif local and not rank:
+        words.append(f"local rank {int(local)}")
+    return Printer(int(rank or local or task or of_file), ", ".join(words))
+
+
+def labels(line: str) -> tuple[Mapping[str, str], int]:
+    """What the labels before a line say, by their kinds, and where they end."""
+    said: dict[str, str] = {}
+    end = 0
+    for _ in range(MAX_LABELS):
+        label = _LABEL.match(line, end)
+        if not label:
+            break
+        said |= {kind: text for kind, text in label.groupdict().items() if text}
+        end = label.end()
+    return said, end
+
+
+def rank_of_file(path: Path) -> int | None:
+    """The rank that a file is of, by its name or its folder's; None where neither says it."""
+    for name in (path.name, path.parent.name):
+        if named := _OF_FILE.match(name):
+            return int(named[1])
+    number = path.parent.name
+    is_of_torchrun = path.parent.parent.name.startswith(_ATTEMPT) and number.isascii() and number.isdecimal()
+    return int(number[:7]) if is_of_torchrun else None
