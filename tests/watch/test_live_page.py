@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 import pytest
 from selenium.webdriver.support.ui import WebDriverWait
 
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, Unreached
+from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.watch import live_page
 from clusterproof.plugins.watch.http_server import Address, Listener
@@ -17,7 +19,7 @@ from clusterproof.plugins.watch.live_page import LivePage
 from clusterproof.plugins.watch.own_health import SILENT
 from tests.testbed.browser import Browser, browser
 from tests.testbed.needs import needs_chromium
-from tests.watch.days import BRAKE, NODE, NOTHING, Day, slowed
+from tests.watch.days import BRAKE, NODE, NOTHING, Day, evidence, slowed
 
 pytestmark = pytest.mark.any_user
 
@@ -43,6 +45,12 @@ def served() -> Iterator[Served]:
     made = Served()
     yield made
     made.listener.close()
+
+
+def unread(collector: str) -> NodeEvidence:
+    """A node of which all but one collector was read."""
+    whole = evidence()
+    return replace(whole, collectors={**whole.collectors, collector: Collected(Status.BROKE, None)})
 
 
 def answered(url: str, method: str = "GET", **headers: str) -> tuple[int, str, bytes]:
@@ -84,6 +92,22 @@ def test_what_no_check_says_of_the_samples_is_on_it_too(served: Served) -> None:
     (result,) = [one for one in served.page.results() if one.check == SILENT]
     assert (result.node, result.verdict) == (NODE, Verdict.INCOMPLETE)
     assert result.message.startswith("no sample for 60 s")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "visit",
+    [NodeEvidence(NODE, unreached=Unreached.REFUSED), unread("kernel_log")],
+    ids=["a node that is not reached", "a kernel log that is not read"],
+)
+def test_what_a_full_check_cannot_evaluate_is_not_over_on_it(served: Served, visit: NodeEvidence) -> None:
+    served.day.log(XID_79)
+    (before,) = [one for one in served.page.results() if one.check == "gpu.no_xid"]
+    served.day.said += served.day.watch.evidence({NODE: visit}, served.day.now)
+    (after,) = [one for one in served.page.results() if one.check == "gpu.no_xid"]
+    assert (after.verdict, after.action) == (Verdict.FAIL, before.action)
+    assert "Xid 79 (GPU has fallen off the bus)" in after.message
+    assert b"Xid 79" in answered(served.listener.url)[2]
 
 
 @pytest.mark.long

@@ -13,11 +13,11 @@ from operator import attrgetter
 from typing import Any
 
 from clusterproof.plugins.core.evidence import NodeEvidence
-from clusterproof.plugins.core.result import Finding, Result, with_findings
+from clusterproof.plugins.core.result import Finding, Result, grouped, with_findings
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.watch import Key, RuleResult
-from clusterproof.plugins.watch.evaluator import Evaluator
+from clusterproof.plugins.watch.evaluator import Evaluator, evaluated
 from clusterproof.plugins.watch.own_health import NO_LOG, SILENT, SOURCE
 
 OF_SAMPLES = {  # rules of the watch's own whose findings stay open, and what they look at
@@ -32,6 +32,7 @@ HEADERS = [
     ("X-Frame-Options", "SAMEORIGIN"),
 ]
 STALLED_TICKS, LEAST_STALLED_S = 3, 60.0  # without which the watch no longer follows its nodes
+BAD = (Verdict.FAIL, Verdict.CONCERN)
 Open = Iterable[tuple[Key, RuleResult]]
 
 
@@ -47,6 +48,7 @@ class LivePage:
         evaluator.on_results = self.take
         self._began = time.time()
         self._results: dict[str, Mapping[str, Sequence[Result]]] = {}  # by node and check; replaced, never changed
+        self._actions: dict[tuple[str, str], str] = {}  # that the last failure of these asked for
         self._changes = 0
         self._ticked = time.monotonic()
         self._made: tuple[str, bytes] = ("", b"")  # the last page and the version of it
@@ -64,6 +66,9 @@ class LivePage:
     def take(self, node: str, results: Iterable[Result]) -> None:
         """This is what some checks say of a node now."""
         by_check = {check: tuple(said) for check, said in groupby(results, attrgetter("check"))}
+        self._actions.update(
+            {(node, check): one.action for check, said in by_check.items() for one in said if one.action}
+        )
         before = self._results.get(node, {})
         self._results[node] = {**before, **by_check}
         if any(_messages(before.get(check, ())) != _messages(said) for check, said in by_check.items()):
@@ -77,7 +82,21 @@ class LivePage:
         """All that is said now, by checks and by the rules of the samples."""
         of_nodes = list(self._results.copy().values())
         said = [result for of_node in of_nodes for results in of_node.values() for result in results]
-        return [*said, *_of_samples(self._is_open())]
+        is_open = list(self._is_open())
+        return [*self._with_open(said, is_open), *_of_samples(is_open)]
+
+    def _with_open(self, said: Iterable[Result], is_open: Open) -> Iterator[Result]:
+        """Each result with what stays open, as it could not be evaluated since: what is not known is not over."""
+        open_of: dict[tuple[str, str], list[Finding]] = {}
+        for key, seen in is_open:
+            action = self._actions.get((key.node, key.rule), "") if seen.verdict is Verdict.FAIL else ""
+            devices = (key.device,) if key.device else ()
+            open_of.setdefault((key.node, key.rule), []).append(
+                Finding(seen.verdict, seen.message, devices, "", action)
+            )
+        for result in said:
+            of_check = open_of.get((result.node, result.check))
+            yield _with_unknown(result, of_check) if of_check else result
 
     def __call__(self, environ: Mapping[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
         """Answer a browser, as WSGI has it: nothing but the version where it asks for no more, or has the page."""
@@ -145,6 +164,15 @@ def _is_address(text: str) -> bool:
 
 def _is_loopback(text: str) -> bool:
     return _is_address(text) and ip_address(text).is_loopback
+
+
+def _with_unknown(result: Result, is_open: Sequence[Finding]) -> Result:
+    """The result with those of what is open of which it knows nothing: their devices, or all where it has no device."""
+    unknown = {device for device, _ in evaluated([result])[1]}
+    found = {device for one in result.findings if one.verdict in BAD for device in one.devices or ("",)}
+    of_all = "" in unknown and not found
+    kept = [one for one in is_open if of_all or set(one.devices or ("",)) <= unknown - found]
+    return with_findings(result, grouped((*kept, *result.findings))) if kept else result
 
 
 def _messages(results: Iterable[Result]) -> list[tuple[Verdict, str]]:
