@@ -28,6 +28,9 @@ class Printed:
 # As the sources that each row of FRAMEWORKS names have them.
 LINES = (
     Printed("nanoGPT", "iter {0}: loss {1}, time 561.94ms, mfu 31.20%\n", 0.562),
+    Printed("litgpt", "Epoch 4 | iter {0} step {0} | loss train: {1}, val: 1.057 | iter time: 529.46 ms (step)\n"),
+    Printed("litgpt", "iter {0}7 | step {0}: loss {1}, iter time: 263.85 ms (optimizer.step)\n"),
+    Printed("DeepSpeed's pipeline engine", "steps: {0} loss: {1} iter time (s): 0.740 samples/sec: 5.112\n"),
     Printed(
         "MaxText",
         "I0804 08:14:00.000000 1 metric_logger.py:196] completed step: {0}, seconds: 18.500, TFLOP/s/device: 221.800, "
@@ -144,6 +147,23 @@ def test_every_program_of_the_table_has_a_line_here() -> None:
     assert {printed.name for printed in LINES} == {framework.name for framework in FRAMEWORKS}
 
 
+def test_a_loss_of_the_critic_that_is_no_number_fails(tmp_path: Path) -> None:
+    """volcengine/verl#498."""
+    line = next(printed.line for printed in LINES if printed.name == "verl").replace(
+        "actor/entropy", "critic/vf_loss:{2} - critic/grad_norm:{2} - actor/entropy"
+    )
+    text = "".join(line.format(step, "2.5", "nan" if step > 5 else "0.1") for step in range(1, 9))
+    result = said("run.loss_finite", read(tmp_path, text))
+    assert result.message.startswith("the critic: the loss is nan from step 6 on, in 3 of 8 lines; expected a number")
+
+
+def test_batches_of_one_step_count_once(tmp_path: Path) -> None:
+    lines = [
+        f"Epoch 1 | iter {at} step {at // 4} | loss train: 2.1, val: n/a | iter time: 110 ms\n" for at in range(4, 40)
+    ]
+    assert read(tmp_path, "".join(lines)).data.losses.losses[0, 0].lines == 9
+
+
 def test_steps_are_counted_through_all_epochs(tmp_path: Path) -> None:
     line = next(printed.line for printed in LINES if "Epoch [1]" in printed.line)
     run = read(tmp_path, line.replace("[1][{0}0/7330]", "[3][50/7330]").format(0, "2.5"))
@@ -151,5 +171,5 @@ def test_steps_are_counted_through_all_epochs(tmp_path: Path) -> None:
 
 
 def test_losses_of_an_evaluation_are_none_of_training(tmp_path: Path) -> None:
-    text = LINES[9].line.format(7, "2.5") + "[eval_step=3/16]\n    eval/books_val/CrossEntropyLoss=nan\n"
+    text = LINES[12].line.format(7, "2.5") + "[eval_step=3/16]\n    eval/books_val/CrossEntropyLoss=nan\n"
     assert said("run.loss_finite", read(tmp_path, text)).verdict.value == "pass"

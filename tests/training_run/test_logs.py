@@ -20,6 +20,12 @@ def test_iterations_of_megatron_are_read_by_their_elapsed_time(tmp_path: Path, p
     assert lasting(run) == {step: 0.5 + step / 1000 for step in range(1, 9)}
 
 
+def test_seconds_of_megatron_deepspeed_are_read_as_such(tmp_path: Path) -> None:
+    """BLOOM's log of 2022, as bigscience's chronicles quote it."""
+    text = "".join(megatron(step, 105.25, "[default7]: ").replace("(ms): 105.2", "(s): 105.25") for step in range(1, 9))
+    assert lasting(read(tmp_path, text)) == dict.fromkeys(range(1, 9), 105.25)
+
+
 def test_a_mean_behind_the_elapsed_time_is_not_it(tmp_path: Path) -> None:
     text = megatron(7, 500).replace("500.0 |", "500.0/444.4 |")
     assert lasting(read(tmp_path, text)) == {7: 0.5}

@@ -19,6 +19,7 @@ from clusterproof.plugins.training_run.losses import Loss
 
 MS = 1e-3  # s
 _TIMES = {"": 1.0, "K": 1e3, "M": 1e6}  # of numbers that are made short
+CRITIC = "the critic"
 _NUMPY = r"(?:np\.float(?:32|64)\()?"  # as some print what is no Python number
 
 
@@ -39,6 +40,7 @@ class Framework:
     late: tuple[str, ...] = ()  # what no other text has, where the first step may come late
     has_block: bool = False  # whether the rest stands on the lines below
     may_grow: bool = False  # whether its loss is of reinforcement learning
+    critic: tuple[re.Pattern[str], re.Pattern[str]] | None = None  # loss and norm of a second model, if it trains one
 
 
 FRAMEWORKS = (
@@ -50,6 +52,22 @@ FRAMEWORKS = (
         re.compile(rf": loss{VALUE}", re.IGNORECASE),
         duration=re.compile(rf", time {NUMBER}ms\b"),
         unit=MS,
+    ),
+    Framework(
+        "litgpt",
+        "Lightning-AI/litgpt finetune/lora.py, #1042, #1607; the time is that of one of the batches of a step",
+        "iter time: ",
+        re.compile(r"\biter [0-9]{1,18} (?:\| )?step ([0-9]{1,18})[ :]"),
+        re.compile(rf"\bloss(?: train)?:?{VALUE}", re.IGNORECASE),
+        late=("ms (step)", "ms (optimizer.step)"),
+    ),
+    Framework(
+        "DeepSpeed's pipeline engine",
+        "deepspeedai/DeepSpeed runtime/pipe/engine.py; DeepSpeed's other lines have the time",
+        "iter time (s): ",
+        re.compile(r"\bsteps: ([0-9]{1,18}) loss: "),
+        re.compile(rf"\bsteps: [0-9]{{1,18}} loss:{VALUE}", re.IGNORECASE),
+        late=("iter time (s): ",),
     ),
     Framework(
         "MaxText",
@@ -83,6 +101,10 @@ FRAMEWORKS = (
         re.compile(rf"\btiming_s/step:{_NUMPY}{NUMBER}"),
         late=("timing_s/step:",),
         may_grow=True,
+        critic=(
+            re.compile(rf"\bcritic/vf_loss:{_NUMPY}{VALUE}", re.IGNORECASE),
+            re.compile(rf"\bcritic/grad_norm:{_NUMPY}{VALUE}", re.IGNORECASE),
+        ),
     ),
     Framework(
         "fairseq",
@@ -211,7 +233,8 @@ def _seconds(framework: Framework, timed: re.Match[str], where: str) -> float | 
 
 
 def _losses(framework: Framework, line: str, who: Printer, step: int) -> Iterator[Loss]:
-    forms = (framework.loss, framework.norm)
-    loss, norm = (value_of(match[1]) if form and (match := form.search(line)) else None for form in forms)
-    if loss is not None or norm is not None:
-        yield Loss(who.rank, step, loss, norm, printed_by=who.words, may_grow=framework.may_grow)
+    of_critic = ((CRITIC, framework.critic),) if framework.critic else ()
+    for words, forms in ((who.words, (framework.loss, framework.norm)), *of_critic):
+        loss, norm = (value_of(match[1]) if form and (match := form.search(line)) else None for form in forms)
+        if loss is not None or norm is not None:
+            yield Loss(who.rank, step, loss, norm, printed_by=words, may_grow=framework.may_grow)

@@ -86,11 +86,11 @@ class _Log:
             step = whole(match[1], "global_step", where)
             yield from losses(text, self.rank, step)
             yield Step(Place(self.rank), step, seconds(match[2], "train_step_timing", where))
-        for drawn in text.split("\r"):
-            yield from self.frameworks.take(drawn, where)
-        if self.megatron.step:
+        if self.megatron.step:  # which says more of it
             self.deepspeed.forget()
         else:
+            for drawn in text.split("\r"):
+                yield from self.frameworks.take(drawn, where)
             yield from self.deepspeed.take(text, where)
         for drawn in text.split("\r") if trainer.says(text) else ():
             self.deepspeed.has_other |= any(word in drawn for word in trainer.OTHER)

@@ -18,10 +18,10 @@ from clusterproof.plugins.training_run.formats.printed import NUMBER, loss_and_n
 from clusterproof.plugins.training_run.losses import Loss
 
 MS = 1e-3  # s
-LATE = b"elapsed time per iteration (ms):"  # in a line that may come late
+LATE = b"elapsed time per iteration ("  # in a line that may come late
 ITERATION = re.compile(
     r"\biteration\s+([0-9]{1,18})\s*/(?:(?!\biteration\s+[0-9]).)*?"
-    r"elapsed time per iteration \(ms\):\s*([-+]?(?:nan|inf|[0-9][0-9.eE+-]{0,30}))"
+    r"elapsed time per iteration \((m?s)\):\s*([-+]?(?:nan|inf|[0-9][0-9.eE+-]{0,30}))"  # s: Megatron-DeepSpeed's
 )
 START = re.compile(rf"time to initialize megatron \(seconds\):\s*{NUMBER}")
 _TIMER = re.compile(rf"([A-Za-z][\w/-]{{2,80}}) \.{{3,}}:\s*(?:\({NUMBER},\s*{NUMBER}\)|{NUMBER})")
@@ -88,10 +88,11 @@ class Megatron:
         times = self._stands_for(number)
         yield from self.rest(times if self.step and number > self.step.step else 0)
         self.last = number
-        lasted = _lasted(match[2], where)
+        lasted = _lasted(match[3], where)
         if lasted is not None:
             work = "x".join(size.lstrip("0") for size in _WORK.findall(line))
-            self.step = Step(Place(self.rank), number, lasted * MS, times=times, work=work, is_unnamed=True)
+            unit = MS if match[2] == "ms" else 1.0
+            self.step = Step(Place(self.rank), number, lasted * unit, times=times, work=work, is_unnamed=True)
         yield from self._loss(line, number, times)
 
     def _loss(self, line: str, number: int, times: int) -> Iterator[Loss]:
@@ -156,7 +157,7 @@ class Megatron:
 
 
 def _lasted(said: str, where: str) -> float | None:
-    """Milliseconds; None where a clock that was set back has made none of them. Raises RunError."""
+    """The number; None where a clock that was set back has made none of them. Raises RunError."""
     if "n" in said:
         return None
     lasted = real(said, "elapsed time", where)
