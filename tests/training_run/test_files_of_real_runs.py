@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 from random import Random
@@ -15,7 +15,7 @@ from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.rules.steps import StepTime, drift
 from clusterproof.plugins.training_run.run import TrainingRun
 from tests.training_run.builders import said
-from tests.training_run.logs import megatron, titan
+from tests.training_run.logs import deepspeed, megatron, titan
 
 
 def run_of(folder: Path, files: Mapping[str, str | bytes]) -> TrainingRun:
@@ -98,12 +98,13 @@ def test_a_loss_of_multi_token_prediction_is_not_that_of_the_model(tmp_path: Pat
     ],
     ids=["in spring", "in the south", "no hour", "longer", "by day", "on a Monday", "in summer"],
 )
+@pytest.mark.parametrize(("line", "date"), [(titan, "2025-06-16 22:00:00"), (deepspeed, "2024-04-21 02:00:00")])
 def test_a_clock_that_is_set_forward_by_an_hour_is_no_long_step(
-    tmp_path: Path, at: str, forward_s: float, longest: float
+    tmp_path: Path, at: str, forward_s: float, longest: float, line: Callable[[int, float], str], date: str
 ) -> None:
     began = datetime.fromisoformat(at)
     times = [began + timedelta(seconds=step - 1 + (forward_s if step > 100 else 0)) for step in range(1, 201)]
-    lines = [titan(step, 0).replace("2025-06-16 22:00:00", str(time)) for step, time in enumerate(times, 1)]
+    lines = [line(step, 0).replace(date, str(time)) for step, time in enumerate(times, 1)]
     run = run_of(tmp_path, {"train.log": "".join(lines)})
     assert max(step.seconds for step in run.every_step) == longest
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from clusterproof.plugins.training_run import Place, Step
 from clusterproof.plugins.training_run.files import seconds, whole
+from clusterproof.plugins.training_run.formats.wall_clock import WallClock
 from clusterproof.plugins.training_run.losses import Loss
 
 MS = 1e-3  # s
@@ -42,6 +43,7 @@ class DeepSpeed:
     """What its lines have said so far."""
 
     before: tuple[int, float] | None = None  # the step of the line before, and its time
+    clock: WallClock = field(default_factory=WallClock)
     held: tuple[int, int, float] | None = (
         None  # a step without its last timers: for how many it stands, and its seconds
     )
@@ -65,7 +67,7 @@ class DeepSpeed:
             step, self.rank = whole(match[9], "step", where), whole(match[8], "rank", where)
             last, last_time = self.before or (step, time_s)
             if step > last and time_s >= last_time and not self.has_other:
-                self.held = step, step - last, (time_s - last_time) / (step - last)
+                self.held = step, step - last, self.clock.lasted(last_time, time_s, step - last) / (step - last)
             self.before, self.has_other = (step, time_s), False
             yield from self._skips(step, match[10])
             self.timers, self.behind, self.awaits_last = self.behind, [], True

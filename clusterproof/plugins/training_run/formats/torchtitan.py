@@ -10,12 +10,12 @@ import re
 from calendar import timegm
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from time import gmtime
 
 from clusterproof.plugins.training_run import Place, Step
 from clusterproof.plugins.training_run.files import seconds, whole
 from clusterproof.plugins.training_run.formats.printed import NUMBER, loss_and_norm
 from clusterproof.plugins.training_run.formats.printer import Printer, printer
+from clusterproof.plugins.training_run.formats.wall_clock import WallClock
 from clusterproof.plugins.training_run.losses import Loss
 
 LATE = (b" - INFO - step:", b" - INFO - \x1b[31mstep:")  # in a line that may come late
@@ -27,9 +27,6 @@ _SAVED = re.compile(rf"Finished saving the checkpoint(?:(?!Finished saving).)*?i
 _BEGINS = "Training starts at step "
 CHECKPOINT = "checkpoint"
 LATE_STEPS = 20  # by which one rank's lines may come later than another's
-HOUR_S, DAY_S = 3600, 86_400
-SET_IN, SUNDAY, SET_AT = (3, 4, 9, 10, 11), 6, (1, 2, 3)  # months, north and south; the day; the hours that are skipped
-AS_USUAL_S = 5.0  # more or less
 NOT_HERE = -1.0  # the loss on ranks without the last pipeline stage
 
 
@@ -41,7 +38,7 @@ class Titan:
     before: dict[Printer, tuple[int, float]] = field(default_factory=dict)  # the step and its time
     saving_s: dict[Printer, float] = field(default_factory=dict)  # since that
     saves: dict[Printer, int] = field(default_factory=dict)
-    usual: dict[Printer, float] = field(default_factory=dict)  # the seconds of a step
+    clocks: dict[Printer, WallClock] = field(default_factory=dict)
 
     def take(self, line: str, where: str) -> Iterator[Step | Loss]:
         """The step of this line, if it has one, and its loss. Raises RunError, ValueError."""
@@ -72,26 +69,10 @@ class Titan:
             yield Loss(who.rank, step, loss, norm, printed_by=who.words)
         count = step - last_step
         if count > 0 and time_s >= last_time:
-            lasted = self._lasted(who, last_time, time_s, count)
+            lasted = self.clocks.setdefault(who, WallClock()).lasted(last_time, time_s, count)
             saving, saves = self.saving_s.pop(who, None), self.saves.pop(who, 0)
             parts = {} if saving is None else {CHECKPOINT: saving / count}
             yield Step(Place(who.rank), step, lasted / count, parts, count, saves)
-
-    def _lasted(self, who: Printer, last_time: float, time_s: float, count: int) -> float:
-        """How long so many steps took: an hour less where the clock was set forward by one, as each spring."""
-        usual, seconds = self.usual.get(who), time_s - last_time
-        if usual is not None and abs(seconds - HOUR_S - usual * count) <= AS_USUAL_S and _is_set(last_time, time_s):
-            return seconds - HOUR_S
-        self.usual[who] = seconds / count
-        return seconds
-
-
-def _is_set(last_time: float, time_s: float) -> bool:
-    """Whether clocks that are set forward for summer may have been between these two."""
-    day = gmtime(time_s)
-    midnight = time_s // DAY_S * DAY_S
-    hours = (midnight + HOUR_S * hour for hour in SET_AT)
-    return day.tm_mon in SET_IN and day.tm_wday == SUNDAY and any(last_time < at <= time_s - HOUR_S for at in hours)
 
 
 def _time_s(match: re.Match[str]) -> float:
