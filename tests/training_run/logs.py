@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.run import TrainingRun
+from tests.training_run.builders import said
 
 # Lines as epfLLM/Megatron-LLM#11 and awsome-distributed-training quote them.
 MEGATRON = (
@@ -60,6 +62,15 @@ def breakdown(forward_ms: float) -> str:
 def read(folder: Path, text: str | bytes) -> TrainingRun:
     (folder / "train.log").write_bytes(text.encode() if isinstance(text, str) else text)
     return read_run([str(folder / "train.log")])
+
+
+def finite(folder: Path, *texts: str, names: tuple[str, ...] = ()) -> Result:
+    """What `run.loss_finite` says of these files."""
+    for number, text in enumerate(texts):
+        path = folder / (names[number] if names else f"{number}.log")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return said("run.loss_finite", read_run([str(folder)]))
 
 
 def lasting(run: TrainingRun, rank: int = 0) -> dict[int, float]:

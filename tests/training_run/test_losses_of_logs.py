@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.training_run.reading import read_run
 from tests.training_run.builders import said
-from tests.training_run.logs import deepspeed, megatron, read, titan
+from tests.training_run.logs import finite, megatron, read, titan
 
 LOSS, NORM = "lm loss: 2.504220E+00 |", "grad norm: 0.231 |"
 
@@ -21,15 +20,6 @@ def iteration(step: int, *, loss: str = LOSS, norm: str = NORM, skipped: int = 0
     counted = f"number of skipped iterations: {skipped:3d} | number of nan iterations: {nans:3d} |"
     line = megatron(step, 500).replace(LOSS, loss).replace(NORM, norm)
     return line.replace("number of skipped iterations:   0 |", counted)
-
-
-def finite(folder: Path, *texts: str, names: tuple[str, ...] = ()) -> Result:
-    """What `run.loss_finite` says of these files."""
-    for number, text in enumerate(texts):
-        path = folder / (names[number] if names else f"{number}.log")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    return said("run.loss_finite", read_run([str(folder)]))
 
 
 def healthy(count: int, of: Callable[[int], str] = iteration) -> str:
@@ -74,14 +64,6 @@ def test_iterations_of_megatron_that_were_nan_in_the_middle_are_named(tmp_path: 
     assert "the loss is nan in 1 of 10 lines, first at step 9, then a number again" in result.message
 
 
-def test_a_log_of_deepspeed_whose_steps_are_all_skipped_says_so(tmp_path: Path) -> None:
-    """huggingface/transformers#14531: step=2000, skipped=1995."""
-    lines = (deepspeed(step, step).replace("skipped=0", f"skipped={step - 5}") for step in range(10, 60, 10))
-    result = finite(tmp_path, "".join(lines))
-    assert result.verdict.value == "incomplete"  # it has no loss
-    assert "concern: rank 0: the optimizer skips every step from step 20 on, in 4 of 5 lines" in result.message
-
-
 def test_a_loss_of_gpt_neox_is_read(tmp_path: Path) -> None:
     """deepspeedai/DeepSpeed#3742."""
     neox = (
@@ -90,46 +72,6 @@ def test_a_loss_of_gpt_neox_is_read(tmp_path: Path) -> None:
     )
     text = "".join(neox.format(step, *(("NAN", 1) if step == 9 else ("9.8E+00", 0))) for step in range(1, 10))
     assert finite(tmp_path, text).message.startswith("rank 0: the loss is nan from step 9 on, in 1 of 9 lines")
-
-
-@pytest.mark.parametrize(
-    ("label", "name"),
-    [
-        ("{}: ", "task 5"),
-        ("[default{}]:", "local rank 5"),
-        ("[rank{}]:", "rank 5"),
-        ("1: [default{}]:", "task 1, local rank 5"),
-        ("1: [rank{}]:", "task 1, rank 5"),
-        ("2026-05-18T16:00:00.123456789Z [rank{}]:", "rank 5"),
-        ("2026-05-18T16:00:00.123456789Z stdout F [rank{}]:", "rank 5"),
-        ("2026-05-18T16:00:00+0000 gpu001 torchrun[4242]: [rank{}]:", "rank 5"),
-        ("May 18 16:00:00 gpu001 torchrun[4242]: [default{}]:", "gpu001, local rank 5"),
-        ("[pod/llama-worker-1/pytorch] [rank{}]:", "rank 5"),
-        (
-            "[pod/llama-worker-1/pytorch] 2026-05-18T16:00:00.1234567Z [default{}]:",
-            "llama-worker-1/pytorch, local rank 5",
-        ),
-        ("[pod/llama-worker-{}/pytorch] ", "llama-worker-5/pytorch"),
-        ("worker-{}  | ", "worker-5"),
-        ("[1,{}]<stdout>:", "rank 5"),
-        ("algo-1-ndfg3  | [1,mpirank:{},algo-1]<stdout>:", "rank 5"),
-        ("(RayTrainWorker pid=10{}, ip=10.0.0.1) ", "RayTrainWorker pid=105, ip=10.0.0.1"),
-    ],
-)
-def test_the_labels_of_launchers_and_collectors_say_who_printed_a_line(tmp_path: Path, label: str, name: str) -> None:
-    lines = [
-        titan(step, step + rank / 100, prefix=label.format(rank)).replace("6.0388", "nan" if rank == 5 else "6.0388")
-        for step in range(1, 9)
-        for rank in range(8)
-    ]
-    assert finite(tmp_path, "".join(lines)).message.startswith(f"{name}: the loss is nan from step 1 on, in 8 of 8")
-
-
-def test_a_time_before_a_line_is_no_label(tmp_path: Path) -> None:
-    lines = [titan(step, step, prefix=f"{step:02}:15:03 ") for step in range(1, 9)]
-    run = read(tmp_path, "".join(lines))
-    assert list(run.data.losses.losses) == [(0, 0)]
-    assert len(run.data.steps[0]) == 7
 
 
 def test_the_name_of_a_file_is_printed_on_one_line(tmp_path: Path) -> None:

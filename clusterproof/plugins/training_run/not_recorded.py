@@ -104,7 +104,7 @@ def what_is(file: RunFile) -> str:
 _ENDED = re.compile(  # what PyTorch, CUDA and launchers print of a job that fails
     rb"Watchdog caught collective operation timeout|uncorrectable (?:NVLink|ECC) error|ChildFailedError"
     rb"|CUDA error: [^\n]{1,60}|CUDA out of memory|Segmentation fault|slurmstepd: error: [^\n]{1,60}"
-    rb"|ncclUnhandledCudaError|ncclSystemError|ncclRemoteError"
+    rb"|ncclUnhandledCudaError|ncclSystemError|ncclRemoteError|Current loss scale already at minimum"
 )
 
 

@@ -108,3 +108,28 @@ class DeepSpeed:
     def forget(self) -> None:
         """Leave the step out that is held: Megatron-LM, which runs by DeepSpeed, says the same of it."""
         self.held, self.timers = None, []
+
+
+OVERFLOW = "OVERFLOW! Rank "  # of a step that is skipped, as its gradients are inf or nan by the scale of the loss
+
+
+@dataclass
+class Overflows:
+    """Steps that are skipped, each said by a line, beside a bar that counts all steps."""
+
+    done: int = 0  # steps, by the bar, before the first of those that were skipped one behind the other
+    skipped: int = 0
+
+    def take(self, done: int) -> Iterator[Loss]:
+        """One more behind so many steps, and first that others in between were none."""
+        yield from self.rest(done)
+        if not self.skipped:
+            self.done = done
+        self.skipped += 1
+        yield Loss(0, done + 1, None, None, is_skipped=True)
+
+    def rest(self, done: int) -> Iterator[Loss]:
+        """That not all steps were skipped since, where so many are done."""
+        if self.skipped and done > self.done + self.skipped:
+            self.skipped = 0
+            yield Loss(0, done, None, None, is_skipped=False)

@@ -76,6 +76,7 @@ class _Log:
         self.rank = rank  # that the file is of
         self.megatron, self.titan = megatron.Megatron(rank), torchtitan.Titan(rank)
         self.deepspeed, self.trainer = deepspeed.DeepSpeed(), trainer.Trainer()
+        self.overflows = deepspeed.Overflows()
         self.frameworks = frameworks.Frameworks(rank)
 
     def take(self, text: str, where: str) -> Iterator[Step | Loss]:
@@ -97,11 +98,15 @@ class _Log:
             for fact in self.trainer.take(drawn, where):
                 if isinstance(fact, Loss) or not (self.megatron.step or self.deepspeed.before):  # who say more of it
                     yield fact
+        if deepspeed.OVERFLOW in text and self.trainer.bar and not self.deepspeed.before:
+            yield from self.overflows.take(self.trainer.bar.n)
 
-    def rest(self) -> Iterator[Step]:
+    def rest(self) -> Iterator[Step | Loss]:
         """What waited for more lines."""
         yield from self.megatron.rest()
         yield from self.deepspeed.rest()
+        if self.trainer.bar:
+            yield from self.overflows.rest(self.trainer.bar.n)
 
 
 FORMATS = (

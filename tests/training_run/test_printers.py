@@ -1,0 +1,49 @@
+"""Labels before a line say who printed it, whoever has put them there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.training_run.logs import finite, read, titan
+
+
+@pytest.mark.parametrize(
+    ("label", "name"),
+    [
+        ("{}: ", "task 5"),
+        ("[default{}]:", "local rank 5"),
+        ("[rank{}]:", "rank 5"),
+        ("1: [default{}]:", "task 1, local rank 5"),
+        ("1: [rank{}]:", "task 1, rank 5"),
+        ("2026-05-18T16:00:00.123456789Z [rank{}]:", "rank 5"),
+        ("2026-05-18T16:00:00.123456789Z stdout F [rank{}]:", "rank 5"),
+        ("2026-05-18T16:00:00+0000 gpu001 torchrun[4242]: [rank{}]:", "rank 5"),
+        ("May 18 16:00:00 gpu001 torchrun[4242]: [default{}]:", "gpu001, local rank 5"),
+        ("[pod/llama-worker-1/pytorch] [rank{}]:", "rank 5"),
+        (
+            "[pod/llama-worker-1/pytorch] 2026-05-18T16:00:00.1234567Z [default{}]:",
+            "llama-worker-1/pytorch, local rank 5",
+        ),
+        ("[pod/llama-worker-{}/pytorch] ", "llama-worker-5/pytorch"),
+        ("worker-{}  | ", "worker-5"),
+        ("[1,{}]<stdout>:", "rank 5"),
+        ("algo-1-ndfg3  | [1,mpirank:{},algo-1]<stdout>:", "rank 5"),
+        ("(RayTrainWorker pid=10{}, ip=10.0.0.1) ", "RayTrainWorker pid=105, ip=10.0.0.1"),
+    ],
+)
+def test_the_labels_of_launchers_and_collectors_say_who_printed_a_line(tmp_path: Path, label: str, name: str) -> None:
+    lines = [
+        titan(step, step + rank / 100, prefix=label.format(rank)).replace("6.0388", "nan" if rank == 5 else "6.0388")
+        for step in range(1, 9)
+        for rank in range(8)
+    ]
+    assert finite(tmp_path, "".join(lines)).message.startswith(f"{name}: the loss is nan from step 1 on, in 8 of 8")
+
+
+def test_a_time_before_a_line_is_no_label(tmp_path: Path) -> None:
+    lines = [titan(step, step, prefix=f"{step:02}:15:03 ") for step in range(1, 9)]
+    run = read(tmp_path, "".join(lines))
+    assert list(run.data.losses.losses) == [(0, 0)]
+    assert len(run.data.steps[0]) == 7
