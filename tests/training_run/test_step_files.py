@@ -92,6 +92,21 @@ def test_rows_and_lines_of_a_validation_are_passed_over(tmp_path: Path) -> None:
     assert (lasting(run), run.data.losses.losses[0, 0].lines) == ({1: 1.5}, 1)
 
 
+@pytest.mark.parametrize("phase", ["val", "eval", "Validation", "test"])
+@pytest.mark.parametrize("name", ["phase", "split", "mode"])
+def test_rows_and_lines_that_say_they_are_of_a_validation_are_passed_over(
+    tmp_path: Path, name: str, phase: str
+) -> None:
+    steps = [
+        (step, of, *(((1.5, 2.5), (9.5, float("nan")))[of == phase])) for step in range(30) for of in ("train", phase)
+    ]
+    entries = [{"step": step, name: of, "dur": lasted, "loss": loss} for step, of, lasted, loss in steps]
+    rows = [f"{step},{of},{lasted},{loss}" for step, of, lasted, loss in steps]
+    for run in (lines(tmp_path, entries), table(tmp_path, f"step,{name},duration,loss", rows)):
+        assert lasting(run) == dict.fromkeys(range(30), 1.5)
+        assert said("run.loss_finite", run).verdict.value == "pass"
+
+
 def test_steps_that_do_not_say_their_rank_are_of_the_rank_of_their_file(tmp_path: Path) -> None:
     for rank in range(3):
         table(tmp_path, "step,duration", ["1,1.5"], f"rank{rank}.csv")

@@ -1,13 +1,11 @@
-"""Steps and operations that training code logs itself: tables with a line of names (CSV), or steps as JSON lines."""
+"""Steps and operations that training code logs itself as tables with a line of names (CSV)."""
 
 from __future__ import annotations
 
 import csv
-import json
 import re
 from collections.abc import Iterator, Mapping
-from math import inf, isfinite
-from typing import Any
+from math import inf
 
 from clusterproof.plugins.core.record import record, replace
 from clusterproof.plugins.training_run import (
@@ -21,13 +19,15 @@ from clusterproof.plugins.training_run import (
     Unranked,
     kind_of,
 )
-from clusterproof.plugins.training_run.files import Format, Lines, RunFile, json_lines, name, seconds, whole
+from clusterproof.plugins.training_run.files import Format, Lines, RunFile, name, seconds, whole
 from clusterproof.plugins.training_run.formats import elapsed
 from clusterproof.plugins.training_run.formats.printed import LossGap, number_or_none, value_of
 from clusterproof.plugins.training_run.formats.printer import rank_of_file
 from clusterproof.plugins.training_run.losses import Loss
 from clusterproof.plugins.training_run.placement import Placement, number_of
 
+PHASES = ("phase", "split", "mode", "subset")  # what says of which part of the program a row is
+OTHERS = re.compile(r"(?:val|eval|test|predict)", re.IGNORECASE)  # how the parts begin that are none of training
 NAMES: Mapping[str, tuple[str, ...]] = {  # what a column means, and what it may be called
     "rank": ("rank", "global_rank"),
     "step": ("step", "iteration", "iter"),
@@ -42,6 +42,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {  # what a column means, and what it may
         *("loss", "lm_loss", "reduced_train_loss"),
     ),
     "norm": ("grad_norm", "grad_2.0_norm_total", "train/grad_norm"),
+    "phase": PHASES,
 }
 UNITS = {"_s": 1.0, "_sec": 1.0, "_seconds": 1.0, "_ms": 1e-3, "_us": 1e-6, "_ns": 1e-9}  # in s, by the name's end
 _NO_TIME = re.compile(  # what other columns have
@@ -111,18 +112,19 @@ class _Table:
     ) -> Iterator[Operation | Step | Loss | Placement | NoDuration]:
         """What a row says; one without a step, or a duration, is of something else. Raises RunError."""
         at = self.head.at
-        if not row[at["step"][0]].strip():
+        is_other = "phase" in at and OTHERS.match(row[at["phase"][0]].strip())
+        if is_other or not row[at["step"][0]].strip():
             return
         place, step = self._place(row, where), whole(row[at["step"][0]], "step", where)
         index, unit = at["duration"]
         if "operation" not in at:
             loss, norm = (value_of(row[at[what][0]]) if what in at else None for what in ("loss", "norm"))
             is_expected = "loss" in at and row[index].strip() != "" and not is_cut  # others are of a validation
-            yield from _loss(Loss(place.rank, step, loss, norm), self.gaps, is_expected=is_expected)
+            yield from losses_of(Loss(place.rank, step, loss, norm), self.gaps, is_expected=is_expected)
         if is_no_duration(row[index]):
             yield NoDuration()
         elif row[index].strip():
-            lasted = _lasted(row[index], self.head.duration, unit, where, is_unclear=self.head.is_unclear)
+            lasted = lasted_s(row[index], self.head.duration, unit, where, is_unclear=self.head.is_unclear)
             if "operation" in at:
                 yield Operation(place, step, name(row[at["operation"][0]], "operation", where), lasted)
             else:
@@ -151,7 +153,7 @@ class _Table:
         return place
 
 
-def _loss(line: Loss, gaps: dict[int, LossGap], *, is_expected: bool) -> Iterator[Loss]:
+def losses_of(line: Loss, gaps: dict[int, LossGap], *, is_expected: bool) -> Iterator[Loss]:
     """The loss of a step, if it has one, or lacks one that is expected."""
     has_loss = line.loss is not None
     is_unclear = (has_loss or is_expected) and gaps.setdefault(line.rank, LossGap()).is_unclear(has_loss=has_loss)
@@ -165,7 +167,7 @@ def is_no_duration(value: object) -> bool:
     return lasted is not None and not 0 <= lasted < inf
 
 
-def _lasted(value: object, column: str, unit: float, where: str, *, is_unclear: bool) -> float:
+def lasted_s(value: object, column: str, unit: float, where: str, *, is_unclear: bool) -> float:
     """The seconds of a step, or where that is unclear since a beginning. Raises RunError, also for a bare date."""
     if is_unclear and number_or_none(value) is None and (moment := elapsed.since_1970_s(value)) is not None:
         return moment
@@ -210,84 +212,4 @@ def _cells(line: str) -> list[str]:
         return []
 
 
-EXPECTED_STEP = 'expected {"rank": 0, "step": 1, "dur": 1.3}, with "stages" where they are known'
-MAX_PARTS = 100
-
-
-def are_steps(head: bytes) -> bool:
-    """Whether a file that begins so has such lines."""
-    try:
-        first = json.loads(head.partition(b"\n")[0])
-    except (ValueError, RecursionError):
-        return False
-    duration = _duration(first) if isinstance(first, dict) and "step" in first else None
-    lasted = number_or_none(first[duration[0]]) if duration else None
-    return lasted is not None and isfinite(lasted)
-
-
-def read_steps(path: RunFile) -> Iterator[Step | Loss | Placement | Unranked | Cut | NoDuration]:
-    """The steps and losses, a line each, and on which nodes their ranks run. Raises RunError."""
-    lines, rank = Lines(path), rank_of_file(path.path)
-    is_told = rank is not None  # or it has been said that it is not
-    placed: set[Placement] = set()
-    clock: elapsed.Elapsed | None = None
-    gaps: dict[int, LossGap] = {}
-    for entry in json_lines(lines, EXPECTED_STEP):
-        if not isinstance(entry, dict) or "step" not in entry:
-            raise RunError(f"{lines.where}: {str(entry)!r:.60} is not a step; {EXPECTED_STEP}")
-        if not is_told and "rank" not in entry and entry.get("stages"):
-            is_told = True
-            yield Unranked()
-        place, number = _place_of(entry, rank or 0, lines.where), whole(entry["step"], "step", lines.where)
-        duration = _duration(entry)
-        loss, norm = (_value_in(entry, NAMES[what]) for what in ("loss", "norm"))
-        is_expected = duration is not None and any(key in entry for key in NAMES["loss"])
-        yield from _loss(Loss(place.rank, number, loss, norm), gaps, is_expected=is_expected)
-        if duration and is_no_duration(entry[duration[0]]):
-            yield NoDuration()
-        elif duration:  # others are of a validation
-            is_unclear = duration[0] in elapsed.NAMES
-            clock = clock or elapsed.Elapsed(is_unclear)
-            lasted = _lasted(entry[duration[0]], *duration, lines.where, is_unclear=is_unclear)
-            yield from clock.take(Step(place, number, lasted, _parts(entry, lines.where)))
-        if "host" in entry:
-            gpu = number_of(entry.get("gpu", entry.get("local_rank")))
-            placement = Placement(place.rank, name(entry["host"], "host", lines.where), gpu)
-            if placement not in placed:
-                placed.add(placement)
-                yield placement
-    yield from clock.rest() if clock else ()
-    if lines.is_cut:
-        yield Cut()
-
-
-def _duration(entry: Mapping[str, Any]) -> tuple[str, float] | None:
-    """The key of the duration, and its unit in seconds; None where there is none."""
-    keys = ((short, end) for short in NAMES["duration"] for end in ("", *UNITS))
-    return next(((f"{short}{end}", UNITS.get(end, 1.0)) for short, end in keys if f"{short}{end}" in entry), None)
-
-
-def _place_of(entry: Mapping[str, Any], rank: int, where: str) -> Place:
-    replica = entry.get("dp_rank")
-    return Place(
-        whole(entry.get("rank", rank), "rank", where),
-        whole(entry.get("stage", 0), "stage", where),
-        None if replica is None else whole(replica, "dp_rank", where),
-    )
-
-
-def _parts(entry: Mapping[str, Any], where: str) -> dict[str, float]:
-    parts = entry.get("stages", {})
-    if not isinstance(parts, Mapping) or len(parts) > MAX_PARTS:
-        raise RunError(f"{where}: stages is {str(parts)!r:.60}; expected seconds by name, {MAX_PARTS} at most")
-    return {name(part, "stages", where): seconds(lasted, part, where) for part, lasted in parts.items()}
-
-
-def _value_in(entry: Mapping[str, Any], keys: tuple[str, ...]) -> float | None:
-    return next((number_or_none(entry[key]) for key in keys if entry.get(key) is not None), None)
-
-
-FORMATS = (
-    Format("a table of operations or steps (CSV)", is_table, read_table),
-    Format("steps (JSON lines)", are_steps, read_steps),
-)
+FORMATS = (Format("a table of operations or steps (CSV)", is_table, read_table),)

@@ -1,0 +1,106 @@
+"""Steps that training code logs itself, as JSON lines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from math import isfinite
+from typing import Any
+
+from clusterproof.plugins.training_run import Cut, NoDuration, Place, RunError, Step, Unranked
+from clusterproof.plugins.training_run.files import Format, Lines, RunFile, json_lines, name, seconds, whole
+from clusterproof.plugins.training_run.formats import elapsed
+from clusterproof.plugins.training_run.formats.printed import LossGap, number_or_none
+from clusterproof.plugins.training_run.formats.printer import rank_of_file
+from clusterproof.plugins.training_run.formats.steps import (
+    NAMES,
+    OTHERS,
+    PHASES,
+    UNITS,
+    is_no_duration,
+    lasted_s,
+    losses_of,
+)
+from clusterproof.plugins.training_run.losses import Loss
+from clusterproof.plugins.training_run.placement import Placement, number_of
+
+EXPECTED_STEP = 'expected {"rank": 0, "step": 1, "dur": 1.3}, with "stages" where they are known'
+MAX_PARTS = 100
+
+
+def are_steps(head: bytes) -> bool:
+    """Whether a file that begins so has such lines."""
+    try:
+        first = json.loads(head.partition(b"\n")[0])
+    except (ValueError, RecursionError):
+        return False
+    duration = _duration(first) if isinstance(first, dict) and "step" in first else None
+    lasted = number_or_none(first[duration[0]]) if duration else None
+    return lasted is not None and isfinite(lasted)
+
+
+def read_steps(path: RunFile) -> Iterator[Step | Loss | Placement | Unranked | Cut | NoDuration]:
+    """The steps and losses, a line each, and on which nodes their ranks run. Raises RunError."""
+    lines, rank = Lines(path), rank_of_file(path.path)
+    is_told = rank is not None  # or it has been said that it is not
+    placed: set[Placement] = set()
+    clock: elapsed.Elapsed | None = None
+    gaps: dict[int, LossGap] = {}
+    for entry in json_lines(lines, EXPECTED_STEP):
+        if not isinstance(entry, dict) or "step" not in entry:
+            raise RunError(f"{lines.where}: {str(entry)!r:.60} is not a step; {EXPECTED_STEP}")
+        if any(OTHERS.match(str(entry[phase])) for phase in PHASES if phase in entry):
+            continue
+        if not is_told and "rank" not in entry and entry.get("stages"):
+            is_told = True
+            yield Unranked()
+        place, number = _place_of(entry, rank or 0, lines.where), whole(entry["step"], "step", lines.where)
+        duration = _duration(entry)
+        loss, norm = (_value_in(entry, NAMES[what]) for what in ("loss", "norm"))
+        is_expected = duration is not None and any(key in entry for key in NAMES["loss"])
+        yield from losses_of(Loss(place.rank, number, loss, norm), gaps, is_expected=is_expected)
+        if duration and is_no_duration(entry[duration[0]]):
+            yield NoDuration()
+        elif duration:  # others are of a validation
+            is_unclear = duration[0] in elapsed.NAMES
+            clock = clock or elapsed.Elapsed(is_unclear)
+            lasted = lasted_s(entry[duration[0]], *duration, lines.where, is_unclear=is_unclear)
+            yield from clock.take(Step(place, number, lasted, _parts(entry, lines.where)))
+        if "host" in entry:
+            gpu = number_of(entry.get("gpu", entry.get("local_rank")))
+            placement = Placement(place.rank, name(entry["host"], "host", lines.where), gpu)
+            if placement not in placed:
+                placed.add(placement)
+                yield placement
+    yield from clock.rest() if clock else ()
+    if lines.is_cut:
+        yield Cut()
+
+
+def _duration(entry: Mapping[str, Any]) -> tuple[str, float] | None:
+    """The key of the duration, and its unit in seconds; None where there is none."""
+    keys = ((short, end) for short in NAMES["duration"] for end in ("", *UNITS))
+    return next(((f"{short}{end}", UNITS.get(end, 1.0)) for short, end in keys if f"{short}{end}" in entry), None)
+
+
+def _place_of(entry: Mapping[str, Any], rank: int, where: str) -> Place:
+    replica = entry.get("dp_rank")
+    return Place(
+        whole(entry.get("rank", rank), "rank", where),
+        whole(entry.get("stage", 0), "stage", where),
+        None if replica is None else whole(replica, "dp_rank", where),
+    )
+
+
+def _parts(entry: Mapping[str, Any], where: str) -> dict[str, float]:
+    parts = entry.get("stages", {})
+    if not isinstance(parts, Mapping) or len(parts) > MAX_PARTS:
+        raise RunError(f"{where}: stages is {str(parts)!r:.60}; expected seconds by name, {MAX_PARTS} at most")
+    return {name(part, "stages", where): seconds(lasted, part, where) for part, lasted in parts.items()}
+
+
+def _value_in(entry: Mapping[str, Any], keys: tuple[str, ...]) -> float | None:
+    return next((number_or_none(entry[key]) for key in keys if entry.get(key) is not None), None)
+
+
+FORMATS = (Format("steps (JSON lines)", are_steps, read_steps),)
