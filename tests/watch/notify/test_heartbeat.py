@@ -35,6 +35,7 @@ class Switch:
     """A dead man's switch, and what it was asked for."""
 
     status: int = 200
+    after: str = ""  # its Retry-After
     port: int = 0
     heard: list[str] = field(default_factory=list)
 
@@ -54,6 +55,8 @@ def switch(certificate: Path | None = None) -> Iterator[Switch]:
             self.send_response(made.status)
             self.send_header("Location", f"http://127.0.0.1:{made.port}/elsewhere")
             self.send_header("Content-Length", "0")
+            if made.after:
+                self.send_header("Retry-After", made.after)
             self.end_headers()
 
         def log_message(self, *data: object) -> None:
@@ -104,7 +107,7 @@ def test_the_switch_is_told_after_a_tick_and_not_before() -> None:
 def test_of_a_tick_before_the_pause_nothing_is_told_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[str] = []
 
-    def ticks_meanwhile(url: str) -> str:
+    def ticks_meanwhile(url: str, _pauses: list[float]) -> str:
         beats.ticked()  # and then the watch hangs
         sent.append(url)
         return ""
@@ -126,7 +129,7 @@ def test_of_a_tick_before_the_pause_nothing_is_told_after_it(monkeypatch: pytest
 def test_what_a_switch_answers_is_said_and_no_redirection_is_followed(status: int, words: str) -> None:
     with switch() as one:
         one.status = status
-        assert send(one.url) == words
+        assert send(one.url, []) == words
     assert len(one.heard) == 1
 
 
@@ -150,7 +153,7 @@ def test_a_heartbeat_that_is_refused_is_sent_again_after_pauses_like_those_of_a_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     failures: list[int] = []
-    monkeypatch.setattr(heartbeat, "pause_s", lambda count: failures.append(count) or pause_s(count))
+    monkeypatch.setattr(heartbeat, "pause_s", lambda count, _asked_s: failures.append(count) or pause_s(count))
     with switch() as one:
         one.status = 503
         beats = Heartbeat(one.url, print)
@@ -163,11 +166,35 @@ def test_a_heartbeat_that_is_refused_is_sent_again_after_pauses_like_those_of_a_
     assert failures[: taken + 1] == [*range(1, taken + 1), 1]
 
 
+@pytest.mark.parametrize(
+    ("status", "after", "pauses"), [(429, "40", [40.0]), (503, "86400", [300.0]), (503, "soon", [0.0]), (500, "40", [])]
+)
+def test_a_switch_that_is_asked_too_often_is_given_the_pause_that_it_asks_for(
+    status: int, after: str, pauses: list[float]
+) -> None:
+    asked: list[float] = []
+    with switch() as one:
+        one.status, one.after = status, after
+        assert send(one.url, asked) == f"HTTP {status}; expected 2xx"
+    assert asked == pauses
+
+
+def test_a_pause_that_a_switch_asks_for_is_waited(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[float] = []
+    monkeypatch.setattr(heartbeat, "pause_s", lambda _count, asked_s: asked.append(asked_s) or 0.01)
+    with switch() as one:
+        one.status, one.after = 429, "40"
+        beats = Heartbeat(one.url, print)
+        until(lambda: beats.ticked() or asked)
+        beats.close()
+    assert asked[0] == 40.0
+
+
 def test_nobody_who_listens_is_said_without_the_url() -> None:
     with switch() as one:
         url = one.url
-    assert send(url) == "ConnectionRefusedError: Connection refused"
-    assert SECRET not in send(f"http://nowhere.invalid/{SECRET}")
+    assert send(url, []) == "ConnectionRefusedError: Connection refused"
+    assert SECRET not in send(f"http://nowhere.invalid/{SECRET}", [])
 
 
 @pytest.mark.long
@@ -184,9 +211,9 @@ def test_a_switch_over_tls_is_asked_where_its_certificate_is_trusted(
     pem.write_text(pem.read_text() + (tmp_path / "ca").read_text())
     with switch(pem) as one:
         url = one.url.replace("http:", "https:")
-        assert send(url) == "SSLCertVerificationError: self-signed certificate"
+        assert send(url, []) == "SSLCertVerificationError: self-signed certificate"
         monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca"))
-        assert send(url) == ""
+        assert send(url, []) == ""
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 import urllib.request
 from collections.abc import Callable
 from functools import partial
@@ -15,12 +16,15 @@ from clusterproof.plugins.core import __version__
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.watch.notify.notifier import pause_s
+from clusterproof.plugins.watch.notify.receiver import after_s
 from clusterproof.plugins.watch.notify.services import within
 from clusterproof.plugins.watch.own_health import WHY, Outage
 
 LEAST_S = 60.0  # between two that were taken: switches count in minutes, and refuse who comes often
+MOST_S = 300.0  # that a switch may ask for: the grace time that docs/watch.md gives it
 TIMEOUT_S = 10.0
 END_S = 1.0  # for one that is being sent when the watch ends
+LATER = (429, 503)  # answers that may say when to ask again
 MAX_WORDS = 100
 _URL = re.compile(r"https?://[!-~]+")
 
@@ -57,13 +61,14 @@ class Heartbeat:
     def _run(self) -> None:
         failures = 0  # in a row
         while self._is_next_tick():
-            (why,) = within(TIMEOUT_S, [partial(send, self._url)])
+            pauses: list[float] = []
+            (why,) = within(TIMEOUT_S, [partial(send, self._url, pauses)])
             failures = failures + 1 if why else 0
             if why:
                 self.outage.failed(why)
             else:
                 self.outage.worked()
-            self._is_over.wait(pause_s(failures) if why else LEAST_S)
+            self._is_over.wait(pause_s(failures, max(pauses, default=0.0)) if why else LEAST_S)
 
     def _is_next_tick(self) -> bool:
         """Wait until a tick is completed from now on: of one before, the watch may have hung since. False: it ends."""
@@ -88,14 +93,19 @@ def accepted(url: str) -> str:
     return url.strip()
 
 
-def send(url: str) -> str:
-    """Ask for it once, and follow no redirection; why it was not taken, in words that hold nothing of the URL."""
+def send(url: str, pauses: list[float]) -> str:
+    """Ask for it once, and follow no redirection; why it was not taken, in words that hold nothing of the URL.
+
+    A pause that the switch asks for with 429 or 503 (Retry-After) is added to `pauses`, in seconds.
+    """
     request = urllib.request.Request(url, headers={"User-Agent": f"clusterproof/{__version__}"})  # noqa: S310 - accepted
     try:
         with urllib.request.build_opener(_NoRedirects).open(request, timeout=TIMEOUT_S):
             return ""
     except HTTPError as refused:
         refused.close()
+        if refused.code in LATER:
+            pauses.append(min(MOST_S, after_s(refused.headers.get("Retry-After", ""), time.time())))
         return f"HTTP {refused.code}; expected 2xx"
     except URLError as problem:
         return _words(problem.reason)
