@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.command_line.main import main
-from clusterproof.plugins.watch.sinks import NoTextfile, Textfile
+from clusterproof.plugins.watch.textfile import NoTextfile, Textfile
 from tests.watch.sinks_of_day import OfDay, series, tick
 
 TIMEOUT_S = 600.0
@@ -79,6 +79,28 @@ def test_what_cannot_be_written_is_one_line(path: str, said: str, capsys: pytest
     error = capsys.readouterr().err
     assert error.startswith(f"clusterproof watch: {said}")
     assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("line", ["node_zfs_arc 7", 'clusterproof_check_verdict{node="gpu001"} 1'])
+def test_a_file_of_another_program_is_refused_and_left_as_it_is(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "node.prom"
+    text = f"# HELP of somebody\n{line}\n"
+    path.write_text(text)
+    with pytest.raises(NoTextfile, match="which no watch has written; expected a file of its own, as it is replaced"):
+        kept(path)
+    assert path.read_text() == text
+
+
+@pytest.mark.parametrize("is_over", [True, False])
+def test_a_file_that_a_watch_has_left_is_taken_over(tmp_path: Path, is_over: bool) -> None:
+    path = tmp_path / "watch.prom"
+    before = kept(path)
+    text = path.read_text()
+    before.close()
+    if not is_over:  # it was killed
+        path.write_text(text)
+    kept(path).close()
+    assert series(path.read_text()) == {"up": 0}
 
 
 def test_a_folder_of_that_name_is_refused_and_nothing_is_left_beside_it(tmp_path: Path) -> None:

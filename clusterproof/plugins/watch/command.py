@@ -47,7 +47,8 @@ from clusterproof.plugins.watch.notify.receiver import NoReceiver
 from clusterproof.plugins.watch.notify.services import receiver_of
 from clusterproof.plugins.watch.recording import CHANGES_FILE, Recording
 from clusterproof.plugins.watch.sampler_session import SamplerOptions
-from clusterproof.plugins.watch.sinks import NoTextfile, Sinks
+from clusterproof.plugins.watch.sinks import Sinks
+from clusterproof.plugins.watch.textfile import NoTextfile
 from clusterproof.plugins.watch.view import LineView, ScreenView, beginning, printed, summary
 from clusterproof.plugins.watch.watch import Watch
 

@@ -2,94 +2,29 @@
 
 from __future__ import annotations
 
-import os
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from prometheus_client import CollectorRegistry, generate_latest, make_wsgi_app
-from prometheus_client.registry import Collector
+from prometheus_client import CollectorRegistry, make_wsgi_app
 
 from clusterproof.plugins.core import __version__
-from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.watch import Change, Key, RuleResult
 from clusterproof.plugins.watch.http_server import Address, Listener
 from clusterproof.plugins.watch.live_page import LivePage
-from clusterproof.plugins.watch.metrics import Metrics, NodeMetrics, Snapshot, WatchEnded
+from clusterproof.plugins.watch.metrics import Metrics, NodeMetrics, Snapshot
 from clusterproof.plugins.watch.notify.heartbeat import Heartbeat
 from clusterproof.plugins.watch.notify.notifier import OUTCOMES, Notifier
 from clusterproof.plugins.watch.notify.outbox import Outbox
 from clusterproof.plugins.watch.notify.outbox_file import OutboxFile, outboxes_in, paths_for
 from clusterproof.plugins.watch.notify.receiver import Receiver
-from clusterproof.plugins.watch.own_health import WHY, Outage
+from clusterproof.plugins.watch.textfile import Textfile
 from clusterproof.plugins.watch.updates import Update
 from clusterproof.plugins.watch.watch import Watch
 from clusterproof.reports import counted
-
-SUFFIX = ".prom"
-MODE = 0o644  # node_exporter is another user
-
-
-class NoTextfile(ClusterproofError, ValueError):  # noqa: N818 - an outcome of the command line
-    """What cannot be written; the message says why."""
-
-
-class Textfile:
-    """Written when it is made, then again and again until it is closed."""
-
-    def __init__(self, path: Path, every_s: float, look: Callable[[], Snapshot], say: Callable[[str], object]) -> None:
-        """Raises NoTextfile."""
-        if path.suffix != SUFFIX:
-            raise NoTextfile(
-                f"--textfile is {str(path)[:200]!r}; expected a file NAME{SUFFIX}: node_exporter reads no other"
-            )
-        self._path, self._every_s, self._look = path, every_s, look
-        self.outage = Outage(say, f"{path} is not written: {WHY}; watching goes on", f"{path} is written again")
-        self._is_over = threading.Event()
-        try:
-            write(path, Metrics(look))
-        except OSError as problem:
-            raise NoTextfile(f"--textfile {path}: {problem.strerror}; expected a file that may be written") from None
-        self._thread = threading.Thread(target=self._run, name="watch-textfile", daemon=True)
-        self._thread.start()
-
-    def close(self) -> None:
-        """Leave a file that says that the watch is over, and nothing else."""
-        self._is_over.set()
-        self._thread.join()
-        self._write(WatchEnded(self._look().cluster))
-
-    def _run(self) -> None:
-        while not self._is_over.wait(self._every_s):
-            self._write(Metrics(self._look))
-
-    def _write(self, what: Collector) -> None:
-        try:
-            write(self._path, what)
-        except OSError as problem:
-            self.outage.failed(problem.strerror or problem)
-        else:
-            self.outage.worked()
-
-
-def write(path: Path, what: Collector) -> None:
-    """Put a whole file in the place of the one that is there. Raises OSError, and leaves that."""
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(what)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    part.unlink(missing_ok=True)
-    try:
-        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, MODE), "wb") as file:
-            os.fchmod(file.fileno(), MODE)  # whatever the umask
-            file.write(generate_latest(registry))
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
-
 
 LEAST_S = 15.0  # between two files: Prometheus asks no more often, and a thousand nodes take a second of a core
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from clusterproof.plugins.watch.sinks import Textfile
+from clusterproof.plugins.watch.textfile import Textfile
 from tests.counterparts import installed
 from tests.watch.sinks_of_day import OfDay, series, tick
 
