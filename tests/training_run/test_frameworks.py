@@ -157,6 +157,19 @@ def test_a_loss_of_the_critic_that_is_no_number_fails(tmp_path: Path) -> None:
     assert result.message.startswith("the critic: the loss is nan from step 6 on, in 3 of 8 lines; expected a number")
 
 
+def test_the_time_of_an_evaluation_is_none_of_the_step_that_it_came_with(tmp_path: Path) -> None:
+    """karpathy/nanoGPT#215."""
+    lines = [f"iter {step}: loss 4.1, time 1100.00ms, mfu 15.34%\n" for step in range(1, 401)]
+    lines[99::100] = [
+        f"step {step}: train loss 4.0390, val loss 4.0427\nsaving checkpoint to out\n"
+        f"iter {step}: loss 4.2, time 35392.33ms, mfu 13.85%\n"
+        for step in range(100, 401, 100)
+    ]
+    run = read(tmp_path, "".join(lines))
+    assert set(lasting(run).values()) == {1.1}
+    assert run.data.losses.losses[0, 0].lines == 400
+
+
 def test_batches_of_one_step_count_once(tmp_path: Path) -> None:
     lines = [
         f"Epoch 1 | iter {at} step {at // 4} | loss train: 2.1, val: n/a | iter time: 110 ms\n" for at in range(4, 40)

@@ -40,6 +40,7 @@ class Framework:
     late: tuple[str, ...] = ()  # what no other text has, where the first step may come late
     has_block: bool = False  # whether the rest stands on the lines below
     may_grow: bool = False  # whether its loss is of reinforcement learning
+    other: str = ""  # that a line has of something else than steps, which the time of the next one holds too
     critic: tuple[re.Pattern[str], re.Pattern[str]] | None = None  # loss and norm of a second model, if it trains one
 
 
@@ -52,6 +53,7 @@ FRAMEWORKS = (
         re.compile(rf": loss{VALUE}", re.IGNORECASE),
         duration=re.compile(rf", time {NUMBER}ms\b"),
         unit=MS,
+        other=": train loss ",
     ),
     Framework(
         "litgpt",
@@ -186,6 +188,7 @@ class Frameworks:
     rank: int = 0  # that the file is of
     before: dict[Printer, int] = field(default_factory=dict)  # by who printed it the step of the last line
     blocks: dict[Printer, tuple[Framework, int]] = field(default_factory=dict)  # of what the lines below are
+    has_other: bool = False  # whether something else than steps was done since the last one
 
     def take(self, line: str, where: str) -> Iterator[Step | Loss]:
         """The step of this line, if it has one, and its loss. Raises RunError."""
@@ -193,6 +196,7 @@ class Frameworks:
             if framework.word in line and (match := framework.step.search(line)):
                 yield from self._step(framework, match, line, where)
                 return
+            self.has_other |= framework.other != "" and framework.other in line
         if self.blocks and ("=" in line or ":" in line):
             who = printer(line, self.rank)
             if who in self.blocks:
@@ -208,7 +212,8 @@ class Frameworks:
         elif step != last:  # drawn again, or another rank's where lines do not say whose they are
             yield from _losses(framework, line, who, step)
             times = step - last if framework.is_mean and last is not None and step > last else 1
-            if timed := framework.duration and framework.duration.search(line):
+            is_timed, self.has_other = not self.has_other, False
+            if timed := is_timed and framework.duration and framework.duration.search(line):
                 lasted = _seconds(framework, timed, where)
                 waited = framework.data and framework.data.search(line)
                 parts = {"data": seconds(waited[1], "data_time", where)} if waited else {}
