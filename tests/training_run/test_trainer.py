@@ -98,6 +98,12 @@ def test_a_line_that_each_node_prints_counts_once(tmp_path: Path) -> None:
     assert said("run.loss_spikes", run).verdict.value == "pass"
 
 
+def test_a_bar_is_of_training_though_each_node_prints_the_losses(tmp_path: Path) -> None:
+    text = trained().replace("\r", "\n")
+    lines = [line * (8 if line.startswith("{'loss'") else 1) for line in text.splitlines(keepends=True)]
+    assert seconds(read(tmp_path, "".join(lines))) == {3.0}
+
+
 @pytest.mark.parametrize("end", [ENDED, "", bar(0, STEPS, 0)], ids=["ended", "begun again", "a new bar"])
 def test_a_second_training_is_not_compared_with_the_first(tmp_path: Path, end: str) -> None:
     falls = losses([20.0 if step < 5 else 0.5 for step in range(150)])

@@ -110,17 +110,18 @@ class Trainer:
             self.bar.has_other = True
 
     def _line(self, text: str, where: str) -> Iterator[Loss]:
-        self.lines += 1
+        match = LOGGED.search(text)
+        is_same = match is not None and match[0] == self.last
+        self.lines += not is_same
         if _ENDED in text:
             self.bar, self.epoch = None, None
-        match = LOGGED.search(text)
         pairs = _pairs(match[0]) if match else {}
         if not match or not pairs:
             return
-        self.losses += 1
+        self.losses += not is_same
         loss, norm, epoch = (number_or_none(pairs.get(key)) for key in ("loss", "grad_norm", "epoch"))
         is_unclear = may_be_none(loss, norm)
-        is_again = match[0] == self.last and not is_unclear and "nan" not in self.last and "inf" not in self.last
+        is_again = is_same and not is_unclear and "nan" not in self.last and "inf" not in self.last
         if is_again or epoch is None:  # the first process of each node may print it
             return
         begins = self.epoch is None
