@@ -82,6 +82,8 @@ def test_who_is_told_learns_what_a_watch_that_goes_on_finds_otherwise(server: We
     after.notifier.catch_up(frozenset({"a", "b", "gpu001"}), day.watch.states.open)
     after.counted("delivered", 2).notifier.close()
     assert sorted(server.said[1:]) == [("closed", "a,b"), ("opened", "gpu001")]
+    others = "has open findings of nodes that are not watched now, and hears no more of them: elsewhere"
+    assert after.own[0].endswith(others)
 
 
 @pytest.mark.long

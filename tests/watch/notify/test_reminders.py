@@ -88,6 +88,14 @@ def test_a_reminder_says_since_when_and_how_it_is_by_now() -> None:
     assert receiving.told(2_000.0, change("a"))[0].alerts[0].since_s == 2_000.0
 
 
+def test_what_flaps_on_a_node_that_is_watched_no_more_is_not_told_again() -> None:
+    receiving = Receiving()
+    receiving.told(0.0, change("a", FLAPPING), change("b", FLAPPING))
+    due = list(receiving.outbox.reminding(100.0, 100.0, {}, {"b", "c"}))
+    assert [entry["add"]["node"] for entry in due] == ["b"]
+    assert receiving.outbox.of_others({"b", "c"}) == ["a"]
+
+
 def test_what_flaps_is_told_again_and_what_becomes_of_it_too() -> None:
     receiving = Receiving()
     receiving.told(0.0, change("a", FLAPPING))

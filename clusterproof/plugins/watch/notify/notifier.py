@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.watch import Change, Key, RuleResult
 from clusterproof.plugins.watch.notify import Alert, Notification
 from clusterproof.plugins.watch.notify.outbox_file import OutboxFile
@@ -58,6 +59,7 @@ class RetrySchedule:
 GATHER_S = 2.0  # from the first change on: a switch that fails takes its nodes within that
 END_S = 10.0  # for all that is left to be sent, when the watch ends
 LOOK_S = 5.0  # at what is to be reminded of, and at a disk that was full
+MAX_NODES = 120  # characters of a nodeset
 OUTCOMES = ("delivered", "failed", "dropped")  # each try counts
 
 
@@ -75,6 +77,7 @@ class Notifier:
         """`open_now`: what is open, asked for from this thread, so that a reminder says how it is by then."""
         self._receiver, self._file, self._say = receiver, file, say
         self._remind_s, self._open_now = remind_s, open_now
+        self._nodes: Collection[str] | None = None  # that are watched
         self._outbox, self._retries = file.outbox, RetrySchedule()
         self._change = threading.Condition()
         self._is_over = self._is_cancelled = False
@@ -116,6 +119,12 @@ class Notifier:
         `since_s`: when that was opened, in seconds since 1970.
         """
         with self._change:
+            self._nodes = nodes
+            if others := self._outbox.of_others(nodes):
+                self._say(
+                    f"{self._receiver.name} has open findings of nodes that are not watched now, and hears no more of "
+                    f"them: {within(fold(others), MAX_NODES)}"
+                )
             self._file.write(self._outbox.catching_up(nodes, now, time.time(), since_s))
             self._change.notify()
 
@@ -155,7 +164,7 @@ class Notifier:
 
     def _remind(self) -> None:
         if self._remind_s is not None:
-            self._file.write(self._outbox.reminding(self._remind_s, time.time(), self._open_now()))
+            self._file.write(self._outbox.reminding(self._remind_s, time.time(), self._open_now(), self._nodes))
 
     def _next(self) -> Notification | None:
         """What is to be sent now; when it is returned it is on disk under its id."""

@@ -96,23 +96,30 @@ class Outbox:
         ]
         yield from self.taking([*over, *worse, *new], wall_s, {**since_s, **found_s})
 
-    def reminding(self, after_s: float, wall_s: float, now: Mapping[Key, RuleResult]) -> Iterator[Entry]:
+    def reminding(
+        self, after_s: float, wall_s: float, now: Mapping[Key, RuleResult], nodes: Collection[str] | None = None
+    ) -> Iterator[Entry]:
         """The entries that remind of what has stayed open so long, as it is now; with one finding all of its incident.
 
-        `now`: all that is open; what flaps may be closed for the moment. What was told at a time that is still to come
-        is due as well: the clock was set back.
+        `now`: all that is open; what flaps may be closed for the moment, unless its node is none of `nodes`, which are
+        watched. What was told at a time that is still to come is due as well: the clock was set back.
         """
         busy = {alert.key for alert in self._all()}
         still = [
             alert
             for alert in self._delivered.values()
-            if alert.key not in busy and (alert.key in now or alert.kind == _FLAPPING)
+            if alert.key not in busy
+            and (alert.key in now or (alert.kind == _FLAPPING and (nodes is None or alert.key.node in nodes)))
         ]
         due = {self._together(alert) for alert in still if not 0 <= wall_s - alert.time_s < after_s}
         again = (alert for alert in still if self._together(alert) in due)
         for number, one in enumerate(again, start=self._next):
             again_of = replace(_as_of(one, now), number=number, kind=REMINDER, opened_s=one.since_s)
             yield {"add": replace(again_of, time_s=round(wall_s, 3)).to_data()}
+
+    def of_others(self, nodes: Collection[str]) -> list[str]:
+        """The nodes besides these of which findings are open for the receiver."""
+        return sorted({key.node for key in self._delivered if key.node not in nodes})
 
     def _together(self, alert: Alert) -> object:
         """Alike for what is told again together."""
