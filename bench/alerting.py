@@ -16,13 +16,14 @@ from clusterproof.plugins.core.policy import NO_POLICY
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.transport import Limits
-from clusterproof.plugins.watch import TIMING, RuleResult, recording
+from clusterproof.plugins.watch import RuleResult, recording
 from clusterproof.plugins.watch.controller import Controller, WatchSettings
 from clusterproof.plugins.watch.evaluator import Evaluator
 from clusterproof.plugins.watch.notify import notifier, outbox_file
 from clusterproof.plugins.watch.notify.services import receiver_of
 from clusterproof.plugins.watch.sampler_session import SamplerOptions
 from clusterproof.plugins.watch.sinks import Sinks
+from clusterproof.plugins.watch.timing import TIMING
 from clusterproof.plugins.watch.watch import Watch
 
 LOOK_S = 0.02

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.watch import MAX_OPEN, RuleResult
 from clusterproof.plugins.watch.updates import LogUpdate
 from tests.builders.wheel import ROOT
 from tests.watch.days import BRAKE, LOST, NODE, UP_S, Act, Day, again, evidence, slowed
@@ -94,6 +96,15 @@ def first_port(data: dict[str, Any]) -> Any:
 
 
 SCRATCH = "/opt/dlami/scratch"
+
+
+def crowded(day: Day) -> None:
+    """It has more findings than are said of a node."""
+    found = {(f"GPU 0, Xid {code}", "gpu.no_xid"): RuleResult(Verdict.FAIL, "") for code in range(MAX_OPEN + 1)}
+    day.said += day.watch.states.events(NODE, frozenset(), found, day.now)
+    day.tick()
+
+
 FAULTS: Mapping[str, Act] = {  # by check
     "gpu.no_xid": logs("NVRM: Xid (PCI:0000:64:00): 79, pid='<unknown>', GPU has fallen off the bus."),
     "host.no_oom_kill": logs("Out of memory: Killed process 4242 (python3) total-vm:9437184kB, anon-rss:8388608kB"),
@@ -136,4 +147,5 @@ FAULTS: Mapping[str, Act] = {  # by check
     "watch.clock": lambda day: (setattr(day, "stepped_s", 60.0), day.tick()),
     "watch.log": lambda day: day.said.extend(day.watch.take(NODE, LogUpdate(UP_S, (), 1_200), day.now)),
     "watch.reboot": lambda day: day.hello("boot-2"),
+    "watch.findings": crowded,
 }

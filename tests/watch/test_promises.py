@@ -12,18 +12,16 @@ from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.command_line.main import main
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.watch import (
-    TIMING,
     ChangeKind,
-    InvalidTiming,
     RuleResult,
     States,
-    Timing,
     command,
     job,
     own_health,
     recording,
     watch,
 )
+from clusterproof.plugins.watch.timing import TIMING, InvalidTiming, Timing
 from tests.builders.wheel import ROOT
 from tests.watch.days import EVERY_S, Day
 from tests.watch.promises import FAULTS, WITHIN, Row, rows

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import pytest
 
 from clusterproof.plugins import watch as module
+from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.watch import Change, ChangeKind, Key, RuleResult, RuleResults, States
+from clusterproof.plugins.watch import TOO_MANY, Change, ChangeKind, Key, RuleResult, RuleResults, States
 
 RULE, DEVICE = "gpu.no_throttle", "GPU 3"
 RULES = frozenset({RULE})
@@ -153,6 +154,23 @@ def test_a_node_with_ever_new_findings_takes_no_more_room(monkeypatch: pytest.Mo
     said = sum(len(states.events("gpu001", RULES, {(f"GPU {at}", RULE): WORSE}, float(at))) for at in range(1000))
     assert said < 1000 * 2
     assert len(states._of["gpu001"]) <= 10
+
+
+def test_that_a_node_has_more_findings_than_are_said_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_OPEN", 2)
+    states = States()
+    found = {(f"GPU {at}", RULE): WORSE for at in range(3)}
+    assert len(states.events("gpu001", RULES, found, 0.0)) == 2
+    (more,) = states.settle(0.0)
+    assert (more.key, more.verdict, more.kind) == (Key("gpu001", "", TOO_MANY), Verdict.INCOMPLETE, ChangeKind.OPENED)
+    assert states.settle(1.0) == []
+    again = States()
+    again.resume([more, *(replace(more, key=Key("gpu001", f"GPU {at}", RULE)) for at in range(2))], 10.0)
+    assert again.settle(20.0) == []
+    for later in (states, again):
+        later.events("gpu001", RULES, {}, 10_000.0)
+        assert [(one.key.rule, one.kind) for one in later.settle(10_000.0)] == [(TOO_MANY, ChangeKind.CLOSED)]
+        assert later.settle(10_001.0) == []
 
 
 def test_what_was_over_long_ago_is_forgotten() -> None:

@@ -11,63 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from clusterproof.plugins.catalog import PACKAGED, Catalog
-from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Verdict
-
-TABLE = "watch"
-MAX_TICKS = 1_000  # that are kept of each state
-
-
-class InvalidTiming(ClusterproofError, ValueError):  # noqa: N818 - an outcome of reading a policy
-    """Numbers by which nothing would ever be said; the message says which."""
-
-
-@record
-class Timing:
-    """How often something must hold before it is said; thresholds.toml says what each number is."""
-
-    window_ticks: int
-    opens_ticks: int
-    slowdown_opens_ticks: int
-    closes_ticks: int
-    flaps_times: int
-    flaps_within_s: float
-    silent_ticks: int
-    clock_step_s: float
-
-    @staticmethod
-    def of(catalog: Catalog) -> Timing:
-        """The timing that a site's numbers set. Raises InvalidTiming."""
-        opens = ("opens_ticks", "slowdown_opens_ticks")
-        ticks = {name: _whole(catalog, name) for name in ("window_ticks", *opens, "closes_ticks")}
-        for name in opens:
-            if ticks[name] > ticks["window_ticks"]:
-                raise InvalidTiming(
-                    f"{TABLE}.{name} is {ticks[name]}; "
-                    f"expected at most {TABLE}.window_ticks, which is {ticks['window_ticks']}"
-                )
-        return Timing(
-            **ticks,
-            flaps_times=_whole(catalog, "flaps_times"),
-            flaps_within_s=catalog.threshold(f"{TABLE}.flaps_within_s"),
-            silent_ticks=_whole(catalog, "silent_ticks"),
-            clock_step_s=catalog.threshold(f"{TABLE}.clock_step_s"),
-        )
-
-
-def _whole(catalog: Catalog, name: str) -> int:
-    value = catalog.threshold(f"{TABLE}.{name}")
-    if not 1 <= value <= MAX_TICKS or value != int(value):
-        raise InvalidTiming(f"{TABLE}.{name} is {value:g}; expected a whole number from 1 to {MAX_TICKS:,}")
-    return int(value)
-
-
-TIMING = Timing.of(PACKAGED)
-
+from clusterproof.plugins.watch.timing import TIMING, Timing
 
 MAX_OPEN = 512  # of one node: more is one thing that is broken
+TOO_MANY = "watch.findings"  # the rule of that, which always has room
 
 
 class ChangeKind(str, Enum):
@@ -99,6 +48,13 @@ class RuleResult:
     verdict: Verdict
     message: str
     findings: int = 1
+
+
+FULL = RuleResult(
+    Verdict.INCOMPLETE,
+    f"it has had {MAX_OPEN} findings at once or within an hour, and more are not reported; "
+    "expected fewer: clusterproof check names all that are there now",
+)
 
 
 @record
@@ -135,6 +91,7 @@ class States:
     def __init__(self, timing: Timing = TIMING) -> None:
         self._timing = timing
         self._of: dict[str, dict[Key, _State]] = {}
+        self._full: set[str] = set()  # nodes of which something was not said for want of room
 
     @property
     def open(self) -> Mapping[Key, RuleResult]:
@@ -170,6 +127,7 @@ class States:
                 if change.kind is not ChangeKind.WORSE:
                     state.opened_at = [*state.opened_at, change.time_s][-self._timing.flaps_times - 1 :]
             state.is_fail = state.is_open and (state.is_fail or change.verdict is Verdict.FAIL)
+        self._full = {key.node for key in self.open if key.rule == TOO_MANY}
         for states in list(self._of.values()):
             for key, state in list(states.items()):
                 state.is_evaluated = False
@@ -228,8 +186,13 @@ class States:
         return changes
 
     def settle(self, now: float) -> list[Change]:
-        """What flapped, and has not opened for so long that it does no more: that it is open, or over."""
+        """What flapped, and has not opened for so long that it does no more: open, or over. Nodes with too many."""
         changes = []
+        for node in list(self._full):
+            if not self._is_full(node):
+                self._full.discard(node)
+            too_many = {("", TOO_MANY): FULL} if node in self._full else {}
+            changes += self.events(node, frozenset({TOO_MANY}), too_many, now)
         for states in list(self._of.values()):
             for key, state in list(states.items()):
                 if not (state.is_flapping and state.is_evaluated) or self._has_opened_lately(state, now):
@@ -244,9 +207,14 @@ class States:
 
     def _state(self, key: Key, result: RuleResult) -> _State | None:
         states = self._of.setdefault(key.node, {})
-        if key not in states and len(states) >= MAX_OPEN:
+        if key not in states and key.rule != TOO_MANY and self._is_full(key.node):
+            self._full.add(key.node)
             return None
         return states.setdefault(key, _State(result, deque(maxlen=self._timing.window_ticks)))
+
+    def _is_full(self, node: str) -> bool:
+        states = self._of.get(node, {})
+        return len(states) >= MAX_OPEN and len(states) - (Key(node, "", TOO_MANY) in states) >= MAX_OPEN
 
     def _open_or_worsen(self, key: Key, state: _State, result: RuleResult, now: float) -> Iterator[Change]:
         """It holds: say so where it was closed, has become a fail, or has come to more than was said."""

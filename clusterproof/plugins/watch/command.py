@@ -29,7 +29,6 @@ from clusterproof.plugins.training_run.formats.placement import write_pods
 from clusterproof.plugins.transport import Limits, Unusable
 from clusterproof.plugins.transport.srun import submit_host
 from clusterproof.plugins.transport.srun.connection import JOB
-from clusterproof.plugins.watch import InvalidTiming, Timing
 from clusterproof.plugins.watch.controller import Controller, WatchSettings
 from clusterproof.plugins.watch.evaluator import Evaluator
 from clusterproof.plugins.watch.http_server import Address, NoAddress
@@ -49,6 +48,7 @@ from clusterproof.plugins.watch.recording import CHANGES_FILE, Recording
 from clusterproof.plugins.watch.sampler_session import SamplerOptions
 from clusterproof.plugins.watch.sinks import Sinks
 from clusterproof.plugins.watch.textfile import NoTextfile
+from clusterproof.plugins.watch.timing import InvalidTiming, Timing
 from clusterproof.plugins.watch.view import LineView, ScreenView, beginning, printed, summary
 from clusterproof.plugins.watch.watch import Watch
 

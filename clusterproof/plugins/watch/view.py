@@ -181,4 +181,4 @@ def summary(watch: Watch, seconds: float) -> Iterable[str]:
     incomplete = sum(watch.incomplete.values())
     if incomplete:
         checks = counted(incomplete, "check")
-        yield f"{checks} could not be evaluated at the start; clusterproof check X says which and why"
+        yield f"{checks} could not be evaluated at the last full check; clusterproof check X says which and why"

@@ -9,7 +9,7 @@ from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.result import REACHABLE
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.watch import TIMING, Change, ChangeKind, Key, RuleResult, States, Timing
+from clusterproof.plugins.watch import Change, ChangeKind, Key, RuleResult, States
 from clusterproof.plugins.watch.evaluator import LASTING, Evaluator, evaluated
 from clusterproof.plugins.watch.overlay import LOG, NVML, PendingUpdates, boot_of
 from clusterproof.plugins.watch.own_health import (
@@ -25,6 +25,7 @@ from clusterproof.plugins.watch.own_health import (
     lines_lost,
     silent,
 )
+from clusterproof.plugins.watch.timing import TIMING, Timing
 from clusterproof.plugins.watch.updates import Hello, LogUpdate, Tick, Update
 
 RuleResults = Mapping[tuple[str, str], RuleResult]
@@ -160,7 +161,7 @@ class Watch:
         return bool(self._nodes[name].boot_id) and hello.boot_id != self._nodes[name].boot_id
 
     def look(self, now: float) -> list[Change]:
-        """Which nodes send nothing, and what flaps no more.
+        """Which nodes send nothing or have too many findings, and what flaps no more.
 
         To be called about each tick, when all that nodes sent before `now` has been taken. A silence is also one of
         so many looks: the watch itself may have been stopped in between.
