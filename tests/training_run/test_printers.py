@@ -29,6 +29,8 @@ from tests.training_run.logs import finite, read, titan
         ("[pod/llama-worker-{}/pytorch] ", "llama-worker-5/pytorch"),
         ("worker-{}  | ", "worker-5"),
         ("[1,{}]<stdout>:", "rank 5"),
+        ("2026-05-18T16:00:00.123000+00:00 llama/algo-1-abcd [rank{}]:", "rank 5"),
+        ("gpu001 somebody's own words, [default{}]: ", "local rank 5"),
         ("algo-1-ndfg3  | [1,mpirank:{},algo-1]<stdout>:", "rank 5"),
         ("(RayTrainWorker pid=10{}, ip=10.0.0.1) ", "RayTrainWorker pid=105, ip=10.0.0.1"),
     ],

@@ -22,6 +22,8 @@ _LABEL = re.compile(
     r"|\[(?:rank(?P<rank>[0-9]{1,7})|default(?P<local>[0-9]{1,7}))\]:"  # torchrun
     r")"
 )
+_OF_TORCHRUN = re.compile(r"\[(?:rank(?P<rank>[0-9]{1,7})|default(?P<local>[0-9]{1,7}))\]:")  # behind what is not known
+MAX_BEFORE = 300  # characters
 _PLACES = ("pod", "service", "host", "worker")  # which ranks may share
 _OF_FILE = re.compile(r"rank[-_ ]?([0-9]{1,7})(?![0-9])")  # rank7.log, rank_7/out.log
 _ATTEMPT = "attempt_"  # the folder of torchrun's --log-dir in which each rank has one of its own
@@ -59,6 +61,9 @@ def labels(line: str) -> tuple[Mapping[str, str], int]:
         label = _LABEL.match(line, end)
         if not label:
             break
+        said |= {kind: text for kind, text in label.groupdict().items() if text}
+        end = label.end()
+    if not said.keys() & {"rank", "local", "mpi"} and (label := _OF_TORCHRUN.search(line, end, end + MAX_BEFORE)):
         said |= {kind: text for kind, text in label.groupdict().items() if text}
         end = label.end()
     return said, end
