@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -29,6 +30,8 @@ REPAIRED_BY_KARPENTER = {  # aws/karpenter-provider-aws @1d927085, pkg/cloudprov
     "KernelReady",
     "ContainerRuntimeReady",
 }
+# What it has reported as unhealthy: NVIDIA/NVSentinel @745095a3, kubernetes-object-monitor/pkg/annotations
+MATCHES = "nvsentinel.nvidia.com/k8s-object-monitor-policy-matches"
 FOUND = Health("False", "GpuNoXid", "gpu.no_xid: Xid 79")
 
 
@@ -58,7 +61,7 @@ def asked(bed: Bed, predicate: str) -> Iterator[None]:
             bed.plane.call("DELETE", f"{path}/{name}")
 
 
-def test_nvsentinels_monitor_sees_a_node_that_is_unfit_and_no_other(gate: GateBed) -> None:
+def test_nvsentinels_monitor_sees_a_node_that_is_unfit_until_it_is_proven_and_no_other(gate: GateBed) -> None:
     values = yaml.safe_load((MANIFESTS / "nvsentinel-values.yaml").read_text())
     (policy,) = values["kubernetes-object-monitor"]["policies"]
     assert policy["resource"] == {"group": "", "version": "v1", "kind": "Node"}
@@ -71,14 +74,24 @@ def test_nvsentinels_monitor_sees_a_node_that_is_unfit_and_no_other(gate: GateBe
             return "the predicate is true" in str(refused)
         return False
 
-    names = ("gpu711", "gpu712", "gpu713", "gpu714")
+    # A predicate that is no longer true makes the monitor report the node as healthy, which ends its cordon.
+    cases = {
+        "gpu711": (UNFIT, "", True),
+        "gpu712": (FIT, policy["name"], False),
+        "gpu713": (UNKNOWN_YET, "", False),
+        "gpu714": (None, "", False),
+        "gpu719": (UNKNOWN_YET, policy["name"], True),
+        "gpu720": (UNKNOWN_YET, "another", False),
+    }
     with contextlib.ExitStack() as stack:
-        for name in names:
+        for name, (_, matched, _) in cases.items():
             stack.enter_context(gate.bed.node(name))
-        gate.write({"gpu711": UNFIT, "gpu712": FIT, "gpu713": UNKNOWN_YET})
+            matches = {MATCHES: json.dumps({f"{matched}/{name}": name})} if matched else {}
+            admin.patch(f"/api/v1/nodes/{name}", {"metadata": {"annotations": matches}}, MERGE)
+        gate.write({name: health for name, (health, _, _) in cases.items() if health})
         stack.enter_context(asked(gate.bed, policy["predicate"]["expression"]))
         wait_until(lambda: is_true("gpu711"), "known to the API server")
-        assert [is_true(name) for name in names] == [True, False, False, False]
+        assert {name: is_true(name) for name in cases} == {name: expected for name, (_, _, expected) in cases.items()}
 
 
 @pytest.mark.parametrize("kind", [*sorted(REPAIRED_BY_KARPENTER), "KernelDeadlock"])
