@@ -35,6 +35,7 @@ found = {name: Health(*words) for name, words in FOUND.items()}
 keep_verdicts(keep, {name: KeptVerdict(health, 1000.0) for name, health in found.items()})
 leave(keep, round_of(1000.0, 1001.0, found, {}, Written(("evaluated",), ()), {}))
 """
+REPORTING = EVALUATES.replace("found, {}", "found, dict.fromkeys(found, 1000.0)")
 
 
 class Gate:
@@ -60,9 +61,9 @@ class Gate:
         self.written.append((given[2], given[5]))
         return Written(("written",), ())
 
-    def finds(self, **found: Health) -> None:
+    def finds(self, began: float = 1000.0, **found: Health) -> None:
         words = {name: [one.status, one.reason, one.message] for name, one in found.items()}
-        self.patched.setattr(gate_run, "MAIN", f"FOUND = {words!r}\n{EVALUATES}")
+        self.makes(f"FOUND = {words!r}\n{EVALUATES.replace('1000.0', str(began))}")
 
     def makes(self, program: str) -> None:
         self.patched.setattr(gate_run, "MAIN", program)
@@ -123,11 +124,9 @@ def test_nodes_whose_evaluation_comes_to_nothing_stop_no_heartbeat_of_others_and
     count = MOST + 10
     first, last = names(count)[0], names(count)[-1]
     found = {name: [FIT.status, FIT.reason, FIT.message] for name in names(count)} | {last: ["False", "GpuNoXid", "79"]}
-    targets = tuple(map(Target, names(count)))
-    monkeypatch.setattr(gate_run, "resolve", lambda *_: Cluster("k8s:x", "agents", targets))
+    monkeypatch.setattr(gate_run, "resolve", lambda *_: Cluster("k8s:x", "agents", tuple(map(Target, names(count)))))
     gate.agents = lambda: every(count)
-    reports = EVALUATES.replace("found, {}", "found, dict.fromkeys(found, 1000.0)")
-    gate.makes(f"FOUND = {found!r}\n{reports}")
+    gate.makes(f"FOUND = {found!r}\n{REPORTING}")
     gate.round()
     gate.agents = lambda: {**every(count), last: agent(last, since=LATER)}
     gate.makes("raise SystemExit(4)")
@@ -150,8 +149,7 @@ def test_of_a_node_that_is_gone_nothing_is_said_though_its_last_evaluation_came_
     monkeypatch.setattr(gate_run, "resolve", lambda *_: Cluster("k8s:x", "agents", tuple(map(Target, there))))
     gate.agents = lambda: {name: agent(name, since=since) for name in there}
     since, found = "2026-01-02T00:00:00Z", {name: [FIT.status, FIT.reason, FIT.message] for name in there}
-    reports = EVALUATES.replace("found, {}", "found, dict.fromkeys(found, 1000.0)")
-    gate.makes(f"FOUND = {found | {last: ['False', 'GpuNoXid', '79']}!r}\n{reports}")
+    gate.makes(f"FOUND = {found | {last: ['False', 'GpuNoXid', '79']}!r}\n{REPORTING}")
     gate.round()
     since = LATER
     gate.makes("raise SystemExit(4)")
@@ -160,7 +158,7 @@ def test_of_a_node_that_is_gone_nothing_is_said_though_its_last_evaluation_came_
     assert gate.tally._last.unfit == {last: "GpuNoXid"}
     there.remove(last)
     found.pop(last)
-    gate.makes(f"FOUND = {found!r}\n{reports}")
+    gate.makes(f"FOUND = {found!r}\n{REPORTING}")
     gate.round()
     assert (gate.tally._last.unfit, gate.tally._last.statuses["True"]) == ({}, len(there))
 
@@ -230,6 +228,15 @@ def test_a_node_whose_agent_says_that_something_changes_is_not_confirmed_until_i
     assert gate.written[-1][0] == {"n0000": FIT, "n0001": UNFIT}
 
 
+@pytest.mark.long
+def test_a_node_whose_agent_never_comes_to_rest_is_confirmed_while_it_is_evaluated_to_the_same(gate: Gate) -> None:
+    gate.agents = lambda: {**every(1), "n0001": agent("n0001", is_ready=False)}
+    for _ in range(2 * 5 + 1):
+        gate.finds(gate.now + 60.0, n0000=FIT, n0001=UNFIT)
+        gate.round()
+    assert [found for found, _ in gate.written] == [{"n0000": FIT, "n0001": UNFIT}] * 2
+
+
 @pytest.mark.parametrize(
     ("x", "asked"),
     [("eks:prod/pool=train", "eks:prod"), ("k8s:prod/pool=train", "k8s:prod/pool=train"), ("eks:prod", "eks:prod")],
@@ -270,8 +277,7 @@ def test_a_share_is_handed_over_with_its_agents_as_they_are_when_its_turn_comes(
     def note(_: Path, chosen: Iterable[Target], seen: AgentPods) -> None:
         handed.append((list(chosen), seen.own["n0000"]))
 
-    targets = tuple(map(Target, names(count)))
-    monkeypatch.setattr(gate_run, "resolve", lambda *_: Cluster("k8s:x", "agents", targets))
+    monkeypatch.setattr(gate_run, "resolve", lambda *_: Cluster("k8s:x", "agents", tuple(map(Target, names(count)))))
     monkeypatch.setattr(gate_run, "hand_over", note)
     gate.agents = lambda: {**every(count), "n0000": agent("n0000", since=f"look {next(looks)}")}
     gate.makes("raise SystemExit(4)")

@@ -185,10 +185,12 @@ class Rounds:
         self._say(replace(gate_round, reported=self._reported))
 
     def _confirm(self, api: Api, agents: Mapping[str, Pod], now: float, asked: Counter[str]) -> None:
-        """Write what stands where that is due: of nodes whose agents say that it does."""
+        """Write what stands where that is due: of nodes whose agents say that it does, or that were just evaluated."""
         verdicts = kept_verdicts(self._keep)
+        late = now - self._orders.patience_s
         changing = {node for node, pod in agents.items() if is_changing(pod)}
-        sure = {n: one for n, one in verdicts.items() if n not in changing or one.health.reason == NOT_REACHED}
+        changing -= {n for n, one in verdicts.items() if one.began > late or one.health.reason == NOT_REACHED}
+        sure = {n: one for n, one in verdicts.items() if n not in changing}
         written, health_by_node = (
             Written((f"{len(verdicts)} nodes as before",), ()),
             {n: one.health for n, one in sure.items()},
