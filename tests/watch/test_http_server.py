@@ -11,6 +11,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry, make_wsgi_app
@@ -18,7 +19,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 
 from clusterproof.plugins.command_line.main import main
 from clusterproof.plugins.watch import http_server
-from clusterproof.plugins.watch.http_server import Address, Listener, NoAddress
+from clusterproof.plugins.watch.http_server import LOCALHOST, Address, Listener, NoAddress
 from clusterproof.plugins.watch.metrics import Metrics
 from tests.builders.wheel import ROOT
 from tests.watch.sinks_of_day import OfDay, series, tick
@@ -46,6 +47,7 @@ def asked(url: str, accept: str = "text/plain") -> tuple[str, str]:
     ("text", "host", "port"),
     [
         (":9188", "127.0.0.1", 9188),
+        ("*:9188", "*", 9188),
         ("0.0.0.0:9188", "0.0.0.0", 9188),
         ("head-node:80", "head-node", 80),
         ("[::1]:9188", "::1", 9188),
@@ -53,6 +55,31 @@ def asked(url: str, accept: str = "text/plain") -> tuple[str, str]:
 )
 def test_an_address_without_a_host_is_of_this_machine_alone(text: str, host: str, port: int) -> None:
     assert Address.of(text) == Address(host, port)
+
+
+@pytest.mark.parametrize(
+    ("has_ipv6", "address"),
+    [
+        pytest.param(True, "::1", marks=pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="no IPv6 here")),
+        pytest.param(True, LOCALHOST, marks=pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="no IPv6 here")),
+        (False, LOCALHOST),
+    ],
+)
+def test_an_asterisk_is_every_address_of_this_machine_by_ipv6_too_where_it_has_that(
+    monkeypatch: pytest.MonkeyPatch, has_ipv6: bool, address: str
+) -> None:
+    monkeypatch.setattr(socket, "has_dualstack_ipv6", lambda: has_ipv6)
+
+    def who(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+        start_response("200 OK", [("Content-Type", "text/plain")])
+        return [environ["REMOTE_ADDR"].encode()]
+
+    made = Listener(Address.of("*:0"), {"/": who})
+    try:
+        host = f"[{address}]" if ":" in address else address
+        assert asked(f"http://{host}:{made.url.rpartition(':')[2]}")[0] == address
+    finally:
+        made.close()
 
 
 @pytest.mark.parametrize("text", ["9188", "", ":", ":x", ":99999", "::1:9188", "a b:1", "http://h:1", "[h]:1"])

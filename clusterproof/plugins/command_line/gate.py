@@ -48,7 +48,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("x", nargs="?", metavar="X", help="k8s:CONTEXT[/SELECTOR], k8s:in-cluster or eks:NAME")
     help_text = "seconds between reports, alike in both: 1 to 3600"
     parser.add_argument("--every", type=_interval_s, default=60, metavar="S", help=help_text)
-    parser.add_argument("--listen", metavar="[HOST]:PORT", help="of run: answer Prometheus there, as 0.0.0.0:9188")
+    parser.add_argument("--listen", metavar="[HOST]:PORT", help="of run: answer Prometheus there, as '*:9188'")
     parser.add_argument("--probe-timeout", type=float, default=5.0, metavar="S", help="of agent: for one collector")
     help_text = "of agent: a file that is there while what checks say of the node is as before"
     parser.add_argument("--unchanged", metavar="FILE", help=help_text)

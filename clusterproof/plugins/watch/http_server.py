@@ -18,6 +18,8 @@ from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.record import record
 
 LOCALHOST = "127.0.0.1"
+EVERY = "*"  # as a host: every address of this machine, of IPv6 too where it has that
+MAPPED = "::ffff:"  # how an IPv6 socket shows who comes by IPv4
 MAX_CONNECTIONS = 8  # of more the one that has waited longest is given up
 MAX_PER_ADDRESS = 4  # the same of the connections of one address
 MAX_ANSWERED = 32  # of those that are given up some are still computed: beyond, nobody is let in
@@ -39,7 +41,7 @@ class Address:
 
     @staticmethod
     def of(text: str) -> Address:
-        """Of `:9188`, which is this machine's alone, `0.0.0.0:9188`, `head:9188` or `[::1]:9188`. Raises NoAddress."""
+        """Of `:9188`, which is this machine's alone, `*:9188`, `head:9188` or `[::1]:9188`. Raises NoAddress."""
         match = _ADDRESS.fullmatch(text)
         if not match or int(match["port"]) > 65_535:
             raise NoAddress(f"--listen is {text[:60]!r}; expected [HOST]:PORT, such as :9188")
@@ -51,18 +53,20 @@ class Listener:
 
     def __init__(self, address: Address, apps: Mapping[str, App]) -> None:
         """`apps`: what answers at each path. Raises NoAddress where it cannot be listened at."""
+        host = address.host
+        if host == EVERY:
+            host = "::" if socket.has_dualstack_ipv6() else "0.0.0.0"  # noqa: S104 - what is asked for
         try:
-            family = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0][0]
+            family = socket.getaddrinfo(host, address.port, type=socket.SOCK_STREAM)[0][0]
             kind = type("Server", (_Server,), {"address_family": family})
             self._server: WSGIServer = make_server(
-                address.host, address.port, partial(_answer, apps), server_class=kind, handler_class=_Handler
+                host, address.port, partial(_answer, apps), server_class=kind, handler_class=_Handler
             )
         except (OSError, UnicodeError) as problem:
             why = getattr(problem, "strerror", None) or problem
             where = f"{address.host}:{address.port}"
             raise NoAddress(f"--listen: {where}: {why}; expected an address of this machine and a free port") from None
-        host = f"[{address.host}]" if family is socket.AF_INET6 else address.host
-        self.url = f"http://{host}:{self._server.server_port}/"
+        self.url = f"http://{f'[{host}]' if family is socket.AF_INET6 else host}:{self._server.server_port}/"
         self._thread = threading.Thread(target=self._server.serve_forever, name="watch-listen", daemon=True)
         self._thread.start()
 
@@ -117,10 +121,17 @@ class _Server(ThreadingMixIn, WSGIServer):
         super().__init__(*arguments, **more)
 
     def server_bind(self) -> None:
-        """As WSGIServer does it, without asking the name service what this machine is called."""
+        """As WSGIServer does it, by IPv4 too, and without asking the name service what this machine is called."""
+        if self.address_family is socket.AF_INET6:
+            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
         self.setup_environ()
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        """The next one, and who comes, by the address of their own family."""
+        request, (host, *more) = super().get_request()
+        return request, (host.removeprefix(MAPPED), *more)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Answer in a thread; where too many are open, give up one that was there before."""

@@ -227,7 +227,7 @@ complete -c clusterproof -n '_shtab_clusterproof_using watch; and test $_shtab_c
 complete -c clusterproof -n '_shtab_clusterproof_using; and test $_shtab_clusterproof_npos -eq 0' -a gate -d 'A gate of Kubernetes: run evaluates what agents report and writes it to the nodes, agent reports what is on its node, wait ends once its verdict on a node is known: 0 proven, 1 unfit, 10 not proven in time, 2 ended by a signal; and what removes it: remove takes its condition and taints from all nodes.'
 complete -c clusterproof -n '_shtab_clusterproof_using gate' -s h -l help -d 'show this help message and exit'
 complete -c clusterproof -n '_shtab_clusterproof_using gate' -l every -x -d 'seconds between reports, alike in both: 1 to 3600'
-complete -c clusterproof -n '_shtab_clusterproof_using gate' -l listen -x -d 'of run: answer Prometheus there, as 0.0.0.0:9188'
+complete -c clusterproof -n '_shtab_clusterproof_using gate' -l listen -x -d 'of run: answer Prometheus there, as '"'"'*:9188'"'"''
 complete -c clusterproof -n '_shtab_clusterproof_using gate' -l probe-timeout -x -d 'of agent: for one collector'
 complete -c clusterproof -n '_shtab_clusterproof_using gate' -l unchanged -xka "(__fish_complete_path (commandline -ct))" -d 'of agent: a file that is there while what checks say of the node is as before'
 complete -c clusterproof -n '_shtab_clusterproof_using gate' -l options -x -d 'of agent: the gate'"'"'s further options, of which --expect, --instance-type and --policy hold here too'
