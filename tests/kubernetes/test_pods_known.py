@@ -6,6 +6,9 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
+
+from clusterproof.plugins.kubernetes.workloads import pod_of
 from clusterproof.plugins.transport.kubernetes import RunObjects
 from clusterproof.plugins.transport.kubernetes.outcome import PodWatch, is_settled
 
@@ -14,6 +17,15 @@ RUN = RunObjects("clusterproof-1", "clusterproof")
 
 def pod(name: str) -> dict[str, Any]:
     return {"metadata": {"name": name}, "spec": {"nodeName": "gpu001"}, "status": {"phase": "Running"}}
+
+
+@pytest.mark.parametrize(("ended", "settles"), [("probe", True), ("proxy", False)])
+def test_a_container_that_a_webhook_puts_before_the_probe_says_nothing_of_it(ended: str, settles: bool) -> None:
+    names = ("proxy", "probe")
+    states = [{"name": one, "state": {"terminated": {"exitCode": 0}} if one == ended else {}} for one in names]
+    status = {"phase": "Running", "containerStatuses": states}
+    both = pod_of({**pod("pod-0"), "spec": {"containers": [{"name": one} for one in names]}, "status": status})
+    assert is_settled(both) is settles
 
 
 class DeletingServer:

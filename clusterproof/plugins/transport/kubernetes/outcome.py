@@ -12,7 +12,7 @@ from clusterproof.plugins.core.record import record
 from clusterproof.plugins.kubernetes.api import Api, KubernetesDenied, KubernetesError, KubernetesRefused
 from clusterproof.plugins.kubernetes.nodes import ApiNode
 from clusterproof.plugins.kubernetes.workloads import Container, Pod, pod_of
-from clusterproof.plugins.transport.kubernetes import RunObjects
+from clusterproof.plugins.transport.kubernetes import CONTAINER, RunObjects
 
 WATCH_S = 60.0  # of one watch: one that has gone silent, as behind a load balancer that forgot it, costs no more
 AGAIN_S = 1.0  # after one that broke
@@ -267,4 +267,4 @@ def _not_started_there(container: Container, node: ApiNode, is_own_image: bool, 
 
 
 def _probe(pod: Pod) -> Container | None:
-    return next(iter(pod.containers), None)
+    return next((one for one in pod.containers if one.name == CONTAINER), None)  # beside those that a webhook adds
