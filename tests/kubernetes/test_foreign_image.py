@@ -46,6 +46,7 @@ def run_in(
         ({f"{LIBRARIES}/theirs.so": ""}, {"Volumes": {LIBRARIES: {}}}),
         ({}, {"Env": ["PATH=/theirs.so", "PYTHONPATH=/theirs.so"]}),
         ({}, {"Env": ["BASH_FUNC_echo%%=() { theirs.so; }"]}),
+        ({}, {"Env": ["LD_SHOW_AUXV=/theirs.so"]}),
     ],
     ids=[
         "a library",
@@ -54,6 +55,7 @@ def run_in(
         "a volume over the host's",
         "where programs are",
         "a function",
+        "what the loader shows of itself",
     ],
 )
 def test_nothing_of_it_reaches_the_program_that_is_root_on_the_host(

@@ -66,12 +66,14 @@ def test_gate_and_agent_as_installed_write_what_is_wrong_with_the_node(gate: Gat
 
 
 def test_a_round_costs_one_request_for_each_node_and_few_for_all(gate: GateBed) -> None:
-    with as_with_gpus(gate.bed), reporting(gate):
+    with as_with_gpus(gate.bed) as name, reporting(gate):
         user = f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}"
         run(gate, "--k8s-gate", "observe")
-        before = len(gate.bed.plane.requests(user))
+        before, condition = len(gate.bed.plane.requests(user)), gate.condition(name)
         status, said = run(gate, "--k8s-gate", "observe")
         made = gate.bed.plane.requests(user)[before:]
+        # A busy machine may report something else within these seconds, which is written.
+        written = ["patch nodes"] if gate.condition(name) != condition else []
     assert status == 1, said
     assert sorted({one["auditID"]: f"{one['verb']} {one['objectRef']['resource']}" for one in made}.values()) == [
         "get daemonsets",
@@ -81,6 +83,7 @@ def test_a_round_costs_one_request_for_each_node_and_few_for_all(gate: GateBed) 
         "list nodes",
         "list pods",
         "patch nodes",
+        *written,
     ]
 
 
