@@ -24,18 +24,19 @@ pytestmark = [needs_kubernetes, needs_cluster, needs_openmpi]
 PAIR = Pair(*NAMES)
 
 
-def campaign(meter: Meter, run_s: float = 60.0, **settings: int) -> MeterCampaign:
-    cluster = cluster_of(dict.fromkeys(NAMES, ""), "kubernetes")
+def campaign(meter: Meter, run_s: float = 60.0, by: str = "kubernetes", **settings: int) -> MeterCampaign:
+    cluster = cluster_of(dict.fromkeys(NAMES, ""), by)
     return MeterCampaign(meter, MeterSettings(**settings), cluster, limits(), run_s, connection=PerfPods())  # type: ignore[arg-type]
 
 
-def measurement(meter: Meter, **settings: int) -> Reading:
-    with launcher_for(campaign(meter, **settings)) as launcher:
+def measurement(meter: Meter, by: str = "kubernetes", **settings: int) -> Reading:
+    with launcher_for(campaign(meter, by=by, **settings)) as launcher:
         return measured(launcher, [PAIR])[str(PAIR)]
 
 
-def test_ranks_of_nccl_tests_are_on_both_nodes(perf: Nodes) -> None:
-    data = measurement(METERS["nccl-tests"], ranks_per_node=2, size_bytes=2**20)
+@pytest.mark.parametrize("by", ["kubernetes", "agents"])
+def test_ranks_of_nccl_tests_are_on_both_nodes(perf: Nodes, by: str) -> None:
+    data = measurement(METERS["nccl-tests"], by, ranks_per_node=2, size_bytes=2**20)
     assert (data.problem, data.ranks, sorted(data.hosts), data.is_correct) == ("", 4, sorted(NAMES), True)
     assert perf.left() == []
 

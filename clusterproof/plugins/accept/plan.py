@@ -9,7 +9,7 @@ from pathlib import Path
 from clusterproof.plugins.accept.population import Errors
 from clusterproof.plugins.catalog import Catalog, acceptance
 from clusterproof.plugins.catalog.acceptance import Stage
-from clusterproof.plugins.core.cluster import Cluster, InventoryError
+from clusterproof.plugins.core.cluster import Cluster, InventoryError, is_loaded_by_pods
 from clusterproof.plugins.core.policy import NO_POLICY
 from clusterproof.plugins.core.record import as_json, record
 from clusterproof.plugins.core.strict import Table, nearest, parse_toml, read_text
@@ -136,7 +136,7 @@ def _number(given: Table, key: str, above: float, below: float, default: float) 
 
 def _impossible(cluster: Cluster) -> tuple[str, ...]:
     """The stages that this way to the nodes has no launcher for: pods are started in pairs."""
-    return ("collectives",) if cluster.connection == "kubernetes" else ()
+    return ("collectives",) if is_loaded_by_pods(cluster) else ()
 
 
 def _stages(head: Table, default: Sequence[str]) -> tuple[Stage, ...]:

@@ -102,3 +102,8 @@ def is_of_slurm(cluster: Cluster) -> bool:
 def is_of_kubernetes(cluster: Cluster) -> bool:
     """Whether Kubernetes knows the cluster: there is a way to its API, now or when it was recorded."""
     return "kubernetes" in cluster.settings
+
+
+def is_loaded_by_pods(cluster: Cluster) -> bool:
+    """Whether pods load its nodes: those of Kubernetes, also where a gate's agents report what is on them."""
+    return cluster.connection in ("kubernetes", "agents")

@@ -18,6 +18,7 @@ from clusterproof.plugins.benchmarks.launchers.ranks import merged, rank_shell, 
 from clusterproof.plugins.benchmarks.launchers.two_ends import Outcome, OverNodes, PairMeasuring, two_ends
 from clusterproof.plugins.benchmarks.launchers.visit import ENDS_S, MAX_BYTES, NodeAnswer, failure_of
 from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings, Output
+from clusterproof.plugins.core.cluster import is_loaded_by_pods
 from clusterproof.plugins.evidence.pairs import Failure, Reading
 from clusterproof.plugins.transport import Unusable
 
@@ -158,7 +159,7 @@ exit $e
 
 def pods(campaign: MeterCampaign) -> OverNodes:
     """The launcher for nodes of Kubernetes. Raises Unusable elsewhere."""
-    if campaign.cluster.connection != "kubernetes":
+    if not is_loaded_by_pods(campaign.cluster):
         raise Unusable("the launcher pods is for clusters of Kubernetes; expected srun, mpirun or ssh")
     check(campaign)
     return OverNodes(campaign, ranks_by_pods if campaign.meter.is_collective else two_ends)

@@ -18,7 +18,7 @@ from clusterproof.plugins.benchmarks.pairwise.campaign import plan
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal
 from clusterproof.plugins.benchmarks.pairwise.mesh import MeshLimits
 from clusterproof.plugins.catalog.busbw import size_bytes_for
-from clusterproof.plugins.core.cluster import Target
+from clusterproof.plugins.core.cluster import Target, is_loaded_by_pods
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.evidence.aws.placement import (
     Places,
@@ -85,7 +85,7 @@ def _why_no_groups(meter: Meter, options: PairOptions, cluster: ClusterFacts) ->
     """Why no group can be measured; empty where one can."""
     if not meter.is_collective:
         return f"{meter.name} measures two nodes; expected --meter nccl-tests or nccom-test"
-    if (options.launcher or cluster.cluster.connection) in ("pods", "kubernetes"):
+    if options.launcher == "pods" or (not options.launcher and is_loaded_by_pods(cluster.cluster)):
         return "the launcher pods starts ranks on two nodes; expected srun or mpirun"
     return ""
 
@@ -192,6 +192,6 @@ def launcher_for(campaign: launching.MeterCampaign, name: str = "") -> Launcher:
 def _chosen(campaign: launching.MeterCampaign) -> str:
     if SETTING in campaign.cluster.settings:
         return "srun"
-    if campaign.cluster.connection == "kubernetes":
+    if is_loaded_by_pods(campaign.cluster):
         return "pods"
     return "mpirun" if campaign.meter.is_collective else "ssh"
