@@ -21,6 +21,7 @@ from clusterproof.plugins.kubernetes.gate.write import Written, write
 from tests.builders.runs import ROOT
 from tests.counterparts import installed
 from tests.testbed.kubernetes.bed import NAMESPACE, Bed
+from tests.testbed.kubernetes.nodes import Nodes
 from tests.testbed.kubernetes.processes import wait_until
 
 MANIFESTS = ROOT / "integrations" / "kubernetes"
@@ -124,7 +125,7 @@ def rights(kubeconfig: Path, namespace: str) -> set[tuple[str, str]]:
     return {(verb, resource) for verb, resource in found if not resource.startswith("self")}
 
 
-def kubectl(bed: Bed, *words: str | Path) -> str:
+def kubectl(bed: Bed | Nodes, *words: str | Path) -> str:
     """As an administrator."""
     command = [
         installed.folder("kubectl") / "newest" / "bin" / "kubectl",

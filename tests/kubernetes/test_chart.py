@@ -142,7 +142,8 @@ def _hooks(bed: Bed) -> list[dict[str, Any]]:
 
 def test_every_object_of_it_is_what_the_server_knows(kubernetes: Bed) -> None:
     evidence = "evidence.volume.persistentVolumeClaim.claimName=kept"
-    with released(kubernetes, "mode=taint", "policy=a = 1", "wait.namespaces={team-a}", evidence):
+    load = ("load.schedule=0 3 * * *", "load.image=x")
+    with released(kubernetes, "mode=taint", "policy=a = 1", "wait.namespaces={team-a}", evidence, *load):
         assert options(kubernetes) == "--k8s-evidence=/evidence"
         manifest = helm(kubernetes, "get", "manifest", "clusterproof")
         path = kubernetes.plane.folder / "manifest.yaml"

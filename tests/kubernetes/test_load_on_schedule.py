@@ -1,0 +1,119 @@
+"""Measurements on a schedule: what their account may do, what it may not, and that it is enough."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from clusterproof.plugins.benchmarks.meters.baseline import METERS
+from clusterproof.plugins.kubernetes.api import KubernetesError
+from clusterproof.plugins.kubernetes.nodes import node_of
+from clusterproof.plugins.transport.kubernetes import RunObjects, job
+from clusterproof.plugins.transport.kubernetes import pod as probe_pod
+from clusterproof.plugins.transport.kubernetes.perf import perf_pod
+from tests.counterparts import installed
+from tests.kubernetes.gate import MANIFESTS, api_of, kubectl, rights
+from tests.kubernetes.perf import NAMES, RANKS
+from tests.kubernetes.test_perf_pairs import measurement
+from tests.testbed.kubernetes.bed import NAMESPACE, Bed
+from tests.testbed.kubernetes.nodes import Nodes
+from tests.testbed.kubernetes.processes import wait_until
+from tests.testbed.needs import needs_cluster, needs_kubectl, needs_openmpi
+
+pytestmark = [needs_kubectl, installed.needs("helm")]
+VALUES = ("image=registry.example.com/clusterproof:0.1.0", "load.schedule=0 3 * * *", f"load.image={RANKS}")
+RUN = RunObjects("clusterproof-1", NAMESPACE, RANKS, pieces=2)
+JOBS = RUN.jobs
+NODE = node_of({"metadata": {"name": "gpu001"}, "status": {"capacity": {"nvidia.com/gpu": "8"}}})
+CONTAINER = {"name": "probe", "image": "x"}
+SECRET = {"name": "S", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}
+
+
+def rendered(*values: str) -> str:
+    """What helm makes of the chart."""
+    command = [f"{installed.folder('helm')}/helm", "template", "x", f"{MANIFESTS}/chart", "--namespace", NAMESPACE]
+    command += [word for value in values for word in ("--set", value)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+@contextlib.contextmanager
+def granted(bed: Bed | Nodes) -> Iterator[Path]:
+    """A kubeconfig of the account."""
+    every = [one for one in yaml.safe_load_all(rendered(*VALUES)) if one["metadata"]["name"] == "clusterproof-load"]
+    file = bed.plane.folder / "load.yaml"
+    file.write_text(yaml.safe_dump_all(every))
+    kubectl(bed, "apply", "--filename", file)
+    try:
+        token = kubectl(bed, "create", "token", "clusterproof-load", "--namespace", NAMESPACE).strip()
+        kubeconfig = bed.plane.kubeconfig(token)
+        wait_until(lambda: "no privilege" in refusal(kubeconfig, RUN.pods, pod(privileged=True)), "confined")
+        yield kubeconfig
+    finally:
+        kubectl(bed, "delete", "--filename", file)
+
+
+def refusal(kubeconfig: Path, path: str, body: object) -> str:
+    """What the server says to an object that the account would create; empty where it takes it."""
+    try:
+        api_of(kubeconfig).create(f"{path}?dryRun=All", body)
+    except KubernetesError as refused:
+        return str(refused)
+    return ""
+
+
+def pod(container: Mapping[str, Any] | None = None, privileged: bool = False, **spec: Any) -> dict[str, Any]:
+    one = {**CONTAINER, **(container or {}), **({"securityContext": {"privileged": True}} if privileged else {})}
+    return {"metadata": {"name": "x"}, "spec": {"automountServiceAccountToken": False, "containers": [one], **spec}}
+
+
+def volume(**source: Any) -> dict[str, Any]:
+    return pod(volumes=[{"name": "v", **source}])
+
+
+NOT_ITS_OWN = {
+    "privilege": (pod(privileged=True), "no privilege"),
+    "a capability": (pod({"securityContext": {"capabilities": {"add": ["SYS_ADMIN"]}}}), "no privilege"),
+    "the host's files": (volume(hostPath={"path": "/"}), "no file and no process"),
+    "a secret's file": (volume(secret={"secretName": "s"}), "no file and no process"),
+    "a secret's value": (pod({"env": [SECRET]}), "reads no secret"),
+    "all of a secret": (pod({"envFrom": [{"secretRef": {"name": "s"}}]}), "reads no secret"),
+    "the host's processes": (pod(hostPID=True), "no file and no process"),
+    "a token": (pod(automountServiceAccountToken=True), "no file and no process"),
+    "a container before it": (pod(initContainers=[{**CONTAINER, "name": "before"}]), "no file and no process"),
+    "what runs a probe": (probe_pod(RUN, "x", NODE, "x", 60), "no file and no process"),
+}
+
+
+def test_its_account_creates_what_a_measurement_needs_and_no_pod_that_is_root_on_a_node(kubernetes: Bed) -> None:
+    with granted(kubernetes) as kubeconfig:
+        said = {name: refusal(kubeconfig, RUN.pods, body) for name, (body, _) in NOT_ITS_OWN.items()}
+        with_pods = {"template": {"spec": {**pod(privileged=True)["spec"], "restartPolicy": "Never"}}}
+        of_job = refusal(kubeconfig, JOBS, {"metadata": {"name": "x"}, "spec": with_pods})
+        own = [refusal(kubeconfig, RUN.pods, perf_pod(RUN, "x", NODE, 60)), refusal(kubeconfig, JOBS, job(RUN, 60))]
+        allowed = rights(kubeconfig, NAMESPACE)
+    assert {name: words for name, (_, words) in NOT_ITS_OWN.items() if words not in said[name]} == {}, said
+    assert "a measurement's Job makes no pods" in of_job
+    assert own == ["", ""]
+    assert {verb for verb, resource in allowed if resource in ("secrets", "pods/exec", "nodes/proxy")} == set()
+    assert {resource for verb, resource in allowed if verb in ("update", "patch")} == set()
+
+
+def test_without_a_schedule_there_is_no_such_account() -> None:
+    names = [one["metadata"]["name"] for one in yaml.safe_load_all(rendered(VALUES[0])) if one]
+    assert "clusterproof-load" not in names
+
+
+@needs_cluster
+@needs_openmpi
+def test_pairs_are_measured_by_its_account(perf: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
+    with granted(perf) as kubeconfig:
+        monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
+        data = measurement(METERS["nccl-tests"], "agents", ranks_per_node=2, size_bytes=2**20)
+    assert (data.problem, data.ranks, sorted(data.hosts), data.is_correct) == ("", 4, sorted(NAMES), True)
+    assert perf.left() == []
