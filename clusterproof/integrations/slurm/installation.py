@@ -11,10 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from clusterproof.integrations.slurm import slurm_conf
-from clusterproof.integrations.slurm.rehearsal import OCCASIONS, Evaluated, Rehearsal, rehearsed
-from clusterproof.integrations.slurm.roots import distrust
-from clusterproof.integrations.slurm.settings import FILE, Settings, SettingsError, configured_names, read_settings
-from clusterproof.integrations.slurm.slurm_conf import (
+from clusterproof.integrations.slurm.installation_lines import (
     InstallationLine,
     LineStatus,
     Section,
@@ -24,6 +21,9 @@ from clusterproof.integrations.slurm.slurm_conf import (
     to_fix,
     unknown,
 )
+from clusterproof.integrations.slurm.rehearsal import OCCASIONS, Evaluated, Rehearsal, rehearsed
+from clusterproof.integrations.slurm.roots import distrust
+from clusterproof.integrations.slurm.settings import FILE, Settings, SettingsError, configured_names, read_settings
 from clusterproof.integrations.slurm.state import RUNTIME_FOLDER, why_unusable
 from clusterproof.integrations.slurm.verdict import shortened
 from clusterproof.plugins.core import __version__

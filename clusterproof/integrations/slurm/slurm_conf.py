@@ -1,89 +1,27 @@
-"""Whether slurm.conf and this node's place in Slurm fit the scripts, and what --check-installation says."""
+"""Whether slurm.conf and this node's place in Slurm fit the scripts."""
 
 from __future__ import annotations
 
 import os
 import re
 import sys
-import textwrap
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
 
 from clusterproof.integrations.slurm import control
 from clusterproof.integrations.slurm.control import NodeState, SlurmError
+from clusterproof.integrations.slurm.installation_lines import InstallationLine, fine, to_fix
+from clusterproof.integrations.slurm.records import VALID_S
 from clusterproof.integrations.slurm.settings import Settings
-
-WIDTH = 118
-LABEL = 20
-INDENT = " " * (LABEL + 2)
-
-
-class LineStatus(str, Enum):
-    """What a line asks of who reads it."""
-
-    FINE = " "
-    MEND = "!"
-    OPEN = "?"  # nothing is wrong, and something cannot be evaluated
-
-
-@dataclass(frozen=True, slots=True)
-class InstallationLine:
-    """One line of a section; long ones are wrapped. `label` stands once before lines that share it."""
-
-    text: str
-    mark: LineStatus = LineStatus.FINE
-    label: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """What is shown under one heading."""
-
-    heading: str
-    lines: tuple[InstallationLine, ...]
-
-
-def fine(text: str, label: str = "") -> InstallationLine:
-    """A line that only informs."""
-    return InstallationLine(text, LineStatus.FINE, label)
-
-
-def to_fix(text: str, label: str = "") -> InstallationLine:
-    """What has to be fixed; it reads `observed; expected …`."""
-    return InstallationLine(text, LineStatus.MEND, label)
-
-
-def unknown(text: str, label: str = "") -> InstallationLine:
-    """What cannot be evaluated here."""
-    return InstallationLine(text, LineStatus.OPEN, label)
-
-
-def count(sections: Iterable[Section], mark: LineStatus) -> int:
-    """How many lines have the mark."""
-    return sum(line.mark is mark for section in sections for line in section.lines)
-
-
-def rendered(sections: Iterable[Section]) -> str:
-    """The sections as text for a terminal."""
-    shown: list[str] = []
-    for section in sections:
-        shown.append(f"\n{section.heading}" if shown else section.heading)
-        for line in section.lines:
-            head = f"{line.mark.value} {line.label:<{LABEL}}"
-            text = "".join(char if char.isprintable() else "?" for char in " ".join(line.text.split()))
-            shown.append(
-                textwrap.fill(text, WIDTH, initial_indent=head, subsequent_indent=INDENT, break_on_hyphens=False)
-            )
-    return "\n".join(shown)
-
 
 SCRIPTS = {"Prolog": "prolog", "Epilog": "epilog", "HealthCheckProgram": "health-check"}
 LIMITS_S = {"Prolog": 15, "Epilog": 15}  # the scripts answer within 9 s, and slurmd kills what comes later
+HEALTH_CHECK_S = 60  # likewise: it answers within 55 s
 STARTS_S = {"BatchStartTimeout": 10, "MessageTimeout": 10}  # Slurm's own defaults: a prolog may take 9 s of them
 NO_LIMIT = 65534  # as Slurm shows that there is none
 SEES_DRAINED = frozenset({"ANY", "IDLE"})  # values of HealthCheckNodeState by which a drained node is checked
+SEES_IN_USE = frozenset({"ALLOC", "MIXED"})  # … by which one in use is, as by ANY
 CONFIGLESS = "/run/slurm/conf/slurm.conf"  # as a controller has sent it, with scripts that are named without a folder
 HOME = Path("/opt/clusterproof/bin")  # where a script that lies elsewhere looks for Python
 MAX_BYTES = 65536
@@ -124,7 +62,7 @@ def lines_of(name: str, report: SlurmReport, settings: Settings) -> Iterator[Ins
     if "Prolog" in named:
         yield from _of_flags(report.config, settings)
     if "HealthCheckProgram" in named:
-        yield from _of_health_check(report.config)
+        yield from _of_health_check(report.config, is_relied_on=settings.drains and len(named) > 1)
     elif named and settings.drains:
         not_ours = "not ours: nobody then says how many nodes are drained, and a prolog and an epilog drain nothing"
         yield to_fix(f"{not_ours}; expected clusterproof-health-check", "HealthCheckProgram")
@@ -202,7 +140,10 @@ def _of_file(file: Path, keyword: str) -> InstallationLine:
 
 def _of_flags(config: Mapping[str, str], settings: Settings) -> Iterator[InstallationLine]:
     flags = config.get("PrologFlags", "")
-    if "alloc" not in flags.lower():
+    if "runinjob" in flags.lower():
+        within = "prolog and epilog run within the job's limits, and see its GPUs alone"
+        yield to_fix(f"{flags}: {within}; expected no RunInJob", "PrologFlags")
+    elif "alloc" not in flags.lower():
         problem = f"{flags or 'not set'}: a prolog runs when a job's first step reaches the node; better Alloc"
         yield fine(problem, "PrologFlags")
     else:
@@ -212,13 +153,23 @@ def _of_flags(config: Mapping[str, str], settings: Settings) -> Iterator[Install
         yield fine(problem, "SchedulerParameters")
 
 
-def _of_health_check(config: Mapping[str, str]) -> Iterator[InstallationLine]:
-    interval = config.get("HealthCheckInterval", "")
-    states = config.get("HealthCheckNodeState", "")
-    if _seconds(interval) == 0:
+def _of_health_check(config: Mapping[str, str], *, is_relied_on: bool) -> Iterator[InstallationLine]:
+    """Whether it runs, and often enough where prologs and epilogs go by what it records."""
+    interval, states = config.get("HealthCheckInterval", ""), config.get("HealthCheckNodeState", "")
+    seconds, seen = _seconds(interval), set(states.upper().split(","))
+    if seconds == 0:
         yield to_fix("0: it never runs; expected 300", "HealthCheckInterval")
+    elif is_relied_on and seconds and seconds > VALID_S:
+        late = "a prolog and an epilog drain nothing an hour after it has run"
+        yield to_fix(f"{interval}: {late}; expected 300", "HealthCheckInterval")
     else:
         yield fine(f"{interval}, on nodes that are {states or 'not set'}", "HealthCheckInterval")
+    if is_relied_on and states and "ANY" not in seen and not seen >= SEES_IN_USE:
+        late = "after an hour of use its prologs and epilogs drain nothing"
+        yield to_fix(f"{states}: it does not run on a node in use, and {late}; expected ANY", "HealthCheckNodeState")
+    limit_s = _seconds(config.get("HealthCheckTimeout", ""))
+    if limit_s is not None and limit_s < HEALTH_CHECK_S:
+        yield to_fix(f"HealthCheckTimeout is {limit_s} s; expected {HEALTH_CHECK_S} s or more", "HealthCheckProgram")
 
 
 def _of_times(config: Mapping[str, str], named: list[str]) -> Iterator[InstallationLine]:

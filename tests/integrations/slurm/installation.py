@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 
-from clusterproof.integrations.slurm.slurm_conf import INDENT
+from clusterproof.integrations.slurm.installation_lines import INDENT
 from tests.integrations.slurm.scripts import SCRIPTS
 from tests.testbed.node import Node
 

@@ -7,9 +7,7 @@ import sys
 import pytest
 
 from clusterproof.integrations.slurm.installation import findings
-from clusterproof.integrations.slurm.rehearsal import Evaluated, Rehearsal
-from clusterproof.integrations.slurm.settings import Settings
-from clusterproof.integrations.slurm.slurm_conf import (
+from clusterproof.integrations.slurm.installation_lines import (
     InstallationLine,
     LineStatus,
     Section,
@@ -19,6 +17,8 @@ from clusterproof.integrations.slurm.slurm_conf import (
     to_fix,
     unknown,
 )
+from clusterproof.integrations.slurm.rehearsal import Evaluated, Rehearsal
+from clusterproof.integrations.slurm.settings import Settings
 from clusterproof.plugins.evaluation.index import FILE as INDEX
 from tests.faults import BY_NAME
 from tests.integrations.slurm.installation import DRAIN, TIMEOUT_S, asked, marked, output_of

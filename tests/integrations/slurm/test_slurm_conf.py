@@ -12,9 +12,9 @@ import pytest
 
 from clusterproof.integrations.slurm.control import NodeState, parse_config
 from clusterproof.integrations.slurm.drains import Drain
+from clusterproof.integrations.slurm.installation_lines import LineStatus
 from clusterproof.integrations.slurm.settings import HealthCheck, Settings
 from clusterproof.integrations.slurm.slurm_conf import (
-    LineStatus,
     SlurmReport,
     lines_of,
     names_ours,
@@ -82,6 +82,12 @@ def test_a_slurm_conf_that_fits_has_nothing_to_mend(config: dict[str, str]) -> N
         ({"BatchStartTimeout": "5 sec"}, "Prolog BatchStartTimeout is 5 s; expected 10 s or more, "),
         ({"MessageTimeout": "5 sec"}, "Prolog MessageTimeout is 5 s; expected 10 s or more, "),
         ({"HealthCheckInterval": "0 sec"}, "HealthCheckInterval 0: it never runs; expected 300"),
+        ({"HealthCheckInterval": "7200 sec"}, "HealthCheckInterval 7200 sec: a prolog and an epilog drain nothing"),
+        ({"HealthCheckNodeState": "IDLE,CYCLE"}, "HealthCheckNodeState IDLE,CYCLE: it does not run on a node in use, "),
+        ({"HealthCheckNodeState": "IDLE,MIXED"}, "HealthCheckNodeState IDLE,MIXED: it does not run on a node in use, "),
+        ({"HealthCheckNodeState": "START_ONLY"}, "HealthCheckNodeState START_ONLY: it does not run on a node in use, "),
+        ({"HealthCheckTimeout": "30 sec"}, "HealthCheckProgram HealthCheckTimeout is 30 s; expected 60 s or more"),
+        ({"PrologFlags": "Alloc,Contain,RunInJob"}, "PrologFlags Alloc,Contain,RunInJob: prolog and epilog run "),
         ({"Prolog": "/none/prolog"}, "Prolog /none/prolog: there is no such file on this node; expected one, or each "),
         ({"Epilog": "/bin/true"}, "Epilog /bin/true, which does not name clusterproof-epilog; expected it there"),
         ({"Prolog": "", "Epilog": "", "HealthCheckProgram": ""}, "Prolog not set; expected the path of clusterproof-"),
@@ -94,6 +100,27 @@ def test_what_does_not_fit_is_to_be_mended(config: dict[str, str], changed: dict
 
 def test_a_script_that_is_left_out_on_purpose_is_nothing_to_mend(config: dict[str, str]) -> None:
     assert to_mend({**config, "Epilog": ""}) == []
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"HealthCheckInterval": "3600 sec"},
+        {"HealthCheckNodeState": "ALLOC,IDLE,MIXED"},
+        {"HealthCheckTimeout": "60 sec"},
+        {"Prolog": "", "Epilog": "", "HealthCheckInterval": "7200 sec", "HealthCheckNodeState": "IDLE"},
+    ],
+    ids=["within the hour", "every state by its name", "Slurm's own limit", "no other script relies on it"],
+)
+def test_a_health_check_that_comes_soon_enough_is_nothing_to_mend(
+    config: dict[str, str], changed: dict[str, str]
+) -> None:
+    assert to_mend({**config, **changed}) == []
+
+
+def test_where_nothing_is_drained_a_health_check_may_come_late(config: dict[str, str]) -> None:
+    late = {**config, "HealthCheckInterval": "7200 sec", "HealthCheckNodeState": "IDLE"}
+    assert to_mend(late, Settings()) == []
 
 
 @pytest.mark.parametrize("keyword", ["Prolog", "Prolog[0]", "Prolog[1]"])
