@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from clusterproof.plugins.core.errors import ClusterproofError
 
 ANSWER_S = 8.0
-REBOOTS = frozenset({"REBOOT_REQUESTED", "REBOOT_ISSUED"})  # which a resume would cancel
+GOES_DOWN = frozenset({"REBOOT_REQUESTED", "REBOOT_ISSUED", "POWER_DOWN", "POWERING_DOWN"})  # a resume would cancel it
 UNAVAILABLE = frozenset({"DRAIN", "DOWN", "FAIL", "FAILING", "MAINTENANCE", "MAINT", "REBOOT_ISSUED", "POWERING_DOWN"})
 BY_HAND = frozenset({"DRAIN", "FAIL", "FAILING"})  # end by hand alone, as a reservation or what Slurm set down need not
-NOT_RESUMED = frozenset({"DOWN", "FAIL", "FAILING"}) | REBOOTS
-STEERING = ("SQUEUE_", "SINFO_")  # of the environment in which slurmd was started: what would leave jobs or nodes out
+NOT_RESUMED = frozenset({"DOWN", "FAIL", "FAILING"}) | GOES_DOWN
+# Of the environment in which slurmd was started: what would leave jobs or nodes out, or ask another cluster.
+STEERING = ("SQUEUE_", "SINFO_", "SLURM_CLUSTERS")
+LOCAL = {"SQUEUE_LOCAL": "1", "SINFO_LOCAL": "1"}  # of a federation this cluster alone, whatever it displays
 TIMES = {"SLURM_TIME_FORMAT": "%s"}  # seconds since 1970, which no change of the clock sets back
 BY_SLURM = frozenset({"Prolog error", "Epilog error"})  # all that Slurm says where a script of ours has failed
 ANY_RETURNS = "2"  # of ReturnToService (slurm.conf(5)): whatever a node was set down for, it is back once it registers
@@ -65,9 +67,9 @@ class NodeState:
         return settings.get("ReturnToService") != ANY_RETURNS and self.by != slurm_user_of(settings)
 
     @property
-    def is_to_be_rebooted(self) -> bool:
-        """Whether somebody has asked Slurm to reboot it, and it has not come back."""
-        return not self.flags.isdisjoint(REBOOTS)
+    def goes_down(self) -> bool:
+        """Whether Slurm is to reboot it or power it down, and it has not come back."""
+        return not self.flags.isdisjoint(GOES_DOWN)
 
     @property
     def has_slurms_words(self) -> bool:
@@ -151,7 +153,9 @@ def output_of(*command: str) -> str:
     """What a Slurm command prints. Raises SlurmError."""
     own = {key: value for key, value in os.environ.items() if not key.startswith(STEERING)}
     try:
-        done = subprocess.run(command, capture_output=True, timeout=ANSWER_S, check=False, env={**own, **TIMES})
+        done = subprocess.run(
+            command, capture_output=True, timeout=ANSWER_S, check=False, env={**own, **LOCAL, **TIMES}
+        )
     except (OSError, subprocess.TimeoutExpired) as problem:
         raise SlurmError(f"{command[0]}: {problem}") from None
     if done.returncode:

@@ -237,8 +237,8 @@ def resume(call: Call, run: CheckRun, ours: tuple[Drain, ...]) -> None:
         call.log(f"stays drained: {len(run.of('fail'))} fail, {len(run.of('incomplete'))} incomplete", WARNING)
         return
     node = control.node_state(call.node)
-    if is_ours(node, ours) and node.is_to_be_rebooted:
-        call.log("passes, and stays drained until it is rebooted, as somebody has asked Slurm to", WARNING)
+    if is_ours(node, ours) and node.goes_down:
+        call.log("passes, and stays drained until it is rebooted or powered down, as Slurm was asked to", WARNING)
     elif is_ours(node, ours) and node.may_be_resumed:
         ended = take_back(call, node, ours)
         call.log(f"resumes, as all pass: it was drained for {node.reason}", WARNING)

@@ -40,6 +40,7 @@ from clusterproof.integrations.slurm.verdict import PREFIX, Cursor
 from clusterproof.plugins.core.record import replace
 
 CLAIMS = "%N|%T|%H|%E"  # of sinfo: node, state, since when it has its reason, the reason
+DRAINED = ("drain", "reboot", "inval")  # how states begin that a drained node has: sinfo shows the other two before it
 RANDOM_WAIT_S = 0.025  # for each node of a partition; what two commands of Slurm's take
 MAX_RANDOM_WAIT_S = 5.0
 SECOND_S = 1.05  # a second of slurmctld's, and what two clocks may differ in measuring it
@@ -210,7 +211,7 @@ def parse_claims(listing: str) -> tuple[tuple[Claim, ...], int]:
     A reason alone is no drain: since 24.11 it stays when a node is resumed, until its next job.
     """
     rows = {line.split("|", 1)[0]: line.split("|", 3) for line in listing.splitlines() if line.count("|") >= 3}
-    ours = (row for row in rows.values() if "drain" in row[1].lower() and row[3].startswith(PREFIX))
+    ours = (row for row in rows.values() if row[1].lower().startswith(DRAINED) and row[3].startswith(PREFIX))
     return tuple(sorted(Claim(int(since) if since.isdecimal() else 0, name) for name, _, since, _ in ours)), len(rows)
 
 

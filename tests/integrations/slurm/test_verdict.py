@@ -240,6 +240,12 @@ def test_only_nodes_that_are_drained_for_reasons_of_ours_count() -> None:
     assert [our_drains.ahead(found, name) for name in ("gpu005", "gpu001", "gpu002")] == [0, 1, 2]
 
 
+@pytest.mark.parametrize("state", ["reboot", "reboot^", "reboot*", "inval"])
+def test_a_drained_node_counts_though_sinfo_names_another_of_its_states_first(state: str) -> None:
+    found, _ = our_drains.parse_claims(f"gpu001|{state}|1700000001|clusterproof: gpu.no_xid: Xid 79\n")
+    assert found == (Claim(1700000001, "gpu001"),)
+
+
 @pytest.mark.parametrize(
     ("state", "reason", "read", "may_be_resumed"),
     [
@@ -249,13 +255,23 @@ def test_only_nodes_that_are_drained_for_reasons_of_ours_count() -> None:
         ("MIXED+DRAIN+REBOOT_REQUESTED", "clusterproof: x", "clusterproof: x", False),
         ("DOWN+DRAIN+REBOOT_ISSUED", "clusterproof: x : reboot issued", "clusterproof: x", False),
         ("IDLE+DRAIN", "a fan is loud : reboot issued", "a fan is loud", True),
+        ("MIXED+CLOUD+DRAIN+POWER_DOWN", "clusterproof: x", "clusterproof: x", False),
+        ("IDLE+CLOUD+DRAIN+POWERING_DOWN", "clusterproof: x", "clusterproof: x", False),
     ],
 )
-def test_a_reboot_that_slurm_was_asked_for_is_awaited_and_changes_no_reason(
+def test_a_reboot_or_power_down_that_slurm_was_asked_for_is_awaited_and_changes_no_reason(
     state: str, reason: str, read: str, may_be_resumed: bool
 ) -> None:
     node = control.parse_node(f"NodeName=gpu001\n   State={state}\n   Reason={reason} [root@2026-03-01T08:00:00]\n")
     assert (node.reason, node.may_be_resumed) == (read, may_be_resumed)
+
+
+def test_slurms_commands_are_asked_of_this_cluster_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SLURM_CLUSTERS", "SQUEUE_PARTITION", "SINFO_STATE"):
+        monkeypatch.setenv(name, "other")
+    asked = control.output_of("env").splitlines()
+    assert not [line for line in asked if line.endswith("=other")]
+    assert {"SQUEUE_LOCAL=1", "SINFO_LOCAL=1"} <= set(asked)
 
 
 def test_what_scontrol_says_of_a_node_is_read() -> None:
