@@ -56,12 +56,13 @@ def test_slurm_nodes_take_jobs(cluster: ClusterFacts) -> None:
     """Slurm nodes accepting jobs.
 
     A job that needs all of them waits. A node drained by clusterproof's own health check is a concern: its reason says
-    which check failed.
+    which check failed. A node that is powered down to save power is neither: Slurm powers it up for a job.
 
     Remedy (restore service): Fix what the reason names, then resume the node (scontrol update nodename=NODE
     state=resume).
     """
-    out = [node for node in cluster.slurm.nodes_beside(_names(cluster)) if not node.takes_jobs]
+    nodes = cluster.slurm.nodes_beside(_names(cluster))
+    out = [node for node in nodes if not (node.takes_jobs or node.is_powered_down)]
     foreign = [node for node in out if not node.reason.startswith(OUR_REASON)]
     fail_if(foreign, f"{_by_state(foreign)}; expected nodes that take jobs")
     ours = [node for node in out if node not in foreign]

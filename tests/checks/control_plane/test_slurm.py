@@ -105,6 +105,23 @@ def test_the_states_of_a_node_that_takes_jobs(state: str, takes_jobs: bool) -> N
     assert SlurmNode({"state": state}).takes_jobs is takes_jobs
 
 
+@pytest.mark.parametrize(
+    ("state", "verdict"),
+    [
+        ("IDLE+CLOUD+POWERED_DOWN", Verdict.PASS),
+        ("IDLE+CLOUD+POWERING_DOWN+NOT_RESPONDING", Verdict.PASS),
+        ("MIXED+CLOUD+POWER_DOWN", Verdict.PASS),
+        ("DOWN+CLOUD+POWERED_DOWN", Verdict.FAIL),
+        ("IDLE+CLOUD+DRAIN+POWERED_DOWN", Verdict.FAIL),
+        ("IDLE+CLOUD+NOT_RESPONDING", Verdict.FAIL),
+    ],
+)
+def test_a_node_that_slurm_powers_up_for_a_job_takes_jobs(state: str, verdict: Verdict) -> None:
+    data = copy.deepcopy(healthy())
+    data["nodes"][1]["state"] = state
+    assert of(data)["slurm_nodes_take_jobs"].verdict is verdict
+
+
 @pytest.mark.parametrize(("job", "nodes"), [("9", ("gpu001", "gpu002")), ("7_1", ("gpu001", "gpu002")), ("7", ())])
 def test_a_job_is_known_by_its_number_and_as_squeue_shows_it(job: str, nodes: tuple[str, ...]) -> None:
     jobs = SlurmJobs({"jobs": [["7_1", "9", "gpu[001-002]", "RUNNING"]]})

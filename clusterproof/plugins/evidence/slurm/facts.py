@@ -28,11 +28,12 @@ NO_STEPS = frozenset({"SUSPENDED", "CONFIGURING", "COMPLETING"})  # states of a 
 COMPLETING = "completing"  # over, but for what ends on its nodes
 MAX_STATE = 20  # characters
 LISTED_WITH_REASON = "DOWN OR DRAINED"  # what sinfo -R says of a node's state: it lists no others
-OUT_OF_USE = frozenset(
+POWERED_DOWN = frozenset({"POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN", "POW_DN", "POWERED_DN", "POWRING_DN"})
+OUT_OF_USE = POWERED_DOWN | frozenset(
     {"DOWN", "DRAIN", "DRAINED", "DRAINING", "DRNG", "FAIL", "FAILING", "FAILG", "ERROR", "INVAL", "INVALID_REG"}
     | {LISTED_WITH_REASON}
-    | {"FUTURE", "UNKNOWN", "POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN", "PLANNED_DOWN"}
-    | {"FUTR", "UNK", "POW_DN", "POWERED_DN", "POWRING_DN"}  # as sinfo shortens them
+    | {"FUTURE", "UNKNOWN", "PLANNED_DOWN"}
+    | {"FUTR", "UNK"}  # as sinfo shortens them
 )
 _GPUS = re.compile(r"(?:^|,)gpu(?::[^:,(]{1,100})?:(\d{1,4})(?=[,(]|$)")
 
@@ -63,6 +64,11 @@ class SlurmNode(Reported):
     def takes_jobs(self) -> bool:
         """Whether Slurm starts jobs on it, now or when others have ended. Raises Incomplete."""
         return self.answers and bool(self.states) and not self.states & OUT_OF_USE
+
+    @property
+    def is_powered_down(self) -> bool:
+        """Whether power saving alone keeps jobs away, which Slurm ends for the next of them. Raises Incomplete."""
+        return bool(self.states & POWERED_DOWN) and self.states & OUT_OF_USE <= POWERED_DOWN
 
     @property
     def states(self) -> frozenset[str]:
