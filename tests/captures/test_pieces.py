@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterproof.plugins.captures.collection import FORMS, read_text
+from clusterproof.plugins.captures.outputs import of_text
 from clusterproof.plugins.captures.text import pieces
 from clusterproof.plugins.evidence.parsing import Form
 
@@ -159,3 +160,11 @@ def test_a_message_beside_a_log_in_one_file_is_read() -> None:
 @pytest.mark.parametrize("typed", ["nccom-test -r 32 allr", "+ nccom-test allr -r 32", "A=1 /opt/bin/nccom-test -b 8"])
 def test_nccom_tests_command_with_what_went_wrong_is_its_output(typed: str) -> None:
     assert "nccom" in read_text(f"{typed}\nERROR  NRT_FAILURE: no neuron device\n")[0]
+
+
+def test_an_output_that_is_repeated_is_read_once_and_counts_each_time() -> None:
+    read: list[str] = []
+    form = Form("greeting", FORM.recognises, lambda text: {"greeted": read.append(text)}, begins=FORM.begins)
+    parts, problems = of_text("hello\n 1\n" * 1_000 + "hello\n 2\n", [form])
+    assert [text.split() for text in read] == [["hello", "1"], ["hello", "2"]]
+    assert ([part.collector for part in parts], problems) == (["greeted"] * 1_001, [])

@@ -43,10 +43,14 @@ def of_text(text: str, forms: Sequence[Form]) -> tuple[list[CollectorPart], list
 def _of_outputs(text: str, forms: Sequence[Form], names_unknown: bool) -> tuple[list[CollectorPart], list[str]]:
     parts: list[CollectorPart] = []
     problems: list[str] = []
+    known: dict[str, tuple[list[CollectorPart], list[str]]] = {}  # a command that was run in a loop says much again
     for output in _outputs(text, forms):
         before = len(parts) + len(problems)
         for piece in output:
-            _read_piece(piece.text, forms, parts, problems)
+            if piece.text not in known:
+                known[piece.text] = _of_piece(piece.text, forms)
+            parts += known[piece.text][0]
+            problems += known[piece.text][1]
         typed = output[0].typed
         if typed and names_unknown and len(parts) + len(problems) == before:
             said = first_line("".join(piece.text for piece in output[:2]))
@@ -66,8 +70,10 @@ def _outputs(text: str, forms: Sequence[Form]) -> Iterator[list[Piece]]:
         yield output
 
 
-def _read_piece(text: str, forms: Sequence[Form], parts: list[CollectorPart], problems: list[str]) -> None:
-    """Adds what a piece holds, and what is wrong with it."""
+def _of_piece(text: str, forms: Sequence[Form]) -> tuple[list[CollectorPart], list[str]]:
+    """What a piece holds, and what is wrong with it."""
+    parts: list[CollectorPart] = []
+    problems: list[str] = []
     others: str | None = None  # what is of no log: any user has lines logged, and they are no other command's
     for form in forms:
         try:
@@ -87,6 +93,7 @@ def _read_piece(text: str, forms: Sequence[Form], parts: list[CollectorPart], pr
         else:
             parts += [CollectorPart(collector, form.rank, value) for collector, value in collectors.items()]
             parts += [] if collectors else [CollectorPart(NOTHING, form.rank, None)]
+    return parts, problems
 
 
 def first_line(text: str) -> str:

@@ -74,6 +74,7 @@ _REASON_STARTS = (
     "clocks_event_reasons.",
     "clocks_throttle_reasons.",
 )
+_REASON_BITS = {start + name: bit for start in _REASON_STARTS for name, bit in _REASONS.items()}
 
 
 def ecc(counter: str, kind: str, *columns: str) -> Reader:
@@ -120,18 +121,16 @@ def _without_sram(counter: str) -> Reader:
 
 def reasons(words: Words) -> object:
     """The clocks event reasons that are active, as NVML's mask."""
+    printed = [(words[path], bit) for path, bit in _REASON_BITS.items() if path in words]
+    if not printed:
+        return None
     bits, unread = 0, None
-    for start in _REASON_STARTS:
-        for name, bit in _REASONS.items():
-            word = words.get(start + name)
-            if word is None:
-                continue
-            if word.strip().lower() == "active":
-                bits |= bit
-            elif word.strip().lower() != "not active":
-                unread = unread or error(word) or not_understood(word)
-    is_reported = any(start + name in words for start in _REASON_STARTS for name in _REASONS)
-    if not is_reported or (unread and not any(reason.verdict != "none" for reason in clocks_event_reasons(bits))):
+    for word, bit in printed:
+        if word.strip().lower() == "active":
+            bits |= bit
+        elif word.strip().lower() != "not active":
+            unread = unread or error(word) or not_understood(word)
+    if unread and not any(reason.verdict != "none" for reason in clocks_event_reasons(bits)):
         return unread
     return bits
 

@@ -82,11 +82,18 @@ def is_error(value: object) -> bool:
 
 def value(decode: Callable[[str], object], *paths: str) -> Reader:
     """What stands at the first of these paths that was printed; an error where its whole section is one."""
+    sections = tuple(map(_sections, paths))
+    every = frozenset(section for above in sections for section in above)
 
     def read(words: Words) -> object:
-        word = next((words[path] for path in paths if path in words), None)
-        if word is None:
-            return next((problem for path in paths if (problem := _section_error(words, path))), None)
+        for path in paths:
+            if path in words:
+                word = words[path]
+                break
+        else:
+            if words.keys().isdisjoint(every):
+                return None
+            return next((problem for above in sections if (problem := _section_error(words, above))), None)
         problem = error(word)
         if problem:
             return problem
@@ -137,14 +144,15 @@ def _has_any(words: Words, starts: tuple[str, ...]) -> bool:
     return any(path.startswith(starts) for path in words)
 
 
-def _section_error(words: Words, path: str) -> dict[str, str] | None:
-    """The error that stands in the place of a section: `Remapped Rows : N/A`."""
+def _sections(path: str) -> tuple[str, ...]:
+    """The sections that a path is in, the innermost first."""
     section = path.rpartition("/")[0]
-    while section:
-        if section in words:
-            return error(words[section])
-        section = section.rpartition("/")[0]
-    return None
+    return (section, *_sections(section)) if section else ()
+
+
+def _section_error(words: Words, sections: Iterable[str]) -> dict[str, str] | None:
+    """The error that stands in the place of the innermost section that was printed: `Remapped Rows : N/A`."""
+    return next((error(words[section]) for section in sections if section in words), None)
 
 
 # What a word says. None where it is not understood.
