@@ -19,6 +19,7 @@ from clusterproof.plugins.accept.return_to_service import (
     judge,
     return_nodes,
 )
+from clusterproof.plugins.command_line.main import main
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.inventory import resolve
@@ -183,6 +184,15 @@ def test_what_cannot_be_meant_is_said_in_one_line_before_anything_runs(here: Pat
     code, text = return_nodes(words, launched)
     assert (code, text.count("\n"), launched.typed) == (4, 1, [])
     assert text.startswith(f"clusterproof return: {said}")
+
+
+def test_what_another_wrote_steers_no_terminal_where_it_is_refused(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    case = {"case": "1", "nodes": ["\x1b]0;gpu\x07\u202e"], "suspects": [], "proof": "", "load": "gpu_exact"}
+    (here / "case.json").write_text(json.dumps(case))
+    assert main(["return", CLUSTER, "gpu001", "--case", "case.json"]) == 4
+    assert "suspects \\x1b]0;gpu\\x07\\u202e; expected one of gpu001" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("code", "ends"), [(2, (2, "interrupted; no node")), (3, (4, "came to no end (exit code 3)"))])

@@ -16,6 +16,7 @@ from clusterproof.plugins.command_line.subcommands import ANSWERED, NAMES, Subco
 from clusterproof.plugins.core import __version__
 from clusterproof.plugins.core.escaping import as_job_log
 from clusterproof.plugins.core.kinds import KINDS
+from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.one_line import BAD_COMMAND_LINE
 from clusterproof.plugins.core.opened import is_there
 from clusterproof.plugins.core.strict import nearest
@@ -190,9 +191,16 @@ def _is_without_cache(arguments: list[str]) -> bool:
 
 
 def _print(status: int, text: str, *, to_stdout: bool = False) -> int:
-    """Print what a command answers, a bad verdict too. A pipe that is closed early, as by `head`, is no error."""
+    """Print what a command answers, a bad verdict too. A pipe that is closed early, as by `head`, is no error.
+
+    What it refuses may have words of another's file, and steers no terminal.
+    """
+    is_answer = to_stdout or status in _OF_VERDICTS
     try:
-        print(text, end="", file=sys.stdout if to_stdout or status in _OF_VERDICTS else sys.stderr, flush=True)
+        if is_answer:
+            print(text, end="", flush=True)
+        else:
+            print(printable(text, len(text)), end="", file=sys.stderr, flush=True)
     except BrokenPipeError:
         _write_nowhere()
     except OSError as problem:
