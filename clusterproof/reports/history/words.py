@@ -97,11 +97,11 @@ def page(past: Past, sort: str = "", most: int = MAX_ROWS) -> Iterator[str]:
     earlier = past.runs[:-1]
     greens = [run for run in earlier if run.is_green]
     yield f"{printable(last.cluster)}: {number_of(len(past.runs), 'run')} since {moment(past.runs[0].began)}"
-    yield f"last run: {_run(last)}"
-    yield f"last green run before it: {_run(greens[-1]) if greens else 'none'}"
+    yield printable(f"last run: {_run(last)}")
+    yield printable(f"last green run before it: {_run(greens[-1]) if greens else 'none'}")
     for title, table in _sections(past, last, earlier[-1:], greens[-1:]):
         yield ""
-        yield title if table.rows else f"{title}: nothing"
+        yield printable(title if table.rows else f"{title}: nothing")
         if table.rows:
             yield from (printable(f"  {line}") for line in table.sorted_by(sort).lines(most))
 
@@ -111,10 +111,10 @@ def _sections(
 ) -> Iterator[tuple[str, Table]]:
     for run in before:
         changes = between(past, run.number, last.number)
-        yield f"Since the run before it ({moment(run.began)}): {printable(headline(changes))}", _changes(changes)
+        yield f"Since the run before it ({moment(run.began)}): {headline(changes)}", _changes(changes)
     for run in green:
         changes = between(past, run.number, last.number)
-        yield f"Since the last green run ({moment(run.began)}): {printable(headline(changes))}", _changes(changes)
+        yield f"Since the last green run ({moment(run.began)}): {headline(changes)}", _changes(changes)
     if not before:
         changes = between(past, 0, last.number)
         yield "Found by the first run", _changes(changes)

@@ -41,6 +41,8 @@ def test_hostile_names_are_kept_as_text(file: Path) -> None:
         identities={names[1]: machine("\udfff", "\ud800")},
     )
     add(file, *(result(name, FAIL, check=f"{name}.x") for name in names))
+    odd = PastRun("small", 1_773_000_000, 1_773_000_060, occasion=names[2])
+    write_run(file, odd, [], measured=[Measured(names[2], "gpu001", 480, names[2])])
     data = past(file)
     assert len(data.tracks) == len(names)
     assert all(line.isprintable() for line in page(data))
