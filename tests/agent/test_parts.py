@@ -1,23 +1,27 @@
-"""Collectors travel in as few programs as their connection takes, and what these bring is one node's evidence."""
+"""A program or an answer that is too long for its connection: how it is divided, what stays, and that it is said."""
 
 from __future__ import annotations
 
+import json
+import random
 import subprocess
+import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from clusterproof.plugins.agent import sending
 from clusterproof.plugins.agent.packing import ARGUMENT
 from clusterproof.plugins.agent.parts import Parts, joined, parts
 from clusterproof.plugins.agent.program import ProbeOptions, Program, collector_names
+from clusterproof.plugins.agent.sending import LEAST_LINES, fitted
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, Unreached
 from clusterproof.plugins.transport import Answer, Connection, Limits, Unusable
 from clusterproof.plugins.transport.gather import gather
 from tests.builders.probed import padded
-
-pytestmark = pytest.mark.any_user
 
 ASKED = sorted(collector_names())[:2]
 READ = Collected(Status.READ, 1)
@@ -25,6 +29,7 @@ TWO = Parts(((frozenset("ab"), Program("one")), (frozenset("c"), Program("two"))
 BOTH = [NodeEvidence("n", {"a": READ, "b": READ}, seconds=1.0), NodeEvidence("n", {"c": READ}, seconds=2.0)]
 
 
+@pytest.mark.any_user
 @pytest.mark.long
 @pytest.mark.parametrize("longest", [None, 10**6])
 def test_all_collectors_travel_together_where_there_is_room(longest: int | None) -> None:
@@ -33,6 +38,7 @@ def test_all_collectors_travel_together_where_there_is_room(longest: int | None)
     assert found.left_out == {}
 
 
+@pytest.mark.any_user
 @pytest.mark.long
 @pytest.mark.parametrize("on_stdin", [True, False])
 @pytest.mark.parametrize("longest", [20_000, 25_000, 40_000])
@@ -44,6 +50,7 @@ def test_each_collector_travels_once_in_programs_that_are_short_enough(longest: 
     assert len({one.nonce for _, one in found.programs}) == len(found.programs) > 1
 
 
+@pytest.mark.any_user
 def test_where_no_collector_is_short_enough_the_node_is_visited_all_the_same(tmp_path: Path) -> None:
     found = parts(["padded"], ProbeOptions(), [padded(tmp_path, 80_000)], longest=60_000)
     assert [names for names, _ in found.programs] == [frozenset()]
@@ -63,6 +70,7 @@ class Short(Commanding):
         return 7
 
 
+@pytest.mark.any_user
 @pytest.mark.parametrize(("kind", "longest"), [(Bare, None), (Commanding, ARGUMENT), (Short, 7)])
 def test_a_connection_that_does_not_say_more_is_given_commands_that_are_one_argument(
     kind: type[Connection], longest: int | None
@@ -70,10 +78,12 @@ def test_a_connection_that_does_not_say_more_is_given_commands_that_are_one_argu
     assert kind().longest_program(Limits()) == longest
 
 
+@pytest.mark.any_user
 def test_the_answers_to_all_programs_are_one() -> None:
     assert joined(BOTH, TWO) == NodeEvidence("n", {"a": READ, "b": READ, "c": READ}, seconds=3.0)
 
 
+@pytest.mark.any_user
 @pytest.mark.parametrize(("silent", "lost"), [(0, "ab"), (1, "c")])
 def test_a_program_that_is_not_answered_costs_its_own_collectors(silent: int, lost: str) -> None:
     answers = [*BOTH]
@@ -86,6 +96,7 @@ def test_a_program_that_is_not_answered_costs_its_own_collectors(silent: int, lo
     assert {data.collectors[name].detail for name in lost} == {words}
 
 
+@pytest.mark.any_user
 def test_a_program_that_was_not_sent_any_more_leaves_its_collectors_incomplete() -> None:
     three = Parts((*TWO.programs, (frozenset("d"), Program("three"))))
     data = joined([BOTH[0], NodeEvidence("n", unreached=Unreached.LOST, detail="gone")], three)
@@ -97,21 +108,25 @@ def test_a_program_that_was_not_sent_any_more_leaves_its_collectors_incomplete()
     }
 
 
+@pytest.mark.any_user
 def test_a_node_that_answers_no_program_is_not_reached_for_the_first_reason() -> None:
     answers = [NodeEvidence("n", unreached=why, detail=why.value) for why in (Unreached.GARBLED, Unreached.LOST)]
     assert (joined(answers, TWO).unreached, joined(answers, TWO).detail) == (Unreached.GARBLED, "garbled")
 
 
+@pytest.mark.any_user
 def test_an_answer_says_nothing_of_the_collectors_of_another_program() -> None:
     forged = Collected(Status.READ, 2)
     assert joined([BOTH[0], NodeEvidence("n", {"a": forged, "c": READ})], TWO).collectors["a"] == READ
 
 
+@pytest.mark.any_user
 def test_what_no_program_takes_is_said() -> None:
     data = joined([BOTH[0]], Parts(TWO.programs[:1], {"long": "its program is long"}))
     assert data.collectors["long"] == Collected(Status.CUT, detail="its program is long")
 
 
+@pytest.mark.any_user
 def test_of_a_program_whose_answer_was_too_long_each_collector_is_too_long() -> None:
     cut = NodeEvidence("n", unreached=Unreached.CUT, detail="its end is missing", too_long=True)
     data = joined([BOTH[0], cut], TWO)
@@ -137,6 +152,7 @@ class Closing(Commanding):
             answered(target, Answer(output))
 
 
+@pytest.mark.any_user
 @pytest.mark.long
 def test_what_came_before_a_connection_was_refused_stays() -> None:
     cluster = Cluster("small", "closing", (Target("gpu001"), Target("gpu002")))
@@ -148,3 +164,66 @@ def test_what_came_before_a_connection_was_refused_stays() -> None:
     assert [evidence.node for evidence in kept] == ["gpu001", "gpu002"]
     with pytest.raises(Unusable):
         gather(cluster, Closing(0), ASKED, ProbeOptions(), Limits(), kept.append)
+
+
+def noise(count: int, of: str = "") -> str:
+    """So many characters that become half as many bytes when they are compressed."""
+    return random.Random(f"{of}{count}").randbytes(count // 2).hex()
+
+
+def answer(lines: list[list[Any]], **collectors: object) -> dict[str, Any]:
+    """The answer of a probe: a kernel log of these lines, and these collectors beside it."""
+    values = {**collectors, "kernel_log": {"lines": lines, "truncated": False}}
+    data = {name: {"status": "read", "value": value, "seconds": 0.1} for name, value in values.items()}
+    return {"probe": {}, "collectors": data}
+
+
+def after(data: dict[str, Any], room_bytes: int) -> dict[str, Any]:
+    """The collectors that come of it."""
+    text = fitted(data, room_bytes)
+    assert len(zlib.compress(text, 6)) <= room_bytes
+    return dict(json.loads(text)["collectors"])
+
+
+def lines_of(begins: str, count: int, first_s: float = 0.0) -> list[list[Any]]:
+    return [[first_s + n, f"{begins} {noise(200 + n, begins)}"] for n in range(count)]
+
+
+def test_an_answer_that_fits_stays_as_it_is() -> None:
+    data = answer(lines_of("Lustre:", 9), boot={"uptime_s": 1})
+    assert after(json.loads(json.dumps(data)), 10_000) == data["collectors"]
+
+
+def test_the_oldest_lines_of_the_longest_class_go_and_are_counted() -> None:
+    storm, others = lines_of("LustreError:", 200), lines_of("EDAC MC0:", 20)
+    storm[3].append(40)  # forty lines like it were left out before
+    collectors = after(answer(others + storm, boot={"uptime_s": 1}), 12_000)
+    log = collectors["kernel_log"]["value"]
+    kept = [line for line in log["lines"] if line[1].startswith("Lustre")]
+    assert [line for line in log["lines"] if line not in kept] == others
+    assert kept == storm[-len(kept) :]
+    assert log["cut"] == {"file_servers": [200 - len(kept) + 40, storm[-len(kept) - 1][0]]}
+    assert collectors["boot"]["value"] == {"uptime_s": 1}
+
+
+def test_what_is_worst_goes_last() -> None:
+    xids = lines_of("NVRM: Xid (PCI:0000:53:00): 79,", 40)
+    collectors = after(answer(xids + lines_of("nvidia:", 30, 50.0) + lines_of("Lustre:", 30, 90.0)), 10_500)
+    log = collectors["kernel_log"]["value"]
+    assert [line for line in log["lines"] if "Xid" in line[1]] == xids
+    assert set(log["cut"]) == {"others", "file_servers"}
+    assert len(log["lines"]) >= len(xids) + LEAST_LINES
+
+
+def test_where_the_log_is_short_the_longest_collector_goes_whole_and_says_why() -> None:
+    collectors = after(answer(lines_of("nvidia:", 3), mounts={"all": noise(9000)}, pci={"all": noise(2000)}), 4000)
+    assert collectors["mounts"] == {"status": "cut", "too_long": True, "seconds": 0.1}
+    assert collectors["pci"]["status"] == collectors["kernel_log"]["status"] == "read"
+
+
+def test_a_packed_answer_of_so_many_bytes_is_a_frame_of_no_more_characters() -> None:
+    nonce = "cp0123456789"
+    for room in (1000, 23_000, 100_000):
+        packed = random.Random(room).randbytes(sending.room_bytes(room))
+        lines = [sending.begin(nonce), *sending.lines(packed, nonce, sending.WIDE_BYTES)]
+        assert sum(len(line) + 1 for line in lines) <= room

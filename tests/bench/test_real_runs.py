@@ -1,7 +1,8 @@
-"""The real runs that `scripts/simulate real_runs` trains: which they are, and two small ones where PyTorch is."""
+"""The real runs that `scripts/simulate real_runs` trains, small ones where PyTorch is, and what is measured."""
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from bench.real_runs import (
     plans,
     torch_python,
 )
+from bench.runs import cost
 
 ROUNDS = len(HANGS) * (len(KINDS) + 1)
 
@@ -64,3 +66,9 @@ def test_the_rank_at_fault_is_named_and_nobody_else(fault: str, python: str, tmp
         training.run(replace(plan, steps=90))
         training.end()
     assert set(named(plan.folder)) == plan.injected
+
+
+@pytest.mark.long
+def test_a_run_that_breaks_off_has_no_cost() -> None:
+    with pytest.raises(RuntimeError, match="ended with 3; expected 0 or 1"):
+        cost([sys.executable, "-c", "raise SystemExit(3)"])

@@ -1,4 +1,4 @@
-"""PCIe errors are reported as the kernel totals them, and as unknown where it does not."""
+"""PCIe errors as the kernel totals them, and unknown where it does not; lanes by `lspci -vv`, in numbers or names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Installed as a wheel it is the same suite: the same checks, ids and verdicts, from any folder."""
+"""Installed as a wheel it is the same suite, from any folder: its checks, ids, verdicts, and one's own checks."""
 
 from __future__ import annotations
 

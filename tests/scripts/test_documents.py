@@ -1,4 +1,4 @@
-"""What the documentation says of the checks is what the checks say."""
+"""What the documentation says of checks is what they say, and its command lines can be pasted into zsh too."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from scripts.generators.messages import PATH as MESSAGES
 from scripts.generators.messages import messages
 from tests.builders.wheel import ROOT
 
-pytestmark = pytest.mark.any_user
 HOW = "run `scripts/generate`"
 
 
@@ -27,6 +26,7 @@ def written_pages() -> list[Path]:
     return [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 
 
+@pytest.mark.any_user
 @pytest.mark.parametrize("page", written_pages(), ids=lambda page: page.name)
 def test_links_lead_to_what_is_there(page: Path) -> None:
     links = re.findall(r"\]\((?!https?:)([^)#\s]+)", page.read_text(encoding="utf-8"))
@@ -44,18 +44,21 @@ def _leads_somewhere(path: Path) -> bool:
     return path.exists() or path.resolve() in made()
 
 
+@pytest.mark.any_user
 def test_the_rooms_that_the_architecture_names_are_there() -> None:
     paths = re.findall(r"`((?:[\w.]+/)+[\w.]*)`", (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8"))
     assert len(paths) > 20
     assert [path for path in paths if not ((ROOT / path).exists() or (ROOT / "plugins" / path).exists())] == []
 
 
+@pytest.mark.any_user
 @pytest.mark.long
 def test_the_pages_of_checks_are_the_generated_ones() -> None:
     pages = [PATH, *PATH.with_suffix("").iterdir()]
     assert {path: path.read_text(encoding="utf-8") for path in pages} == documents(), HOW
 
 
+@pytest.mark.any_user
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("check", "words", "is_whole"),
@@ -73,31 +76,37 @@ def test_a_part_of_a_message_is_no_example(check: str, words: str, is_whole: boo
     assert examples.is_whole(check, words) is is_whole
 
 
+@pytest.mark.any_user
 @pytest.mark.long
 def test_the_examples_of_findings_are_the_generated_ones() -> None:
     assert EXAMPLES.read_text(encoding="utf-8") == examples.document(), HOW
 
 
+@pytest.mark.any_user
 @pytest.mark.long
 def test_every_message_stands_on_the_page_of_messages() -> None:
     assert MESSAGES.read_text(encoding="utf-8") == messages(), HOW
 
 
+@pytest.mark.any_user
 def test_the_page_of_checks_lists_every_threshold() -> None:
     _, _, table = PATH.read_text(encoding="utf-8").partition("## Thresholds")
     listed = re.findall(r"^\| `(.+?)` \|", table, re.MULTILINE)
     assert set(listed) == set(thresholds()), HOW
 
 
+@pytest.mark.any_user
 def test_the_index_of_the_checks_is_the_generated_one() -> None:
     assert Path(FILE).read_text(encoding="utf-8") == written(), HOW
 
 
+@pytest.mark.any_user
 @pytest.mark.long
 def test_the_catalogue_that_is_read_fast_is_the_generated_one() -> None:
     assert Path(rows.PARSED).read_text(encoding="utf-8") == rows.written(), HOW
 
 
+@pytest.mark.any_user
 @pytest.mark.long
 def test_the_pages_say_of_every_check_on_which_faults_it_is_proven() -> None:
     assert "".join(documents().values()).count("- **proven on**: none") == 0
@@ -107,18 +116,21 @@ KNOWN_TO_ALL = {"CPU", "CPUs", "GPU", "NVMe", "PCIe", "VPC"}
 ABBREVIATION = re.compile(r"\b[A-Z]\w*[A-Z]\w*")
 
 
+@pytest.mark.any_user
 def test_the_glossary_has_each_abbreviation_in_the_title_of_a_check() -> None:
     words = {word for check in all_checks().values() for word in ABBREVIATION.findall(check.route.title)}
     glossary = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
     assert {word for word in words - KNOWN_TO_ALL if word.removesuffix("s") not in glossary} == set()
 
 
+@pytest.mark.any_user
 def test_the_sentences_of_a_check_are_those_of_its_source() -> None:
     said = rules(all_checks()["gpu.nvlink_active"].function)
     assert Rule("fail", "NVLink … inactive; expected … active links") in said
     assert Rule("not applicable", "the driver does not report NVLink states while MIG is on") in said
 
 
+@pytest.mark.any_user
 def test_the_thresholds_of_a_check_are_those_that_it_and_what_it_calls_ask_for() -> None:
     assert thresholds_of(all_checks()["host.root_volume"].function) == [
         "root.used_concern_percent",
@@ -126,3 +138,37 @@ def test_the_thresholds_of_a_check_are_those_that_it_and_what_it_calls_ask_for()
         "space.used_concern_percent",
         "space.used_fail_percent",
     ]
+
+
+PLACES = ("README.md", "docs/*.md", "integrations/**/*.md", "scripts/*")
+DOCUMENTS = sorted(path for place in PLACES for path in ROOT.glob(place) if path.is_file())
+COMMAND = re.compile(
+    r"(?:^|`|\s)((?:\.venv/bin/)?(?:pytest|clusterproof) --?\S.*|(?:\.venv/bin/)?clusterproof [a-z]+ .*)$"
+)
+QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|\$[?*@]")  # and what a shell script says of itself
+
+
+def unquoted(line: str) -> list[str]:
+    """The words of a command line that zsh would take for patterns of file names."""
+    found = COMMAND.search(line.partition("  #")[0])
+    words = QUOTED.sub("", found[1].partition("`")[0]) if found else ""
+    return [word for word in words.split() if re.search(r"[*?]|\[[^\]]+\]", word) and not word.startswith("[")]
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_no_command_line_of_a_document_has_brackets_without_quotes(path: Path) -> None:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert [line for line in lines if unquoted(line)] == []
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("    pytest --cluster ssh:gpu[001-128] -m perf", ["ssh:gpu[001-128]"]),
+        ("    pytest --cluster 'ssh:gpu[001-128]'", []),
+        ("- `clusterproof check ssh:gpu[1-2]` does", ["ssh:gpu[1-2]"]),
+        ("  clusterproof checks [-m MARKS]", []),
+    ],
+)
+def test_what_is_looked_for_is_found(line: str, words: list[str]) -> None:
+    assert unquoted(line) == words

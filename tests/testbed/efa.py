@@ -1,4 +1,4 @@
-"""What an EFA device shows of its state: counters, and what provides it with GPU memory."""
+"""A node's network interfaces and EFA devices: what sysfs shows of them, and what gives EFA GPU memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Slurms that a testbed can run: this machine's own, and one that lies in a folder with all that it loads."""
+"""The Slurms that a testbed can run, this machine's and those that lie in a folder, and their accounting."""
 
 from __future__ import annotations
 

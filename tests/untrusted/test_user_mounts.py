@@ -1,4 +1,4 @@
-"""What a user mounts for himself through FUSE, on a real kernel: it neither hides nor fails what is the cluster's."""
+"""What a user mounts through FUSE, or puts where a file is looked for: it neither hides, fails nor leads root away."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,10 +19,9 @@ from clusterproof.plugins.evidence.nodes import nodes
 from tests.builders.evaluated import verdict_of
 from tests.builders.probed import PATIENT, SOON, probe_node
 from tests.testbed.image import NodeImage
-from tests.testbed.needs import needs_hung_mount
+from tests.testbed.needs import needs_hung_mount, needs_nodes
 from tests.testbed.node import Node, entered, healthy_cpu, with_file, with_tmpfs
-
-pytestmark = needs_hung_mount
+from tests.untrusted.programs import USER
 
 FSTAB = "tmpfs /scratch tmpfs size=64m 0 0\n"
 # A user's file systems at the paths on the command line, mounted as setuid fusermount3 does where /etc/fuse.conf has
@@ -72,6 +72,7 @@ def output_of(node: Node, collector: str) -> Collected:
 MANY = tuple(f"/dev/shm/{number}" for number in range(70))
 
 
+@needs_hung_mount
 @pytest.mark.parametrize(
     ("paths", "alive", "verdict"),
     [
@@ -92,6 +93,7 @@ def test_a_file_system_of_fstab_is_neither_hidden_nor_failed(
     assert verdict_of("storage.mounts_alive", mounts=collector.value).verdict is verdict
 
 
+@needs_hung_mount
 @pytest.mark.parametrize("collector", ["jobs", "memory"])
 def test_a_users_file_system_in_shared_memory_is_not_waited_for(collector: str) -> None:
     with mounted("/dev/shm/nccl-mine", "/dev/shm/other") as node:
@@ -107,6 +109,7 @@ def read(node: Node) -> object:
 """
 
 
+@needs_hung_mount
 def test_whoever_a_user_holds_in_his_file_system_does_not_fail_the_node(tmp_path: Path) -> None:
     collector = tmp_path / "looking.py"
     collector.write_text(LOOKING)
@@ -117,6 +120,7 @@ def test_whoever_a_user_holds_in_his_file_system_does_not_fail_the_node(tmp_path
     assert evaluated(data) is Verdict.CONCERN
 
 
+@needs_hung_mount
 @pytest.mark.parametrize(
     ("waits", "verdict"),
     [
@@ -135,3 +139,61 @@ def test_evidence_that_hangs_fails_unless_a_user_can_hold_it(waits: tuple[str, .
 def evaluated(data: NodeEvidence) -> Verdict:
     cluster = Cluster("one", "local", (Target("node0"),))
     return evaluate(node_checks()["node.evidence_complete"], nodes(cluster, {"node0": data})["node0"]).verdict
+
+
+KEYS = "/home/eve/.ssh/authorized_keys"
+# Each is what the user does below /home/eve/.ssh, and what is then known of his keys. Whoever opens /run/watched for
+# reading lets its writer go on, who leaves a mark.
+LURES = {
+    "a link to a file of root's": ("ln -s /etc/shadow authorized_keys", "ELOOP"),
+    "a link to a device": ("ln -s /dev/watchdog authorized_keys", "ELOOP"),
+    "a link to a pipe": ("ln -s /run/watched authorized_keys", "ELOOP"),
+    "a pipe": ("mkfifo authorized_keys; (exec 3>authorized_keys; touch /tmp/opened) &", "EINVAL"),
+    "a folder": ("mkdir authorized_keys", "EINVAL"),
+    "a link for the folder": ("cd ..; mv .ssh aside; ln -s /run/lure .ssh", "ENOTDIR"),
+    "a file that he may not read himself": ("echo x >authorized_keys; chmod 0 authorized_keys", "EACCES"),
+}
+
+
+def with_home(node: Node, script: str) -> None:
+    """A home of the user's, in which he does this."""
+    prepare = f"""
+        mkdir -p /home/eve/.ssh /run/lure; chown -R {USER} /home/eve; chmod 1777 /tmp
+        mkfifo /run/watched; chmod 666 /run/watched; (exec 3>/run/watched; touch /tmp/opened) >/dev/null 2>&1 &
+        echo 'root:$6$secret:1' >/run/lure/authorized_keys; chmod 600 /run/lure/authorized_keys"""
+    node.run(["sh", "-c", prepare])
+    lure = f"cd /home/eve/.ssh; ({script}) >/dev/null 2>&1"
+    node.run(["setpriv", f"--reuid={USER}", "--clear-groups", "sh", "-c", lure])
+
+
+def keys_of(node: Node) -> Any:
+    collector = probe_node(node, ["image"], SOON).collectors["image"]
+    assert collector.status is Status.READ
+    return collector.value["keys"].get("eve")
+
+
+@needs_nodes
+@pytest.mark.parametrize("lure", LURES)
+def test_what_is_no_file_of_the_users_is_not_opened_and_not_known(lure: str) -> None:
+    script, why = LURES[lure]
+    with entered(healthy_cpu()) as node:
+        with_home(node, script)
+        found = keys_of(node)
+        assert found["error"] == why
+        assert not (node.root / "tmp/opened").exists()
+
+
+@needs_nodes
+def test_a_file_of_the_users_own_is_read_as_he_would_read_it() -> None:
+    with entered(healthy_cpu()) as node:
+        with_home(node, "printf 'ssh-rsa A a\\nssh-rsa B b\\n' >authorized_keys; chmod 600 authorized_keys")
+        assert keys_of(node) == {"keys": 2, "commands": 0}
+
+
+@needs_nodes
+def test_a_history_that_is_linked_to_nothing_is_not_left_behind() -> None:
+    with entered(healthy_cpu()) as node:
+        with_home(node, "ln -s /dev/null ../.bash_history; ln -s /etc/shadow id_rsa")
+        data = probe_node(node, ["image"], SOON).collectors["image"].value
+    of_user = {entry["path"]: entry["bytes"] for entry in data["left"] if "eve" in entry["path"]}
+    assert {path: size["error"] for path, size in of_user.items()} == {"/home/eve/.ssh/id_rsa": "ELOOP"}

@@ -1,4 +1,4 @@
-"""The table of docs/watch.md is held, line by line: each check in it names its fault, and when the table says."""
+"""The table of docs/watch.md is held, line by line, by the numbers of the catalogue or of a site."""
 
 from __future__ import annotations
 

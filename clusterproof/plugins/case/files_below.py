@@ -32,7 +32,7 @@ class NotRead:
             yield f"{why}: {listed(names)}"
 
 
-def files_below(folder: Path, not_read: NotRead, most: int = MAX_FILES) -> Iterator[Path]:
+def files_below(folder: Path, not_read: NotRead, most: int) -> Iterator[Path]:
     """The files under a folder, by their names. Raises CaseError where they are more than `most`."""
     count = 0
 

@@ -79,7 +79,7 @@ def files_of(folder: Path, most: int = MAX_FILES) -> tuple[list[Path], list[str]
     return files, list(not_read.lines())
 
 
-def read_files(folder: Path, files: Iterable[Path], builder: CaseBuilder, offset_s: float, number: str = "") -> None:
+def read_files(folder: Path, files: Iterable[Path], builder: CaseBuilder, offset_s: float, number: str) -> None:
     """Add what files of a folder have of the job of this number, else of the only one in them. Raises CaseError."""
     reader = Reader(folder, builder, Clock(datetime.now(timezone.utc).year, offset_s))
     reader.date(files)

@@ -163,7 +163,7 @@ def of_slurm(
     return Period(begins, ends, len(jobs), hours, died, (*missing, *_alike(died)))
 
 
-def of_folder(folder: Path, begins: float, ends: float, offset_s: float, done: Done = nobody) -> Period:
+def of_folder(folder: Path, begins: float, ends: float, offset_s: float, done: Done) -> Period:
     """Each folder in a folder is what one job left. Raises CaseError."""
     if not folder.is_dir():
         raise CaseError(f"{str(folder)!r:.120} is not a folder; expected one of folders, each of what one job left")

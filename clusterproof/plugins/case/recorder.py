@@ -27,7 +27,7 @@ def _when(mismatch: Mismatch) -> Span:
     return Span(min(times), min(times)) if times else Span()
 
 
-def recorder_leads(dumps: Mapping[int, Dump], nodes: Mapping[int, str], without_dump: bool = True) -> Iterator[Lead]:
+def recorder_leads(dumps: Mapping[int, Dump], nodes: Mapping[int, str], without_dump: bool) -> Iterator[Lead]:
     """Ranks that others waited for; those that left no dump only where they are asked for."""
     for wait in missing(dumps).shown():
         for rank in wait.missing:

@@ -68,7 +68,7 @@ def read(text: str, source: str, clock: Clock) -> tuple[Record, ...]:
     return tuple(_merged_parts(number, records) for number, records in parts.items())
 
 
-def of_one_job(records: Iterable[Record], number: str = "") -> tuple[list[Record], list[str]]:
+def of_one_job(records: Iterable[Record], number: str) -> tuple[list[Record], list[str]]:
     """The records of the job of this number, else of the first task that did not end well; and the other tasks.
 
     Raises CaseError where they are of several jobs.

@@ -35,7 +35,7 @@ def _letters(name: str) -> str:
 
 
 @lru_cache(maxsize=1024)
-def kind_of_kernel(kernel: str, collective: str = "") -> str:
+def kind_of_kernel(kernel: str, collective: str) -> str:
     """What a kernel of NCCL does, by the name of the collective where that is known; empty where neither says.
 
     An all-to-all is sent by kernels called SendRecv; a gather of uneven parts by those of broadcasts.

@@ -178,7 +178,7 @@ class RankCell:
     where: str = ""
 
 
-def strip_of_ranks(cells: Sequence[RankCell], verb: str, peers: str, seated: str = "") -> str:
+def strip_of_ranks(cells: Sequence[RankCell], verb: str, peers: str, seated: str) -> str:
     """The cells, stage by stage, and a table of the slowest; `seated` is whence it is known where they run."""
     slowest = sorted(cells, key=lambda cell: -cell.ratio)
     worst = slowest[0]

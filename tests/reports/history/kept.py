@@ -1,4 +1,4 @@
-"""Runs that a test lets a history keep."""
+"""Runs that a test lets a history keep, and files that no history can be kept in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a healthy GPU answers, as the fake NVML library reads it: an H100 unless told otherwise."""
+"""The fake NVML library, where a node has it, and what a healthy GPU answers: an H100 unless told otherwise."""
 
 from __future__ import annotations
 

@@ -201,9 +201,7 @@ def problem_of(output: Output, problems: Iterable[str] = ()) -> str:
     return one_line("; ".join(part for part in (ended, _telling_line(output.text, problems)) if part))
 
 
-def of_largest(
-    settings: MeterSettings, busbw_gb_per_s: float | None, size_bytes: int, problems: Sequence[str] = ()
-) -> str:
+def of_largest(settings: MeterSettings, busbw_gb_per_s: float | None, size_bytes: int, problems: Sequence[str]) -> str:
     """What is wrong with the bandwidth of the largest size; empty: nothing. `problems` as in `problem_of`."""
     if busbw_gb_per_s is None:
         return one_line("; ".join(["no row of its table has a bandwidth", *problems[:1]]))

@@ -39,9 +39,7 @@ def ask(cluster: Cluster, collectors: Iterable[str], timeout_s: float = COLLECTO
     return ask_by(api, cluster, wanted, timeout_s)
 
 
-def ask_by(
-    api: Api, cluster: Cluster, collectors: Iterable[str], timeout_s: float = COLLECTOR_S
-) -> Mapping[str, Collected]:
+def ask_by(api: Api, cluster: Cluster, collectors: Iterable[str], timeout_s: float) -> Mapping[str, Collected]:
     """The same by an API server that is known."""
     names, until = names_of(cluster), time.monotonic() + timeout_s
     pool = ThreadPoolExecutor(max_workers=2, thread_name_prefix="kubernetes")

@@ -133,7 +133,7 @@ def collectors_named(option: Options, paths: Collection[Path], others: Iterable[
     return load_options(option).asked(frozenset[str]().union(*wanted))
 
 
-def pairs_are_needed(option: Options, paths: Collection[Path], others: Iterable[Test] = ()) -> bool:
+def pairs_are_needed(option: Options, paths: Collection[Path], others: Iterable[Test]) -> bool:
     """Whether one of the tests that the command line selects needs pairs of nodes measured."""
     return any(test.needs_pairs for test in _selected(option, paths, others))
 

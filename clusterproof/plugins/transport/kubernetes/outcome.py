@@ -176,7 +176,7 @@ def pod_failure(
     is_gone: bool,
     node: ApiNode,
     waited_s: float,
-    is_own_image: bool = False,
+    is_own_image: bool,
     image_option: str = "--k8s-image",
 ) -> PodFailure | None:
     """Why there is no log to read of a pod that is settled, gone, or did not become so in time; None where there is."""

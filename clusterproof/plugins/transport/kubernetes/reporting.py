@@ -58,11 +58,10 @@ def report_for_ever(
     options: ProbeOptions,
     is_over: threading.Event,
     note: Callable[[NodeEvidence], object] = id,
-    host: str = HOST,
 ) -> None:
-    """Print a report each `every_s`, from the host at that folder, until it is over; `note` is told of each."""
+    """Print a report each `every_s`, from the host at HOST, until it is over; `note` is told of each."""
     options = replace(options, host_root="/", room=ROOM)
-    ways = [(f"chroot {host} ", options), ("", replace(options, host_root=host))]
+    ways = [(f"chroot {HOST} ", options), ("", replace(options, host_root=HOST))]
     while not is_over.is_set():
         began = time.monotonic()
         output, evidence = _collected(*ways[0])

@@ -94,7 +94,7 @@ def is_full(record: dict[str, str]) -> bool:
     return record.get("CPUAlloc") == record.get("CPUEfctv", record.get("CPUTot")) or not is_usable(record)
 
 
-def own_jobs(full: list[dict[str, str]], wanted: str = "") -> dict[str, str]:
+def own_jobs(full: list[dict[str, str]], wanted: str) -> dict[str, str]:
     """By node, a job of this user that takes steps; the one that is wanted, or that this is run in, before others."""
     inside = wanted or os.environ.get("SLURM_JOB_ID", "")
     jobs: dict[str, str] = {}

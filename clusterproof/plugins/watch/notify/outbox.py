@@ -70,7 +70,7 @@ class Outbox:
         nodes: Collection[str],
         now: Mapping[Key, RuleResult],
         wall_s: float,
-        since_s: Mapping[Key, float] = {},
+        since_s: Mapping[Key, float],
     ) -> Iterator[Entry]:
         """The entries by which the receiver learns what is open of nodes now, where a watch goes on."""
         delivered = {key: one for key, one in self._delivered.items() if key.node in nodes}
