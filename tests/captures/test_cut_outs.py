@@ -76,3 +76,40 @@ def test_a_message_is_read_in_quotes(quoted: str) -> None:
 def test_what_a_program_logged_is_no_message_however_it_quotes_it() -> None:
     logged = f'Nov 28 11:22:34 gpu001 alice[7]: **"{LOST}"**\n                    `{LOST}`\n'
     assert "nvml" not in read_text(logged)[0]
+
+
+REASONS = """\
+$ nvidia-smi -q | grep -A{lines} 'Clocks {kind}'
+    Clocks {kind} Reasons
+        Idle                              : Not Active
+        Applications Clocks Setting       : Not Active
+        SW Power Cap                      : Not Active
+        HW Slowdown                       : {slowdown}
+            HW Thermal Slowdown           : Not Active
+            HW Power Brake Slowdown       : {slowdown}
+        Sync Boost                        : Not Active
+        SW Thermal Slowdown               : Not Active
+"""
+
+
+@pytest.mark.parametrize(
+    ("slowdown", "lines", "expected"),
+    [
+        ("Active", 8, Verdict.CONCERN),
+        ("Not Active", 8, Verdict.PASS),
+        ("Active", 3, Verdict.INCOMPLETE),
+        ("Not Active", 3, Verdict.INCOMPLETE),
+    ],
+)
+@pytest.mark.parametrize("kind", ["Event", "Throttle"])
+def test_reasons_of_clocks_are_read_and_prove_nothing_where_they_are_cut(
+    slowdown: str, lines: int, expected: Verdict, kind: str, tmp_path: Path
+) -> None:
+    text = REASONS.format(lines=lines, kind=kind, slowdown=slowdown)
+    cut = "".join(text.splitlines(keepends=True)[: lines + 2])
+    assert verdict(tmp_path, cut, "gpu.no_throttle") is expected
+
+
+def test_another_reason_of_clocks_alone_is_no_proof_of_full_clocks(tmp_path: Path) -> None:
+    text = "index, clocks_throttle_reasons.sw_power_cap\n0, Not Active\n"
+    assert verdict(tmp_path, text, "gpu.no_throttle") is Verdict.INCOMPLETE

@@ -180,3 +180,46 @@ def test_what_a_nodes_part_does_not_say_is_named_with_the_node(tmp_path: Path) -
     assert first.unknown == ()
     _, second = read_capture(path, resolve(f"capture:{path}"), collector_names())
     assert second.unknown == ("all, of gpu2: it is none of the known forms: dmesg: not permitted",)
+
+
+SINFO = """\
+$ sinfo
+PARTITION AVAIL  TIMELIMIT  NODES  STATE NODELIST
+gpu          up 14-00:00:0      2  drng@ gpu[002,004]
+gpu          up 14-00:00:0      1  down$ gpu009
+gpu          up 14-00:00:0      2    mix gpu[006-007]
+"""
+REASONS = """\
+REASON               USER      TIMESTAMP           NODELIST
+Kill task failed     root      2024-01-25T15:12:23 gpu[002,004]
+NHC: GPU is lost     root      2024-01-26T15:12:23 gpu009
+"""
+RECORDS = "".join(
+    f"NodeName={name} Arch=x86_64\n   CPUAlloc=0 CPUTot=192\n   State={state}\n   Partitions=gpu\n\n"
+    for name, state in (("gpu002", "IDLE+DRAIN"), ("gpu004", "DOWN*"), ("gpu006", "MIXED"))
+)
+OUT = {"gpu002": FAIL, "gpu004": FAIL}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (SINFO, OUT | {"gpu009": FAIL, "gpu006": PASS, "gpu007": PASS}),
+        (REASONS, OUT | {"gpu009": FAIL}),
+        (SINFO + "$ sinfo -R\n" + REASONS, OUT | {"gpu009": FAIL, "gpu006": PASS, "gpu007": PASS}),
+        (RECORDS, OUT | {"gpu006": PASS}),
+    ],
+)
+def test_what_slurm_lists_alone_are_the_nodes(text: str, expected: Mapping[str, Verdict], tmp_path: Path) -> None:
+    path = written(tmp_path, **{"all.txt": text}) / "all.txt"
+    cluster = resolve(f"capture:{path}")
+    captured = read_capture(path, cluster, collector_names())
+    known = nodes(cluster, {one.evidence.node: one.evidence for one in captured})
+    found = {name: evaluate(node_checks()["control_plane.slurm_nodes"], node) for name, node in known.items()}
+    assert {name: FAIL if result.verdict is FAIL else PASS for name, result in found.items()} == expected
+
+
+def test_in_a_nodes_own_session_slurm_lists_no_further_nodes(tmp_path: Path) -> None:
+    path = written(tmp_path, **{"gpu002.txt": f"$ dmesg\n{ILL}{SINFO}"})
+    assert xids(path / "gpu002.txt") == {"gpu002": FAIL}
+    assert [target.name for target in resolve(f"capture:{path}").targets] == ["gpu002"]

@@ -175,3 +175,47 @@ def test_words_of_a_stop_are_quoted_where_they_say_more(tmp_path: Path) -> None:
     }
     case = case_of(tmp_path, {"kubectl.json": json.dumps({"kind": "List", "items": [POD, event]})})
     assert "The ClusterQueue is stopped" in case.verdict.why
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "slurmstepd: error: pyxis:     enroot-nsenter: failed to create user namespace: No space left on device",
+        "unable to create cgroup '/sys/fs/cgroup/memory/slurm/uid_8' : No space left on device",
+        "unable to create cgroup '/sys/fs/cgroup/memory/slurm/uid_8' : Cannot allocate memory",
+        "error: write value '399' to '/sys/fs/cgroup/cpuset/slurm/job_6/cgroup.procs' failed: No space left on device",
+        'docker: caused "mkdir /sys/fs/cgroup/memory/docker/55d7db61: no space left on device": unknown.',
+        "docker: container init caused: join session keyring: create session key: disk quota exceeded: unknown.",
+        "OSError: [Errno 28] No space left on device: semget failed",
+        "OSError: [Errno 28] inotify watch limit reached",
+    ],
+)
+def test_what_a_kernel_has_no_more_of_is_no_full_disk(said: str, tmp_path: Path) -> None:
+    case = case_of(tmp_path, {"slurm-77.out": f"{said}\n"})
+    assert (case.verdict.cause, case.advice.restart) == ("resources", "after")
+    assert case.verdict.why.startswith("a node's kernel had no more control groups")
+
+
+def test_a_semaphore_that_finds_no_room_is_of_shared_memory(tmp_path: Path) -> None:
+    raised = RAISED.format(
+        called="sl = self._semlock = _multiprocessing.SemLock(", exception="OSError: [Errno 28] No space left on device"
+    )
+    verdict = case_of(tmp_path, {"rank_0.log": raised}).verdict
+    assert (verdict.cause, verdict.why.partition(":")[0]) == ("resources", "shared memory (/dev/shm) was full")
+
+
+@pytest.mark.parametrize(
+    "said", ["write /var/lib/docker/tmp/x: no space left on device", "cp: '/home/u/cgroups.pt': Disk quota exceeded"]
+)
+def test_a_full_disk_is_one_in_the_words_of_other_programs(said: str, tmp_path: Path) -> None:
+    assert case_of(tmp_path, {"slurm-77.out": f"{said}\n"}).verdict.cause == "storage"
+
+
+@pytest.mark.parametrize(
+    "event", ["Got async event : local catastrophic error", "Got async event: local catastrophic error"]
+)
+def test_an_adapter_that_stopped_is_not_said_to_be_a_peer_that_ended(event: str, tmp_path: Path) -> None:
+    said = f"gpu003:815:864 [0] transport/net_ib.cu:80 NCCL WARN NET/IB : {event}\n"
+    verdict = case_of(tmp_path, {"train.log": said}).verdict
+    assert verdict.cause == "network"
+    assert verdict.why.startswith("a network adapter of this process's node stopped with an error of its own")

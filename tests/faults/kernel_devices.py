@@ -216,6 +216,12 @@ FAULTS = (
         "enp2s0: it is gone from the bus",
     ),
     Fault(
+        "a file system of BeeGFS that cannot be mounted",
+        logged("beegfs: mount(4711): Configuration error: Initialization of common objects failed."),
+        {"storage.file_system_errors": CONCERN},
+        "a BeeGFS file system could not be mounted",
+    ),
+    Fault(
         "monitors of Ceph that do not answer",
         logged("libceph: mon2 (1)10.0.0.247:6789 session lost, hunting for new mon"),
         {"storage.file_system_errors": CONCERN},

@@ -137,7 +137,7 @@ def understood(
 
 def read_layout(path: Path) -> tuple[Layout, Reader]:
     """The nodes of a capture, and who has read which files are of several. Raises NoCaptureError."""
-    reader = Reader(path if path.is_dir() else path.parent, _is_known)
+    reader = Reader(path if path.is_dir() else path.parent, _is_known, is_alone=path.is_file())
     return layout(path, reader.shows), reader
 
 

@@ -1,4 +1,4 @@
-"""Files that show several nodes: as pdsh, clush and dshbak print them, and as kubectl describes them."""
+"""Files that show several nodes: as pdsh, clush and dshbak print them, and as kubectl and Slurm list them."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from clusterproof.plugins.core.nodeset import NodesetError, expand
 from clusterproof.plugins.core.opened import Budget, opened
 from clusterproof.plugins.evidence.kernel_log.parse import DRIVERS
 from clusterproof.plugins.evidence.kubernetes.facts import COLLECTORS, NODES
+from clusterproof.plugins.evidence.slurm.parse import listed_in as listed_by_slurm
 from clusterproof.plugins.kubernetes.parse import DESCRIBED, MAX_BEFORE, MAX_NODES, nodes_in
 from clusterproof.plugins.kubernetes.parse_get import LISTED, listed_in
 
@@ -49,11 +50,15 @@ def has_text(text: str) -> bool:
 
 @dataclass(slots=True)
 class Reader:
-    """Reads which nodes files show; `is_known` says whether a text has an output of a known form."""
+    """Reads which nodes files show; `is_known` says whether a text has an output of a known form.
+
+    Of a capture that is one file, the nodes are those that Slurm lists, where it has nothing else.
+    """
 
     root: Path
     is_known: Callable[[str], bool] = has_text
     budget: Budget = field(default_factory=lambda: Budget(MAX_BYTES_IN_ALL))
+    is_alone: bool = False
     _texts: dict[Path, dict[str, list[str]]] = field(default_factory=dict)
 
     def shows(self, file: Path) -> tuple[str, ...]:
@@ -103,8 +108,21 @@ class Reader:
         known = sum(not known_texts.isdisjoint(texts) for texts in by_node.values())
         is_one_nodes = len(by_node) == 1 or (known == 1 and any(map(self.is_known, undecorated(text))))
         if not known or all(map(_OF_DEVICE.fullmatch, by_node)) or (is_behind and is_one_nodes):
-            return {}
+            return self._of_slurm(lines) if self.is_alone else {}
         return by_node
+
+    def _of_slurm(self, lines: Sequence[str]) -> dict[str, list[str]]:
+        """What sinfo or scontrol say of each of several nodes; none where there is another output as well."""
+        by_node: dict[str, list[str]] = {}
+        rest: list[str] = []
+        for piece in pieces("\n".join(lines), ()):
+            listed = listed_by_slurm(piece.text)
+            for name, said in listed.items():
+                by_node.setdefault(name, []).append(f"{DIVIDER}{said}")
+            rest += [] if listed else [piece.text]
+        if len(by_node) > MAX_NODES:
+            raise NoCaptureError(f"a file lists more than {MAX_NODES:,} nodes")
+        return {} if len(by_node) == 1 or self.is_known(DIVIDER.join(rest)) else by_node
 
     def _text(self, file: Path, most: int) -> tuple[str, bool]:
         """The text of a file, and whether it goes on; empty where it cannot be read."""

@@ -66,6 +66,7 @@ _REASONS = {  # the bits of the clocks event reasons, by the words of the text a
     "display clock setting": 0x100,
     "display_clocks_setting": 0x100,
 }
+_HW_SLOWDOWN = _REASONS["hw slowdown"]  # which the others of hardware go with
 _REASON_STARTS = (
     "clocks event reasons/",
     "clocks throttle reasons/",
@@ -120,19 +121,16 @@ def _without_sram(counter: str) -> Reader:
 
 
 def reasons(words: Words) -> object:
-    """The clocks event reasons that are active, as NVML's mask."""
-    printed = [(words[path], bit) for path, bit in _REASON_BITS.items() if path in words]
-    if not printed:
-        return None
-    bits, unread = 0, None
-    for word, bit in printed:
+    """The clocks event reasons that are active, as NVML's mask; of a part without HW Slowdown, no absence of others."""
+    bits, said, unread = 0, 0, None
+    for word, bit in ((words[path], bit) for path, bit in _REASON_BITS.items() if path in words):
+        said |= bit
         if word.strip().lower() == "active":
             bits |= bit
         elif word.strip().lower() != "not active":
             unread = unread or error(word) or not_understood(word)
-    if unread and not any(reason.verdict != "none" for reason in clocks_event_reasons(bits)):
-        return unread
-    return bits
+    is_found = any(reason.verdict != "none" for reason in clocks_event_reasons(bits))
+    return bits if is_found or (said & _HW_SLOWDOWN and not unread) else unread
 
 
 def recovery(words: Words) -> object:

@@ -111,7 +111,7 @@ def _take(line: str, block: Block, stack: list[tuple[int, str]]) -> None:
 
 
 # The sections that people cut out of it, as checks tell them to; a GPU that has none says N/A.
-_SECTION = re.compile(r"( *)(Fabric|Remapped Rows|ECC Errors) *(?:: *N/A)?")
+_SECTION = re.compile(r"( *)(Fabric|Remapped Rows|ECC Errors|Clocks (?:Event|Throttle) Reasons) *(?:: *N/A)?")
 
 
 def _is_cut_out(text: str) -> bool:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 # By how the kernel's words begin, in small letters: no words of users stand there, and others are soon passed over.
 DEVICE = rb"[\w.-]+ [0-9a-f:.]+(?: ?[\w.-]+)?: "  # a driver, and the address and name of what it speaks of
 MATTERS = Pattern(
-    rb"nvrm|nvidia|neuron|efa[ :]|infiniband|lustre|lnet|nfs|libc|mlx4|linux version \d"
+    rb"nvrm|nvidia|neuron|efa[ :]|infiniband|lustre|lnet|nfs|libc|beegfs: m|mlx4|linux version \d"
     rb"|(?:amdgpu|\[drm).*(?:hardware e|poison|gpu reset|nvidia|\*error\* ring)"
     rb"|mlx5_core(?!.*access_reg).*(?:fatal|health|time|firmware [ov]|synd|bad dev|fail|or state|link |cable |high t)"
     rb"|ena .*(?:timeout|not in run|lost tx|fail|unhealthy|paused|responsive|reset comp|msi.?x issue)"

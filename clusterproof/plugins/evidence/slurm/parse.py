@@ -82,6 +82,22 @@ def _node(record: str) -> dict[str, object]:
     return node
 
 
+def listed_in(text: str) -> dict[str, str]:
+    """What `scontrol show node` or `sinfo` says of each node that it lists, by name; none where it is neither."""
+    listed: dict[str, list[str]] = {}
+    if is_scontrol(text):
+        for head, rest in sections(_RECORD, text, MAX_NODES):
+            record = f"{head[0]}{rest}"[:LONGEST_RECORD]
+            listed.setdefault(str(_node(record).get("name", "")), []).append(record)
+    elif is_sinfo(text):
+        with suppress(CaptureError):
+            for row in _rows_of_tables(text):
+                for name in _names(row, MAX_NODES - len(listed)):
+                    own = {**row, "NODELIST": name}
+                    listed.setdefault(name, []).append(f"{' '.join(own)}\n{' '.join(own.values())}\n")
+    return {name: "\n".join(some) for name, some in listed.items() if name}
+
+
 def is_sinfo(text: str) -> bool:
     """Whether it is a table of `sinfo`, as it comes or with -N, -l, -R or columns of one's own."""
     return bool(_TITLES.search(text))
@@ -91,22 +107,32 @@ def read_sinfo(text: str) -> Mapping[str, object]:
     """The states and reasons of the collector `slurm_node`, as far as its tables have them. Raises CaptureError."""
     nodes: dict[str, dict[str, object]] = {}
     odd = ""
-    for titles, rest in sections(_TITLES, text, MAX_TABLES):
-        for row in _rows(titles[0], rest.split("\n")[1:LONGEST_TABLE]):
-            state = row.get("STATE", "").upper().rstrip(_SUFFIXES)
-            if state and not _STATES.issuperset(state.split("+")):
-                odd = odd if odd in _OF_JOBS else state
-                continue
-            with suppress(NodesetError):
-                names = expand(row["NODELIST"])
-                entry = _of_row(row)
-                for name in names[: MAX_NODES - len(nodes)]:
-                    nodes.setdefault(name, {"name": name, **entry})  # once, though it is in several partitions
+    for row in _rows_of_tables(text):
+        state = row.get("STATE", "").upper().rstrip(_SUFFIXES)
+        if state and not _STATES.issuperset(state.split("+")):
+            odd = odd if odd in _OF_JOBS else state
+            continue
+        entry = _of_row(row)
+        for name in _names(row, MAX_NODES - len(nodes)):
+            nodes.setdefault(name, {"name": name, **entry})  # once, though it is in several partitions
     if odd and (not nodes or odd in _OF_JOBS):
         raise CaptureError(f"sinfo's table has the state {short(odd)}, which is no state of a node")
     if not nodes:
         raise CaptureError("sinfo lists no node")
     return {"slurm_node": {"nodes": list(nodes.values())}}
+
+
+def _rows_of_tables(text: str) -> Iterator[dict[str, str]]:
+    """The rows of all tables of sinfo in a text. Raises CaptureError."""
+    for titles, rest in sections(_TITLES, text, MAX_TABLES):
+        yield from _rows(titles[0], rest.split("\n")[1:LONGEST_TABLE])
+
+
+def _names(row: Mapping[str, str], most: int) -> tuple[str, ...]:
+    """The nodes of a row, the first of too many."""
+    with suppress(NodesetError):
+        return expand(row["NODELIST"])[:most]
+    return ()
 
 
 def _rows(header: str, lines: Iterable[str]) -> Iterator[dict[str, str]]:
