@@ -67,7 +67,7 @@ class RedactedHeader:
 
 
 _OF_PYTEST = ("rootdir:", "configfile:", "testpaths:", "cachedir:", "plugins:", "metadata:")  # lines of its header
-_NOT_COUNTED = ("deselected", "warning")  # what the command line left out; what libraries have to say
+_NOT_COUNTED = ("deselected", "warning", "no tests ran")  # left out by the command line; said by libraries, by pytest
 
 
 @pytest.hookimpl(trylast=True)
@@ -124,6 +124,12 @@ class PlainReporter(pytest.TerminalReporter):  # type: ignore[misc] # final; pyt
         if exitstatus == pytest.ExitCode.USAGE_ERROR and self.stats.keys() <= {"", "deselected", "warnings"}:
             return (yield)
         return (yield from super().pytest_sessionfinish(session, exitstatus))
+
+    def _report_keyboardinterrupt(self) -> None:
+        """Leave a signal to the summary, which begins with it: the line of code that it met says nothing."""
+        memo = self._keyboardinterrupt_memo
+        if self.config.option.fulltrace or "KeyboardInterrupt" not in str(memo and memo.reprcrash):
+            super()._report_keyboardinterrupt()
 
     def _show_cluster(self) -> None:
         if self.verbosity < 0:
