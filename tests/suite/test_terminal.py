@@ -112,7 +112,7 @@ def test_the_evaluation_of_many_nodes_is_one_line_that_is_overwritten(monkeypatc
     for _ in range(256):
         line.count()
     line.end()
-    assert terminal.sent == [*(f"evaluating 1000 nodes: {share} %" for share in (25, 50, 75, 100)), "", "\r"]
+    assert terminal.sent == [*(f"evaluating 1,000 nodes: {share} %" for share in (25, 50, 75, 100)), "", "\r"]
 
 
 @pytest.mark.long

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 import time
@@ -67,6 +68,7 @@ class RedactedHeader:
 
 
 _OF_PYTEST = ("rootdir:", "configfile:", "testpaths:", "cachedir:", "plugins:", "metadata:")  # lines of its header
+_NUMBER = re.compile(r"^\d+")
 _NOT_COUNTED = ("deselected", "warning", "no tests ran")  # left out by the command line; said by libraries, by pytest
 
 
@@ -173,6 +175,7 @@ class PlainReporter(pytest.TerminalReporter):  # type: ignore[misc] # final; pyt
         counts = [text for text, _ in parts if not text.rstrip("s").endswith(_NOT_COUNTED)]
         outcomes = self.config.pluginmanager.get_plugin("clusterproof-outcomes")
         counts = with_concerns(counts, outcomes.results if outcomes else ())
+        counts = [_NUMBER.sub(lambda digits: f"{int(digits[0]):,}", count) for count in counts]
         self.write_line(f"{', '.join(counts) or 'no check ran'} in {time.monotonic() - self._began:.1f} s")
 
 
