@@ -163,8 +163,9 @@ def _disabled(table: Table) -> dict[str, Disabled]:
         rule.only("reason", "until", "nodes")
         until = rule.values.get("until")
         if not isinstance(until, date) or isinstance(until, datetime):
-            seen = "there is no until" if until is None else f"until is {until!r:.40}"
-            raise InventoryError(f"{rule.where}: {seen}; expected a day, such as 2026-12-31")
+            shown = repr(until) if isinstance(until, str) else until
+            seen = "there is no until" if until is None else f"until is {shown!s:.40}"
+            raise InventoryError(f"{rule.where}: {seen}; expected a day, such as 2026-12-31, without quotes")
         rules[str(check)] = Disabled(rule.text("reason", default=None), until, _nodes(rule))
     return rules
 

@@ -63,11 +63,6 @@ def skill_of(owned: Owned) -> str:
     return f"{owned.owner} § {owned.section}" if owned.section else owned.owner
 
 
-def counted(number: int, what: str) -> str:
-    """`1 check`, `1,200 checks`."""
-    return f"{number:,} {what if number == 1 else f'{what}s'}"
-
-
 def legal(text: str) -> str:
     """The text without what XML 1.0 cannot hold."""
     return _ILLEGAL.sub("�", text)
@@ -145,7 +140,7 @@ def headline(results: Iterable[Result]) -> str:
         (of[Verdict.NOT_APPLICABLE], "not checked: no check applies"),
     )
     nodes = f"{number_of(len(worst), 'node', 'nodes')}: " + ", ".join(
-        f"{number} {state}" for number, state in counts if number
+        f"{number:,} {state}" for number, state in counts if number
     )
     whole, run = (next((state for verdict, state in _OF_ONE if verdict in of), "") for of in (of_cluster, of_run))
     if of_cluster and not (whole or worst or pairs or of_run):
@@ -186,7 +181,7 @@ def _of_pairs(results: Iterable[Result], is_all: bool) -> str:
     if results and not worst:
         return "no pair of nodes was measured"
     counts = ((worst[Verdict.FAIL], "failed"), (worst[Verdict.INCOMPLETE], "not proven"))
-    counts_in_words = [f"{number} {state}" for number, state in counts if number]
+    counts_in_words = [f"{number:,} {state}" for number, state in counts if number]
     if not counts_in_words and is_all:
         is_checked = worst[Verdict.PASS] or worst[Verdict.CONCERN]
         counts_in_words = ["fit" if is_checked else "not checked: no check applies"]

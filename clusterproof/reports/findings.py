@@ -51,7 +51,7 @@ class FindingGroup:
         if not self.is_probably_configuration:
             return ""
         of_what = "pairs" if self.first.is_of_pair else "nodes"
-        alike = f"{len(self.results)} of {self.evaluated} {of_what} alike"
+        alike = f"{len(self.results):,} of {self.evaluated:,} {of_what} alike"
         if self.first.action in OF_HARDWARE:
             return f"{alike}: look first for what they share: image, driver, threshold, rack"
         return f"{alike}: probably configuration, not hardware"
@@ -68,7 +68,7 @@ class FindingGroup:
         if self.first.is_of_run:
             return f"run {nodes}"
         of_what = ("pair", "pairs") if self.first.is_of_pair else ("node", "nodes")
-        share = f"{len(self.results)} of {number_of(self.evaluated, *of_what)} ({nodes})"
+        share = f"{len(self.results):,} of {number_of(self.evaluated, *of_what)} ({nodes})"
         devices = sum(len(result.devices) for result in self.results)
         noun = _NOUNS.get(self.first.subject)
         return f"{share}, {number_of(devices, *noun)}" if noun and devices else share

@@ -86,14 +86,14 @@ def exchanged(campaign: Campaign) -> str:
     rails = campaign.mesh.rails
     arrived, made = sum(rail.arrived for rail in rails), sum(len(rail.links) for rail in rails)
     return (
-        f"{arrived} of {number_of(made, 'exchange')} between RDMA devices arrived, on {number_of(len(rails), 'rail')}"
+        f"{arrived:,} of {number_of(made, 'exchange')} between RDMA devices arrived, on {number_of(len(rails), 'rail')}"
     )
 
 
 def _count(campaign: Campaign) -> str:
     pairs, nodes, times = len(campaign.of_pair), len(campaign.of_node), len(campaign.journal.measurements)
     meter = campaign.journal.about.get("meter", "")
-    counted = f"{number_of(pairs, 'pair')} of {nodes} nodes, measured {times} times"
+    counted = f"{number_of(pairs, 'pair')} of {number_of(nodes, 'node')}, measured {number_of(times, 'time')}"
     return f"{counted} with {meter}" if meter else counted
 
 

@@ -114,7 +114,7 @@ def _tasks(
         yield SummaryLine("NOTHING TO DO", {"bold": True})
     nodes = len({result.node for result in results if result.is_of_node})
     if nodes:
-        yield SummaryLine(f"{'FIT':<{column}}{fit} of {number_of(nodes, 'node')}", {"bold": True}, column)
+        yield SummaryLine(f"{'FIT':<{column}}{fit:,} of {number_of(nodes, 'node')}", {"bold": True}, column)
     shared = shared_finding(results)
     if shared:
         yield SummaryLine(shared, {"bold": True})

@@ -86,7 +86,7 @@ class Task:
             return f"run {self.nodes[0]}"
         nodes = fold(self.nodes)
         shown = within(nodes, most)
-        return shown if shown == nodes else f"{len(self.nodes)} {self.of_what}s ({shown})"
+        return shown if shown == nodes else f"{len(self.nodes):,} {self.of_what}s ({shown})"
 
     @property
     def why(self) -> str:
@@ -166,7 +166,7 @@ def shared_finding(results: Iterable[Result]) -> str:
     if not most or count < LEAST_TO_SHARE or 2 * most[0][1] < count:
         return ""
     (check, title), nodes = most[0]
-    return f"{nodes} of {count} failed nodes share one finding: {title or check}"
+    return f"{nodes:,} of {count:,} failed nodes share one finding: {title or check}"
 
 
 def fit_nodes(results: Iterable[Result]) -> int:

@@ -43,7 +43,16 @@ def test_the_command_alone_says_in_24_lines_of_80_columns_how_to_begin(capsys: p
     assert set(re.findall(r"clusterproof (\w+)", said)) >= set(NAMES) - {"version"}
 
 
-@pytest.mark.parametrize(("words", "begin"), [(["version"], "clusterproof 0."), (["help"], "clusterproof: proves")])
+@pytest.mark.parametrize(
+    ("words", "begin"),
+    [
+        (["version"], "clusterproof 0."),
+        (["--version"], "clusterproof 0."),
+        (["-V"], "clusterproof 0."),
+        (["help"], "clusterproof: proves"),
+        (["--help-all"], "usage: clusterproof [options]"),
+    ],
+)
 def test_help_and_version_are_commands(words: list[str], begin: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words) == 0
     assert capsys.readouterr().out.startswith(begin)
@@ -210,9 +219,9 @@ def test_what_is_missing_comes_with_what_to_do(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["version", "extra"], "clusterproof: 'extra' is a word too many behind version"),
-        (["--version", "extra"], "clusterproof: 'extra' is a word too many behind --version"),
-        (["help", "check", "extra"], "clusterproof: 'extra' is a word too many behind help check"),
+        (["version", "extra"], "clusterproof: unexpected argument 'extra'; expected nothing after version"),
+        (["--version", "extra"], "clusterproof: unexpected argument 'extra'; expected nothing after --version"),
+        (["help", "check", "extra"], "clusterproof: unexpected argument 'extra'; expected nothing after help check"),
         (["check", "demo", "--cluster", "local"], "clusterproof: 'demo' and --cluster name two clusters; expected one"),
         (["init", ""], "clusterproof init: DIR is empty; clusterproof init --help lists what there is"),
         (

@@ -19,6 +19,7 @@ pytestmark = pytest.mark.long
 CI = ROOT / "integrations" / "ci"
 JENKINSFILE = (CI / "Jenkinsfile").read_text(encoding="utf-8")
 IN_JENKINS = re.compile(r"\bsh '([^'\n]*)'")
+POLICY = '[mounts]\nexpected = ["/of-the-site"]\n'
 INVENTORY = '[cluster]\nname = "here"\nconnection = "local"\n\n[[group]]\nname = "all"\nnodes = "here"\n'
 
 
@@ -52,15 +53,23 @@ def test_all_of_jenkins_shell_is_seen_and_its_brackets_close() -> None:
     assert sections == ["agent", "triggers", "parameters", "options", "environment", "stages", "post"]
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_the_command_leaves_the_reports_where_the_job_looks_for_them(name: str, tmp_path: Path) -> None:
+def ran_in(folder: Path, name: str) -> subprocess.CompletedProcess[str]:
+    """The job's check in a checkout that anybody may write, as GitLab's runner makes it for a container."""
     (command,) = [words for words in COMMANDS[name] if "clusterproof check" in words]
-    (tmp_path / "cluster.toml").write_text(INVENTORY)
-    (tmp_path / ".clusterproof").mkdir()
-    (tmp_path / ".clusterproof" / "bin").symlink_to(Path(sys.executable).parent)
-    env = {**os.environ, "HOME": str(tmp_path), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    ran = subprocess.run(["sh", "-c", command], cwd=tmp_path, env=env, capture_output=True, text=True)
-    assert ran.returncode in (0, 1, 10), ran.stdout + ran.stderr  # what this machine is, nobody knows
+    for file, text in (("cluster.toml", INVENTORY), ("clusterproof.toml", POLICY)):
+        (folder / file).write_text(text)
+        (folder / file).chmod(0o666)
+    (folder / ".clusterproof").mkdir()
+    (folder / ".clusterproof" / "bin").symlink_to(Path(sys.executable).parent)
+    env = {**os.environ, "HOME": str(folder), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    return subprocess.run(["sh", "-c", command], cwd=folder, env=env, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_command_reads_the_policy_and_leaves_the_reports_where_the_job_looks(name: str, tmp_path: Path) -> None:
+    ran = ran_in(tmp_path, name)
+    assert "policy: expects mounted /of-the-site" in ran.stdout, ran.stdout + ran.stderr
+    assert ran.returncode == 1, ran.stdout + ran.stderr  # no machine has the policy's mount
     assert (tmp_path / "reports" / "junit.xml").is_file()
     assert len(list(tmp_path.glob("*.sqlite"))) == 1
     assert "reports" in (CI / {"jenkins": "Jenkinsfile"}.get(name, f"nightly-{name}.yml")).read_text()

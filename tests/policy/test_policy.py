@@ -55,7 +55,11 @@ REFUSED = [
     ("[owners.hardwear]\nname = 'DC'", "'hardwear' is not a known key (did you mean hardware?)"),
     ("[owners.hardware]\ncontact = '#dc'", "has no name; expected one"),
     ("[owners.hardware]\nname = 'DC'\nlink = 'javascript:x'", "expected one that begins with https://"),
-    ('[disabled.x]\nreason = "r"\nuntil = "2026-12-31"', "expected a day"),
+    (
+        '[disabled.x]\nreason = "r"\nuntil = "2026-12-31"',
+        "until is '2026-12-31'; expected a day, such as 2026-12-31, without quotes",
+    ),
+    ('[disabled.x]\nreason = "r"\nuntil = 2026-12-31T10:00:00', "until is 2026-12-31 10:00:00; expected a day"),
     ('[verdicts.x]\nfail = "pass"', "fail is read as 'pass'; expected concern"),
     ('[verdicts.x]\npass = "fail"', "'pass' is not a known key"),
     ('[instance_type.mine]\ngpus = "eight"', "gpus is 'eight'; expected"),

@@ -121,7 +121,7 @@ def test_search_finds_nodes_by_name_uuid_and_check(
     chromium.open(many)
     data = search(chromium, words)
     assert len(chromium.texts(SHOWN)) == findings
-    assert data.endswith(f"{nodes} of 1000 nodes")
+    assert data.endswith(f"{nodes:,} of 1,000 nodes")
 
 
 def test_filters_leave_what_was_chosen(chromium: Browser, demo: Path) -> None:

@@ -64,7 +64,9 @@ def test_what_the_map_of_many_nodes_shows_stands_below_it_in_words(chromium: Bro
     chromium.open(many)
     assert chromium.texts("#map-places .sick dd")[:2] == ["2 nodes gpu[00420,07777]", "1 node gpu09001"]
     chromium.find("#map-places .sick dd a").click()
-    WebDriverWait(chromium.driver, LONGEST_S).until(lambda _: chromium.find("#shown").text.endswith("2 of 10000 nodes"))
+    WebDriverWait(chromium.driver, LONGEST_S).until(
+        lambda _: chromium.find("#shown").text.endswith("2 of 10,000 nodes")
+    )
 
 
 BROKEN = """return [...document.querySelectorAll('.sick dd')].flatMap((dd) => [...dd.childNodes])

@@ -84,7 +84,7 @@ def test_what_half_of_at_least_four_nodes_share_is_probably_configuration(
     (finding,) = findings(data, Verdict.FAIL, PACKAGED)
     assert finding.is_probably_configuration is suspected
     assert finding.suspicion == (
-        f"{failed} of {evaluated} nodes alike: probably configuration, not hardware" if suspected else ""
+        f"{failed} of {evaluated:,} nodes alike: probably configuration, not hardware" if suspected else ""
     )
 
 

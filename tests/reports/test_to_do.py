@@ -179,7 +179,7 @@ def test_what_most_failed_nodes_share_is_said(failed_nodes: int, alike: int, wor
 def test_a_thousand_names_that_do_not_fold_are_counted() -> None:
     results = [failed("gpu.a", f"{'x' * (n % 9)}-{n}-{'y' * (n % 7)}", "replace") for n in range(1000)]
     results.append(Result("gpu.a", "fit", Verdict.PASS))
-    assert to_do_line(results).startswith("REPLACE 1000 nodes (")
+    assert to_do_line(results).startswith("REPLACE 1,000 nodes (")
     assert len(to_do_line(results)) < 200
 
 

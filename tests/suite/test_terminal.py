@@ -112,7 +112,7 @@ def test_the_evaluation_of_many_nodes_is_one_line_that_is_overwritten(monkeypatc
     for _ in range(256):
         line.count()
     line.end()
-    assert terminal.sent == [*(f"evaluating 1000 nodes: {share} %" for share in (25, 50, 75, 100)), "", "\r"]
+    assert terminal.sent == [*(f"evaluating 1,000 nodes: {share} %" for share in (25, 50, 75, 100)), "", "\r"]
 
 
 @pytest.mark.long
@@ -133,6 +133,24 @@ def test_a_worker_that_is_lost_is_one_warning(pytester: pytest.Pytester, capfd: 
     assert "replacing" not in out
     assert "INCOMPLETE  gpu003: the run was interrupted (host.dies)" in out
     assert re.search(r"^15 passed, 1 interrupted in ", out, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("hook", "out", "err"),
+    [
+        ("pytest_configure", "", "clusterproof: interrupted\n"),
+        ("pytest_sessionstart", "", "clusterproof: interrupted\n"),
+        ("pytest_collection", "\nINTERRUPTED before any check was chosen\nno check ran in ", ""),
+    ],
+)
+def test_an_interrupt_is_said_once_and_without_code(
+    hook: str, out: str, err: str, pytester: pytest.Pytester, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pytester.makepyfile(stops=f"def {hook}():\n    raise KeyboardInterrupt")
+    pytester.syspathinsert()
+    assert main(["check", "demo", "-p", "stops", "--no-report"]) == 2
+    said = capfd.readouterr()
+    assert (said.out.partition("0.")[0], said.err) == (out, err)
 
 
 def test_a_short_evaluation_shows_no_line() -> None:

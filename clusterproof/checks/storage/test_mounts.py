@@ -43,7 +43,8 @@ def test_mounts_alive(mount: Mount, node: Node) -> None:
     system was replaced on the server, and ENODEV that the disk is gone, even if the kernel has cached some of its data.
     A slow file server is a concern: all nodes wait for their data. A file system that autofs mounts on access and that
     does not answer is a concern too, unless fstab, a systemd unit or the policy requires it, since users choose such
-    servers; their response time is ignored. A prolog is too short to conclude that a file system hangs.
+    servers; their response time is ignored. A prolog is too short to conclude that a file system hangs. Permission
+    denied is a failure only for root.
 
     Remedy (restore service): Check whether the file server can be reached (ping SERVER). Unmount the file system
     (umount -l PATH) and mount it again; reboot the node if that hangs.
@@ -61,6 +62,8 @@ def test_mounts_alive(mount: Mount, node: Node) -> None:
         incomplete(f"{what} was not probed in time: the node is too busy; expected an answer")
     if mount.alive == "covered":
         incomplete(f"a user has mounted a file system over {what}; expected it to be visible")
+    if mount.alive in ("EACCES", "EPERM") and node.if_denied:
+        incomplete(f"{what} may not be read ({mount.alive}){node.if_denied}", cause="mounts may not be read")
     if mount.alive == "hung" and node.occasion == "prolog":
         incomplete(f"{what} did not answer at once; expected an answer")
     says = "hangs" if mount.alive == "hung" else f"says {mount.alive}"

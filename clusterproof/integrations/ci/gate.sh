@@ -1,7 +1,8 @@
 #!/bin/sh
 # Gates a machine image from outside: launches an instance from it, waits until it has settled, holds it against its
 # golden manifest through Systems Manager, and terminates it whatever happens. `gate.sh terminate` only does the last,
-# for the step of a pipeline that runs always. Exit code: clusterproof's; 3 where the instance could not be terminated.
+# for the step of a pipeline that runs always. Exit code: clusterproof's, so 10 where the instance could not be measured
+# because it never came online; 3 where it could not be terminated.
 # docs/images.md of clusterproof says what each variable is.
 set -eu
 
@@ -65,7 +66,7 @@ tries=0
 until [ "$(aws ssm describe-instance-information --filters "Key=InstanceIds,Values=$instance" \
     --query 'InstanceInformationList[0].PingStatus' --output text)" = Online ]; do
     tries=$((tries + 1))
-    [ "$tries" -lt "${AGENT_TRIES:-60}" ] || { echo "$instance is not online in Systems Manager: its agent or its role" >&2; exit 1; }
+    [ "$tries" -lt "${AGENT_TRIES:-60}" ] || { echo "$instance is not online in Systems Manager: its agent or its role" >&2; exit 10; }
     sleep "${PAUSE_S:-10}"
 done
 echo "online in Systems Manager; settling"

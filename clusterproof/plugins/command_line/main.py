@@ -86,7 +86,7 @@ def _answered(arguments: list[str]) -> int:
     if arguments[:1] == ["check"]:
         arguments = _as_a_run(arguments[1:])
     arguments = joined_options(arguments)
-    if arguments[:1] in (["--version"], ["version"]):
+    if arguments[:1] in (["--version"], ["-V"], ["version"]):
         return _print(0, f"clusterproof {__version__}\n")
     if wants_help(arguments) and arguments[0] not in (*ANSWERED, "manifest"):
         return _print(0, _help_of_a_run(asks_for_all))
@@ -102,23 +102,31 @@ def _answered(arguments: list[str]) -> int:
 
 
 def _run_pytest(arguments: list[str], *plugins_of_run: object) -> int:
-    """Pytest's exit code over the packaged checks, or a site's own, with what these arguments ask for."""
+    """Pytest's exit code over the packaged checks, or a site's own, with what these arguments ask for.
+
+    Raises KeyboardInterrupt where a run was interrupted before it could summarize.
+    """
     os.environ.setdefault("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     import pytest  # only now: it reads the environment when it is imported
 
     from clusterproof.plugins.command_line.own_checks import root_of_own_tests
     from clusterproof.plugins.options import mistakes
+    from clusterproof.plugins.suite.ending import EarlyInterrupt
 
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "clusterproof"
     own = ["-c", str(PACKAGE / "pytest.toml"), f"--rootdir={root_of_own_tests(arguments)}"]
     own += [] if _is_without_cache(arguments) else ["-o", f"cache_dir={cache}"]
     plugins = [word for plugin in (*_ALWAYS, *requested(arguments)) for word in ("-p", plugin)]
     own_arguments = ["--help" if word == ALL_OPTIONS else word for word in arguments]
+    early = EarlyInterrupt()
     try:
-        return int(pytest.main([*own, *plugins, *own_arguments], plugins=[mistakes, *plugins_of_run]))
+        status = pytest.main([*own, *plugins, *own_arguments], plugins=[mistakes, early, *plugins_of_run])
     except BrokenPipeError:  # of `--help-all | head`
         _write_nowhere()
         return 0
+    if early.is_unsaid:
+        raise KeyboardInterrupt
+    return int(status)
 
 
 def _help_of_a_run(is_whole: bool) -> str:
@@ -164,9 +172,10 @@ _LISTED = "; clusterproof --help lists them"
 
 
 def _further_word(arguments: list[str]) -> str:
-    """The word too many behind a command that takes none or one."""
-    most = {"version": 1, "--version": 1, "help": 2}.get(arguments[0], len(arguments))
-    return f"{arguments[most]!r:.80} is a word too many behind {' '.join(arguments[:most])}" if arguments[most:] else ""
+    """The argument too many of a command that takes none or one."""
+    most = {"version": 1, "--version": 1, "-V": 1, "help": 2}.get(arguments[0], len(arguments))
+    taken = " ".join(arguments[:most])
+    return f"unexpected argument {arguments[most]!r:.80}; expected nothing after {taken}" if arguments[most:] else ""
 
 
 def _further_cluster(arguments: list[str]) -> str:

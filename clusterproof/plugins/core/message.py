@@ -20,8 +20,8 @@ def listed(items: Iterable[str]) -> str:
 
 
 def number_of(count: int, singular: str, plural: str = "") -> str:
-    """`1 node`, `3 nodes`; `plural` where that is not `singular` with an s."""
-    return f"{count} {singular if count == 1 else plural or f'{singular}s'}"
+    """`1 node`, `1,200 nodes`; `plural` where that is not `singular` with an s."""
+    return f"{count:,} {singular if count == 1 else plural or f'{singular}s'}"
 
 
 def printable(text: str, most: int = MAX_MESSAGE) -> str:

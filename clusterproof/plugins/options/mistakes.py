@@ -29,7 +29,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def say_plainly(parser: ArgumentParser | None) -> None:
-    """Let pytest's parser answer a mistake in one line; an older pytest has none yet."""
+    """Let pytest's parser answer a mistake in one line, and help as this command; an older pytest has none yet."""
     if parser is None:
         return
 
@@ -37,6 +37,7 @@ def say_plainly(parser: ArgumentParser | None) -> None:
         raise pytest.UsageError(in_one_line(message, parser))
 
     parser.error = refuse  # type: ignore[method-assign]
+    parser.prog = "clusterproof"
 
 
 def in_one_line(message: str, parser: ArgumentParser) -> str:

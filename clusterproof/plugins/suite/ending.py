@@ -72,6 +72,21 @@ class Signals:
             signal.signal(number, handler)
 
 
+class EarlyInterrupt:
+    """Whether Ctrl-C ended a run so early that no summary says so: while its cluster was looked up, say."""
+
+    def __init__(self) -> None:
+        self.is_unsaid = False
+
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        """Note it; pytest says itself what else it was ended by."""
+        self.is_unsaid = is_by_signal(excinfo.value)
+
+    def pytest_sessionfinish(self) -> None:
+        """Leave it to the summary."""
+        self.is_unsaid = False
+
+
 def why_it_ended(session: pytest.Session, raised: BaseException | None) -> str:
     """What ended a run before its checks did; `raised` is what pytest was interrupted by."""
     if is_by_signal(raised):

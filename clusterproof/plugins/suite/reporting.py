@@ -11,13 +11,12 @@ from urllib.parse import quote
 
 import pytest
 
-from clusterproof.plugins.core.message import printable
+from clusterproof.plugins.core.message import number_of, printable
 from clusterproof.plugins.core.opened import is_there
 from clusterproof.plugins.evaluation.index import Stale, read_index
 from clusterproof.plugins.suite.items import route_of
 from clusterproof.plugins.suite.outcomes import Outcomes
 from clusterproof.plugins.suite.state import PAIRWISE, TRAINING_RUN, catalog_of, cluster_of, note_full, policy_of
-from clusterproof.reports import counted
 from clusterproof.reports.results import ResultsFile
 from clusterproof.reports.run_folder import PAGE, RUNS
 
@@ -221,12 +220,12 @@ def _kept(keep: int | None, folder: Path) -> str:
 
     if keep is not None:
         removed = remove_all_but(keep, folder)
-        return f" (removed {counted(removed, 'older run')})" if removed else ""
+        return f" (removed {number_of(removed, 'older run')})" if removed else ""
     runs = runs_beside(folder)
     held_bytes = size_bytes(runs)
     if held_bytes < MUCH_BYTES:
         return ""
-    held = f"{counted(len(runs), 'run')} of this cluster hold {held_bytes / 1e9:.1f} GB"
+    held = f"{number_of(len(runs), 'run')} of this cluster hold {held_bytes / 1e9:.1f} GB"
     return f" ({held}; --keep {KEPT} removes older ones)"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 import time
@@ -67,7 +68,8 @@ class RedactedHeader:
 
 
 _OF_PYTEST = ("rootdir:", "configfile:", "testpaths:", "cachedir:", "plugins:", "metadata:")  # lines of its header
-_NOT_COUNTED = ("deselected", "warning")  # what the command line left out; what libraries have to say
+_NUMBER = re.compile(r"^\d+")
+_NOT_COUNTED = ("deselected", "warning", "no tests ran")  # left out by the command line; said by libraries, by pytest
 
 
 @pytest.hookimpl(trylast=True)
@@ -125,6 +127,12 @@ class PlainReporter(pytest.TerminalReporter):  # type: ignore[misc] # final; pyt
             return (yield)
         return (yield from super().pytest_sessionfinish(session, exitstatus))
 
+    def _report_keyboardinterrupt(self) -> None:
+        """Leave a signal to the summary, which begins with it: the line of code that it met says nothing."""
+        memo = self._keyboardinterrupt_memo
+        if self.config.option.fulltrace or "KeyboardInterrupt" not in str(memo and memo.reprcrash):
+            super()._report_keyboardinterrupt()
+
     def _show_cluster(self) -> None:
         if self.verbosity < 0:
             return
@@ -167,6 +175,7 @@ class PlainReporter(pytest.TerminalReporter):  # type: ignore[misc] # final; pyt
         counts = [text for text, _ in parts if not text.rstrip("s").endswith(_NOT_COUNTED)]
         outcomes = self.config.pluginmanager.get_plugin("clusterproof-outcomes")
         counts = with_concerns(counts, outcomes.results if outcomes else ())
+        counts = [_NUMBER.sub(lambda digits: f"{int(digits[0]):,}", count) for count in counts]
         self.write_line(f"{', '.join(counts) or 'no check ran'} in {time.monotonic() - self._began:.1f} s")
 
 

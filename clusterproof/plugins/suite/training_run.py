@@ -13,7 +13,7 @@ from clusterproof.plugins.aws import Account, AwsError
 from clusterproof.plugins.aws.s3 import S3, fetched
 from clusterproof.plugins.catalog.instance_types import instance_types
 from clusterproof.plugins.core.cluster import Cluster, Target
-from clusterproof.plugins.core.message import printable
+from clusterproof.plugins.core.message import number_of, printable
 from clusterproof.plugins.core.policy import Policy
 from clusterproof.plugins.suite.state import TRAINING_RUN
 from clusterproof.plugins.training_run import RunError
@@ -21,7 +21,6 @@ from clusterproof.plugins.training_run.placement import Slots
 from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.sample_columns import STEPS_FILE, SUFFIX
-from clusterproof.reports import counted
 
 REPLAY = "replay:"
 CONNECTION = "run"  # of the cluster that stands for a run without one: it has no nodes
@@ -42,7 +41,7 @@ class RunHeader:
         data = self.run.data
         ranks = len({*data.places, *data.dumps})
         counts = ((len(data.files), "file"), (ranks, "rank"), (self.run.step_count, "step"))
-        yield f"run: {self.run.name}: {', '.join(counted(number, noun) for number, noun in counts)}"
+        yield f"run: {self.run.name}: {', '.join(number_of(number, noun) for number, noun in counts)}"
         yield from (f"run: {note}" for note in data.notes)
 
 

@@ -144,4 +144,4 @@ class PendingNodes:
                 if are_few and self._are_named
                 else ""
             )
-            return f"{self._doing}: {self.done} of {len(self._names)} done{not_reached}{names}"
+            return f"{self._doing}: {self.done:,} of {len(self._names):,} done{not_reached}{names}"

@@ -11,6 +11,7 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry, make_wsgi_app
 
 from clusterproof.plugins.core import __version__
+from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.watch import Change, Key, RuleResult
 from clusterproof.plugins.watch.http_server import Address, Listener
@@ -24,7 +25,6 @@ from clusterproof.plugins.watch.notify.receiver import Receiver
 from clusterproof.plugins.watch.textfile import Textfile
 from clusterproof.plugins.watch.updates import Update
 from clusterproof.plugins.watch.watch import Watch
-from clusterproof.reports import counted
 
 LEAST_S = 15.0  # between two files: Prometheus asks no more often, and a thousand nodes take a second of a core
 
@@ -93,7 +93,7 @@ class Sinks:
         left = {path: outbox.count for path, outbox in outboxes.items() if path not in paths and outbox.count}
         for path, number in left.items():
             self._say(
-                f"nobody is sent what waits in {path}: {counted(number, 'change')}; "
+                f"nobody is sent what waits in {path}: {number_of(number, 'change')}; "
                 "expected the --notify that it was kept for, or the file removed"
             )
         if receivers or left:

@@ -10,12 +10,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, TextIO
 
 from clusterproof.plugins.core.cluster import Cluster
-from clusterproof.plugins.core.message import printable
+from clusterproof.plugins.core.message import number_of, printable
 from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.watch import Change, ChangeKind
 from clusterproof.plugins.watch.watch import Watch
-from clusterproof.reports import counted
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -49,7 +48,7 @@ def beginning(cluster: Cluster, every_s: float, for_s: float | None, job: str) -
     if for_s is not None:
         endings.append(f"for {_span(for_s)}{' at most' if job else ''} once all have been asked")
     until = ", ".join(endings) or "until Ctrl-C or SIGTERM"
-    heading = f"watching {counted(len(cluster.targets), 'node')} ({nodes}) by {cluster.connection}"
+    heading = f"watching {number_of(len(cluster.targets), 'node')} ({nodes}) by {cluster.connection}"
     return printable(f"{heading}: a sample each {each}, {until}", MAX_LINE)
 
 
@@ -86,7 +85,7 @@ class LineView:
         for change in changes:
             self.say(in_words(change))
         if time.monotonic() - self._said >= QUIET_S:
-            self.say(f"still watching: {headline(self._watch)}; {counted(self._watch.samples, 'sample')}")
+            self.say(f"still watching: {headline(self._watch)}; {number_of(self._watch.samples, 'sample')}")
 
     def say(self, message: str) -> None:
         """Say anything else."""
@@ -164,7 +163,7 @@ def headline(watch: Watch) -> str:
     total = len(list(watch.names))
     failed = {key.node for key, seen in watch.states.open.items() if seen.verdict is Verdict.FAIL}
     silent = watch.silent
-    parts = [counted(total, "node"), f"{len(failed)} with a fail"]
+    parts = [number_of(total, "node"), f"{len(failed)} with a fail"]
     if silent:
         parts.append(f"{len(silent)} silent ({fold(silent)})")
     return ", ".join(parts)
@@ -177,8 +176,8 @@ def summary(watch: Watch, seconds: float) -> Iterable[str]:
     yield f"watched for {seconds:.0f} s, {watch.samples:,} samples: {headline(watch)}; said: {said}"
     if watch.unknown:
         nodes = printable(within(fold(watch.unknown), MAX_NODES))
-        yield f"nothing is known of {counted(len(watch.unknown), 'node')}: {nodes}"
+        yield f"nothing is known of {number_of(len(watch.unknown), 'node')}: {nodes}"
     incomplete = sum(watch.incomplete.values())
     if incomplete:
-        checks = counted(incomplete, "check")
+        checks = number_of(incomplete, "check")
         yield f"{checks} could not be evaluated at the last full check; clusterproof check X says which and why"

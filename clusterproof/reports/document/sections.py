@@ -8,10 +8,11 @@ from collections.abc import Callable, Sequence
 from html import escape
 
 from clusterproof.plugins.core.cluster import is_of_aws
+from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports import LOOK_AT, counted, topology
+from clusterproof.reports import LOOK_AT, topology
 from clusterproof.reports.document import Section, of_nodes, table
 from clusterproof.reports.document.charts import file_systems_section
 from clusterproof.reports.document.hardware import gpus_section, versions_section
@@ -144,7 +145,7 @@ def _passed_over(run: Run) -> Section | None:
         shown = rows[:MAX_ROWS]
         nodes = [{result.node for result in results if result.is_of_node} for _, results in shown]
         body = table(("reason", "checks", "nodes"), map(_reason, shown), nodes=nodes)
-        body += f"<p>… and {counted(len(rows) - MAX_ROWS, 'more reason')}</p>" if len(rows) > MAX_ROWS else ""
+        body += f"<p>… and {number_of(len(rows) - MAX_ROWS, 'more reason')}</p>" if len(rows) > MAX_ROWS else ""
     if run.left_out:
         named = "".join(f"<li><code>{escape(check)}</code> {escape(why)}</li>" for check, why in run.left_out.items())
         body += f"<details><summary>{_not_chosen(len(run.left_out))}</summary><ul>{named}</ul>"
@@ -153,7 +154,7 @@ def _passed_over(run: Run) -> Section | None:
 
 
 def _not_chosen(count: int) -> str:
-    return f"{counted(count, 'check')} {'was' if count == 1 else 'were'} not chosen for this run"
+    return f"{number_of(count, 'check')} {'was' if count == 1 else 'were'} not chosen for this run"
 
 
 def _reason(row: tuple[str, Sequence[Result]]) -> tuple[str, str, str]:

@@ -41,9 +41,10 @@ function nameOf(node) {
   return node === CLUSTER ? data.whole + " " + data.cluster : data.nodes[node];
 }
 
-// `1 node`, `3 of 16 nodes`.
+// `1 node`, `3 of 1,600 nodes`.
 function counted(some, all, noun) {
-  return (some === undefined ? "" : some + " of ") + all + " " + noun + (all === 1 ? "" : "s");
+  const [few, many] = [some, all].map((count) => count?.toLocaleString("en"));
+  return (few === undefined ? "" : few + " of ") + many + " " + noun + (all === 1 ? "" : "s");
 }
 
 function letterOf(check, node) {

@@ -11,7 +11,8 @@ from html import escape
 from pathlib import Path
 
 from clusterproof.plugins.core import __version__
-from clusterproof.reports import counted, headline, state_in_words
+from clusterproof.plugins.core.message import number_of
+from clusterproof.reports import headline, state_in_words
 from clusterproof.reports.document import Section
 from clusterproof.reports.document.data import data
 from clusterproof.reports.document.demo import WORDS, is_demo, with_pictures
@@ -79,11 +80,11 @@ def _header(run: Run, raw: list[Section], live: str) -> str:
     facts = (
         f"{run.began:%Y-%m-%d %H:%M:%S %Z}",
         f"by {run.cluster.connection}",
-        counted(len({result.check for result in run.results}), "check"),
+        number_of(len({result.check for result in run.results}), "check"),
         ", ".join(types),
         "live" if live else f"exit code {run.exit_code}",
         WORDS if is_demo(run) else "",
-        f"{counted(run.broken, 'test')} broke: nobody's verdict" if run.broken else "",
+        f"{number_of(run.broken, 'test')} broke: nobody's verdict" if run.broken else "",
     )
     return (
         f'<header><h1>{escape(run.cluster.name)}</h1><p class="facts">{escape(" · ".join(filter(None, facts)))}</p>'

@@ -12,10 +12,11 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
+from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.core.result import SUBSYSTEMS, Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports import MAX_ATTRIBUTE, counted, legal, owner_of
+from clusterproof.reports import MAX_ATTRIBUTE, legal, owner_of
 from clusterproof.reports.findings import shortened
 from clusterproof.reports.formats import Format
 from clusterproof.reports.run import Run
@@ -127,7 +128,7 @@ def _blocks(results: Sequence[Result]) -> Iterable[str]:
     shown = [result for result in results if result.verdict in _NOTABLE or result.since_last]
     if not shown and len({result.check for result in results}) > 1:
         count = Counter(result.verdict for result in results)
-        return ["\n".join(f"{verdict.value}: {counted(number, 'check')}" for verdict, number in count.items())]
+        return ["\n".join(f"{verdict.value}: {number_of(number, 'check')}" for verdict, number in count.items())]
     groups: dict[tuple[Verdict, str], list[Result]] = defaultdict(list)
     alike: dict[str, list[str]] = defaultdict(list)  # checks of a node that are incomplete for one cause
     is_of_node = len({result.check for result in results}) > 1
@@ -178,7 +179,7 @@ def _words(check: str, verdict: Verdict, results: Sequence[Result]) -> str:
         for line, names in list(alike.items())[:MAX_LINES]
     ]
     if len(alike) > MAX_LINES:
-        seen.append(f"… and {counted(len(alike) - MAX_LINES, 'more line')}; results.jsonl has all")
+        seen.append(f"… and {number_of(len(alike) - MAX_LINES, 'more line')}; results.jsonl has all")
     rows = (
         ("looks at", first.title),
         ("by hand", first.evidence),

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.core.escaping import plain
-from clusterproof.plugins.core.message import printable
+from clusterproof.plugins.core.message import number_of, printable
 from clusterproof.plugins.core.nodeset import within
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports import counted, cut_of, headline, state_in_words
+from clusterproof.reports import cut_of, headline, state_in_words
 from clusterproof.reports.findings import FindingGroup, Gap, findings, gaps_in_short, shortened
 from clusterproof.reports.formats import SUMMARY, Format
 from clusterproof.reports.history.changes import GONE, NEW
@@ -101,7 +101,7 @@ def _rows_of_gaps(gaps_of_run: Sequence[Gap]) -> Iterator[str]:
         message = f"{cause}. {plain(gap.suspicion)}" if gap.suspicion else cause
         yield _row(Verdict.INCOMPLETE, plain(gap.what), nodes, message, "")
     if len(gaps_of_run) > MAX_FINDINGS:
-        yield _row(Verdict.INCOMPLETE, f"… and {counted(len(gaps_of_run) - MAX_FINDINGS, 'more reason')}", "", "", "")
+        yield _row(Verdict.INCOMPLETE, f"… and {number_of(len(gaps_of_run) - MAX_FINDINGS, 'more reason')}", "", "", "")
 
 
 def _row(verdict: Verdict, *cells: str) -> str:

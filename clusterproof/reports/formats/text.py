@@ -5,9 +5,10 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 
+from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.nodeset import within
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports import counted, headline, state_in_words
+from clusterproof.reports import headline, state_in_words
 from clusterproof.reports.findings import FindingGroup, gaps_in_short, shortened
 from clusterproof.reports.formats import Format
 from clusterproof.reports.history.changes import GONE, NEW
@@ -64,7 +65,7 @@ def _findings(run: Run, verdict: Verdict) -> Iterator[list[str]]:
 def _finding(finding: FindingGroup, verdict: Verdict) -> list[str]:
     first = finding.first
     lines = finding.lines_within(MAX_WORDS)
-    more = f" (and {counted(len(lines) - 1, 'more line')})" if len(lines) > 1 else ""
+    more = f" (and {number_of(len(lines) - 1, 'more line')})" if len(lines) > 1 else ""
     entry = [
         f"{verdict.name} {first.check}: {first.title}: {finding.where(within(finding.nodes, MAX_NODES))}",
         finding.suspicion,
@@ -87,7 +88,7 @@ def _gaps(run: Run) -> Iterator[list[str]]:
         ]
         yield [line for line in entry if line]
     if len(gaps) > MAX_FINDINGS:
-        yield [f"{Verdict.INCOMPLETE.name} … for {counted(len(gaps) - MAX_FINDINGS, 'more reason')}"]
+        yield [f"{Verdict.INCOMPLETE.name} … for {number_of(len(gaps) - MAX_FINDINGS, 'more reason')}"]
 
 
 def _again(run: Run) -> Iterator[list[str]]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import PROVEN, Verdict
-from clusterproof.reports import counted
 from clusterproof.reports.history import FINE, FOUND, Pair, Past
 
 NEW, STILL, GONE = "new", "still", "gone"
@@ -132,7 +132,7 @@ def headline(changes: Changes) -> str:
 def _counts(changes_in_words: Iterable[tuple[list[Change], str]]) -> Iterator[str]:
     for index, (changes, suffix) in enumerate(changes_in_words):
         number = len({_finding(change) for change in changes})
-        count = str(number) if index else counted(number, "finding")
+        count = str(number) if index else number_of(number, "finding")
         yield f"{count} {suffix}" + (
             "" if suffix.endswith("there") else f" {_nodes({change.node for change in changes})}"
         )
@@ -152,4 +152,4 @@ def _with_gaps(changes: Iterable[Change]) -> set[str]:
 
 def _nodes(names: Collection[str]) -> str:
     folded = fold(names)
-    return folded if len(folded) <= MAX_NODES else counted(len(names), "node")
+    return folded if len(folded) <= MAX_NODES else number_of(len(names), "node")

@@ -11,7 +11,6 @@ from datetime import datetime, timezone
 from clusterproof.plugins.core.message import number_of, printable
 from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports import counted
 from clusterproof.reports.history import FOUND, Past, PastRun
 from clusterproof.reports.history.changes import GONE, STILL, Change, Changes, between, headline
 from clusterproof.reports.history.trends import GPU, Offender, Trend, flaps, offenders, places, trends
@@ -223,7 +222,7 @@ def _bars(values: tuple[float, ...]) -> str:
 
 def _run(run: PastRun) -> str:
     green = ", green" if run.is_green else ""
-    cut = f", INTERRUPTED: {counted(run.unevaluated, 'check')} not evaluated" if run.unevaluated else ""
+    cut = f", INTERRUPTED: {number_of(run.unevaluated, 'check')} not evaluated" if run.unevaluated else ""
     nodes = number_of(run.nodes, "node")
     return f"{moment(run.began)}, {run.occasion}, {nodes}, exit code {run.exit_code}{green}{cut}"
 

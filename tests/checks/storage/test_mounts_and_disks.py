@@ -80,6 +80,19 @@ def test_a_mount_answers(alive: str, verdict: Verdict, words: str) -> None:
     expect(evaluated("mounts_alive", mount(alive=alive)), verdict, words)
 
 
+@pytest.mark.parametrize("alive", ["EACCES", "EPERM"])
+@pytest.mark.parametrize(
+    ("uid", "verdict", "words"),
+    [
+        (1000, INCOMPLETE, "/data: ext4 from /dev/sdb may not be read ({}); run as root, or with --sudo"),
+        (0, FAIL, "/data: ext4 from /dev/sdb says {}; expected an answer"),
+    ],
+)
+def test_a_mount_that_only_root_may_read_fails_only_root(uid: int, verdict: Verdict, words: str, alive: str) -> None:
+    of_user = evaluated("mounts_alive", mount(alive=alive), boot={**boot(), "uid": uid})
+    expect(of_user, verdict, words.format(alive))
+
+
 def test_a_server_to_which_a_user_walked_is_a_concern_where_it_hangs() -> None:
     walked = {**mount(kind="nfs4", alive="hung"), "is_automatic": True, "is_due": False}
     expect(evaluated("mounts_alive", walked), CONCERN, "nfs4 from /dev/sdb, mounted by autofs, hangs")
