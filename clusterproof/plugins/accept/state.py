@@ -79,6 +79,7 @@ class AcceptanceState:
         self.unsettled: set[str] = set()
         self.spent_s = 0.0
         self._rounds: dict[str, tuple[str, ...]] = {}  # what is left of the round of a stage
+        self._speed_in: dict[str, str] = {}  # the folder of a node's last run of SPEED
 
     @property
     def left(self) -> tuple[str, ...]:
@@ -192,8 +193,13 @@ class AcceptanceState:
             self.populations[key].add(step.number, of_key)
 
     def _take_out(self, step: NextRun, folder: str) -> None:
-        for node in step.nodes:
-            failures = [*self._failed(node, step, folder), *self._slow(node, step, folder)]
+        """Of the nodes of the step; and of all others that are slow, which what the step shows may say."""
+        is_speed = step.stage.name == SPEED
+        if is_speed:
+            self._speed_in.update(dict.fromkeys(step.nodes, folder))
+        others = [node for node in self._speed_in if node in self.places and node not in self.out] if is_speed else ()
+        for node in dict.fromkeys((*step.nodes, *others)):
+            failures = [*self._failed(node, step, folder), *self._slow(node, step)]
             if failures:
                 self.failures[node] += failures
                 self.out.add(node)
@@ -207,7 +213,7 @@ class AcceptanceState:
             if stage != SPEED or times >= TWICE:
                 yield Failure(stage, check, last.message, last.action, folder)
 
-    def _slow(self, node: str, step: NextRun, folder: str) -> Iterator[Failure]:
+    def _slow(self, node: str, step: NextRun) -> Iterator[Failure]:
         if step.stage.name != SPEED:
             return
         for (_, name, what), population in self.populations.items():
@@ -219,7 +225,7 @@ class AcceptanceState:
                         f"{row.title}: {where}{what}: {1 - judged.share:.1%} slower than is usual or due, "
                         f"in {judged.runs} runs; expected less than {self.plan.errors.slower:.1%}"
                     )
-                    yield Failure(step.stage.name, row.check, message, "replace", folder)
+                    yield Failure(step.stage.name, row.check, message, "replace", self._speed_in[node])
 
     def decision_on(self, node: str) -> Decision:
         """Of a node in the stage that measures speed: by all populations of its kind. Of one without any it is good."""
