@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from clusterproof.plugins.accept.report import report, text
 from clusterproof.plugins.accept.verdicts import NodeOutcome, NodeVerdict, of_nodes
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from tests.accept.simulated import NAMES, Nodes, acceptance, cluster_of
 
 SPEED = 'stages = ["inventory", "speed"]\n'
@@ -34,3 +36,45 @@ def test_a_slow_node_is_rejected_in_whichever_batch_it_was_measured(slow: str, t
     folder = found[slow].reasons[0].rpartition("(")[2].rstrip(")")
     evidence = tmp_path / "into" / folder / "recording" / "nodes" / f"{slow}.json"
     assert evidence.exists(), "the folder has what was measured on it"
+
+
+@dataclass
+class OtherProducts(Nodes):
+    """Nodes some of whose runs multiply another type than all others: by node, the numbers of these runs."""
+
+    other: dict[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def _evidence(self, stage: str, node: str) -> NodeEvidence:
+        made = super()._evidence(stage, node)
+        gemm = made.collectors.get("gpu_gemm")
+        if gemm is None or self.measured[node] not in self.other.get(node, ()):
+            return made
+        said = {**gemm.value, "output": str(gemm.value["output"]).replace("bfloat16", "float16")}
+        return NodeEvidence(node, collectors={**made.collectors, "gpu_gemm": Collected(Status.READ, said)})
+
+
+ALWAYS = tuple(range(1, 20))
+
+
+def test_a_node_that_was_measured_otherwise_leaves_nobody_else_open(tmp_path: Path) -> None:
+    nodes = OtherProducts(other={"n3": ALWAYS})
+    found = said(tmp_path, nodes)
+    assert verdicts(found) == {"n3": NodeVerdict.OPEN}
+    assert any("bfloat16" in words and "not measured on it" in words for words in found["n3"].reasons)
+    assert set(nodes.measured.values()) == {3}, "nobody is loaded again for it"
+
+
+def test_what_was_measured_otherwise_once_is_nothing_to_wait_for(tmp_path: Path) -> None:
+    assert verdicts(said(tmp_path, OtherProducts(other={"n3": (2,)}))) == {}
+
+
+def test_two_halves_that_were_measured_otherwise_are_compared_each_by_itself(tmp_path: Path) -> None:
+    nodes = OtherProducts(
+        other=dict.fromkeys(NAMES[:4], ALWAYS), speed=lambda node, _run: 0.8 if node in ("n2", "n7") else 1.0
+    )
+    assert verdicts(said(tmp_path, nodes)) == dict.fromkeys(("n2", "n7"), NodeVerdict.REJECTED)
+
+
+def test_what_half_of_the_nodes_were_not_measured_by_at_all_they_still_need(tmp_path: Path) -> None:
+    nodes = Nodes(speed=lambda node, _run: 0.0 if node in NAMES[:3] else 1.0)
+    assert verdicts(said(tmp_path, nodes)) == dict.fromkeys(NAMES[:3], NodeVerdict.OPEN)

@@ -72,7 +72,7 @@ def report(state: AcceptanceState, ended: Sequence[EndedRun], cluster: str, stop
             }
             for other in others[:MAX_OTHERS]
         ],
-        "populations": [_population(key, one) for key, one in state.populations.items()],
+        "populations": [_population(key, one) for key, one in state.populations.by_key.items()],
         "stages": [_stage(stage.name, state, ended) for stage in state.plan.stages],
         "errors": _errors(state.plan.errors, state),
         "left_out": list(_left_out(state)),
@@ -213,7 +213,7 @@ def _left_out(state: AcceptanceState) -> Iterator[str]:
 
 def _not_covered(state: AcceptanceState) -> Iterator[str]:
     yield from _left_out(state)
-    measured = {name for _, name, _ in state.populations}
+    measured = {name for _, name, _ in state.populations.by_key}
     if SPEED in {stage.name for stage in state.plan.stages}:
         yield from (
             f"{row.title}: measured on no node" for name, row in acceptance.measures().items() if name not in measured
