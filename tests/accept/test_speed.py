@@ -10,9 +10,35 @@ import pytest
 from clusterproof.plugins.accept.report import report, text
 from clusterproof.plugins.accept.verdicts import NodeOutcome, NodeVerdict, of_nodes
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
+from clusterproof.plugins.core.result import Result
 from tests.accept.simulated import NAMES, Nodes, acceptance, cluster_of
+from tests.builders.evaluated import said as evaluated
 
 SPEED = 'stages = ["inventory", "speed"]\n'
+
+
+@dataclass
+class Judged(Nodes):
+    """Nodes of several GPUs, of which the check itself says how fast they are."""
+
+    models: dict[str, list[str]] = field(default_factory=dict)  # PCI device ids of their GPUs, if the bus says them
+    of_run: dict[str, NodeEvidence] = field(default_factory=dict)
+
+    def _evidence(self, stage: str, node: str) -> NodeEvidence:
+        made = super()._evidence(stage, node)
+        self.of_run = ({} if stage != "speed" else self.of_run) | {node: made}
+        return made
+
+    def _result(self, stage: str, node: str) -> Result:
+        if stage != "speed":
+            return super()._result(stage, node)
+        others = [of for name, of in self.of_run.items() if name != node]
+        return evaluated("gpu.gpu_gemm", self.of_run[node], *others, occasion="perf")
+
+
+def gpus(names: tuple[str, ...], count: int = 8) -> dict[str, list[str]]:
+    """So many GPUs of each node."""
+    return {node: [f"{node}-{gpu}" for gpu in range(count)] for node in names}
 
 
 def said(folder: Path, nodes: Nodes, more: str = "", names: tuple[str, ...] = NAMES) -> dict[str, NodeOutcome]:
@@ -78,3 +104,10 @@ def test_two_halves_that_were_measured_otherwise_are_compared_each_by_itself(tmp
 def test_what_half_of_the_nodes_were_not_measured_by_at_all_they_still_need(tmp_path: Path) -> None:
     nodes = Nodes(speed=lambda node, _run: 0.0 if node in NAMES[:3] else 1.0)
     assert verdicts(said(tmp_path, nodes)) == dict.fromkeys(NAMES[:3], NodeVerdict.OPEN)
+
+
+def test_a_gpu_that_does_nothing_is_rejected(tmp_path: Path) -> None:
+    nodes = Judged(gpus=gpus(NAMES), gpu_speed=lambda _node, uuid: 0.0 if uuid == "n3-5" else 1.0)
+    found = said(tmp_path, nodes)
+    assert verdicts(found) == {"n3": NodeVerdict.REJECTED}
+    assert "GPU 5, bfloat16 products of 8192 × 8192: 0 TFLOP/s, 100 % below" in found["n3"].reasons[0]

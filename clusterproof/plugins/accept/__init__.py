@@ -114,16 +114,16 @@ def _kind(node: Node) -> str:
 
 
 def _speeds(node: Node) -> Mapping[str, Mapping[str, Mapping[str, float]]]:
+    """What a population decides of. Where a device did nothing at all, the check that measured it does."""
     speeds = {}
     for name in acceptance.measures():
         try:
             of_measure = _READ[name](node)
         except (Incomplete, NotApplicable):
             continue
-        usable = {what: {dev: x for dev, x in by.items() if x > 0} for what, by in of_measure.items()}
-        if any(usable.values()):
-            speeds[name] = {what: by for what, by in usable.items() if by}
-    return speeds
+        if all(speed > 0 for by_device in of_measure.values() for speed in by_device.values()):
+            speeds[name] = {what: by_device for what, by_device in of_measure.items() if by_device}
+    return {name: of_measure for name, of_measure in speeds.items() if of_measure}
 
 
 def _busbw(node: Node) -> Mapping[str, Mapping[str, float]]:
