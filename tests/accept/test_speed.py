@@ -13,6 +13,7 @@ from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.result import Result
 from tests.accept.simulated import NAMES, Nodes, acceptance, cluster_of
 from tests.builders.evaluated import said as evaluated
+from tests.checks.perf.given import DISPLAY, bus_of
 
 SPEED = 'stages = ["inventory", "speed"]\n'
 
@@ -26,6 +27,8 @@ class Judged(Nodes):
 
     def _evidence(self, stage: str, node: str) -> NodeEvidence:
         made = super()._evidence(stage, node)
+        if node in self.models:
+            made = NodeEvidence(node, collectors={**made.collectors, **bus_of(self.models[node])})
         self.of_run = ({} if stage != "speed" else self.of_run) | {node: made}
         return made
 
@@ -111,3 +114,25 @@ def test_a_gpu_that_does_nothing_is_rejected(tmp_path: Path) -> None:
     found = said(tmp_path, nodes)
     assert verdicts(found) == {"n3": NodeVerdict.REJECTED}
     assert "GPU 5, bfloat16 products of 8192 × 8192: 0 TFLOP/s, 100 % below" in found["n3"].reasons[0]
+
+
+MIXED = {  # the PCI device ids of a node's GPUs, and how fast each is beside the first
+    "a workstation with a GPU for its display": {"20b0": 1.0, DISPLAY: 0.02},
+    "two models": {"20b0": 1.0, "1eb8": 0.2},
+}
+
+
+@pytest.mark.parametrize("slow", ["", "n2-0", "n2-5"])
+@pytest.mark.parametrize("speeds", MIXED.values(), ids=MIXED)
+def test_gpus_of_one_node_are_each_compared_with_those_of_their_model(
+    speeds: dict[str, float], slow: str, tmp_path: Path
+) -> None:
+    first, second = speeds
+    models = [first] * 4 + [second] * 2
+    own = {f"{node}-{gpu}": speeds[model] for node in NAMES for gpu, model in enumerate(models)}
+    nodes = Judged(
+        gpus=gpus(NAMES, len(models)),
+        models=dict.fromkeys(NAMES, models),
+        gpu_speed=lambda _node, uuid: own[uuid] * (0.8 if uuid == slow else 1.0),
+    )
+    assert verdicts(said(tmp_path, nodes)) == ({"n2": NodeVerdict.REJECTED} if slow else {})

@@ -19,6 +19,7 @@ from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, Verdict
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.evidence.perf.facts import is_of_comparison
+from clusterproof.plugins.evidence.perf.gpu_speed import Speeds, by_model
 from clusterproof.plugins.evidence.recording import read_cluster
 from clusterproof.plugins.transport.gather import replay
 from clusterproof.reports.history import NOBODY, NodeIdentity, identities
@@ -126,6 +127,15 @@ def _speeds(node: Node) -> Mapping[str, Mapping[str, Mapping[str, float]]]:
     return {name: of_measure for name, of_measure in speeds.items() if of_measure}
 
 
+def _of_each_model(node: Node, speeds: Mapping[str, Speeds]) -> Mapping[str, Speeds]:
+    """The same apart for each model of GPU, where a node has several."""
+    apart: dict[str, Speeds] = {}
+    for what, by_gpu in speeds.items():
+        models = by_model(node, by_gpu)
+        apart |= {f"{what}, PCI device {model}" if len(models) > 1 else what: alike for model, alike in models.items()}
+    return apart
+
+
 def _busbw(node: Node) -> Mapping[str, Mapping[str, float]]:
     """Of the largest message, where all values were right."""
     rows = node.node_busbw.rows
@@ -141,8 +151,8 @@ def _files(node: Node) -> Mapping[str, Mapping[str, float]]:
 
 
 _READ: Mapping[str, Callable[[Node], Mapping[str, Mapping[str, float]]]] = {
-    "gpu_gemm": lambda node: node.gpu_gemm.speeds,
-    "gpu_bandwidth": lambda node: node.gpu_bandwidth.speeds,
+    "gpu_gemm": lambda node: _of_each_model(node, node.gpu_gemm.speeds),
+    "gpu_bandwidth": lambda node: _of_each_model(node, node.gpu_bandwidth.speeds),
     "node_busbw": _busbw,
     "fs_bandwidth": _files,
 }
