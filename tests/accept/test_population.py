@@ -53,6 +53,23 @@ def test_what_all_units_of_a_run_have_in_common_is_no_noise() -> None:
     assert usual.sigma < 2 * NOISE
 
 
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_a_node_that_is_slow_as_a_whole_now_and_then_is_not_what_its_run_has_in_common(at_once: int) -> None:
+    random, made = Random(4), Population(ERRORS, 8)
+    for run in range(3):
+        for first in range(0, 6, at_once):
+            slow = log(0.9) if run == 1 else 0.0
+            nodes = range(first, first + at_once)
+            own = {
+                (f"n{node}", str(gpu)): log(700) + random.gauss(0, 0.004) + (slow if node == 4 else 0.0)
+                for node in nodes
+                for gpu in range(8)
+            }
+            made.add(len(made.runs), own)
+    made.learn()
+    assert {node for (node, _), judged in made.judged.items() if judged.decision is not Decision.GOOD} == {"n4"}
+
+
 def test_slow_units_are_bad_and_all_others_good() -> None:
     slow = {"n03": 0.9, "n07": 0.93}
     found = decisions(population(runs(slow, 8, drift=0.03)))

@@ -18,7 +18,7 @@ from clusterproof.plugins.core.robust import median, spread, spread_above
 Unit = tuple[str, str]  # a node and its device; the node itself has an empty one
 Values = Mapping[Unit, float]  # of one run
 
-FEWEST_NODES = 3  # that show what is usual
+FEWEST_NODES = 3  # that show what is usual, or what all have in common
 FEWEST_OF_A_RUN = 8  # units, to know what all of a run had in common
 POLISHES = 3  # of runs against units, until neither changes
 JITTERS = (2.5, 5.0)  # times the usual noise, that of a unit with a noise of its own
@@ -111,9 +111,13 @@ def _in_common(runs: Mapping[int, Values], of_unit: Mapping[Unit, Mapping[int, f
 
 
 def in_common(values: Values, middles: Mapping[Unit, float]) -> float:
-    """What all units of a run had in common beside what they usually have; nothing where there are few."""
-    known = [x - middles[unit] for unit, x in values.items() if unit in middles]
-    return median(known) if len(known) >= FEWEST_OF_A_RUN else 0.0
+    """What all units of a run had in common beside what they usually have; nothing where they are few, or of few nodes.
+
+    Else a node that is slow as a whole now and then would be as usual, where nobody was measured beside it.
+    """
+    known = {unit: x - middles[unit] for unit, x in values.items() if unit in middles}
+    nodes = {node for node, _ in known}
+    return median(known.values()) if len(known) >= FEWEST_OF_A_RUN and len(nodes) >= FEWEST_NODES else 0.0
 
 
 def _middle(own: Mapping[int, float], common: Mapping[int, float]) -> float:
