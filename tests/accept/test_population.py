@@ -98,6 +98,18 @@ def test_a_population_below_the_floor_is_bad_as_a_whole() -> None:
     assert set(decisions(population(runs({}, 6), log(450))).values()) == {Decision.BAD}
 
 
+@pytest.mark.parametrize("faster", [1.03, 1.05, 1.08, 1.2])
+def test_a_unit_that_is_faster_than_usual_is_good(faster: float) -> None:
+    found = decisions(population(runs({"n03": faster}, 6)))
+    assert {found["n03"], found["n05"]} == {Decision.GOOD}
+
+
+@pytest.mark.parametrize("floor", [395.0, 380.0, 350.0, 200.0])
+def test_a_node_that_is_faster_than_what_is_due_is_good(floor: float) -> None:
+    of = [{unit: x for unit, x in values.items() if unit[0] in NODES[:2]} for values in runs({}, 6)]
+    assert set(decisions(population(of, log(floor))).values()) == {Decision.GOOD}
+
+
 def test_a_node_is_good_by_all_its_units_alone() -> None:
     good, bad, still = Decision.GOOD, Decision.BAD, Decision.OPEN
     assert [decision_of(of) for of in ([good, good], [good, still], [still, bad], [])] == [good, still, bad, still]

@@ -24,6 +24,7 @@ POLISHES = 3  # of runs against units, until neither changes
 JITTERS = (2.5, 5.0)  # times the usual noise, that of a unit with a noise of its own
 USUAL = 3.0  # standard deviations between good units, within which none is bad for that alone
 OF_THE_WAY = 0.6  # to the effect, at most, that good units may differ by
+FASTER = 2.0  # standard deviations above the usual: whatever is faster is as good as that
 APART = 0.1  # of good units, beforehand, those that differ by so much to either side
 _MEDIAN = 1.2533  # its standard error on normal noise, times that of the mean
 _MAD = 1.17  # the relative standard error of a spread by the MAD, times the square root of how many values there are
@@ -155,6 +156,8 @@ def is_good(xs: Sequence[float], reference: Reference, errors: Errors) -> bool:
     """The same for good: by chance no bad unit has it oftener than declared."""
     if len(xs) < errors.least_runs:
         return False
+    fastest = FASTER * reference.sigma  # else it would be an outlier, which weighs for neither
+    xs = [min(x, fastest) for x in xs]
     weigh = _Weighed(xs, reference, errors.shows_in)
     within = min(reference.apart, OF_THE_WAY * errors.effect)
     good = _mean([weigh.good(shift) for shift in (0.0, within, -within)], [1 - 2 * APART, APART, APART])
