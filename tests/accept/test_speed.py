@@ -116,6 +116,25 @@ def test_a_gpu_that_does_nothing_is_rejected(tmp_path: Path) -> None:
     assert "GPU 5, bfloat16 products of 8192 × 8192: 0 TFLOP/s, 100 % below" in found["n3"].reasons[0]
 
 
+@pytest.mark.parametrize("floor", ["", "[floors]\ngpu_gemm = 450\n"])
+@pytest.mark.parametrize("count", [1, 2])
+def test_of_too_few_nodes_for_a_population_one_with_a_slow_gpu_is_rejected_as_the_check_says(
+    count: int, floor: str, tmp_path: Path
+) -> None:
+    names = NAMES[:count]
+    nodes = Judged(gpus=gpus(names), gpu_speed=lambda _node, uuid: 0.7 if uuid == "n1-5" else 1.0)
+    found = said(tmp_path, nodes, floor, names)
+    assert found["n1"].said is NodeVerdict.REJECTED
+    assert "GPU 5, bfloat16 products of 8192 × 8192: 490 TFLOP/s, 30 % below the best GPU" in found["n1"].reasons[0]
+    assert {found[node].said for node in names[1:]} <= {NodeVerdict.ACCEPTED if floor else NodeVerdict.OPEN}
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_of_few_nodes_with_one_gpu_a_floor_decides(count: int, tmp_path: Path) -> None:
+    names = NAMES[:count]
+    assert verdicts(said(tmp_path, Judged(gpus=gpus(names, 1)), "[floors]\ngpu_gemm = 600\n", names)) == {}
+
+
 MIXED = {  # the PCI device ids of a node's GPUs, and how fast each is beside the first
     "a workstation with a GPU for its display": {"20b0": 1.0, DISPLAY: 0.02},
     "two models": {"20b0": 1.0, "1eb8": 0.2},

@@ -58,10 +58,18 @@ class NodeRun:
                 for device, speed in by_device.items():
                     yield name, what, device, speed
 
-    def besides_speed(self, result: Result) -> Result:
-        """What a check says besides how fast this node is beside others: of what was measured a population decides."""
+    def besides_speed(self, result: Result, has_population: bool) -> Result:
+        """What a check says besides how fast this node is beside others: of what was measured a population decides.
+
+        Where there is none, what is slower than others of its own node counts as the check says.
+        """
         measured = (row for name, row in acceptance.measures().items() if name in self.speeds)
-        others = tuple(finding for finding in result.findings if not is_of_comparison(finding.cause, finding.message))
+        others = tuple(
+            finding
+            for finding in result.findings
+            if not is_of_comparison(finding.cause, finding.message)
+            or not (has_population or finding.verdict is Verdict.INCOMPLETE)
+        )
         if others == result.findings or result.check not in {row.check for row in measured}:
             return result
         return with_findings(result, others) if others else Result(result.check, result.node, Verdict.PASS)

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from clusterproof.plugins.accept import NodeRun, StageRun
 from clusterproof.plugins.accept.plan import AcceptancePlan
+from clusterproof.plugins.accept.population import FEWEST_NODES
 from clusterproof.plugins.accept.populations import Populations
 from clusterproof.plugins.accept.sequential import FEWEST_BESIDE, Decision, to_measure
 from clusterproof.plugins.catalog.acceptance import Stage
@@ -113,10 +114,12 @@ class AcceptanceState:
             seen = ran.seen.get(node)
             if seen:
                 self.seen[node] = seen.completed(self.seen.get(node))
+        kinds = Counter(self.seen[node].kind for node in self.nodes if node in self.seen and node not in self.out)
         for result in ran.results:
             if result.node in of_step and result.is_of_node:
                 seen = ran.seen.get(result.node) if step.stage.name == SPEED else None
-                own = seen.besides_speed(result) if seen else result
+                is_one_of_many = seen is not None and kinds[self.seen[result.node].kind] >= FEWEST_NODES
+                own = seen.besides_speed(result, is_one_of_many) if seen else result
                 self.results[result.node][step.stage.name, result.check].append(own)
             else:
                 self._add_of_others(OtherResult(step.stage.name, present, folder, result))
