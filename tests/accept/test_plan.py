@@ -24,6 +24,10 @@ MISTAKES = (
     ("[errors]\nshows_in = 1e-300\n", "shows_in is 1e-300; expected a number between 0.01 and 1"),
     ("[errors]\nbad_accepted = 2e-9\n", "bad_accepted and shows_in ask for 13 runs of each node; expected at most 12"),
     ("[limits]\nnodes_at_once = 0\n", "nodes_at_once is 0; expected 1 to 100000"),
+    (
+        'stages = ["inventory", "exact", "pairs"]\n[limits]\nnodes_at_once = 1\n',
+        "nodes_at_once is 1, and pairs load two nodes at once or more; expected 2 or more, or stages without these",
+    ),
     ("[limits]\nhours = inf\n", "hours is inf; expected a number between 0 and 1440"),
     ("[floors]\ngemm = 600\n", "'gemm' is not a known key"),
     ("[bought]\nexpect = { gpu = 8 }\n", "'gpu' is not a known resource (did you mean gpus?)"),

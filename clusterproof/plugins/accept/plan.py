@@ -75,6 +75,13 @@ def plan_of(path: Path | None, cluster: Cluster) -> AcceptancePlan:
     limits, errors = head.table("limits"), head.table("errors")
     most_runs = errors.number("most_runs", 1, MOST_RUNS, acceptance.default_errors().most_runs)
     limits.only("hours", "nodes_at_once", "pairs_at_once", "fs_at_once")
+    stages = _stages(head, [name for name in defaults.stages if name not in _impossible(cluster)])
+    between = [stage.name for stage in stages if stage.is_load and stage.scope != "nodes"]
+    if limits.values.get("nodes_at_once") == 1 and between:
+        raise InventoryError(
+            f"{limits.where}: nodes_at_once is 1, and {', '.join(between)} load two nodes at once or more; expected 2 "
+            "or more, or stages without these"
+        )
     return AcceptancePlan(
         _bought(head.table("bought")),
         _errors(errors, most_runs),
@@ -83,7 +90,7 @@ def plan_of(path: Path | None, cluster: Cluster) -> AcceptancePlan:
         limits.number("nodes_at_once", 1, MOST_NODES),
         limits.number("pairs_at_once", 1, MOST_NODES),
         limits.number("fs_at_once", 1, MOST_NODES, 4),
-        _stages(head, [name for name in defaults.stages if name not in _impossible(cluster)]),
+        stages,
         _floors(head.table("floors")),
         tuple(_options(head.table("options"))),
     )
