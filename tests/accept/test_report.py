@@ -72,6 +72,25 @@ def test_the_page_has_no_script_and_no_address(data: Report) -> None:
     assert '<svg class="strip"' in said
 
 
+def bound_of(folder: Path, again: tuple[str, ...], names: tuple[str, ...] = NAMES) -> bool:
+    """Whether the page of an accepted cluster says how seldom such nodes fail, after six node hours."""
+    made = acceptance(folder, Nodes(), STAGES, cluster_of(names))
+    made.go_on(again, lambda _words: None)
+    of = report(made.state, made.ended, made.named, "")
+    assert of["outcome"] == "accepted"
+    stages = [{**stage, "node_hours": 2.0} for stage in of["stages"]]
+    return "No accepted node failed: of nodes like these at most" in page({**of, "stages": stages})
+
+
+def test_how_seldom_such_nodes_fail_is_said_of_all_that_were_bought_and_of_no_selection(tmp_path: Path) -> None:
+    folders = [tmp_path / str(number) for number in range(2)]
+    for folder in folders:
+        folder.mkdir()
+        assert bound_of(folder, ())
+    assert not bound_of(folders[0], ("n3",)), "it was repaired, and may have failed before"
+    assert not bound_of(folders[1], (), NAMES[:-1]), "one left"
+
+
 def test_redacted_nothing_names_a_node_or_a_serial(data: Report) -> None:
     said = json.dumps(redacted(data, cluster_of()))
     assert [word for word in ("S-n", "n[1-8]", '"n3"', "<script>") if word in said] == []
