@@ -34,6 +34,9 @@ MISTAKES = (
     ('[options]\nrecord = "x"\n', "'record': accept sets that itself"),
     ('[options]\nfs-bandwith = "x"\n', "'fs-bandwith': no option is called so (did you mean fs-bandwidth?)"),
     ('[options]\nsudo = "yes"\n', "sudo is 'yes'; expected true or false"),
+    ("[options]\ndcgm-level = 5\n", "dcgm-level is 5; expected one of 1, 2, 3, 4"),
+    ('[options]\nexact-s = "long"\n', "exact-s is 'long'; expected a number"),
+    ('[options]\npairs-budget = "an hour"\n', "pairs-budget is 'an hour'; expected a time as 90s, 20m or 2h"),
     ("[options]\nfs-size = [1]\n", "fs-size is [1]; expected text or a number"),
 )
 
@@ -88,6 +91,23 @@ def test_a_dry_run_counts_no_stage_that_is_not_run_and_says_what_cannot_be_kept(
     assert text.splitlines()[-1] == (
         "about 22 min if nothing has to be repeated, which is more than the 0.2 h of the plan"
     )
+
+
+@pytest.mark.parametrize(
+    ("option", "minutes"),
+    [
+        ("", (2, 8, 6, 20)),
+        ("exact-s = 3600", (2, 67, 6, 20)),
+        ("exact-s = 10", (2, 8, 6, 20)),
+        ("dcgm-level = 4", (2, 143, 6, 20)),
+        ('pairs-budget = "2h"', (2, 8, 6, 120)),
+    ],
+)
+def test_what_options_ask_for_counts_for_the_time_that_is_allowed(
+    option: str, minutes: tuple[int, ...], tmp_path: Path
+) -> None:
+    made = plan(tmp_path, f'stages = ["inventory", "exact", "speed", "pairs"]\n[options]\n{option}\n')
+    assert tuple(made.minutes(stage) for stage in made.stages) == minutes
 
 
 @pytest.mark.parametrize(

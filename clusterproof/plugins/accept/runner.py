@@ -133,11 +133,11 @@ class Acceptance:
 
     def _steps(self, writer: journal.JournalWriter, lock: int, say: Say) -> str:
         while step := self.state.next():
-            due_s = step.stage.minutes * 60
-            if self.state.spent_s + due_s > self.plan.hours * 3600:
+            minutes = self.plan.minutes(step.stage)
+            if self.state.spent_s + 60 * minutes > self.plan.hours * 3600:
                 where = f"{step.stage.title.lower()} of {fold(step.nodes):.200}"
                 return f"{self.plan.hours:g} hours are spent; {where} was not begun"
-            say(f"{step.stage.title}: {fold(step.nodes):.200}, about {step.stage.minutes:g} min")
+            say(f"{step.stage.title}: {fold(step.nodes):.200}, about {minutes:.3g} min")
             line = self._run(step, lock)
             writer.append(line)
             self._take_in(line)
