@@ -83,6 +83,12 @@ class Acceptance:
                 f"{self.folder / journal.FILE} has a run of {line.stage!r:.40} on {fold(line.nodes):.80}; expected a "
                 "stage of the plan"
             )
+        place = self._place(stage.name)
+        if line.folder != place:
+            raise JournalError(
+                f"{self.folder / journal.FILE} has {line.folder} where {place} was due; expected every run once, in "
+                "their order"
+            )
         try:
             ran = read_run(self.folder / line.folder)
         except (OSError, ValueError) as problem:
@@ -143,9 +149,13 @@ class Acceptance:
             self._take_in(line)
         return ""
 
+    def _place(self, stage: str) -> str:
+        """Where the next run is kept, if it is of this stage."""
+        return f"runs/{len(self.ended) + 1:04}-{stage}"
+
     def _run(self, step: NextRun, lock: int) -> EndedRun:
         """Raises JournalError where it did not end."""
-        name = f"runs/{len(self.ended) + 1:04}-{step.stage.name}"
+        name = self._place(step.stage.name)
         folder = self.folder / name
         arguments = self._words(step, folder)
         typed = json.dumps([word for word in arguments if not word.startswith("--resume=")])
