@@ -63,6 +63,33 @@ def test_what_is_not_proven_is_said(data: Report) -> None:
     assert any("HPL" in line for line in data["not_covered"])
 
 
+OF_GROUPS = "Collectives over groups of 4, 8, … nodes and all of them: "
+
+
+@pytest.mark.parametrize(
+    ("count", "limits", "words", "is_left_out"),
+    [
+        (8, "", "", False),
+        (3, "", "", False),
+        (8, "nodes_at_once = 8", "", False),
+        (8, "nodes_at_once = 6", "on 4 nodes at most, as the plan loads no more at once", False),
+        (8, "pairs_at_once = 2", "on 4 nodes at most, as the plan loads no more at once", False),
+        (8, "nodes_at_once = 3", "there are not 3 nodes, or not 4 may be loaded at once", True),
+        (2, "", "there are not 3 nodes, or not 4 may be loaded at once", True),
+    ],
+)
+def test_what_no_group_of_nodes_proves_is_said(
+    count: int, limits: str, words: str, is_left_out: bool, tmp_path: Path
+) -> None:
+    text = f'stages = ["inventory", "collectives"]\n[limits]\n{limits}\n'
+    made = acceptance(tmp_path, Nodes(), text, cluster_of(NAMES[:count]))
+    of = report(made.state, [], "X", "")
+    assert [line.removeprefix(OF_GROUPS) for line in of["not_covered"] if line.startswith(OF_GROUPS)] == (
+        [words] if words else []
+    )
+    assert any(line.startswith(OF_GROUPS) for line in of["left_out"]) is is_left_out
+
+
 def test_the_page_has_no_script_and_no_address(data: Report) -> None:
     said = page(data)
     assert "<script" not in said

@@ -51,6 +51,11 @@ class AcceptancePlan:
         """How many of so many nodes may be under load at once."""
         return min(count, self.nodes_at_once or count)
 
+    @property
+    def pairs_limit(self) -> int:
+        """How many pairs may be under load at once; 0: all."""
+        return min(filter(None, (self.pairs_at_once, self.nodes_at_once // 2)), default=0)
+
     def minutes(self, stage: Stage) -> float:
         """About how long one run of one batch of a stage takes."""
         return minutes(stage, self.options)

@@ -212,10 +212,9 @@ class Acceptance:
         if step.stage.is_load and step.stage.scope == "nodes":
             arguments += [f"--fs-at-once={self.plan.at_once(self.plan.fs_at_once)}"]
         if step.stage.scope != "nodes":
-            most = min(filter(None, (self.plan.pairs_at_once, self.plan.nodes_at_once // 2)), default=0)
             arguments += [
                 f"--pairs-seed={int(self.plan.digest[:5], 16)}",
-                *([f"--pairs-at-once={most}"] if most else []),
+                *([f"--pairs-at-once={self.plan.pairs_limit}"] if self.plan.pairs_limit else []),
             ]
             if list((folder / RECORDING).glob("pairwise*.jsonl")):
                 arguments += [f"--resume={folder / RECORDING}"]
