@@ -15,6 +15,7 @@ from clusterproof.reports.results import ResultsFile
 
 PASS = Verdict.PASS
 CLUSTER = "ssh:gpu[001-004]"
+TYPED = "import sys; from clusterproof.plugins.command_line.main import main; sys.exit(main())"
 MEASUREMENT = "expected one measurement at least"
 
 

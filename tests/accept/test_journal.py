@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,27 @@ def test_a_folder_that_others_may_write_is_refused(tmp_path: Path) -> None:
     with pytest.raises(JournalError, match="may be written by others"):
         acceptance(tmp_path, Nodes()).go_on((), lambda _words: None)
     assert not (folder / FILE).exists()
+
+
+EDITS: dict[str, Callable[[list[str]], list[str]]] = {
+    "a run twice": lambda lines: [*lines, lines[-1]],
+    "a run twice, in the middle": lambda lines: [*lines[:4], lines[3], *lines[4:]],
+    "a run less": lambda lines: [*lines[:3], *lines[4:]],
+    "two runs in another order": lambda lines: [*lines[:3], lines[4], lines[3], *lines[5:]],
+}
+
+
+@pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
+def test_a_journal_without_each_run_once_in_their_order_is_refused_and_loses_no_evidence(
+    edit: Callable[[list[str]], list[str]], tmp_path: Path
+) -> None:
+    acceptance(tmp_path, Nodes()).go_on((), lambda _words: None)
+    kept = tmp_path / "into" / FILE
+    kept.write_text("".join(edit(kept.read_text().splitlines(keepends=True))))
+    nodes = Nodes()
+    with pytest.raises(JournalError, match=r"was due; expected every run once, in their order$"):
+        acceptance(tmp_path, nodes).go_on((), lambda _words: None)
+    assert not nodes.runs
 
 
 def test_evidence_that_was_added_afterwards_is_refused(tmp_path: Path) -> None:

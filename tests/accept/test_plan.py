@@ -24,12 +24,19 @@ MISTAKES = (
     ("[errors]\nshows_in = 1e-300\n", "shows_in is 1e-300; expected a number between 0.01 and 1"),
     ("[errors]\nbad_accepted = 2e-9\n", "bad_accepted and shows_in ask for 13 runs of each node; expected at most 12"),
     ("[limits]\nnodes_at_once = 0\n", "nodes_at_once is 0; expected 1 to 100000"),
+    (
+        'stages = ["inventory", "exact", "pairs"]\n[limits]\nnodes_at_once = 1\n',
+        "nodes_at_once is 1, and pairs load two nodes at once or more; expected 2 or more, or stages without these",
+    ),
     ("[limits]\nhours = inf\n", "hours is inf; expected a number between 0 and 1440"),
     ("[floors]\ngemm = 600\n", "'gemm' is not a known key"),
     ("[bought]\nexpect = { gpu = 8 }\n", "'gpu' is not a known resource (did you mean gpus?)"),
     ('[options]\nrecord = "x"\n', "'record': accept sets that itself"),
     ('[options]\nfs-bandwith = "x"\n', "'fs-bandwith': no option is called so (did you mean fs-bandwidth?)"),
     ('[options]\nsudo = "yes"\n', "sudo is 'yes'; expected true or false"),
+    ("[options]\ndcgm-level = 5\n", "dcgm-level is 5; expected one of 1, 2, 3, 4"),
+    ('[options]\nexact-s = "long"\n', "exact-s is 'long'; expected a number"),
+    ('[options]\npairs-budget = "an hour"\n', "pairs-budget is 'an hour'; expected a time as 90s, 20m or 2h"),
     ("[options]\nfs-size = [1]\n", "fs-size is [1]; expected text or a number"),
 )
 
@@ -84,6 +91,23 @@ def test_a_dry_run_counts_no_stage_that_is_not_run_and_says_what_cannot_be_kept(
     assert text.splitlines()[-1] == (
         "about 22 min if nothing has to be repeated, which is more than the 0.2 h of the plan"
     )
+
+
+@pytest.mark.parametrize(
+    ("option", "minutes"),
+    [
+        ("", (2, 8, 6, 20)),
+        ("exact-s = 3600", (2, 67, 6, 20)),
+        ("exact-s = 10", (2, 8, 6, 20)),
+        ("dcgm-level = 4", (2, 143, 6, 20)),
+        ('pairs-budget = "2h"', (2, 8, 6, 120)),
+    ],
+)
+def test_what_options_ask_for_counts_for_the_time_that_is_allowed(
+    option: str, minutes: tuple[int, ...], tmp_path: Path
+) -> None:
+    made = plan(tmp_path, f'stages = ["inventory", "exact", "speed", "pairs"]\n[options]\n{option}\n')
+    assert tuple(made.minutes(stage) for stage in made.stages) == minutes
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,23 @@ def test_what_all_units_of_a_run_have_in_common_is_no_noise() -> None:
     assert usual.sigma < 2 * NOISE
 
 
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_a_node_that_is_slow_as_a_whole_now_and_then_is_not_what_its_run_has_in_common(at_once: int) -> None:
+    random, made = Random(4), Population(ERRORS, 8)
+    for run in range(3):
+        for first in range(0, 6, at_once):
+            slow = log(0.9) if run == 1 else 0.0
+            nodes = range(first, first + at_once)
+            own = {
+                (f"n{node}", str(gpu)): log(700) + random.gauss(0, 0.004) + (slow if node == 4 else 0.0)
+                for node in nodes
+                for gpu in range(8)
+            }
+            made.add(len(made.runs), own)
+    made.learn()
+    assert {node for (node, _), judged in made.judged.items() if judged.decision is not Decision.GOOD} == {"n4"}
+
+
 def test_slow_units_are_bad_and_all_others_good() -> None:
     slow = {"n03": 0.9, "n07": 0.93}
     found = decisions(population(runs(slow, 8, drift=0.03)))
@@ -79,6 +96,18 @@ def test_two_nodes_show_nothing_but_against_a_floor() -> None:
 
 def test_a_population_below_the_floor_is_bad_as_a_whole() -> None:
     assert set(decisions(population(runs({}, 6), log(450))).values()) == {Decision.BAD}
+
+
+@pytest.mark.parametrize("faster", [1.03, 1.05, 1.08, 1.2])
+def test_a_unit_that_is_faster_than_usual_is_good(faster: float) -> None:
+    found = decisions(population(runs({"n03": faster}, 6)))
+    assert {found["n03"], found["n05"]} == {Decision.GOOD}
+
+
+@pytest.mark.parametrize("floor", [395.0, 380.0, 350.0, 200.0])
+def test_a_node_that_is_faster_than_what_is_due_is_good(floor: float) -> None:
+    of = [{unit: x for unit, x in values.items() if unit[0] in NODES[:2]} for values in runs({}, 6)]
+    assert set(decisions(population(of, log(floor))).values()) == {Decision.GOOD}
 
 
 def test_a_node_is_good_by_all_its_units_alone() -> None:

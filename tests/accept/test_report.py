@@ -63,6 +63,33 @@ def test_what_is_not_proven_is_said(data: Report) -> None:
     assert any("HPL" in line for line in data["not_covered"])
 
 
+OF_GROUPS = "Collectives over groups of 4, 8, … nodes and all of them: "
+
+
+@pytest.mark.parametrize(
+    ("count", "limits", "words", "is_left_out"),
+    [
+        (8, "", "", False),
+        (3, "", "", False),
+        (8, "nodes_at_once = 8", "", False),
+        (8, "nodes_at_once = 6", "on 4 nodes at most, as the plan loads no more at once", False),
+        (8, "pairs_at_once = 2", "on 4 nodes at most, as the plan loads no more at once", False),
+        (8, "nodes_at_once = 3", "there are not 3 nodes, or not 4 may be loaded at once", True),
+        (2, "", "there are not 3 nodes, or not 4 may be loaded at once", True),
+    ],
+)
+def test_what_no_group_of_nodes_proves_is_said(
+    count: int, limits: str, words: str, is_left_out: bool, tmp_path: Path
+) -> None:
+    text = f'stages = ["inventory", "collectives"]\n[limits]\n{limits}\n'
+    made = acceptance(tmp_path, Nodes(), text, cluster_of(NAMES[:count]))
+    of = report(made.state, [], "X", "")
+    assert [line.removeprefix(OF_GROUPS) for line in of["not_covered"] if line.startswith(OF_GROUPS)] == (
+        [words] if words else []
+    )
+    assert any(line.startswith(OF_GROUPS) for line in of["left_out"]) is is_left_out
+
+
 def test_the_page_has_no_script_and_no_address(data: Report) -> None:
     said = page(data)
     assert "<script" not in said
@@ -70,6 +97,25 @@ def test_the_page_has_no_script_and_no_address(data: Report) -> None:
     assert "&lt;script&gt;x&lt;/script&gt;" in said
     assert '<p class="verdict fail"><strong>not accepted</strong>' in said
     assert '<svg class="strip"' in said
+
+
+def bound_of(folder: Path, again: tuple[str, ...], names: tuple[str, ...] = NAMES) -> bool:
+    """Whether the page of an accepted cluster says how seldom such nodes fail, after six node hours."""
+    made = acceptance(folder, Nodes(), STAGES, cluster_of(names))
+    made.go_on(again, lambda _words: None)
+    of = report(made.state, made.ended, made.named, "")
+    assert of["outcome"] == "accepted"
+    stages = [{**stage, "node_hours": 2.0} for stage in of["stages"]]
+    return "No accepted node failed: of nodes like these at most" in page({**of, "stages": stages})
+
+
+def test_how_seldom_such_nodes_fail_is_said_of_all_that_were_bought_and_of_no_selection(tmp_path: Path) -> None:
+    folders = [tmp_path / str(number) for number in range(2)]
+    for folder in folders:
+        folder.mkdir()
+        assert bound_of(folder, ())
+    assert not bound_of(folders[0], ("n3",)), "it was repaired, and may have failed before"
+    assert not bound_of(folders[1], (), NAMES[:-1]), "one left"
 
 
 def test_redacted_nothing_names_a_node_or_a_serial(data: Report) -> None:

@@ -25,7 +25,7 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.inventory import resolve
 from clusterproof.reports.history import PastRun
 from clusterproof.reports.history.store import default_path, write_run
-from tests.accept.returned import CLUSTER, LOADED, MEASUREMENT, WELL, Launched, result
+from tests.accept.returned import CLUSTER, LOADED, MEASUREMENT, TYPED, WELL, Launched, result
 from tests.testbed.cluster import testbed
 from tests.testbed.faults import with_nvml
 from tests.testbed.load import gpu_node
@@ -42,7 +42,6 @@ PASS, FAIL, CONCERN, INCOMPLETE, NONE = (
 ECC = EarlierFinding(("gpu.no_uncorrected_ecc",), "the history")
 XID = EarlierFinding(("no_xid", "gpu_count"), "the case of 4711")
 PAIRS = EarlierFinding(("pairwise_busbw",), "the case of 4711")
-TYPED = "import sys; from clusterproof.plugins.command_line.main import main; sys.exit(main())"
 LIMIT_S = 600.0
 KEYWORDS = "exact or dcgm or gpu_bandwidth or gpu_gemm or node_busbw or fs_bandwidth or nccom or efa_loopback"
 
@@ -105,7 +104,7 @@ def test_a_node_that_failed_bears_no_load_and_the_steps_are_checks_of_their_own(
     code, text = return_nodes([CLUSTER, "gpu[002-003]", "--beside", "gpu001,gpu004", "--sudo"], launched)
     assert code == 1
     assert launched.typed == [
-        ["check", CLUSTER, "--nodes=gpu[002-003]", "--sudo"],
+        ["check", CLUSTER, "--nodes=gpu[001-004]", "--sudo"],
         ["check", CLUSTER, "--nodes=gpu[001,003-004]", "--sudo", "-m", "perf", "-k", KEYWORDS],
         ["check", CLUSTER, "--nodes=gpu[001,003-004]", "--sudo", "-m", "perf", "-k", "pairwise or straggler"],
     ]

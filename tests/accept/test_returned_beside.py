@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +16,12 @@ from clusterproof.plugins.evidence.perf.facts import SLOWER
 from clusterproof.plugins.inventory import resolve
 from clusterproof.reports.history import PastRun
 from clusterproof.reports.history.store import default_path, write_run
-from tests.accept.returned import CLUSTER, LOADED, MEASUREMENT, WELL, Launched, result
+from tests.accept.returned import CLUSTER, LOADED, MEASUREMENT, TYPED, WELL, Launched, result
+from tests.testbed.cluster import testbed
+from tests.testbed.faults import with_file
+from tests.testbed.load import gpu_node
+from tests.testbed.needs import needs_cluster
+from tests.testbed.node import healthy_p5
 
 PASS, FAIL, CONCERN, INCOMPLETE = Verdict.PASS, Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE
 
@@ -30,13 +36,32 @@ def test_a_healthy_node_that_fails_the_load_is_said_and_bears_no_more() -> None:
     launched = Launched({("gpu004", "gpu.gpu_exact"): FAIL, ("gpu001", "gpu.gpu_exact"): CONCERN})
     code, text = return_nodes([CLUSTER, "gpu003", "--beside", "gpu001,gpu004"], launched)
     assert [words[2] for words in launched.typed] == [
-        "--nodes=gpu003",
+        "--nodes=gpu[001,003-004]",
         "--nodes=gpu[001,003-004]",
         "--nodes=gpu[001,003]",
     ]
     assert "beside      gpu004: gpu.gpu_exact: fail: 2; expected 0\n" in text
     assert "beside      gpu001: gpu.gpu_exact: concern: 2; expected 0\n" in text
     assert (code, "FIT         gpu003\n" in text) == (0, True)
+
+
+def test_a_healthy_node_that_fails_a_check_is_said_and_bears_no_load() -> None:
+    launched = Launched({("gpu004", "gpu.no_xid"): FAIL})
+    code, text = return_nodes([CLUSTER, "gpu003", "--beside", "gpu001,gpu004"], launched)
+    assert [words[2] for words in launched.typed] == ["--nodes=gpu[001,003-004]", *["--nodes=gpu[001,003]"] * 2]
+    assert "beside      gpu004: gpu.no_xid: fail: 2; expected 0\n" in text
+    assert code == 0
+
+
+@needs_cluster
+def test_a_node_with_other_firmware_than_the_healthy_ones_is_said() -> None:
+    images = {name: gpu_node(healthy_p5(name)) for name in ("gpu001", "gpu002", "gpu003", "gpu004")}
+    images["gpu002"] = with_file(images["gpu002"], "/sys/class/dmi/id/bios_version", "2.0\n")
+    words = ["return", "ssh:gpu[001-004]", "gpu002", "--beside", "gpu[001,003-004]", "--load", "gpu_gemm"]
+    with testbed(images) as bed:
+        ran = bed.run([sys.executable, "-c", TYPED, *words], timeout=600.0)
+    said = ran.stdout.decode()
+    assert "concern: host.firmware_uniform: BIOS of Amazon EC2 Not Specified 2.0; expected 1.0 as on 3 of" in said
 
 
 def test_where_no_healthy_node_is_left_no_pair_is_measured_and_nothing_is_proven() -> None:

@@ -21,6 +21,7 @@ from clusterproof.plugins.evidence.perf.gpu_speed import (
     DIRECTIONS,
     Speeds,
     by_model,
+    by_reach,
     computing_of,
     models_of,
     of_models,
@@ -62,7 +63,7 @@ def test_gpu_bandwidth(node: Node) -> None:
 
 def copies(node: Node) -> Mapping[str, Speeds]:
     """What test_gpu_bandwidth compares."""
-    return node.gpu_bandwidth.speeds
+    return by_reach(node, node.gpu_bandwidth.speeds)
 
 
 @mark.gpu

@@ -19,6 +19,7 @@ from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, Verdict
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.evidence.perf.facts import is_of_comparison
+from clusterproof.plugins.evidence.perf.gpu_speed import Speeds, by_model, by_reach
 from clusterproof.plugins.evidence.recording import read_cluster
 from clusterproof.plugins.transport.gather import replay
 from clusterproof.reports.history import NOBODY, NodeIdentity, identities
@@ -57,10 +58,18 @@ class NodeRun:
                 for device, speed in by_device.items():
                     yield name, what, device, speed
 
-    def besides_speed(self, result: Result) -> Result:
-        """What a check says besides how fast this node is beside others: of what was measured a population decides."""
+    def besides_speed(self, result: Result, has_population: bool) -> Result:
+        """What a check says besides how fast this node is beside others: of what was measured a population decides.
+
+        Where there is none, what is slower than others of its own node counts as the check says.
+        """
         measured = (row for name, row in acceptance.measures().items() if name in self.speeds)
-        others = tuple(finding for finding in result.findings if not is_of_comparison(finding.cause, finding.message))
+        others = tuple(
+            finding
+            for finding in result.findings
+            if not is_of_comparison(finding.cause, finding.message)
+            or not (has_population or finding.verdict is Verdict.INCOMPLETE)
+        )
         if others == result.findings or result.check not in {row.check for row in measured}:
             return result
         return with_findings(result, others) if others else Result(result.check, result.node, Verdict.PASS)
@@ -114,16 +123,25 @@ def _kind(node: Node) -> str:
 
 
 def _speeds(node: Node) -> Mapping[str, Mapping[str, Mapping[str, float]]]:
+    """What a population decides of. Where a device did nothing at all, the check that measured it does."""
     speeds = {}
     for name in acceptance.measures():
         try:
             of_measure = _READ[name](node)
         except (Incomplete, NotApplicable):
             continue
-        usable = {what: {dev: x for dev, x in by.items() if x > 0} for what, by in of_measure.items()}
-        if any(usable.values()):
-            speeds[name] = {what: by for what, by in usable.items() if by}
-    return speeds
+        if all(speed > 0 for by_device in of_measure.values() for speed in by_device.values()):
+            speeds[name] = {what: by_device for what, by_device in of_measure.items() if by_device}
+    return {name: of_measure for name, of_measure in speeds.items() if of_measure}
+
+
+def _of_each_model(node: Node, speeds: Mapping[str, Speeds]) -> Mapping[str, Speeds]:
+    """The same apart for each model of GPU, where a node has several."""
+    apart: dict[str, Speeds] = {}
+    for what, by_gpu in speeds.items():
+        models = by_model(node, by_gpu)
+        apart |= {f"{what}, PCI device {model}" if len(models) > 1 else what: alike for model, alike in models.items()}
+    return apart
 
 
 def _busbw(node: Node) -> Mapping[str, Mapping[str, float]]:
@@ -141,8 +159,8 @@ def _files(node: Node) -> Mapping[str, Mapping[str, float]]:
 
 
 _READ: Mapping[str, Callable[[Node], Mapping[str, Mapping[str, float]]]] = {
-    "gpu_gemm": lambda node: node.gpu_gemm.speeds,
-    "gpu_bandwidth": lambda node: node.gpu_bandwidth.speeds,
+    "gpu_gemm": lambda node: _of_each_model(node, node.gpu_gemm.speeds),
+    "gpu_bandwidth": lambda node: _of_each_model(node, by_reach(node, node.gpu_bandwidth.speeds)),
     "node_busbw": _busbw,
     "fs_bandwidth": _files,
 }

@@ -132,7 +132,7 @@ def _planned(plan: AcceptancePlan, cluster: Cluster) -> Iterator[str]:
         if stage.scope == "places" and not places:
             yield f"{number}. {stage.title}: not here: {NO_PLACES}"
             continue
-        hours = stage.minutes * least * batches * (places if stage.scope == "places" else 1) / 60
+        hours = plan.minutes(stage) * least * batches * (places if stage.scope == "places" else 1) / 60
         whole += hours
         times = f"{least} times each" if least > 1 else "once"
         more = f", what is open again, at most {plan.most_runs} times" if stage.name == "speed" else ""

@@ -171,7 +171,8 @@ def _errors(report: Report) -> str:
         f"A node is accepted after {often} runs of these stages or more; open ones are measured up to {most} times.",
         f"A fault that shows in half of the runs is missed by {half:.1%} of such acceptances.",
     ]
-    if accepted and hours and report["outcome"] == ClusterVerdict.ACCEPTED.value:  # of a selection it would be no bound
+    is_selection = bool(report["left"]) or any(node["replaced"] for node in report["nodes"])  # which has no bound
+    if accepted and hours and report["outcome"] == ClusterVerdict.ACCEPTED.value and not is_selection:
         bound = min(1.0, 3 / accepted)
         lines.append(
             f"No accepted node failed: of nodes like these at most {bound:.2%} fail such runs (95 %), "

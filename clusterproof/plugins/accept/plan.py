@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from clusterproof.plugins.accept.plan_options import minutes, option_words
 from clusterproof.plugins.accept.population import Errors
 from clusterproof.plugins.catalog import Catalog, acceptance
 from clusterproof.plugins.catalog.acceptance import Stage
@@ -13,24 +14,9 @@ from clusterproof.plugins.core.cluster import Cluster, InventoryError, is_loaded
 from clusterproof.plugins.core.policy import NO_POLICY
 from clusterproof.plugins.core.record import as_json, record
 from clusterproof.plugins.core.strict import Table, nearest, parse_toml, read_text
-from clusterproof.plugins.options import perf_table, table
 
 DESCRIBED = "docs/accept.md"
 TABLES = ("bought", "errors", "limits", "stages", "floors", "options")
-OF_ACCEPT = (  # options of a run that accept gives itself, or that write where it does not look
-    *("--cluster", "--nodes", "--exclude", "--run", "--report", "--no-report", "--results", "--record", "--redact"),
-    *("--resume", "--pairs", "--pairs-at-once", "--bundle", "--keep", "--history", "--since-last", "--report-url"),
-    *(
-        "--fs-at-once",
-        "--k8s-gate",
-        "--refresh-catalog",
-        "--save-baseline",
-        "--incomplete",
-        "--concerns",
-        "--expect",
-        "--instance-type",
-    ),
-)
 MOST_HOURS, MOST_NODES, MOST_RUNS = 24 * 60, 100_000, 100
 LEAST_ERROR, LEAST_SHARE = 1e-9, 0.01  # that a plan may declare
 
@@ -65,6 +51,15 @@ class AcceptancePlan:
         """How many of so many nodes may be under load at once."""
         return min(count, self.nodes_at_once or count)
 
+    @property
+    def pairs_limit(self) -> int:
+        """How many pairs may be under load at once; 0: all."""
+        return min(filter(None, (self.pairs_at_once, self.nodes_at_once // 2)), default=0)
+
+    def minutes(self, stage: Stage) -> float:
+        """About how long one run of one batch of a stage takes."""
+        return minutes(stage, self.options)
+
 
 def plan_of(path: Path | None, cluster: Cluster) -> AcceptancePlan:
     """The plan that a file says, completed for these nodes; of no file the default. Raises InventoryError."""
@@ -75,6 +70,13 @@ def plan_of(path: Path | None, cluster: Cluster) -> AcceptancePlan:
     limits, errors = head.table("limits"), head.table("errors")
     most_runs = errors.number("most_runs", 1, MOST_RUNS, acceptance.default_errors().most_runs)
     limits.only("hours", "nodes_at_once", "pairs_at_once", "fs_at_once")
+    stages = _stages(head, [name for name in defaults.stages if name not in _impossible(cluster)])
+    between = [stage.name for stage in stages if stage.is_load and stage.scope != "nodes"]
+    if limits.values.get("nodes_at_once") == 1 and between:
+        raise InventoryError(
+            f"{limits.where}: nodes_at_once is 1, and {', '.join(between)} load two nodes at once or more; expected 2 "
+            "or more, or stages without these"
+        )
     return AcceptancePlan(
         _bought(head.table("bought")),
         _errors(errors, most_runs),
@@ -83,9 +85,9 @@ def plan_of(path: Path | None, cluster: Cluster) -> AcceptancePlan:
         limits.number("nodes_at_once", 1, MOST_NODES),
         limits.number("pairs_at_once", 1, MOST_NODES),
         limits.number("fs_at_once", 1, MOST_NODES, 4),
-        _stages(head, [name for name in defaults.stages if name not in _impossible(cluster)]),
+        stages,
         _floors(head.table("floors")),
-        tuple(_options(head.table("options"))),
+        tuple(option_words(head.table("options"))),
     )
 
 
@@ -158,28 +160,3 @@ def _stages(head: Table, default: Sequence[str]) -> tuple[Stage, ...]:
 def _floors(given: Table) -> Mapping[str, float]:
     given.only(*acceptance.measures())
     return {name: _number(given, name, 0, 1e9, 0.0) for name in given.values}
-
-
-def _options(given: Table) -> list[str]:
-    """The words for the command line."""
-    known = {option.flag.removeprefix("--"): option for group in _groups() for option in group}
-    allowed = sorted(name for name in known if f"--{name}" not in OF_ACCEPT)
-    options = []
-    for name, value in given.values.items():
-        if name not in allowed:
-            why = "accept sets that itself" if name in known else f"no option is called so{nearest(name, allowed)}"
-            raise InventoryError(
-                f"{given.where}: {name!r:.60}: {why}; expected an option of clusterproof check, without --"
-            )
-        is_flag = known[name].more.get("action") == "store_true"
-        if is_flag != isinstance(value, bool) or not isinstance(value, (bool, str, int, float)):
-            raise InventoryError(
-                f"{given.where}: {name} is {value!r:.40}; expected {'true or false' if is_flag else 'text or a number'}"
-            )
-        if value is not False:
-            options.append(f"--{name}" if is_flag else f"--{name}={value}")
-    return options
-
-
-def _groups() -> Sequence[Sequence[table.Option]]:
-    return [*table.GROUPS.values(), *perf_table.GROUPS.values()]

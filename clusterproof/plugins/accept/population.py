@@ -18,12 +18,13 @@ from clusterproof.plugins.core.robust import median, spread, spread_above
 Unit = tuple[str, str]  # a node and its device; the node itself has an empty one
 Values = Mapping[Unit, float]  # of one run
 
-FEWEST_NODES = 3  # that show what is usual
+FEWEST_NODES = 3  # that show what is usual, or what all have in common
 FEWEST_OF_A_RUN = 8  # units, to know what all of a run had in common
 POLISHES = 3  # of runs against units, until neither changes
 JITTERS = (2.5, 5.0)  # times the usual noise, that of a unit with a noise of its own
 USUAL = 3.0  # standard deviations between good units, within which none is bad for that alone
 OF_THE_WAY = 0.6  # to the effect, at most, that good units may differ by
+FASTER = 2.0  # standard deviations above the usual: whatever is faster is as good as that
 APART = 0.1  # of good units, beforehand, those that differ by so much to either side
 _MEDIAN = 1.2533  # its standard error on normal noise, times that of the mean
 _MAD = 1.17  # the relative standard error of a spread by the MAD, times the square root of how many values there are
@@ -111,9 +112,13 @@ def _in_common(runs: Mapping[int, Values], of_unit: Mapping[Unit, Mapping[int, f
 
 
 def in_common(values: Values, middles: Mapping[Unit, float]) -> float:
-    """What all units of a run had in common beside what they usually have; nothing where there are few."""
-    known = [x - middles[unit] for unit, x in values.items() if unit in middles]
-    return median(known) if len(known) >= FEWEST_OF_A_RUN else 0.0
+    """What all units of a run had in common beside what they usually have; nothing where they are few, or of few nodes.
+
+    Else a node that is slow as a whole now and then would be as usual, where nobody was measured beside it.
+    """
+    known = {unit: x - middles[unit] for unit, x in values.items() if unit in middles}
+    nodes = {node for node, _ in known}
+    return median(known.values()) if len(known) >= FEWEST_OF_A_RUN and len(nodes) >= FEWEST_NODES else 0.0
 
 
 def _middle(own: Mapping[int, float], common: Mapping[int, float]) -> float:
@@ -151,6 +156,8 @@ def is_good(xs: Sequence[float], reference: Reference, errors: Errors) -> bool:
     """The same for good: by chance no bad unit has it oftener than declared."""
     if len(xs) < errors.least_runs:
         return False
+    fastest = FASTER * reference.sigma  # else it would be an outlier, which weighs for neither
+    xs = [min(x, fastest) for x in xs]
     weigh = _Weighed(xs, reference, errors.shows_in)
     within = min(reference.apart, OF_THE_WAY * errors.effect)
     good = _mean([weigh.good(shift) for shift in (0.0, within, -within)], [1 - 2 * APART, APART, APART])

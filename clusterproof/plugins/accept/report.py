@@ -8,10 +8,11 @@ from math import exp
 from textwrap import fill
 from typing import Any
 
+from clusterproof.plugins.accept.coverage import left_out, not_covered
 from clusterproof.plugins.accept.journal import EndedRun
 from clusterproof.plugins.accept.population import Errors
 from clusterproof.plugins.accept.sequential import Population
-from clusterproof.plugins.accept.state import NO_PLACES, SPEED, AcceptanceState
+from clusterproof.plugins.accept.state import AcceptanceState
 from clusterproof.plugins.accept.verdicts import NodeOutcome, NodeVerdict, failed, of_nodes, outcome
 from clusterproof.plugins.catalog import acceptance
 from clusterproof.plugins.core import __version__
@@ -72,11 +73,11 @@ def report(state: AcceptanceState, ended: Sequence[EndedRun], cluster: str, stop
             }
             for other in others[:MAX_OTHERS]
         ],
-        "populations": [_population(key, one) for key, one in state.populations.items()],
+        "populations": [_population(key, one) for key, one in state.populations.by_key.items()],
         "stages": [_stage(stage.name, state, ended) for stage in state.plan.stages],
         "errors": _errors(state.plan.errors, state),
-        "left_out": list(_left_out(state)),
-        "not_covered": list(_not_covered(state)),
+        "left_out": list(left_out(state)),
+        "not_covered": list(not_covered(state)),
         "runs": [as_json(run) for run in ended],
     }
 
@@ -200,25 +201,6 @@ def _errors(errors: Errors, state: AcceptanceState) -> Report:
         "runs_at_most": state.plan.most_runs,
         "missed_if_it_shows_in_half_of_the_runs": round(0.5**errors.least_runs, 4),
     }
-
-
-def _left_out(state: AcceptanceState) -> Iterator[str]:
-    """The stages that no run of this acceptance is to have, and why."""
-    for name, row in acceptance.stages().items():
-        if name not in {stage.name for stage in state.plan.stages}:
-            yield f"{row.title}: the plan leaves it out"
-        elif row.scope == "places" and not any(map(state.is_in_a_place, state.nodes)):
-            yield f"{row.title}: {NO_PLACES}"
-
-
-def _not_covered(state: AcceptanceState) -> Iterator[str]:
-    yield from _left_out(state)
-    measured = {name for _, name, _ in state.populations}
-    if SPEED in {stage.name for stage in state.plan.stages}:
-        yield from (
-            f"{row.title}: measured on no node" for name, row in acceptance.measures().items() if name not in measured
-        )
-    yield from acceptance.not_covered()
 
 
 def headline(report: Report) -> str:

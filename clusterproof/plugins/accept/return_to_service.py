@@ -128,10 +128,10 @@ def load_of(cluster: Cluster) -> str:
 
 
 def steps(load: str, healthy: Sequence[str], more: Sequence[str]) -> list[ReturnStep]:
-    """All checks; load, with healthy nodes to compare with where there are some; and then pairs."""
+    """All checks, load, and then pairs; with healthy nodes, where there are some, each compares with these."""
     perf = (*more, "-m", "perf", "-k")
-    of_pairs = [ReturnStep((*perf, OF_PAIRS), tuple(healthy))]
-    return [ReturnStep(tuple(more)), ReturnStep((*perf, load), tuple(healthy)), *(of_pairs if healthy else [])]
+    words = [tuple(more), (*perf, load), *([(*perf, OF_PAIRS)] if healthy else [])]
+    return [ReturnStep(of_step, tuple(healthy)) for of_step in words]
 
 
 def _run(named: str, of_steps: Sequence[ReturnStep], nodes: Sequence[str], launch: Launch) -> list[list[Result]]:

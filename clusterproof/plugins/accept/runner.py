@@ -83,6 +83,12 @@ class Acceptance:
                 f"{self.folder / journal.FILE} has a run of {line.stage!r:.40} on {fold(line.nodes):.80}; expected a "
                 "stage of the plan"
             )
+        place = self._place(stage.name)
+        if line.folder != place:
+            raise JournalError(
+                f"{self.folder / journal.FILE} has {line.folder} where {place} was due; expected every run once, in "
+                "their order"
+            )
         try:
             ran = read_run(self.folder / line.folder)
         except (OSError, ValueError) as problem:
@@ -133,19 +139,23 @@ class Acceptance:
 
     def _steps(self, writer: journal.JournalWriter, lock: int, say: Say) -> str:
         while step := self.state.next():
-            due_s = step.stage.minutes * 60
-            if self.state.spent_s + due_s > self.plan.hours * 3600:
+            minutes = self.plan.minutes(step.stage)
+            if self.state.spent_s + 60 * minutes > self.plan.hours * 3600:
                 where = f"{step.stage.title.lower()} of {fold(step.nodes):.200}"
                 return f"{self.plan.hours:g} hours are spent; {where} was not begun"
-            say(f"{step.stage.title}: {fold(step.nodes):.200}, about {step.stage.minutes:g} min")
+            say(f"{step.stage.title}: {fold(step.nodes):.200}, about {minutes:.3g} min")
             line = self._run(step, lock)
             writer.append(line)
             self._take_in(line)
         return ""
 
+    def _place(self, stage: str) -> str:
+        """Where the next run is kept, if it is of this stage."""
+        return f"runs/{len(self.ended) + 1:04}-{stage}"
+
     def _run(self, step: NextRun, lock: int) -> EndedRun:
         """Raises JournalError where it did not end."""
-        name = f"runs/{len(self.ended) + 1:04}-{step.stage.name}"
+        name = self._place(step.stage.name)
         folder = self.folder / name
         arguments = self._words(step, folder)
         typed = json.dumps([word for word in arguments if not word.startswith("--resume=")])
@@ -202,10 +212,9 @@ class Acceptance:
         if step.stage.is_load and step.stage.scope == "nodes":
             arguments += [f"--fs-at-once={self.plan.at_once(self.plan.fs_at_once)}"]
         if step.stage.scope != "nodes":
-            most = min(filter(None, (self.plan.pairs_at_once, self.plan.nodes_at_once // 2)), default=0)
             arguments += [
                 f"--pairs-seed={int(self.plan.digest[:5], 16)}",
-                *([f"--pairs-at-once={most}"] if most else []),
+                *([f"--pairs-at-once={self.plan.pairs_limit}"] if self.plan.pairs_limit else []),
             ]
             if list((folder / RECORDING).glob("pairwise*.jsonl")):
                 arguments += [f"--resume={folder / RECORDING}"]

@@ -54,6 +54,7 @@ class Population:
         self.tries = tries
         self.floor = floor
         self.runs: dict[int, dict[Unit, float]] = {}
+        self.nodes: set[str] = set()  # of which anything was measured
         self.reference: Reference | None = None
         self.judged: dict[Unit, JudgedUnit] = {}
         self._values: dict[Unit, list[float]] = {}  # beside the usual
@@ -61,6 +62,7 @@ class Population:
     def add(self, number: int, values: dict[Unit, float]) -> None:
         """Take in a run; where it is known what is usual, decide on the units that were measured in it."""
         self.runs[number] = values
+        self.nodes |= {node for node, _ in values}
         if self.reference:
             self._beside(self.reference, number, self._in_common(self.reference, values))
             for unit in values:
@@ -84,6 +86,7 @@ class Population:
         for by_unit_ in kept:
             for unit in [unit for unit in by_unit_ if unit[0] == node and (not devices or unit[1] in devices)]:
                 del by_unit_[unit]
+        self.nodes = {of for values in self.runs.values() for of, _ in values}
 
     def _in_common(self, reference: Reference, values: Values) -> float:
         """By the good units alone: those that are open were unlucky before, and are less so now."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from math import log
 
 from clusterproof.plugins.accept import NodeRun, StageRun
 from clusterproof.plugins.accept.plan import AcceptancePlan
-from clusterproof.plugins.accept.sequential import FEWEST_BESIDE, Decision, Population, decision_of, to_measure
-from clusterproof.plugins.catalog import acceptance
+from clusterproof.plugins.accept.population import FEWEST_NODES
+from clusterproof.plugins.accept.populations import Populations
+from clusterproof.plugins.accept.sequential import FEWEST_BESIDE, Decision, to_measure
 from clusterproof.plugins.catalog.acceptance import Stage
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.record import record
@@ -19,10 +19,8 @@ from clusterproof.plugins.core.verdict import Verdict
 SPEED = "speed"  # the stage whose measurements populations decide
 FEWEST_OF_A_PLACE = 3  # nodes, to say which of them is slow
 NO_PLACES = f"the inventory has not several groups, one of them of {FEWEST_OF_A_PLACE} nodes or more"
-OF_NO_GPU = ("fs_bandwidth",)  # measurements
 MOST_CHANGES = 1  # to another machine or other GPUs, of a node of which nobody said so
 TWICE = 2  # what fails in a stage that measures speed has to fail again
-Key = tuple[str, str, str]  # kind of hardware, measurement, what was measured
 
 
 @record
@@ -74,11 +72,12 @@ class AcceptanceState:
         self.out: set[str] = set()
         self.results: dict[str, dict[tuple[str, str], list[Result]]] = defaultdict(lambda: defaultdict(list))
         self.of_others: list[OtherResult] = []
-        self.populations: dict[Key, Population] = {}
+        self.populations = Populations(plan)
         self.changes: Counter[str] = Counter()  # to another machine, since somebody said that a node was replaced
         self.unsettled: set[str] = set()
         self.spent_s = 0.0
         self._rounds: dict[str, tuple[str, ...]] = {}  # what is left of the round of a stage
+        self._speed_in: dict[str, str] = {}  # the folder of a node's last run of SPEED
 
     @property
     def left(self) -> tuple[str, ...]:
@@ -94,8 +93,7 @@ class AcceptanceState:
                 self.earlier[node].append(self.seen.pop(node))
             for of_stage in self.runs.values():
                 of_stage.pop(node, None)
-            for population in self.populations.values():
-                population.forget(node)
+            self.populations.forget(node)
             self.failures.pop(node, None)
             self.results.pop(node, None)
             self.changes[node] *= not is_said
@@ -116,20 +114,22 @@ class AcceptanceState:
             seen = ran.seen.get(node)
             if seen:
                 self.seen[node] = seen.completed(self.seen.get(node))
+        kinds = Counter(self.seen[node].kind for node in self.nodes if node in self.seen and node not in self.out)
         for result in ran.results:
             if result.node in of_step and result.is_of_node:
                 seen = ran.seen.get(result.node) if step.stage.name == SPEED else None
-                own = seen.besides_speed(result) if seen else result
+                is_one_of_many = seen is not None and kinds[self.seen[result.node].kind] >= FEWEST_NODES
+                own = seen.besides_speed(result, is_one_of_many) if seen else result
                 self.results[result.node][step.stage.name, result.check].append(own)
             else:
                 self._add_of_others(OtherResult(step.stage.name, present, folder, result))
         if step.stage.name == SPEED:
-            self._measure(step, ran)
+            here = [node for node in step.nodes if node in ran.seen and node in self.places]
+            self.populations.add(step.number, ran.seen, {node: self.seen[node].kind for node in here})
         left = set(self._rounds.get(step.stage.name, ())) - set(step.nodes)
         self._rounds[step.stage.name] = tuple(node for node in self.nodes if node in left)
         if step.stage.name == SPEED and not self._rounds[SPEED]:
-            for population in self.populations.values():
-                population.learn()
+            self.populations.learn()
         self._take_out(step, folder)
 
     def _compare(self, seen: Mapping[str, NodeRun]) -> None:
@@ -152,9 +152,7 @@ class AcceptanceState:
 
     def _forget_gpus(self, node: str, devices: Collection[str]) -> None:
         """What was measured on GPUs that were replaced, or with them; its other GPUs, its disk and its pairs stand."""
-        for (_, name, _), population in self.populations.items():
-            if name not in OF_NO_GPU:
-                population.forget(node, {*devices, ""})
+        self.populations.forget_gpus(node, devices)
         for stage in self.plan.stages:
             if stage.scope == "nodes":
                 self.runs[stage.name].pop(node, None)
@@ -178,22 +176,14 @@ class AcceptanceState:
     def _is_other(self, node: str, seen: NodeRun) -> bool:
         return node in self.seen and seen.is_other_than(self.seen[node])
 
-    def _measure(self, step: NextRun, ran: StageRun) -> None:
-        values: dict[Key, dict[tuple[str, str], float]] = defaultdict(dict)
-        for node in (one for one in step.nodes if one in self.places):
-            for name, what, device, speed in _units(ran.seen.get(node)):
-                values[self.seen[node].kind, name, what][node, device] = log(speed)
-        for key, of_key in values.items():
-            if key not in self.populations:
-                least = self.plan.floors.get(key[1])
-                self.populations[key] = Population(self.plan.errors, 1, log(least) if least else None)
-            tries = max(len(list(seen.units())) for seen in ran.seen.values())
-            self.populations[key].tries = max(self.populations[key].tries, tries)
-            self.populations[key].add(step.number, of_key)
-
     def _take_out(self, step: NextRun, folder: str) -> None:
-        for node in step.nodes:
-            failures = [*self._failed(node, step, folder), *self._slow(node, step, folder)]
+        """Of the nodes of the step; and of all others that are slow, which what the step shows may say."""
+        is_speed = step.stage.name == SPEED
+        if is_speed:
+            self._speed_in.update(dict.fromkeys(step.nodes, folder))
+        others = [node for node in self._speed_in if node in self.places and node not in self.out] if is_speed else ()
+        for node in dict.fromkeys((*step.nodes, *others)):
+            failures = [*self._failed(node, step, folder), *(self._slow(node) if is_speed else ())]
             if failures:
                 self.failures[node] += failures
                 self.out.add(node)
@@ -207,31 +197,15 @@ class AcceptanceState:
             if stage != SPEED or times >= TWICE:
                 yield Failure(stage, check, last.message, last.action, folder)
 
-    def _slow(self, node: str, step: NextRun, folder: str) -> Iterator[Failure]:
-        if step.stage.name != SPEED:
-            return
-        for (_, name, what), population in self.populations.items():
-            for (of, device), judged in population.judged.items():
-                if of == node and judged.decision is Decision.BAD:
-                    row = acceptance.measures()[name]
-                    where = f"GPU {device}, " if device else ""
-                    message = (
-                        f"{row.title}: {where}{what}: {1 - judged.share:.1%} slower than is usual or due, "
-                        f"in {judged.runs} runs; expected less than {self.plan.errors.slower:.1%}"
-                    )
-                    yield Failure(step.stage.name, row.check, message, "replace", folder)
+    def _slow(self, node: str) -> Iterator[Failure]:
+        for check, words in self.populations.slow(node):
+            yield Failure(SPEED, check, words, "replace", self._speed_in[node])
 
     def decision_on(self, node: str) -> Decision:
-        """Of a node in the stage that measures speed: by all populations of its kind. Of one without any it is good."""
+        """Of a node in the stage that measures speed."""
         if node in self.out:
             return Decision.BAD
-        seen = self.seen.get(node)
-        parts = []
-        for (kind, _, _), population in self.populations.items():
-            if seen and seen.kind == kind:
-                own = [judged.decision for unit, judged in population.judged.items() if unit[0] == node]
-                parts.append(decision_of(own))
-        return decision_of(parts) if parts else Decision.OPEN
+        return self.populations.decision_on(node, self.seen[node].kind) if node in self.seen else Decision.OPEN
 
     def next(self) -> NextRun | None:
         """What runs next; None where all is done that can be."""
@@ -260,14 +234,10 @@ class AcceptanceState:
             first = min((runs.get(node, 0) for node in due), default=0)
             return [node for node in due if runs.get(node, 0) == first]
         open_ = {node: self.decision_on(node) for node in self.nodes}
-        nothing = {node for node in kept if runs.get(node, 0) >= least and not self._is_judged(node)}
+        nothing = {node for node in kept if runs.get(node, 0) >= least and not self.populations.is_judged(node)}
         return to_measure(
             {node: of for node, of in open_.items() if node not in nothing}, runs, self.plan.most_runs, self.plan.errors
         )
-
-    def _is_judged(self, node: str) -> bool:
-        """Whether another run can decide anything: some of its values are open."""
-        return any(unit[0] == node for population in self.populations.values() for unit in population.judged)
 
     def is_in_a_place(self, node: str) -> bool:
         """Whether a place of some size has it, so that its group is measured."""
@@ -280,10 +250,6 @@ class AcceptanceState:
             of_place[self.places[node]].append(node)
         large = [tuple(nodes) for nodes in of_place.values() if len(nodes) >= FEWEST_OF_A_PLACE]
         return large if len(of_place) > 1 else []
-
-
-def _units(seen: NodeRun | None) -> Iterable[tuple[str, str, str, float]]:
-    return seen.units() if seen else ()
 
 
 def _with_others(kept: Sequence[str], due: Sequence[str]) -> tuple[str, ...]:

@@ -116,11 +116,8 @@ def _missing(node: str, state: AcceptanceState) -> Iterator[str]:
         if other.speaks_of(node) and other.result.verdict is not Verdict.CONCERN:
             verdict = "failed" if other.result.verdict is Verdict.FAIL else "incomplete"
             yield f"{other.result.check}: {other.result.node} {verdict}: {other.result.message} ({other.folder})"
-    for (kind, name, what), population in state.populations.items():
-        if seen is None or seen.kind != kind:
-            continue
+    for (_, name, what), population, own in state.populations.of_node(node, seen.kind) if seen else ():
         title = f"{acceptance.measures()[name].title}, {what}"
-        own = [judged for unit, judged in population.judged.items() if unit[0] == node]
         if population.reference is None:
             yield f"{title}: too few nodes of its kind to say what is usual, and the plan has no floor"
         elif not own:

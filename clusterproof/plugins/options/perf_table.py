@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from clusterproof.plugins.options.table import Option
 
 QUICK, FULL = "quick", "full"
@@ -154,3 +156,11 @@ GROUPS: dict[str, tuple[Option, ...]] = {
         Option("--save-baseline", "keep this run's figures in a file, for --baseline", {"metavar": "FILE"}),
     ),
 }
+
+
+def seconds_of(budget: str) -> float:
+    """The seconds of `--pairs-budget`. Raises ValueError."""
+    duration = re.fullmatch(r"(\d{1,6})([smh])", budget)
+    if not duration or not int(duration[1]):
+        raise ValueError(f"--pairs-budget is {budget!r:.40}; expected a time as 90s, 20m or 2h")
+    return int(duration[1]) * {"s": 1.0, "m": 60.0, "h": 3600.0}[duration[2]]

@@ -41,12 +41,17 @@ def evaluated(
     expect = {} if gpus is None else {"gpus": gpus}
     cluster = Cluster("c", "local", tuple(Target(node, instance_type=instance_type, expect=expect) for node in values))
     shared = _bus([_gpu(*one) for one in enumerate(on_bus)])
-    own = {node: _bus([_gpu(at, "nvidia", of) for at, of in enumerate(models[node])]) for node in models}
+    own = {node: bus_of(of) for node, of in models.items()}
     data = {
         node: NodeEvidence(node, {**own.get(node, shared), collector: Collected(Status.READ, value)})
         for node, value in values.items()
     }
     return evaluate(all_checks()[check], nodes(cluster, data, "perf", policy)[name])
+
+
+def bus_of(models: Sequence[str]) -> dict[str, Collected]:
+    """A bus with GPUs of these PCI device ids."""
+    return _bus([_gpu(at, "nvidia", model) for at, model in enumerate(models)])
 
 
 def _bus(devices: list[dict[str, object]]) -> dict[str, Collected]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 
 from clusterproof.plugins.core.record import record
@@ -91,6 +92,32 @@ def of_models(node: Node, speeds: Speeds, models: Collection[str]) -> Speeds:
     found = by_model(node, speeds)
     unknown = {} if {*known}.isdisjoint(models) else found.get("", {})
     return {gpu: speed for alike in (unknown, *map(found.get, models)) for gpu, speed in (alike or {}).items()}
+
+
+def by_reach(node: Node, of_copies: Mapping[str, Speeds]) -> Mapping[str, Speeds]:
+    """Copies between GPUs apart for GPUs that are as near to the others: `GPU to GPU by x, others 1 NODE, 1 SYS`.
+
+    Over PCIe the way decides: of three GPUs at two sockets one is slower with both others. They stay together where it
+    does not (NVLinks), or the ways are not known.
+    """
+    ways, percent = _ways(node), node.threshold("load.slower_concern_percent")
+    apart: dict[str, dict[str, float]] = {}
+    for name, speeds in of_copies.items():
+        alike: dict[str, dict[str, float]] = {}
+        for gpu, way in zip(speeds, ways, strict=False):
+            alike.setdefault(f"{name}, others {way}", {})[gpu] = speeds[gpu]
+        usual = [median(of_way.values()) for of_way in alike.values()]
+        is_known = name.startswith(GPU_TO_GPU) and [*speeds] == [*map(str, range(len(ways)))]
+        is_apart = is_known and min(usual) < (1 - percent / 100) * max(usual)
+        apart |= alike if is_apart else {name: dict(speeds)}
+    return apart
+
+
+def _ways(node: Node) -> list[str]:
+    """How near the other GPUs are to each, in the order of the bus: `1 PIX, 2 SYS`; nothing where that is unknown."""
+    paths = readings(node, "gpu_paths")[0].get("gpu_paths", {}).values()
+    counted = [Counter(map(str, readings(of_gpu, "gpus")[0].get("gpus", {}).values())) for of_gpu in paths]
+    return [", ".join(f"{counts[way]} {way}" for way in sorted(counts)) for counts in counted]
 
 
 @record

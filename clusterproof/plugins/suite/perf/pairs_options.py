@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from clusterproof.plugins.options.perf_table import ALL, DOUBLING, FEWEST_NODES, FULL, QUICK
+from clusterproof.plugins.options.perf_table import ALL, DOUBLING, FEWEST_NODES, FULL, QUICK, seconds_of
 
 if TYPE_CHECKING:
     from clusterproof.plugins.benchmarks.meters import MeterSettings
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from clusterproof.plugins.evidence.pairs import Pair
     from clusterproof.plugins.options.parsed import Options
 
-_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 _BYTES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 
 
@@ -180,10 +179,10 @@ def check_groups(text: str) -> None:
 
 def seconds(text: str) -> float:
     """The seconds of `--pairs-budget`. Raises pytest.UsageError."""
-    duration = re.fullmatch(r"(\d{1,6})([smh])", text)
-    if not duration or not int(duration[1]):
-        raise pytest.UsageError(f"--pairs-budget is {text!r:.40}; expected a time as 90s, 20m or 2h")
-    return int(duration[1]) * _SECONDS[duration[2]]
+    try:
+        return seconds_of(text)
+    except ValueError as problem:
+        raise pytest.UsageError(str(problem)) from None
 
 
 def size_bytes(text: str) -> int:

@@ -1,0 +1,64 @@
+"""The options of `clusterproof check` in a plan: which it may name, their values, and how long runs take by them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from clusterproof.plugins.benchmarks.load.options import DCGM_SECONDS, EXACT_S, LoadOptions
+from clusterproof.plugins.catalog.acceptance import Stage
+from clusterproof.plugins.core.cluster import InventoryError
+from clusterproof.plugins.core.strict import Table, nearest
+from clusterproof.plugins.options import perf_table, table
+
+OF_ACCEPT = (  # options of a run that accept gives itself, or that write where it does not look
+    *("--cluster", "--nodes", "--exclude", "--run", "--report", "--no-report", "--results", "--record", "--redact"),
+    *("--resume", "--pairs", "--pairs-at-once", "--bundle", "--keep", "--history", "--since-last", "--report-url"),
+    *("--fs-at-once", "--k8s-gate", "--refresh-catalog", "--save-baseline", "--incomplete", "--concerns", "--expect"),
+    "--instance-type",
+)
+
+
+def option_words(given: Table) -> Iterator[str]:
+    """The words for the command line. Raises InventoryError."""
+    groups = (*table.GROUPS.values(), *perf_table.GROUPS.values())
+    known = {option.flag.removeprefix("--"): option for group in groups for option in group}
+    allowed = sorted(name for name in known if f"--{name}" not in OF_ACCEPT)
+    for name, value in given.values.items():
+        if name not in allowed:
+            why = "accept sets that itself" if name in known else f"no option is called so{nearest(name, allowed)}"
+            raise InventoryError(
+                f"{given.where}: {name!r:.60}: {why}; expected an option of clusterproof check, without --"
+            )
+        is_flag = known[name].more.get("action") == "store_true"
+        if is_flag != isinstance(value, bool) or not isinstance(value, (bool, str, int, float)):
+            raise InventoryError(
+                f"{given.where}: {name} is {value!r:.40}; expected {'true or false' if is_flag else 'text or a number'}"
+            )
+        if expected := _expected(known[name], str(value)):
+            raise InventoryError(f"{given.where}: {name} is {value!r:.40}; expected {expected}")
+        if value is not False:
+            yield f"--{name}" if is_flag else f"--{name}={value}"
+
+
+def _expected(option: table.Option, word: str) -> str:
+    """What is expected in place of this value; empty where the command line takes it."""
+    kind, choices = option.more.get("type", str), option.more.get("choices")
+    try:
+        value = kind(word) if option.dest != "pairs_budget" else perf_table.seconds_of(word)
+    except ValueError:
+        return "a time as 90s, 20m or 2h" if option.dest == "pairs_budget" else "a number"
+    return f"one of {', '.join(map(str, choices))}" if choices and value not in choices else ""
+
+
+def minutes(stage: Stage, options: Sequence[str]) -> float:
+    """About how long one run of one batch takes, where these options ask for more than the stage has by itself."""
+    given = {name: value for name, _, value in (word.partition("=") for word in options)}
+    if stage.scope != "nodes":
+        budget = given.get("--pairs-budget")
+        return perf_table.seconds_of(budget) / 60 if budget else stage.minutes
+    if "dcgm" not in stage.keyword:
+        return stage.minutes
+    more_s = float(given.get("--exact-s", EXACT_S)) - EXACT_S
+    more_s += DCGM_SECONDS[int(given.get("--dcgm-level", 0)) or LoadOptions.dcgm_level]
+    more_s -= DCGM_SECONDS[LoadOptions.dcgm_level]
+    return stage.minutes + max(0.0, more_s) / 60

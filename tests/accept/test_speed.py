@@ -1,0 +1,157 @@
+"""The stage `speed`, in batches and on unlike machines: which node is slow, and whom that leaves alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.accept.report import report, text
+from clusterproof.plugins.accept.verdicts import NodeOutcome, NodeVerdict, of_nodes
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
+from clusterproof.plugins.core.result import Result
+from tests.accept.simulated import NAMES, Nodes, acceptance, cluster_of
+from tests.builders.evaluated import said as evaluated
+from tests.checks.perf.given import DISPLAY, bus_of
+
+SPEED = 'stages = ["inventory", "speed"]\n'
+
+
+@dataclass
+class Judged(Nodes):
+    """Nodes of several GPUs, of which the check itself says how fast they are."""
+
+    models: dict[str, list[str]] = field(default_factory=dict)  # PCI device ids of their GPUs, if the bus says them
+    of_run: dict[str, NodeEvidence] = field(default_factory=dict)
+
+    def _evidence(self, stage: str, node: str) -> NodeEvidence:
+        made = super()._evidence(stage, node)
+        if node in self.models:
+            made = NodeEvidence(node, collectors={**made.collectors, **bus_of(self.models[node])})
+        self.of_run = ({} if stage != "speed" else self.of_run) | {node: made}
+        return made
+
+    def _result(self, stage: str, node: str) -> Result:
+        if stage != "speed":
+            return super()._result(stage, node)
+        others = [of for name, of in self.of_run.items() if name != node]
+        return evaluated("gpu.gpu_gemm", self.of_run[node], *others, occasion="perf")
+
+
+def gpus(names: tuple[str, ...], count: int = 8) -> dict[str, list[str]]:
+    """So many GPUs of each node."""
+    return {node: [f"{node}-{gpu}" for gpu in range(count)] for node in names}
+
+
+def said(folder: Path, nodes: Nodes, more: str = "", names: tuple[str, ...] = NAMES) -> dict[str, NodeOutcome]:
+    """What is said of each node in the end."""
+    made = acceptance(folder, nodes, SPEED + more, cluster_of(names))
+    made.go_on((), lambda _words: None)
+    assert text(report(made.state, made.ended, made.named, ""))
+    return {one.node: one for one in of_nodes(made.state)}
+
+
+def verdicts(found: dict[str, NodeOutcome]) -> dict[str, NodeVerdict]:
+    """Of the nodes that are not accepted."""
+    return {node: one.said for node, one in found.items() if one.said is not NodeVerdict.ACCEPTED}
+
+
+@pytest.mark.parametrize("slow", ["n2", "n5", "n8"])
+def test_a_slow_node_is_rejected_in_whichever_batch_it_was_measured(slow: str, tmp_path: Path) -> None:
+    nodes = Nodes(speed=lambda node, _run: 0.8 if node == slow else 1.0)
+    found = said(tmp_path, nodes, "[limits]\nnodes_at_once = 3\n")
+    assert verdicts(found) == {slow: NodeVerdict.REJECTED}
+    folder = found[slow].reasons[0].rpartition("(")[2].rstrip(")")
+    evidence = tmp_path / "into" / folder / "recording" / "nodes" / f"{slow}.json"
+    assert evidence.exists(), "the folder has what was measured on it"
+
+
+@dataclass
+class OtherProducts(Nodes):
+    """Nodes some of whose runs multiply another type than all others: by node, the numbers of these runs."""
+
+    other: dict[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def _evidence(self, stage: str, node: str) -> NodeEvidence:
+        made = super()._evidence(stage, node)
+        gemm = made.collectors.get("gpu_gemm")
+        if gemm is None or self.measured[node] not in self.other.get(node, ()):
+            return made
+        said = {**gemm.value, "output": str(gemm.value["output"]).replace("bfloat16", "float16")}
+        return NodeEvidence(node, collectors={**made.collectors, "gpu_gemm": Collected(Status.READ, said)})
+
+
+ALWAYS = tuple(range(1, 20))
+
+
+def test_a_node_that_was_measured_otherwise_leaves_nobody_else_open(tmp_path: Path) -> None:
+    nodes = OtherProducts(other={"n3": ALWAYS})
+    found = said(tmp_path, nodes)
+    assert verdicts(found) == {"n3": NodeVerdict.OPEN}
+    assert any("bfloat16" in words and "not measured on it" in words for words in found["n3"].reasons)
+    assert set(nodes.measured.values()) == {3}, "nobody is loaded again for it"
+
+
+def test_what_was_measured_otherwise_once_is_nothing_to_wait_for(tmp_path: Path) -> None:
+    assert verdicts(said(tmp_path, OtherProducts(other={"n3": (2,)}))) == {}
+
+
+def test_two_halves_that_were_measured_otherwise_are_compared_each_by_itself(tmp_path: Path) -> None:
+    nodes = OtherProducts(
+        other=dict.fromkeys(NAMES[:4], ALWAYS), speed=lambda node, _run: 0.8 if node in ("n2", "n7") else 1.0
+    )
+    assert verdicts(said(tmp_path, nodes)) == dict.fromkeys(("n2", "n7"), NodeVerdict.REJECTED)
+
+
+def test_what_half_of_the_nodes_were_not_measured_by_at_all_they_still_need(tmp_path: Path) -> None:
+    nodes = Nodes(speed=lambda node, _run: 0.0 if node in NAMES[:3] else 1.0)
+    assert verdicts(said(tmp_path, nodes)) == dict.fromkeys(NAMES[:3], NodeVerdict.OPEN)
+
+
+def test_a_gpu_that_does_nothing_is_rejected(tmp_path: Path) -> None:
+    nodes = Judged(gpus=gpus(NAMES), gpu_speed=lambda _node, uuid: 0.0 if uuid == "n3-5" else 1.0)
+    found = said(tmp_path, nodes)
+    assert verdicts(found) == {"n3": NodeVerdict.REJECTED}
+    assert "GPU 5, bfloat16 products of 8192 × 8192: 0 TFLOP/s, 100 % below" in found["n3"].reasons[0]
+
+
+@pytest.mark.parametrize("floor", ["", "[floors]\ngpu_gemm = 450\n"])
+@pytest.mark.parametrize("count", [1, 2])
+def test_of_too_few_nodes_for_a_population_one_with_a_slow_gpu_is_rejected_as_the_check_says(
+    count: int, floor: str, tmp_path: Path
+) -> None:
+    names = NAMES[:count]
+    nodes = Judged(gpus=gpus(names), gpu_speed=lambda _node, uuid: 0.7 if uuid == "n1-5" else 1.0)
+    found = said(tmp_path, nodes, floor, names)
+    assert found["n1"].said is NodeVerdict.REJECTED
+    assert "GPU 5, bfloat16 products of 8192 × 8192: 490 TFLOP/s, 30 % below the best GPU" in found["n1"].reasons[0]
+    assert {found[node].said for node in names[1:]} <= {NodeVerdict.ACCEPTED if floor else NodeVerdict.OPEN}
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_of_few_nodes_with_one_gpu_a_floor_decides(count: int, tmp_path: Path) -> None:
+    names = NAMES[:count]
+    assert verdicts(said(tmp_path, Judged(gpus=gpus(names, 1)), "[floors]\ngpu_gemm = 600\n", names)) == {}
+
+
+MIXED = {  # the PCI device ids of a node's GPUs, and how fast each is beside the first
+    "a workstation with a GPU for its display": {"20b0": 1.0, DISPLAY: 0.02},
+    "two models": {"20b0": 1.0, "1eb8": 0.2},
+}
+
+
+@pytest.mark.parametrize("slow", ["", "n2-0", "n2-5"])
+@pytest.mark.parametrize("speeds", MIXED.values(), ids=MIXED)
+def test_gpus_of_one_node_are_each_compared_with_those_of_their_model(
+    speeds: dict[str, float], slow: str, tmp_path: Path
+) -> None:
+    first, second = speeds
+    models = [first] * 4 + [second] * 2
+    own = {f"{node}-{gpu}": speeds[model] for node in NAMES for gpu, model in enumerate(models)}
+    nodes = Judged(
+        gpus=gpus(NAMES, len(models)),
+        models=dict.fromkeys(NAMES, models),
+        gpu_speed=lambda _node, uuid: own[uuid] * (0.8 if uuid == slow else 1.0),
+    )
+    assert verdicts(said(tmp_path, nodes)) == ({"n2": NodeVerdict.REJECTED} if slow else {})
