@@ -205,7 +205,7 @@ def test_it_is_said_beside_the_table_of_nvidia_smi_which_does_not_show_lanes() -
 def test_what_nvidia_smi_itself_says_of_the_lanes_is_said_once() -> None:
     query = "index, pci.bus_id, pcie.link.width.current, pcie.link.width.max\n0, 00000000:1B:00.0, 8, 16\n"
     results = said(lspci(SHOWN_GPU, 8), **{"query.txt": query})
-    assert results["gpu.pcie_link"].message.startswith("SHOWN_GPU 0: PCIe x8 on every SHOWN_GPU; expected x16")
+    assert results["gpu.pcie_link"].message.startswith("GPU 0: PCIe x8 on every GPU; expected x16")
     assert results["gpu.pcie_lanes"].verdict is Verdict.NOT_APPLICABLE
 
 

@@ -7,9 +7,14 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from clusterproof.plugins.benchmarks.launchers import MeterCampaign
+from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings
 from clusterproof.plugins.core.cluster import Target
+from clusterproof.plugins.evidence.pairs import Pair, Reading
+from clusterproof.plugins.suite.perf.pairs_planning import launcher_for
 from clusterproof.plugins.transport import Answer, Limits
 from clusterproof.plugins.transport.kubernetes.connection import PerfPods
+from tests.benchmarks.launchers.launched import cluster_of, measured
 from tests.kubernetes.programs import END, shell
 from tests.testbed.compiled import program
 from tests.testbed.kubernetes.images import (
@@ -31,6 +36,7 @@ GPU = "nvidia.com/gpu"
 DEVICES = [f"nvidia{number}" for number in range(GPUS)]
 TOOLS = "/opt/tools"
 RANKS, GOOD, WRONG = "localhost/ranks:1", "localhost/good:1", "localhost/wrong:1"
+PAIR = Pair(*NAMES)
 PODS_OF_JOBS = "/api/v1/namespaces/default/pods"
 
 
@@ -104,3 +110,13 @@ def run(script: str, *names: str, pods: PerfPods | None = None, **options: float
 def said(answer: Answer) -> str:
     """Its output, without the words of its end."""
     return answer.output.decode().replace(f"{END}\n", "")
+
+
+def campaign(meter: Meter, run_s: float = 60.0, by: str = "kubernetes", **settings: int) -> MeterCampaign:
+    cluster = cluster_of(dict.fromkeys(NAMES, ""), by)
+    return MeterCampaign(meter, MeterSettings(**settings), cluster, limits(), run_s, connection=PerfPods())  # type: ignore[arg-type]
+
+
+def measurement(meter: Meter, by: str = "kubernetes", **settings: int) -> Reading:
+    with launcher_for(campaign(meter, by=by, **settings)) as launcher:
+        return measured(launcher, [PAIR])[str(PAIR)]

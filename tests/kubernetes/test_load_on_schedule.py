@@ -19,8 +19,7 @@ from clusterproof.plugins.transport.kubernetes import pod as probe_pod
 from clusterproof.plugins.transport.kubernetes.perf import perf_pod
 from tests.counterparts import installed
 from tests.kubernetes.gate import MANIFESTS, api_of, kubectl, rights
-from tests.kubernetes.perf import NAMES, RANKS
-from tests.kubernetes.test_perf_pairs import measurement
+from tests.kubernetes.perf import NAMES, RANKS, measurement
 from tests.testbed.kubernetes.bed import NAMESPACE, Bed
 from tests.testbed.kubernetes.nodes import Nodes
 from tests.testbed.kubernetes.processes import wait_until

@@ -9,29 +9,17 @@ import pytest
 from clusterproof.plugins.benchmarks.launchers import MeterCampaign
 from clusterproof.plugins.benchmarks.meters import Meter, MeterSettings
 from clusterproof.plugins.benchmarks.meters.baseline import METERS
-from clusterproof.plugins.evidence.pairs import Failure, Pair, Reading
+from clusterproof.plugins.evidence.pairs import Failure, Reading
 from clusterproof.plugins.suite.perf.pairs_planning import launcher_for
 from clusterproof.plugins.transport import Unusable
-from clusterproof.plugins.transport.kubernetes.connection import PerfPods
 from tests.benchmarks.launchers.launched import cluster_of, measured
-from tests.kubernetes.perf import GPU, GPUS, NAMES, job, limits
+from tests.kubernetes.perf import GPU, GPUS, NAMES, PAIR, campaign, job, limits, measurement
 from tests.kubernetes.programs import PODS
 from tests.testbed.kubernetes.nodes import Nodes
 from tests.testbed.kubernetes.processes import wait_until
 from tests.testbed.needs import needs_cluster, needs_kubernetes, needs_openmpi
 
 pytestmark = [needs_kubernetes, needs_cluster, needs_openmpi]
-PAIR = Pair(*NAMES)
-
-
-def campaign(meter: Meter, run_s: float = 60.0, by: str = "kubernetes", **settings: int) -> MeterCampaign:
-    cluster = cluster_of(dict.fromkeys(NAMES, ""), by)
-    return MeterCampaign(meter, MeterSettings(**settings), cluster, limits(), run_s, connection=PerfPods())  # type: ignore[arg-type]
-
-
-def measurement(meter: Meter, by: str = "kubernetes", **settings: int) -> Reading:
-    with launcher_for(campaign(meter, by=by, **settings)) as launcher:
-        return measured(launcher, [PAIR])[str(PAIR)]
 
 
 @pytest.mark.parametrize("by", ["kubernetes", "agents"])

@@ -107,6 +107,6 @@ def test_on_a_large_cluster_no_more_are_named_than_can_be_read() -> None:
     awaited = PendingNodes("asking the nodes", [f"n{number}" for number in range(1000)], are_named=True)
     for number in range(967):
         awaited.answered(node(f"n{number}"))
-    assert awaited.words == "asking the nodes: 967 of 1000 done"
+    assert awaited.words == "asking the nodes: 967 of 1,000 done"
     awaited.answered(node("n967"))
-    assert awaited.words == "asking the nodes: 968 of 1000 done; waiting for n[968-999]"
+    assert awaited.words == "asking the nodes: 968 of 1,000 done; waiting for n[968-999]"

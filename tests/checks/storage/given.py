@@ -1,0 +1,32 @@
+"""Mounts that a node reports, and a check's result on them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from clusterproof.plugins.core.policy import NO_POLICY, Policy
+from clusterproof.plugins.core.result import Result
+from tests.builders.evaluated import said
+from tests.builders.recordings import boot, node
+
+EC2 = {"vendor": "Amazon EC2", "product": "p5.48xlarge", "serial": ""}
+
+
+def mount(path: str = "/data", kind: str = "ext4", source: str = "/dev/sdb", options: str = "rw", **data: Any) -> Any:
+    """A mounted file system that answers."""
+    sizes = {"total_kib": 100, "free_kib": 90, "inodes": 100, "inodes_free": 90}
+    return {"path": path, "type": kind, "source": source, "options": options, "alive": "yes", **sizes, **data}
+
+
+LUSTRE = mount("/fsx", "lustre", "10.0.0.1@tcp:/fsx", "rw,noatime,flock")
+NFS = mount("/home", "nfs4", "fs-1.fsx.us-west-2.amazonaws.com:/home", "rw,hard,nconnect=16")
+
+
+def evaluated(
+    check: str, *mounts: Mapping[str, Any], fstab: Any = (), policy: Policy = NO_POLICY, **collectors: Any
+) -> Result:
+    """A check's result on a node with these mounts and that /etc/fstab."""
+    data = {"mounts": list(mounts), "fstab": list(fstab) if isinstance(fstab, tuple) else fstab}
+    evidence = node("gpu001", **{"boot": boot(), "platform": EC2, "mounts": data} | collectors)
+    return said(f"storage.{check}", evidence, policy=policy)

@@ -1,0 +1,138 @@
+"""Checks of Lustre's client, targets and striping on evidence that no fault of the testbed produces."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.core.evidence import Collected, Status
+from clusterproof.plugins.core.policy import Policy
+from clusterproof.plugins.core.verdict import Verdict
+from tests.builders.evaluated import expect
+from tests.builders.recordings import boot
+from tests.checks.storage.given import LUSTRE, evaluated
+
+FAIL, CONCERN, INCOMPLETE = Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE
+NA, PASS = Verdict.NOT_APPLICABLE, Verdict.PASS
+
+
+def client(kind: str, state: str = "FULL", **tuning: Any) -> dict[str, Any]:
+    """A connection as FSx recommends it."""
+    advised = {"max_rpcs_in_flight": 64, "max_mod_rpcs_in_flight": 50, "max_dirty_mb": 64, "lru_max_age_ms": 600000}
+    return {"kind": kind, "name": f"fsx-{kind}", "state": state, **advised, **tuning}
+
+
+def lustre(*clients: Mapping[str, Any], health: str = "healthy") -> dict[str, Any]:
+    modules = {"ptlrpcd_per_cpt_max": 32, "credits": 2560}
+    return {"version": "2.15", "health": health, "left_out": 0, "modules": modules, "clients": list(clients)}
+
+
+@pytest.mark.parametrize(
+    ("data", "verdict", "words"),
+    [
+        (lustre(), PASS, ""),
+        (lustre(health="LBUG"), FAIL, "LBUG; expected healthy"),
+        (Collected(Status.ABSENT, detail="no lctl"), INCOMPLETE, "/fsx is Lustre; lustre: not on this node (no lctl)"),
+    ],
+)
+def test_a_lustre_client_says_that_it_is_healthy(data: Any, verdict: Verdict, words: str) -> None:
+    expect(evaluated("lustre_health", LUSTRE, lustre=data), verdict, words)
+
+
+def target(kind: str, **data: Any) -> dict[str, Any]:
+    """An empty OST or MDT."""
+    sizes = {"total_kib": 1000, "free_kib": 1000, "available_kib": 1000, "inodes": 1000, "inodes_free": 1000}
+    return {"kind": kind, "name": f"fsx-{kind}0", "active": True, **sizes, **data}
+
+
+@pytest.mark.parametrize(
+    ("check", "data", "verdict", "words"),
+    [
+        ("lustre_ost_fill", target("ost"), PASS, ""),
+        ("lustre_ost_fill", target("ost", active=False), FAIL, "inactive on this node; expected active"),
+        (
+            "lustre_ost_fill",
+            target("ost", free_kib=100, available_kib=100),
+            CONCERN,
+            "90 % full; expected less than 85",
+        ),
+        ("lustre_ost_fill", target("ost", free_kib=10, available_kib=10), FAIL, "99 % full; expected less than 95"),
+        (
+            "lustre_ost_fill",
+            {**target("ost"), "kind": None, "name": "fsx-OST0000", "active": False},
+            FAIL,
+            "inactive on this",
+        ),
+        (
+            "lustre_ost_fill",
+            {**target("ost"), "kind": None, "name": "fsx-OST0000"},
+            INCOMPLETE,
+            "kind was not reported",
+        ),
+        ("lustre_mdt_inodes", target("mdt"), PASS, ""),
+        ("lustre_mdt_inodes", target("mdt", active=False), FAIL, "inactive on this node; expected active"),
+        ("lustre_mdt_inodes", target("mdt", inodes_free=100), CONCERN, "90 % of its inodes used; expected less than"),
+        ("lustre_mdt_inodes", target("mdt", inodes_free=10), FAIL, "99 % of its inodes used; expected less than"),
+    ],
+)
+def test_a_target_has_room(check: str, data: Any, verdict: Verdict, words: str) -> None:
+    expect(evaluated(check, LUSTRE, lustre_space={"targets": [data], "left_out": 0}), verdict, words)
+
+
+def folder(path: str = "/fsx/ckpt", kind: str = "lustre", stripes: int = 1) -> dict[str, Any]:
+    return {"path": path, "type": kind, "exit": 0, "output": f"  stripe_count:  {stripes}  stripe_size: 1048576\n"}
+
+
+@pytest.mark.parametrize(
+    ("folders", "osts", "asked", "verdict", "words"),
+    [
+        ([folder()], 4, ("/fsx/ckpt",), CONCERN, "stripe count below 2 on /fsx/ckpt; expected at least 2, or -1"),
+        ([folder(stripes=4)], 4, ("/fsx/ckpt",), PASS, ""),
+        ([folder(stripes=-1)], 4, ("/fsx/ckpt",), PASS, ""),
+        ([folder()], 1, ("/fsx/ckpt",), PASS, ""),  # there is only one
+        ([folder()], 4, (), NA, "the policy names no checkpoint folder"),
+        (
+            [folder()],
+            4,
+            ("/fsx/ckpt", "/ckpt"),
+            INCOMPLETE,
+            "the striping of /ckpt was not collected; expected evidence",
+        ),
+        ([folder(kind="ext4")], 4, ("/fsx/ckpt",), NA, "none of the policy's checkpoint folders is on Lustre"),
+    ],
+)
+def test_checkpoints_lie_on_several_osts(
+    folders: Any, osts: int, asked: tuple[str, ...], verdict: Verdict, words: str
+) -> None:
+    space = {"targets": [target("ost") | {"name": f"ost{number}"} for number in range(osts)], "left_out": 0}
+    data = {"striping": {"folders": folders}, "lustre_space": space}
+    expect(evaluated("lustre_striping", LUSTRE, policy=Policy(checkpoints=asked), **data), verdict, words)
+
+
+OLD = {"lru_max_age_ms": 3900000}
+FEW = {"max_rpcs_in_flight": 8}
+
+
+@pytest.mark.parametrize(
+    ("clients", "machine", "verdict", "words"),
+    [
+        ([client("osc"), client("mdc")], {}, PASS, ""),
+        ([client("osc", "FULL", **OLD), client("mdc")], {}, CONCERN, "lru_max_age 3900000 ms; expected at most 600000"),
+        ([client("osc", "FULL", **OLD), client("mdc")], {"memory_kib": 2**25}, PASS, ""),
+        ([client("osc", "FULL", **FEW), client("mdc")], {}, CONCERN, "osc_max_rpcs_in_flight 8; expected 32"),
+        ([client("osc"), client("mdc", "FULL", **FEW)], {}, CONCERN, "mdc_max_rpcs_in_flight 8; expected 64"),
+        ([client("osc", "FULL", **FEW), client("mdc")], {"cpus": 8}, PASS, ""),
+    ],
+)
+def test_a_large_client_is_tuned_as_fsx_advises(clients: Any, machine: Any, verdict: Verdict, words: str) -> None:
+    expect(evaluated("lustre_tuning", LUSTRE, lustre=lustre(*clients), boot=boot(**machine)), verdict, words)
+
+
+def test_fsx_s_advice_is_not_for_other_machines() -> None:
+    outside = {"vendor": "NVIDIA", "product": "DGXH100", "serial": ""}
+    result = evaluated(
+        "lustre_tuning", LUSTRE, lustre=lustre(client("osc", "FULL", **FEW), client("mdc")), platform=outside
+    )
+    expect(result, NA, "the recommendation is for FSx, but /fsx is mounted outside EC2")
