@@ -155,3 +155,62 @@ def test_gpus_of_one_node_are_each_compared_with_those_of_their_model(
         gpu_speed=lambda _node, uuid: own[uuid] * (0.8 if uuid == slow else 1.0),
     )
     assert verdicts(said(tmp_path, nodes)) == ({"n2": NodeVerdict.REJECTED} if slow else {})
+
+
+@dataclass
+class SomeWithPyTorch(Judged):
+    """Nodes some of which have no PyTorch, or do not have it in some of their runs."""
+
+    without: dict[str, tuple[int, ...]] = field(default_factory=dict)  # the numbers of these runs
+
+    def _evidence(self, stage: str, node: str) -> NodeEvidence:
+        made = super()._evidence(stage, node)
+        if stage == "speed" and self.measured[node] in self.without.get(node, ()):
+            others = {name: of for name, of in made.collectors.items() if name != "gpu_gemm"}
+            made = self.of_run[node] = NodeEvidence(node, collectors=others)
+        return made
+
+
+OF_NO_OTHER = "GPU 5, bfloat16 products of 8192 × 8192: 420 TFLOP/s, 40 % below the best GPU"
+
+
+@pytest.mark.parametrize("limit", ["", "[limits]\nnodes_at_once = 3\n"])
+def test_what_too_few_nodes_measured_counts_as_the_check_says(limit: str, tmp_path: Path) -> None:
+    nodes = SomeWithPyTorch(
+        gpus=gpus(NAMES),
+        gpu_speed=lambda _node, uuid: 0.6 if uuid == "n1-5" else 1.0,
+        without=dict.fromkeys(NAMES[2:], ALWAYS),
+    )
+    found = said(tmp_path, nodes, limit)
+    assert verdicts(found) == {"n1": NodeVerdict.REJECTED} | dict.fromkeys(NAMES[1:], NodeVerdict.OPEN)
+    assert OF_NO_OTHER in found["n1"].reasons[0]
+
+
+def test_what_one_node_alone_has_counts_as_the_check_says_whatever_else_was_measured_of_it(tmp_path: Path) -> None:
+    usual = ["20b0"] * 4 + ["1eb8"] * 2
+    nodes = Judged(
+        gpus=gpus(NAMES, 6) | gpus(("n2",)),
+        models=dict.fromkeys(NAMES, usual) | {"n2": [*usual, "2204", "2204"]},
+        gpu_speed=lambda _node, uuid: 0.6 if uuid == "n2-7" else 1.0,
+    )
+    found = said(tmp_path, nodes)
+    assert verdicts(found) == {"n2": NodeVerdict.REJECTED}
+    assert "GPU 7, bfloat16 products of 8192 × 8192: 420 TFLOP/s, 40 % below" in found["n2"].reasons[0]
+
+
+def test_what_fails_once_beside_its_own_node_where_nobody_else_was_measured_is_said(tmp_path: Path) -> None:
+    nodes = SomeWithPyTorch(
+        gpus=gpus(NAMES),
+        gpu_speed=lambda _node, uuid: 0.6 if uuid == "n1-5" else 1.0,
+        without=dict.fromkeys(NAMES[1:], ALWAYS) | {"n1": (2, 3)},
+    )
+    found = said(tmp_path, nodes)["n1"]
+    assert found.said is NodeVerdict.OPEN
+    assert any(f"failed in 1 of 1 runs: {OF_NO_OTHER}" in reason for reason in found.reasons), found
+
+
+def test_what_a_population_decides_on_no_check_rejects_before(tmp_path: Path) -> None:
+    nodes = Judged(gpus=gpus(NAMES), gpu_speed=lambda _node, uuid: 0.8 if uuid == "n1-5" else 1.0)
+    found = said(tmp_path, nodes, "[limits]\nnodes_at_once = 3\n[errors]\nslower = 0.4\n")
+    assert verdicts(found) == {"n1": NodeVerdict.OPEN}
+    assert [words for words in found["n1"].reasons if "80.0% of the usual" not in words] == []

@@ -74,6 +74,19 @@ class Populations:
     def _is_common(self, key: Key) -> bool:
         return 2 * len(self.by_key[key].nodes) > len(self._nodes[key[:2]])
 
+    def decide(self, kind: str, seen: NodeRun, check: str) -> bool:
+        """Whether it is known what is usual of all that this check measured of a node in a run."""
+        return all(population and population.decides for population in self._of_check(kind, seen, check))
+
+    def may_decide(self, kind: str, seen: NodeRun, check: str) -> bool:
+        """Whether that is known, or may be once more was measured."""
+        of_check = self._of_check(kind, seen, check)
+        return all(population and (population.decides or not population.is_learned) for population in of_check)
+
+    def _of_check(self, kind: str, seen: NodeRun, check: str) -> Iterator[Population | None]:
+        names = [name for name in seen.speeds if acceptance.measures()[name].check == check]
+        return (self.by_key.get((kind, name, what)) for name in names for what in seen.speeds[name])
+
     def decision_on(self, node: str, kind: str) -> Decision:
         """Of a node by all that it is held to; of one that is held to nothing it is open."""
         return decision_of(decision_of(judged.decision for judged in own) for _, _, own in self.of_node(node, kind))

@@ -142,7 +142,7 @@ def _bought(state: AcceptanceState, said: Sequence[NodeOutcome]) -> Iterator[Rep
 
 def _last(state: AcceptanceState, node: str, check: str) -> Verdict | None:
     results = state.results.get(node, {}).get((INVENTORY, check))
-    return results[-1].verdict if results else None
+    return results[-1].result.verdict if results else None
 
 
 def _is_as_bought(lines: Sequence[Report]) -> bool | None:

@@ -13,6 +13,7 @@ from random import Random
 from typing import Any
 
 from clusterproof.plugins.accept.population import (
+    FEWEST_NODES,
     Errors,
     Reference,
     Unit,
@@ -56,8 +57,14 @@ class Population:
         self.runs: dict[int, dict[Unit, float]] = {}
         self.nodes: set[str] = set()  # of which anything was measured
         self.reference: Reference | None = None
+        self.is_learned = False  # enough was measured to know what is usual, if it is known or not
         self.judged: dict[Unit, JudgedUnit] = {}
         self._values: dict[Unit, list[float]] = {}  # beside the usual
+
+    @property
+    def decides(self) -> bool:
+        """Whether enough nodes show what is usual: of fewer a floor says what is due, and nothing of what is beside."""
+        return self.reference is not None and self.reference.nodes >= FEWEST_NODES
 
     def add(self, number: int, values: dict[Unit, float]) -> None:
         """Take in a run; where it is known what is usual, decide on the units that were measured in it."""
@@ -73,6 +80,7 @@ class Population:
         most = max(map(len, by_unit(self.runs).values()), default=0)
         if self.reference or most < self.errors.least_runs:
             return
+        self.is_learned = True
         self.reference = reference_of(self.runs, self.floor)
         if self.reference:
             for run, common in self.reference.runs.items():

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from clusterproof.plugins.accept import NodeRun, StageRun
 from clusterproof.plugins.accept.plan import AcceptancePlan
-from clusterproof.plugins.accept.population import FEWEST_NODES
 from clusterproof.plugins.accept.populations import Populations
 from clusterproof.plugins.accept.sequential import FEWEST_BESIDE, Decision, to_measure
 from clusterproof.plugins.catalog.acceptance import Stage
@@ -44,6 +43,15 @@ class Failure:
 
 
 @record
+class OwnResult:
+    """What a check said of a node in a run: where its evidence is, and of the stage SPEED what was measured."""
+
+    result: Result
+    folder: str
+    seen: NodeRun | None
+
+
+@record
 class OtherResult:
     """What a check of a pair or of the cluster does not call fine: the nodes of its run, and where its evidence is."""
 
@@ -70,7 +78,7 @@ class AcceptanceState:
         self.earlier: dict[str, list[NodeRun]] = defaultdict(list)  # hardware that was replaced
         self.failures: dict[str, list[Failure]] = defaultdict(list)
         self.out: set[str] = set()
-        self.results: dict[str, dict[tuple[str, str], list[Result]]] = defaultdict(lambda: defaultdict(list))
+        self.results: dict[str, dict[tuple[str, str], list[OwnResult]]] = defaultdict(lambda: defaultdict(list))
         self.of_others: list[OtherResult] = []
         self.populations = Populations(plan)
         self.changes: Counter[str] = Counter()  # to another machine, since somebody said that a node was replaced
@@ -114,13 +122,10 @@ class AcceptanceState:
             seen = ran.seen.get(node)
             if seen:
                 self.seen[node] = seen.completed(self.seen.get(node))
-        kinds = Counter(self.seen[node].kind for node in self.nodes if node in self.seen and node not in self.out)
         for result in ran.results:
             if result.node in of_step and result.is_of_node:
                 seen = ran.seen.get(result.node) if step.stage.name == SPEED else None
-                is_one_of_many = seen is not None and kinds[self.seen[result.node].kind] >= FEWEST_NODES
-                own = seen.besides_speed(result, is_one_of_many) if seen else result
-                self.results[result.node][step.stage.name, result.check].append(own)
+                self.results[result.node][step.stage.name, result.check].append(OwnResult(result, folder, seen))
             else:
                 self._add_of_others(OtherResult(step.stage.name, present, folder, result))
         if step.stage.name == SPEED:
@@ -131,6 +136,17 @@ class AcceptanceState:
         if step.stage.name == SPEED and not self._rounds[SPEED]:
             self.populations.learn()
         self._take_out(step, folder)
+
+    def results_of(self, node: str) -> dict[tuple[str, str], list[Result]]:
+        """By stage and check what was said of a node, run by run; beside others only where no population decides."""
+        return {
+            key: [self._besides_speed(node, one, self.populations.decide) for one in own]
+            for key, own in self.results.get(node, {}).items()
+        }
+
+    def _besides_speed(self, node: str, own: OwnResult, decide: Callable[[str, NodeRun, str], bool]) -> Result:
+        seen, result = own.seen, own.result
+        return seen.besides_speed(result, decide(self.seen[node].kind, seen, result.check)) if seen else result
 
     def _compare(self, seen: Mapping[str, NodeRun]) -> None:
         """Let go what was measured of hardware that is there no more."""
@@ -183,19 +199,20 @@ class AcceptanceState:
             self._speed_in.update(dict.fromkeys(step.nodes, folder))
         others = [node for node in self._speed_in if node in self.places and node not in self.out] if is_speed else ()
         for node in dict.fromkeys((*step.nodes, *others)):
-            failures = [*self._failed(node, step, folder), *(self._slow(node) if is_speed else ())]
+            failures = [*self._failed(node, step.stage), *(self._slow(node) if is_speed else ())]
             if failures:
                 self.failures[node] += failures
                 self.out.add(node)
 
-    def _failed(self, node: str, step: NextRun, folder: str) -> Iterator[Failure]:
-        for (stage, check), results in self.results[node].items():
-            last = results[-1]
-            if stage != step.stage.name or last.verdict is not Verdict.FAIL:
-                continue
-            times = sum(result.verdict is Verdict.FAIL for result in results)
-            if stage != SPEED or times >= TWICE:
-                yield Failure(stage, check, last.message, last.action, folder)
+    def _failed(self, node: str, stage: Stage) -> Iterator[Failure]:
+        """What a population may decide on is waited for."""
+        for (name, check), own in self.results[node].items():
+            may_fail = [one for one in own if name == stage.name and one.result.verdict is Verdict.FAIL]
+            said = [(self._besides_speed(node, one, self.populations.may_decide), one.folder) for one in may_fail]
+            failed = [(result, folder) for result, folder in said if result.verdict is Verdict.FAIL]
+            if len(failed) >= (TWICE if name == SPEED else 1):
+                last, folder = failed[-1]
+                yield Failure(name, check, last.message, last.action, folder)
 
     def _slow(self, node: str) -> Iterator[Failure]:
         for check, words in self.populations.slow(node):

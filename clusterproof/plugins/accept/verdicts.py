@@ -87,7 +87,7 @@ def _of_node(node: str, state: AcceptanceState) -> NodeOutcome:
 
 def _concerns(node: str, state: AcceptanceState) -> Iterator[str]:
     """What each check last had a concern about, whatever else it says, and in how many runs."""
-    for (_, check), results in state.results.get(node, {}).items():
+    for (_, check), results in state.results_of(node).items():
         parts = [part for result in results for part in result.by_verdict if part.verdict is Verdict.CONCERN]
         if parts:
             times = f"in {len(parts)} of {len(results)} runs: " if len(parts) < len(results) else ""
@@ -135,15 +135,15 @@ def _missing_in(stage: Stage, node: str, state: AcceptanceState) -> Iterator[str
     if runs < least:
         yield f"{stage.title}: {runs} of {least} runs"
         return
-    own = {check: results for (name, check), results in state.results.get(node, {}).items() if name == stage.name}
+    own = {check: results for (name, check), results in state.results_of(node).items() if name == stage.name}
     proven = False
     for check, results in own.items():
         known = [result for result in results if result.verdict is not Verdict.INCOMPLETE]
         proven = proven or any(result.verdict in (Verdict.PASS, Verdict.CONCERN) for result in known)
         if len(known) < least:
             yield f"{check}: {_why(results)}"
-        if any(result.verdict is Verdict.FAIL for result in known):
-            yield f"{check}: failed in 1 of {len(known)} runs: {_of(Verdict.FAIL, known).message}"
+        if failed := [result for result in known if result.verdict is Verdict.FAIL]:
+            yield f"{check}: failed in {len(failed)} of {len(known)} runs: {failed[0].message}"
     if not proven:
         yield f"{stage.title}: nothing of it applied to this node, or could be measured"
 
