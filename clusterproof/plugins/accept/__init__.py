@@ -19,7 +19,7 @@ from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, Verdict
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.evidence.perf.facts import is_of_comparison
-from clusterproof.plugins.evidence.perf.gpu_speed import Speeds, by_model, by_reach
+from clusterproof.plugins.evidence.perf.gpu_speed import Speeds, by_model, by_way
 from clusterproof.plugins.evidence.recording import read_cluster
 from clusterproof.plugins.transport.gather import replay
 from clusterproof.reports.history import NOBODY, NodeIdentity, identities
@@ -160,7 +160,7 @@ def _files(node: Node) -> Mapping[str, Mapping[str, float]]:
 
 _READ: Mapping[str, Callable[[Node], Mapping[str, Mapping[str, float]]]] = {
     "gpu_gemm": lambda node: _of_each_model(node, node.gpu_gemm.speeds),
-    "gpu_bandwidth": lambda node: _of_each_model(node, by_reach(node, node.gpu_bandwidth.speeds)),
+    "gpu_bandwidth": lambda node: _of_each_model(node, by_way(node, node.gpu_bandwidth.speeds)),
     "node_busbw": _busbw,
     "fs_bandwidth": _files,
 }

@@ -62,3 +62,33 @@ def _gpu(number: int, driver: str, model: str | None = None) -> dict[str, object
     kind = "030000" if model == DISPLAY else "030200"
     data: dict[str, object] = {"address": f"0000:{number:02x}:00.0", "vendor": "10de", "class": kind, "driver": driver}
     return data if model is None else {**data, "device": model}
+
+
+NEAR, FAR = 26.34, 21.9  # GB/s that NVIDIA/nvbandwidth#50 has of A6000s at one socket, and of two
+
+
+def copying(
+    sockets: Sequence[int], name: str = "gpu001", far: float = FAR, slow: int | None = None, is_placed: bool = True
+) -> NodeEvidence:
+    """GPUs at these sockets, which copy so fast to those at another; one of them at half of that to all."""
+    head = "Running device_to_device_memcpy_read_ce.\nmemcpy CE GPU(row) -> GPU(column)\n"
+    rows = ["".join(f" {number}" for number in range(len(sockets)))]
+    for one, here in enumerate(sockets):
+        row = [
+            "N/A" if one == other else f"{(NEAR if here == there else far) * (0.5 if slow in (one, other) else 1):.2f}"
+            for other, there in enumerate(sockets)
+        ]
+        rows.append(f" {one} {' '.join(row)}")
+    devices = [
+        {
+            "address": f"0000:{number:02x}:00.0",
+            "vendor": "10de",
+            "device": "2230",
+            "class": "030200",
+            **({"path": [f"pci{number}", f"g{number}"], "numa": socket, "function_of": ""} if is_placed else {}),
+        }
+        for number, socket in enumerate(sockets)
+    ]
+    copies = {"gpus": len(sockets), "by": "nvbandwidth", "runs": [ran(head + "\n".join(rows) + "\n")]}
+    data = {"gpu_bandwidth": copies, "pci": {"devices": devices, "switches": []}}
+    return NodeEvidence(name, collectors={key: Collected(Status.READ, value) for key, value in data.items()})

@@ -94,22 +94,34 @@ def of_models(node: Node, speeds: Speeds, models: Collection[str]) -> Speeds:
     return {gpu: speed for alike in (unknown, *map(found.get, models)) for gpu, speed in (alike or {}).items()}
 
 
-def by_reach(node: Node, of_copies: Mapping[str, Speeds]) -> Mapping[str, Speeds]:
+def by_way(node: Node, of_copies: Mapping[str, Speeds]) -> Mapping[str, Speeds]:
     """Copies between GPUs apart for GPUs that are as near to the others: `GPU to GPU by x, others 1 NODE, 1 SYS`.
 
-    Over PCIe the way decides: of three GPUs at two sockets one is slower with both others. They stay together where it
-    does not (NVLinks), or the ways are not known.
+    How fast they are has no part in it, so that nodes built alike can be compared. They stay together where all are as
+    near, or the ways are not known.
     """
-    ways, percent = _ways(node), node.threshold("load.slower_concern_percent")
+    ways = _ways(node)
     apart: dict[str, dict[str, float]] = {}
     for name, speeds in of_copies.items():
-        alike: dict[str, dict[str, float]] = {}
-        for gpu, way in zip(speeds, ways, strict=False):
-            alike.setdefault(f"{name}, others {way}", {})[gpu] = speeds[gpu]
-        usual = [median(of_way.values()) for of_way in alike.values()]
         is_known = name.startswith(GPU_TO_GPU) and [*speeds] == [*map(str, range(len(ways)))]
-        is_apart = is_known and min(usual) < (1 - percent / 100) * max(usual)
-        apart |= alike if is_apart else {name: dict(speeds)}
+        is_apart = is_known and len({*ways}) > 1
+        for at, (gpu, speed) in enumerate(speeds.items()):
+            apart.setdefault(f"{name}, others {ways[at]}" if is_apart else name, {})[gpu] = speed
+    return apart
+
+
+def by_reach(node: Node, of_copies: Mapping[str, Speeds]) -> Mapping[str, Speeds]:
+    """The same where the way decides, as over PCIe: of three GPUs at two sockets one is slower with both others.
+
+    They stay together where it does not (NVLinks).
+    """
+    percent = node.threshold("load.slower_concern_percent")
+    apart: dict[str, Speeds] = {}
+    for name, speeds in of_copies.items():
+        alike = by_way(node, {name: speeds})
+        usual = [median(of_way.values()) for of_way in alike.values()]
+        is_apart = usual and min(usual) < (1 - percent / 100) * max(usual)
+        apart |= alike if is_apart else {name: speeds}
     return apart
 
 

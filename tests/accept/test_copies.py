@@ -1,0 +1,39 @@
+"""Copies between GPUs over PCIe: a GPU is held to those of other nodes that are as near to the others as it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.accept.verdicts import NodeVerdict
+from clusterproof.plugins.core.evidence import NodeEvidence
+from tests.accept.simulated import Nodes
+from tests.accept.test_speed import said, verdicts
+from tests.checks.perf.given import FAR, NEAR, copying
+
+
+@dataclass
+class Copying(Nodes):
+    """Nodes with GPUs at two sockets, between which they copy so fast; on some of them one GPU is slow."""
+
+    far: float = NEAR
+    slow: dict[str, int] = field(default_factory=dict)
+
+    def _evidence(self, stage: str, node: str) -> NodeEvidence:
+        made = super()._evidence(stage, node)
+        copies = copying((0, 0, 1), node, self.far, self.slow.get(node)).collectors
+        return NodeEvidence(node, collectors={**made.collectors, **copies}) if stage == "speed" else made
+
+
+@pytest.mark.parametrize("far", [NEAR, FAR])
+@pytest.mark.parametrize("limit", ["", "[limits]\nnodes_at_once = 1\n"])
+@pytest.mark.parametrize("slow", [None, 0, 2])
+def test_a_gpu_that_copies_slowly_is_found_wherever_it_is(
+    slow: int | None, limit: str, far: float, tmp_path: Path
+) -> None:
+    found = said(tmp_path, Copying(far=far, slow={} if slow is None else {"n2": slow}), limit)
+    assert verdicts(found) == ({} if slow is None else {"n2": NodeVerdict.REJECTED})
+    if slow is not None:
+        assert any(f"GPU {slow}, GPU to GPU by nvbandwidth, others" in words for words in found["n2"].reasons)
