@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.accept.command import exit_code
+from clusterproof.plugins.accept.command import accept, exit_code
 from clusterproof.plugins.accept.page import page
 from clusterproof.plugins.accept.redaction import redacted
 from clusterproof.plugins.accept.report import Report, report, text
@@ -88,6 +88,21 @@ def test_what_no_group_of_nodes_proves_is_said(
         [words] if words else []
     )
     assert any(line.startswith(OF_GROUPS) for line in of["left_out"]) is is_left_out
+
+
+@pytest.mark.parametrize(("count", "limit"), [(8, 2), (8, 3), (2, 8)])
+def test_nothing_is_run_planned_or_missing_of_collectives_that_are_left_out(
+    count: int, limit: int, tmp_path: Path
+) -> None:
+    text = f'stages = ["inventory", "collectives"]\n[limits]\nnodes_at_once = {limit}\n'
+    nodes = Nodes()
+    made = acceptance(tmp_path, nodes, text, cluster_of(NAMES[:count]))
+    assert made.go_on((), lambda _words: None) == ""
+    assert [stage for stage, _ in nodes.runs] == ["inventory"]
+    assert report(made.state, made.ended, "X", "")["summary"] == {"accepted": count}
+    planned = accept([f"ssh:n[1-{count}]", "--plan", str(tmp_path / "plan.toml"), "--dry-run"])[1].splitlines()
+    assert f"2. {OF_GROUPS}not here: there are not 3 nodes, or not 4 may be loaded at once" in planned
+    assert planned[-1].startswith("about 2 min")
 
 
 def test_the_page_has_no_script_and_no_address(data: Report) -> None:

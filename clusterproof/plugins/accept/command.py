@@ -15,7 +15,7 @@ from clusterproof.plugins.accept.plan import AcceptancePlan, plan_of
 from clusterproof.plugins.accept.redaction import redacted
 from clusterproof.plugins.accept.report import Report, report, text
 from clusterproof.plugins.accept.runner import Acceptance
-from clusterproof.plugins.accept.state import NO_PLACES, AcceptanceState
+from clusterproof.plugins.accept.state import AcceptanceState
 from clusterproof.plugins.accept.verdicts import ClusterVerdict
 from clusterproof.plugins.core.cluster import Cluster, InventoryError
 from clusterproof.plugins.core.kinds import CONNECTIONS, forms
@@ -125,12 +125,13 @@ def _planned(plan: AcceptancePlan, cluster: Cluster) -> Iterator[str]:
     yield f"{number_of(count, 'node')} of {cluster.name}; {_load(plan, count)}; at most {plan.hours:g} h"
     if plan.bought.get("nodes", count) != count:
         yield f"the plan says that {plan.bought['nodes']} nodes were bought, so this cluster cannot be accepted"
-    whole, places = 0.0, len(AcceptanceState(plan, cluster).places_of([target.name for target in cluster.targets]))
+    whole, state = 0.0, AcceptanceState(plan, cluster)
+    places = len(state.places_of(state.nodes))
     for number, stage in enumerate(plan.stages, 1):
         least = plan.errors.least_runs if stage.is_repeated else 1
         batches = -(-count // plan.at_once(count)) if stage.is_load and stage.scope == "nodes" else 1
-        if stage.scope == "places" and not places:
-            yield f"{number}. {stage.title}: not here: {NO_PLACES}"
+        if why := state.not_here(stage):
+            yield f"{number}. {stage.title}: not here: {why}"
             continue
         hours = plan.minutes(stage) * least * batches * (places if stage.scope == "places" else 1) / 60
         whole += hours

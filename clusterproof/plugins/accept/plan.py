@@ -8,6 +8,7 @@ from pathlib import Path
 
 from clusterproof.plugins.accept.plan_options import minutes, option_words
 from clusterproof.plugins.accept.population import Errors
+from clusterproof.plugins.benchmarks.pairwise.groups import FEWEST_NODES, FIRST_SIZE
 from clusterproof.plugins.catalog import Catalog, acceptance
 from clusterproof.plugins.catalog.acceptance import Stage
 from clusterproof.plugins.core.cluster import Cluster, InventoryError, is_loaded_by_pods
@@ -55,6 +56,13 @@ class AcceptancePlan:
     def pairs_limit(self) -> int:
         """How many pairs may be under load at once; 0: all."""
         return min(filter(None, (self.pairs_at_once, self.nodes_at_once // 2)), default=0)
+
+    def largest_group(self, count: int) -> int:
+        """On how many of so many nodes collectives are measured at most; 0 where there is no group."""
+        at_once = 2 * self.pairs_limit
+        if not at_once or count <= at_once:
+            return count if count >= FEWEST_NODES else 0
+        return 1 << at_once.bit_length() - 1 if at_once >= FIRST_SIZE else 0
 
     def minutes(self, stage: Stage) -> float:
         """About how long one run of one batch of a stage takes."""

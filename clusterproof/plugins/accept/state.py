@@ -9,6 +9,7 @@ from clusterproof.plugins.accept import NodeRun, StageRun
 from clusterproof.plugins.accept.plan import AcceptancePlan
 from clusterproof.plugins.accept.populations import Populations
 from clusterproof.plugins.accept.sequential import FEWEST_BESIDE, Decision, to_measure
+from clusterproof.plugins.benchmarks.pairwise.groups import FEWEST_NODES, FIRST_SIZE
 from clusterproof.plugins.catalog.acceptance import Stage
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.record import record
@@ -16,8 +17,10 @@ from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 
 SPEED = "speed"  # the stage whose measurements populations decide
+COLLECTIVES = "collectives"  # the stage of groups
 FEWEST_OF_A_PLACE = 3  # nodes, to say which of them is slow
 NO_PLACES = f"the inventory has not several groups, one of them of {FEWEST_OF_A_PLACE} nodes or more"
+NO_GROUPS = f"there are not {FEWEST_NODES} nodes, or not {FIRST_SIZE} may be loaded at once"
 MOST_CHANGES = 1  # to another machine or other GPUs, of a node of which nobody said so
 TWICE = 2  # what fails in a stage that measures speed has to fail again
 
@@ -235,6 +238,8 @@ class AcceptanceState:
     def _due(self, stage: Stage) -> tuple[str, ...]:
         kept = [node for node in self.nodes if node not in self.out]
         runs = self.runs[stage.name]
+        if self.not_here(stage):
+            return ()
         if stage.scope == "all":
             return _with_others(kept, [node for node in kept if not runs[node]]) if len(kept) > 1 else ()
         if stage.scope == "places":
@@ -255,6 +260,12 @@ class AcceptanceState:
         return to_measure(
             {node: of for node, of in open_.items() if node not in nothing}, runs, self.plan.most_runs, self.plan.errors
         )
+
+    def not_here(self, stage: Stage) -> str:
+        """Why there is nothing that the stage could measure; empty where there is."""
+        if stage.scope == "places" and not self.places_of(self.nodes):
+            return NO_PLACES
+        return NO_GROUPS if stage.name == COLLECTIVES and not self.plan.largest_group(len(self.nodes)) else ""
 
     def is_in_a_place(self, node: str) -> bool:
         """Whether a place of some size has it, so that its group is measured."""

@@ -130,7 +130,7 @@ def _missing(node: str, state: AcceptanceState) -> Iterator[str]:
 def _missing_in(stage: Stage, node: str, state: AcceptanceState) -> Iterator[str]:
     runs = state.runs[stage.name][node]
     least = state.plan.errors.least_runs if stage.is_repeated else 1
-    if stage.scope == "places" and not state.is_in_a_place(node):
+    if state.not_here(stage) or (stage.scope == "places" and not state.is_in_a_place(node)):
         return
     if runs < least:
         yield f"{stage.title}: {runs} of {least} runs"
