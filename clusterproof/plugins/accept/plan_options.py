@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from collections.abc import Iterator, Sequence
+from math import isfinite
+from typing import Any
+
+import pytest
 
 from clusterproof.plugins.benchmarks.load.options import DCGM_SECONDS, EXACT_S, LoadOptions
 from clusterproof.plugins.catalog.acceptance import Stage
 from clusterproof.plugins.core.cluster import InventoryError
 from clusterproof.plugins.core.strict import Table, nearest
 from clusterproof.plugins.options import perf_table, table
+from clusterproof.plugins.options.perf_validate import check_loads, check_pair_options
+from clusterproof.plugins.options.validate import check_options
 
 OF_ACCEPT = (  # options of a run that accept gives itself, or that write where it does not look
     *("--cluster", "--nodes", "--exclude", "--run", "--report", "--no-report", "--results", "--record", "--redact"),
@@ -22,6 +29,7 @@ def option_words(given: Table) -> Iterator[str]:
     """The words for the command line. Raises InventoryError."""
     groups = (*table.GROUPS.values(), *perf_table.GROUPS.values())
     known = {option.flag.removeprefix("--"): option for group in groups for option in group}
+    as_typed = Namespace(**{option.dest: option.more.get("default") for option in known.values()})
     allowed = sorted(name for name in known if f"--{name}" not in OF_ACCEPT)
     for name, value in given.values.items():
         if name not in allowed:
@@ -36,18 +44,33 @@ def option_words(given: Table) -> Iterator[str]:
             )
         if expected := _expected(known[name], str(value)):
             raise InventoryError(f"{given.where}: {name} is {value!r:.40}; expected {expected}")
+        setattr(as_typed, known[name].dest, value if is_flag else known[name].more.get("type", str)(value))
         if value is not False:
             yield f"--{name}" if is_flag else f"--{name}={value}"
+    _require_sense(as_typed, given.where)
+
+
+def _require_sense(option: Any, where: str) -> None:
+    """Refuse now what each run would. Raises InventoryError."""
+    try:
+        check_options(option)
+        check_loads(option)
+        check_pair_options(option)
+    except pytest.UsageError as why:
+        raise InventoryError(f"{where}: {str(why).removeprefix('--')}") from None
 
 
 def _expected(option: table.Option, word: str) -> str:
     """What is expected in place of this value; empty where the command line takes it."""
-    kind, choices = option.more.get("type", str), option.more.get("choices")
+    kind, choices = option.more.get("type", str), [*map(str, option.more.get("choices", ()))]
+    if choices:
+        return "" if word in choices else f"one of {', '.join(choices)}"
     try:
         value = kind(word) if option.dest != "pairs_budget" else perf_table.seconds_of(word)
     except ValueError:
-        return "a time as 90s, 20m or 2h" if option.dest == "pairs_budget" else "a number"
-    return f"one of {', '.join(map(str, choices))}" if choices and value not in choices else ""
+        of_number = "a whole number" if kind is int else "a number"
+        return "a time as 90s, 20m or 2h" if option.dest == "pairs_budget" else of_number
+    return "a finite number" if isinstance(value, float) and not isfinite(value) else ""
 
 
 def minutes(stage: Stage, options: Sequence[str]) -> float:

@@ -18,6 +18,7 @@ from clusterproof.plugins.core.policy import Policy, words_of
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.evaluation.routing import mark_lines
 from clusterproof.plugins.inventory import narrow, resolve, with_expectations
+from clusterproof.plugins.options.perf_validate import check_pair_options
 from clusterproof.plugins.options.validate import check_options, check_root
 from clusterproof.plugins.policy import find_policy, refuse_empty, refuse_unknown
 from clusterproof.plugins.suite import collect, report, run_loop
@@ -26,7 +27,7 @@ from clusterproof.plugins.suite.ending import Signals
 from clusterproof.plugins.suite.items import CheckItem, asks_for_node, node_name, route_of
 from clusterproof.plugins.suite.outcomes import Outcomes
 from clusterproof.plugins.suite.perf.load_options import check_load_options
-from clusterproof.plugins.suite.perf.pairs_options import check_pair_files, check_pair_options
+from clusterproof.plugins.suite.perf.pairs_options import check_pair_files
 from clusterproof.plugins.suite.reporting import Reporting
 from clusterproof.plugins.suite.selection import needs_pairs
 from clusterproof.plugins.suite.session import ClusterSession

@@ -15,13 +15,13 @@ from clusterproof.plugins.benchmarks.meters.baseline import METERS as OF_METERS
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.fact import LOADING
 from clusterproof.plugins.options.perf_table import DCGM_LEVELS, LAUNCHERS, LOADS, METERS
+from clusterproof.plugins.options.perf_validate import timeouts
 from clusterproof.plugins.suite.perf.load_options import (
     collectors_named,
     load_options,
     others,
     pairs_are_needed,
     paths_named,
-    seconds,
 )
 from clusterproof.plugins.suite.perf.pairs_planning import LAUNCHERS as OF_LAUNCHERS
 from tests.builders.runs import ALONE_OR_NOT, Runs
@@ -54,7 +54,7 @@ def given(**options: object) -> Namespace:
     [("", {}), ("60", {"": 60}), ("dcgm_diag=1200,gpu_gemm=60.5", {"dcgm_diag": 1200, "gpu_gemm": 60.5})],
 )
 def test_deadlines_are_for_all_or_for_some(text: str, data: dict[str, float]) -> None:
-    assert seconds(text) == data
+    assert timeouts(text) == data
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_deadlines_are_for_all_or_for_some(text: str, data: dict[str, float]) ->
 )
 def test_a_deadline_that_makes_no_sense_is_refused(text: str) -> None:
     with pytest.raises(pytest.UsageError, match="--load-timeout has"):
-        seconds(text)
+        timeouts(text)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from clusterproof.plugins.core.marks import marks_of_pytest
 from clusterproof.plugins.core.opened import is_there
 from clusterproof.plugins.evaluation.check import check_of, is_light
 from clusterproof.plugins.evaluation.needs import CHECKS, PAIRWISE, needs_of, node_collectors
-from clusterproof.plugins.evidence.fact import LOADING
+from clusterproof.plugins.options.perf_validate import check_loads, timeouts
 from clusterproof.plugins.suite.selection import collectors_of
 from clusterproof.plugins.suite.state import is_named
 
@@ -24,28 +24,13 @@ if TYPE_CHECKING:
     from clusterproof.plugins.benchmarks.load.options import LoadOptions
     from clusterproof.plugins.options.parsed import Options
 
-LEAST_MIB = 64  # of the scratch file
-MOST_S = 24 * 3600  # for exact products, and for stress-ng
 BESIDE_S = 30  # what a measurement takes beside the time that it is asked to take
 ANYWHERE = Path("/")
 
 
 def check_load_options(option: Options) -> None:
     """Refuse what makes no sense, in any run. Raises pytest.UsageError."""
-    for flag, value, least in (
-        ("--fs-size", option.fs_size, LEAST_MIB),
-        ("--fs-at-once", option.fs_at_once, 1),
-    ):
-        if value < least:
-            raise pytest.UsageError(f"{flag} is {value}; expected at least {least}")
-    if not 1 <= option.exact_s <= MOST_S:
-        raise pytest.UsageError(f"--exact-s is {option.exact_s:g}; expected 1 to {MOST_S}")
-    if not 0 <= option.stress_s <= MOST_S:
-        raise pytest.UsageError(f"--stress-s is {option.stress_s}; expected 1 to {MOST_S}, or 0 for none")
-    for flag, path in (("--fs-bandwidth", option.fs_bandwidth), ("--torch-python", option.torch_python)):
-        if path and not path.startswith("/"):
-            raise pytest.UsageError(f"{flag} is {path!r:.80}; expected a path of the nodes that begins with /")
-    seconds(option.load_timeout)
+    check_loads(option)
     if option.dcgm_parameters or option.stress_s:
         _check_durations(option)
 
@@ -58,8 +43,8 @@ def _check_durations(option: Options) -> None:
         tests_s = dcgm_tests_s(dcgm_parameters(option.dcgm_parameters))
     except ValueError as why:
         raise pytest.UsageError(f"--dcgm-parameters {why}") from None
-    timeouts = seconds(option.load_timeout)
-    given = LoadOptions(dcgm_level=option.dcgm_level, stress_s=option.stress_s, seconds=timeouts)
+    timeouts_s = timeouts(option.load_timeout)
+    given = LoadOptions(dcgm_level=option.dcgm_level, stress_s=option.stress_s, seconds=timeouts_s)
     for flag, asked_s, collector in (
         ("--dcgm-parameters", tests_s, "dcgm_diag"),
         ("--stress-s", option.stress_s, STRESS),
@@ -82,7 +67,7 @@ def load_options(option: Options) -> LoadOptions:
         sudo=option.sudo,
         dcgm_level=option.dcgm_level,
         dcgm_parameters=option.dcgm_parameters,
-        seconds=seconds(option.load_timeout),
+        seconds=timeouts(option.load_timeout),
         folders=option.load_path,
         torch_python=option.torch_python,
         exact_s=option.exact_s,
@@ -91,23 +76,6 @@ def load_options(option: Options) -> LoadOptions:
         fs_mib=option.fs_size,
         fs_at_once=option.fs_at_once,
     )
-
-
-def seconds(text: str) -> dict[str, float]:
-    """The deadlines of `--load-timeout` by collector, "" for all. Raises pytest.UsageError."""
-    seconds_by_collector: dict[str, float] = {}
-    for word in filter(None, text.split(",")):
-        collector, _, number = word.rpartition("=")
-        try:
-            seconds_by_collector[collector] = float(number)
-        except ValueError:
-            seconds_by_collector[collector] = 0.0
-        if (collector and collector not in LOADING) or not 1 <= seconds_by_collector[collector] < float("inf"):
-            from clusterproof.plugins.benchmarks.load.options import SECONDS
-
-            names = ", ".join(SECONDS)
-            raise pytest.UsageError(f"--load-timeout has {word!r:.60}; expected S or NAME=S, NAME one of {names}")
-    return seconds_by_collector
 
 
 def collectors_to_load(items: Iterable[pytest.Item], option: Options) -> frozenset[str]:
