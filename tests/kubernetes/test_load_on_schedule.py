@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import os
 import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -106,6 +108,47 @@ def test_its_account_creates_what_a_measurement_needs_and_no_pod_that_is_root_on
 def test_without_a_schedule_there_is_no_such_account() -> None:
     names = [one["metadata"]["name"] for one in yaml.safe_load_all(rendered(VALUES[0])) if one]
     assert "clusterproof-load" not in names
+
+
+def line(node: str, verdict: str, message: str = "", check: str = "network.pairwise_correct") -> str:
+    return json.dumps({"check": check, "node": node, "verdict": verdict, "message": message}, separators=(",", ":"))
+
+
+DESCRIBED = '{"schema":3,"describes":"check","check":"gpu.gpu_exact","remedy":"pass"}'
+NOTHING = line("pairs", "incomplete", "nothing was measured between nodes")
+TAKEN = line("gpu001", "incomplete", "no pair of it was measured: taken: 2 of 8 nvidia.com/gpu by default/train-0")
+BUSY = line("gpu002", "incomplete", "gpu_exact: was not requested (busy: taken: 8 of 8 nvidia.com/gpu by default/b)")
+ALONE = line("gpu002", "incomplete", "no pair of it was measured: fewer than two of its nodes could be reached")
+NO_IMAGE = line("gpu002", "incomplete", "gpu_exact: was not requested (no image: ErrImagePull)")
+DENIED = line(
+    "gpu002", "incomplete", "gpu_exact: was not requested (api: 403 Forbidden: a measurement's pod has no token)"
+)
+ENDINGS = {
+    "all pass": (0, [line("gpu001", "pass")], 0),
+    "a node fails, others are busy": (1, [line("gpu001", "fail"), BUSY], 1),
+    "a wrong command line": (4, [], 4),
+    "every node is busy": (10, [TAKEN, BUSY, ALONE, NOTHING], 0),
+    "some are measured": (10, [line("gpu001", "pass"), NO_IMAGE], 0),
+    "some are measured, with a concern": (10, [line("gpu001", "concern"), TAKEN, BUSY], 0),
+    "no image": (10, [NO_IMAGE, NOTHING], 10),
+    "no image where a node is idle": (10, [TAKEN, NO_IMAGE, NOTHING], 10),
+    "pods that are denied": (10, [TAKEN, DENIED, NOTHING], 10),
+    "no results": (10, [], 10),
+}
+
+
+@pytest.mark.parametrize(("code", "lines", "expected"), ENDINGS.values(), ids=ENDINGS)
+def test_the_job_fails_where_a_node_does_or_is_idle_and_nothing_is_measured(
+    tmp_path: Path, code: int, lines: list[str], expected: int
+) -> None:
+    (made,) = (one for one in yaml.safe_load_all(rendered(*VALUES)) if one and one["kind"] == "CronJob")
+    (container,) = made["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
+    said = "\n".join([DESCRIBED, *lines])
+    program = tmp_path / "clusterproof"
+    program.write_text(f"#!/bin/sh\nfor results; do :; done\ncat > $results <<'END'\n{said}\nEND\nexit {code}\n")
+    program.chmod(0o755)
+    variables = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    assert subprocess.run(container["command"], cwd=tmp_path, env=variables, check=False).returncode == expected
 
 
 @needs_cluster

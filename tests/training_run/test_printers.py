@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from clusterproof.plugins.training_run.formats.printer import Printer, printer
 from tests.training_run.logs import finite, read, titan
 
 
@@ -20,6 +21,7 @@ from tests.training_run.logs import finite, read, titan
         ("2026-05-18T16:00:00.123456789Z [rank{}]:", "rank 5"),
         ("2026-05-18T16:00:00.123456789Z stdout F [rank{}]:", "rank 5"),
         ("2026-05-18T16:00:00+0000 gpu001 torchrun[4242]: [rank{}]:", "rank 5"),
+        ("2026-05-18T16:00:00.123456+00:00 gpu001 python[42]: [default{}]:", "gpu001, local rank 5"),
         ("May 18 16:00:00 gpu001 torchrun[4242]: [default{}]:", "gpu001, local rank 5"),
         ("[pod/llama-worker-1/pytorch] [rank{}]:", "rank 5"),
         (
@@ -28,6 +30,7 @@ from tests.training_run.logs import finite, read, titan
         ),
         ("[pod/llama-worker-{}/pytorch] ", "llama-worker-5/pytorch"),
         ("worker-{}  | ", "worker-5"),
+        ("trainer_{}     | ", "trainer_5"),
         ("[1,{}]<stdout>:", "rank 5"),
         ("2026-05-18T16:00:00.123000+00:00 llama/algo-1-abcd [rank{}]:", "rank 5"),
         ("gpu001 somebody's own words, [default{}]: ", "local rank 5"),
@@ -42,6 +45,22 @@ def test_the_labels_of_launchers_and_collectors_say_who_printed_a_line(tmp_path:
         for rank in range(8)
     ]
     assert finite(tmp_path, "".join(lines)).message.startswith(f"{name}: the loss is nan from step 1 on, in 8 of 8")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "epoch4 | iter 40: loss",
+        "step100 | loss: 2.3",
+        "epoch_4 | loss: 2.3",
+        "v1.2.3  | INFO",
+        "Epoch train[12]: loss",
+        "2026-05-18T16:00:00.123456789Z Epoch train[12]: loss",
+        "2026-05-18T16:00:00.123456789+08:00 Epoch train[12]: loss",
+    ],
+)
+def test_words_of_the_program_itself_are_no_label(words: str) -> None:
+    assert printer(words, of_file=9) == Printer(9)
 
 
 def test_a_time_before_a_line_is_no_label(tmp_path: Path) -> None:

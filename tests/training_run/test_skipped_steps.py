@@ -32,14 +32,34 @@ def overflowing(first: int, last: int, of: int = 40) -> str:
     return text + bar(of, of, 132 * of)
 
 
+SUMMARY = "\n{'train_runtime': 5280.0, 'train_steps_per_second': 0.01, 'train_loss': 2.5, 'epoch': 2.0}\n"
+
+
+def evaluated(steps: int) -> str:
+    """The bar of an evaluation behind the end."""
+    return "".join(bar(step, steps, step) for step in range(steps + 1))
+
+
 @pytest.mark.parametrize(
     ("text", "verdict"),
     [
         (overflowing(35, 40), "concern"),
         (overflowing(35, 38), "pass"),
         (overflowing(1, 6) + overflowing(40, 40), "pass"),
+        (overflowing(1, 12) + SUMMARY, "pass"),
+        (overflowing(1, 12) + evaluated(5), "pass"),
+        (overflowing(35, 40) + SUMMARY + evaluated(50), "concern"),
+        (overflowing(35, 40) + evaluated(50), "concern"),
     ],
-    ids=["to the end", "until the scale was low enough", "while the scale settles"],
+    ids=[
+        "to the end",
+        "until the scale was low enough",
+        "while the scale settles",
+        "while the scale settles, and a summary",
+        "while the scale settles, and a short evaluation",
+        "to the end, a summary and a long evaluation",
+        "to the end, and a long evaluation",
+    ],
 )
 def test_steps_that_deepspeed_skips_beside_a_bar_are_counted(tmp_path: Path, text: str, verdict: str) -> None:
     result = finite(tmp_path, text)

@@ -107,6 +107,15 @@ def test_rows_and_lines_that_say_they_are_of_a_validation_are_passed_over(
         assert said("run.loss_finite", run).verdict.value == "pass"
 
 
+@pytest.mark.parametrize(("first", "second"), [("phase", "split"), ("split", "phase"), ("mode", "subset")])
+def test_each_column_may_say_that_a_row_is_of_a_validation(tmp_path: Path, first: str, second: str) -> None:
+    steps = [(step, of, {"train": 1.5, "val": 9.5}[of]) for step in range(30) for of in ("train", "val")]
+    entries = [{"step": step, first: "warmup", second: of, "dur": lasted} for step, of, lasted in steps]
+    rows = [f"{step},warmup,{of},{lasted}" for step, of, lasted in steps]
+    for run in (lines(tmp_path, entries), table(tmp_path, f"step,{first},{second},duration", rows)):
+        assert lasting(run) == dict.fromkeys(range(30), 1.5)
+
+
 def test_steps_that_do_not_say_their_rank_are_of_the_rank_of_their_file(tmp_path: Path) -> None:
     for rank in range(3):
         table(tmp_path, "step,duration", ["1,1.5"], f"rank{rank}.csv")

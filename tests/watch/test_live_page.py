@@ -12,6 +12,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, Unreached
 from clusterproof.plugins.core.record import replace
+from clusterproof.plugins.core.result import Finding, with_findings
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.watch import live_page
 from clusterproof.plugins.watch.http_server import Address, Listener
@@ -25,6 +26,7 @@ pytestmark = pytest.mark.any_user
 
 TIMEOUT_S = 600.0
 XID_79 = "NVRM: Xid (PCI:0000:64:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
+XID_48 = "NVRM: Xid (PCI:0000:53:00): 48, pid='<unknown>', name=<unknown>, DBE (double bit error)"
 COMMAND = ("clusterproof", "check", "ssh:gpu001")
 
 
@@ -108,6 +110,32 @@ def test_what_a_full_check_cannot_evaluate_is_not_over_on_it(served: Served, vis
     assert (after.verdict, after.action) == (Verdict.FAIL, before.action)
     assert "Xid 79 (GPU has fallen off the bus)" in after.message
     assert b"Xid 79" in answered(served.listener.url)[2]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("again", [(), (XID_79,)], ids=["lost with the log's beginning", "there still"])
+def test_what_else_a_check_finds_hides_nothing_that_is_open_and_repeats_nothing(
+    served: Served, again: tuple[str, ...]
+) -> None:
+    served.day.log(XID_79)
+    served.day.visit(kernel_log={"lines": [[100.0, line] for line in (XID_48, *again)], "truncated": True})
+    (said,) = [one for one in served.page.results() if one.check == "gpu.no_xid"]
+    assert {finding.verdict for finding in said.findings} == {Verdict.FAIL, Verdict.INCOMPLETE}
+    assert [said.message.count(xid) for xid in ("Xid 48 (Double", "Xid 79 (GPU has")] == [1, 1]
+
+
+def test_a_check_that_finds_one_device_and_could_not_look_at_all_hides_no_other_that_is_open(served: Served) -> None:
+    ecc = "gpu.no_uncorrected_ecc"
+    served.day.tick({5: {"ecc_uncorrected_dram": 14, "ecc_uncorrected_total": 14}})
+    (before,) = [one for one in served.page.results() if one.check == ecc and one.devices == ("GPU 5",)]
+    found = (Finding(Verdict.FAIL, "2 in SRAM; expected 0", ("GPU 1",)), Finding(Verdict.INCOMPLETE, "not read"))
+    served.page.take(NODE, [with_findings(before, found)], [("GPU 1", ecc)])
+    (said,) = [one for one in served.page.results() if one.check == ecc]
+    assert [finding.line for finding in said.findings] == [
+        f"GPU 5: {before.findings[0].message}",
+        "GPU 1: 2 in SRAM; expected 0",
+        "not read",
+    ]
 
 
 @pytest.mark.long

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.command_line.main import main
-from clusterproof.plugins.watch.textfile import NoTextfile, Textfile
+from clusterproof.plugins.watch.textfile import MAX_HEAD, NoTextfile, Textfile, foreign_line
 from tests.watch.sinks_of_day import OfDay, series, tick
 
 TIMEOUT_S = 600.0
@@ -81,7 +81,11 @@ def test_what_cannot_be_written_is_one_line(path: str, said: str, capsys: pytest
     assert error.count("\n") == 1
 
 
-@pytest.mark.parametrize("line", ["node_zfs_arc 7", 'clusterproof_check_verdict{node="gpu001"} 1'])
+@pytest.mark.parametrize(
+    "line",
+    ["node_zfs_arc 7", 'clusterproof_check_verdict{node="gpu001"} 1', "one" * MAX_HEAD],
+    ids=lambda one: one[:20],
+)
 def test_a_file_of_another_program_is_refused_and_left_as_it_is(tmp_path: Path, line: str) -> None:
     path = tmp_path / "node.prom"
     text = f"# HELP of somebody\n{line}\n"
@@ -101,6 +105,23 @@ def test_a_file_that_a_watch_has_left_is_taken_over(tmp_path: Path, is_over: boo
         path.write_text(text)
     kept(path).close()
     assert series(path.read_text()) == {"up": 0}
+
+
+@pytest.mark.parametrize("longer_by", range(0, 80, 8))
+def test_a_long_file_of_a_killed_watch_is_taken_over_wherever_the_part_that_is_read_ends(
+    tmp_path: Path, longer_by: int
+) -> None:
+    path = tmp_path / "watch.prom"
+    value = 'clusterproof_watch_gpu_temperature_celsius{gpu="0",node="gpu001"} 55.0\n'
+    path.write_text(f"# HELP {'x' * longer_by}\n{value * (2 * MAX_HEAD // len(value))}")
+    kept(path).close()
+    assert series(path.read_text()) == {"up": 0}
+
+
+def test_a_pipe_of_that_name_is_not_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "watch.prom"
+    os.mkfifo(path)
+    assert foreign_line(path) == ""
 
 
 def test_a_folder_of_that_name_is_refused_and_nothing_is_left_beside_it(tmp_path: Path) -> None:

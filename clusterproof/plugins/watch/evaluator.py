@@ -36,6 +36,7 @@ OF_A_VISIT = frozenset({"host.shm_leftovers"})  # what changes with each job, an
 
 RuleResults = dict[tuple[str, str], RuleResult]  # by device and check
 Unknown = frozenset[tuple[str, str]]
+OnResults = Callable[[str, list[Result], RuleResults], object]
 
 
 class Evaluator:
@@ -45,9 +46,7 @@ class Evaluator:
         self.cluster, self.policy = cluster, policy
         self._checks = {name: check for name, check in node_checks().items() if OCCASION in occasions(check)}
         self._nodes: dict[str, Node] = {}
-        self.on_results: Callable[[str, list[Result]], object] = lambda *_: (
-            None
-        )  # what checks say of a node, as it comes
+        self.on_results: OnResults = lambda *_: None  # what checks say of a node, as it comes
 
     def current(self) -> dict[str, Node]:
         """All nodes with what is kept of their evidence; from any thread."""
@@ -80,8 +79,9 @@ class Evaluator:
         verdicts = {}
         for name in evidence_by_node:
             results = self._results(made[name], self._checks)
-            self.on_results(name, results)
-            verdicts[name] = self._rule_results(made[name], results), results
+            rule_results = self._rule_results(made[name], results)
+            self.on_results(name, results, rule_results)
+            verdicts[name] = rule_results, results
         self._keep_all(evidence_by_node, made)
         return verdicts
 
@@ -139,9 +139,10 @@ class Evaluator:
         """Which of these checks could be evaluated on a node now, what they say of it, and what they do not know."""
         node = self._nodes[name]
         results = self._results(node, sorted(rules))
-        self.on_results(name, results)
+        rule_results = self._rule_results(node, results)
+        self.on_results(name, results, rule_results)
         known, unknown = evaluated(results)
-        return known | (_over_by_line(node) & frozenset(rules)), self._rule_results(node, results), unknown
+        return known | (_over_by_line(node) & frozenset(rules)), rule_results, unknown
 
     def _of(self, name: str) -> NodeEvidence:
         node = self._nodes.get(name)

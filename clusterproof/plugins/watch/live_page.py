@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from ipaddress import ip_address
 from itertools import groupby
@@ -33,7 +33,6 @@ HEADERS = [
     ("X-Frame-Options", "SAMEORIGIN"),
 ]
 STALLED_TICKS, LEAST_STALLED_S = 3, 60.0  # without which the watch no longer follows its nodes
-BAD = (Verdict.FAIL, Verdict.CONCERN)
 Open = Iterable[tuple[Key, RuleResult]]
 
 
@@ -49,6 +48,7 @@ class LivePage:
         evaluator.on_results = self.take
         self._began = time.time()
         self._results: dict[str, Mapping[str, Sequence[Result]]] = {}  # by node and check; replaced, never changed
+        self._found: dict[tuple[str, str], frozenset[str]] = {}  # devices of which these find something
         self._actions: dict[tuple[str, str], str] = {}  # that the last failure of these asked for
         self._changes = 0
         self._ticked = time.monotonic()
@@ -64,9 +64,11 @@ class LivePage:
         """The watch has completed a tick."""
         self._ticked = time.monotonic()
 
-    def take(self, node: str, results: Iterable[Result]) -> None:
-        """This is what some checks say of a node now."""
+    def take(self, node: str, results: Iterable[Result], found: Collection[tuple[str, str]]) -> None:
+        """This is what some checks say of a node now; `found` are the devices and the checks that find something."""
         by_check = {check: tuple(said) for check, said in groupby(results, attrgetter("check"))}
+        for check in by_check:
+            self._found[node, check] = frozenset(device for device, by in found if by == check)
         self._actions.update(
             {(node, check): one.action for check, said in by_check.items() for one in said if one.action}
         )
@@ -90,10 +92,12 @@ class LivePage:
         """Each result with what stays open, as it could not be evaluated since: what is not known is not over."""
         open_of: dict[tuple[str, str], list[Finding]] = {}
         for key, seen in is_open:
+            if key.device in self._found.get((key.node, key.rule), ()):
+                continue
             action = self._actions.get((key.node, key.rule), "") if seen.verdict is Verdict.FAIL else ""
             devices = (key.device,) if key.device else ()
             open_of.setdefault((key.node, key.rule), []).append(
-                Finding(seen.verdict, seen.message, devices, "", action)
+                Finding(seen.verdict, seen.message.removeprefix(f"{key.device}: "), devices, "", action)
             )
         for result in said:
             of_check = open_of.get((result.node, result.check))
@@ -168,11 +172,9 @@ def _is_loopback(text: str) -> bool:
 
 
 def _with_unknown(result: Result, is_open: Sequence[Finding]) -> Result:
-    """The result with those of what is open of which it knows nothing: their devices, or all where it has no device."""
+    """The result with those of what is open of which it knows nothing: of its devices, or of all of the node."""
     unknown = {device for device, _ in evaluated([result])[1]}
-    found = {device for one in result.findings if one.verdict in BAD for device in one.devices or ("",)}
-    of_all = "" in unknown and not found
-    kept = [one for one in is_open if of_all or set(one.devices or ("",)) <= unknown - found]
+    kept = [one for one in is_open if "" in unknown or unknown.issuperset(one.devices or ("",))]
     return with_findings(result, grouped((*kept, *result.findings))) if kept else result
 
 

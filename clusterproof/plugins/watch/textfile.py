@@ -70,10 +70,13 @@ class Textfile:
 
 def foreign_line(path: Path) -> str:
     """The first value in a file that is there already and is no watch's; empty where there is none, or no such file."""
-    with suppress(OSError), path.open("rb") as file:
-        lines = file.read(MAX_HEAD).decode("utf-8", "replace").splitlines() if path.is_file() else []
-        return next((line for line in lines if line.strip() and not line.startswith(("#", f"{PREFIX}_"))), "")
-    return ""
+    own, head = f"{PREFIX}_", b""
+    with suppress(OSError):
+        if path.is_file():
+            with path.open("rb") as file:
+                head = file.read(MAX_HEAD) + file.readline(len(own))  # by which a line that the limit cuts is known
+    lines = head.decode("utf-8", "replace").splitlines()
+    return next((line for line in lines if line.strip() and not line.startswith(("#", own))), "")
 
 
 def write(path: Path, what: Collector) -> None:

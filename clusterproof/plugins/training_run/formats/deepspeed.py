@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from clusterproof.plugins.training_run import Place, Step
 from clusterproof.plugins.training_run.files import seconds, whole
+from clusterproof.plugins.training_run.formats.trainer import Bar
 from clusterproof.plugins.training_run.formats.wall_clock import WallClock
 from clusterproof.plugins.training_run.losses import Loss
 
@@ -115,21 +116,22 @@ OVERFLOW = "OVERFLOW! Rank "  # of a step that is skipped, as its gradients are 
 
 @dataclass
 class Overflows:
-    """Steps that are skipped, each said by a line, beside a bar that counts all steps."""
+    """Steps that are skipped, each said by a line, beside a bar of Trainer's that counts all steps."""
 
     done: int = 0  # steps, by the bar, before the first of those that were skipped one behind the other
     skipped: int = 0
+    total: int = 0  # by which their bar is told from one of an evaluation
 
-    def take(self, done: int) -> Iterator[Loss]:
-        """One more behind so many steps, and first that others in between were none."""
-        yield from self.rest(done)
+    def take(self, bar: Bar) -> Iterator[Loss]:
+        """One more behind what the bar shows, and first that others in between were none."""
+        yield from self.rest(bar)
         if not self.skipped:
-            self.done = done
+            self.done, self.total = bar.n, bar.total
         self.skipped += 1
-        yield Loss(0, done + 1, None, None, is_skipped=True)
+        yield Loss(0, bar.n + 1, None, None, is_skipped=True)
 
-    def rest(self, done: int) -> Iterator[Loss]:
-        """That not all steps were skipped since, where so many are done."""
-        if self.skipped and done > self.done + self.skipped:
+    def rest(self, bar: Bar) -> Iterator[Loss]:
+        """That not all steps were skipped since, where the bar shows so many."""
+        if self.skipped and bar.total == self.total and bar.n > self.done + self.skipped:
             self.skipped = 0
-            yield Loss(0, done, None, None, is_skipped=False)
+            yield Loss(0, bar.n, None, None, is_skipped=False)

@@ -95,18 +95,21 @@ class _Log:
             yield from self.deepspeed.take(text, where)
         for drawn in text.split("\r") if trainer.says(text) else ():
             self.deepspeed.has_other |= any(word in drawn for word in trainer.OTHER)
+            bar = self.trainer.bar
             for fact in self.trainer.take(drawn, where):
                 if isinstance(fact, Loss) or not (self.megatron.step or self.deepspeed.before):  # who say more of it
                     yield fact
+            if bar and bar is not self.trainer.bar:
+                yield from self.overflows.rest(bar)
         if deepspeed.OVERFLOW in text and self.trainer.bar and not self.deepspeed.before:
-            yield from self.overflows.take(self.trainer.bar.n)
+            yield from self.overflows.take(self.trainer.bar)
 
     def rest(self) -> Iterator[Step | Loss]:
         """What waited for more lines."""
         yield from self.megatron.rest()
         yield from self.deepspeed.rest()
         if self.trainer.bar:
-            yield from self.overflows.rest(self.trainer.bar.n)
+            yield from self.overflows.rest(self.trainer.bar)
 
 
 FORMATS = (

@@ -11,11 +11,14 @@ from clusterproof.plugins.core.record import record
 MAX_LABELS = 5  # of one line
 _LABEL = re.compile(
     r"\s{0,4}(?:"
-    # kubectl and docker logs --timestamps, and files of containerd; journalctl -o short-iso
-    r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.,]{8,20}(?:Z|[+-][0-9]{2}:?[0-9]{2}) (?:std(?:out|err) [FP] )?"
+    # journalctl -o short and short-iso, whose host needs its time before it: any program may print `Epoch train[12]: `
+    r"(?:[A-Z][a-z]{2} [ 0-9][0-9] [0-9:]{8}|[0-9-]{10}T[0-9:]{8}(?:\.[0-9]{6})?[+-][0-9]{2}:?[0-9]{2}) "
+    r"(?P<host>[\w.-]{1,253}) [\w.@/-]{1,60}\[[0-9]{1,10}\]: "
+    # kubectl and docker logs --timestamps, and files of containerd
+    r"|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.,]{8,20}(?:Z|[+-][0-9]{2}:?[0-9]{2}) (?:std(?:out|err) [FP] )?"
     r"|\[pod/(?P<pod>[a-z0-9.-]{1,253}/[a-z0-9-]{1,63})\] "  # kubectl logs --prefix
-    r"|(?=[a-z._-]{1,250}[0-9])(?P<service>[a-z0-9._-]{1,253}) {1,20}\| "  # docker compose
-    r"|(?:[A-Z][a-z]{2} [ 0-9][0-9] [0-9:]{8} )?(?P<host>[\w.-]{1,253}) [\w.@/-]{1,60}\[[0-9]{1,10}\]: "  # journalctl
+    # docker compose, which numbers its containers and puts two spaces behind the longest name; SageMaker: algo-1-abcde
+    r"|(?P<service>[a-z0-9][a-z0-9._-]{0,250}[_-][0-9]{1,4}(?:-[a-z0-9]{5})?) {2,20}\| "
     r"|\((?:(?P<worker>\w{0,40}Worker\w{0,40} pid=[0-9]{1,10}(?:, ip=[0-9a-f.:]{1,45})?)|[^()]{1,80})\) "  # Ray
     r"|\[[0-9]{1,10},(?:mpirank:)?(?P<mpi>[0-9]{1,7})(?:,[\w-]{1,60})?\]<std(?:out|err)>: ?"  # mpirun, SageMaker
     r"|(?P<task>[0-9]{1,7}):(?=[ \[])"  # srun -l

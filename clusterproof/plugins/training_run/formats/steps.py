@@ -42,7 +42,6 @@ NAMES: Mapping[str, tuple[str, ...]] = {  # what a column means, and what it may
         *("loss", "lm_loss", "reduced_train_loss"),
     ),
     "norm": ("grad_norm", "grad_2.0_norm_total", "train/grad_norm"),
-    "phase": PHASES,
 }
 UNITS = {"_s": 1.0, "_sec": 1.0, "_seconds": 1.0, "_ms": 1e-3, "_us": 1e-6, "_ns": 1e-9}  # in s, by the name's end
 _NO_TIME = re.compile(  # what other columns have
@@ -53,12 +52,16 @@ EXPECTED_COLUMNS = "expected columns step and duration, with rank and operation 
 
 @record
 class Columns:
-    """Which column of a table means what, and in which unit; `parts` are the timed parts of a step."""
+    """Which column of a table means what, and in which unit.
+
+    `parts` are the timed parts of a step; `phases` say of which part of the program a row is.
+    """
 
     at: Mapping[str, tuple[int, float]]
     parts: Mapping[str, tuple[int, float]]
     count: int
     duration: str  # what its column is called, without the unit
+    phases: tuple[int, ...]
 
     @property
     def is_unclear(self) -> bool:
@@ -112,8 +115,7 @@ class _Table:
     ) -> Iterator[Operation | Step | Loss | Placement | NoDuration]:
         """What a row says; one without a step, or a duration, is of something else. Raises RunError."""
         at = self.head.at
-        is_other = "phase" in at and OTHERS.match(row[at["phase"][0]].strip())
-        if is_other or not row[at["step"][0]].strip():
+        if any(OTHERS.match(row[phase].strip()) for phase in self.head.phases) or not row[at["step"][0]].strip():
             return
         place, step = self._place(row, where), whole(row[at["step"][0]], "step", where)
         index, unit = at["duration"]
@@ -183,14 +185,17 @@ def columns(names: list[str]) -> Columns | None:
     by_name = {short: (index, unit) for index, (short, unit) in reversed(list(enumerate(shorts)))}
     chosen = {meaning: known for meaning in NAMES if (known := _chosen(meaning, by_name))}
     at = {meaning: by_name[short] for meaning, short in chosen.items()}
-    used = {index for index, _ in at.values()}
+    phases = tuple(by_name[short][0] for short in PHASES if short in by_name)
+    used = {*phases, *(index for index, _ in at.values())}
     parts = {
         full.strip(): (index, shorts[index][1])
         for index, full in enumerate(names)
         if index not in used and kind_of(full) != UNKNOWN and not _NO_TIME.search(full)
     }
     is_known = {"step", "duration"} <= at.keys() and ("operation" not in at or "rank" in at)
-    return Columns(at, {} if "operation" in at else parts, len(names), chosen["duration"]) if is_known else None
+    if not is_known:
+        return None
+    return Columns(at, {} if "operation" in at else parts, len(names), chosen["duration"], phases)
 
 
 def _chosen(meaning: str, by_name: Mapping[str, tuple[int, float]]) -> str:
