@@ -22,12 +22,14 @@ from clusterproof.plugins.evidence.perf.gpu_speed import (
     Speeds,
     by_model,
     by_reach,
+    by_way,
     computing_of,
     models_of,
     of_models,
 )
 
 pytestmark = [mark.perf]
+Read = Callable[[Node], Mapping[str, Speeds]]  # what a check compares of a node
 
 
 @mark.gpu
@@ -46,7 +48,7 @@ def test_gpu_bandwidth(node: Node) -> None:
     for direction, speeds in node.gpu_bandwidth.speeds.items():
         with part:
             require_every_gpu(node, len(speeds), node.gpu_bandwidth.given, f"{direction}: ")
-    say_slower(node, shortfalls(node, copies), "GB/s")
+    say_slower(node, shortfalls(node, copies, copies_of_group), "GB/s")
     limits = {
         direction: floor(node.type_name, direction.lower().replace(" ", "_")) for direction in DIRECTIONS.values()
     }
@@ -58,12 +60,18 @@ def test_gpu_bandwidth(node: Node) -> None:
     ]
     concern_if(low, f"{listed(low)}; expected as much as others published for such nodes")
     if not any(limits.values()):
-        require_comparison(node, copies, "GB/s")
+        require_comparison(node, copies, "GB/s", copies_of_group)
 
 
 def copies(node: Node) -> Mapping[str, Speeds]:
     """What test_gpu_bandwidth compares."""
     return by_reach(node, node.gpu_bandwidth.speeds)
+
+
+def copies_of_group(node: Node) -> Mapping[str, Speeds]:
+    """The same of a node that others are compared with: of all GPUs, and of those that are as near to the others."""
+    speeds = node.gpu_bandwidth.speeds
+    return {**speeds, **by_way(node, speeds)}
 
 
 @mark.gpu
@@ -162,17 +170,17 @@ def require_end(log: NcclLog) -> None:
         incomplete(f"no check of {size}; expected one")
 
 
-def shortfalls(node: Node, read: Callable[[Node], Mapping[str, Speeds]]) -> Iterator[Shortfall]:
+def shortfalls(node: Node, read: Read, of_group: Read | None = None) -> Iterator[Shortfall]:
     """How far each GPU is behind the best of its model on its node, and behind the median of its group's nodes."""
     for name, speeds in read(node).items():
         for model, alike in by_model(node, speeds).items():
-            shared = medians(node, read, model)
+            shared = medians(node, of_group or read, model)
             yield from below_best(alike, name)
             for gpu, speed in alike.items():
                 yield from below_median(f"GPU {gpu}, {name}", speed, shared.get(name))
 
 
-def medians(node: Node, read: Callable[[Node], Mapping[str, Speeds]], model: str) -> Mapping[str, Median]:
+def medians(node: Node, read: Read, model: str) -> Mapping[str, Median]:
     """What the group is compared by: the median of each node's GPUs of a model, as far as their models are known."""
     models = [model] if model else sorted({*computing_of(node)})
     return node.group.medians(
@@ -185,12 +193,12 @@ def medians(node: Node, read: Callable[[Node], Mapping[str, Speeds]], model: str
     )
 
 
-def require_comparison(node: Node, read: Callable[[Node], Mapping[str, Speeds]], unit: str) -> None:
+def require_comparison(node: Node, read: Read, unit: str, of_group: Read | None = None) -> None:
     """Raise Incomplete for each GPU that there is nothing to compare with."""
     data, alone = read(node), list[str]()
     for name, speeds in data.items():
         for model, alike in by_model(node, speeds).items():
-            shared, has_best = medians(node, read, model).get(name), len(alike) > 1 and any(alike.values())
+            shared, has_best = medians(node, of_group or read, model).get(name), len(alike) > 1 and any(alike.values())
             if not (has_best or (shared and shared.is_comparable)):
                 alone += [f"GPU {gpu}, {name}: {speed:.4g} {unit}" for gpu, speed in alike.items()]
     if alone or not data:

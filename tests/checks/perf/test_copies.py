@@ -45,3 +45,13 @@ def test_a_slow_gpu_among_such_as_are_as_near_is_named(sockets: tuple[int, ...],
 @pytest.mark.parametrize("is_placed", [True, False])
 def test_where_all_are_as_fast_or_no_way_is_known_all_are_compared(is_placed: bool) -> None:
     assert said("gpu.gpu_bandwidth", copying((0, 0, 1), far=NEAR, is_placed=is_placed), occasion="perf").verdict is PASS
+
+
+@pytest.mark.parametrize(("sockets", "slow"), [((0, 0, 1), 2), ((0, 0, 0, 1), 3)])
+def test_a_slow_gpu_that_alone_is_so_far_is_named_beside_nodes_where_the_way_makes_no_difference(
+    sockets: tuple[int, ...], slow: int
+) -> None:
+    others = [copying(sockets, f"gpu00{number}", far=NEAR) for number in (2, 3, 4)]
+    result = said("gpu.gpu_bandwidth", copying(sockets, far=NEAR, slow=slow), *others, occasion="perf")
+    assert result.verdict is FAIL
+    assert f"GPU {slow}, GPU to GPU" in result.message
