@@ -27,8 +27,9 @@ UNKNOWN = frozenset({"UNKNOWN", "UNK"})
 def test_slurm_nodes(node: Node) -> None:
     """Slurm node state.
 
-    A node that is down, drained or failing gets no jobs, nor does one with fewer resources than in slurm.conf. If a
-    node's GRES differs from its instance type's GPUs, jobs cannot use all of them, or do not start.
+    A node that is down, drained or failing gets no jobs, nor does one with fewer resources than in slurm.conf. One that
+    is powered down to save power need not answer. If a node's GRES differs from its instance type's GPUs, jobs cannot
+    use all of them, or do not start.
 
     Remedy (fix configuration): Fix what the reason names, then resume the node (scontrol update nodename=NODE
     state=resume). Correct GRES in gres.conf and slurm.conf, and restart slurmd.
@@ -37,7 +38,7 @@ def test_slurm_nodes(node: Node) -> None:
     with part:
         bad = in_slurm.states & OUT_OF_USE
         fail_if(bad, f"Slurm reports it as {in_slurm.state}{in_slurm.why}; expected a node that takes jobs")
-        is_silent = not bad and not in_slurm.answers
+        is_silent = not bad and not in_slurm.answers and not in_slurm.is_powered_down
         concern_if(
             is_silent, f"slurmctld gets no response from it ({in_slurm.state}{in_slurm.why}); expected slurmd to answer"
         )

@@ -159,7 +159,7 @@ def _of_health_check(config: Mapping[str, str], *, is_relied_on: bool) -> Iterat
     seconds, seen = _seconds(interval), set(states.upper().split(","))
     if seconds == 0:
         yield to_fix("0: it never runs; expected 300", "HealthCheckInterval")
-    elif is_relied_on and seconds and seconds > VALID_S:
+    elif is_relied_on and seconds and seconds + HEALTH_CHECK_S > VALID_S:
         late = "a prolog and an epilog drain nothing an hour after it has run"
         yield to_fix(f"{interval}: {late}; expected 300", "HealthCheckInterval")
     else:

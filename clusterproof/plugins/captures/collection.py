@@ -162,7 +162,7 @@ def read_capture(path: Path, cluster: Cluster, collectors: Iterable[str]) -> tup
         for target in cluster.targets
     ]
     return (
-        replace(understood_nodes[0], unknown=(*capture.strays, *understood_nodes[0].unknown)),
+        replace(understood_nodes[0], unknown=(*capture.strays, *reader.unclear, *understood_nodes[0].unknown)),
         *understood_nodes[1:],
     )
 

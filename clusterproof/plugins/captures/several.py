@@ -42,6 +42,8 @@ _BEHIND_NAME = re.compile(r"(?=[\w.-]{0,63}\d)(?=[\w.-]{0,63}[A-Za-z.])([A-Za-z0
 _OF_DEVICE = re.compile(r"GPU\d+|mlx\d_\d+|nvme\d+(?:n\d+)?|(?:eth|ib|bond)\d+|rdmap\d+s\d+")
 _OF_TOOL = re.compile(r"(?:clush|pdsh(?:@\S{1,253})?|dsh): ")  # what it says itself
 
+_NOT_A_ROW = " is not understood; expected a state of nodes, and names such as gpu[001-016,020]"
+
 
 def has_text(text: str) -> bool:
     """Whether anything is in it: where no forms are known, every text is an output of one."""
@@ -59,6 +61,7 @@ class Reader:
     is_known: Callable[[str], bool] = has_text
     budget: Budget = field(default_factory=lambda: Budget(MAX_BYTES_IN_ALL))
     is_alone: bool = False
+    unclear: tuple[str, ...] = ()  # lines on what such a file lists and is not understood
     _texts: dict[Path, dict[str, list[str]]] = field(default_factory=dict)
 
     def shows(self, file: Path) -> tuple[str, ...]:
@@ -108,21 +111,29 @@ class Reader:
         known = sum(not known_texts.isdisjoint(texts) for texts in by_node.values())
         is_one_nodes = len(by_node) == 1 or (known == 1 and any(map(self.is_known, undecorated(text))))
         if not known or all(map(_OF_DEVICE.fullmatch, by_node)) or (is_behind and is_one_nodes):
-            return self._of_slurm(lines) if self.is_alone else {}
+            return self._of_slurm(lines, file_name) if self.is_alone else {}
         return by_node
 
-    def _of_slurm(self, lines: Sequence[str]) -> dict[str, list[str]]:
+    def _of_slurm(self, lines: Sequence[str], file_name: str) -> dict[str, list[str]]:
         """What sinfo or scontrol say of each of several nodes; none where there is another output as well."""
         by_node: dict[str, list[str]] = {}
         rest: list[str] = []
+        unclear: list[str] = []
+        parts = 0
         for piece in pieces("\n".join(lines), ()):
             listed = listed_by_slurm(piece.text)
-            for name, said in listed.items():
-                by_node.setdefault(name, []).append(f"{DIVIDER}{said}")
-            rest += [] if listed else [piece.text]
-        if len(by_node) > MAX_NODES:
-            raise NoCaptureError(f"a file lists more than {MAX_NODES:,} nodes")
-        return {} if len(by_node) == 1 or self.is_known(DIVIDER.join(rest)) else by_node
+            for name, said in listed.by_node.items():
+                by_node.setdefault(name, []).extend(f"{DIVIDER}{one}" for one in said)
+            parts += sum(map(len, listed.by_node.values())) + len(listed.unclear)
+            if len(by_node) > MAX_NODES:
+                raise NoCaptureError(f"a file lists more than {MAX_NODES:,} nodes")
+            if parts > MAX_PARTS:
+                raise NoCaptureError(f"a file has more than {MAX_PARTS:,} records and rows of Slurm's nodes")
+            unclear += listed.unclear
+            rest.append(listed.rest)
+        is_slurms = len(by_node) != 1 and not self.is_known(DIVIDER.join(rest))
+        self.unclear = tuple(f"{file_name}: sinfo's row {line!r:.80}{_NOT_A_ROW}" for line in unclear * is_slurms)
+        return by_node if is_slurms else {}
 
     def _text(self, file: Path, most: int) -> tuple[str, bool]:
         """The text of a file, and whether it goes on; empty where it cannot be read."""

@@ -82,6 +82,7 @@ def test_a_slurm_conf_that_fits_has_nothing_to_mend(config: dict[str, str]) -> N
         ({"BatchStartTimeout": "5 sec"}, "Prolog BatchStartTimeout is 5 s; expected 10 s or more, "),
         ({"MessageTimeout": "5 sec"}, "Prolog MessageTimeout is 5 s; expected 10 s or more, "),
         ({"HealthCheckInterval": "0 sec"}, "HealthCheckInterval 0: it never runs; expected 300"),
+        ({"HealthCheckInterval": "3600 sec"}, "HealthCheckInterval 3600 sec: a prolog and an epilog drain nothing"),
         ({"HealthCheckInterval": "7200 sec"}, "HealthCheckInterval 7200 sec: a prolog and an epilog drain nothing"),
         ({"HealthCheckNodeState": "IDLE,CYCLE"}, "HealthCheckNodeState IDLE,CYCLE: it does not run on a node in use, "),
         ({"HealthCheckNodeState": "IDLE,MIXED"}, "HealthCheckNodeState IDLE,MIXED: it does not run on a node in use, "),
@@ -105,12 +106,12 @@ def test_a_script_that_is_left_out_on_purpose_is_nothing_to_mend(config: dict[st
 @pytest.mark.parametrize(
     "changed",
     [
-        {"HealthCheckInterval": "3600 sec"},
+        {"HealthCheckInterval": "3540 sec"},
         {"HealthCheckNodeState": "ALLOC,IDLE,MIXED"},
         {"HealthCheckTimeout": "60 sec"},
         {"Prolog": "", "Epilog": "", "HealthCheckInterval": "7200 sec", "HealthCheckNodeState": "IDLE"},
     ],
-    ids=["within the hour", "every state by its name", "Slurm's own limit", "no other script relies on it"],
+    ids=["over within the hour", "every state by its name", "Slurm's own limit", "no other script relies on it"],
 )
 def test_a_health_check_that_comes_soon_enough_is_nothing_to_mend(
     config: dict[str, str], changed: dict[str, str]
@@ -203,7 +204,7 @@ def _evaluated(cursor: Path) -> str:
 @pytest.fixture(scope="module", params=IN_TURN)
 def bed(request: pytest.FixtureRequest) -> Iterator[Scripted]:
     images = {HEALTHY: healthy_p5(HEALTHY), UNKNOWN: healthy_cpu()}
-    more = ("HealthCheckInterval=3600", "PrologFlags=Alloc", "SchedulerParameters=nohold_on_prolog_fail")
+    more = ("HealthCheckInterval=3000", "PrologFlags=Alloc", "SchedulerParameters=nohold_on_prolog_fail")
     with scripted(images, lines(*NAMES.values()), DRAIN, *more, version=request.param) as running:
         for name in images:  # Slurm runs the health check when a node registers, too
             eventually(partial(_evaluated, running.state_file(name, "cursor.json")), 300.0)
@@ -222,7 +223,7 @@ def test_it_finds_the_scripts_in_slurm_and_nothing_to_mend(bed: Scripted) -> Non
         "Prolog /etc/slurm/prolog, with the Python of this installation\n",
         "Epilog /etc/slurm/epilog, with the Python of this installation\n",
         "HealthCheckProgram /etc/slurm/health-check, with the Python of this installation\n",
-        "HealthCheckInterval 3600 sec, on nodes that are ANY\n",
+        "HealthCheckInterval 3000 sec, on nodes that are ANY\n",
     ):
         assert words in output_of(ran), words
 
