@@ -97,6 +97,9 @@ $ nvidia-smi -q | grep -A{lines} 'Clocks {kind}'
     [
         ("Active", 8, Verdict.CONCERN),
         ("Not Active", 8, Verdict.PASS),
+        ("Active", 4, Verdict.CONCERN),
+        ("Not Active", 7, Verdict.INCOMPLETE),
+        ("Not Active", 4, Verdict.INCOMPLETE),
         ("Active", 3, Verdict.INCOMPLETE),
         ("Not Active", 3, Verdict.INCOMPLETE),
     ],
@@ -110,6 +113,20 @@ def test_reasons_of_clocks_are_read_and_prove_nothing_where_they_are_cut(
     assert verdict(tmp_path, cut, "gpu.no_throttle") is expected
 
 
-def test_another_reason_of_clocks_alone_is_no_proof_of_full_clocks(tmp_path: Path) -> None:
-    text = "index, clocks_throttle_reasons.sw_power_cap\n0, Not Active\n"
-    assert verdict(tmp_path, text, "gpu.no_throttle") is Verdict.INCOMPLETE
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        (("sw_power_cap",), Verdict.INCOMPLETE),
+        (("hw_slowdown",), Verdict.INCOMPLETE),
+        (("hw_slowdown", "sync_boost"), Verdict.INCOMPLETE),
+        (("hw_slowdown", "sw_thermal_slowdown"), Verdict.INCOMPLETE),
+        (("hw_thermal_slowdown", "hw_power_brake_slowdown", "sync_boost", "sw_thermal_slowdown"), Verdict.INCOMPLETE),
+        (("hw_slowdown", "sync_boost", "sw_thermal_slowdown"), Verdict.PASS),
+    ],
+)
+def test_full_clocks_are_proven_only_by_each_reason_that_leads_to_a_verdict(
+    columns: tuple[str, ...], expected: Verdict, tmp_path: Path
+) -> None:
+    named = ", ".join(f"clocks_event_reasons.{column}" for column in columns)
+    text = f"index, {named}\n0{', Not Active' * len(columns)}\n"
+    assert verdict(tmp_path, text, "gpu.no_throttle") is expected

@@ -217,6 +217,8 @@ def test_a_slowdown_that_is_seen_outranks_a_reason_that_cannot_be_read(
                 Idle : {idle}
                 HW Slowdown : Not Active
                     HW Thermal Slowdown : {thermal}
+                Sync Boost : Not Active
+                SW Thermal Slowdown : Not Active
     """
     mask = first_gpu(text)["clocks_event_reasons"]
     assert (mask["error"] if isinstance(mask, dict) else mask) == expected

@@ -66,7 +66,8 @@ _REASONS = {  # the bits of the clocks event reasons, by the words of the text a
     "display clock setting": 0x100,
     "display_clocks_setting": 0x100,
 }
-_HW_SLOWDOWN = _REASONS["hw slowdown"]  # which the others of hardware go with
+# Of those that lead to a verdict. That of hardware goes with both others of hardware.
+_PROVING = _REASONS["hw slowdown"] | _REASONS["sync boost"] | _REASONS["sw thermal slowdown"]
 _REASON_STARTS = (
     "clocks event reasons/",
     "clocks throttle reasons/",
@@ -121,7 +122,7 @@ def _without_sram(counter: str) -> Reader:
 
 
 def reasons(words: Words) -> object:
-    """The clocks event reasons that are active, as NVML's mask; of a part without HW Slowdown, no absence of others."""
+    """The clocks event reasons that are active, as NVML's mask; none only where all that matter were printed."""
     bits, said, unread = 0, 0, None
     for word, bit in ((words[path], bit) for path, bit in _REASON_BITS.items() if path in words):
         said |= bit
@@ -130,7 +131,7 @@ def reasons(words: Words) -> object:
         elif word.strip().lower() != "not active":
             unread = unread or error(word) or not_understood(word)
     is_found = any(reason.verdict != "none" for reason in clocks_event_reasons(bits))
-    return bits if is_found or (said & _HW_SLOWDOWN and not unread) else unread
+    return bits if is_found or (said & _PROVING == _PROVING and not unread) else unread
 
 
 def recovery(words: Words) -> object:
