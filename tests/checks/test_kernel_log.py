@@ -35,6 +35,7 @@ STARTED_EFA = "efa 0000:4f:00.0 efa_0: IB device registered"
 LOST = "Lustre: fsx-OST0001-osc-ffff8a01b2c3d400: Connection to fsx-OST0001 (at 10.0.0.1@tcp) was lost; in progress"
 EVICTED = "LustreError: 167-0: fsx-OST0001-osc-ffff8a01b2c3d400: This client was evicted by fsx-OST0001; in progress"
 RESTORED = "Lustre: fsx-OST0001-osc-ffff8a01b2c3d400: Connection restored to fsx-OST0001 (at 10.0.0.1@tcp)"
+NOT_MOUNTED = "beegfs: mount(1234): Configuration error: Initialization of config failed"
 SILENT, ANSWERS = "nfs: server 10.0.0.9 not responding, still trying", "nfs: server 10.0.0.9 OK"
 UNCORRECTED = "EDAC MC0: 1 UE memory read error on DIMM#0"
 CORRECTED = "EDAC MC0: 1 CE memory read error on DIMM#0"
@@ -69,6 +70,7 @@ def test_without_the_kernel_log_no_check_over_it_passes(check: str, status: Stat
         ((SILENT,), Verdict.CONCERN),
         ((SILENT, ANSWERS), Verdict.PASS),
         ((SILENT, ANSWERS.replace("0.9", "0.10")), Verdict.CONCERN),
+        ((NOT_MOUNTED, "beegfs: mount(1240): BeeGFS mount ready."), Verdict.CONCERN),  # no line says which one it is
     ],
 )
 def test_a_file_server_that_is_back_is_passed_over(lines: tuple[str, ...], expected: Verdict) -> None:

@@ -219,7 +219,7 @@ FAULTS = (
         "a file system of BeeGFS that cannot be mounted",
         logged("beegfs: mount(4711): Configuration error: Initialization of common objects failed."),
         {"storage.file_system_errors": CONCERN},
-        "a BeeGFS file system could not be mounted",
+        "a BeeGFS file system could not be mounted, though it may have been since",
     ),
     Fault(
         "monitors of Ceph that do not answer",
