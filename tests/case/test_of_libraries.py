@@ -17,6 +17,7 @@ from tests.case.files import case_of
             "code",
             "enroot may not make its folders on a node",
         ),
+        ("mkdir: cannot create directory '/raid/enroot/user-1000': File exists", "unknown", ""),
         ("slurmstepd: error: pyxis: failed to import docker image", "unknown", "the container of a job did not start"),
         ("slurmstepd: error: pyxis: couldn't start container", "unknown", "the container of a job did not start"),
         (

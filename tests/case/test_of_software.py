@@ -187,7 +187,11 @@ def test_words_of_a_stop_are_quoted_where_they_say_more(tmp_path: Path) -> None:
         'docker: caused "mkdir /sys/fs/cgroup/memory/docker/55d7db61: no space left on device": unknown.',
         "docker: container init caused: join session keyring: create session key: disk quota exceeded: unknown.",
         "OSError: [Errno 28] No space left on device: semget failed",
+        "OSError: [Errno 28] No space left on device: '/sys/fs/cgroup/cpuset/slurm/job_6/cgroup.procs'",
         "OSError: [Errno 28] inotify watch limit reached",
+        "inotify_add_watch(7, /data/train): No space left on device",
+        "semget: No space left on device",
+        "No space left on device. Failed system call was shmget(key=5432001, size=56, 03600).",
     ],
 )
 def test_what_a_kernel_has_no_more_of_is_no_full_disk(said: str, tmp_path: Path) -> None:
@@ -205,7 +209,15 @@ def test_a_semaphore_that_finds_no_room_is_of_shared_memory(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    "said", ["write /var/lib/docker/tmp/x: no space left on device", "cp: '/home/u/cgroups.pt': Disk quota exceeded"]
+    "said",
+    [
+        "write /var/lib/docker/tmp/x: no space left on device",
+        "cp: '/home/u/cgroups.pt': Disk quota exceeded",
+        "OSError: [Errno 28] No space left on device: '/data/inotify_logs/x.pt'",
+        "OSError: [Errno 122] Disk quota exceeded: '/data/inotify/x.pt'",
+        "cp: error writing '/data/semget/x.pt': No space left on device",
+        "OSError: [Errno 28] No space left on device: '/data/shmget_and_msgget.pt'",
+    ],
 )
 def test_a_full_disk_is_one_in_the_words_of_other_programs(said: str, tmp_path: Path) -> None:
     assert case_of(tmp_path, {"slurm-77.out": f"{said}\n"}).verdict.cause == "storage"

@@ -151,6 +151,8 @@ def test_evidence_is_of_checks_of_the_kernel_log() -> None:
         ("slurmstepd: error: pyxis:     enroot-switchroot: failed to execute: /bin/bash: No such file", "not_started"),
         ("ray.exceptions.RayTaskError(UnpicklingError): ray::f() (pid=7)", ""),
         ("IOError: [Errno 11] Resource temporarily unavailable", ""),
+        ("OSError: [Errno 11] Resource temporarily unavailable: '/data/thread_logs/x.lock'", ""),
+        ("OSError: [Errno 24] Too many open files: '/data/x.pt'", "too_many"),
         ("-bash: fork: Resource temporarily unavailable", "too_many"),
         ("libgomp: Thread creation failed: Resource temporarily unavailable", "too_many"),
         (

@@ -127,7 +127,7 @@ def sign_of(where: str, line: str) -> Sign | None:
 
 def _fits(sign: Sign, line: str) -> bool:
     """Whether what else stands in a line of a sign's words is of the sign too."""
-    is_beside = not sign.beside or any(other in line for other in sign.beside)
+    is_beside = not sign.beside or any(all(part in line for part in other.split(" … ")) for other in sign.beside)
     return is_beside and not any(other in line for other in sign.unless)
 
 
