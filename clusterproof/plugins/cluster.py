@@ -25,9 +25,10 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
     if isinstance(config, pytest.Config):
         restart_joined(config.invocation_params.args)
         if any(str(word).partition("=")[0] in _OURS for word in config.invocation_params.args):
-            from clusterproof.plugins.options.mistakes import say_plainly  # most runs of pytest are of other tests
+            from clusterproof.plugins.options import mistakes  # most runs of pytest are of other tests
 
-            say_plainly(getattr(parser, "optparser", None))
+            if not pluginmanager.is_registered(mistakes):  # by the command
+                pluginmanager.register(mistakes)
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:

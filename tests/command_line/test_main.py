@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -251,6 +252,37 @@ def test_a_word_too_many_or_an_empty_one_is_one_line(
         code = end.code
     assert code == 4
     assert capsys.readouterr().err.startswith(line)
+
+
+REFUSED = "a\x1b[31m.toml"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [REFUSED],
+        ["demo", f"--policy={REFUSED}"],
+        ["demo", f"./{REFUSED}::x"],
+        ["demo", f"--fanout={REFUSED}"],
+        ["demo", f"--{REFUSED}"],
+        ["demo", "-k", f"{REFUSED} ("],
+    ],
+)
+def test_the_name_of_a_file_that_is_refused_steers_no_terminal(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(REFUSED).write_text("no TOML")
+    assert main(["check", *words]) == 4
+    out, said = capfd.readouterr()
+    assert (out, "\x1b" in said, r"\x1b[31m" in said) == ("", False, True)
+
+
+def test_the_name_of_a_file_that_pytest_itself_refuses_steers_no_terminal(tmp_path: Path) -> None:
+    (tmp_path / REFUSED).write_text("no TOML")
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--cluster", str(tmp_path / REFUSED)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ran.returncode, "\x1b" in ran.stderr, r"\x1b[31m" in ran.stderr) == (4, False, True)
 
 
 @pytest.mark.long

@@ -13,6 +13,7 @@ from shlex import quote
 
 import pytest
 
+from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.opened import distrust, is_folder, is_there
 
 PACKAGE = Path(__file__).resolve().parents[2]
@@ -100,6 +101,6 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.args_source is config.ArgsSource.INVOCATION_DIR:
         config.args = [str(CHECKS)]
     if config.stash[NOT_LOADED] and not hasattr(config, "workerinput"):
-        sys.stderr.write(f"clusterproof: {config.stash[NOT_LOADED]}\n")
+        sys.stderr.write(f"clusterproof: {printable(config.stash[NOT_LOADED])}\n")
     if getattr(config.option, "tx", None):
         config.option.tx = [ISOLATED if worker == WORKER else worker for worker in config.option.tx]

@@ -1,18 +1,20 @@
 """A mistake on the command line of a run is one line: what was observed, and what was probably meant.
 
-Pytest would put its usage before the mistake and folders behind it. Its own runs keep that.
+It may have the name of another's file, or words of it, and steers no terminal. Pytest would put its usage before the
+mistake and folders behind it. Its own runs keep that.
 """
 
 from __future__ import annotations
 
 import re
 from argparse import ArgumentParser
-from collections.abc import Sequence
-from typing import NoReturn
+from collections.abc import Generator, Sequence
+from typing import Any, NoReturn
 
 import pytest
 
 from clusterproof.plugins.core.kinds import NO_CLUSTER
+from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.strict import nearest
 
 _UNKNOWN = "unrecognized arguments: "
@@ -24,20 +26,33 @@ _FLAGS = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]+")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Where the command registers this, before pytest reads the options by which it loads others."""
-    say_plainly(getattr(parser, "optparser", None))
-
-
-def say_plainly(parser: ArgumentParser | None) -> None:
-    """Let pytest's parser answer a mistake in one line, and help as this command; an older pytest has none yet."""
-    if parser is None:
-        return
+    """Let pytest's parser answer a mistake in one line, and help as this command."""
+    optparser: ArgumentParser = parser.optparser
 
     def refuse(message: str) -> NoReturn:
-        raise pytest.UsageError(in_one_line(message, parser))
+        raise pytest.UsageError(in_one_line(message, optparser))
 
-    parser.error = refuse  # type: ignore[method-assign]
-    parser.prog = "clusterproof"
+    optparser.error = refuse  # type: ignore[method-assign]
+    optparser.prog = "clusterproof"
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_cmdline_parse() -> Generator[None, Any, Any]:
+    """Read the options; a mistake steers no terminal. Raises pytest.UsageError."""
+    return (yield from _shown())
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_cmdline_main() -> Generator[None, Any, Any]:
+    """Run; a mistake that is seen only then steers no terminal either. Raises pytest.UsageError."""
+    return (yield from _shown())
+
+
+def _shown() -> Generator[None, Any, Any]:
+    try:
+        return (yield)
+    except pytest.UsageError as wrong:
+        raise pytest.UsageError(*(printable(str(said), len(str(said))) for said in wrong.args)) from None
 
 
 def in_one_line(message: str, parser: ArgumentParser) -> str:

@@ -11,7 +11,7 @@ import pytest
 from clusterproof import fixtures
 from clusterproof.plugins.catalog import thresholds
 from clusterproof.plugins.core.cluster import Cluster, InventoryError, is_of_hyperpod, is_of_kubernetes, is_of_slurm
-from clusterproof.plugins.core.message import number_of
+from clusterproof.plugins.core.message import number_of, printable
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.opened import keep_private
 from clusterproof.plugins.core.policy import Policy, words_of
@@ -85,7 +85,7 @@ def policy_of_run(config: pytest.Config) -> Policy:
     if named:
         refuse_empty(named, folder)
     if policy.ignored and not hasattr(config, "workerinput"):
-        sys.stderr.write(f"clusterproof: {policy.ignored}\n")
+        sys.stderr.write(f"clusterproof: {printable(policy.ignored)}\n")
     return policy
 
 

@@ -15,6 +15,7 @@ from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.core.cluster import Cluster, InventoryError
 from clusterproof.plugins.core.kinds import CONNECTIONS
+from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.one_line import BAD_COMMAND_LINE, OneLineParser
 from clusterproof.plugins.core.opened import keep_private
 from clusterproof.plugins.core.policy import Policy
@@ -202,7 +203,7 @@ def watch(arguments: Sequence[str]) -> tuple[int, str]:
             raise Refused("--steps is for a job; expected --job ID with it")
         policy = find_policy(option.policy, Path.cwd(), option.cluster or "")
         if policy.ignored:
-            sys.stderr.write(f"clusterproof watch: {policy.ignored}\n")
+            sys.stderr.write(f"clusterproof watch: {printable(policy.ignored)}\n")
         cluster = cluster_to_watch(option, policy)
         settings = settings_of(option, cluster, policy)
         end = keep_private()
