@@ -213,3 +213,14 @@ def test_a_boot_is_visited_until_a_visit_has_reached_the_node(day: Day) -> None:
     assert day.watch.is_due(NODE, hello, day.now)
     visited(day)
     assert not day.watch.is_due(NODE, hello, day.now + AGAIN_S)
+
+
+@pytest.mark.long
+def test_a_node_that_the_last_visit_did_not_reach_is_visited_when_it_sends_something_again(day: Day) -> None:
+    hello, tick = Hello(day.boot_id, 1.7e9, 5.0), Tick(1.7e9, 5.0, (), ())
+    day.watch.visiting([NODE], day.now)
+    day.said += day.watch.evidence({NODE: NodeEvidence(NODE, unreached=Unreached.REFUSED)}, day.now)
+    assert day.watch.is_due(NODE, hello, day.now)
+    assert day.watch.is_due(NODE, tick, day.now + AGAIN_S)
+    visited(day)
+    assert not day.watch.is_due(NODE, hello, day.now + AGAIN_S)

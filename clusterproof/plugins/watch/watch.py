@@ -47,7 +47,9 @@ class _WatchedNode:
     ticks: int = 0
     pending: PendingUpdates | None = None  # while it is visited
     visited: float = 0.0  # when its last visit began
-    is_due: bool = True  # all of its evidence is to be gathered: it has not been in this boot
+    is_due: bool = (
+        True  # all of its evidence is to be gathered: it has not been in this boot, or the last visit did not reach it
+    )
 
 
 @dataclass
@@ -102,7 +104,7 @@ class Watch:
             self._nodes[name].visited = now
 
     def is_due(self, name: str, update: Update, now: float) -> bool:
-        """Whether all evidence of a node that sends this is to be gathered, no visit having reached it in this boot."""
+        """Whether all evidence of a node that sends this is to be gathered: in this boot, or at last, it was not."""
         node = self._nodes[name]
         return node.is_due and (isinstance(update, Hello) or now - node.visited >= AGAIN_S)
 
@@ -112,10 +114,11 @@ class Watch:
         evidence_by_node = {name: self._with_pending(name, one) for name, one in evidence_by_node.items()}
         for name, (rule_results, results) in self.evaluator.evaluate_all(evidence_by_node).items():
             self.incomplete[name] = len({result.check for result in results if result.verdict is Verdict.INCOMPLETE})
-            if evidence_by_node[name].unreached:
-                self._nodes[name].why = next((result.cause for result in results if result.check == REACHABLE), "")
-                continue
             node = self._nodes[name]
+            if evidence_by_node[name].unreached:
+                node.is_due = True  # once it sends something again
+                node.why = next((result.cause for result in results if result.check == REACHABLE), "")
+                continue
             node.is_due = (
                 bool(node.last_boot_id) and boot_of(evidence_by_node[name]) == node.last_boot_id
             )  # it was asked before
