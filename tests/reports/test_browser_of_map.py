@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from selenium.webdriver.support.ui import WebDriverWait
 
+from clusterproof.plugins.core.cluster import Cluster, Target
+from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evidence.cluster import ClusterFacts
+from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.reports.formats.html import document
 from tests.builders.recordings import node
 from tests.reports.reported import result, run_of
@@ -67,6 +72,19 @@ def test_what_the_map_of_many_nodes_shows_stands_below_it_in_words(chromium: Bro
     WebDriverWait(chromium.driver, LONGEST_S).until(
         lambda _: chromium.find("#shown").text.endswith("2 of 10,000 nodes")
     )
+
+
+def test_more_than_a_thousand_nodes_of_a_place_are_counted_with_a_separator(
+    chromium: Browser, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    names = [f"gpu{number:04d}" for number in range(2402)]
+    results = [result("gpu.ecc", name, Verdict.FAIL, "bad") for name in names]
+    cluster = Cluster("prod", "ssh", tuple(Target(name, group=f"hall-{at % 2}") for at, name in enumerate(names)))
+    facts = ClusterFacts(cluster, NodeEvidence("prod"), nodes(cluster, {name: node(name) for name in names}))
+    chromium.open(written(tmp_path_factory, document(replace(run_of(results), facts=facts))))
+    assert chromium.awaited(".sick dd").text.startswith("2,402 nodes ")
+    assert chromium.texts("#map-places .sick dd")[1] == "hall-0 1,201, hall-1 1,201"
+    assert chromium.find("#map-places svg.nodes").get_attribute("aria-label") == "map of 2,402 nodes, 2,402 fail"
 
 
 BROKEN = """return [...document.querySelectorAll('.sick dd')].flatMap((dd) => [...dd.childNodes])

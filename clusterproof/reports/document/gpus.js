@@ -27,7 +27,7 @@ function drawGpus() {
   for (let at = 0; at < drawn.length; at += across) bands.push(drawn.slice(at, at + across));
   fill(heat.place, bands.slice(0, heat.shown).map((band) => bandOf(band, deep, valuesOf, step, title)),
     bands.length <= heat.shown ? "" : el("button", { type: "button", onclick: () => { heat.shown += 4 * BANDS; drawGpus(); } },
-      "show more nodes (" + drawn.slice(heat.shown * across).length + " are not shown)"),
+      "show more nodes (" + drawn.slice(heat.shown * across).length.toLocaleString("en") + " are not shown)"),
     reporting.length ? "" : el("p", {}, "None of the nodes shown reported this."));
   drawLegend(step, unit);
   heat.peers = peersOf(all);
@@ -153,7 +153,7 @@ function sayMost(all, title, unit, isCount) {
   const ends = isCount ? [["the most", ranked.slice(0, 5)]] : [["the most", ranked.slice(0, 3)], ["the least", ranked.slice(3).slice(-3).reverse()]];
   fill(document.getElementById("gpu-most"),
     ranked.length ? ends.filter(([, some]) => some.length).map(([words, some]) => el("div", {}, words, el("ul", {}, some.map(link))))
-      : "Of " + all.length + " GPUs none has any " + title + ".");
+      : "Of " + all.length.toLocaleString("en") + " GPUs none has any " + title + ".");
 }
 
 if (heat.place) {

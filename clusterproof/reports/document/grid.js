@@ -109,7 +109,7 @@ function several(group) {
       else grid.open.add(group.key);
       render();
     },
-  }, el("b", {}, group.nodes.length + " nodes"), " ", breakable(names));
+  }, el("b", {}, counted(undefined, group.nodes.length, "node")), " ", breakable(names));
 }
 
 // What stands in one cell, said where a screen reader announces it.

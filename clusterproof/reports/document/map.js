@@ -58,7 +58,7 @@ function placesBy(kind) {
 function summary(nodes) {
   const worst = nodes.map((node) => worstLetter(node));
   const counts = [..."FIC"].map((letter) => [worst.filter((one) => one === letter).length, WORDS[letter]]);
-  return [counted(undefined, nodes.length, "node"), ...counts.filter(([count]) => count).map(([count, word]) => count + " " + word)].join(", ");
+  return [counted(undefined, nodes.length, "node"), ...counts.filter(([count]) => count).map(([count, word]) => count.toLocaleString("en") + " " + word)].join(", ");
 }
 
 // Nodes that the filter leaves out are dim.

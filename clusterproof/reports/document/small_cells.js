@@ -81,5 +81,5 @@ function sickNodes(boxes, chosen) {
     el("dt", {}, el("span", { class: "key " + letter }), " ", WORDS[letter]),
     el("dd", {}, link(nodes, counted(undefined, nodes.length, "node")), " ", breakable(foldWithin(nodes.map(nameOf), 160))),
   ]), worst.length > 1 && [el("dt", {}, "most in"), el("dd", {}, worst.slice(0, MAX_SICK_PLACES).flatMap(([name, nodes], at) =>
-    [at ? ", " : "", link(nodes, within(name, 40)), " " + nodes.length]), worst.length > MAX_SICK_PLACES ? ", … and " + counted(undefined, worst.length - MAX_SICK_PLACES, "more place") : "")]);
+    [at ? ", " : "", link(nodes, within(name, 40)), " " + nodes.length.toLocaleString("en")]), worst.length > MAX_SICK_PLACES ? ", … and " + counted(undefined, worst.length - MAX_SICK_PLACES, "more place") : "")]);
 }
