@@ -9,7 +9,9 @@ from pathlib import Path
 
 from clusterproof.plugins.accept import RECORDING, RESULTS
 from clusterproof.plugins.accept.plan import AcceptancePlan, plan_of
+from clusterproof.plugins.accept.report import report, text
 from clusterproof.plugins.accept.runner import EXIT, Acceptance
+from clusterproof.plugins.accept.verdicts import NodeOutcome, NodeVerdict, of_nodes
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, Unreached
 from clusterproof.plugins.core.nodeset import expand
@@ -19,6 +21,7 @@ from clusterproof.plugins.evidence.recording import write_cluster, write_node
 from clusterproof.reports.results import ResultsFile
 
 NAMES = tuple(f"n{number}" for number in range(1, 9))
+SPEED = 'stages = ["inventory", "speed"]\n'
 STAGES = 'stages = ["inventory", "exact", "speed"]\n'
 CHECK = {"inventory": "host.memlock", "exact": "gpu.gpu_exact", "speed": "gpu.gpu_gemm", "pairs": "network.straggler"}
 Speed = Callable[[str, int], float]  # of a node, in its so-manieth run: 1.0 is the usual
@@ -110,3 +113,16 @@ def acceptance(folder: Path, nodes: Nodes, text: str = STAGES, cluster: Cluster 
     """One in that folder, of simulated nodes."""
     cluster = cluster or cluster_of()
     return Acceptance(cluster, "ssh:n[1-8]", plan(folder, text, cluster), folder / "into", nodes.launch)
+
+
+def said(folder: Path, nodes: Nodes, more: str = "", names: tuple[str, ...] = NAMES) -> dict[str, NodeOutcome]:
+    """What is said of each node in the end."""
+    made = acceptance(folder, nodes, SPEED + more, cluster_of(names))
+    made.go_on((), lambda _words: None)
+    assert text(report(made.state, made.ended, made.named, ""))
+    return {one.node: one for one in of_nodes(made.state)}
+
+
+def verdicts(found: dict[str, NodeOutcome]) -> dict[str, NodeVerdict]:
+    """Of the nodes that are not accepted."""
+    return {node: one.said for node, one in found.items() if one.said is not NodeVerdict.ACCEPTED}

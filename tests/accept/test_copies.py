@@ -9,8 +9,7 @@ import pytest
 
 from clusterproof.plugins.accept.verdicts import NodeVerdict
 from clusterproof.plugins.core.evidence import NodeEvidence
-from tests.accept.simulated import Nodes
-from tests.accept.test_speed import said, verdicts
+from tests.accept.simulated import Nodes, said, verdicts
 from tests.checks.perf.given import FAR, NEAR, copying
 
 

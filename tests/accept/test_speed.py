@@ -7,15 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.accept.report import report, text
-from clusterproof.plugins.accept.verdicts import NodeOutcome, NodeVerdict, of_nodes
+from clusterproof.plugins.accept.verdicts import NodeVerdict
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.result import Result
-from tests.accept.simulated import NAMES, Nodes, acceptance, cluster_of
+from tests.accept.simulated import NAMES, Nodes, said, verdicts
 from tests.builders.evaluated import said as evaluated
 from tests.checks.perf.given import DISPLAY, bus_of
-
-SPEED = 'stages = ["inventory", "speed"]\n'
 
 
 @dataclass
@@ -42,19 +39,6 @@ class Judged(Nodes):
 def gpus(names: tuple[str, ...], count: int = 8) -> dict[str, list[str]]:
     """So many GPUs of each node."""
     return {node: [f"{node}-{gpu}" for gpu in range(count)] for node in names}
-
-
-def said(folder: Path, nodes: Nodes, more: str = "", names: tuple[str, ...] = NAMES) -> dict[str, NodeOutcome]:
-    """What is said of each node in the end."""
-    made = acceptance(folder, nodes, SPEED + more, cluster_of(names))
-    made.go_on((), lambda _words: None)
-    assert text(report(made.state, made.ended, made.named, ""))
-    return {one.node: one for one in of_nodes(made.state)}
-
-
-def verdicts(found: dict[str, NodeOutcome]) -> dict[str, NodeVerdict]:
-    """Of the nodes that are not accepted."""
-    return {node: one.said for node, one in found.items() if one.said is not NodeVerdict.ACCEPTED}
 
 
 @pytest.mark.parametrize("slow", ["n2", "n5", "n8"])

@@ -9,9 +9,18 @@ from typing import Any
 
 from clusterproof.plugins.agent.program import collector_names
 from clusterproof.plugins.captures import layout
-from clusterproof.plugins.captures.collection import Understood, read_text, understood
+from clusterproof.plugins.captures.collection import Understood, read_capture, read_text, understood
 from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evaluation.all_checks import node_checks
+from clusterproof.plugins.evaluation.evaluate import evaluate
+from clusterproof.plugins.evidence.nodes import nodes
+from clusterproof.plugins.inventory import resolve
 from tests.builders.evaluated import results
+
+XID = "NVRM: Xid (PCI:0000:53:00): 48, pid=1, name=a, DBE"
+WELL = "[    0.000000] Linux version 6.8.0-1021-aws (x)\n[   12.500000] usb 1-1: new device\n"
+ILL = f"{WELL}[   13.500000] {XID}\n"
 
 
 def written(folder: Path, *names: str, **contents: str | bytes) -> Path:
@@ -48,3 +57,11 @@ def of_file(file: Path) -> Understood:
 def evaluated(file: Path, instance_type: str = "") -> Mapping[str, Result]:
     """The result of every check on a capture of one file."""
     return results(of_file(file).evidence, instance_type=instance_type)
+
+
+def xids(path: Path) -> dict[str, Verdict]:
+    """What the check of Xids says of each node of a capture."""
+    cluster = resolve(f"capture:{path}")
+    captured = read_capture(path, cluster, collector_names())
+    known = nodes(cluster, {one.evidence.node: one.evidence for one in captured})
+    return {name: evaluate(node_checks()["gpu.no_xid"], node).verdict for name, node in known.items()}

@@ -18,8 +18,7 @@ from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.evidence.parsing import CaptureError
 from clusterproof.plugins.evidence.slurm import parse as slurm
 from clusterproof.plugins.inventory import resolve
-from tests.captures.captured import written
-from tests.captures.test_several import ILL, xids
+from tests.captures.captured import ILL, written, xids
 from tests.evidence.gpu.nvidia_smi_q import FULL
 
 PASS, FAIL = Verdict.PASS, Verdict.FAIL

@@ -16,15 +16,9 @@ from clusterproof.plugins.captures.collection import read_capture
 from clusterproof.plugins.captures.several import HEAD_BYTES, MAX_PARTS, Reader
 from clusterproof.plugins.core.opened import Budget
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.evaluation.all_checks import node_checks
-from clusterproof.plugins.evaluation.evaluate import evaluate
-from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.inventory import resolve
-from tests.captures.captured import written
+from tests.captures.captured import ILL, WELL, XID, written, xids
 
-XID = "NVRM: Xid (PCI:0000:53:00): 48, pid=1, name=a, DBE"
-WELL = "[    0.000000] Linux version 6.8.0-1021-aws (x)\n[   12.500000] usb 1-1: new device\n"
-ILL = f"{WELL}[   13.500000] {XID}\n"
 OF_TOOLS = "pdsh@head: gpu3: ssh exited with exit code 255\nclush: gpu4: exited with exit code 1\n"
 PASS, FAIL = Verdict.PASS, Verdict.FAIL
 
@@ -38,14 +32,6 @@ def beside(*outputs: tuple[str, str]) -> str:
     """As pdsh and clush write lines of nodes that answer at once."""
     lines = [[f"{name}: {line}\n" for line in output.splitlines()] for name, output in outputs]
     return "".join(line for at_once in itertools.zip_longest(*lines, fillvalue="") for line in at_once)
-
-
-def xids(path: Path) -> dict[str, Verdict]:
-    """What the check of Xids says of each node of a capture."""
-    cluster = resolve(f"capture:{path}")
-    captured = read_capture(path, cluster, collector_names())
-    known = nodes(cluster, {one.evidence.node: one.evidence for one in captured})
-    return {name: evaluate(node_checks()["gpu.no_xid"], node).verdict for name, node in known.items()}
 
 
 @pytest.mark.parametrize(

@@ -69,15 +69,19 @@ def commands() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def with_names(kubernetes_bed: Bed, gate: GateBed) -> Iterator[Bed]:
-    """What the commands name: a pod that has ended once, a claim, taints, the gate and Kueue's kinds."""
+    """What the commands name: a pod that has ended once, a claim, taints, the gate, a schedule and Kueue's kinds."""
     plane, node = kubernetes_bed.plane, f"/api/v1/nodes/{NODE}"
     claims, pods = (f"/api/v1/namespaces/{NAMESPACE}/{kind}" for kind in ("persistentvolumeclaims", "pods"))
+    schedules = f"/apis/batch/v1/namespaces/{NAMESPACE}/cronjobs"
     dies = {"livenessProbe": {"tcpSocket": {"port": 1}, "periodSeconds": 1, "failureThreshold": 1}}
     container = {"name": "main", "image": SANDBOX, "imagePullPolicy": "Never", **dies}
     spec = {"containers": [container], "nodeName": NODE, "hostNetwork": True, "terminationGracePeriodSeconds": 0}
+    of_job = {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "load", "image": SANDBOX}]}}}
+    of_schedule = {"schedule": "0 3 * * *", "suspend": True, "jobTemplate": {"spec": of_job}}
     of_claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     with contextlib.ExitStack() as stack:
-        for path, name, of_object in ((claims, CLAIM, of_claim), (pods, POD, spec)):
+        created = (claims, CLAIM, of_claim), (pods, POD, spec), (schedules, "clusterproof-load", of_schedule)
+        for path, name, of_object in created:
             plane.call("POST", path, {"metadata": {"name": name}, "spec": of_object})
             stack.callback(plane.call, "DELETE", f"{path}/{name}?gracePeriodSeconds=0")
         plane.patch(node, {"spec": {"taints": [UNFIT, {**UNFIT, "key": KEY}]}})
