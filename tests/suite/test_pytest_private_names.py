@@ -22,6 +22,7 @@ USED = {
     "_tw": "the terminal reporter's own writer, which is another than the one that Config gives",
     "_nodeid": "before pytest 9.1 an item's id is made when it is asked for: 600,000 texts would take 1 GB",
     "_store": "the stash of an item, made when it is asked for",
+    "_report_keyboardinterrupt": "a signal is the summary's first line; pytest would name the line of code that it met",
     "_report_sections": "what an item has printed, made when it is asked for",
 }
 BEFORE_9_1 = {"_nodeid"}
