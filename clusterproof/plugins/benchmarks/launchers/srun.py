@@ -189,11 +189,11 @@ class BySrun:
             step = _step(key, list(nodes), tasks, shell=shell, deadline_s=campaign.run_s, **ranks)
             return [{**step, "cleanups": list(cleanups.values())}]
         a, b = nodes
-        ends = ends_of(campaign, run, tuple(map(str, reserved.addresses[a])))
+        requests = ends_of(campaign, run, tuple(map(str, reserved.addresses[a])))
         timeout_s = campaign.run_s + ENDS_S
         return [
             _step(f"{key}.{end}", [node], visit=dict(request), deadline_s=timeout_s, cleanups=[cleanups[node]])
-            for end, node, request in (("server", a, ends.server), ("client", b, ends.client))
+            for end, node, request in (("server", a, requests.server), ("client", b, requests.client))
         ]
 
     def _reading(self, key: str, nodes: PairOrGroup, run: str, answered: Mapping[str, Any], nonce: str) -> Reading:

@@ -102,7 +102,7 @@ CLEARED_AFTER = 2  # good retests
 ENOUGH_PARTNERS = 3  # to leave the worst one out
 EXPLAINS = 0.5  # of the minimum effect: from there on a suspect node is reason enough for its slow pairs,
 EXPLAINED_TIMES = 3  # up to so many times as slow; and from the minimum effect on for all of them
-STANDING_OUT = 2.0  # standard errors
+OUTLIER_ERRORS = 2.0  # standard errors
 FEWEST_OWN = 2  # values with partners that are not slow, to evaluate a node by those alone
 
 
@@ -153,7 +153,7 @@ def screen(measurements: Sequence[Measurement], settings: AnalysisSettings) -> S
         slow = slow_nodes(of_node, slow, settings)
         links = slow_links(all_values, slow, reference, settings)
         before = apart, repeated, placed
-        apart = _standing_out(slow, of_node, reference) | (set() if number else _lowest(of_node))
+        apart = _outliers(slow, of_node, reference) | (set() if number else _lowest(of_node))
         repeated = {link for link in links if often[link] > 1}
         placed = {node for place in places for node in place.nodes}
         if (apart, repeated, placed) == before:
@@ -170,12 +170,12 @@ def _lowest(of_node: Mapping[str, Sequence[Value]]) -> set[str]:
     return set(sorted(scores, key=lambda node: (scores[node], node))[: max(1, len(scores) // 8)])
 
 
-def _standing_out(slow: Mapping[str, float], of_node: Mapping[str, Sequence[Value]], reference: Normal) -> set[str]:
+def _outliers(slow: Mapping[str, float], of_node: Mapping[str, Sequence[Value]], reference: Normal) -> set[str]:
     """Suspects that noise alone hardly explains: leaving out nodes that were merely unlucky would bias the normal."""
     return {
         node
         for node, score in slow.items()
-        if score < -STANDING_OUT * location_error(len(of_node[node]), reference.sigma)
+        if score < -OUTLIER_ERRORS * location_error(len(of_node[node]), reference.sigma)
     }
 
 
