@@ -133,7 +133,7 @@ def _networks(campaign: Campaign) -> str:
 
 def _normals(campaign: Campaign) -> tuple[tuple[str, float], ...]:
     """What is normal, in GB/s; by kind of pair where they differ."""
-    reference = campaign.analysis.usual
+    reference = campaign.analysis.normal
     if reference is None:
         return ()
     if abs(reference.inside - reference.across) < ALIKE:
@@ -147,7 +147,7 @@ def normal(campaign: Campaign) -> str:
 
 
 def _normal_and_spread(campaign: Campaign) -> str:
-    reference = campaign.analysis.usual
+    reference = campaign.analysis.normal
     return f"{normal(campaign)}, spread {reference.sigma * 100:.2g} %" if reference else ""
 
 

@@ -41,7 +41,7 @@ def metrics(tally: GateMetrics) -> dict[str, float]:
 
 
 def test_a_round_is_a_line_and_each_change_another() -> None:
-    assert list(one(("403 Forbidden",)).said()) == [
+    assert list(one(("403 Forbidden",)).log_lines()) == [
         "ClusterproofHealthy of 5 of 5 nodes: 2 True (10 requests, 2.5 s)",
         "gpu[001-002]: ClusterproofHealthy is True, was not there: 63 checks",
         "gpu003: ClusterproofHealthy is False, was True: 7 GPUs",

@@ -41,11 +41,11 @@ def test_gpu_exact(node: Node) -> None:
         with part:
             if gpu.error:
                 incomplete(f"GPU {number}: {gpu.error[:200]}; expected products of every type")
-            for one in each(gpu.types, lambda one: one):
+            for kind in each(gpu.types, lambda kind: kind):
                 with part:
-                    say_wrong(f"GPU {number}", one)
-                    if not one.products and not one.has_none:
-                        untested.setdefault((one.why or "no result could be verified", one.type), []).append(number)
+                    say_wrong(f"GPU {number}", kind)
+                    if not kind.products and not kind.has_none:
+                        untested.setdefault((kind.why or "no result could be verified", kind.type), []).append(number)
     with part:
         require_every_gpu(node, len(node.gpu_exact.gpus), node.gpu_exact.given)
     say_untested(untested, "GPU")
@@ -63,33 +63,33 @@ def test_cpu_exact(node: Node) -> None:
     Remedy (replace): Run the check again to see whether it names the same core, then drain the node and have it
     replaced: a core or its memory gives wrong results without any error.
     """
-    found = node.cpu_exact.found
-    for one in each(found.wrong, lambda one: one):
+    cores = node.cpu_exact.found
+    for wrong in each(cores.wrong, lambda wrong: wrong):
         with part:
-            fail_if(one.where, f"core {one.core}, {one.type}: {one.words}; expected every bit right")
-    for why, cores in by_why((one.error, one.core) for one in each(found.errors, lambda one: one)).items():
+            fail_if(wrong.where, f"core {wrong.core}, {wrong.type}: {wrong.words}; expected every bit right")
+    for why, numbers in by_why((error.error, error.core) for error in each(cores.errors, lambda error: error)).items():
         with part:
-            incomplete(f"{number_of(len(cores), 'core')} ({listed(map(str, cores))}): {why}; expected an answer")
+            incomplete(f"{number_of(len(numbers), 'core')} ({listed(map(str, numbers))}): {why}; expected an answer")
     with part:
-        if found.without_torch:
-            incomplete(f"vector units not tested: {found.without_torch[:200]}; expected a Python with PyTorch")
+        if cores.without_torch:
+            incomplete(f"vector units not tested: {cores.without_torch[:200]}; expected a Python with PyTorch")
     untested: dict[tuple[str, str], list[int]] = {}
-    for kind in each(found.types, lambda one: one):
+    for kind in each(cores.types, lambda kind: kind):
         with part:
             if not kind.products and not kind.has_none:
                 untested[kind.why or "no result could be verified", kind.type] = []
     say_untested(untested, "core")
-    if not found.types:
+    if not cores.types:
         incomplete("no core computed anything; expected products of every type")
 
 
-def say_wrong(unit: str, one: TypeProducts) -> None:
+def say_wrong(unit: str, kind: TypeProducts) -> None:
     """Fail where products of a type were wrong, with the place of the first."""
-    if one.why or one.has_none:
+    if kind.why or kind.has_none:
         return
-    shares = f"{one.wrong_products} wrong in {number_of(one.products or 0, 'product')}"
-    places = listed(wrong.words for wrong in each(one.wrong, lambda wrong: wrong))
-    fail_if(one.wrong_products, f"{unit}, {one.type}: {shares}: {places}; expected every bit right")
+    shares = f"{kind.wrong_products} wrong in {number_of(kind.products or 0, 'product')}"
+    positions = listed(wrong.words for wrong in each(kind.wrong, lambda wrong: wrong))
+    fail_if(kind.wrong_products, f"{unit}, {kind.type}: {shares}: {positions}; expected every bit right")
 
 
 def say_untested(untested: Mapping[tuple[str, str], list[int]], unit: str) -> None:
@@ -101,12 +101,12 @@ def say_untested(untested: Mapping[tuple[str, str], list[int]], unit: str) -> No
             incomplete(f"{listed(kinds)} not tested{on}: {why}; expected products of every type that the {unit} has")
 
 
-def by_why(found: Iterable[tuple[Why, Thing]]) -> dict[Why, list[Thing]]:
+def by_why(reasons: Iterable[tuple[Why, Thing]]) -> dict[Why, list[Thing]]:
     """What has one reason, together."""
-    data: dict[Why, list[Thing]] = {}
-    for why, one in found:
-        data.setdefault(why, []).append(one)
-    return data
+    by_reason: dict[Why, list[Thing]] = {}
+    for why, thing in reasons:
+        by_reason.setdefault(why, []).append(thing)
+    return by_reason
 
 
 @mark.gpu
@@ -123,34 +123,34 @@ def test_exact_collective(node: Node) -> None:
     Remedy (replace): Drain the node: its GPUs exchange wrong gradients without any error. Run the check again to see
     whether it names the same GPU or link, then have that replaced.
     """
-    found = node.exact_collective.found
-    blame = Blame.of([found])
+    result = node.exact_collective.found
+    blame = Blame.of([result])
     fail_if(blame.blocks, f"{blame.words}; expected every bit right")
     with part:
-        if found.gap:
-            incomplete(f"{found.gap}; expected nccl")
+        if result.gap:
+            incomplete(f"{result.gap}; expected nccl")
     failed: dict[str, list[int]] = {}
     lacking: dict[tuple[str, str], list[int]] = {}
-    for place, one in enumerate(found.answered):
+    for number, gpu in enumerate(result.answered):
         with part:
-            if one.error:
-                failed.setdefault(one.error[:200], []).append(place)
-            for operation in one.operations:
+            if gpu.error:
+                failed.setdefault(gpu.error[:200], []).append(number)
+            for operation in gpu.operations:
                 with part:
                     if operation.why or not operation.rounds:
                         why = (operation.why or "no round was made")[:200]
-                        lacking.setdefault((operation.name, why), []).append(place)
-    for why, places in failed.items():
+                        lacking.setdefault((operation.name, why), []).append(number)
+    for why, numbers in failed.items():
         with part:
-            incomplete(f"GPU {listed(map(str, places))}: {why}; expected the result of each operation")
-    for (name, why), places in lacking.items():
+            incomplete(f"GPU {listed(map(str, numbers))}: {why}; expected the result of each operation")
+    for (name, why), numbers in lacking.items():
         with part:
-            incomplete(f"{name} not tested on GPU {listed(map(str, places))}: {why}; expected each operation")
+            incomplete(f"{name} not tested on GPU {listed(map(str, numbers))}: {why}; expected each operation")
     with part:
-        if len(found.answered) < found.of_each_node:
-            incomplete(f"{number_of(len(found.answered), 'GPU')} answered; expected {found.of_each_node}")
+        if len(result.answered) < result.of_each_node:
+            incomplete(f"{number_of(len(result.answered), 'GPU')} answered; expected {result.of_each_node}")
     with part:
-        require_every_gpu(node, found.of_each_node, node.exact_collective.given)
+        require_every_gpu(node, result.of_each_node, node.exact_collective.given)
 
 
 @mark.gpu
@@ -173,9 +173,9 @@ def test_exact_step(node: Node) -> None:
     own = node.exact_step
     steps = list(own.steps())
     others = Ballot(node.group.values("exact_step", votes_of_node), steps)
-    for one in steps:
+    for gpu_steps in steps:
         with part:
-            say_differs(one, others)
+            say_differs(gpu_steps, others)
     say_software(steps, others)
     say_unknown(steps, others)
     with part:
@@ -195,47 +195,48 @@ def votes_of_node(node: Node) -> Mapping[str, str | None]:
     return votes_of(node.exact_step)
 
 
-def say_differs(one: Steps, others: Ballot) -> None:
+def say_differs(steps: Steps, others: Ballot) -> None:
     """Fail where a GPU differs from all others, or from itself where they do not."""
-    unsteady = not one.is_steady and others.is_unsteady_alone(one)
-    fail_if(unsteady, f"GPU {one.gpu}, {one.type}: other results when it repeats its steps; expected the same bits")
-    if others.of(one) is Opinion.WRONG:
-        _, count = others.count(one)
-        where = f"from step {others.first_step(one)} on another result than most of {count} GPUs of its kind"
-        fail_if(one, f"GPU {one.gpu}, {one.type}: {where} with the same software; expected the same bits")
+    unsteady = not steps.is_steady and others.is_unsteady_alone(steps)
+    fail_if(unsteady, f"GPU {steps.gpu}, {steps.type}: other results when it repeats its steps; expected the same bits")
+    if others.of(steps) is Opinion.WRONG:
+        _, count = others.count(steps)
+        where = f"from step {others.first_step(steps)} on another result than most of {count} GPUs of its kind"
+        fail_if(steps, f"GPU {steps.gpu}, {steps.type}: {where} with the same software; expected the same bits")
 
 
 def say_software(steps: list[Steps], others: Ballot) -> None:
     """A concern where results differ in a way that no single GPU explains."""
-    found: dict[str, list[int]] = {}
-    for one in steps:
-        alike, count = others.count(one)
+    differing: dict[str, list[int]] = {}
+    for gpu_steps in steps:
+        alike, count = others.count(gpu_steps)
         counted = f"{alike} of {count} GPUs of one kind, driver and library have this result"
-        said = {
+        message = {
             Opinion.SOFTWARE: f"{counted}, others another: differs by software, no GPU is named",
             Opinion.EITHER: f"{counted}, most another, but none beside it on its node: its software or the GPU",
-        }.get(others.of(one))
-        if said:
-            found.setdefault(f"{one.type}: {said}", []).append(one.gpu)
-        if not one.is_steady and not others.is_unsteady_alone(one):
+        }.get(others.of(gpu_steps))
+        if message:
+            differing.setdefault(f"{gpu_steps.type}: {message}", []).append(gpu_steps.gpu)
+        if not gpu_steps.is_steady and not others.is_unsteady_alone(gpu_steps):
             where = (
                 "and no GPU beside it repeats them: its software or the GPU"
-                if others.is_steady_elsewhere(one)
+                if others.is_steady_elsewhere(gpu_steps)
                 else "on most GPUs: differs by software, no GPU is named"
             )
-            found.setdefault(f"{one.type}: other results when steps are repeated, {where}", []).append(one.gpu)
-    for words, gpus in found.items():
+            message = f"other results when steps are repeated, {where}"
+            differing.setdefault(f"{gpu_steps.type}: {message}", []).append(gpu_steps.gpu)
+    for message, gpus in differing.items():
         with part:
-            concern_if(gpus, f"GPU {listed(map(str, gpus))}: {words}; expected one result")
+            concern_if(gpus, f"GPU {listed(map(str, gpus))}: {message}; expected one result")
 
 
 def say_unknown(steps: list[Steps], others: Ballot) -> None:
     """Incomplete where there is nobody to compare with."""
-    found: dict[str, list[int]] = {}
-    for one in steps:
-        if others.of(one) is Opinion.UNKNOWN:
-            found.setdefault(one.alike, []).append(one.gpu)
-    for alike, gpus in found.items():
+    alone: dict[str, list[int]] = {}
+    for gpu_steps in steps:
+        if others.of(gpu_steps) is Opinion.UNKNOWN:
+            alone.setdefault(gpu_steps.alike, []).append(gpu_steps.gpu)
+    for alike, gpus in alone.items():
         with part:
             incomplete(
                 f"GPU {listed(map(str, gpus))}: no majority among GPUs like it ({alike[:300]}); expected three at least"

@@ -55,7 +55,9 @@ def say_of_group(node: Node, measured: MeasuredGroup) -> None:
     best = best_gb_per_s(measured.readings)
     if best:
         say_slow(node, measured, nodes, best)
-    failed = [one for one in measured.readings if not one.busbw_gb_per_s and one.is_correct is not False]
+    failed = [
+        reading for reading in measured.readings if not reading.busbw_gb_per_s and reading.is_correct is not False
+    ]
     with part:
         if failed:
             say_failed(node.name, failed, nodes, is_always=best is None)
@@ -67,11 +69,11 @@ def say_failed(node: str, failed: Sequence[Reading], nodes: str, is_always: bool
     """Say why measurements of a group failed: all of them, or some."""
     named = [reading for reading in failed if reading.culprit == node]
     why = (named or failed)[-1].problem or "nothing says why"
-    said = f"failed on {nodes}: {as_observed(why)}"
-    fail_if(is_always and len(named) >= TIMES, f"{said}; expected every measurement to succeed")
+    message = f"failed on {nodes}: {as_observed(why)}"
+    fail_if(is_always and len(named) >= TIMES, f"{message}; expected every measurement to succeed")
     if is_always and len(named) < TIMES:
-        incomplete(f"{said}; expected one that succeeds")
-    concern_if(not is_always, f"{said}; expected it to succeed each time")
+        incomplete(f"{message}; expected one that succeeds")
+    concern_if(not is_always, f"{message}; expected it to succeed each time")
 
 
 def say_slow(node: Node, measured: MeasuredGroup, nodes: str, best: float) -> None:
@@ -81,19 +83,19 @@ def say_slow(node: Node, measured: MeasuredGroup, nodes: str, best: float) -> No
     size, others, floor = len(measured.group.nodes), measured.others_gb_per_s or 0.0, measured.floor_gb_per_s or 0.0
     few, of_few = measured.smallest if measured.smallest and measured.smallest[0] < size else (0, 0.0)
     why = f" ({finding_in_words(measured.slow_inside)})" if measured.slow_inside else ""
-    said = f"{nodes}: {speed(best)}{why}"
+    message = f"{nodes}: {speed(best)}{why}"
     is_slow = best < (1 - slower) * others
-    concern_if(is_slow, f"{said}; expected {speed(others)}, like the other groups of {size}")
+    concern_if(is_slow, f"{message}; expected {speed(others)}, like the other groups of {size}")
     for known, share, of in ((of_few, least_share, f"{few} nodes"), (measured.pairs_gb_per_s, least_of_pairs, "pairs")):
         if best < share * known:
             of_known = f"{_percent(best / known)} of the {speed(known)} of {of}"
-            concern_if(True, f"{said}, {of_known}; expected at least {_percent(share)}")
-    concern_if(best < floor, f"{said}; expected at least {speed(floor)}")
+            concern_if(True, f"{message}, {of_known}; expected at least {_percent(share)}")
+    concern_if(best < floor, f"{message}; expected at least {speed(floor)}")
     worst = min(reading.busbw_gb_per_s or best for reading in measured.readings)
     is_once = not is_slow and worst < (1 - slower) * (others or best)
     concern_if(is_once, f"{nodes}: {speed(worst)} once, and {speed(best)}; expected the same each time")
     if not (others or of_few or floor or measured.pairs_gb_per_s):
-        incomplete(f"{said}, with nothing to compare it with; expected pairs that succeed, or --baseline")
+        incomplete(f"{message}, with nothing to compare it with; expected pairs that succeed, or --baseline")
 
 
 def _percent(share: float) -> str:

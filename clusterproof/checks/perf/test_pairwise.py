@@ -23,28 +23,28 @@ FEWEST_PARTNERS = 2  # that a node must have been measured with before it passes
 
 def of_node(node: Node) -> str:
     """The command of the node's slowest measurement."""
-    return _of_first(node, lambda one: one.reading.busbw_gb_per_s or 0.0)
+    return _of_first(node, lambda measurement: measurement.reading.busbw_gb_per_s or 0.0)
 
 
 def of_network(node: Node) -> str:
     """That of a measurement over another network than EFA, if there is one."""
-    command = _of_first(node, lambda one: one.reading.network.startswith("efa"))
+    command = _of_first(node, lambda measurement: measurement.reading.network.startswith("efa"))
     return f"{command} | grep -E 'Selected provider|Using network'" if command else ""
 
 
 def of_result(node: Node) -> str:
     """That of a measurement with a wrong result, if there is one."""
-    command = _of_first(node, lambda one: one.reading.is_correct is not False)
+    command = _of_first(node, lambda measurement: measurement.reading.is_correct is not False)
     return f"{command} | grep -E 'wrong|Out of bounds'" if command else ""
 
 
 def _of_first(node: Node, order: Callable[[Measurement], float]) -> str:
     """The command of a node's first measurement in this order; where none is known, how its meter is used."""
-    data, _ = readings(node, "pairwise")
-    if not data:
+    read, _ = readings(node, "pairwise")
+    if not read:
         return ""
-    pairs: PairsOfNode = data["pairwise"]
-    known = [one for one in pairs.measured if one.reading.command]
+    pairs: PairsOfNode = read["pairwise"]
+    known = [measurement for measurement in pairs.measured if measurement.reading.command]
     return min(known, key=order).reading.command if known else pairs.by_hand
 
 
@@ -52,8 +52,8 @@ def of_pair(pair: MeasuredPair | NoPairs) -> str:
     """The command of a pair's first measurement; where none is known, how its meter is used."""
     if not isinstance(pair, MeasuredPair):
         return ""
-    known = (one.reading.command for one in pair.measurements if one.reading.command)
-    return next(known, pair.campaign.by_hand("A", "B"))
+    commands = (measurement.reading.command for measurement in pair.measurements)
+    return next(filter(None, commands), pair.campaign.by_hand("A", "B"))
 
 
 @by_hand(of_node)
@@ -77,30 +77,31 @@ def test_not_a_straggler(node: Node) -> None:
         concern(f"{attribution(pairs.shared)}; expected all pairs to be alike")
 
 
-def say_finding(found: PairFault) -> NoReturn:
+def say_finding(finding: PairFault) -> NoReturn:
     """End with what the analysis says of the node by itself."""
-    if found.kind is Kind.INCONCLUSIVE:
-        incomplete(f"{slower_in_words(found)}; this is not certain: {found.words}")
-    if found.kind is Kind.INTERMITTENT:
-        concern(f"{found.words}; expected it to be as fast each time")
-    if found.kind is Kind.FAILING_NODE:
-        fail(f"{_failures(found)}; expected every measurement to succeed")
-    fail(f"{_slowness(found)}; expected to be as fast as the others")
+    if finding.kind is Kind.INCONCLUSIVE:
+        incomplete(f"{slower_in_words(finding)}; this is not certain: {finding.words}")
+    if finding.kind is Kind.INTERMITTENT:
+        concern(f"{finding.words}; expected it to be as fast each time")
+    if finding.kind is Kind.FAILING_NODE:
+        fail(f"{_failures(finding)}; expected every measurement to succeed")
+    fail(f"{_slowness(finding)}; expected to be as fast as the others")
 
 
-def _failures(found: PairFault) -> str:
-    why = f": {as_observed(found.words)}" if found.words else ""
-    return f"{found.failures} of {found.attempts} measurements failed, whoever the partner was{why}"
+def _failures(finding: PairFault) -> str:
+    why = f": {as_observed(finding.words)}" if finding.words else ""
+    return f"{finding.failures} of {finding.attempts} measurements failed, whoever the partner was{why}"
 
 
-def _slowness(found: PairFault) -> str:
-    return "; ".join(filter(None, (slower_in_words(found), as_observed(found.words))))
+def _slowness(finding: PairFault) -> str:
+    return "; ".join(filter(None, (slower_in_words(finding), as_observed(finding.words))))
 
 
 def require_measured(pairs: PairsOfNode) -> None:
     """Raise Incomplete where too little was measured to prove anything."""
     if pairs.estimate is None:
-        why = next((one.reading.problem for one in pairs.measurements if one.reading.problem), "nothing says why")
+        problems = (measurement.reading.problem for measurement in pairs.measurements)
+        why = next(filter(None, problems), "nothing says why")
         incomplete(f"all {len(pairs.measurements)} measurements failed: {as_observed(why)}; expected one that succeeds")
     if pairs.unclear:
         incomplete(f"{pairs.unclear}; expected enough measurements to say which node is slow")
@@ -123,33 +124,33 @@ def test_pairwise_busbw(pair: MeasuredPair) -> None:
     """
     if pair.campaign.mesh:
         not_applicable(f"measured with {RDMA_MESH}, which exchanges a few bytes and measures no bandwidth")
-    found, said = pair.finding, measured_in_words(pair)
+    finding, measured = pair.finding, measured_in_words(pair)
     floor, best = pair.campaign.floor_gb_per_s or 0.0, pair.best_gb_per_s or 0.0
     least = speed(floor, apart(floor, best, 4, SIGNIFICANT)[0])
     is_seen = pair.shares and not (pair.explained and pair.is_slow)
-    fail_if(is_seen and best < floor, f"{said}; expected at least {least}")
-    if found and found.kind is Kind.INCONCLUSIVE:
-        incomplete(f"{said}: {found.words}; expected enough measurements to tell the cause")
-    assert found is None, f"{said}, though each node is fast with others; expected the usual bandwidth"
+    fail_if(is_seen and best < floor, f"{measured}; expected at least {least}")
+    if finding and finding.kind is Kind.INCONCLUSIVE:
+        incomplete(f"{measured}: {finding.words}; expected enough measurements to tell the cause")
+    assert finding is None, f"{measured}, though each node is fast with others; expected the usual bandwidth"
     if pair.explained and pair.explained.kind is Kind.CONFIGURATION:
-        fail(f"{said}; expected at least {speed(floor)}")
+        fail(f"{measured}; expected at least {speed(floor)}")
     if pair.is_slow and pair.explained and pair.explained.kind is Kind.SLOW_GROUP:
-        fail(f"{said}: {attribution(pair.explained)}; expected what is usual")
-    require_normal(pair, said)
+        fail(f"{measured}: {attribution(pair.explained)}; expected what is usual")
+    require_normal(pair, measured)
 
 
-def require_normal(pair: MeasuredPair, said: str) -> None:
+def require_normal(pair: MeasuredPair, measured: str) -> None:
     """What is left: pairs that something else explains, or that were slow once."""
     if pair.is_slow and pair.explained:
-        concern(f"{said}: {attribution(pair.explained)}; expected what is usual")
+        concern(f"{measured}: {attribution(pair.explained)}; expected what is usual")
     if not pair.shares:
-        incomplete(f"{said}; expected a measurement that succeeds")
+        incomplete(f"{measured}; expected a measurement that succeeds")
     if pair.campaign.unclear:
-        incomplete(f"{said}: {pair.campaign.unclear}; expected enough measurements to say which node is slow")
+        incomplete(f"{measured}: {pair.campaign.unclear}; expected enough measurements to say which node is slow")
     if pair.is_slow and max(pair.shares) < SLOW:
-        incomplete(f"{said}, and it was not measured often enough to tell why; expected what is usual")
+        incomplete(f"{measured}, and it was not measured often enough to tell why; expected what is usual")
     if pair.is_slow:
-        concern(f"{said}: it is as fast as usual at other times; expected that each time")
+        concern(f"{measured}: it is as fast as usual at other times; expected that each time")
 
 
 @mark.hyperpod_nccl("13")
@@ -168,7 +169,7 @@ def test_pairwise_transport(node: Node) -> None:
     if pairs.meter != NCCL_TESTS:
         not_applicable(f"measured with {pairs.meter or 'another program'}, which chooses its network itself")
     of_groups = [reading for measured in pairs.in_groups for reading in measured.readings]
-    readings_of_it = [*(one.reading for one in pairs.measurements), *of_groups]
+    readings_of_it = [*(measurement.reading for measurement in pairs.measurements), *of_groups]
     networks = {reading.network for reading in readings_of_it if reading.busbw_gb_per_s} - {""}
     if node.expected("efa") == 0:
         not_applicable(f"{node.type_name or 'this node'} has no EFA")
@@ -193,15 +194,16 @@ def test_pairwise_correct(node: Node) -> None:
     Remedy (replace): Drain the node. Measure it alone, then with each neighbour, to find the faulty GPU or link.
     """
     pairs = node.pairwise
-    data = [one for one in pairs.measurements if one.reading.is_correct is not None]
-    if not data:
+    compared = [measurement for measurement in pairs.measurements if measurement.reading.is_correct is not None]
+    if not compared:
         if pairs.meter not in (NCCL_TESTS, EXACT):
             not_applicable(f"{pairs.meter or 'the program that measured'} does not compare results")
         incomplete("no measurement compared its results; expected one that ended well")
-    wrong = sorted({one.pair.other(node.name) for one in data if one.reading.is_correct is False})
-    with_right = {one.pair.other(node.name) for one in data if one.reading.is_correct} - set(wrong)
-    first = next((one.reading.problem for one in data if one.reading.is_correct is False), "")
-    said = f" ({first})" if pairs.meter == EXACT else ""
+    correct = [measurement for measurement in compared if measurement.reading.is_correct]
+    incorrect = [measurement for measurement in compared if not measurement.reading.is_correct]
+    wrong = sorted({measurement.pair.other(node.name) for measurement in incorrect})
+    with_right = {measurement.pair.other(node.name) for measurement in correct} - set(wrong)
+    why = f" ({incorrect[0].reading.problem})" if incorrect and pairs.meter == EXACT else ""
     if wrong and with_right and len(wrong) == 1:
-        concern(f"wrong results with {wrong[0]}{said}, right ones with {len(with_right)} others; expected correct ones")
-    assert not wrong, f"wrong results with {len(wrong)} of {pairs.partners} partners{said}; expected correct ones"
+        concern(f"wrong results with {wrong[0]}{why}, right ones with {len(with_right)} others; expected correct ones")
+    assert not wrong, f"wrong results with {len(wrong)} of {pairs.partners} partners{why}; expected correct ones"

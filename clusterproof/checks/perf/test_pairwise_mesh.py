@@ -19,13 +19,14 @@ SHARED = (MeshKind.RAIL, MeshKind.SWITCH, MeshKind.ALL)
 
 def of_devices(node: Node) -> str:
     """What a person types for one device, with the node and a partner where they are known."""
-    data, _ = readings(node, "pairwise")
-    if not data:
+    read, _ = readings(node, "pairwise")
+    if not read:
         return ""
-    pairs: PairsOfNode = data["pairwise"]
+    pairs: PairsOfNode = read["pairwise"]
     if pairs.mesh is None:
         return ""
-    return next((one.reading.command for one in pairs.measured if one.reading.command), pairs.by_hand)
+    commands = (measurement.reading.command for measurement in pairs.measured)
+    return next(filter(None, commands), pairs.by_hand)
 
 
 @by_hand(of_devices)
@@ -48,36 +49,37 @@ def test_rdma_mesh(node: Node) -> None:
     for finding in pairs.mesh.findings:
         with part:
             say_finding(finding)
-    if all(one.reading.failure is Failure.NO_RDMA for one in measurements):
+    if all(measurement.reading.failure is Failure.NO_RDMA for measurement in measurements):
         not_applicable("neither this node nor its partners have an RDMA device")
     if not pairs.mesh.partners:
-        why = next((one.reading.problem for one in measurements if one.reading.problem), "nothing says why")
+        problems = (measurement.reading.problem for measurement in measurements)
+        why = next(filter(None, problems), "nothing says why")
         incomplete(f"nothing was exchanged with {number_of(pairs.partners, 'partner')}: {why}; expected an exchange")
     if pairs.mesh.partners < FEWEST_PARTNERS and not pairs.is_one_of_two:
         incomplete(f"exchanged with one partner only; expected at least {FEWEST_PARTNERS}")
 
 
-def say_finding(found: MeshFinding) -> None:
+def say_finding(finding: MeshFinding) -> None:
     """Say one finding that names the node, or what it shares with others."""
-    kind, words = found.kind, found.words
-    concern_if(kind is MeshKind.NODE, f"{words}; expected bytes to come back to each")
-    concern_if(kind is MeshKind.DEVICE, f"{words}; expected bytes to come back, as to its other devices")
+    kind, message = finding.kind, finding.words
+    concern_if(kind is MeshKind.NODE, f"{message}; expected bytes to come back to each")
+    concern_if(kind is MeshKind.DEVICE, f"{message}; expected bytes to come back, as to its other devices")
     is_cut = kind in (MeshKind.CUT, MeshKind.PATH)
-    concern_if(is_cut, f"{words}; expected what lies between them to carry both ways")
-    concern_if(kind is MeshKind.PARTLY, f"{words}; expected it to reach each")
-    concern_if(kind is MeshKind.ONCE, f"{words}; expected it each time")
+    concern_if(is_cut, f"{message}; expected what lies between them to carry both ways")
+    concern_if(kind is MeshKind.PARTLY, f"{message}; expected it to reach each")
+    concern_if(kind is MeshKind.ONCE, f"{message}; expected it each time")
     is_shared = kind in (MeshKind.RAIL, MeshKind.SWITCH)
-    concern_if(is_shared, f"{words}; expected what they share (switch, VLAN, subnet manager) to carry them")
+    concern_if(is_shared, f"{message}; expected what they share (switch, VLAN, subnet manager) to carry them")
     is_of_all = kind is MeshKind.ALL
     concern_if(
-        is_of_all, f"{words}; expected that what all share (security group, VLAN, subnet manager) lets them pass"
+        is_of_all, f"{message}; expected that what all share (security group, VLAN, subnet manager) lets them pass"
     )
     if kind in SHARED:
-        own = f"its device{'' if len(found.rails) == 1 else 's'} on {in_words(found.rails)}"
+        own = f"its device{'' if len(finding.rails) == 1 else 's'} on {in_words(finding.rails)}"
         incomplete(f"whether {own} can reach anybody cannot be told; expected partners that reach others there")
     if kind is MeshKind.GAP:
-        incomplete(f"{words}; expected the same devices on each node")
+        incomplete(f"{message}; expected the same devices on each node")
     if kind is MeshKind.APART:
-        incomplete(f"{words}; expected them to reach each other by TCP, and nobody else to come first")
+        incomplete(f"{message}; expected them to reach each other by TCP, and nobody else to come first")
     if kind is MeshKind.OPEN:
-        incomplete(f"{words}; expected more partners that reach others")
+        incomplete(f"{message}; expected more partners that reach others")

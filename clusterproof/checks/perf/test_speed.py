@@ -195,13 +195,13 @@ def medians(node: Node, read: Read, model: str) -> Mapping[str, Median]:
 
 def require_comparison(node: Node, read: Read, unit: str, of_group: Read | None = None) -> None:
     """Raise Incomplete for each GPU that there is nothing to compare with."""
-    data, alone = read(node), list[str]()
-    for name, speeds in data.items():
+    measured, alone = read(node), list[str]()
+    for name, speeds in measured.items():
         for model, alike in by_model(node, speeds).items():
             shared, has_best = medians(node, of_group or read, model).get(name), len(alike) > 1 and any(alike.values())
             if not (has_best or (shared and shared.is_comparable)):
                 alone += [f"GPU {gpu}, {name}: {speed:.4g} {unit}" for gpu, speed in alike.items()]
-    if alone or not data:
+    if alone or not measured:
         incomplete(f"{listed(alone) or 'nothing was measured'}; expected further GPUs or nodes to compare with")
 
 
@@ -231,19 +231,19 @@ def test_efa_loopback(node: Node) -> None:
             incomplete(f"libfabric offers {len(exchanges)} domains; expected one for each of {devices} EFA devices")
     speeds: dict[str, float] = {}
     broken: dict[str, list[str]] = {}
-    for one in exchanges:
+    for exchange in exchanges:
         with part:
-            speed = one.mb_per_s
+            speed = exchange.mb_per_s
             if speed is None:
-                broken.setdefault(one.why_not, []).append(one.domain)
+                broken.setdefault(exchange.why_not, []).append(exchange.domain)
             else:
-                speeds[one.domain] = speed
+                speeds[exchange.domain] = speed
     for why, domains in broken.items():
         seen = f"no exchange through {listed(domains)} ({why})"
         fail_if(domains, f"{seen}; expected one through each of {len(exchanges)} domains")
-    usual, share = median(speeds.values() or [0.0]), node.threshold("load.loopback_percent")
-    slow = [f"{name} {speed:.0f} MB/s" for name, speed in speeds.items() if speed < share / 100 * usual]
-    concern_if(slow, f"{listed(slow)}; expected at least {share:g} % of the {usual:.0f} MB/s of most domains")
+    typical, share = median(speeds.values() or [0.0]), node.threshold("load.loopback_percent")
+    slow = [f"{name} {speed:.0f} MB/s" for name, speed in speeds.items() if speed < share / 100 * typical]
+    concern_if(slow, f"{listed(slow)}; expected at least {share:g} % of the {typical:.0f} MB/s of most domains")
 
 
 @mark.storage
@@ -259,29 +259,31 @@ def test_fs_bandwidth(node: Node) -> None:
     Remedy (investigate): Compare the node's mount options, its network and Lustre's tunables with those of a fast node.
     If all nodes are slow, look at the file system's own throughput (test_fsx_throughput).
     """
-    data = node.fs_bandwidth.gb_per_s
+    measured = node.fs_bandwidth.gb_per_s
     folder = node.fs_bandwidth.folder
     least = node.threshold("load.fs_gb_per_s")
     low = [
         f"{direction} {apart(speed, least, 3, SIGNIFICANT)[0]} GB/s"
-        for direction, speed in data.items()
+        for direction, speed in measured.items()
         if speed < least
     ]
     concern_if(low, f"{folder}: {', '.join(low)}; expected at least {least:g} GB/s")
     shared = node.group.medians("fs_bandwidth", speeds)
     share = node.threshold("load.fs_percent")
-    usual = {one: shared[f"{one} in {folder}"] for one in data}
+    typical = {direction: shared[f"{direction} in {folder}"] for direction in measured}
     slow = [
-        f"{one} {speed:.3g} GB/s where {usual[one].nodes} nodes have {usual[one].value:.3g}"
-        for one, speed in data.items()
-        if usual[one].is_comparable and speed < share / 100 * usual[one].value
+        f"{direction} {speed:.3g} GB/s where {typical[direction].nodes} nodes have {typical[direction].value:.3g}"
+        for direction, speed in measured.items()
+        if typical[direction].is_comparable and speed < share / 100 * typical[direction].value
     ]
     concern_if(slow, f"{folder}: {', '.join(slow)}; expected at least {share:g} % of their median", SLOWER)
-    if not least and not all(one.is_comparable for one in usual.values()):
-        values = ", ".join(f"{one} {speed:.3g} GB/s" for one, speed in data.items())
+    if not least and not all(shared_median.is_comparable for shared_median in typical.values()):
+        values = ", ".join(f"{direction} {speed:.3g} GB/s" for direction, speed in measured.items())
         incomplete(f"{folder}: {values}; expected further nodes to compare with, or a limit (load.fs_gb_per_s)")
 
 
 def speeds(node: Node) -> Mapping[str, float]:
     """What the node's group is compared by."""
-    return {f"{one} in {node.fs_bandwidth.folder}": speed for one, speed in node.fs_bandwidth.gb_per_s.items()}
+    return {
+        f"{direction} in {node.fs_bandwidth.folder}": speed for direction, speed in node.fs_bandwidth.gb_per_s.items()
+    }

@@ -34,7 +34,7 @@ def test_stress_ng(node: Node) -> None:
     with part:
         say_hardware_errors(node, ran)
     with part:
-        others = [words for words in ran.failed if words not in ran.wrong]
+        others = [failure for failure in ran.failed if failure not in ran.wrong]
         concern_if(others, f"stress-ng calls this a failure: {listed(others)}; expected none")
     with part:
         require_kernel_log(ran)
@@ -46,10 +46,10 @@ def say_hardware_errors(node: Node, ran: StressNg) -> None:
     errors = [error for error in ran.hardware_errors if not error.is_of_previous_boot]
     lost = listed(error.words for error in errors if not error.is_corrected)
     if lost:
-        said = f"the kernel logged under load: {lost}; expected no error"
+        message = f"the kernel logged under load: {lost}; expected no error"
         may_be_of_users = known(lambda: node.neuron_devices_due, 0)  # of Neuron's driver, whoever may open a device
-        concern_if(may_be_of_users, said)
-        fail_if(not may_be_of_users, said)
+        concern_if(may_be_of_users, message)
+        fail_if(not may_be_of_users, message)
     corrected = listed(error.words for error in errors if error.is_corrected)
     concern_if(corrected, f"the kernel logged under load: {corrected}; expected no error, corrected or not")
 

@@ -208,7 +208,7 @@ class Rounds:
 
     def _say(self, gate_round: Round) -> None:
         self._tally.add(gate_round, self._silent)
-        for line in gate_round.said():
+        for line in gate_round.log_lines():
             say(line)
 
     def _fail(self, lines: Sequence[str], unproven: Collection[str] = ()) -> None:

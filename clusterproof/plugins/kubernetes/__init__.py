@@ -66,17 +66,17 @@ def error_of(response: Any, body: bytes, path: str) -> KubernetesError:
 
 def error_of_status(status: int, resource: Mapping[str, Any], path: str) -> KubernetesError:
     """The same of its status, and of the object `Status` that came with it."""
-    words = printable(" ".join(str(resource.get("message") or "no more is said").split()), MAX_WORDS)
+    text = printable(" ".join(str(resource.get("message") or "no more is said").split()), MAX_WORDS)
     reason = printable(str(resource.get("reason") or ""), 60)
-    message = f"{status} {reason}".strip() + f": {words}"
+    message = f"{status} {reason}".strip() + f": {text}"
     if status == 401:
         return KubernetesDenied(
             f"{message} (GET or change of {path}); expected credentials that are valid", 401, reason
         )
     if status == 403:
-        is_of_rbac = " cannot " in words and " resource " in words
+        is_of_rbac = " cannot " in text and " resource " in text
         return (KubernetesDenied if is_of_rbac else KubernetesRefused)(message, 403, reason)
-    if OF_ADMISSION.search(words):
+    if OF_ADMISSION.search(text):
         return KubernetesRefused(message, status, reason)
     return KubernetesError(message, status, reason)
 

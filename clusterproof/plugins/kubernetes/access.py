@@ -46,7 +46,7 @@ def contexts() -> tuple[list[str], str]:
     try:
         entries, current = config.list_kube_config_contexts(_kubeconfig())
     except Exception as problem:  # ConfigException, and what YAML and the file system raise
-        raise KubernetesError(f"the kubeconfig: {_words(problem)}; expected one (KUBECONFIG, ~/.kube/config)") from None
+        raise KubernetesError(f"the kubeconfig: {_line(problem)}; expected one (KUBECONFIG, ~/.kube/config)") from None
     return [str(context["name"]) for context in entries], str((current or {}).get("name", ""))
 
 
@@ -62,14 +62,14 @@ def _context(name: str) -> Any:
         raise KubernetesError(f"no context is called {name!r:.120}{nearest(name, known)}; {there:.400}")
     configuration = _client("client").Configuration()
     try:
-        with _logged() as said:
+        with _logged() as errors:
             _client("config").load_kube_config(
                 _kubeconfig(), name or None, client_configuration=configuration, persist_config=False
             )
     except Exception as problem:  # as above
-        raise _no_context(name, _words(problem)) from None
-    if said and not (configuration.api_key or configuration.cert_file):
-        raise _no_context(name, said[0])
+        raise _no_context(name, _line(problem)) from None
+    if errors and not (configuration.api_key or configuration.cert_file):
+        raise _no_context(name, errors[0])
     return configuration
 
 
@@ -81,12 +81,12 @@ def _no_context(name: str, why: str) -> KubernetesError:
 @contextmanager
 def _logged() -> Iterator[list[str]]:
     """What the client logs as an error inside the block: where an exec plugin fails, it goes on without credentials."""
-    said: list[str] = []
+    errors: list[str] = []
     handler = logging.Handler(logging.ERROR)
-    handler.emit = lambda record: said.append(_words(record.getMessage()))  # type: ignore[method-assign]
+    handler.emit = lambda record: errors.append(_line(record.getMessage()))  # type: ignore[method-assign]
     logging.getLogger().addHandler(handler)
     try:
-        yield said
+        yield errors
     finally:
         logging.getLogger().removeHandler(handler)
 
@@ -102,7 +102,7 @@ def _in_cluster() -> Api:
         trusted.verify_flags &= ~ssl.VERIFY_X509_STRICT  # as below
     except (KeyError, OSError) as problem:  # also ssl's
         raise KubernetesError(
-            f"no account of a pod here: {_words(problem)}; expected to run in a pod of the cluster, else k8s:CONTEXT"
+            f"no account of a pod here: {_line(problem)}; expected to run in a pod of the cluster, else k8s:CONTEXT"
         ) from None
     pool = PoolManager(maxsize=CONNECTIONS, ssl_context=trusted)
     address = f"[{host}]" if ":" in host else host
@@ -118,7 +118,7 @@ def _token() -> str:
 
 
 def _lost(problem: object) -> KubernetesError:
-    return KubernetesError(f"the credentials: {_words(problem)}; expected some that work")
+    return KubernetesError(f"the credentials: {_line(problem)}; expected some that work")
 
 
 def _eks(name: str, account: Account) -> Any:
@@ -220,7 +220,7 @@ def _client(module: str) -> Any:
     return getattr(kubernetes, module)
 
 
-def _words(problem: object) -> str:
+def _line(problem: object) -> str:
     return " ".join(f"{problem}".split())[:300].rstrip(".") or type(problem).__name__
 
 

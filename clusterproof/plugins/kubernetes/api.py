@@ -48,27 +48,27 @@ class Api:
 
     def get(self, path: str, **query: object) -> Mapping[str, Any]:
         """One object, or one page. Raises KubernetesError."""
-        return decoded(self._asked("GET", path, query, None, RETRY_S))
+        return decoded(self._request("GET", path, query, None, RETRY_S))
 
     def get_once(self, path: str, within_s: float, **query: object) -> Mapping[str, Any]:
         """One object, asked for once; whoever waits asks again. Raises KubernetesError, also after so long."""
-        return decoded(self._asked("GET", path, query, None, 0.0, within_s=within_s))
+        return decoded(self._request("GET", path, query, None, 0.0, within_s=within_s))
 
     def create(self, path: str, body: object) -> Mapping[str, Any]:
         """Create an object; what the server made of it. Raises KubernetesError."""
-        return decoded(self._asked("POST", path, {}, body, RETRY_S))
+        return decoded(self._request("POST", path, {}, body, RETRY_S))
 
     def patch(self, path: str, body: object, kind: str, **query: object) -> Mapping[str, Any]:
         """Change an object by a patch of this kind; what it is then. Raises KubernetesError (409: it was changed)."""
-        return decoded(self._asked("PATCH", path, query, body, RETRY_S, kind=kind))
+        return decoded(self._request("PATCH", path, query, body, RETRY_S, kind=kind))
 
     def patch_unread(self, path: str, body: object, kind: str) -> None:
         """The same, where nobody asks what it is then. Raises KubernetesError."""
-        self._asked("PATCH", path, {}, body, RETRY_S, kind=kind)
+        self._request("PATCH", path, {}, body, RETRY_S, kind=kind)
 
     def delete(self, path: str, **query: object) -> None:
         """Delete an object, or a collection. Raises KubernetesError."""
-        self._asked("DELETE", path, query, None, RETRY_S)
+        self._request("DELETE", path, query, None, RETRY_S)
 
     def listed(self, path: str, **query: object) -> Iterator[Mapping[str, Any]]:
         """The objects of all pages. Raises KubernetesError, also in the middle."""
@@ -82,7 +82,7 @@ class Api:
         after = ""
         for _ in range(MAX_PAGES):
             query = {"limit": PAGE, **query} | ({"continue": after} if after else {})
-            page = read(self._asked("GET", path, query, None, RETRY_S))
+            page = read(self._request("GET", path, query, None, RETRY_S))
             yield page
             after = str((page.get("metadata") or {}).get("continue") or "")
             if not after:
@@ -98,7 +98,7 @@ class Api:
         **query: object,
     ) -> bytes:
         """A body as it is, at most so much of it. Raises KubernetesError, also where nothing comes for so long."""
-        return self._asked("GET", path, query, None, retry_s, most_bytes, within_s=within_s)
+        return self._request("GET", path, query, None, retry_s, most_bytes, within_s=within_s)
 
     def watch(self, path: str, timeout_s: float, **query: object) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """The events of a watch (`ADDED`, …, with the object) until the server ends it. Raises KubernetesError.
@@ -128,7 +128,7 @@ class Api:
         finally:
             response.close()
 
-    def _asked(
+    def _request(
         self,
         method: str,
         path: str,

@@ -41,7 +41,7 @@ def entries(resource: object) -> list[Any]:
 
 def tables(resource: object) -> list[Mapping[str, Any]]:
     """The objects of a list."""
-    return [one for one in entries(resource) if isinstance(one, dict)]
+    return [entry for entry in entries(resource) if isinstance(entry, dict)]
 
 
 def text(resource: object) -> str:
@@ -131,7 +131,7 @@ class ApiNode:
 
     def condition(self, kind: str) -> Condition | None:
         """The condition of that name."""
-        return next((one for one in self.conditions if one.kind == kind), None)
+        return next((condition for condition in self.conditions if condition.kind == kind), None)
 
     @property
     def is_ready(self) -> bool:
@@ -180,7 +180,7 @@ def nodes(api: Api, selector: str = "", name: str = "", with_images: bool = True
     query: dict[str, object] = {"limit": NODES_AT_ONCE, **({"labelSelector": selector} if selector else {})}
     if name:
         query["fieldSelector"] = f"metadata.name={name}"
-    return [node_of(data, with_images) for data in api.listed("/api/v1/nodes", **query)]
+    return [node_of(resource, with_images) for resource in api.listed("/api/v1/nodes", **query)]
 
 
 def node_of(resource: object, with_images: bool = True) -> ApiNode:
@@ -193,11 +193,11 @@ def node_of(resource: object, with_images: bool = True) -> ApiNode:
         allocatable=texts(status.get("allocatable")),
         conditions=tuple(map(_condition, tables(status.get("conditions")))),
         taints=tuple(
-            Taint(*(text(one.get(key)) for key in ("key", "value", "effect"))) for one in tables(spec.get("taints"))
+            Taint(*(text(taint.get(key)) for key in ("key", "value", "effect"))) for taint in tables(spec.get("taints"))
         ),
         images=tuple(
-            Image(tuple(map(text, entries(one.get("names")))), number(one.get("sizeBytes")))
-            for one in (tables(status.get("images")) if with_images else ())
+            Image(tuple(map(text, entries(image.get("names")))), number(image.get("sizeBytes")))
+            for image in (tables(status.get("images")) if with_images else ())
         ),
         is_cordoned=spec.get("unschedulable") is True,
         provider_id=text(spec.get("providerID")),

@@ -62,11 +62,11 @@ def nodes_in(lines: Sequence[str]) -> dict[str, list[str]]:
     name, before, is_of_users = "", 0, False
     for line, below in zip(lines, [*lines[1:], ""], strict=True):
         is_of_users = is_of_users or begins_events(line, below) or line.startswith(EXPORTED)
-        found = DESCRIBED.match(f"{line}\n{below}") if line.startswith("Name:") and not is_of_users else None
-        if found and len(by_node) > MAX_NODES:
+        match = DESCRIBED.match(f"{line}\n{below}") if line.startswith("Name:") and not is_of_users else None
+        if match and len(by_node) > MAX_NODES:
             break
-        if found:
-            name = found[1]
+        if match:
+            name = match[1]
             by_node[name] = []
         if name:
             by_node[name].append(line)
@@ -81,14 +81,14 @@ def read(text: str) -> Mapping[str, object]:
     nodes = [_node(name, lines) for name, lines in nodes_in(text.split("\n")).items()]
     if not nodes:
         raise CaptureError("kubectl describe names no node")
-    return {NODES: {"asked_at": max(one["asked_at"] for one in nodes), "nodes": nodes}}
+    return {NODES: {"asked_at": max(node["asked_at"] for node in nodes), "nodes": nodes}}
 
 
 def has_more(text: str) -> bool:
     """Whether anything but events stands behind the events of a node, or of something else that kubectl describes."""
     lines = text.split("\n") if f"\n{_EVENTS}\n" in text else []
-    below = itertools.dropwhile(lambda place: not begins_events(*lines[place : place + 2]), range(len(lines) - 1))
-    return any(lines[place][:1].strip() for place in itertools.islice(below, 1, None))
+    below = itertools.dropwhile(lambda number: not begins_events(*lines[number : number + 2]), range(len(lines) - 1))
+    return any(lines[number][:1].strip() for number in itertools.islice(below, 1, None))
 
 
 def refuse(_text: str) -> Mapping[str, object]:
@@ -103,27 +103,27 @@ def _node(name: str, lines: Sequence[str]) -> dict[str, Any]:
     shown = _by_key(lines[:MAX_LINES])
     last = next(reversed(shown), "")
     rows = [line for line in shown.get("Conditions", _without_heading(shown)) if line and not _TITLES.match(line)]
-    conditions = [one for one in map(_condition, rows) if one]
+    conditions = [condition for condition in map(_condition, rows) if condition]
     times = [
         *(_utc(time) for line in shown.get("Lease", ()) for time in _TIMES.findall(line)),
-        *(one[time] for one in conditions for time in ("lastHeartbeatTime", "lastTransitionTime")),
+        *(condition[time] for condition in conditions for time in ("lastHeartbeatTime", "lastTransitionTime")),
     ]
     if last in ("", "Conditions") or "Conditions" not in shown or len(conditions) < len(rows):
-        conditions = [one for one in conditions if is_bad(one)]
+        conditions = [condition for condition in conditions if is_bad(condition)]
     described: dict[str, Any] = {
         "metadata": {
             "name": name,
-            "labels": dict(word.split("=", 1) for word in _words(shown, "Labels") if "=" in word),
+            "labels": dict(word.split("=", 1) for word in _terms(shown, "Labels") if "=" in word),
             "creationTimestamp": next((_utc(word) for word in shown.get("CreationTimestamp", ())), ""),
         },
         "spec": {
             "taints": [
-                {"key": found[1], "value": found[2] or "", "effect": found[3]}
-                for found in map(_TAINT.fullmatch, _words(shown, "Taints"))
-                if found
+                {"key": match[1], "value": match[2] or "", "effect": match[3]}
+                for match in map(_TAINT.fullmatch, _terms(shown, "Taints"))
+                if match
             ],
-            "unschedulable": _words(shown, "Unschedulable") == ["true"],
-            "providerID": "".join(_words(shown, "ProviderID")),
+            "unschedulable": _terms(shown, "Unschedulable") == ["true"],
+            "providerID": "".join(_terms(shown, "ProviderID")),
         },
         "status": {
             "conditions": conditions,
@@ -133,9 +133,9 @@ def _node(name: str, lines: Sequence[str]) -> dict[str, Any]:
         },
     }
     whole = shown.keys() - {last}
-    data = {**entry(node_of(described)), "asked_at": seconds(max(times, default=""))}
+    node = {**entry(node_of(described)), "asked_at": seconds(max(times, default=""))}
     needed = {"capacity": "Capacity", "allocatable": "Allocatable", "cordoned": "Unschedulable", "taints": "Taints"}
-    return {key: value for key, value in data.items() if needed.get(key, "") in ("", *whole)}
+    return {key: value for key, value in node.items() if needed.get(key, "") in ("", *whole)}
 
 
 def _by_key(lines: Iterable[str]) -> dict[str, list[str]]:
@@ -145,9 +145,9 @@ def _by_key(lines: Iterable[str]) -> dict[str, list[str]]:
     for line in lines:
         if line == _EVENTS:
             break
-        if found := _KEY.fullmatch(line):
-            below = shown.setdefault(found[1], [])
-            below.append(found[2].strip())
+        if match := _KEY.fullmatch(line):
+            below = shown.setdefault(match[1], [])
+            below.append(match[2].strip())
         elif line[:1].isspace():
             below.append(line)
     return shown
@@ -164,21 +164,21 @@ def _without_heading(shown: Mapping[str, list[str]]) -> list[str]:
     ]
 
 
-def _words(shown: Mapping[str, list[str]], key: str) -> list[str]:
+def _terms(shown: Mapping[str, list[str]], key: str) -> list[str]:
     """What stands beside a key and below it, a word a line; nothing where it says `<none>`."""
     return [word for line in shown.get(key, ()) if (word := line.strip()) and not word.startswith("<")]
 
 
 def _values(shown: Mapping[str, list[str]], key: str) -> dict[str, str]:
-    found = map(_VALUE.fullmatch, shown.get(key, ()))
-    return {one[1].strip(): one[2].strip() for one in found if one}
+    matches = map(_VALUE.fullmatch, shown.get(key, ()))
+    return {match[1].strip(): match[2].strip() for match in matches if match}
 
 
 def _condition(line: str) -> dict[str, str] | None:
-    found = _CONDITION.fullmatch(line)
-    if not found:
+    match = _CONDITION.fullmatch(line)
+    if not match:
         return None
-    kind, status, heard, since, reason, message = found.groups(default="")
+    kind, status, heard, since, reason, message = match.groups(default="")
     times = {"lastHeartbeatTime": _utc(heard), "lastTransitionTime": _utc(since)}
     return {"type": kind, "status": status, "reason": reason, "message": message, **times}
 

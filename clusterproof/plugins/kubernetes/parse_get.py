@@ -48,7 +48,8 @@ def listed_in(text: str) -> dict[str, str]:
         resources = _resources(document_in(text) if _JSON.match(text) else _yaml_in(text))
     except CaptureError:
         return {}
-    return {node_of(one).name: json.dumps(one) for one in resources[: MAX_NODES + 1] if node_of(one).name}
+    named = ((node_of(resource).name, resource) for resource in resources[: MAX_NODES + 1])
+    return {name: json.dumps(resource) for name, resource in named if name}
 
 
 def is_table(text: str) -> bool:
@@ -79,7 +80,7 @@ def is_json(text: str) -> bool:
 
 def read_json(text: str) -> Mapping[str, object]:
     """The collector `k8s_nodes`, as the API has it. Raises CaptureError."""
-    nodes = [_of_resource(one) for one in _resources(document_in(text))[:MAX_NODES]]
+    nodes = list(map(_of_resource, _resources(document_in(text))[:MAX_NODES]))
     if not nodes:
         raise CaptureError("its JSON lists no node")
     return {NODES: {"asked_at": max(node["asked_at"] for node in nodes), "nodes": nodes}}
@@ -98,7 +99,7 @@ def _of_resource(resource: Mapping[str, Any]) -> dict[str, Any]:
 def _resources(document: dict[str, Any]) -> list[dict[str, Any]]:
     """The nodes in what kubectl printed."""
     items = [document] if document.get("kind") == "Node" else objects(document.get("items"))
-    return [one for one in items if one.get("kind") == "Node"]
+    return [item for item in items if item.get("kind") == "Node"]
 
 
 def is_yaml(text: str) -> bool:
@@ -108,7 +109,7 @@ def is_yaml(text: str) -> bool:
 
 def read_yaml(text: str) -> Mapping[str, object]:
     """The collector `k8s_nodes`, as the API has it. Raises CaptureError."""
-    nodes = [_of_resource(one) for one in _resources(_yaml_in(text))[:MAX_NODES]]
+    nodes = list(map(_of_resource, _resources(_yaml_in(text))[:MAX_NODES]))
     if not nodes:
         raise CaptureError("its YAML lists no node")
     return {NODES: {"asked_at": max(node["asked_at"] for node in nodes), "nodes": nodes}}
@@ -118,14 +119,14 @@ def _yaml_in(text: str) -> dict[str, Any]:
     """What kubectl printed. Of a node whose last lines are missing conditions that are well prove nothing: others may
     be missing, too.
     """
-    data = document(text)
-    if not isinstance(data, dict):
+    printed = document(text)
+    if not isinstance(printed, dict):
         raise CaptureError("its YAML is no object")
-    for one in _resources(data):
-        status = one.get("status")
+    for resource in _resources(printed):
+        status = resource.get("status")
         if isinstance(status, dict) and "nodeInfo" not in status:
             status["conditions"] = [row for row in objects(status.get("conditions")) if _says_ill(row)]
-    return data
+    return printed
 
 
 def _says_ill(row: Mapping[str, Any]) -> bool:

@@ -63,7 +63,7 @@ def pods(api: Api, namespace: str = "", node: str = "", selector: str = "") -> l
     if node:
         query["fieldSelector"] = f"spec.nodeName={node}"
     where = f"/namespaces/{namespace}" if namespace else ""
-    return [pod_of(data) for data in api.listed(f"/api/v1{where}/pods", **query)]
+    return [pod_of(resource) for resource in api.listed(f"/api/v1{where}/pods", **query)]
 
 
 ITEMS = b'"items":['  # of a listing: its objects are behind it, and how it goes on is before it
@@ -80,9 +80,9 @@ class PodPages:
         now: dict[bytes, list[Pod]] = {}
 
         def read(content: bytes) -> Mapping[str, Any]:
-            head, found, items = content.partition(ITEMS)
+            head, separator, items = content.partition(ITEMS)
             digest = hashlib.sha256(items).digest()
-            is_known = bool(found) and b'"metadata":' in head and digest in self._before
+            is_known = bool(separator) and b'"metadata":' in head and digest in self._before
             page = decoded(head + ITEMS + b"]}" if is_known else content)
             now[digest] = self._before[digest] if is_known else list(map(pod_of, page.get("items") or ()))
             return {**page, "items": now[digest]}
@@ -96,10 +96,11 @@ class PodPages:
 def pod_of(resource: object) -> Pod:
     """A pod out of the API's JSON."""
     metadata, spec, status = parts(resource)
-    states = {text(one.get("name")): one for one in tables(status.get("containerStatuses"))}
-    owner = next(iter(tables(metadata.get("ownerReferences"))), {})
-    controls = (one for one in tables(metadata.get("ownerReferences")) if one.get("controller") is True)
-    conditions = {text(one.get("type")): one for one in tables(status.get("conditions"))}
+    states = {text(container.get("name")): container for container in tables(status.get("containerStatuses"))}
+    references = tables(metadata.get("ownerReferences"))
+    owner = next(iter(references), {})
+    controls = (reference for reference in references if reference.get("controller") is True)
+    conditions = {text(condition.get("type")): condition for condition in tables(status.get("conditions"))}
     ready = conditions.get("Ready", {})
     scheduled, disruption = conditions.get("PodScheduled", {}), conditions.get("DisruptionTarget", {})
     return Pod(
@@ -114,7 +115,8 @@ def pod_of(resource: object) -> Pod:
         owner=f"{text(owner.get('kind'))}/{text(owner.get('name'))}" if owner else "",
         labels=texts(metadata.get("labels")),
         containers=tuple(
-            _container(one, states.get(text(one.get("name")), {})) for one in tables(spec.get("containers"))
+            _container(container, states.get(text(container.get("name")), {}))
+            for container in tables(spec.get("containers"))
         ),
         disruption=text(disruption.get("message")),
         scheduled=text(scheduled.get("message")) if scheduled.get("status") == "False" else "",
@@ -264,4 +266,5 @@ class JobState:
                 return True
             raise
         self._is_reported = True
-        return any(one.get("type") in OVER and one.get("status") == "True" for one in tables(status.get("conditions")))
+        conditions = tables(status.get("conditions"))
+        return any(condition.get("type") in OVER and condition.get("status") == "True" for condition in conditions)

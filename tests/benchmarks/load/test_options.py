@@ -127,8 +127,8 @@ def test_longer_tests_of_dcgm_are_allowed_with_a_longer_deadline() -> None:
 
 
 def test_what_needs_a_folder_or_a_time_is_loaded_only_where_that_is_named() -> None:
-    assert load_options(given()).asked(COLLECTORS) == COLLECTORS - {TAKES_TURNS, STRESS}
-    assert load_options(given(fs_bandwidth="/fsx", stress_s=60)).asked(COLLECTORS | {"boot"}) == COLLECTORS
+    assert load_options(given()).requested(COLLECTORS) == COLLECTORS - {TAKES_TURNS, STRESS}
+    assert load_options(given(fs_bandwidth="/fsx", stress_s=60)).requested(COLLECTORS | {"boot"}) == COLLECTORS
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_tests_of_others_are_known_before_anything_is_collected(tmp_path: Path, 
     asked = given(markexpr="perf", fs_bandwidth="/fsx")
     narrow = given(markexpr="perf", keyword="not any", fs_bandwidth="/fsx")
     assert collectors_named(narrow, [], found) == {"gpu_gemm", "fs_bandwidth"}
-    assert collectors_named(asked, [], found) == load_options(asked).asked(COLLECTORS)
+    assert collectors_named(asked, [], found) == load_options(asked).requested(COLLECTORS)
     assert collectors_named(given(markexpr="perf", keyword="gemm"), [], found) == {"gpu_gemm"}
     assert pairs_are_needed(asked, [], found)
     assert not pairs_are_needed(given(markexpr="perf", keyword="fs or gemm"), [], found)

@@ -21,10 +21,10 @@ GRANTED = re.compile(r"Granted job allocation (\d+)")
 
 def reserve(request: dict[str, Any]) -> dict[str, Any]:
     """A job that has the nodes: one that runs already, or a new one for all of them that Slurm gives now."""
-    status, data = ask("scontrol", "-o", "show", "node")
+    status, listing = ask("scontrol", "-o", "show", "node")
     if status:
-        return {"wrong": f"scontrol: {' '.join(data.split())[:300]}"}
-    records = nodes_of(data)
+        return {"wrong": f"scontrol: {' '.join(listing.split())[:300]}"}
+    records = nodes_of(listing)
     names = request["names"] or list(records)
     addresses = {name: addresses_of(records[name]) for name in names if name in records}
     if request["job"]:
@@ -40,19 +40,19 @@ def addresses_of(record: dict[str, str]) -> list[str]:
     return list(dict.fromkeys(record.get(key, record["NodeName"]) for key in ("NodeAddr", "NodeHostName")))
 
 
-def of_job(asked: str, names: list[str]) -> tuple[str, dict[str, str]]:
+def of_job(job_id: str, names: list[str]) -> tuple[str, dict[str, str]]:
     """The own number of a job that takes steps, and the nodes that it has not; or why there is none, by the state."""
     rows = [
-        line.split("|") for line in ask("squeue", "-h", "-t", "all", "-j", asked, "-o", "%t|%T|%A|%N")[1].splitlines()
+        line.split("|") for line in ask("squeue", "-h", "-t", "all", "-j", job_id, "-o", "%t|%T|%A|%N")[1].splitlines()
     ]
     jobs = [row for row in rows if len(row) == 4]
     taking = [row for row in jobs if row[0] in TAKING_STEPS.split(",")]
     if not taking:
         seen = f"is {jobs[0][1].lower()}" if jobs else "is not known to Slurm"
-        return "", dict.fromkeys(names, f"job {asked} {seen}; expected one of squeue -t {TAKING_STEPS}")
+        return "", dict.fromkeys(names, f"job {job_id} {seen}; expected one of squeue -t {TAKING_STEPS}")
     _, _, job, nodes = taking[0]
     own = ask("scontrol", "show", "hostnames", nodes)[1].split()
-    return job, {name: f"not a node of job {asked}" for name in names if name not in own}
+    return job, {name: f"not a node of job {job_id}" for name in names if name not in own}
 
 
 def allocate(
@@ -90,25 +90,25 @@ def words_of(record: dict[str, str] | None) -> str:
 
 def partition_of(names: list[str], records: dict[str, dict[str, str]], wanted: str) -> str:
     """The one in which most of the nodes are."""
-    found = [partition for name in names for partition in records[name].get("Partitions", "").split(",")]
-    return wanted or max(found, key=found.count, default="")
+    partitions = [partition for name in names for partition in records[name].get("Partitions", "").split(",")]
+    return wanted or max(partitions, key=partitions.count, default="")
 
 
 def gpus_of(record: dict[str, str]) -> int:
     """How many a node has."""
-    found = GPUS.search(record.get("Gres", ""))
-    return int(found[1]) if found else 0
+    match = GPUS.search(record.get("Gres", ""))
+    return int(match[1]) if match else 0
 
 
 def salloc(request: dict[str, Any], names: list[str], partition: str, gpus: int) -> tuple[str, str]:
     """A new job on these nodes, whole; or why there is none. It ends by itself when its time is over."""
-    words = ["salloc", "--no-shell", "--no-kill", "--exclusive", "--mem=0", f"--job-name={request['name']}"]
-    words += [f"--nodelist={','.join(names)}", f"--nodes={len(names)}", f"--time={request['minutes']}"]
-    words += [f"--partition={partition}"] if partition else []
-    words += [f"--gres=gpu:{gpus}"] if gpus else []
-    words += of_allocation(request["options"])
-    asking = subprocess.Popen(words, stdin=-3, stdout=-1, stderr=-2, env=clean())
-    said = bytearray()
+    command = ["salloc", "--no-shell", "--no-kill", "--exclusive", "--mem=0", f"--job-name={request['name']}"]
+    command += [f"--nodelist={','.join(names)}", f"--nodes={len(names)}", f"--time={request['minutes']}"]
+    command += [f"--partition={partition}"] if partition else []
+    command += [f"--gres=gpu:{gpus}"] if gpus else []
+    command += of_allocation(request["options"])
+    asking = subprocess.Popen(command, stdin=-3, stdout=-1, stderr=-2, env=clean())
+    output = bytearray()
     assert asking.stdout
     until = time.monotonic() + request["wait_s"]
     is_closed = False
@@ -116,13 +116,13 @@ def salloc(request: dict[str, Any], names: list[str], partition: str, gpus: int)
         while time.monotonic() < until and not is_closed:
             if wait(until - time.monotonic(), asking.stdout.fileno()):
                 read = os.read(asking.stdout.fileno(), 65536)
-                said += read
+                output += read
                 is_closed = not read
-        granted = GRANTED.search(said.decode("utf-8", "replace"))
+        granted = GRANTED.search(output.decode("utf-8", "replace"))
         if is_closed and granted:
             return granted[1], ""
         if is_closed:
-            return "", " ".join(said.decode("utf-8", "replace").split())[:300]
+            return "", " ".join(output.decode("utf-8", "replace").split())[:300]
         reason = ask("squeue", "-h", f"--name={request['name']}", "-o", "%r")[1].split("\n")[0][:100]
         return "", f"busy: no place within {request['wait_s']:g} s: {reason or 'no reason'}"
     finally:

@@ -84,7 +84,7 @@ def by_mpirun(turn: PairMeasuring) -> Outcome:
         return Outcome(Reading(problem=problem, failure=failure), tuple(turn.together))
     (output,) = answer.outputs
     unreached = re.findall(rf"^{NOT_REACHED} ([1-9]\d{{0,4}}) (.*)", output.text, re.MULTILINE)
-    by_number = {int(number): said for number, said in unreached}
+    by_number = {int(number): reason for number, reason in unreached}
     why = {node: by_number[number] for number, node in enumerate(others, 1) if number in by_number}
     if why:
         return Outcome(Reading(problem=_not_reached(a, why)))
@@ -94,7 +94,7 @@ def by_mpirun(turn: PairMeasuring) -> Outcome:
     if reading.failure is Failure.APART:
         reading = with_advice(reading, OWN_MPIRUN)
     reading = typed(campaign, reading, launch_by_hand(campaign, tuple(turn.together)), turn.together)
-    called = {node: [data.name, *data.addresses] for node, data in turn.where.items()}
+    called = {node: [answer.name, *answer.addresses] for node, answer in turn.where.items()}
     return Outcome(attributed(reading, called, output.exit is None), () if output.exit == 0 else tuple(others))
 
 

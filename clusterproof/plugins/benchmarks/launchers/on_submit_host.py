@@ -77,31 +77,32 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
 class Step:
     """One srun inside the job: what it prints, bounded, and how it ended."""
 
-    def __init__(self, asked: dict[str, Any], request: dict[str, Any]) -> None:
-        self.asked = asked
-        self.name = f"{request['name']}-{asked['key']}"
+    def __init__(self, record: dict[str, Any], request: dict[str, Any]) -> None:
+        self.record = record
+        self.name = f"{request['name']}-{record['key']}"
         self.exit: int | None = None
         self.seconds = 0.0
         self.output = BoundedOutput(request["most_bytes"])
         self.began = time.monotonic()
-        self.until = self.began + asked["deadline_s"]
-        self.process = subprocess.Popen(self.words(request), stdin=-3, stdout=-1, stderr=-2, env=clean())
+        self.until = self.began + record["deadline_s"]
+        self.process = subprocess.Popen(self.command(request), stdin=-3, stdout=-1, stderr=-2, env=clean())
         assert self.process.stdout
         self.pipe = self.process.stdout.fileno()
 
-    def words(self, request: dict[str, Any]) -> list[str]:
+    def command(self, request: dict[str, Any]) -> list[str]:
         """Its command line."""
-        nodes, tasks = self.asked["nodes"], self.asked["tasks"]
-        minutes = math.ceil(self.asked["deadline_s"] / 60) + 1
-        words = ["srun", f"--jobid={request['job']}", f"--job-name={self.name}", f"--nodelist={','.join(nodes)}"]
-        words += [f"--nodes={len(nodes)}", f"--ntasks={len(nodes) * tasks}", f"--ntasks-per-node={tasks}"]
-        words += ["--overlap", "--mem=0", "--label", "--input=none", f"--time={minutes}"]
-        others_s = self.asked.get("others_s", OTHERS_S)
-        words += ["--kill-on-bad-exit=0", f"--wait={others_s}"]  # killed at once, ranks could not say why they failed
-        words += ["--propagate=NONE", "--chdir=/", "--cpu-bind=none"]
-        words += [f"--export={OF_RANKS},{FENCE}", f"--mpi={self.asked['mpi']}"] if "mpi" in self.asked else NO_RANKS
-        words += request["options"]
-        return [*words, "/bin/sh", "-c", self.asked.get("shell") or shell_of(self.asked["visit"], request["program"])]
+        nodes, tasks = self.record["nodes"], self.record["tasks"]
+        minutes = math.ceil(self.record["deadline_s"] / 60) + 1
+        command = ["srun", f"--jobid={request['job']}", f"--job-name={self.name}", f"--nodelist={','.join(nodes)}"]
+        command += [f"--nodes={len(nodes)}", f"--ntasks={len(nodes) * tasks}", f"--ntasks-per-node={tasks}"]
+        command += ["--overlap", "--mem=0", "--label", "--input=none", f"--time={minutes}"]
+        others_s = self.record.get("others_s", OTHERS_S)
+        command += ["--kill-on-bad-exit=0", f"--wait={others_s}"]  # killed at once, ranks could not say why they failed
+        command += ["--propagate=NONE", "--chdir=/", "--cpu-bind=none"]
+        command += [f"--export={OF_RANKS},{FENCE}", f"--mpi={self.record['mpi']}"] if "mpi" in self.record else NO_RANKS
+        command += request["options"]
+        shell = self.record.get("shell") or shell_of(self.record["visit"], request["program"])
+        return [*command, "/bin/sh", "-c", shell]
 
     def take_output(self) -> None:
         """Take what its pipe brings, and see whether it is over."""
@@ -126,9 +127,9 @@ class Step:
 
     def to_json(self) -> dict[str, Any]:
         """Its output, srun's own lines, and how it ended."""
-        said = NOISE.sub(b"", self.output.kept())
-        own = [line.decode("utf-8", "replace") for line in said.split(b"\n") if line.startswith(b"srun: ")]
-        text = LABEL.sub(b"", said).decode("utf-8", "replace")
+        output = NOISE.sub(b"", self.output.kept())
+        own = [line.decode("utf-8", "replace") for line in output.split(b"\n") if line.startswith(b"srun: ")]
+        text = LABEL.sub(b"", output).decode("utf-8", "replace")
         return {"text": text, "own": own[:OWN_LINES], "exit": self.exit, "seconds": round(self.seconds, 3)}
 
 
@@ -140,20 +141,20 @@ def shell_of(request: dict[str, Any], program: dict[str, str]) -> str:
 
 def run(request: dict[str, Any]) -> dict[str, Any]:
     """All steps at once; then what those have left that failed is cleaned up, where their nodes still answer."""
-    data = together(request["steps"], request)
-    failed = [step for step in request["steps"] if data[step["key"]]["exit"] != 0]
+    results = together(request["steps"], request)
+    failed = [step for step in request["steps"] if results[step["key"]]["exit"] != 0]
     cleanups = [clean_up for step in failed for clean_up in step["cleanups"]]
     if not cleanups:
-        return {"steps": data, "cleaned": {}}
+        return {"steps": results, "cleaned": {}}
     cancel_steps(request["job"], [f"{request['name']}-{step['key']}" for step in failed])
-    return {"steps": data, "cleaned": together(cleanups, request)}
+    return {"steps": results, "cleaned": together(cleanups, request)}
 
 
-def together(asked: list[dict[str, Any]], request: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def together(steps: list[dict[str, Any]], request: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Run these steps side by side, each to its deadline. Raises Disconnected."""
     running = []
     try:
-        running = [Step(step, request) for step in asked]
+        running = [Step(step, request) for step in steps]
         waiting = running
         while waiting:
             pipes = {step.pipe: step for step in waiting}
@@ -166,13 +167,13 @@ def together(asked: list[dict[str, Any]], request: dict[str, Any]) -> dict[str, 
                 step.process.terminate()
         for step in running:
             step.end()
-    return {step.asked["key"]: step.to_json() for step in running}
+    return {step.record["key"]: step.to_json() for step in running}
 
 
 def cancel_steps(job: str, names: list[str]) -> None:
     """Kill the steps of these names, where srun has left any; a node that is gone keeps Slurm from answering."""
     with contextlib.suppress(subprocess.TimeoutExpired):
         rows = [row.split() for row in ask("squeue", "-h", "-s", "-j", job, "-o", "%i %j")[1].splitlines()]
-        found = [row[0] for row in rows if len(row) > 1 and row[1] in names]
-        if found:
-            ask("scancel", "--signal=KILL", *found)
+        left = [row[0] for row in rows if len(row) > 1 and row[1] in names]
+        if left:
+            ask("scancel", "--signal=KILL", *left)

@@ -189,11 +189,11 @@ class BySrun:
             step = _step(key, list(nodes), tasks, shell=shell, deadline_s=campaign.run_s, **ranks)
             return [{**step, "cleanups": list(cleanups.values())}]
         a, b = nodes
-        ends = ends_of(campaign, run, tuple(map(str, reserved.addresses[a])))
+        requests = ends_of(campaign, run, tuple(map(str, reserved.addresses[a])))
         timeout_s = campaign.run_s + ENDS_S
         return [
-            _step(f"{key}.{end}", [node], visit=dict(asked), deadline_s=timeout_s, cleanups=[cleanups[node]])
-            for end, node, asked in (("server", a, ends.server), ("client", b, ends.client))
+            _step(f"{key}.{end}", [node], visit=dict(request), deadline_s=timeout_s, cleanups=[cleanups[node]])
+            for end, node, request in (("server", a, requests.server), ("client", b, requests.client))
         ]
 
     def _reading(self, key: str, nodes: PairOrGroup, run: str, answered: Mapping[str, Any], nonce: str) -> Reading:
@@ -219,10 +219,10 @@ class BySrun:
             a, b = nodes
             server, client = (answered["steps"][f"{key}.{end}"] for end in ("server", "client"))
             reading = reading_of(
-                self.campaign, Pair(a, b), *(_answer(one, nonce) or NodeAnswer() for one in (server, client))
+                self.campaign, Pair(a, b), *(_answer(step, nonce) or NodeAnswer() for step in (server, client))
             )
             reading = replace(reading, seconds=reading.seconds or float(client["seconds"]))
-        silent = {node: one for node, one in cleaned.items() if one and one.unreached}
+        silent = {node: answer for node, answer in cleaned.items() if answer and answer.unreached}
         return silenced(reading, silent, nodes)
 
     def _launch_by_hand(self, together: PairOrGroup, reserved: Reserved) -> str:

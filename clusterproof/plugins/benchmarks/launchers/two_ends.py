@@ -145,8 +145,10 @@ class OverNodes:
 def _with(reading: Reading, cleaned: Mapping[str, NodeAnswer], nodes: PairOrGroup) -> Reading:
     """A failure with what the cleanup saw: the nodes that are silent, and what could not be ended on others."""
     if not reading.culprit:
-        reading = silenced(reading, {node: data for node, data in cleaned.items() if data.unreached}, nodes)
-    stuck = [f"SIGKILL does not end {', '.join(data.left)} on {node}" for node, data in cleaned.items() if data.left]
+        reading = silenced(reading, {node: answer for node, answer in cleaned.items() if answer.unreached}, nodes)
+    stuck = [
+        f"SIGKILL does not end {', '.join(answer.left)} on {node}" for node, answer in cleaned.items() if answer.left
+    ]
     return replace(reading, problem="; ".join([reading.problem, *stuck]))
 
 
@@ -214,7 +216,7 @@ def reading_of(campaign: MeterCampaign, pair: Pair, server: NodeAnswer, client: 
     reading = attributed(reading, {a: [server.name], b: [client.name]}, was_ended)
     if reading.has_succeeded or reading.culprit:
         return reading
-    unable = [node for node, data in ((a, server), (b, client)) if any(o.exit in NOT_STARTED for o in data.outputs)]
+    unable = [node for node, answer in ((a, server), (b, client)) if any(o.exit in NOT_STARTED for o in answer.outputs)]
     return replace(reading, culprit=unable[0] if len(unable) == 1 else "")
 
 
@@ -233,20 +235,20 @@ def two_ends(turn: PairMeasuring) -> Outcome:
         if not answers[turn.pair.a].is_port_taken:
             break
     server, client = (answers[node] for node in turn.pair)
-    to_clean_up = tuple(node for node, one in answers.items() if one.unreached)
+    to_clean_up = tuple(node for node, answer in answers.items() if answer.unreached)
     return Outcome(reading_of(turn.campaign, turn.pair, server, client), to_clean_up)
 
 
-def _visited(turn: PairMeasuring, ends: EndRequests) -> Mapping[str, NodeAnswer]:
+def _visited(turn: PairMeasuring, requests: EndRequests) -> Mapping[str, NodeAnswer]:
     """The answers of both nodes. An end that is silent after the other has reported a failure is not waited for."""
     answers: SimpleQueue[tuple[str, NodeAnswer]] = SimpleQueue()
-    requests = {turn.pair.a: ends.server, turn.pair.b: ends.client}
+    request_of = {turn.pair.a: requests.server, turn.pair.b: requests.client}
     timeout_s = turn.campaign.run_s + ENDS_S
 
     def visit(node: str) -> None:
-        answers.put((node, turn.visit(node, requests[node], timeout_s)))
+        answers.put((node, turn.visit(node, request_of[node], timeout_s)))
 
-    for node in requests:
+    for node in request_of:
         threading.Thread(target=visit, args=(node,), daemon=True).start()
     first, answer = answers.get()
     has_failed = bool(answer.unreached or answer.unmet or answer.is_lost)

@@ -58,7 +58,7 @@ class Visitor:
     def visit(self, target: Target, request: Mapping[str, object], timeout_s: float) -> NodeAnswer:
         """Send one request to one node. Raises Unusable."""
         answers: list[NodeAnswer] = []
-        self.visit_all([target], request, timeout_s, lambda _, data: answers.append(data))
+        self.visit_all([target], request, timeout_s, lambda _, answer: answers.append(answer))
         return answers[0] if answers else NodeAnswer(unreached="no answer")
 
     def visit_all(
@@ -155,8 +155,8 @@ def silenced(reading: Reading, silent: Mapping[str, NodeAnswer], nodes: PairOrGr
     if reading.has_succeeded or not silent:
         return reading
     message = ", ".join(f"{node} does not answer any more: {answer.unreached}" for node, answer in silent.items())
-    is_one = len(silent) == 1 and isinstance(nodes, Pair)
-    culprit = next(iter(silent)) if is_one else reading.culprit
+    is_one_of_pair = len(silent) == 1 and isinstance(nodes, Pair)
+    culprit = next(iter(silent)) if is_one_of_pair else reading.culprit
     failure = reading.failure or failure_of(silent.values())
     return replace(reading, problem=f"{reading.problem}; {message}", culprit=culprit, failure=failure)
 

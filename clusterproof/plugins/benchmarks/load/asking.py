@@ -48,13 +48,13 @@ def load(
 
     reached = [target for target in cluster.targets if not known[target.name].unreached]
     for round_collectors, targets in rounds(frozenset(collectors), reached, options.fs_at_once):
-        way = connection if TAKES_TURNS in round_collectors else with_devices
-        options = replace(options, max_answer_chars=way.carries(limits))
-        to_run, _ = program(round_collectors, options, way.takes_stdin)
+        chosen = connection if TAKES_TURNS in round_collectors else with_devices
+        options = replace(options, max_answer_chars=chosen.carries(limits))
+        to_run, _ = program(round_collectors, options, chosen.takes_stdin)
         longer = replace(limits, answer_s=options.whole_s(round_collectors) + CONNECT_S)
         part = replace(cluster, targets=tuple(targets))
         try:
-            ask(part, way, to_run, longer, merge, round_collectors)
+            ask(part, chosen, to_run, longer, merge, round_collectors)
         except Unusable as problem:
             for target in targets:
                 before = known[target.name]
@@ -91,10 +91,10 @@ def without(before: NodeEvidence, collectors: Iterable[str], why: Collected) -> 
 def program(collectors: Sequence[str], options: LoadOptions, on_stdin: bool = True) -> tuple[Program, str]:
     """The program that runs these collectors one after another, and the nonce that marks its answers."""
     nonce = new_nonce()
-    beside = (PYTORCH_MODULES[name] for name in collectors if name in PYTORCH_MODULES)
+    of_pytorch = (PYTORCH_MODULES[name] for name in collectors if name in PYTORCH_MODULES)
     functions = {collector: FUNCTIONS[collector] for collector in collectors}
     modules = modules_for(
-        [f"{PACKAGE}.run", *(f"{PACKAGE}.{name.partition(':')[0]}" for name in functions.values()), *beside]
+        [f"{PACKAGE}.run", *(f"{PACKAGE}.{name.partition(':')[0]}" for name in functions.values()), *of_pytorch]
     )
     to_call = {collector: (name, options.deadline_s(collector)) for collector, name in functions.items()}
     request = (to_call, options.host_root, options.whole_s(collectors), options.settings, options.max_answer_chars)

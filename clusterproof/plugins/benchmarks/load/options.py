@@ -67,7 +67,7 @@ class LoadOptions:
         """Seconds on the node for these, one after another, sending included."""
         return sum(self.deadline_s(collector) + END_S for collector in collectors) + SEND_S
 
-    def asked(self, collectors: Iterable[str]) -> frozenset[str]:
+    def requested(self, collectors: Iterable[str]) -> frozenset[str]:
         """Those of the collectors that load the hardware, without those for which no folder and no time is named."""
         chosen = {TAKES_TURNS: self.fs_folder, STRESS: self.stress_s}
         return frozenset(collectors) & COLLECTORS - {name for name, choice in chosen.items() if not choice}
@@ -75,7 +75,7 @@ class LoadOptions:
     @property
     def settings(self) -> dict[str, str]:
         """The settings that are passed to the collectors."""
-        data = {
+        values = {
             "dcgm_level": str(self.dcgm_level),
             "dcgm_parameters": self.dcgm_parameters,
             "folders": self.folders,
@@ -86,7 +86,7 @@ class LoadOptions:
             "stress_s": str(self.stress_s or ""),
             "exact_kinds": exact_kinds_setting(),
         }
-        return {name: value for name, value in data.items() if value}
+        return {name: value for name, value in values.items() if value}
 
 
 MAX_PARAMETERS, MAX_PARAMETER_CHARS = 100, 99  # DCGM 3 keeps so many, and no longer ones; DCGM 4 longer ones too
@@ -98,14 +98,14 @@ def dcgm_parameters(text: str) -> dict[str, str]:
     """What `dcgmi diag -p` is to set: `pcie.test_duration` by its value. Raises ValueError with what is wrong."""
     parameters: dict[str, str] = {}
     for word in text.split(";") if text else ():
-        found = _PARAMETER.fullmatch(word)
-        if not found:
+        match = _PARAMETER.fullmatch(word)
+        if not match:
             raise ValueError(f"has {word!r:.60}; expected TEST.NAME=VALUE;…, as diagnostic.test_duration=300")
         if len(word) > MAX_PARAMETER_CHARS:
             raise ValueError(f"has {word!r:.60} of {len(word)} characters; expected at most {MAX_PARAMETER_CHARS}")
-        if found["name"].lower() in parameters:
-            raise ValueError(f"has {found['name'].lower()} twice; expected it once")
-        parameters[found["name"].lower()] = found["value"]
+        if match["name"].lower() in parameters:
+            raise ValueError(f"has {match['name'].lower()} twice; expected it once")
+        parameters[match["name"].lower()] = match["value"]
     if len(parameters) > MAX_PARAMETERS:
         raise ValueError(f"has {len(parameters)} parameters; expected at most {MAX_PARAMETERS}")
     return parameters

@@ -109,25 +109,25 @@ def typed(program: str, settings: MeterSettings, environment: Mapping[str, str],
     return f"{command} {quoted_options(settings.options)}".strip()
 
 
-def finding_program(name: str, chosen: str, places: Sequence[str], remedy: str) -> str:
+def finding_program(name: str, chosen: str, folders: Sequence[str], remedy: str) -> str:
     """Lines that leave a program's path in $program, or end with 127 and one line that says what was looked for.
 
-    `chosen` stands for `name` and for all its places. A place may be a pattern: the first match in it is taken.
+    `chosen` stands for `name` and for all its folders. A folder may be a pattern: the first match in it is taken.
     """
-    places = () if chosen else places
-    looked = ", in ".join(["on PATH", *places])
+    folders = () if chosen else folders
+    looked = ", in ".join(["on PATH", *folders])
     missing = f"{chosen} is not a program here" if chosen else f"{name} is not installed: looked {looked}"
     lines = [f"program=$(command -v {shlex.quote(chosen or name)} 2>/dev/null) || program="]
-    if places:
-        tried = " ".join(f"{place}/{name}" for place in places)
+    if folders:
+        tried = " ".join(f"{folder}/{name}" for folder in folders)
         lines.append(f'for each in {tried}; do [ -z "$program" ] && [ -x "$each" ] && program=$each; done')
     return "\n".join([*lines, unless_found(f"{missing}; {remedy}")]) + "\n"
 
 
 def unless_found(missing: str) -> str:
     """A line that ends with 127 where $program is empty, after it has said what is missing."""
-    said = f"printf '{NO_PROGRAM}: %s: %s\\n' \"$(uname -n)\" {shlex.quote(missing)}"
-    return f'[ -n "$program" ] || {{ {said} >&2; exit {NOT_FOUND}; }}'
+    message = f"printf '{NO_PROGRAM}: %s: %s\\n' \"$(uname -n)\" {shlex.quote(missing)}"
+    return f'[ -n "$program" ] || {{ {message} >&2; exit {NOT_FOUND}; }}'
 
 
 def serving(command: str) -> str:
@@ -137,13 +137,13 @@ def serving(command: str) -> str:
 
 def retried_until_accepted(command: str, refusals: Sequence[str]) -> str:
     """Lines that run a client again while it says one of these words; $printed is what it said, $ended how it ended."""
-    said = " | ".join(f"*{shlex.quote(words)}*" for words in refusals)
+    patterns = " | ".join(f"*{shlex.quote(refusal)}*" for refusal in refusals)
     return f"""\
 tries=0
 while :; do
   printed=$({command} 2>&1); ended=$?
   case $printed in
-    {said}) tries=$((tries + 1)); [ "$tries" -lt {TRIES} ] || break; sleep 0.2 || sleep 1 ;;
+    {patterns}) tries=$((tries + 1)); [ "$tries" -lt {TRIES} ] || break; sleep 0.2 || sleep 1 ;;
     *) break ;;
   esac
 done
@@ -221,7 +221,7 @@ def culprit_in(text: str) -> str:
     """The one node that the text names as the cause; empty where it names none, or several alike."""
     lines = _lines(text)
     named = [_named(pattern, lines) for pattern in _NAMES_ONE[:2]]
-    named.append({found[1] for found in map(_WARNS.search, lines) if found and _OWN_FAULT.search(found[2])})
+    named.append({match[1] for match in map(_WARNS.search, lines) if match and _OWN_FAULT.search(match[2])})
     named += [_named(pattern, lines) for pattern in _NAMES_ONE[2:]]
     nodes = next(filter(None, named), set())
     return nodes.pop().rstrip(".") if len(nodes) == 1 else ""
@@ -233,7 +233,7 @@ def _named(pattern: re.Pattern[str], lines: Sequence[str]) -> set[str]:
 
 def _telling_line(text: str, problems: Iterable[str]) -> str:
     lines = [line for line in _lines(text) if any(char.isalnum() for char in line)]
-    missing = next((f"{OURS}: {found[1]}" for found in map(_OURS.search, lines) if found), "")
+    missing = next((f"{OURS}: {match[1]}" for match in map(_OURS.search, lines) if match), "")
     library = next(filter(_LIBRARY.search, lines), "")
     if library and not missing:
         return f"{library}; {_WHERE_LIBRARIES_ARE}"

@@ -76,12 +76,12 @@ class Expectation:
 
 def figures_of(readings: Iterable[tuple[BusbwKey, Stack, Reading]]) -> tuple[BaselineFigure, ...]:
     """The medians of a run, by key and stack; failed measurements and wrong results are left out."""
-    found: dict[tuple[BusbwKey, Stack], list[float]] = {}
+    bandwidths: dict[tuple[BusbwKey, Stack], list[float]] = {}
     for key, stack, reading in readings:
         busbw = reading.busbw_gb_per_s
         if busbw is not None and is_believable(busbw) and reading.is_correct is not False:
-            found.setdefault((key, stack), []).append(busbw)
-    return tuple(BaselineFigure(key, stack, median(all_of), len(all_of)) for (key, stack), all_of in found.items())
+            bandwidths.setdefault((key, stack), []).append(busbw)
+    return tuple(BaselineFigure(key, stack, median(values), len(values)) for (key, stack), values in bandwidths.items())
 
 
 def expectation(figures: Iterable[BaselineFigure], key: BusbwKey, stack: Stack) -> Expectation | None:

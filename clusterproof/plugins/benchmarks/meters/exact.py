@@ -48,15 +48,16 @@ def read(_settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
     documents = [
         meters.object_in(output.text) for output in outputs
     ]  # the client's first, which is the second of the nodes
-    nodes = [NodeResult({**data, "node": 1 - end}) for end, data in enumerate(documents) if data]
+    nodes = [NodeResult({**document, "node": 1 - end}) for end, document in enumerate(documents) if document]
     hosts = tuple(
-        str((data or {}).get("host", ""))[:MAX_NAME] or NODES[number] for number, data in enumerate(documents[::-1])
+        str((document or {}).get("host", ""))[:MAX_NAME] or NODES[number]
+        for number, document in enumerate(documents[::-1])
     )
     with Recording():  # what cannot be read of one rank hides nothing wrong on another
         blame = Blame.of(nodes, hosts) if nodes else None
     if blame and blame.blocks:
-        problem_in_words = meters.one_line(blame.words)
-        return Reading(is_correct=False, problem=problem_in_words, culprit=blame.node, seconds=seconds, hosts=hosts)
+        problem = meters.one_line(blame.words)
+        return Reading(is_correct=False, problem=problem, culprit=blame.node, seconds=seconds, hosts=hosts)
     try:
         problem = _problem(nodes, outputs)
         if problem:
@@ -97,7 +98,7 @@ def _problem(nodes: list[NodeResult], outputs: tuple[Output, ...]) -> str:
     return next((f"{node.gap}; expected nccl" for node in nodes if node.gap), "")
 
 
-def _shell(settings: MeterSettings, place: dict[str, object]) -> str:
+def _shell(settings: MeterSettings, end: dict[str, object]) -> str:
     """Lines that find a Python with PyTorch and let it run the ranks of one node."""
     tried = [settings.program] if settings.program else ["python3", *PYTHONS]
     missing = (
@@ -110,20 +111,18 @@ def _shell(settings: MeterSettings, place: dict[str, object]) -> str:
         has_torch=shlex.quote(HAS_TORCH),
         unless_found=meters.unless_found(f"{missing}; install it, or name a Python that has it: --meter-program PATH"),
     )
-    return (
-        f'{meters.exports(settings.environment)}{find}exec "$program" -I -c {shlex.quote(_program(settings, place))}\n'
-    )
+    return f'{meters.exports(settings.environment)}{find}exec "$program" -I -c {shlex.quote(_program(settings, end))}\n'
 
 
-def _program(settings: MeterSettings, place: dict[str, object]) -> str:
+def _program(settings: MeterSettings, end: dict[str, object]) -> str:
     request = {
-        **place,
+        **end,
         "nodes": len(NODES),
         "ranks": settings.ranks_per_node,
         "kinds": exact_kinds_setting(),
         "budget_s": BUDGET_S,
         "within_s": WITHIN_S,
-        "seed": place["port"],  # both ends draw the same integers
+        "seed": end["port"],  # both ends draw the same integers
     }
     return text_of(started(PROGRAM, _modules(), (request,)))
 

@@ -22,12 +22,12 @@ REFUSALS = ("Connection refused",)
 
 def server(settings: MeterSettings, port: int) -> str:
     """The shell command of the end that waits. Raises ValueError."""
-    return _program(settings) + meters.serving(f'"$program" {_words(settings)} -B {port}')
+    return _program(settings) + meters.serving(f'"$program" {_options(settings)} -B {port}')
 
 
 def client(settings: MeterSettings, address: str, port: int) -> str:
     """The shell command of the end that connects. Raises ValueError."""
-    run = f'"$program" {_words(settings)} -P {port} {shlex.quote(address)}'
+    run = f'"$program" {_options(settings)} -P {port} {shlex.quote(address)}'
     return _program(settings) + meters.retried_until_accepted(run, REFUSALS) + 'exit "$ended"\n'
 
 
@@ -58,7 +58,7 @@ def read(settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
 def command(settings: MeterSettings, _launch: str, nodes: Sequence[str]) -> str:
     """What a person types on both nodes. Raises ValueError."""
     node, other = nodes
-    run = meters.typed("fi_pingpong", replace(settings, options=""), {}, _words(settings))
+    run = meters.typed("fi_pingpong", replace(settings, options=""), {}, _options(settings))
     return f"{run} on {node}, then on {other}: {run} {node}"
 
 
@@ -76,7 +76,7 @@ def _program(settings: MeterSettings) -> str:
     return meters.exports(environment) + meters.finding_program("fi_pingpong", settings.program, PLACES, REMEDY)
 
 
-def _words(settings: MeterSettings) -> str:
+def _options(settings: MeterSettings) -> str:
     provider = "" if _provider(settings) else "-p tcp "
     size = settings.size_bytes or SIZE_BYTES
     return f"{provider}-e rdm -I {ITERATIONS} -S {size} {meters.quoted_options(settings.options)}".rstrip()
@@ -108,8 +108,8 @@ def _rows(text: str) -> list[tuple[int, int, float, float]]:
 
 def _problem(ours: Output, size: int, mb_per_s: float, theirs: Output) -> str:
     if ours.exit != 0 or not size:
-        said = meters.problem_of(ours) if ours.exit != 0 else f"no whole row; {meters.problem_of(ours)}"
-        return meters.one_line(f"{said}; the server: {meters.problem_of(theirs)}" if theirs.exit else said)
+        problem = meters.problem_of(ours) if ours.exit != 0 else f"no whole row; {meters.problem_of(ours)}"
+        return meters.one_line(f"{problem}; the server: {meters.problem_of(theirs)}" if theirs.exit else problem)
     if not is_believable(mb_per_s / 1000):
         return f"it measured {mb_per_s:g} MB/s; expected more than 0, and what a network can do"
     return ""

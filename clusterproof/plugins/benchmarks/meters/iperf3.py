@@ -70,9 +70,9 @@ def read(_settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
         there, back = directions(ours.text)
     except UnreadableError as problem:
         text = f"{ours.text}\n{theirs.text}"
-        said = f"{problem}; the server: {meters.problem_of(theirs)}" if theirs.exit else str(problem)
+        message = f"{problem}; the server: {meters.problem_of(theirs)}" if theirs.exit else str(problem)
         culprit, failure = meters.culprit_in(text), meters.failure_in(text)
-        return Reading(problem=meters.one_line(said), culprit=culprit, seconds=seconds, failure=failure)
+        return Reading(problem=meters.one_line(message), culprit=culprit, seconds=seconds, failure=failure)
     slower = min(there, back, key=lambda direction: direction.gb_per_s)
     return Reading(
         busbw_gb_per_s=slower.gb_per_s,
@@ -109,8 +109,8 @@ def directions(text: str) -> tuple[Direction, Direction]:
         if error := report.get("error"):
             raise UnreadableError(f"{direction}: {error if isinstance(error, str) else 'error'}")
     if len(reports) < len(DIRECTIONS):
-        said = meters.problem_of(Output(text, 0)) if not reports else "it ended before"
-        raise UnreadableError(f"{DIRECTIONS[len(reports)]}: no whole report of iperf3: {said}")
+        problem = meters.problem_of(Output(text, 0)) if not reports else "it ended before"
+        raise UnreadableError(f"{DIRECTIONS[len(reports)]}: no whole report of iperf3: {problem}")
     there, back = (_direction(name, report) for name, report in zip(DIRECTIONS, reports, strict=True))
     return there, back
 

@@ -102,11 +102,11 @@ def _problem(row: Mapping[str, Any], hosts: Sequence[str]) -> str:
     ends = row.get("ends")
     if not (isinstance(ends, list) and len(ends) == 2):
         raise UnreadableError("a failed exchange does not say how it ended; expected the words of both ends")
-    said = [_ended(end) for end in ends]
+    reasons = [_ended(end) for end in ends]
     if ends[0][0] is None and ends[1][0]:
-        said[0] = ""  # the server was only ended because its client had failed
-    words = [f"{host}: {why}" for host, why in zip(reversed(hosts), reversed(said), strict=True) if why]
-    return meters.one_line("; ".join(words)) or NO_WORD
+        reasons[0] = ""  # the server was only ended because its client had failed
+    problems = [f"{host}: {why}" for host, why in zip(reversed(hosts), reversed(reasons), strict=True) if why]
+    return meters.one_line("; ".join(problems)) or NO_WORD
 
 
 def _ended(end: Any) -> str:
@@ -121,10 +121,10 @@ def _ended(end: Any) -> str:
     return meters.problem_of(Output(end[1], end[0]))
 
 
-def _shell(settings: MeterSettings, place: Mapping[str, object]) -> str:
+def _shell(settings: MeterSettings, end: Mapping[str, object]) -> str:
     """Lines that run one end in the Python that the launcher has found. Raises ValueError."""
     meters.quoted_options(settings.options)
-    request = {**place, "program": settings.program, "options": shlex.split(settings.options)}
+    request = {**end, "program": settings.program, "options": shlex.split(settings.options)}
     text = text_of(started(PROGRAM, _modules(), (request,)))
     return f"{meters.exports(settings.environment)}exec {PYTHON} -I -c {shlex.quote(text)}\n"
 

@@ -7,7 +7,7 @@ rounds of pairs in which no node is twice.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from random import Random
 
 from clusterproof.plugins.evidence.pairs import Pair, pair
@@ -26,7 +26,7 @@ def circle(nodes: Sequence[str]) -> list[Round]:
     for _ in range(len(ring) - 1):
         half = len(ring) // 2
         facing = zip(ring[:half], reversed(ring[half:]), strict=True)
-        rounds.append(tuple(pair(one, other) for one, other in facing if one is not None and other is not None))
+        rounds.append(tuple(pair(a, b) for a, b in facing if a is not None and b is not None))
         ring[1:] = [ring[-1], *ring[1:-1]]
     return rounds
 
@@ -34,7 +34,7 @@ def circle(nodes: Sequence[str]) -> list[Round]:
 def full(nodes: Sequence[str], places: Mapping[str, str]) -> list[Round]:
     """Every pair once; rounds with many pairs inside a place come first."""
     rounds = circle(sorted(nodes, key=lambda node: (places.get(node, ""), node)))
-    return sorted(rounds, key=lambda pairs: -sum(is_inside(one, places) for one in pairs))
+    return sorted(rounds, key=lambda pairs: -sum(is_inside(both, places) for both in pairs))
 
 
 def quick(nodes: Sequence[str], places: Mapping[str, str], count: int, random: Random) -> list[Round]:
@@ -48,7 +48,7 @@ def quick(nodes: Sequence[str], places: Mapping[str, str], count: int, random: R
         random.shuffle(rounds)
         return [rounds[number % len(rounds)] for number in range(count)] if rounds else []
     inside = _inside(by_place, min(count // 2, max(map(len, by_place)) - 1), random)
-    rounds, met = list(inside), {one for pairs in inside for one in pairs}
+    rounds, met = list(inside), set(chain.from_iterable(inside))
     for _ in range(count - len(inside)):
         tried = (_across(by_place, random) for _ in range(_TRIES))
         best = _fewest(tried, met)
@@ -76,11 +76,11 @@ def _inside(by_place: Sequence[Sequence[str]], count: int, random: Random) -> li
         random.shuffle(rounds)
     made = []
     for number in range(count):
-        pairs = [one for rounds in of_places if rounds for one in rounds[number % len(rounds)]]
-        busy = {node for one in pairs for node in one.nodes}
+        pairs = list(chain.from_iterable(rounds[number % len(rounds)] for rounds in of_places if rounds))
+        busy = set(chain.from_iterable(pairs))
         left = [node for members in by_place for node in members if node not in busy]
         random.shuffle(left)
-        pairs += [pair(one, other) for one, other in zip_longest(left[::2], left[1::2]) if other is not None]
+        pairs += [pair(a, b) for a, b in zip_longest(left[::2], left[1::2]) if b is not None]
         made.append(tuple(pairs))
     return made
 
@@ -92,7 +92,7 @@ def _across(by_place: Sequence[Sequence[str]], random: Random) -> Round:
     if len(row) % 2:
         row.pop(random.randrange(len(row)))
     half = len(row) // 2
-    return tuple(pair(one, other) for one, other in zip(row[:half], row[half:], strict=True))
+    return tuple(pair(a, b) for a, b in zip(row[:half], row[half:], strict=True))
 
 
 def _fewest(tried: Iterable[Round], met: set[Pair]) -> Round:
@@ -100,7 +100,7 @@ def _fewest(tried: Iterable[Round], met: set[Pair]) -> Round:
     best: Round = ()
     fewest: int | None = None
     for pairs in tried:
-        again = sum(one in met for one in pairs)
+        again = len(met.intersection(pairs))
         if fewest is None or again < fewest:
             best, fewest = pairs, again
         if not again:

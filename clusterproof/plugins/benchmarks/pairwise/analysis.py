@@ -48,7 +48,7 @@ class Analysis:
     """Everything that the measurements come to."""
 
     findings: tuple[PairFault, ...] = ()
-    usual: Normal | None = None
+    normal: Normal | None = None
     estimates: Mapping[str, Estimate] = field(default_factory=dict)  # of every node that was measured
 
 
@@ -57,7 +57,7 @@ def analyse(
 ) -> Analysis:
     """The findings from these measurements. The floor is in busbw; None where it is unknown."""
     screened = screen(measurements, settings)
-    nodes = {node for one in measurements for node in one.pair.nodes}
+    nodes = {node for measurement in measurements for node in measurement.pair.nodes}
     failing = failing_or_suspect(measurements)
     if screened.reference is None:
         named = tuple(finding for finding in failing if finding.kind is Kind.FAILING_NODE)
@@ -74,20 +74,22 @@ def analyse(
         if (finding := suspected(node, screened, estimates[node], settings))
     ]
     of_nodes = each_once(slow, failing)
-    found_nodes = {node for finding in of_nodes for node in finding.nodes}
-    links = link_findings(screened, measurements, found_nodes, settings, len(nodes))
-    found = found_nodes | {node for one in links if one.kind is not Kind.INCONCLUSIVE for node in one.nodes}
-    intermittent = slow_now_and_then(screened, nodes - found, estimates, settings)
-    said = found | {node for one in intermittent for node in one.nodes}
+    named_nodes = {node for finding in of_nodes for node in finding.nodes}
+    links = link_findings(screened, measurements, named_nodes, settings, len(nodes))
+    blamed = named_nodes | {
+        node for finding in links if finding.kind is not Kind.INCONCLUSIVE for node in finding.nodes
+    }
+    intermittent = slow_now_and_then(screened, nodes - blamed, estimates, settings)
+    reported = blamed | {node for finding in intermittent for node in finding.nodes}
     unclear = _too_few(screened, floor_gb_per_s, settings) or too_noisy(screened, settings)
-    jittery = [] if unclear else left_open(screened, nodes - said, estimates, settings)
+    jittery = [] if unclear else left_open(screened, nodes - reported, estimates, settings)
     return Analysis(
         (*contention, *places, *of_nodes, *links, *intermittent, *jittery, *unclear), screened.reference, estimates
     )
 
 
 def _nothing(measurements: Sequence[Measurement]) -> PairFault:
-    nodes = tuple(sorted({node for one in measurements for node in one.pair.nodes}))
+    nodes = tuple(sorted({node for measurement in measurements for node in measurement.pair.nodes}))
     return PairFault(Kind.INCONCLUSIVE, nodes, attempts=len(measurements), words="nothing was measured")
 
 
@@ -108,16 +110,18 @@ def _too_few(screened: Screened, floor_gb_per_s: float | None, settings: Analysi
 def _configuration(measurements: Sequence[Measurement], floor_gb_per_s: float | None) -> PairFault | None:
     """That most pairs are under the floor: no single node causes that. Contended pairs say nothing about it."""
     succeeding = succeeded(measurements)
-    busbw = [one.reading.busbw_gb_per_s or 0.0 for one in succeeding]
-    under = [one for one, value in zip(succeeding, busbw, strict=True) if floor_gb_per_s and value < floor_gb_per_s]
+    busbw = [measurement.reading.busbw_gb_per_s or 0.0 for measurement in succeeding]
+    floor = floor_gb_per_s or 0.0
+    under = [measurement for measurement, value in zip(succeeding, busbw, strict=True) if value < floor]
     if not floor_gb_per_s or len(under) <= SHARE_UNDER_FLOOR * len(succeeding):
         return None
     message = (
         f"{len(under)} of {len(succeeding)} measurements are under the floor of {speed(floor_gb_per_s)}, "
         f"their median is {speed(median(busbw))}"
     )
-    nodes = tuple(sorted({node for one in under for node in one.pair.nodes}))
-    return PairFault(Kind.CONFIGURATION, nodes, words=message, pairs=tuple({one.pair: None for one in under}))
+    nodes = tuple(sorted({node for measurement in under for node in measurement.pair.nodes}))
+    pairs = tuple({measurement.pair: None for measurement in under})
+    return PairFault(Kind.CONFIGURATION, nodes, words=message, pairs=pairs)
 
 
 def _contention(reference: Normal, settings: AnalysisSettings) -> list[PairFault]:
@@ -174,7 +178,7 @@ class Campaign:
         by_pair: dict[Pair, list[Measurement]] = {}
         for measurement in self.journal.measurements:
             by_pair.setdefault(measurement.pair, []).append(measurement)
-        return {pair: tuple(data) for pair, data in by_pair.items()}
+        return {pair: tuple(measurements) for pair, measurements in by_pair.items()}
 
     @cached_property
     def of_node(self) -> Mapping[str, tuple[Measurement, ...]]:
@@ -183,7 +187,7 @@ class Campaign:
         for measurement in self.journal.measurements:
             for node in measurement.pair:
                 by_node.setdefault(node, []).append(measurement)
-        return {node: tuple(data) for node, data in by_node.items()}
+        return {node: tuple(measurements) for node, measurements in by_node.items()}
 
     @cached_property
     def named(self) -> tuple[PairFault, ...]:
@@ -195,7 +199,7 @@ class Campaign:
     def nodes_for_groups(self) -> tuple[str, ...]:
         """The nodes that are there, that a pair succeeded with, and that the pairs do not name."""
         named = {*self.journal.plan.absent, *(node for finding in self.named for node in finding.nodes)}
-        well = {node for one in self.journal.measurements if one.reading.busbw_gb_per_s for node in one.pair}
+        well = {node for measurement in succeeded(self.journal.measurements) for node in measurement.pair}
         return tuple(node for node in self.journal.plan.nodes if node in well - named)
 
     @cached_property
@@ -218,8 +222,8 @@ class Campaign:
     @property
     def pairs_gb_per_s(self) -> float:
         """The slower of what is normal for pairs, inside places and across them; 0 where none succeeded."""
-        usual = self.analysis.usual
-        return exp(min(usual.inside, usual.across)) if usual else 0.0
+        normal = self.analysis.normal
+        return exp(min(normal.inside, normal.across)) if normal else 0.0
 
     def _slow_inside(self, group: NodeGroup) -> PairFault | None:
         """A link between two of its nodes, or a place of some of them, that the pairs found slow."""
@@ -239,7 +243,7 @@ class Campaign:
     def asks(self, node: str) -> bool:
         """Whether a node is to be measured at all."""
         named_pairs = self.journal.plan.asked
-        return not named_pairs or any(node in one for one in named_pairs)
+        return not named_pairs or any(node in pair for pair in named_pairs)
 
     @cached_property
     def key(self) -> BusbwKey | None:
@@ -279,20 +283,22 @@ class Campaign:
         """That share."""
         return self.catalog.threshold(FLOOR)
 
-    def by_hand(self, one: str, other: str) -> str:
+    def by_hand(self, node: str, other: str) -> str:
         """How a person measures two nodes as they were measured here; empty where a recording names no such meter."""
         meter = METERS.get(str(self.journal.about.get("meter", "")))
-        return meter.by_hand(one, other, self.key.collective if self.key else "") if meter and meter.by_hand else ""
+        return meter.by_hand(node, other, self.key.collective if self.key else "") if meter and meter.by_hand else ""
 
     @property
     def unclear(self) -> str:
         """Why its nodes cannot be distinguished; empty where they can."""
-        findings = (one for one in self.analysis.findings if one.kind is Kind.INCONCLUSIVE and not one.pairs)
-        return next((one.words for one in findings if len(one.nodes) > 1), "")
+        findings = (
+            finding for finding in self.analysis.findings if finding.kind is Kind.INCONCLUSIVE and not finding.pairs
+        )
+        return next((finding.words for finding in findings if len(finding.nodes) > 1), "")
 
     def normal_gb_per_s(self, pair: Pair) -> float | None:
         """What is normal for pairs like this one."""
-        reference = self.analysis.usual
+        reference = self.analysis.normal
         return exp(reference.of(is_inside(pair, self.journal.plan.places))) if reference else None
 
     def of_wire(self, busbw_gb_per_s: float) -> OfWire | None:

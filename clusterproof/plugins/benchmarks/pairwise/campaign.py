@@ -50,7 +50,7 @@ class PairPlan:
     def first(self) -> list[Round]:
         """The rounds that do not depend on any measurement."""
         return [
-            tuple(one for one in pairs if not self.absent & set(one)) for pairs in self.planned[: self.first_rounds]
+            tuple(both for both in pairs if not self.absent & set(both)) for pairs in self.planned[: self.first_rounds]
         ]
 
     @cached_property
@@ -106,7 +106,7 @@ def next_round(plan: PairPlan, measurements: Sequence[Measurement]) -> tuple[int
         before = [measurement for measurement in measurements if measurement.round < number]
         pairs = first[number] if number < len(first) else retests(plan, before, number)
         measured = {measurement.pair for measurement in measurements if measurement.round == number}
-        left = tuple(one for one in pairs if one not in measured)
+        left = tuple(both for both in pairs if both not in measured)
         if left or (not pairs and number >= len(first)):
             return number, left
     return last, ()
@@ -176,7 +176,7 @@ class _Draw:
         self.random.shuffle(good)
         again = [measurement.pair for measurement in measurements if measurement.round >= plan.settings.first_rounds]
         self.retested = Counter(again)
-        used = Counter(node for one in again for node in one.nodes)
+        used = Counter(node for both in again for node in both.nodes)
         good.sort(key=lambda node: (node in in_links, used[node]))  # the first are better kept for their own retest
         self.good = good
 

@@ -29,7 +29,7 @@ ERROR_OF_CENTRE = 1.25  # standard error of a round's centre, times that of the 
 SURELY = 2.3  # standard errors: 99 times in 100 rounds that are alike do not look so different
 
 ENOUGH = 4  # measurements for a normal of their own
-ENOUGH_WITH_ROOM = 2  # measurements of pairs of which at most half run at once, to say what that brings
+ENOUGH_RELAXED = 2  # measurements of pairs of which at most half run at once, to say what that brings
 FEWEST_FOR_SIGMA = 6
 MAX_PLACES = 8  # of more places one that is slow touches too few pairs to move their median
 
@@ -110,12 +110,13 @@ def normal(
     if not succeeding:
         return None
     most = max(measurement.at_once for measurement in measurements)
-    trusted = [one for one in succeeding if not set(one.pair.nodes) & set(without)] or succeeding
-    first = [one for one in trusted if not is_relaxed(one, most)] or trusted
+    trusted = [measurement for measurement in succeeding if not set(measurement.pair) & set(without)] or succeeding
+    first = [measurement for measurement in trusted if not is_relaxed(measurement, most)] or trusted
     shared = _in_common(first, settings)
     logs: dict[bool, list[tuple[Pair, float]]] = defaultdict(list)
-    for one in first:
-        logs[is_inside(one.pair, settings.places)].append((one.pair, log_of(one) - shared.of_round.get(one.round, 0.0)))
+    for measurement in first:
+        x = log_of(measurement) - shared.of_round.get(measurement.round, 0.0)
+        logs[is_inside(measurement.pair, settings.places)].append((measurement.pair, x))
     whole, _ = normal_part([x for logs_of_kind in logs.values() for _, x in logs_of_kind])
     inside = normal_part([x for _, x in logs[True]])[0] if len(logs[True]) >= ENOUGH else whole
     across = _across(logs[False], settings) if len(logs[False]) >= ENOUGH else whole
@@ -129,12 +130,15 @@ def normal(
         sample=tuple(rest) if len(rest) <= MAX_VALUES else (),
         tails=tails(rest, sigma),
     )
-    with_room = [one for one in trusted if is_relaxed(one, most)]
-    if len(with_room) < ENOUGH_WITH_ROOM:
-        with_room = [one for one in (*succeeding, *succeeded(untypical)) if is_relaxed(one, most)]
-    excluded = {*placed, *_low((one for one in succeeding if not is_relaxed(one, most)), reference, settings)}
-    first_rounds = _first_rounds(one for one in [*succeeding, *succeeded(untypical)] if not excluded & set(one.pair))
-    return _with_room(reference, with_room, first_rounds, {one.round for one in first}, shared.differ, settings)
+    relaxed = [measurement for measurement in trusted if is_relaxed(measurement, most)]
+    all_succeeding = [*succeeding, *succeeded(untypical)]
+    if len(relaxed) < ENOUGH_RELAXED:
+        relaxed = [measurement for measurement in all_succeeding if is_relaxed(measurement, most)]
+    not_relaxed = (measurement for measurement in succeeding if not is_relaxed(measurement, most))
+    excluded = {*placed, *_low(not_relaxed, reference, settings)}
+    first_rounds = _first_rounds(measurement for measurement in all_succeeding if not excluded & set(measurement.pair))
+    full = {measurement.round for measurement in first}
+    return _with_relief(reference, relaxed, first_rounds, full, shared.differ, settings)
 
 
 def _low(measurements: Iterable[Measurement], reference: Normal, settings: AnalysisSettings) -> set[str]:
@@ -181,15 +185,15 @@ def _in_common(measurements: Sequence[Measurement], settings: AnalysisSettings) 
     for of_kind in kinds.values():
         if len(of_kind) < ENOUGH:
             continue
-        centre, _ = normal_part([log_of(one) for one in of_kind])
-        of_these = _by_round((one, log_of(one) - centre) for one in of_kind)
+        centre, _ = normal_part([log_of(measurement) for measurement in of_kind])
+        of_these = _by_round((measurement, log_of(measurement) - centre) for measurement in of_kind)
         differ = max(differ, difference(of_these, max(within(of_these.values()), LEAST_SIGMA)))
         for number, xs in of_these.items():
             of_rounds[number] += xs
     return _Shared(in_common(of_rounds, max(within(of_rounds.values()), LEAST_SIGMA), differ), differ)
 
 
-def _with_room(
+def _with_relief(
     reference: Normal,
     measurements: Sequence[Measurement],
     first: Mapping[Pair, int],
@@ -205,27 +209,25 @@ def _with_room(
     for measurement in measurements:
         kind = is_inside(measurement.pair, settings.places)
         gained[kind].append((measurement, log_of(measurement) - reference.of(kind)))
-    rounds = len({one.round for one in measurements})
+    rounds = len({measurement.round for measurement in measurements})
     chance = 4 * differ * (1 / max(rounds, 1) + 1 / max(len(full), 1)) ** 0.5
     relief = {
         kind: _relief([x for _, x in of_kind], reference.sigma, chance, settings) for kind, of_kind in gained.items()
     }
     fresh = (
-        (one, x - relief[kind])
+        (measurement, x - relief[kind])
         for kind, of_kind in gained.items()
-        for one, x in of_kind
-        if one.round == first.get(one.pair)
+        for measurement, x in of_kind
+        if measurement.round == first.get(measurement.pair)
     )
     left = _by_round(fresh)  # those that are measured again were slow before
     differ = max(differ, difference(left, reference.sigma, about=0.0))
-    rounds_with_room = {
-        number: x for number, x in in_common(left, reference.sigma, differ).items() if number not in full
-    }
+    relaxed_rounds = {number: x for number, x in in_common(left, reference.sigma, differ).items() if number not in full}
     return replace(
         reference,
         relief_inside=relief[True],
         relief_across=relief[False],
-        rounds={**reference.rounds, **rounds_with_room},
+        rounds={**reference.rounds, **relaxed_rounds},
     )
 
 
@@ -258,7 +260,7 @@ def _sigma(
 
 def _relief(gained: Sequence[float], sigma: float, chance: float, settings: AnalysisSettings) -> float:
     """What room brings, where it is more than noise, and than rounds differ by chance."""
-    if len(gained) < ENOUGH_WITH_ROOM:
+    if len(gained) < ENOUGH_RELAXED:
         return 0.0
     middle = median(gained)
     sure = middle > max(settings.min_effect / 2, hypot(4 * sigma / len(gained) ** 0.5, chance))

@@ -90,7 +90,7 @@ def drive(
         most_batches = max(most_batches, len(batches))
         for done, batch in enumerate(batches):
             if pace.batches_left < 1:
-                left_out = _words(batches[done:], number)
+                left_out = _left_out(batches[done:], number)
                 break
             started = clock()
             measurements += _measure(launcher, batch, partial(_of_pair, number, len(batch)), writer.measured)
@@ -193,7 +193,7 @@ def _measure(
     return well + failed
 
 
-def _words(batches: Sequence[Round], number: int) -> str:
+def _left_out(batches: Sequence[Round], number: int) -> str:
     pairs = [pair for batch in batches for pair in batch]
     shown = ", ".join(map(str, pairs[:4])) + (", …" if len(pairs) > 4 else "")
     return f"{len(pairs)} pairs of round {number + 1} ({shown}), and what would have followed"

@@ -19,4 +19,4 @@ def failure_of(record: Mapping[str, str]) -> Failure | None:
     """The kind of the failure of a reading, None for one of no kind. Raises ValueError."""
     if "failure" in record:
         return Failure(record["failure"]) if record["failure"] else None
-    return next((failure for words, failure in SAID.items() if words in record.get("problem", "")), None)
+    return next((failure for phrase, failure in SAID.items() if phrase in record.get("problem", "")), None)

@@ -30,7 +30,7 @@ LIKELY = 0.5  # that an end has the usual noise: below it that is what leaves a 
 def link_findings(
     screened: Screened,
     measurements: Sequence[Measurement],
-    found_nodes: Collection[str],
+    named_nodes: Collection[str],
     settings: AnalysisSettings,
     nodes: int,
 ) -> list[PairFault]:
@@ -39,7 +39,7 @@ def link_findings(
     of_pair = by_pair(screened.values)
     findings = []
     for pair in screened.links:
-        if set(found_nodes) & set(pair.nodes) or nodes < FEWEST_NODES:
+        if set(named_nodes) & set(pair.nodes) or nodes < FEWEST_NODES:
             continue
         tried = [measurement for measurement in measurements if measurement.pair == pair]
         failed = sum(not measurement.reading.busbw_gb_per_s for measurement in tried)

@@ -110,7 +110,7 @@ class MeasuredGroups:
             readings[measurement.group] = (*readings.get(measurement.group, ()), measurement.reading)
         return sizes
 
-    def usual_gb_per_s(self, size: int) -> float | None:
+    def median_gb_per_s(self, size: int) -> float | None:
         """The median of the groups of this size; None where none succeeded."""
         return _middle([best_gb_per_s(readings) for readings in self.by_size.get(size, {}).values()])
 
@@ -127,18 +127,18 @@ class MeasuredGroups:
     @cached_property
     def smallest(self) -> tuple[int, float] | None:
         """The smallest groups that may be compared with larger ones: their size and what is usual for them."""
-        known = ((size, self.usual_gb_per_s(size)) for size in self.by_size if size >= FIRST_SIZE)
-        return next(((size, usual) for size, usual in known if usual), None)
+        known = ((size, self.median_gb_per_s(size)) for size in self.by_size if size >= FIRST_SIZE)
+        return next(((size, typical) for size, typical in known if typical), None)
 
     def is_low(self, group: NodeGroup, reading: Reading, limits: GroupLimits) -> bool:
         """Whether one reading of a group failed, is wrong, or is less than its like suggest."""
         busbw = reading.busbw_gb_per_s
         if not busbw or reading.is_correct is False:
             return True
-        few, usual = self.smallest or (len(group.nodes), 0.0)
+        few, typical = self.smallest or (len(group.nodes), 0.0)
         return (
             busbw < (1 - limits.slower) * (self.others_gb_per_s(group) or 0.0)
-            or (len(group.nodes) > few and busbw < limits.least_share * usual)
+            or (len(group.nodes) > few and busbw < limits.least_share * typical)
             or busbw < limits.least_of_pairs * limits.pairs_gb_per_s
         )
 
@@ -147,10 +147,10 @@ class MeasuredGroups:
         return ", ".join(self._of_size(size) for size in self.by_size)
 
     def _of_size(self, size: int) -> str:
-        usual, groups = self.usual_gb_per_s(size), self.by_size[size].values()
+        typical, groups = self.median_gb_per_s(size), self.by_size[size].values()
         failed = sum(best_gb_per_s(readings) is None for readings in groups)
-        some = f" ({failed} of {len(groups)} failed)" if failed and usual else ""
-        return f"{size} nodes {speed(usual) if usual else 'failed'}{some}"
+        some = f" ({failed} of {len(groups)} failed)" if failed and typical else ""
+        return f"{size} nodes {speed(typical) if typical else 'failed'}{some}"
 
 
 def _middle(bandwidths: Sequence[float | None]) -> float | None:

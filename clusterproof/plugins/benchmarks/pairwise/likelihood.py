@@ -66,13 +66,13 @@ def confidence(
     effects = [effect for effect in {*values, location(values)} if effect < 0.0]
     if not effects:
         return 0.0
-    without = _beside((), reference)
+    without = _as_others((), reference)
     slow = _either([_slow([x - effect for x in values], reference, without, noise) for effect in effects])
     slow -= log(len(effects))
-    of_a_usual_node = tries * noise[1.0] * _odds(_beside(values, reference) - slow)
+    of_a_normal_node = tries * noise[1.0] * _odds(_as_others(values, reference) - slow)
     of_known_noise = own_tries * _odds(without + _known(noise, values, reference) - slow)
     of_a_jittery_node = JITTERY * _odds(without + _jittery(values, reference) - slow)
-    return max(0.0, 1.0 - of_a_usual_node - of_known_noise - of_a_jittery_node)
+    return max(0.0, 1.0 - of_a_normal_node - of_known_noise - of_a_jittery_node)
 
 
 def at_least(effect: float, values: Sequence[float], reference: Normal) -> float:
@@ -91,7 +91,7 @@ def own_noise(values: Sequence[float], reference: Normal) -> dict[float, float]:
     """How likely a node's own noise is each of so many times the usual, by its values."""
     logs = _with_noise(values, reference)
     whole = _either(logs.values())
-    return {times: exp(data - whole) for times, data in logs.items()}
+    return {times: exp(likelihood - whole) for times, likelihood in logs.items()}
 
 
 def _with_noise(values: Sequence[float], reference: Normal) -> dict[float, float]:
@@ -114,9 +114,9 @@ def noise_of_both(noise: Mapping[float, float], other: Mapping[float, float]) ->
 
 def _slow(values: Sequence[float], reference: Normal, without: float, noise: Mapping[float, float]) -> float:
     """How likely they are of a slow node, whose own noise may be larger as well."""
-    as_usual = _log(noise[1.0]) + _beside(values, reference)
+    as_normal = _log(noise[1.0]) + _as_others(values, reference)
     with_its_own = without + _known(noise, values, reference), log(JITTERY) + without + _jittery(values, reference)
-    return _either((as_usual, *with_its_own))
+    return _either((as_normal, *with_its_own))
 
 
 def _known(noise: Mapping[float, float], values: Sequence[float], reference: Normal) -> float:
@@ -132,7 +132,7 @@ def _log(likely: float) -> float:
     return log(likely) if likely else -inf
 
 
-def _beside(values: Sequence[float], reference: Normal) -> float:
+def _as_others(values: Sequence[float], reference: Normal) -> float:
     """The logarithm of how likely these values are; where few others show what is normal, these are among them."""
     if not reference.sample:
         return _likelihood(

@@ -86,12 +86,12 @@ def mesh_of(measurements: Sequence[Measurement], places: Mapping[str, str], limi
     """What these exchanges come to."""
     measurements = numbered(measurements)
     rails = rails_of(measurements)
-    found = (*_analysed(rails, places, limits), *missing_devices(measurements), *failed_meetings(measurements))
+    findings = (*_analysed(rails, places, limits), *missing_devices(measurements), *failed_meetings(measurements))
     tried = [(node, partners) for rail in rails for node, partners in rail.tried.items()]
     partners: dict[str, frozenset[str]] = {}
     for node, others in tried:
         partners[node] = partners.get(node, frozenset()) | others
-    return Mesh(tuple(rails), found, partners)
+    return Mesh(tuple(rails), findings, partners)
 
 
 def _analysed(rails: Sequence[Rail], places: Mapping[str, str], limits: MeshLimits) -> Iterator[MeshFinding]:
@@ -126,32 +126,34 @@ def _share(rail: Rail) -> float:
 def _all(rails: Sequence[Rail], nodes: Sequence[str]) -> MeshFinding:
     """That nothing, or hardly anything, carries anything."""
     made, arrived = sum(len(rail.links) for rail in rails), sum(rail.arrived for rail in rails)
-    words = f"{arrived} of {made} exchanges between RDMA devices of {fold(nodes)} brought anything back"
-    said = why(link for rail in rails for link in rail.failed.values())
-    return MeshFinding(MeshKind.ALL, tuple(nodes), f"{words}: {said}", tuple(rail.number for rail in rails))
+    message = f"{arrived} of {made} exchanges between RDMA devices of {fold(nodes)} brought anything back"
+    reason = why(link for rail in rails for link in rail.failed.values())
+    return MeshFinding(MeshKind.ALL, tuple(nodes), f"{message}: {reason}", tuple(rail.number for rail in rails))
 
 
 def _most(rails: Sequence[Rail], nodes: Sequence[str]) -> MeshFinding:
     """That most nodes reach nobody: what they share is more likely at fault than each of them."""
-    words = f"no RDMA device of {fold(nodes)}, most of the nodes, reaches any other"
-    said = why(link for rail in rails for link in rail.failed_of(nodes))
-    return MeshFinding(MeshKind.ALL, tuple(nodes), f"{words}: {said}", tuple(rail.number for rail in rails))
+    message = f"no RDMA device of {fold(nodes)}, most of the nodes, reaches any other"
+    reason = why(link for rail in rails for link in rail.failed_of(nodes))
+    return MeshFinding(MeshKind.ALL, tuple(nodes), f"{message}: {reason}", tuple(rail.number for rail in rails))
 
 
 def _nodes_together(rails: Sequence[Rail], nodes: Sequence[str]) -> MeshFinding:
     """That several nodes reach nobody while others do: they may have a switch, or a fabric, of their own."""
     numbers = tuple(rail.number for rail in rails if rail.silent & set(nodes))
-    words = f"none of the RDMA devices of {fold(nodes)} on {in_words(numbers)} reaches anybody, those of other nodes do"
-    said = why(link for rail in rails for link in rail.failed_of(nodes))
-    return MeshFinding(MeshKind.SWITCH, tuple(nodes), f"{words}: {said}", numbers)
+    message = (
+        f"none of the RDMA devices of {fold(nodes)} on {in_words(numbers)} reaches anybody, those of other nodes do"
+    )
+    reason = why(link for rail in rails for link in rail.failed_of(nodes))
+    return MeshFinding(MeshKind.SWITCH, tuple(nodes), f"{message}: {reason}", numbers)
 
 
 def _dead_rails(dead: Sequence[Rail], live: Sequence[Rail]) -> Iterator[MeshFinding]:
     made, arrived = sum(len(rail.links) for rail in live), sum(rail.arrived for rail in live)
     for rail in dead:
         of_all = f"{rail.arrived} of {number_of(len(rail.links), 'pair')} of nodes reach each other"
-        words = f"rail {rail.number}: {of_all}, {arrived} of {made} on the others: {why(rail.failed.values())}"
-        yield MeshFinding(MeshKind.RAIL, tuple(sorted(rail.tried)), words, (rail.number,))
+        message = f"rail {rail.number}: {of_all}, {arrived} of {made} on the others: {why(rail.failed.values())}"
+        yield MeshFinding(MeshKind.RAIL, tuple(sorted(rail.tried)), message, (rail.number,))
 
 
 def _of_places(rail: Rail, places: Mapping[str, str]) -> dict[str, frozenset[str]]:
@@ -192,12 +194,12 @@ def _node(node: str, rails: Sequence[Rail]) -> MeshFinding:
     own = [rail for rail in rails if node in rail.tried]
     partners = frozenset().union(*(rail.tried[node] for rail in own))
     good = frozenset().union(*(rail.good_partners(node) for rail in own))
-    said = why(link for rail in own for link in rail.failed_of([node]))
+    reason = why(link for rail in own for link in rail.failed_of([node]))
     numbers = tuple(rail.number for rail in own)
-    words = f"none of its RDMA devices on {in_words(numbers)} reaches any of {fold(partners)}"
+    message = f"none of its RDMA devices on {in_words(numbers)} reaches any of {fold(partners)}"
     if len(good) < FEWEST_PARTNERS:
-        return MeshFinding(MeshKind.OPEN, (node,), f"{words}; {_untold(good)}: {said}", numbers)
-    return MeshFinding(MeshKind.NODE, (node,), f"{words}, {len(good)} of which reach others: {said}", numbers)
+        return MeshFinding(MeshKind.OPEN, (node,), f"{message}; {_untold(good)}: {reason}", numbers)
+    return MeshFinding(MeshKind.NODE, (node,), f"{message}, {len(good)} of which reach others: {reason}", numbers)
 
 
 def _untold(good: frozenset[str]) -> str:
@@ -213,8 +215,8 @@ def _on_rail(seen: SeenRail, silent_nodes: frozenset[str], limits: MeshLimits) -
         if nodes - silent_nodes:
             yield _switch(rail, nodes - silent_nodes, f" ({place})")
     for node in sorted(seen.beyond - silent_nodes):
-        words = f"its device on {RAILS} reaches none of {fold(rail.tried[node])}, with too few of each side of a cut"
-        yield OnRail(MeshKind.OPEN, (node,), words, rail.number, why(rail.failed_of([node])))
+        message = f"its device on {RAILS} reaches none of {fold(rail.tried[node])}, with too few of each side of a cut"
+        yield OnRail(MeshKind.OPEN, (node,), message, rail.number, why(rail.failed_of([node])))
     left = rail.silent - silent_nodes - seen.excused
     if _is_shared(left, rail.tried, seen.has_places, limits):
         yield _switch(rail, left, "")
@@ -222,37 +224,39 @@ def _on_rail(seen: SeenRail, silent_nodes: frozenset[str], limits: MeshLimits) -
         for node in sorted(left):
             yield _device(rail, node)
     yield from between(rail, seen.cuts)
-    for ends, link in rail.links.items():
+    for pair, link in rail.links.items():
         if link.has_arrived and link.has_failed:
-            words = f"{ends.a} and {ends.b} failed to reach each other once on {RAILS}, and did when it was tried again"
-            yield OnRail(MeshKind.ONCE, ends.nodes, words, rail.number, why([link]))
+            message = (
+                f"{pair.a} and {pair.b} failed to reach each other once on {RAILS}, and did when it was tried again"
+            )
+            yield OnRail(MeshKind.ONCE, pair.nodes, message, rail.number, why([link]))
 
 
 def _switch(rail: Rail, nodes: Iterable[str], where: str) -> OnRail:
     known = tuple(sorted(nodes))
-    words = f"{RAILS}: the devices of {fold(known)}{where} reach nobody, those of other nodes do"
-    return OnRail(MeshKind.SWITCH, known, words, rail.number, why(rail.failed_of(known)))
+    message = f"{RAILS}: the devices of {fold(known)}{where} reach nobody, those of other nodes do"
+    return OnRail(MeshKind.SWITCH, known, message, rail.number, why(rail.failed_of(known)))
 
 
 def _device(rail: Rail, node: str) -> OnRail:
     """A device that reaches nobody, where most others of the rail do."""
-    good, said = rail.good_partners(node), why(rail.failed_of([node]))
+    good, reason = rail.good_partners(node), why(rail.failed_of([node]))
     partners = fold(rail.tried[node])
     if len(good) < FEWEST_PARTNERS:
-        words = f"its device on {RAILS} reaches none of {partners}; {_untold(good)}"
-        return OnRail(MeshKind.OPEN, (node,), words, rail.number, said)
-    words = (
+        message = f"its device on {RAILS} reaches none of {partners}; {_untold(good)}"
+        return OnRail(MeshKind.OPEN, (node,), message, rail.number, reason)
+    message = (
         f"{rail.device(node)} (rail {rail.number}) reaches none of {partners}, {len(good)} of which reach others on it"
     )
-    return OnRail(MeshKind.DEVICE, (node,), words, rail.number, said)
+    return OnRail(MeshKind.DEVICE, (node,), message, rail.number, reason)
 
 
-def _folded(found: Iterable[OnRail]) -> Iterator[MeshFinding]:
+def _folded(findings: Iterable[OnRail]) -> Iterator[MeshFinding]:
     """What is alike on several rails as one finding."""
     alike: dict[tuple[MeshKind, tuple[str, ...], str], list[OnRail]] = defaultdict(list)
-    for finding in found:
-        alike[finding.kind, finding.nodes, finding.words].append(finding)
-    for (kind, nodes, words), same in alike.items():
+    for finding in findings:
+        alike[finding.kind, finding.nodes, finding.message].append(finding)
+    for (kind, nodes, message), same in alike.items():
         numbers = tuple(finding.rail for finding in same)
         links = tuple(dict.fromkeys(link for finding in same for link in finding.links))
-        yield MeshFinding(kind, nodes, f"{words.replace(RAILS, in_words(numbers))}: {same[0].why}", numbers, links)
+        yield MeshFinding(kind, nodes, f"{message.replace(RAILS, in_words(numbers))}: {same[0].why}", numbers, links)

@@ -24,23 +24,23 @@ def again(
 ) -> Round:
     """One further round in which no node is twice; empty where nothing is left to be told apart."""
     mesh = mesh_of(measurements, places, limits)
-    found = mesh.findings
+    findings = mesh.findings
     met: dict[str, set[str]] = defaultdict(set)
     for measurement in measurements:
         for node in measurement.pair:
             met[node].add(measurement.pair.other(node))
     round_of: list[Pair] = []
     busy: set[str] = set()
-    for ends in (*_paths(found), *_alike(mesh, met), *_new(found, met, nodes)):
-        if not busy & set(ends):
-            round_of.append(ends)
-            busy.update(ends)
+    for both in (*_paths(findings), *_alike(mesh, met), *_new(findings, met, nodes)):
+        if not busy & set(both):
+            round_of.append(both)
+            busy.update(both)
     return tuple(round_of)
 
 
-def _paths(found: Sequence[MeshFinding]) -> Iterator[Pair]:
+def _paths(findings: Sequence[MeshFinding]) -> Iterator[Pair]:
     """Pairs that failed once, though both their nodes reach others."""
-    yield from dict.fromkeys(pair(*link) for finding in found for link in finding.links)
+    yield from dict.fromkeys(pair(*link) for finding in findings for link in finding.links)
 
 
 def _alike(mesh: Mesh, met: Mapping[str, set[str]]) -> Iterator[Pair]:
@@ -53,10 +53,12 @@ def _alike(mesh: Mesh, met: Mapping[str, set[str]]) -> Iterator[Pair]:
             yield from (pair(node, other) for other in like_it if other not in met[node])
 
 
-def _new(found: Sequence[MeshFinding], met: Mapping[str, set[str]], nodes: Sequence[str]) -> Iterator[Pair]:
+def _new(findings: Sequence[MeshFinding], met: Mapping[str, set[str]], nodes: Sequence[str]) -> Iterator[Pair]:
     """New partners for nodes of which too little is known: those that nothing is found of first."""
-    blamed = {node for finding in found if finding.kind in (MeshKind.NODE, MeshKind.DEVICE) for node in finding.nodes}
-    untold = {node for finding in found if finding.kind is MeshKind.OPEN for node in finding.nodes}
+    blamed = {
+        node for finding in findings if finding.kind in (MeshKind.NODE, MeshKind.DEVICE) for node in finding.nodes
+    }
+    untold = {node for finding in findings if finding.kind is MeshKind.OPEN for node in finding.nodes}
     wanted = [node for node in nodes if node in untold or len(met.get(node, ())) < LEAST_PARTNERS]
     partners = sorted(nodes, key=lambda node: (node in blamed or node in untold, len(met.get(node, ())), node))
     for node in wanted:

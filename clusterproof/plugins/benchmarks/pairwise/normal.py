@@ -106,15 +106,15 @@ def is_relaxed(measurement: Measurement, most_at_once: int) -> bool:
 def values(measurements: Sequence[Measurement], reference: Normal, settings: AnalysisSettings) -> list[Value]:
     """Every successful measurement beside its normal."""
     most = max((measurement.at_once for measurement in measurements), default=1)
-    beside_normal = []
+    normalized = []
     for measurement in succeeded(measurements):
         inside = is_inside(measurement.pair, settings.places)
         relaxed = is_relaxed(measurement, most)
         is_retest = measurement.round >= settings.first_rounds
         shared = reference.rounds.get(measurement.round, 0.0)
         x = log_of(measurement) - reference.of(inside) - (reference.relief(inside) if relaxed else 0.0) - shared
-        beside_normal.append(Value(measurement.pair, x, measurement.round, inside, relaxed, is_retest))
-    return beside_normal
+        normalized.append(Value(measurement.pair, x, measurement.round, inside, relaxed, is_retest))
+    return normalized
 
 
 def by_node(values: Iterable[Value]) -> dict[str, list[Value]]:

@@ -44,17 +44,17 @@ def cuts(rail: Rail, places: Mapping[str, str]) -> list[Cut]:
     parts = _of_places(rail.parts(), rail, places)
     failed: dict[tuple[int, int], list[Pair]] = defaultdict(list)
     number_of = {node: number for number, nodes in enumerate(parts) for node in nodes}
-    for ends in rail.failed:
-        if not rail.silent & set(ends):
-            one, other = sorted(number_of[node] for node in ends)
-            if one != other:
-                failed[one, other].append(ends)
-    found = []
+    for pair in rail.failed:
+        if not rail.silent & set(pair):
+            a, b = sorted(number_of[node] for node in pair)
+            if a != b:
+                failed[a, b].append(pair)
+    between_parts = []
     for numbers in _joined(list(failed)):
-        across = tuple(ends for two, pairs in failed.items() if two[0] in numbers for ends in pairs)
+        across = tuple(pair for two, pairs in failed.items() if two[0] in numbers for pair in pairs)
         if len(across) >= FEWEST_ACROSS:
-            found.append(Cut(_two_sides(numbers, failed, parts), across))
-    return found + _between_places(rail, places, {ends for cut in found for ends in cut.across})
+            between_parts.append(Cut(_two_sides(numbers, failed, parts), across))
+    return between_parts + _between_places(rail, places, {pair for cut in between_parts for pair in cut.across})
 
 
 def _of_places(parts: Sequence[Nodes], rail: Rail, places: Mapping[str, str]) -> list[Nodes]:
@@ -63,7 +63,7 @@ def _of_places(parts: Sequence[Nodes], rail: Rail, places: Mapping[str, str]) ->
     for nodes in parts:
         own = {places.get(node) for node in nodes} - {None, ""}
         alike = next((side for side in merged if own & {places.get(node) for node in side}), None)
-        if alike is None or any(set(ends) & nodes and set(ends) & alike for ends in rail.failed):
+        if alike is None or any(set(pair) & nodes and set(pair) & alike for pair in rail.failed):
             merged.append(nodes)
         else:
             merged[merged.index(alike)] = alike | nodes
@@ -87,10 +87,10 @@ def _two_sides(
     """Two sides where each part fails with one of them only; else the parts themselves."""
     side_of: dict[int, int] = {min(numbers): 0}
     while left := [edge for edge in failed if len(side_of.keys() & set(edge)) == 1]:
-        for one, other in left:
-            known, new = (one, other) if one in side_of else (other, one)
+        for a, b in left:
+            known, new = (a, b) if a in side_of else (b, a)
             side_of.setdefault(new, 1 - side_of[known])
-    if any(side_of[one] == side_of[other] for one, other in failed if one in numbers):
+    if any(side_of[a] == side_of[b] for a, b in failed if a in numbers):
         return tuple(parts[number] for number in sorted(numbers))
     of_side: tuple[set[str], set[str]] = (set(), set())
     for number in numbers:
@@ -101,17 +101,17 @@ def _two_sides(
 def _between_places(rail: Rail, places: Mapping[str, str], explained: set[Pair]) -> list[Cut]:
     """Two places none of whose pairs reach each other, though both reach a third."""
     tried: dict[Nodes, list[Pair]] = defaultdict(list)
-    for ends in rail.links:
-        tried[frozenset(places.get(node, "") for node in ends)].append(ends)
-    failed = {ends for ends in rail.failed if not rail.silent & set(ends)} - explained
-    found = []
+    for pair in rail.links:
+        tried[frozenset(places.get(node, "") for node in pair)].append(pair)
+    failed = {pair for pair in rail.failed if not rail.silent & set(pair)} - explained
+    between_places = []
     for two, pairs in tried.items():
         if len(two) > 1 and "" not in two and len(pairs) >= FEWEST_ACROSS and failed.issuperset(pairs):
             of_two = [
-                frozenset(node for ends in pairs for node in ends if places[node] == place) for place in sorted(two)
+                frozenset(node for pair in pairs for node in pair if places[node] == place) for place in sorted(two)
             ]
-            found.append(Cut(tuple(of_two), tuple(pairs)))
-    return found
+            between_places.append(Cut(tuple(of_two), tuple(pairs)))
+    return between_places
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,20 +120,20 @@ class OnRail:
 
     kind: MeshKind
     nodes: tuple[str, ...]
-    words: str
+    message: str
     rail: int
     why: str
     key: str = ""
     links: tuple[tuple[str, str], ...] = ()
 
 
-def between(rail: Rail, found: Sequence[Cut]) -> Iterator[OnRail]:
+def between(rail: Rail, cuts_of_rail: Sequence[Cut]) -> Iterator[OnRail]:
     """What these cuts account for, and what is left."""
-    for cut in found:
+    for cut in cuts_of_rail:
         yield _cut(rail, cut)
-    across = {ends for cut in found for ends in cut.across}
+    across = {pair for cut in cuts_of_rail for pair in cut.across}
     yield from _paths(
-        rail, {e: link for e, link in rail.failed.items() if e not in across and not rail.silent & set(e)}
+        rail, {pair: link for pair, link in rail.failed.items() if pair not in across and not rail.silent & set(pair)}
     )
 
 
@@ -141,29 +141,29 @@ def _paths(rail: Rail, failed: Mapping[Pair, Link]) -> Iterator[OnRail]:
     """What is left: a device that several of these have in common, else the path between two."""
     left = dict(failed)
     while left:
-        node, count = Counter(node for ends in sorted(left) for node in ends).most_common(1)[0]
+        node, count = Counter(node for pair in sorted(left) for node in pair).most_common(1)[0]
         if count < FEWEST_IN_COMMON:
             break
-        own = {ends: left.pop(ends) for ends in list(left) if node in ends}
-        partners, reached = fold(ends.other(node) for ends in own), fold(rail.reached[node])
-        words = (
+        own = {pair: left.pop(pair) for pair in list(left) if node in pair}
+        partners, reached = fold(pair.other(node) for pair in own), fold(rail.reached[node])
+        message = (
             f"{rail.device(node)} (rail {rail.number}) reaches {reached}, and not {partners}, which reach others on it"
         )
-        yield OnRail(MeshKind.PARTLY, (node,), words, rail.number, why(own.values()))
-    for ends, link in left.items():
-        words = f"{ends.a} and {ends.b} do not reach each other on {RAILS}, though both reach others there"
-        again = ((ends.a, ends.b),) if len(link.problems) == 1 else ()
-        devices = " to ".join(link.devices[node] for node in ends)
-        yield OnRail(MeshKind.PATH, ends.nodes, words, rail.number, f"{devices}: {why([link])}", links=again)
+        yield OnRail(MeshKind.PARTLY, (node,), message, rail.number, why(own.values()))
+    for pair, link in left.items():
+        message = f"{pair.a} and {pair.b} do not reach each other on {RAILS}, though both reach others there"
+        again = ((pair.a, pair.b),) if len(link.problems) == 1 else ()
+        devices = " to ".join(link.devices[node] for node in pair)
+        yield OnRail(MeshKind.PATH, pair.nodes, message, rail.number, f"{devices}: {why([link])}", links=again)
 
 
 def _cut(rail: Rail, cut: Cut) -> OnRail:
-    failed = [rail.links[ends] for ends in cut.across]
+    failed = [rail.links[pair] for pair in cut.across]
     nodes = tuple(sorted(frozenset().union(*cut.sides)))
     apart = " and ".join(sorted(map(fold, cut.sides)))
-    words = f"cut on {RAILS}: {apart} do not reach each other, though each reaches others"
+    message = f"cut on {RAILS}: {apart} do not reach each other, though each reaches others"
     return OnRail(
-        MeshKind.CUT, nodes, words, rail.number, f"none of {number_of(len(failed), 'pair')} across, {why(failed)}"
+        MeshKind.CUT, nodes, message, rail.number, f"none of {number_of(len(failed), 'pair')} across, {why(failed)}"
     )
 
 
@@ -174,9 +174,9 @@ def missing_devices(measurements: Sequence[Measurement]) -> Iterator[MeshFinding
     """Of each node the rails on which it lacks a device that its partners have, or has one that nobody else has."""
     for node, rails in _without_partner(measurements).items():
         numbers = tuple(sorted(rails))
-        said = "; ".join(f"rail {number}: {rails[number]}" for number in numbers[:MAX_SAID])
+        message = "; ".join(f"rail {number}: {rails[number]}" for number in numbers[:MAX_SAID])
         more = f"; and so on {in_words(numbers[MAX_SAID:])}" if len(numbers) > MAX_SAID else ""
-        yield MeshFinding(MeshKind.GAP, (node,), f"{said}{more}", numbers)
+        yield MeshFinding(MeshKind.GAP, (node,), f"{message}{more}", numbers)
 
 
 def _without_partner(measurements: Sequence[Measurement]) -> Mapping[str, Mapping[int, str]]:
@@ -190,14 +190,14 @@ def _without_partner(measurements: Sequence[Measurement]) -> Mapping[str, Mappin
                 met |= {(a, exchange.rail), (b, exchange.rail)}
                 continue
             for node, own, other, partner in ((a, exchange.a, exchange.b, b), (b, exchange.b, exchange.a, a)):
-                words = (
+                reason = (
                     f"{own} was tried with nobody: no partner has" if own else f"no device where {partner} has {other}"
                 )
-                seen.setdefault(node, {}).setdefault(exchange.rail, words)
+                seen.setdefault(node, {}).setdefault(exchange.rail, reason)
     return {
         node: left
         for node, rails in seen.items()
-        if (left := {rail: words for rail, words in rails.items() if (node, rail) not in met})
+        if (left := {rail: reason for rail, reason in rails.items() if (node, rail) not in met})
     }
 
 
@@ -217,7 +217,7 @@ def failed_meetings(measurements: Sequence[Measurement]) -> Iterator[MeshFinding
                 for node in measurement.pair:
                     rails[node].setdefault(exchange.rail, exchange.apart)
                     partners[node].add(measurement.pair.other(node))
-    for node, said in rails.items():
-        numbers = tuple(sorted(said))
-        words = f"the programs of {node} and {fold(partners[node])} did not meet on {in_words(numbers)}, twice"
-        yield MeshFinding(MeshKind.APART, (node,), f"{words}: {said[numbers[0]]}", numbers)
+    for node, reasons in rails.items():
+        numbers = tuple(sorted(reasons))
+        message = f"the programs of {node} and {fold(partners[node])} did not meet on {in_words(numbers)}, twice"
+        yield MeshFinding(MeshKind.APART, (node,), f"{message}: {reasons[numbers[0]]}", numbers)

@@ -80,7 +80,7 @@ class Rail:
 
     def parts(self) -> list[frozenset[str]]:
         """Nodes that reach each other, directly or by others, the most first; without silent ones."""
-        left, found = set(self.reached), []
+        left, parts = set(self.reached), []
         while left:
             part: set[str] = set()
             waiting = {min(left)}
@@ -88,8 +88,8 @@ class Rail:
                 part |= waiting
                 waiting = {other for node in waiting for other in self.reached[node]} - part
             left -= part
-            found.append(frozenset(part))
-        return sorted(found, key=lambda part: (-len(part), min(part)))
+            parts.append(frozenset(part))
+        return sorted(parts, key=lambda part: (-len(part), min(part)))
 
 
 def rails_of(measurements: Sequence[Measurement]) -> list[Rail]:
@@ -108,16 +108,16 @@ def rails_of(measurements: Sequence[Measurement]) -> list[Rail]:
 
 def why(links: Iterable[Link]) -> str:
     """What most of these failures say."""
-    said = Counter(problem for link in links for problem in link.problems if problem)
-    return said.most_common(1)[0][0] if said else SILENCE
+    problems = Counter(problem for link in links for problem in link.problems if problem)
+    return problems.most_common(1)[0][0] if problems else SILENCE
 
 
 def _partners(pairs: Iterable[Pair]) -> Mapping[str, frozenset[str]]:
-    found: dict[str, set[str]] = {}
+    partners_of: dict[str, set[str]] = {}
     for a, b in pairs:
-        found.setdefault(a, set()).add(b)
-        found.setdefault(b, set()).add(a)
-    return {node: frozenset(partners) for node, partners in found.items()}
+        partners_of.setdefault(a, set()).add(b)
+        partners_of.setdefault(b, set()).add(a)
+    return {node: frozenset(partners) for node, partners in partners_of.items()}
 
 
 @dataclass
@@ -133,7 +133,8 @@ class _Model:
 
     def numbers(self) -> Mapping[str, int]:
         """The rail of each place."""
-        return {place: number for number, place in enumerate(sorted(self.places, key=lambda one: (len(one), one)))}
+        ordered = sorted(self.places, key=lambda place: (len(place), place))
+        return {place: number for number, place in enumerate(ordered)}
 
 
 def numbered(measurements: Sequence[Measurement]) -> list[Measurement]:

@@ -16,20 +16,20 @@ from clusterproof.plugins.evidence.pairs import GroupMeasurement, Measurement, N
 def without_names(run: PairwiseRun, shown: Mapping[str, str], text: Callable[[str], str]) -> PairwiseRun:
     """The same measurements. `shown` has the word for each node, `text` what may be shown of a text."""
     campaigns = tuple(
-        replace(campaign, journal=_Words(campaign.journal.plan, shown, text).journal(campaign.journal))
+        replace(campaign, journal=_Pseudonyms(campaign.journal.plan, shown, text).journal(campaign.journal))
         for campaign in run.campaigns
     )
     return PairwiseRun(campaigns, why_not=text(run.why_not))
 
 
-class _Words:
+class _Pseudonyms:
     """What stands for the names of one campaign."""
 
     def __init__(self, plan: PairPlan, shown: Mapping[str, str], text: Callable[[str], str]) -> None:
         self._nodes = {node: shown.get(node, f"unknown-{number}") for number, node in enumerate(plan.nodes, start=1)}
         known = sorted({place for place in plan.places.values() if place})
-        words = {place: f"place-{number}" for number, place in enumerate(known, start=1)}
-        self._places = {self._nodes[node]: words.get(plan.places[node], "") for node in self._known(plan.places)}
+        pseudonyms = {place: f"place-{number}" for number, place in enumerate(known, start=1)}
+        self._places = {self._nodes[node]: pseudonyms.get(plan.places[node], "") for node in self._known(plan.places)}
         self._text = text
 
     def journal(self, journal: Journal) -> Journal:
@@ -48,12 +48,12 @@ class _Words:
         return (node for node in nodes if node in self._nodes)
 
     def _plan(self, plan: PairPlan) -> PairPlan:
-        asked = [asked for asked in plan.asked if set(asked) <= self._nodes.keys()]
+        pairs = [nodes for nodes in plan.asked if set(nodes) <= self._nodes.keys()]
         return replace(
             plan,
             nodes=tuple(self._nodes.values()),
             places=self._places,
-            asked=tuple(pair(*(self._nodes[node] for node in nodes)) for nodes in asked),
+            asked=tuple(pair(*(self._nodes[node] for node in nodes)) for nodes in pairs),
             absent=frozenset(self._nodes[node] for node in self._known(plan.absent)),
         )
 

@@ -38,8 +38,8 @@ def slow_places(values: Sequence[Value], reference: Normal, settings: AnalysisSe
     while True:
         candidates = [
             place
-            for name, data in _by_place(left, settings).items()
-            if name and (place := _slow(name, data, inside.get(name, []), reference, settings))
+            for name, across in _by_place(left, settings).items()
+            if name and (place := _slow(name, across, inside.get(name, []), reference, settings))
         ]
         if not candidates:
             return named
@@ -86,7 +86,7 @@ def _slow(
     middle = median(value.x for value in across)
     if middle > -settings.min_effect + location_error(len(across), reference.sigma):
         return None
-    slow_by_itself = sum(median(data) < -settings.min_effect / 2 for data in of_nodes.values())
+    slow_by_itself = sum(median(xs) < -settings.min_effect / 2 for xs in of_nodes.values())
     if slow_by_itself < SHARE_OF_NODES * len(of_nodes):
         return None
     within = median(value.x for value in inside) if len(inside) >= FEWEST_VALUES else 0.0
@@ -102,7 +102,7 @@ CLEARED_AFTER = 2  # good retests
 ENOUGH_PARTNERS = 3  # to leave the worst one out
 EXPLAINS = 0.5  # of the minimum effect: from there on a suspect node is reason enough for its slow pairs,
 EXPLAINED_TIMES = 3  # up to so many times as slow; and from the minimum effect on for all of them
-STANDING_OUT = 2.0  # standard errors
+OUTLIER_ERRORS = 2.0  # standard errors
 FEWEST_OWN = 2  # values with partners that are not slow, to evaluate a node by those alone
 
 
@@ -153,7 +153,7 @@ def screen(measurements: Sequence[Measurement], settings: AnalysisSettings) -> S
         slow = slow_nodes(of_node, slow, settings)
         links = slow_links(all_values, slow, reference, settings)
         before = apart, repeated, placed
-        apart = _standing_out(slow, of_node, reference) | (set() if number else _lowest(of_node))
+        apart = _outliers(slow, of_node, reference) | (set() if number else _lowest(of_node))
         repeated = {link for link in links if often[link] > 1}
         placed = {node for place in places for node in place.nodes}
         if (apart, repeated, placed) == before:
@@ -166,16 +166,16 @@ def screen(measurements: Sequence[Measurement], settings: AnalysisSettings) -> S
 
 def _lowest(of_node: Mapping[str, Sequence[Value]]) -> set[str]:
     """The lowest eighth, whichever they are: at first they may hide in a normal that includes them."""
-    scores = {node: _score(data) for node, data in of_node.items()}
+    scores = {node: _score(values_of_node) for node, values_of_node in of_node.items()}
     return set(sorted(scores, key=lambda node: (scores[node], node))[: max(1, len(scores) // 8)])
 
 
-def _standing_out(slow: Mapping[str, float], of_node: Mapping[str, Sequence[Value]], reference: Normal) -> set[str]:
+def _outliers(slow: Mapping[str, float], of_node: Mapping[str, Sequence[Value]], reference: Normal) -> set[str]:
     """Suspects that noise alone hardly explains: leaving out nodes that were merely unlucky would bias the normal."""
     return {
         node
         for node, score in slow.items()
-        if score < -STANDING_OUT * location_error(len(of_node[node]), reference.sigma)
+        if score < -OUTLIER_ERRORS * location_error(len(of_node[node]), reference.sigma)
     }
 
 
@@ -183,7 +183,7 @@ def slow_nodes(
     of_node: Mapping[str, Sequence[Value]], suspects: Mapping[str, float], settings: AnalysisSettings
 ) -> dict[str, float]:
     """Nodes whose middle value is low, less what partners among the suspects so far explain, and retests cleared."""
-    found_slow = {}
+    slow = {}
     cut = -settings.min_effect * SUSPECT
     for node, values_of_node in of_node.items():
         if all(value.x >= cut for value in values_of_node) or (whole := _score(values_of_node)) >= cut:
@@ -191,8 +191,8 @@ def slow_nodes(
         own = unexplained(values_of_node, node, suspects, whole)
         score = _score(own)
         if score < cut and not _is_cleared(own, settings):
-            found_slow[node] = score
-    return found_slow
+            slow[node] = score
+    return slow
 
 
 def _score(values: Sequence[Value]) -> float:
@@ -206,7 +206,7 @@ def but_the_worst(values: Sequence[Value]) -> Sequence[Value]:
     middles = _middles(values)
     if len(middles) < ENOUGH_PARTNERS:
         return values
-    worst = min(middles, key=lambda place: (middles[place], place))
+    worst = min(middles, key=lambda pair: (middles[pair], pair))
     return [value for value in values if value.pair != worst]
 
 
@@ -214,7 +214,7 @@ def _middles(values: Sequence[Value]) -> dict[Pair, float]:
     of_partner: dict[Pair, list[float]] = {}
     for value in values:
         of_partner.setdefault(value.pair, []).append(value.x)
-    return {one: xs[0] if len(xs) == 1 else median(xs) for one, xs in of_partner.items()}
+    return {pair: xs[0] if len(xs) == 1 else median(xs) for pair, xs in of_partner.items()}
 
 
 def unexplained(values: Sequence[Value], node: str, suspects: Mapping[str, float], score: float) -> Sequence[Value]:
@@ -278,7 +278,7 @@ def failing_nodes(measurements: Sequence[Measurement]) -> tuple[str, ...]:
             partners[node].add(measurement.pair.other(node))
             if not measurement.reading.busbw_gb_per_s:
                 failed[node].add(measurement.pair.other(node))
-    rates = {node: len(failed[node]) / len(data) for node, data in partners.items()}
+    rates = {node: len(failed[node]) / len(others) for node, others in partners.items()}
     own = {node: sum(rates[node] >= rates[other] for other in failed[node]) for node in partners}
     suspects = [node for node, count in own.items() if count > 1 or (count and rates[node] >= SHARE_OF_PARTNERS)]
     return tuple(sorted(suspects, key=lambda node: (-own[node], node)))
@@ -289,4 +289,4 @@ def _failed_links(measurements: Sequence[Measurement], failing: Sequence[str]) -
     for measurement in measurements:
         if not set(failing) & set(measurement.pair.nodes):
             outcomes[measurement.pair].append(bool(measurement.reading.busbw_gb_per_s))
-    return tuple(one for one, data in outcomes.items() if not all(data) and sum(data) < CLEARED_AFTER)
+    return tuple(pair for pair, succeeded in outcomes.items() if not all(succeeded) and sum(succeeded) < CLEARED_AFTER)

@@ -52,8 +52,9 @@ def ask_by(api: Api, cluster: Cluster, collectors: Iterable[str], timeout_s: flo
 
 def names_of(cluster: Cluster) -> frozenset[str]:
     """How Kubernetes may call the nodes: as the inventory does, or HyperPod's nodes by their instances."""
-    instances = {f"i-{one.address.rpartition('i-')[2]}" for one in cluster.targets if "i-" in one.address}
-    return frozenset({one.name for one in cluster.targets} | {f"hyperpod-{one}" for one in instances})
+    instances = {f"i-{target.address.rpartition('i-')[2]}" for target in cluster.targets if "i-" in target.address}
+    names = {target.name for target in cluster.targets}
+    return frozenset(names | {f"hyperpod-{instance}" for instance in instances})
 
 
 def _answer(result: Callable[[float], Collected], until: float, timeout_s: float) -> Collected:

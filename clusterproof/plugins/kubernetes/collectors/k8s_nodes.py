@@ -63,12 +63,13 @@ def entry(node: ApiNode) -> dict[str, Any]:
         "created": node.created,
         "cordoned": node.is_cordoned,
         "conditions": [
-            {"bad": bad_status(one.kind), **{key: getattr(one, key) for key in OF_CONDITION}}
-            for one in node.conditions
-            if OURS not in one.kind.lower()
+            {"bad": bad_status(condition.kind), **{key: getattr(condition, key) for key in OF_CONDITION}}
+            for condition in node.conditions
+            if OURS not in condition.kind.lower()
         ],
         "taints": [
-            {"key": one.key, "value": one.value, "effect": one.effect, "ours": OURS in one.key} for one in node.taints
+            {"key": taint.key, "value": taint.value, "effect": taint.effect, "ours": OURS in taint.key}
+            for taint in node.taints
         ],
         "capacity": _resources(node.capacity),
         "allocatable": _resources(node.allocatable),

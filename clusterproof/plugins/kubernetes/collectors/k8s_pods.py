@@ -25,7 +25,7 @@ def read(api: Api, names: frozenset[str]) -> object:
     entries = []
     for resource in api.listed("/api/v1/pods", fieldSelector=NOT_ENDED):
         pod = pod_of(resource)
-        wanted = _asked(pod)
+        wanted = _requested(pod)
         if pod.node in names or (not pod.node and wanted["accelerators"]):
             entries.append({**_entry(pod, resource), **wanted, "shm": _shm(pod, resource)})
         if len(entries) == MAX_PODS:
@@ -35,7 +35,7 @@ def read(api: Api, names: frozenset[str]) -> object:
 
 def _entry(pod: Pod, resource: Mapping[str, Any]) -> dict[str, Any]:
     metadata, spec, status = parts(resource)
-    ready = next((one for one in tables(status.get("conditions")) if one.get("type") == "Ready"), {})
+    ready = next((condition for condition in tables(status.get("conditions")) if condition.get("type") == "Ready"), {})
     is_ready = ready.get("status") == "True"
     unready = [] if is_ready else [*_unready(tables(status.get("initContainerStatuses"))), *_of(pod)]
     return {
@@ -92,9 +92,9 @@ def _waiting(name: str, reason: str, message: str, restarts: int) -> dict[str, A
     return {"container": name, "reason": reason, "message": message, "restarts": restarts}
 
 
-def _asked(pod: Pod) -> dict[str, int]:
-    gpus = [_amount(one, GPUS) for one in pod.containers]
-    accelerators = sum(_amount(one, ACCELERATORS) for one in pod.containers)
+def _requested(pod: Pod) -> dict[str, int]:
+    gpus = [_amount(container, GPUS) for container in pod.containers]
+    accelerators = sum(_amount(container, ACCELERATORS) for container in pod.containers)
     return {"gpus": sum(gpus), "most_gpus": max(gpus, default=0), "accelerators": accelerators}
 
 
@@ -109,13 +109,12 @@ def _shm(pod: Pod, resource: Mapping[str, Any]) -> str:
     _, spec, _ = parts(resource)
     if spec.get("hostIPC") is True:
         return "host"
-    largest = max(pod.containers, key=lambda one: _amount(one, GPUS), default=None)
-    container = next((one for one in tables(spec.get("containers")) if largest and one.get("name") == largest.name), {})
-    mounted = next(
-        (one for one in tables(container.get("volumeMounts")) if text(one.get("mountPath")).rstrip("/") == DEV_SHM), {}
-    )
+    largest = max(pod.containers, key=lambda container: _amount(container, GPUS), default=None)
+    containers = (entry for entry in tables(spec.get("containers")) if largest and entry.get("name") == largest.name)
+    mounts = tables(next(containers, {}).get("volumeMounts"))
+    mounted = next((mount for mount in mounts if text(mount.get("mountPath")).rstrip("/") == DEV_SHM), {})
     volume = next(
-        (one for one in tables(spec.get("volumes")) if mounted and one.get("name") == mounted.get("name")), {}
+        (entry for entry in tables(spec.get("volumes")) if mounted and entry.get("name") == mounted.get("name")), {}
     )
     if not volume:
         return ""

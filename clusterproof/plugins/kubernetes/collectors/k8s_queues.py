@@ -20,11 +20,11 @@ def read(api: Api, _names: frozenset[str]) -> object:
     flavors = first_version(api, GROUP, VERSIONS, "resourceflavors")
     if flavors is None:
         return {"is_installed": False, "flavors": []}
-    wants_levels = any(parts(one)[1].get("topologyName") for one in flavors)
+    wants_levels = any(parts(flavor)[1].get("topologyName") for flavor in flavors)
     levels = dict(_levels(first_version(api, GROUP, VERSIONS, "topologies") or ())) if wants_levels else {}
     return {
         "is_installed": True,
-        "flavors": [_entry(api, one, levels) for one in flavors[:MAX_FLAVORS]],
+        "flavors": [_entry(api, flavor, levels) for flavor in flavors[:MAX_FLAVORS]],
         "left_out": max(0, len(flavors) - MAX_FLAVORS),
     }
 
@@ -61,4 +61,4 @@ def _entry(api: Api, flavor: Mapping[str, Any], levels: Mapping[str, list[str]])
 
 def _nodes(api: Api, selector: str) -> list[str]:
     query = {"labelSelector": selector} if selector else {}
-    return [text(parts(one)[0].get("name")) for one in api.listed(NODES, **query)]
+    return [text(parts(node)[0].get("name")) for node in api.listed(NODES, **query)]

@@ -15,7 +15,7 @@ GPU = "gpu"
 def read(api: Api, names: frozenset[str]) -> object:
     """The slices of these nodes; none where the cluster does not know such objects. Raises KubernetesError."""
     slices = first_version(api, GROUP, VERSIONS, "resourceslices") or ()
-    return {"slices": [one for one in map(_entry, slices) if one["node"] in names]}
+    return {"slices": [entry for entry in map(_entry, slices) if entry["node"] in names]}
 
 
 def _entry(resource: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,11 +17,11 @@ LATE = "WaitForFirstConsumer"
 
 def read(api: Api, names: frozenset[str]) -> object:
     """Every claim with its volume's driver, the classes, and the drivers of these nodes. Raises KubernetesError."""
-    nodes = [_node(one) for one in api.listed(f"{GROUP}/csinodes") if parts(one)[0].get("name") in names]
-    classes = [_class(one) for one in api.listed(f"{GROUP}/storageclasses")]
-    volumes = dict(_volume(one) for one in islice(api.listed("/api/v1/persistentvolumes"), MAX_VOLUMES))
+    nodes = [_node(node) for node in api.listed(f"{GROUP}/csinodes") if parts(node)[0].get("name") in names]
+    classes = list(map(_class, api.listed(f"{GROUP}/storageclasses")))
+    volumes = dict(map(_volume, islice(api.listed("/api/v1/persistentvolumes"), MAX_VOLUMES)))
     listed = islice(api.listed("/api/v1/persistentvolumeclaims"), MAX_VOLUMES)
-    claims = [_claim(one, volumes) for one in listed]
+    claims = [_claim(claim, volumes) for claim in listed]
     is_cut = MAX_VOLUMES in (len(volumes), len(claims))
     return {"nodes": nodes, "classes": classes, "claims": claims, "is_cut": is_cut}
 
@@ -30,7 +30,7 @@ def _node(resource: Mapping[str, Any]) -> dict[str, Any]:
     metadata, spec, _ = parts(resource)
     return {
         "name": text(metadata.get("name")),
-        "drivers": [text(one.get("name")) for one in tables(spec.get("drivers"))],
+        "drivers": [text(driver.get("name")) for driver in tables(spec.get("drivers"))],
     }
 
 

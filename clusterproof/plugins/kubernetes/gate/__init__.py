@@ -79,7 +79,7 @@ def healths(results: Sequence[Result], is_whole: bool = True) -> Mapping[str, He
         if result.is_of_node and result.subject != OF_KUBERNETES:
             by_node[result.node].append(result)
     left_out = unvisited(results)
-    health_by_node = {node: health_of(data) for node, data in by_node.items() if node not in left_out}
+    health_by_node = {node: health_of(own) for node, own in by_node.items() if node not in left_out}
     return health_by_node if is_whole else {node: _unproven(health) for node, health in health_by_node.items()}
 
 
@@ -89,10 +89,11 @@ def unvisited(results: Sequence[Result]) -> Mapping[str, str]:
     That says nothing of them: what was written of such a node by the run before stays, and grows old. The same holds
     where logs of most nodes cannot be read: it is the way from the control plane to kubelets that has failed.
     """
-    unread_by_api = sorted((one for one in results if one.unreached in OF_API), key=lambda one: one.says_unreachable)
-    why = {one.node: bounded(one.message or one.cause.removeprefix(UNREACHABLE)) for one in unread_by_api}
-    nodes = {one.node for one in results if one.is_of_node}
-    unread = {one.node for one in results if one.unreached is Unreached.NO_LOG}
+    unread_by_api = [result for result in results if result.unreached in OF_API]
+    unread_by_api.sort(key=lambda result: result.says_unreachable)
+    why = {result.node: bounded(result.message or result.cause.removeprefix(UNREACHABLE)) for result in unread_by_api}
+    nodes = {result.node for result in results if result.is_of_node}
+    unread = {result.node for result in results if result.unreached is Unreached.NO_LOG}
     if len(unread) > max(1, len(nodes) // 2):
         message = f"the control plane cannot read the logs of {len(unread)} of {len(nodes)} nodes"
         why.update(dict.fromkeys(unread, f"{message}; expected a way from it to port 10250 of each"))
@@ -106,18 +107,19 @@ def health_of(results: Sequence[Result]) -> Health:
     """
     unreachable = [result for result in results if result.is_of_unreachable]
     if unreachable:
-        one_of_them = next((result for result in unreachable if result.says_unreachable), unreachable[0])
-        message = one_of_them.message or one_of_them.cause.removeprefix(UNREACHABLE)
+        chosen = next((result for result in unreachable if result.says_unreachable), unreachable[0])
+        message = chosen.message or chosen.cause.removeprefix(UNREACHABLE)
         return Health(UNKNOWN, NOT_REACHED, bounded(message))
-    gravest = sorted((one for result in results for one in result.by_verdict if one.verdict.is_finding), key=_gravity)
+    findings = (result for of_check in results for result in of_check.by_verdict if result.verdict.is_finding)
+    gravest = sorted(findings, key=_gravity)
     if gravest and gravest[0].verdict is Verdict.FAIL:
-        return Health(FALSE, reason_of(gravest[0].check), _words(gravest))
+        return Health(FALSE, reason_of(gravest[0].check), _message(gravest))
     if gravest and gravest[0].verdict is Verdict.INCOMPLETE:
-        return Health(UNKNOWN, INCOMPLETE, _words(gravest))
-    proven = [one for one in results if one.verdict in PROVEN]
+        return Health(UNKNOWN, INCOMPLETE, _message(gravest))
+    proven = [result for result in results if result.verdict in PROVEN]
     if not proven:
         return Health(UNKNOWN, NOTHING, "no check applies to it; expected at least one that passes")
-    more = f"; concerns: {', '.join(one.check for one in gravest)}" if gravest else ""
+    more = f"; concerns: {', '.join(result.check for result in gravest)}" if gravest else ""
     return Health(TRUE, PASSED, bounded(f"{len(proven)} checks found no fault{more}"))
 
 
@@ -134,7 +136,7 @@ def bounded(text: str) -> str:
     return line if len(line) <= MAX_MESSAGE else f"{line[: MAX_MESSAGE - 1]}…"
 
 
-def _words(results: Sequence[Result]) -> str:
+def _message(results: Sequence[Result]) -> str:
     """`gpu.gpu_count: NVML counts 7 GPUs; expected 8; also gpu.no_xid`: the others' names have room in any case."""
     first, *others = results
     names = list(dict.fromkeys(other.check for other in others if other.check != first.check))

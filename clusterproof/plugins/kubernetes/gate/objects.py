@@ -48,7 +48,7 @@ def seen_of(resource: Mapping[str, Any]) -> GateNode:
     """A node out of the API's JSON: of the 20 kB that it has, what a gate reads."""
     metadata, spec, status = parts(resource)
     named = {"name": metadata.get("name"), "creationTimestamp": metadata.get("creationTimestamp")}
-    conditions = [one for one in tables(status.get("conditions")) if one.get("type") == CONDITION]
+    conditions = [condition for condition in tables(status.get("conditions")) if condition.get("type") == CONDITION]
     read = {"metadata": named, "spec": {"taints": spec.get("taints")}, "status": {"conditions": conditions}}
     uid, version = text(metadata.get("uid")), text(metadata.get("resourceVersion"))
     return GateNode(node_of(read), uid, version, tuple(tables(spec.get("taints"))))
@@ -56,7 +56,7 @@ def seen_of(resource: Mapping[str, Any]) -> GateNode:
 
 def every_node(api: Api) -> list[GateNode]:
     """Every node of the cluster, as it stands. Raises KubernetesError."""
-    return [seen_of(one) for one in api.listed(NODES, limit=NODES_AT_ONCE)]
+    return list(map(seen_of, api.listed(NODES, limit=NODES_AT_ONCE)))
 
 
 def moment(at: float) -> str:
@@ -108,7 +108,7 @@ def with_taint(seen: GateNode, key: str, effect: str) -> dict[str, object]:
 def without_taints(seen: GateNode, taints: Sequence[Taint]) -> dict[str, object]:
     """The patch that takes these away, and leaves the others as they are."""
     kept = zip(seen.node.taints, seen.taints, strict=True)
-    return taints_patch(seen, [data for one, data in kept if one not in taints])
+    return taints_patch(seen, [resource for taint, resource in kept if taint not in taints])
 
 
 def has_ours(seen: GateNode) -> bool:
@@ -133,7 +133,11 @@ def is_change(seen: GateNode, health: Health) -> bool:
 def difference(before: GateNode, after: GateNode) -> str:
     """`got the taint clusterproof.dev/unfit:NoSchedule`: which of our own were changed; empty where none was."""
     got, lost = (
-        [f"{one.key}:{one.effect}" for one in new.node.taints if OURS in one.key and one not in old.node.taints]
+        [
+            f"{taint.key}:{taint.effect}"
+            for taint in new.node.taints
+            if OURS in taint.key and taint not in old.node.taints
+        ]
         for new, old in ((after, before), (before, after))
     )
     changes = (f"got the taint {', '.join(got)}" if got else "", f"lost the taint {', '.join(lost)}" if lost else "")
@@ -202,7 +206,7 @@ class ObjectWriter:
         """What became of each of these nodes, without those that it failed for."""
         with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="gate") as pool:
             outcomes = zip(names, pool.map(lambda name: self.tried(name, lambda: act(name)), names), strict=True)
-            return {name: one for name, one in outcomes if one is not None}
+            return {name: outcome for name, outcome in outcomes if outcome is not None}
 
     def tried(self, name: str, ask: Callable[[], T | None]) -> T | None:
         """What was answered; None where it was not, and why is kept. `name` is a node's; empty: it is about all."""
@@ -237,8 +241,8 @@ class ObjectWriter:
             except KubernetesError as problem:
                 if problem.status != CHANGED:
                     raise
-            now = [seen_of(one) for one in self.api.listed(NODES, fieldSelector=f"metadata.name={seen.node.name}")]
-            if [one.uid for one in now] != [seen.uid]:
+            now = list(map(seen_of, self.api.listed(NODES, fieldSelector=f"metadata.name={seen.node.name}")))
+            if [node.uid for node in now] != [seen.uid]:
                 raise KubernetesError("another node has this name by now; expected the one that was evaluated", GONE)
             seen = now[0]
         raise KubernetesError(f"others changed it {TRIES} times meanwhile; expected to write it in the next run")
@@ -257,6 +261,6 @@ class ObjectWriter:
 
     def lines(self) -> list[str]:
         """What could not be done, a line for each reason."""
-        said = [of_nodes(names, why) if any(names) else why for why, names in self.problems.items()]
-        more = [f"and {len(said) - MAX_PROBLEMS} more reasons"] if len(said) > MAX_PROBLEMS else []
-        return [*said[:MAX_PROBLEMS], *more]
+        problems = [of_nodes(names, why) if any(names) else why for why, names in self.problems.items()]
+        more = [f"and {len(problems) - MAX_PROBLEMS} more reasons"] if len(problems) > MAX_PROBLEMS else []
+        return [*problems[:MAX_PROBLEMS], *more]

@@ -42,14 +42,14 @@ class Round:
     is_open: bool = False  # whether a node is still to be evaluated, or evaluated again
     is_pending: bool = False  # whether something is still to be written that was found
 
-    def said(self) -> Iterator[str]:
+    def log_lines(self) -> Iterator[str]:
         """A line for the round, and for each change and problem."""
         first, *others = self.lines or ("nothing is written",)
         yield f"{first} ({sum(self.requests.values())} requests, {self.seconds:.1f} s)"
         alike: dict[str, list[str]] = defaultdict(list)
-        for node, words in self.changes.items():
-            alike[words].append(node)
-        yield from (of_nodes(names, words) for words, names in alike.items())
+        for node, change in self.changes.items():
+            alike[change].append(node)
+        yield from (of_nodes(names, change) for change, names in alike.items())
         yield from others
         yield from (f"not written: {problem}" for problem in self.problems)
 
@@ -132,7 +132,7 @@ class KeptVerdict:
 def keep_verdicts(folder: Path, verdicts: Mapping[str, KeptVerdict]) -> None:
     """Keep the verdicts that hold, by node. Raises OSError."""
     part = folder / f".{STANDING}.{os.getpid()}"
-    part.write_text(json.dumps({node: as_json(one) for node, one in verdicts.items()}))
+    part.write_text(json.dumps({node: as_json(verdict) for node, verdict in verdicts.items()}))
     part.replace(folder / STANDING)
 
 
@@ -140,7 +140,7 @@ def kept_verdicts(folder: Path) -> dict[str, KeptVerdict]:
     """Those that were kept there; none where none are, or half of a file."""
     try:
         record = json.loads((folder / STANDING).read_bytes())
-        return {node: KeptVerdict(Health(**one["health"]), float(one["began"])) for node, one in record.items()}
+        return {node: KeptVerdict(Health(**kept["health"]), float(kept["began"])) for node, kept in record.items()}
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return {}
 

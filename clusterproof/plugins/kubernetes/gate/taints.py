@@ -43,9 +43,9 @@ def most_tainted(limit: str, nodes: int) -> int:
     Raises GateError.
     """
     matches = [_LIMIT.fullmatch(part.strip()) for part in limit.split(",")]
-    if not all(matches) or any(one and one[2] and int(one[1]) > 100 for one in matches):
+    if not all(matches) or any(match and match[2] and int(match[1]) > 100 for match in matches):
         raise GateError(f"{limit[:40]!r} is not a number of nodes; expected a number, a share, or both: 10%,10")
-    shares = ((int(one[1]), one[2]) for one in matches if one)
+    shares = ((int(match[1]), match[2]) for match in matches if match)
     return min(max(1, nodes * number // 100) if percent and number else number for number, percent in shares)
 
 
@@ -62,7 +62,9 @@ def to_remove(node: ApiNode, health: Health, startup: str, is_tainting: bool) ->
     """The taints that a node loses by what was found: our own, and the one it began with; only a pass does it."""
     if health.status != TRUE:
         return ()
-    return tuple(one for one in node.taints if (is_tainting and is_unfit(one)) or (startup and one.key == startup))
+    return tuple(
+        taint for taint in node.taints if (is_tainting and is_unfit(taint)) or (startup and taint.key == startup)
+    )
 
 
 def is_tainted(node: ApiNode) -> bool:
@@ -164,17 +166,17 @@ class TaintWriter:
         def changed(name: str) -> str:
             before = self.seen[name]
             self.seen[name] = self.writer.changed(before, patch_of)
-            difference_in_words, health = difference(before, self.seen[name]), healths[name]
-            if difference_in_words:
-                message = f"{difference_in_words}: {health.message}"
+            change, health = difference(before, self.seen[name]), healths[name]
+            if change:
+                message = f"{change}: {health.message}"
                 self.writer.create_event(event(before, health.status == FALSE, TAINTS_CHANGED, message, self.now))
-            return difference_in_words
+            return change
 
-        by_words: dict[str, list[str]] = defaultdict(list)
-        for name, difference_in_words in self.writer.each(changed, list(names)).items():
-            by_words[difference_in_words].append(name)
-        for difference_in_words in filter(None, by_words):
-            self._say(difference_in_words, by_words[difference_in_words])
+        by_change: dict[str, list[str]] = defaultdict(list)
+        for name, change in self.writer.each(changed, list(names)).items():
+            by_change[change].append(name)
+        for change in filter(None, by_change):
+            self._say(change, by_change[change])
 
     def _say(self, message: str, names: Iterable[str]) -> None:
         kept = list(names)

@@ -67,16 +67,16 @@ def waited(api: Api, order: Wait, say: Callable[[str], None], is_over: threading
 
     An API server that does not answer is asked again. Raises KubernetesDenied where the right is missing.
     """
-    booted, until, said = _booted(), time.monotonic() + order.patience_s, ""
+    booted, until, reported = _booted(), time.monotonic() + order.patience_s, ""
     while True:
         within_s = max(LAST_S, min(READ_S, until - time.monotonic()))
         health = _looked(api, order.node, max(booted, time.time() - order.fresh_s), within_s)
         left_s = until - time.monotonic()
         if health.status in (TRUE, FALSE) or left_s <= 0 or is_over.is_set():
             return health
-        if health.reason != said:
+        if health.reason != reported:
             say(f"{order.node} is not proven yet: {health.message}")
-            said = health.reason
+            reported = health.reason
         is_over.wait(min(LOOK_S, left_s))
 
 

@@ -95,7 +95,7 @@ class Gate:
         every = self.writer.tried("", lambda: every_node(self.writer.api))
         if every is None:
             return
-        self.seen = {one.node.name: one for one in every}
+        self.seen = {seen.node.name: seen for seen in every}
         current = {
             name: health for name, health in healths.items() if name in self.seen and not self._is_recreated(name)
         }

@@ -83,7 +83,7 @@ def collectors_to_load(items: Iterable[pytest.Item], option: Options) -> frozens
     if not is_named(option.markexpr, "perf"):
         return frozenset()
     wanted = (collectors_of(item) for item in items if item.get_closest_marker("perf"))
-    return load_options(option).asked(frozenset[str]().union(*wanted))
+    return load_options(option).requested(frozenset[str]().union(*wanted))
 
 
 def paths_named(config: pytest.Config) -> list[Path]:
@@ -98,7 +98,7 @@ def collectors_named(option: Options, paths: Collection[Path], others: Iterable[
     With xdist nodes are asked before any test is collected: so it goes only by paths, `-m` and `-k`.
     """
     wanted = (test.collectors for test in _selected(option, paths, others))
-    return load_options(option).asked(frozenset[str]().union(*wanted))
+    return load_options(option).requested(frozenset[str]().union(*wanted))
 
 
 def pairs_are_needed(option: Options, paths: Collection[Path], others: Iterable[Test]) -> bool:
