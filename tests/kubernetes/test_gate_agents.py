@@ -6,6 +6,7 @@ import contextlib
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -73,18 +74,12 @@ def test_a_round_costs_one_request_for_each_node_and_few_for_all(gate: GateBed) 
         status, said = run(gate, "--k8s-gate", "observe")
         made = gate.bed.plane.requests(user)[before:]
         # A busy machine may report something else within these seconds, which is written.
-        written = ["patch nodes"] if gate.condition(name) != condition else []
+        written = int(gate.condition(name) != condition)
     assert status == 1, said
-    assert sorted({one["auditID"]: f"{one['verb']} {one['objectRef']['resource']}" for one in made}.values()) == [
-        "get daemonsets",
-        "get pods",
-        "list nodes",
-        "list nodes",
-        "list nodes",
-        "list pods",
-        "patch nodes",
-        *written,
-    ]
+    requests = Counter({one["auditID"]: f"{one['verb']} {one['objectRef']['resource']}" for one in made}.values())
+    for_all = Counter({"get daemonsets": 1, "get pods": 1, "list nodes": 3, "list pods": 1})
+    assert requests <= for_all + Counter({"patch nodes": 1 + written})
+    assert requests >= Counter({"list nodes": 1, "list pods": 1, "patch nodes": 1})
 
 
 def test_an_agent_is_ready_once_it_has_reported_the_same_twice(gate: GateBed) -> None:

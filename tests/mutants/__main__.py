@@ -35,7 +35,7 @@ LEAST_PERCENT_OF_SAMPLE = 90  # of fewer mutants, on fewer faults and tests
 def main(words: Sequence[str]) -> int:
     """Try the mutants that are asked for; 0 where as many are found as should be."""
     parser = Arguments("scripts/mutate", __doc__)
-    parser.add_argument("--sample", type=count, metavar="N", help="as many files of checks as have N mutants")
+    parser.add_argument("--sample", type=count, metavar="N", help="those of some files of checks, N to twice N")
     parser.add_argument("--seed", type=int, default=1, help="of the sample; %(default)s unless given")
     parser.add_argument("words", nargs="*", metavar="WORDS", help="all mutants unless given")
     asked = parser.parse_args(words)
@@ -63,7 +63,7 @@ def all_mutants() -> list[Mutant]:
 
 
 def sampled(mutants: Sequence[Mutant], least: int, seed: int) -> list[Mutant]:
-    """The mutants of some files of checks that have faults; as many files as have so many mutants."""
+    """The mutants of some files of checks that have faults: at least so many, and at most twice as many."""
     by_file: dict[str, list[Mutant]] = {file: [] for file in sorted(set(_files_of_checks().values()))}
     for mutant in mutants:
         by_file.get(mutant.place[0], []).append(mutant)
@@ -71,7 +71,7 @@ def sampled(mutants: Sequence[Mutant], least: int, seed: int) -> list[Mutant]:
     Random(seed).shuffle(files)
     found: list[Mutant] = []
     for file in files:
-        if len(found) < least:
+        if len(found) < least and len(found) + len(by_file[file]) <= 2 * least:
             found += by_file[file]
     return found
 

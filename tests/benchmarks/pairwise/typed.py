@@ -28,7 +28,7 @@ NCCL_PORTS = ("80mbit", "40mbit")
 QUICK_NCCL = ("--meter", "nccl-tests", "--meter-size", "2M", "--meter-options=-n 3 -w 0", "--ranks-per-node", "1")
 LIBFABRIC = (
     *("--meter", "fi_pingpong", "--meter-size", "64K"),
-    *("--meter-options=-p tcp -I 24", "--meter-env", "FI_TCP_IFACE=eth0", "--pairs-at-once", "1"),
+    *("--meter-options=-p tcp -I 8", "--meter-env", "FI_TCP_IFACE=eth0", "--pairs-at-once", "1"),
 )  # fmt: skip
 OWN_TEST = """import pytest
 

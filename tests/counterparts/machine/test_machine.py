@@ -60,9 +60,10 @@ python3 - <<'END'
 import ctypes, os, resource
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 os.setuid(65534)
+library = ctypes.CDLL(None)
 for number in range({CRASHES}):
     if not os.fork():
-        ctypes.CDLL(None).prctl(15, f"EXT4-fs-{{number:04x}}".encode())  # its name, as whoever runs it likes
+        library.prctl(15, f"EXT4-fs-{{number:04x}}".encode())  # its name, as whoever runs it likes
         ctypes.string_at(0)
     os.wait()
 END
