@@ -79,13 +79,13 @@ def _of_piece(text: str, forms: Sequence[Form]) -> tuple[list[CollectorPart], li
         try:
             if not form.recognises(text[:MAX_HEAD]):
                 continue
-            if form.name in _OF_LOGS:
-                collectors = form.read(text)
-            else:
-                others = kernel_log.without_logged(text) if others is None else others
+            shown = text
+            if form.name not in _OF_LOGS:
+                shown = others = kernel_log.without_logged(text) if others is None else others
                 if not form.recognises(others[:MAX_HEAD]):
                     continue
-                collectors = form.read(others)
+            problems += form.unclear(shown)
+            collectors = form.read(shown)
         except CaptureError as problem:
             problems.append(f"{form.name}: {problem}")
         except Exception as problem:  # what others have collected may be anything
