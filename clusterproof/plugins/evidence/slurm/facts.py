@@ -29,6 +29,7 @@ COMPLETING = "completing"  # over, but for what ends on its nodes
 MAX_STATE, MAX_NAMES = 20, 200  # characters
 LISTED_WITH_REASON = "DOWN OR DRAINED"  # what sinfo -R says of a node's state: it lists no others
 POWERED_DOWN = frozenset({"POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN", "POW_DN", "POWERED_DN", "POWRING_DN"})
+POWERING_UP = frozenset({"POWERING_UP", "POWER_UP", "POW_UP"})
 OUT_OF_USE = POWERED_DOWN | frozenset(
     {"DOWN", "DRAIN", "DRAINED", "DRAINING", "DRNG", "FAIL", "FAILING", "FAILG", "ERROR", "INVAL", "INVALID_REG"}
     | {LISTED_WITH_REASON}
@@ -67,9 +68,9 @@ class SlurmNode(Reported):
         return self.answers and bool(self.states) and not self.states & OUT_OF_USE
 
     @property
-    def is_powered_down(self) -> bool:
-        """Whether power saving alone keeps jobs away, which Slurm ends for the next of them. Raises Incomplete."""
-        return bool(self.states & POWERED_DOWN) and self.states & OUT_OF_USE <= POWERED_DOWN
+    def is_in_power_saving(self) -> bool:
+        """Whether power saving alone keeps jobs away: it is powered down, or powering up. Raises Incomplete."""
+        return bool(self.states & (POWERED_DOWN | POWERING_UP)) and self.states & OUT_OF_USE <= POWERED_DOWN
 
     @property
     def states(self) -> frozenset[str]:
