@@ -12,7 +12,17 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.slurm import parse_sinfo as sinfo
 from clusterproof.plugins.evidence.slurm.facts import SlurmNodes
 from tests.captures.captured import ILL, output_of, written, xids
-from tests.captures.slurm_lists import IN_SLURM, RECORDS, SINFO, WITHOUT_PROMPT, found, not_a_row, results, said
+from tests.captures.slurm_lists import (
+    IN_SLURM,
+    REASONS,
+    RECORDS,
+    SINFO,
+    WITHOUT_PROMPT,
+    found,
+    not_a_row,
+    results,
+    said,
+)
 
 PASS, FAIL, INCOMPLETE = Verdict.PASS, Verdict.FAIL, Verdict.INCOMPLETE
 OF_JOBS = "NODELIST STATE\ngpu006 RUNNING\n"
@@ -57,6 +67,7 @@ ODD = "gpu[004,006 down*"
         (f"NODELIST STATE\ngpu001 idle\n{ODD}\n\n$ dmesg\n{ILL}", ODD),
         (f"$ dmesg\n{ILL}$ sinfo\nNODELIST STATE\ngpu001 idle\n{ODD}\n", ODD),
         ("NODELIST STATE\ngpu001 idle\n\ngpu002 drained\n", "gpu002 drained"),
+        (f"{REASONS}\nbad GPU  root  2024-01-26T15:12:23 gpu003\n", "bad GPU  root  2024-01-26T15:12:23 gpu003"),
     ],
 )
 def test_a_row_that_is_not_understood_is_named_in_any_file(text: str, row: str, tmp_path: Path) -> None:

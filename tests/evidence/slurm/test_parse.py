@@ -159,6 +159,13 @@ def test_a_table_of_sinfo_ends_where_another_begins(
     assert {node["name"]: node["state"] for node in output_of(between.join(tables))["slurm_node"]["nodes"]} == expected
 
 
+def test_only_a_list_of_reasons_may_have_no_node() -> None:
+    assert sinfo.read_sinfo(WITH_REASONS.split("\n")[0]) == {}
+    for rows in ("", "gpu*  up  infinite  0  n/a\n"):
+        with pytest.raises(CaptureError, match="sinfo lists no node"):
+            sinfo.read_sinfo(WITH_STATES.split("\n")[0] + f"\n{rows}")
+
+
 def test_text_behind_a_blank_line_is_no_table() -> None:
     assert [node["name"] for node in nodes("NODELIST STATE\ngpu001 idle\n\ngpu002 drained\n")] == ["gpu001"]
 

@@ -53,12 +53,15 @@ def begins_sinfo(line: str) -> bool:
 
 
 def read_sinfo(text: str) -> Mapping[str, object]:
-    """The states and reasons of the collector `slurm_node`, as far as a table has them. Raises CaptureError."""
+    """The states and reasons of the collector `slurm_node`, as far as a table has them. Raises CaptureError.
+
+    A list of reasons is empty where no node has one.
+    """
     table = table_in(text)
     if table.refused:
         raise CaptureError(table.refused)
     nodes = [{"name": name, **_of_row(row)} for name, row in itertools.islice(table.by_node.items(), MAX_NODES)]
-    if not nodes and table.unclear:
+    if not nodes and "STATE" in table.titles:
         raise CaptureError("sinfo lists no node")
     return {"slurm_node": {"nodes": nodes}} if nodes else {}
 
@@ -75,6 +78,7 @@ class Table:
     A table that is refused has other lines alone, and says why.
     """
 
+    titles: Sequence[str] = ()
     by_node: dict[str, Mapping[str, str]] = field(default_factory=dict)
     unclear: list[str] = field(default_factory=list)
     rest: list[str] = field(default_factory=list)
@@ -98,27 +102,26 @@ def _table(titles: Sequence[str], below: Sequence[str], before: str) -> Table:
     if "REASON" in titles and "RESERVATION" in titles:
         raise CaptureError("sinfo's table has REASON beside RESERVATION, which may be blank: leave one of them out")
     end = next((place for place, line in enumerate(below) if _END.fullmatch(line.strip())), len(below))
-    table = Table(unclear=_row_behind(titles, below[end:]), rest=[before, *below[end:]])
+    table = Table(titles, unclear=_row_behind(titles, below[end:]), rest=[before, *below[end:]])
     expanded: dict[str, tuple[str, ...]] = {}
     named, odd = 0, ""
     for line in below[:end]:
         if "REASON" in titles[1:-1] and len(line.split()) > len(titles):
             raise CaptureError("sinfo's table has REASON between other columns: print it as the last")
         row = _row(titles, line)
-        state = _state(row)
-        is_odd = not _STATES.issuperset(state.split("+") if state else ())
-        odd = state if is_odd and odd not in _OF_JOBS else odd
+        of_row = _odd_state(row)
+        odd = of_row if of_row and odd not in _OF_JOBS else odd
         nodelist = row.get("NODELIST", "")
         if nodelist not in expanded:
             expanded[nodelist] = _names(nodelist)
         names = expanded[nodelist]
-        named += len(names)
+        named += max(len(names), bool(row))
         if named > MAX_NAMED:
             raise CaptureError(f"sinfo's rows name nodes {MAX_NAMED:,} times and more; print one partition (sinfo -p)")
-        if names and not is_odd and (state or _reason(row)):
+        if names and not of_row and ("STATE" in row or _reason(row)):
             table.by_node.update((name, row) for name in names if name not in table.by_node)  # of one partition
         else:
-            table.unclear.extend([_not_understood(line)] if row and (names or not is_odd) else ())
+            table.unclear.extend([_not_understood(line)] if row and (names or not of_row) else ())
             table.rest.append(line)
     if odd and (not table.by_node or odd in _OF_JOBS):
         raise CaptureError(f"sinfo's table has the state {short(odd)}, which is no state of a node")
@@ -140,12 +143,14 @@ def _row_behind(titles: Sequence[str], lines: Sequence[str]) -> list[str]:
     """A line on the first row that stands behind an empty line, up to what ends a table: it may be of another."""
     behind = itertools.takewhile(lambda line: not line or not _END.fullmatch(line.strip()), lines)
     rows = ((line, _row(titles, line)) for line in behind)
-    return [_not_understood(line) for line, row in rows if row and _STATES.issuperset(_state(row).split("+"))][:1]
+    found = (_not_understood(line) for line, row in rows if row and not _odd_state(row))
+    return list(itertools.islice(found, 1))
 
 
-def _state(row: Mapping[str, str]) -> str:
-    """The state in a row, without the sign behind it."""
-    return row.get("STATE", "").upper().rstrip(_SUFFIXES)
+def _odd_state(row: Mapping[str, str]) -> str:
+    """What a row has in place of a node's state."""
+    state = row.get("STATE", "").upper().rstrip(_SUFFIXES)
+    return "" if _STATES.issuperset(state.split("+") if state else ()) else state
 
 
 def _names(nodelist: str) -> tuple[str, ...]:
