@@ -23,14 +23,16 @@ def on_terminal(text: str, width: int) -> str:
 
 
 @pytest.mark.parametrize("shown", [TWO, IN_ONE_LINE])
-@pytest.mark.parametrize("width", [70, 80, *range(100, 130), 200, 237])
+@pytest.mark.parametrize("width", [*range(60, 131), 178, 237])
 def test_a_wrapped_record_says_what_it_says_unwrapped(shown: str, width: int) -> None:
     records, rest = records_in(on_terminal(shown, width))
-    wrapped, whole = map(node_of, records), map(node_of, records_in(shown)[0])
-    assert [(node["name"], node["state"], node["gres"], node["partitions"]) for node in wrapped] == [
-        (node["name"], node["state"], node["gres"], node["partitions"]) for node in whole
-    ]
-    assert "State" not in rest
+    assert [said(record) for record in records] == [said(record) for record in records_in(shown)[0]]
+    assert not rest.strip()
+
+
+def said(record: str) -> dict[str, str]:
+    """What a record says; blanks at which a terminal cuts may be lost, and names of keys that it cuts."""
+    return {key: str(value).replace(" ", "") for key, value in node_of(record).items() if key != "host"}
 
 
 @pytest.mark.parametrize(

@@ -36,8 +36,10 @@ _KEYS = (
 )
 _OWN = re.compile(rf"[ \t]{{1,80}}[A-Z]\w{{1,40}}=|{_KEYS}")  # how a line of a record begins
 _WITHIN = re.compile(rf"\s{_KEYS}")
-_STAMPS_END = re.compile(r"(?:.{0,300}@)?[\dT:.-]{0,30}\]")
-_ANOTHER = re.compile(r"[A-Z][A-Za-z]{1,40}(?:Name|Id)=")  # how a record of another kind begins, or of the next node
+_STAMPS_END = re.compile(r"(?:.{0,300}@)?[\dT:-]{0,30}\]")
+_ANOTHER = re.compile(  # how the record of the next node begins, or of something else
+    r"(?:Node|Partition|Reservation|Frontend|Switch|Block|License|User)Name=|(?:Job|Step)Id="
+)
 
 
 def is_scontrol(text: str) -> bool:
@@ -96,7 +98,7 @@ def _is_further(lines: Sequence[str], place: int) -> bool:
             return True
         if not line or len(before) < NARROWEST or _ANOTHER.match(line):
             return False
-        if _WITHIN.search(line) or ("Reason=" in before and _STAMPS_END.fullmatch(line)):
+        if _WITHIN.search(line) or _STAMPS_END.fullmatch(line):
             return True
     return False
 
