@@ -117,7 +117,13 @@ def test_too_many_nodes_hide_nothing_beside_them(
         read_layout(path)
 
 
-def test_rows_of_states_that_nobody_knows_are_expanded_once_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("state", "expanded", "why"), [
+    ("idle", ["g[1-99999]"], "sinfo's rows name nodes 250,000 times and more"),
+    ("frob", [], "sinfo's table has the state FROB, which is no state of a node"),
+])  # fmt: skip
+def test_rows_are_expanded_once_and_counted_and_those_of_unknown_states_not_at_all(
+    state: str, expanded: list[str], why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[str] = []
 
     def expand(text: str) -> tuple[str, ...]:
@@ -125,9 +131,17 @@ def test_rows_of_states_that_nobody_knows_are_expanded_once_and_counted(monkeypa
         return ("g",) * 100_000
 
     monkeypatch.setattr(sinfo, "expand", expand)
-    table = sinfo.table_in("NODELIST STATE\n" + "g[1-99999] frob\n" * 20)
-    assert asked == ["g[1-99999]"]
-    assert table.refused.startswith("sinfo's rows name nodes 250,000 times and more")
+    table = sinfo.table_in("NODELIST STATE\n" + f"g[1-99999] {state}\n" * 20)
+    assert asked == expanded
+    assert table.refused.startswith(why)
+
+
+def test_of_a_loop_of_lists_the_last_are_read_and_the_others_named(tmp_path: Path) -> None:
+    text = "".join(f"$ date\n$ sinfo\nNODELIST STATE REASON\ngpu001 drain {number}\n" for number in range(70))
+    path = written(tmp_path, **{"gpu001.txt": f"{text}NODELIST STATE\ngpu001 idle\n$ dmesg\n{ILL}"}) / "gpu001.txt"
+    assert said(path) == ["capture: gpu001.txt: sinfo: 71 outputs, of which the last 64 were read"]
+    assert results(IN_SLURM, path)["gpu001"].verdict is not FAIL
+    assert xids(path) == {"gpu001": FAIL}
 
 
 @pytest.mark.parametrize(("first", "second"), [("idle", "down*"), ("down*", "idle")])

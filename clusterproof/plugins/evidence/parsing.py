@@ -43,6 +43,7 @@ class Form:
     rank: int = 50  # where two files have the same value, that of the higher rank counts
     begins: Callable[[str], bool] = no_line  # whether this line can only be the first of such an output
     unclear: Callable[[str], Sequence[str]] = nothing  # lines on what `read` passes over, as it is not understood
+    most: int = 0  # of such outputs in one text that are read, the last; 0 for all
 
 
 CHOSEN = "GPUs were chosen"  # stands behind the output of a command with -i: its first GPU need not be GPU 0

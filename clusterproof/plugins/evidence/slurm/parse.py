@@ -19,9 +19,11 @@ from clusterproof.plugins.evidence.slurm.parse_sinfo import (
     without_titles,
 )
 
+MAX_TABLES = 64  # of sinfo in one text: in a loop of it each has all nodes
+
 FORMS = (
     Form("scontrol show node", is_scontrol, read_scontrol),
-    Form("sinfo", is_sinfo, read_sinfo, 30, begins_sinfo, unclear_rows),
+    Form("sinfo", is_sinfo, read_sinfo, 30, begins_sinfo, unclear_rows, MAX_TABLES),
 )
 
 

@@ -109,19 +109,20 @@ def _table(titles: Sequence[str], below: Sequence[str], before: str) -> Table:
         if "REASON" in titles[1:-1] and len(line.split()) > len(titles):
             raise CaptureError("sinfo's table has REASON between other columns: print it as the last")
         row = _row(titles, line)
-        of_row = _odd_state(row)
-        odd = of_row if of_row and odd not in _OF_JOBS else odd
+        unknown = _odd_state(row)
+        odd = unknown if unknown and odd not in _OF_JOBS else odd
         nodelist = row.get("NODELIST", "")
-        if nodelist not in expanded:
+        if nodelist not in expanded and not unknown:
             expanded[nodelist] = _names(nodelist)
-        names = expanded[nodelist]
+        names = () if unknown else expanded[nodelist]
         named += max(len(names), bool(row))
         if named > MAX_NAMED:
             raise CaptureError(f"sinfo's rows name nodes {MAX_NAMED:,} times and more; print one partition (sinfo -p)")
-        if names and not of_row and ("STATE" in row or _reason(row)):
+        if names and ("STATE" in row or _reason(row)):
             table.by_node.update((name, row) for name in names if name not in table.by_node)  # of one partition
         else:
-            table.unclear.extend([_not_understood(line)] if row and (names or not of_row) else ())
+            is_almost = row and (not unknown or any(map(str.isdecimal, nodelist)))
+            table.unclear.extend([_not_understood(line)] if is_almost else ())
             table.rest.append(line)
     if odd and (not table.by_node or odd in _OF_JOBS):
         raise CaptureError(f"sinfo's table has the state {short(odd)}, which is no state of a node")
