@@ -18,6 +18,7 @@ from tests.case.files import case_of
             "enroot may not make its folders on a node",
         ),
         ("mkdir: cannot create directory '/raid/enroot/user-1000': File exists", "unknown", ""),
+        ("mkdir: cannot create directory '/data/a': Permission denied; enroot", "unknown", ""),
         ("slurmstepd: error: pyxis: failed to import docker image", "unknown", "the container of a job did not start"),
         ("slurmstepd: error: pyxis: couldn't start container", "unknown", "the container of a job did not start"),
         (

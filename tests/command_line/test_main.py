@@ -278,10 +278,11 @@ def test_the_name_of_a_file_that_is_refused_steers_no_terminal(
     assert (out, "\x1b" in said, r"\x1b[31m" in said) == ("", False, True)
 
 
-def test_the_name_of_a_file_that_pytest_itself_refuses_steers_no_terminal(tmp_path: Path) -> None:
+@pytest.mark.parametrize("words", [["--cluster", f"./{REFUSED}"], ["--cluster", "demo", f"--{REFUSED}"]])
+def test_a_word_that_pytest_itself_refuses_steers_no_terminal(words: list[str], tmp_path: Path) -> None:
     (tmp_path / REFUSED).write_text("no TOML")
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--cluster", str(tmp_path / REFUSED)]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *words]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert (ran.returncode, "\x1b" in ran.stderr, r"\x1b[31m" in ran.stderr) == (4, False, True)
 
 

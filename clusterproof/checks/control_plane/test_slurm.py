@@ -28,8 +28,8 @@ def test_slurm_nodes(node: Node) -> None:
     """Slurm node state.
 
     A node that is down, drained or failing gets no jobs, nor does one with fewer resources than in slurm.conf. One that
-    is powered down to save power need not answer. If a node's GRES differs from its instance type's GPUs, jobs cannot
-    use all of them, or do not start.
+    is powered down to save power, or powering up, need not answer. If a node's GRES differs from its instance type's
+    GPUs, jobs cannot use all of them, or do not start.
 
     Remedy (fix configuration): Fix what the reason names, then resume the node (scontrol update nodename=NODE
     state=resume). Correct GRES in gres.conf and slurm.conf, and restart slurmd.
@@ -38,7 +38,7 @@ def test_slurm_nodes(node: Node) -> None:
     with part:
         bad = in_slurm.states & OUT_OF_USE
         fail_if(bad, f"Slurm reports it as {in_slurm.state}{in_slurm.why}; expected a node that takes jobs")
-        is_silent = not bad and not in_slurm.answers and not in_slurm.is_powered_down
+        is_silent = not bad and not in_slurm.answers and not in_slurm.is_in_power_saving
         concern_if(
             is_silent, f"slurmctld gets no response from it ({in_slurm.state}{in_slurm.why}); expected slurmd to answer"
         )
@@ -57,13 +57,13 @@ def test_slurm_nodes_take_jobs(cluster: ClusterFacts) -> None:
     """Slurm nodes accepting jobs.
 
     A job that needs all of them waits. A node drained by clusterproof's own health check is a concern: its reason says
-    which check failed. A node that is powered down to save power is neither: Slurm powers it up for a job.
+    which check failed. A node that is powered down to save power, or powering up, is neither: a job has it powered up.
 
     Remedy (restore service): Fix what the reason names, then resume the node (scontrol update nodename=NODE
     state=resume).
     """
     nodes = cluster.slurm.nodes_beside(_names(cluster))
-    out = [node for node in nodes if not (node.takes_jobs or node.is_powered_down)]
+    out = [node for node in nodes if not (node.takes_jobs or node.is_in_power_saving)]
     foreign = [node for node in out if not node.reason.startswith(OUR_REASON)]
     fail_if(foreign, f"{_by_state(foreign)}; expected nodes that take jobs")
     ours = [node for node in out if node not in foreign]

@@ -88,6 +88,8 @@ FORMS: tuple[Form, ...] = (
 )
 
 
+# How several values become one where the first does not count.
+_MERGED: Mapping[str, Callable[[Iterable[tuple[int, object]]], object]] = {"slurm_node": slurm.latest}
 # What is left to do with a collector's value when every file has been read.
 _FINISHED: Mapping[str, Callable[[object], object]] = {"nvml": completed, "mounts": storage.completed}
 MAX_WHOLE_BYTES = 2 * 1024**3  # of all files, unpacked; 100 bug reports of NVIDIA's have some 1 billion
@@ -228,7 +230,7 @@ def _values(parts: Iterable[CollectorPart], problems: list[str]) -> dict[str, ob
     values: dict[str, object] = {}
     for collector, several in by_collector.items():
         try:
-            values[collector] = _FINISHED.get(collector, _itself)(merged(several))
+            values[collector] = _FINISHED.get(collector, _itself)(_MERGED.get(collector, merged)(several))
         except Exception as problem:  # what others have collected may be anything
             problems.append(f"{collector}: {type(problem).__name__} in {place_of(problem)}")
     return values

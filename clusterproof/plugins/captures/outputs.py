@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from clusterproof.plugins.captures.text import Piece, pieces, undecorated
@@ -41,14 +41,15 @@ def of_text(text: str, forms: Sequence[Form]) -> tuple[list[CollectorPart], list
 
 
 def _of_outputs(text: str, forms: Sequence[Form], names_unknown: bool) -> tuple[list[CollectorPart], list[str]]:
+    outputs = list(_outputs(text, forms))
     parts: list[CollectorPart] = []
-    problems: list[str] = []
+    passed_over, problems = _passed_over([piece.text for output in outputs for piece in output], forms)
     known: dict[str, tuple[list[CollectorPart], list[str]]] = {}  # a command that was run in a loop says much again
-    for output in _outputs(text, forms):
+    for output in outputs:
         before = len(parts) + len(problems)
         for piece in output:
             if piece.text not in known:
-                known[piece.text] = _of_piece(piece.text, forms)
+                known[piece.text] = _of_piece(piece.text, forms, passed_over.get(piece.text, ()))
             parts += known[piece.text][0]
             problems += known[piece.text][1]
         typed = output[0].typed
@@ -70,7 +71,22 @@ def _outputs(text: str, forms: Sequence[Form]) -> Iterator[list[Piece]]:
         yield output
 
 
-def _of_piece(text: str, forms: Sequence[Form]) -> tuple[list[CollectorPart], list[str]]:
+def _passed_over(texts: Sequence[str], forms: Sequence[Form]) -> tuple[dict[str, list[str]], list[str]]:
+    """The names of forms by which an output is not read, as too many are behind it; and a line on each form."""
+    passed_over: dict[str, list[str]] = {}
+    problems: list[str] = []
+    for form in (form for form in forms if form.most):
+        of_form = [text for text in texts if form.recognises(text[:MAX_HEAD])]
+        for text in set(of_form[: -form.most]).difference(of_form[-form.most :]):
+            passed_over.setdefault(text, []).append(form.name)
+        if len(of_form) > form.most:
+            problems.append(f"{form.name}: {len(of_form):,} outputs, of which the last {form.most} were read")
+    return passed_over, problems
+
+
+def _of_piece(
+    text: str, forms: Sequence[Form], passed_over: Collection[str] = ()
+) -> tuple[list[CollectorPart], list[str]]:
     """What a piece holds, and what is wrong with it."""
     parts: list[CollectorPart] = []
     problems: list[str] = []
@@ -79,13 +95,16 @@ def _of_piece(text: str, forms: Sequence[Form]) -> tuple[list[CollectorPart], li
         try:
             if not form.recognises(text[:MAX_HEAD]):
                 continue
-            if form.name in _OF_LOGS:
-                collectors = form.read(text)
-            else:
-                others = kernel_log.without_logged(text) if others is None else others
+            shown = text
+            if form.name not in _OF_LOGS:
+                shown = others = kernel_log.without_logged(text) if others is None else others
                 if not form.recognises(others[:MAX_HEAD]):
                     continue
-                collectors = form.read(others)
+            if form.name in passed_over:
+                parts.append(CollectorPart(NOTHING, form.rank, None))
+                continue
+            problems += form.unclear(shown)
+            collectors = form.read(shown)
         except CaptureError as problem:
             problems.append(f"{form.name}: {problem}")
         except Exception as problem:  # what others have collected may be anything

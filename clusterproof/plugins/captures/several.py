@@ -28,7 +28,7 @@ from clusterproof.plugins.core.nodeset import NodesetError, expand
 from clusterproof.plugins.core.opened import Budget, opened
 from clusterproof.plugins.evidence.kernel_log.parse import DRIVERS
 from clusterproof.plugins.evidence.kubernetes.facts import COLLECTORS, NODES
-from clusterproof.plugins.evidence.slurm.parse import listed_in as listed_by_slurm
+from clusterproof.plugins.evidence.slurm import parse as slurm
 from clusterproof.plugins.kubernetes.parse import DESCRIBED, MAX_BEFORE, MAX_NODES, nodes_in
 from clusterproof.plugins.kubernetes.parse_get import LISTED, listed_in
 
@@ -41,8 +41,6 @@ _NODES = re.compile(r"([A-Za-z0-9@][\w.,@\[\]-]{0,200000})(?: \(\d{1,6}\))?", re
 _BEHIND_NAME = re.compile(r"(?=[\w.-]{0,63}\d)(?=[\w.-]{0,63}[A-Za-z.])([A-Za-z0-9][\w.-]{0,63}):(?: (.*)|)", re.ASCII)
 _OF_DEVICE = re.compile(r"GPU\d+|mlx\d_\d+|nvme\d+(?:n\d+)?|(?:eth|ib|bond)\d+|rdmap\d+s\d+")
 _OF_TOOL = re.compile(r"(?:clush|pdsh(?:@\S{1,253})?|dsh): ")  # what it says itself
-
-_NOT_A_ROW = " is not understood; expected a state of nodes, and names such as gpu[001-016,020]"
 
 
 def has_text(text: str) -> bool:
@@ -115,24 +113,29 @@ class Reader:
         return by_node
 
     def _of_slurm(self, lines: Sequence[str], file_name: str) -> dict[str, list[str]]:
-        """What sinfo or scontrol say of each of several nodes; none where there is another output as well."""
+        """What sinfo or scontrol say of each node; none where there is another output as well."""
         by_node: dict[str, list[str]] = {}
         rest: list[str] = []
         unclear: list[str] = []
-        parts = 0
-        for piece in pieces("\n".join(lines), ()):
-            listed = listed_by_slurm(piece.text)
+        parts, too_many = 0, None
+        for piece in pieces("\n".join(lines), slurm.FORMS):
+            if too_many:
+                rest.append(slurm.unlisted_in(piece.text))
+                continue
+            listed = slurm.listed_in(piece.text)
             for name, said in listed.by_node.items():
                 by_node.setdefault(name, []).extend(f"{DIVIDER}{one}" for one in said)
             parts += sum(map(len, listed.by_node.values())) + len(listed.unclear)
             if len(by_node) > MAX_NODES:
-                raise NoCaptureError(f"a file lists more than {MAX_NODES:,} nodes")
-            if parts > MAX_PARTS:
-                raise NoCaptureError(f"a file has more than {MAX_PARTS:,} records and rows of Slurm's nodes")
+                too_many = NoCaptureError(f"a file lists more than {MAX_NODES:,} nodes")
+            elif parts > MAX_PARTS:
+                too_many = NoCaptureError(f"a file has more than {MAX_PARTS:,} records and rows of Slurm's nodes")
             unclear += listed.unclear
             rest.append(listed.rest)
-        is_slurms = len(by_node) != 1 and not self.is_known(DIVIDER.join(rest))
-        self.unclear = tuple(f"{file_name}: sinfo's row {line!r:.80}{_NOT_A_ROW}" for line in unclear * is_slurms)
+        is_slurms = bool(by_node) and not self.is_known(DIVIDER.join(rest))
+        if is_slurms and too_many:
+            raise too_many
+        self.unclear = tuple(f"{file_name}: {line}" for line in unclear * is_slurms)
         return by_node if is_slurms else {}
 
     def _text(self, file: Path, most: int) -> tuple[str, bool]:

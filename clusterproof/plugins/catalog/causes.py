@@ -127,8 +127,15 @@ def sign_of(where: str, line: str) -> Sign | None:
 
 def _fits(sign: Sign, line: str) -> bool:
     """Whether what else stands in a line of a sign's words is of the sign too."""
-    is_beside = not sign.beside or any(all(part in line for part in other.split(" … ")) for other in sign.beside)
+    is_beside = not sign.beside or any(_has(line, words) for words in sign.beside)
     return is_beside and not any(other in line for other in sign.unless)
+
+
+def _has(line: str, words: str) -> bool:
+    """Whether a line has such words; with ` … ` in them, what stands before it and then what stands behind."""
+    before, _, behind = words.partition(" … ")
+    _, found, rest = line.partition(before)
+    return bool(found) and behind in rest
 
 
 @cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,11 @@ class CaptureError(ClusterproofError, ValueError):
 def no_line(_line: str) -> bool:
     """No line marks the beginning of an output of this form."""
     return False
+
+
+def nothing(_text: str) -> Sequence[str]:
+    """Nothing of an output of this form is passed over."""
+    return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +42,8 @@ class Form:
     read: Callable[[str], Mapping[str, object]]
     rank: int = 50  # where two files have the same value, that of the higher rank counts
     begins: Callable[[str], bool] = no_line  # whether this line can only be the first of such an output
+    unclear: Callable[[str], Sequence[str]] = nothing  # lines on what `read` passes over, as it is not understood
+    most: int = 0  # of such outputs in one text that are read, the last; 0 for all
 
 
 CHOSEN = "GPUs were chosen"  # stands behind the output of a command with -i: its first GPU need not be GPU 0

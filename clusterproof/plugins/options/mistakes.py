@@ -30,7 +30,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     optparser: ArgumentParser = parser.optparser
 
     def refuse(message: str) -> NoReturn:
-        raise pytest.UsageError(in_one_line(message, optparser))
+        raise pytest.UsageError(in_one_line(printable(message, len(message)), optparser))
 
     optparser.error = refuse  # type: ignore[method-assign]
     optparser.prog = "clusterproof"

@@ -151,6 +151,7 @@ def test_the_flags_of_a_prolog_are_named(flags: str, words: str) -> None:
         ("", "gpu:8", INCOMPLETE, "Slurm reports it as nothing; expected a state"),
         ("IDLE*", "gpu:8", CONCERN, "slurmctld gets no response from it (IDLE*); expected slurmd to answer"),
         ("IDLE+CLOUD+POWERED_DOWN+NOT_RESPONDING", "gpu:8", PASS, ""),
+        ("MIXED+CLOUD+NOT_RESPONDING+POWERING_UP", "gpu:8", PASS, ""),
         ("FAILING", "gpu:8", FAIL, "Slurm reports it as FAILING; expected a node that takes jobs"),
         ("IDLE", "", CONCERN, "GRES (null); expected 8 GPUs"),
     ],

@@ -9,8 +9,10 @@ import pytest
 from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.evidence.parsing import CaptureError
 from clusterproof.plugins.evidence.slurm import parse as slurm
+from clusterproof.plugins.evidence.slurm import parse_sinfo as sinfo
 from clusterproof.plugins.evidence.slurm import slurm as collector
 from clusterproof.plugins.evidence.slurm.facts import OUT_OF_USE, SlurmNode, SlurmNodes
+from tests.captures.captured import output_of
 from tests.testbed.outputs import SCONTROL
 
 
@@ -117,7 +119,7 @@ def test_a_node_without_a_reason_has_none_in_sinfos_table() -> None:
     ],
 )
 def test_a_table_of_jobs_is_none_of_nodes(titles: str) -> None:
-    assert not slurm.is_sinfo(f"{titles}\n")
+    assert not sinfo.is_sinfo(f"{titles}\n")
 
 
 WITH_REASONS = (
@@ -154,18 +156,25 @@ LONG = (
 def test_a_table_of_sinfo_ends_where_another_begins(
     tables: tuple[str, str], expected: dict[str, str], between: str
 ) -> None:
-    assert {node["name"]: node["state"] for node in nodes(between.join(tables))} == expected
+    assert {node["name"]: node["state"] for node in output_of(between.join(tables))["slurm_node"]["nodes"]} == expected
+
+
+def test_only_a_list_of_reasons_may_have_no_node() -> None:
+    assert sinfo.read_sinfo(WITH_REASONS.split("\n")[0]) == {}
+    for rows in ("", "gpu*  up  infinite  0  n/a\n"):
+        with pytest.raises(CaptureError, match="sinfo lists no node"):
+            sinfo.read_sinfo(WITH_STATES.split("\n")[0] + f"\n{rows}")
 
 
 def test_text_behind_a_blank_line_is_no_table() -> None:
     assert [node["name"] for node in nodes("NODELIST STATE\ngpu001 idle\n\ngpu002 drained\n")] == ["gpu001"]
 
 
-def test_nodes_without_a_reason_are_out_of_use_only_in_the_list_of_reasons() -> None:
+def test_nodes_without_a_reason_are_not_out_of_use_and_named() -> None:
     table = WITH_REASONS + "none                 Unknown   Unknown             gpu001\n"
-    assert [node["name"] for node in nodes(table)] == ["gpu003", "gpu001"]
-    in_columns_of_ones_own = table.replace("  ", " ")  # which any node may have
-    assert [node["name"] for node in nodes(in_columns_of_ones_own)] == ["gpu003"]
+    for text in (table, table.replace("  ", " ")):  # as -R prints it, or any node with columns of one's own
+        assert [node["name"] for node in nodes(text)] == ["gpu003"]
+        assert len(sinfo.unclear_rows(text)) == 1
 
 
 @pytest.mark.parametrize(

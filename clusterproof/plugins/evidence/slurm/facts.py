@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from clusterproof.plugins.core.message import printable
-from clusterproof.plugins.core.nodeset import expand
+from clusterproof.plugins.core.nodeset import expand, fold, within
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.typed import Any
 from clusterproof.plugins.core.verdict import Incomplete
@@ -26,15 +26,17 @@ from clusterproof.plugins.evidence.field import (
 
 NO_STEPS = frozenset({"SUSPENDED", "CONFIGURING", "COMPLETING"})  # states of a job that has nodes and takes no step
 COMPLETING = "completing"  # over, but for what ends on its nodes
-MAX_STATE = 20  # characters
+MAX_STATE, MAX_NAMES = 20, 200  # characters
 LISTED_WITH_REASON = "DOWN OR DRAINED"  # what sinfo -R says of a node's state: it lists no others
 POWERED_DOWN = frozenset({"POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN", "POW_DN", "POWERED_DN", "POWRING_DN"})
+POWERING_UP = frozenset({"POWERING_UP", "POWER_UP", "POW_UP"})
 OUT_OF_USE = POWERED_DOWN | frozenset(
     {"DOWN", "DRAIN", "DRAINED", "DRAINING", "DRNG", "FAIL", "FAILING", "FAILG", "ERROR", "INVAL", "INVALID_REG"}
     | {LISTED_WITH_REASON}
     | {"FUTURE", "UNKNOWN", "PLANNED_DOWN"}
     | {"FUTR", "UNK"}  # as sinfo shortens them
 )
+_RECORDED = frozenset({"host", "gres", "partitions"})  # what a record of scontrol has, and no row of sinfo's lists
 _GPUS = re.compile(r"(?:^|,)gpu(?::[^:,(]{1,100})?:(\d{1,4})(?=[,(]|$)")
 
 
@@ -66,14 +68,14 @@ class SlurmNode(Reported):
         return self.answers and bool(self.states) and not self.states & OUT_OF_USE
 
     @property
-    def is_powered_down(self) -> bool:
-        """Whether power saving alone keeps jobs away, which Slurm ends for the next of them. Raises Incomplete."""
-        return bool(self.states & POWERED_DOWN) and self.states & OUT_OF_USE <= POWERED_DOWN
+    def is_in_power_saving(self) -> bool:
+        """Whether power saving alone keeps jobs away: it is powered down, or powering up. Raises Incomplete."""
+        return bool(self.states & (POWERED_DOWN | POWERING_UP)) and self.states & OUT_OF_USE <= POWERED_DOWN
 
     @property
     def states(self) -> frozenset[str]:
         """The base state and its flags, in capitals: `IDLE+DRAIN` is IDLE and DRAIN. Raises Incomplete."""
-        return frozenset(re.split(r"[+*]", self.state.upper())) - {""}
+        return states_of(self.state)
 
     @property
     def answers(self) -> bool:
@@ -101,12 +103,16 @@ class SlurmNodes(Reported):
     """The nodes that were captured: this one, or the whole cluster."""
 
     def named(self, *names: str) -> SlurmNode:
-        """The node by one of its names; the only one of a capture that knows no other name. Raises Incomplete."""
+        """The node by one of its names; the only record of a capture whose name is no node's. Raises Incomplete."""
         entries = read(self.data.get("nodes"), objects, "slurm_node: nodes")
         own = [entry for entry in entries if entry.get("name") in names or entry.get("host") in names]
-        if own or (len(entries) == 1 and len(names) == 1):
+        is_nameless = len(names) == 1 and not any(map(str.isdecimal, names[0]))  # as x.txt, or a folder of files
+        if own or (len(entries) == 1 and is_nameless and not _RECORDED.isdisjoint(entries[0])):
             return SlurmNode((own or entries)[0])
-        raise Incomplete(f"Slurm lists {len(entries)} nodes, and {names[0]} is not among them")
+        bad = [entry for entry in entries if states_of(str(entry.get("state"))) & OUT_OF_USE - POWERED_DOWN]
+        out = fold(str(entry.get("name")) for entry in bad)
+        seen = f" (out of use: {printable(within(out, MAX_NAMES))})" if out else ""
+        raise Incomplete(f"Slurm lists {len(entries)} nodes{seen}, and {names[0]} is not among them")
 
 
 @record
@@ -206,6 +212,11 @@ class SlurmJobs(Reported):
         """The own numbers of jobs that are meant, their nodes and their states."""
         rows = [texts(row) for row in read(self.data.get("jobs"), values, "slurm_jobs: jobs")]
         return [(number, nodes, state) for shown, number, nodes, state in rows if job in (shown, number)]
+
+
+def states_of(state: str) -> frozenset[str]:
+    """The base state and the flags in a state."""
+    return frozenset(re.split(r"[+*]", state.upper())) - {""}
 
 
 def _names(data: object) -> tuple[str, ...]:

@@ -1,0 +1,113 @@
+"""What `scontrol show node` prints, with and without -o, also where a terminal or a message has wrapped it."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Mapping, Sequence
+
+from clusterproof.plugins.evidence.parsing import CaptureError, short
+
+MAX_NODES = 16_384
+LONGEST_RECORD = 8_000
+NARROWEST = 60  # characters of a terminal's line
+
+_RECORD = re.compile(r"^NodeName=", re.MULTILINE)
+_VALUES = {
+    "name": re.compile(r"NodeName=(\S{1,253})"),
+    "host": re.compile(r"\sNodeHostName=(\S{1,253})"),
+    "state": re.compile(r"\sState=(\S{1,200})"),
+    "gres": re.compile(r"\sGres=(\S{1,1000})"),
+    "partitions": re.compile(r"\sPartitions=(\S{1,1000})"),
+}
+_REASON = re.compile(r"\sReason=")
+_STAMP = re.compile(  # of who set a reason and when, behind its text; comments may follow
+    r"\s\[([^\[\]]{1,64})@(\d[\d:T.-]{4,30}|Unknown)\]\s*(?:$|\n|\s[A-Z][A-Za-z]{2,30}=)"
+)
+_NEXT = re.compile(r"\n|\s[A-Z][A-Za-z]{2,30}=")
+# The keys of a record behind its node's name, as Slurm's node_info.c writes them; at the margin others have keys too.
+_KEYS = (
+    r"(?:Arch|CoresPerSocket|CPU(?:Alloc|Efctv|Err|Tot|Load|SpecList)|AllocCPUs|(?:Available|Active)?Features"
+    r"|Gres(?:Drain|Used)?|Node(?:Addr|HostName)|BcastAddr|Port|Version|OS|(?:Real|Free)Memory|(?:Alloc|Free)Mem"
+    r"|Sockets(?:PerBoard)?|Boards|CoreSpecCount|MemSpecLimit|(?:Next)?State|ThreadsPerCore|TmpDisk|Weight|Owner"
+    r"|MCS_label|Partitions|BootTime|SlurmdStartTime|LastBusyTime|ResumeAfterTime|(?:Cfg|Alloc)TRES"
+    r"|(?:Cap|Current|Ave)Watts|(?:Lowest|Consumed)Joules|ExtSensors[A-Z][a-z]{1,20}|Reason|Comment|Extra"
+    r"|Instance(?:Id|Type))="
+)
+_OWN = re.compile(rf"[ \t]{{1,80}}[A-Z]\w{{1,40}}=|{_KEYS}")  # how a line of a record begins
+_WITHIN = re.compile(rf"\s{_KEYS}")
+_STAMPS_END = re.compile(r"(?:.{0,300}@)?[\dT:-]{0,30}\]")
+_ANOTHER = re.compile(  # how the record of the next node begins, or of something else
+    r"(?:Node|Partition|Reservation|Frontend|Switch|Block|License|User)Name=|(?:Job|Step)Id="
+)
+
+
+def is_scontrol(text: str) -> bool:
+    """Whether it is what `scontrol show node` prints, whole or cut; slurm.conf has NodeName= too, and not its CPUs."""
+    return bool(_RECORD.search(text)) and any(word in text for word in ("CPUAlloc=", "AllocCPUs=", "CPUTot="))
+
+
+def read_scontrol(text: str) -> Mapping[str, object]:
+    """The collector `slurm_node`. Raises CaptureError."""
+    nodes = [node_of(record) for record in records_in(text)[0]]
+    if not nodes:
+        raise CaptureError("scontrol show node names no node")
+    return {"slurm_node": {"nodes": nodes}}
+
+
+def node_of(record: str) -> dict[str, object]:
+    """One node; a value that scontrol writes as (null) is empty, one that it does not write is left out."""
+    node: dict[str, object] = {}
+    values, said = [*_REASON.split(record, 1), ""][:2]  # the text of a reason may look like any value
+    for name, form in _VALUES.items():
+        if match := form.search(values):
+            node[name] = "" if match[1] == "(null)" else match[1]
+    stamp = _STAMP.search(said)
+    node["reason"] = short((said[: stamp.start()] if stamp else _NEXT.split(said)[0]).strip())
+    node["reason_user"], node["reason_time"] = stamp.groups() if stamp else ("", "")
+    return node
+
+
+def records_in(text: str) -> tuple[list[str], str]:
+    """The records of nodes, whatever their lines were wrapped to, and all lines that are of none."""
+    records: list[list[str]] = []
+    rest: list[str] = []
+    goes_on = False
+    lines = text.split("\n")
+    for place, line in enumerate(lines):
+        is_first = line.startswith("NodeName=")
+        goes_on = is_first or (goes_on and _is_further(lines, place))
+        if is_first:
+            records.append([line])
+        elif goes_on:
+            records[-1] += [line] * bool(line)
+        else:
+            rest.append(line)
+    return [_unwrapped(record)[:LONGEST_RECORD] for record in records[:MAX_NODES]], "\n".join(rest)
+
+
+def _is_further(lines: Sequence[str], place: int) -> bool:
+    """Whether a line is of the record of the line before: it begins with a key, or is what a wrapped one goes on with.
+
+    What goes on is followed by a key of the same record, or ends the stamp of a reason.
+    """
+    if not lines[place]:
+        return place + 1 < len(lines) and bool(_OWN.match(lines[place + 1]))
+    for before, line in itertools.pairwise(lines[place - 1 : place + 20]):
+        if _OWN.match(line):
+            return True
+        if not line or len(before) < NARROWEST or _ANOTHER.match(line):
+            return False
+        if _WITHIN.search(line) or _STAMPS_END.fullmatch(line):
+            return True
+    return False
+
+
+def _unwrapped(lines: Sequence[str]) -> str:
+    """A record whose lines begin with keys. A line that was cut is as wide as the terminal, unless at a blank."""
+    width = max(map(len, lines))
+    record = [lines[0]]
+    for before, line in itertools.pairwise(lines):
+        begins = "\n" if _OWN.match(line) else "" if len(before) == width else " "
+        record.append(f"{begins}{line}")
+    return "".join(record)

@@ -1,0 +1,195 @@
+"""A table of `sinfo`, as it comes or with -N, -l, -R or columns of one's own."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from clusterproof.plugins.core.nodeset import NodesetError, expand
+from clusterproof.plugins.evidence.parsing import CaptureError, short
+from clusterproof.plugins.evidence.slurm.facts import LISTED_WITH_REASON
+
+MAX_NODES = 16_384
+MAX_NAMED = 250_000  # nodes that all rows of a table together name
+
+# Of a table of sinfo: those of jobs have NODELIST and STATE too. Where there is no STATE, TIMESTAMP is that of -R.
+_TITLES = re.compile(
+    r"^(?=[A-Z][A-Z_: ]{10,300}$)(?=.*\bNODELIST\b)(?=.*\b(?:STATE|TIMESTAMP)\b)"
+    r"(?!.*\b(?:JOBID|ST|EXITCODE)\b)(?=(?!.*\bUSER\b)|.*\b(?:REASON|TIMESTAMP)\b).*$",
+    re.MULTILINE,
+)
+# The line behind a table: an empty one, the date above `sinfo -l`, titles of sacct, or other titles.
+_END = re.compile(
+    r"|[A-Z][a-z]{2} [A-Z][a-z]{2} [\d ]\d \d\d:\d\d:\d\d(?: [A-Z]{2,5})? \d{4}"
+    r"|JobID(?:[ |]{1,80}[A-Z][A-Za-z]{1,40}){1,40}\|?"
+    r"|[A-Z_:()/]{1,40}(?: {1,80}[A-Z_:()/]{1,40}){1,40}"
+)
+_READ = frozenset(("STATE", "REASON", "USER", "TIMESTAMP", "NODELIST"))  # titles of the columns that count
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\S{1,40}|Unknown")
+_USER = re.compile(r"\(\d{1,10}\)\Z")  # its number, behind its name
+_SUFFIXES = "*~#!%$@^-+"  # of a state in sinfo; only * is kept: the node does not answer
+_WORDS = """
+ALLOCATED BLOCKED CANCEL_REBOOT CLOUD COMPLETING DOWN DRAIN DRAINED DRAINING DYNAMIC_FUTURE DYNAMIC_NORM ERROR
+EXTERNAL FAIL FAILING FUTURE IDLE INVAL INVALID INVALID_REG MAINT MAINTENANCE MIXED NOT_RESPONDING NO_RESPOND
+PERFCTRS PLANNED POWERED_DOWN POWERING_DOWN POWERING_UP POWER_DOWN POWER_UP REBOOT REBOOT_CANCELED REBOOT_ISSUED
+REBOOT_REQUESTED RESERVED RESUME UNDRAIN UNKNOWN
+ALLOC BLOCK BOOT CANC_R COMP DRNG EXT FAILG FUTR MIX NPC PLND POWERED_DN POWERING_DN POWRING_DN POW_DN POW_UP RESM
+RESV UNK
+"""
+_STATES = frozenset(_WORDS.split())  # of a node, in full and as sinfo shortens them
+_OF_JOBS = frozenset(("RUNNING", "PENDING", "SUSPENDED", "COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "PREEMPTED"))
+
+
+def is_sinfo(text: str) -> bool:
+    """Whether it is a table of `sinfo`, as it comes or with -N, -l, -R or columns of one's own."""
+    return bool(_TITLES.search(text))
+
+
+def begins_sinfo(line: str) -> bool:
+    """Whether a line has the titles of such a table: each is read by itself."""
+    return "NODELIST" in line and bool(_TITLES.fullmatch(line))
+
+
+def read_sinfo(text: str) -> Mapping[str, object]:
+    """The states and reasons of the collector `slurm_node`, as far as a table has them. Raises CaptureError.
+
+    A list of reasons is empty where no node has one.
+    """
+    table = table_in(text)
+    if table.refused:
+        raise CaptureError(table.refused)
+    nodes = [{"name": name, **_of_row(row)} for name, row in itertools.islice(table.by_node.items(), MAX_NODES)]
+    if not nodes and "STATE" in table.titles:
+        raise CaptureError("sinfo lists no node")
+    return {"slurm_node": {"nodes": nodes}} if nodes else {}
+
+
+def unclear_rows(text: str) -> list[str]:
+    """A line for each row of a table that is not understood."""
+    return table_in(text).unclear
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The row of each node, a line on each row that is not understood, and all other lines.
+
+    A table that is refused has other lines alone, and says why.
+    """
+
+    titles: Sequence[str] = ()
+    by_node: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    unclear: list[str] = field(default_factory=list)
+    rest: list[str] = field(default_factory=list)
+    refused: str = ""
+
+
+def table_in(text: str) -> Table:
+    """The first table of a text."""
+    titles = _TITLES.search(text)
+    if not titles:
+        return Table(rest=[text])
+    before, below = text[: titles.start()], text[titles.end() :].split("\n")[1:]
+    try:
+        return _table(titles[0].split(), below, before)
+    except CaptureError as problem:
+        return Table(rest=[before, *below], refused=str(problem))
+
+
+def _table(titles: Sequence[str], below: Sequence[str], before: str) -> Table:
+    """A table by its titles and the lines below them. Raises CaptureError."""
+    if "REASON" in titles and "RESERVATION" in titles:
+        raise CaptureError("sinfo's table has REASON beside RESERVATION, which may be blank: leave one of them out")
+    end = next((place for place, line in enumerate(below) if _END.fullmatch(line.strip())), len(below))
+    table = Table(titles, unclear=_row_behind(titles, below[end:]), rest=[before, *below[end:]])
+    expanded: dict[str, tuple[str, ...]] = {}
+    named, odd = 0, ""
+    for line in below[:end]:
+        if "REASON" in titles[1:-1] and len(line.split()) > len(titles):
+            raise CaptureError("sinfo's table has REASON between other columns: print it as the last")
+        row = _row(titles, line)
+        unknown = _odd_state(row)
+        odd = unknown if unknown and odd not in _OF_JOBS else odd
+        nodelist = row.get("NODELIST", "")
+        if nodelist not in expanded and not unknown:
+            expanded[nodelist] = _names(nodelist)
+        names = () if unknown else expanded[nodelist]
+        named += max(len(names), bool(row))
+        if named > MAX_NAMED:
+            raise CaptureError(f"sinfo's rows name nodes {MAX_NAMED:,} times and more; print one partition (sinfo -p)")
+        if names and ("STATE" in row or _reason(row)):
+            table.by_node.update((name, row) for name in names if name not in table.by_node)  # of one partition
+        else:
+            is_almost = row and (not unknown or any(map(str.isdecimal, nodelist)))
+            table.unclear.extend([_not_understood(line)] if is_almost else ())
+            table.rest.append(line)
+    if odd and (not table.by_node or odd in _OF_JOBS):
+        raise CaptureError(f"sinfo's table has the state {short(odd)}, which is no state of a node")
+    return table
+
+
+def _row(titles: Sequence[str], line: str) -> dict[str, str]:
+    """What a line says by the titles above it; nothing where it is no row."""
+    # A reason is of several words: it is what the other columns leave of a line. A reservation is often blank.
+    most = len(titles) - 1
+    cells = line.rsplit(maxsplit=most) if titles[0] == "REASON" else line.split(maxsplit=most)
+    columns = [title for title in titles if title != "RESERVATION"] if len(cells) == most else titles
+    row = dict(zip(columns, (cell.strip() for cell in cells), strict=False))
+    is_row = len(cells) == len(columns) and ("STATE" in row or _TIME.fullmatch(row.get("TIMESTAMP", "")))
+    return row if is_row else {}
+
+
+def _row_behind(titles: Sequence[str], lines: Sequence[str]) -> list[str]:
+    """A line on the first row that stands behind an empty line, up to what ends a table: it may be of another."""
+    behind = itertools.takewhile(lambda line: not line or not _END.fullmatch(line.strip()), lines)
+    rows = ((line, _row(titles, line)) for line in behind)
+    found = (_not_understood(line) for line, row in rows if row and not _odd_state(row))
+    return list(itertools.islice(found, 1))
+
+
+def _odd_state(row: Mapping[str, str]) -> str:
+    """What a row has in place of a node's state."""
+    state = row.get("STATE", "").upper().rstrip(_SUFFIXES)
+    return "" if _STATES.issuperset(state.split("+") if state else ()) else state
+
+
+def _names(nodelist: str) -> tuple[str, ...]:
+    """The nodes of a row; none where it does not name them as Slurm does."""
+    try:
+        return expand(nodelist)
+    except NodesetError:
+        return ()
+
+
+def _reason(row: Mapping[str, str]) -> str:
+    """Why a node gets no jobs; empty where nobody said it: any node may have none, also in the columns of -R."""
+    reason = row.get("REASON", "none")
+    return "" if reason == "none" else short(reason)
+
+
+def _not_understood(line: str) -> str:
+    expected = "a state of nodes or a reason, and names such as gpu[001-016,020]"
+    return f"sinfo's row {line!r:.80} is not understood; expected {expected}"
+
+
+def _of_row(row: Mapping[str, str]) -> dict[str, object]:
+    """What a line says of its nodes; of those with a reason alone, that they get no jobs."""
+    state = row.get("STATE", "").upper()
+    node: dict[str, object] = {"state": state.rstrip(_SUFFIXES.replace("*", "")) or LISTED_WITH_REASON}
+    if reason := _reason(row):
+        node["reason"] = reason
+        node["reason_user"] = _USER.sub("", short(row.get("USER", "")))
+        node["reason_time"] = short(row.get("TIMESTAMP", ""))
+    return node
+
+
+def of_node(row: Mapping[str, str], name: str) -> str:
+    """What a row says of one of its nodes, as sinfo would print it of this one alone."""
+    own = {title: short(cell) for title, cell in row.items() if title in _READ} | {"NODELIST": name}
+    return f"{' '.join(own)}\n{' '.join(own.values())}\n"
+
+
+def without_titles(text: str) -> str:
+    """A text of which no form takes the rows of a table for sinfo's."""
+    return _TITLES.sub("", text)
