@@ -30,6 +30,7 @@ from clusterproof.plugins.watch.view import first_answers
 from clusterproof.plugins.watch.watch import Watch
 
 WHOLE_S = 3600.0  # between two visits of all nodes for all evidence
+DUE_S = 10.0  # at most, between two looks for nodes that are to be visited before that
 END_S = 5.0  # for nodes to end their samplers
 
 Show = Callable[[Sequence[Change]], object]
@@ -127,7 +128,7 @@ class Controller:
         every_s = self.settings.sampling.every_s
         clock, began = HostClock(self.watch.timing.clock_step_s, self.say), time.monotonic()
         until = began + self.settings.for_s if self.settings.for_s is not None else float("inf")
-        look, whole = began + every_s, began + WHOLE_S
+        look, whole, due = began + every_s, began + WHOLE_S, began
         while not self._is_over.is_set():
             now = time.monotonic()
             if now >= until:
@@ -135,6 +136,10 @@ class Controller:
             if now >= whole:
                 whole = now + WHOLE_S
                 self._visit([target.name for target in self.cluster.targets])
+            if now >= due:
+                due = now + min(every_s, DUE_S)
+                if not self._visiting:  # one at a time, of all that are due: however many a refusal has made so
+                    self._visit(self.watch.due(now))
             if now >= look:
                 look = now + every_s
                 clock.look()
@@ -144,7 +149,7 @@ class Controller:
                 self.sinks.look(self.watch.names)
                 self.sinks.ticked()
             try:
-                event = self._events.get(timeout=max(0.0, min(look, until) - time.monotonic()))
+                event = self._events.get(timeout=max(0.0, min(look, due, until) - time.monotonic()))
             except Empty:
                 continue
             self._take(event)
@@ -169,8 +174,6 @@ class Controller:
             self.recording.take(node, update, time.time(), at, why)
         self.sinks.take(node, update, time.time(), at)
         self._say(self.watch.take(node, update, at))
-        if self.watch.is_due(node, update, at):
-            self._visit([node])
 
     def _visit(self, names: Iterable[str]) -> None:
         """Gather all evidence of these nodes, beside the loop."""
@@ -203,9 +206,8 @@ class Controller:
             make()
         except Exception as problem:  # of the first visit it is the watch's; of a later one it costs that
             self._failed = problem
-            self._events.put(Visited({}))
-        finally:
             self._visiting.difference_update(names)
+            self._events.put(Visited({}))
 
     def _evaluate(self, evidence_by_node: dict[str, NodeEvidence]) -> None:
         self._visiting.difference_update(evidence_by_node)
