@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -10,7 +11,7 @@ from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import NodeEvidence, Unreached
 from clusterproof.plugins.core.policy import NO_POLICY
-from clusterproof.plugins.transport import Limits
+from clusterproof.plugins.transport import Limits, Unusable
 from clusterproof.plugins.watch import controller as controlling
 from clusterproof.plugins.watch import watch as watching
 from clusterproof.plugins.watch.controller import Controller, WatchSettings
@@ -102,25 +103,46 @@ def test_a_visit_that_could_not_be_made_at_all_is_made_again(day: Day) -> None:
     assert day.watch.due(began + AGAIN_S) == [NODE]
 
 
-@pytest.mark.long
-def test_nodes_that_are_due_are_visited_together_and_one_visit_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    visits: list[list[str]] = []
+def visits(
+    monkeypatch: pytest.MonkeyPatch, say: Callable[[str], object], *outcomes: Exception | None
+) -> list[list[str]]:
+    """Which nodes each visit was of: one for each outcome, and throttled where that is none. They send meanwhile."""
+    made: list[list[str]] = []
 
     def throttled(cluster: Cluster, *_: object) -> dict[str, NodeEvidence]:
-        visits.append([target.name for target in cluster.targets])
-        for name in NAMES:  # they go on sending
+        made.append([target.name for target in cluster.targets])
+        for name in NAMES:
             controller._events.put(SessionEvent(name, Tick(1.7e9, 5.0, (), ()), time.monotonic()))
-        if len(visits) == 3:
+        if len(made) == len(outcomes):
             controller.stop()
-        return {name: NodeEvidence(name, unreached=Unreached.THROTTLED) for name in visits[-1]}
+        if outcome := outcomes[len(made) - 1]:
+            raise outcome
+        return {name: NodeEvidence(name, unreached=Unreached.THROTTLED) for name in made[-1]}
 
     monkeypatch.setattr(controlling, "gather", throttled)
     monkeypatch.setattr(watching, "AGAIN_S", 0.01)
     cluster = Cluster("three", "ssh", tuple(map(Target, NAMES)))
     watch = Watch(Evaluator(cluster, NO_POLICY), EVERY_S, NAMES, time.monotonic())
     settings = WatchSettings(SamplerOptions(0.01), Limits(), ProbeOptions())
-    controller = Controller(cluster, watch, settings, None, lambda _: None)
+    controller = Controller(cluster, watch, settings, None, lambda _: None, say=say)
     for name in NAMES:
         watch.take(name, Hello("boot-1", 1.7e9, 5.0), time.monotonic())
     controller._loop()
-    assert visits == [list(NAMES)] * 3
+    return made
+
+
+@pytest.mark.long
+def test_nodes_that_are_due_are_visited_together_and_one_visit_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert visits(monkeypatch, print, None, None, None) == [list(NAMES)] * 3
+
+
+@pytest.mark.long
+def test_a_visit_that_could_not_be_made_at_all_is_said_once_and_that_one_could(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    refused = Unusable("429: too many\x1b requests")
+    assert visits(monkeypatch, said.append, refused, refused, None, None) == [list(NAMES)] * 4
+    again = "it is tried again while samples come, and watching goes on"
+    assert said == [
+        f"nothing was checked in full: 429: too many\\x1b requests; {again}",
+        "nodes are checked in full again",
+    ]
