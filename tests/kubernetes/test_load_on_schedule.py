@@ -14,10 +14,12 @@ import pytest
 import yaml
 
 from clusterproof.plugins.benchmarks.meters.baseline import METERS
+from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.kubernetes.api import KubernetesError
 from clusterproof.plugins.kubernetes.nodes import node_of
-from clusterproof.plugins.transport.kubernetes import RunObjects, job
+from clusterproof.plugins.transport.kubernetes import RunObjects, config_map, job
 from clusterproof.plugins.transport.kubernetes import pod as probe_pod
+from clusterproof.plugins.transport.kubernetes.connection import PerfPods
 from clusterproof.plugins.transport.kubernetes.perf import perf_pod
 from tests.counterparts import installed
 from tests.kubernetes.gate import MANIFESTS, api_of, kubectl, rights
@@ -29,10 +31,13 @@ from tests.testbed.needs import needs_cluster, needs_kubectl, needs_openmpi
 
 pytestmark = [needs_kubectl, installed.needs("helm")]
 VALUES = ("image=registry.example.com/clusterproof:0.1.0", "load.schedule=0 3 * * *", f"load.image={RANKS}")
-RUN = RunObjects("clusterproof-1", NAMESPACE, RANKS, pieces=2)
-JOBS = RUN.jobs
+RUN = RunObjects(f"{PerfPods.prefix}-0123456789", NAMESPACE, RANKS)
+OF_PROBES = RunObjects("clusterproof-0123456789", NAMESPACE)  # an administrator's, whose program is root on nodes
 NODE = node_of({"metadata": {"name": "gpu001"}, "status": {"capacity": {"nvidia.com/gpu": "8"}}})
 CONTAINER = {"name": "probe", "image": "x"}
+HOST_PROCESS = {"windowsOptions": {"hostProcess": True}}
+OF_GATE = {"app.kubernetes.io/name": "clusterproof", "app.kubernetes.io/component": "gate"}
+OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "clusterproof-gate-0", "uid": "0", "controller": True}
 SECRET = {"name": "S", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}
 
 
@@ -68,9 +73,34 @@ def refusal(kubeconfig: Path, path: str, body: object) -> str:
     return ""
 
 
+def refused_deletion(kubeconfig: Path, path: str, **query: object) -> str:
+    """What the server says where the account would delete; empty where it lets it."""
+    try:
+        api_of(kubeconfig).delete(path, dryRun="All", **query)
+    except KubernetesError as refused:
+        return str(refused)
+    return ""
+
+
+@contextlib.contextmanager
+def there(bed: Bed, *created: tuple[str, Mapping[str, Any]]) -> Iterator[None]:
+    """An administrator has created these, by the paths of their kinds."""
+    with contextlib.ExitStack() as stack:
+        for path, body in created:
+            bed.plane.call("POST", path, body)
+            name = body["metadata"]["name"]
+            stack.callback(bed.plane.call, "DELETE", f"{path}/{name}?gracePeriodSeconds=0&propagationPolicy=Background")
+        yield
+
+
 def pod(container: Mapping[str, Any] | None = None, privileged: bool = False, **spec: Any) -> dict[str, Any]:
     one = {**CONTAINER, **(container or {}), **({"securityContext": {"privileged": True}} if privileged else {})}
-    return {"metadata": {"name": "x"}, "spec": {"automountServiceAccountToken": False, "containers": [one], **spec}}
+    spec = {"automountServiceAccountToken": False, "containers": [one], **spec}
+    return {"metadata": RUN.metadata(f"{RUN.name}-0"), "spec": spec}
+
+
+def named(name: str, **metadata: Any) -> dict[str, Any]:
+    return {**pod(), "metadata": {**RUN.metadata(name), **metadata}}
 
 
 def volume(**source: Any) -> dict[str, Any]:
@@ -79,6 +109,8 @@ def volume(**source: Any) -> dict[str, Any]:
 
 NOT_ITS_OWN = {
     "privilege": (pod(privileged=True), "no privilege"),
+    "a process of a Windows host": (pod({"securityContext": HOST_PROCESS}, hostNetwork=True), "no privilege"),
+    "such a pod": (pod(securityContext=HOST_PROCESS, hostNetwork=True), "no privilege"),
     "a capability": (pod({"securityContext": {"capabilities": {"add": ["SYS_ADMIN"]}}}), "no privilege"),
     "the host's files": (volume(hostPath={"path": "/"}), "no file and no process"),
     "a secret's file": (volume(secret={"secretName": "s"}), "no file and no process"),
@@ -87,22 +119,50 @@ NOT_ITS_OWN = {
     "the host's processes": (pod(hostPID=True), "no file and no process"),
     "a token": (pod(automountServiceAccountToken=True), "no file and no process"),
     "a container before it": (pod(initContainers=[{**CONTAINER, "name": "before"}]), "no file and no process"),
-    "what runs a probe": (probe_pod(RUN, "x", NODE, "x", 60), "no file and no process"),
+    "what runs a probe": (probe_pod(RUN, f"{RUN.name}-0", NODE, "x", 60), "no file and no process"),
+    "another's name": (named(f"{OF_PROBES.name}-0"), "named clusterproof-perf-"),
+    "the gate's labels": (named(f"{RUN.name}-0", labels=OF_GATE), "no labels and no owner"),
+    "another's owner": (named(f"{RUN.name}-0", ownerReferences=[OWNER]), "no labels and no owner"),
 }
+SETTINGS, POLICY = ({"metadata": {"name": f"clusterproof-{name}"}} for name in ("gate", "policy"))
 
 
 def test_its_account_creates_what_a_measurement_needs_and_no_pod_that_is_root_on_a_node(kubernetes: Bed) -> None:
     with granted(kubernetes) as kubeconfig:
         said = {name: refusal(kubeconfig, RUN.pods, body) for name, (body, _) in NOT_ITS_OWN.items()}
         with_pods = {"template": {"spec": {**pod(privileged=True)["spec"], "restartPolicy": "Never"}}}
-        of_job = refusal(kubeconfig, JOBS, {"metadata": {"name": "x"}, "spec": with_pods})
-        own = [refusal(kubeconfig, RUN.pods, perf_pod(RUN, "x", NODE, 60)), refusal(kubeconfig, JOBS, job(RUN, 60))]
+        of_job = refusal(kubeconfig, RUN.jobs, {"metadata": RUN.metadata(RUN.name), "spec": with_pods})
+        own_pod = perf_pod(replace(RUN, uid="0", pieces=2), f"{RUN.name}-10", NODE, 60)
+        own = [refusal(kubeconfig, RUN.pods, own_pod), refusal(kubeconfig, RUN.jobs, job(RUN, 60))]
+        own.append(refusal(kubeconfig, RUN.config_maps, config_map(RUN, "true")))
         allowed = rights(kubeconfig, NAMESPACE)
     assert {name: words for name, (_, words) in NOT_ITS_OWN.items() if words not in said[name]} == {}, said
     assert "a measurement's Job makes no pods" in of_job
-    assert own == ["", ""]
+    assert own == ["", "", ""]
     assert {verb for verb, resource in allowed if resource in ("secrets", "pods/exec", "nodes/proxy")} == set()
     assert {resource for verb, resource in allowed if verb in ("update", "patch")} == set()
+
+
+def test_its_account_replaces_and_deletes_nothing_of_the_gate_and_of_other_runs(kubernetes: Bed) -> None:
+    waits = pod(nodeSelector={"nowhere": "yes"})
+    of_probes = {**waits, "metadata": OF_PROBES.metadata(f"{OF_PROBES.name}-0")}
+    others = (
+        (RUN.config_maps, SETTINGS),
+        (RUN.config_maps, config_map(OF_PROBES, "true")),
+        (RUN.jobs, job(OF_PROBES, 60)),
+        (RUN.pods, of_probes),
+        (RUN.pods, {**waits, "metadata": {"name": "gate", "labels": OF_GATE}}),
+    )
+    its_own = ((RUN.config_maps, config_map(RUN, "true")), (RUN.jobs, job(RUN, 60)), (RUN.pods, waits))
+    with there(kubernetes, *others, *its_own), granted(kubernetes) as kubeconfig:
+        said = [refused_deletion(kubeconfig, f"{path}/{body['metadata']['name']}") for path, body in others[:3]]
+        said += [refused_deletion(kubeconfig, RUN.pods, labelSelector=OF_PROBES.selector)]
+        said += [refused_deletion(kubeconfig, RUN.pods, fieldSelector="metadata.name=gate")]
+        said += [refused_deletion(kubeconfig, RUN.pods), refusal(kubeconfig, RUN.config_maps, POLICY)]
+        own = [refused_deletion(kubeconfig, f"{path}/{RUN.name}") for path, _ in its_own[:2]]
+        own += [refused_deletion(kubeconfig, RUN.pods, labelSelector=RUN.selector)]
+    assert ["named clusterproof-perf-" in words for words in said] == [True] * 7, said
+    assert own == ["", "", ""]
 
 
 def test_without_a_schedule_there_is_no_such_account() -> None:

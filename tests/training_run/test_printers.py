@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.training_run.formats.printer import Printer, printer
+from clusterproof.plugins.training_run.formats.printer import Printer, bar_of, printer
 from tests.training_run.logs import finite, read, titan
 
 
@@ -45,6 +45,40 @@ def test_the_labels_of_launchers_and_collectors_say_who_printed_a_line(tmp_path:
         for rank in range(8)
     ]
     assert finite(tmp_path, "".join(lines)).message.startswith(f"{name}: the loss is nan from step 1 on, in 8 of 8")
+
+
+def of_containers(step: int, rank: int, names: tuple[str, str]) -> str:
+    return titan(step, step + rank / 100, prefix=names[rank]).replace("6.0388", "nan" if rank else "6.0388")
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        (("node0  | ", "node1  | "), "node1: "),
+        (("n0         | ", "gpu-Rack1  | "), "gpu-Rack1: "),
+        (("node0  | [rank0]:", "node1  | [rank1]:"), "rank 1: "),
+    ],
+)
+def test_names_of_containers_that_alternate_say_who_printed_a_line(
+    tmp_path: Path, names: tuple[str, str], words: str
+) -> None:
+    lines = [of_containers(step, rank, names) for step in range(1, 9) for rank in range(2)]
+    assert finite(tmp_path, "Attaching to them\n" + "".join(lines)).message.startswith(words)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        [f"epoch{step}  | loss: 2.3" for step in range(9)],
+        ["train  | loss: 2.3", "valid  | loss: 2.5"] * 4,
+        ["node0 | loss: 2.3", "node1 | loss: 2.5"] * 4,
+        ["node0  | loss: 2.3"] * 4,
+        [*["node0  | loss: 2.3", "node1  | loss: 2.5"] * 4, *["and more"] * 9],
+        [],
+    ],
+)
+def test_columns_of_the_program_itself_are_no_names_of_containers(columns: list[str]) -> None:
+    assert bar_of("\n".join(columns)) == 0
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,7 @@ from clusterproof.plugins.evidence.group import Group
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.watch.evaluator import KEPT, Evaluator
 from clusterproof.plugins.watch.overlay import LOG, NVML
-from clusterproof.plugins.watch.updates import Hello, LogLine, Tick
-from clusterproof.plugins.watch.watch import AGAIN_S
+from clusterproof.plugins.watch.updates import LogLine
 from tests.watch.days import NODE, Day, evidence
 
 XID_79 = "NVRM: Xid (PCI:0000:64:00): 79, pid='<unknown>', GPU has fallen off the bus."
@@ -175,17 +174,6 @@ def test_of_nodes_that_are_visited_one_by_one_nothing_is_kept_but_the_last_visit
 
 
 @pytest.mark.long
-def test_an_answer_from_before_a_boot_is_no_visit_of_it(day: Day) -> None:
-    asked = evidence(boot={"boot_id": day.boot_id})
-    day.watch.visiting([NODE], day.now)
-    day.hello("boot-2")
-    day.said += day.watch.evidence({NODE: asked}, day.now)
-    assert day.watch.is_due(NODE, Tick(1.7e9, 5.0, (), ()), day.now + AGAIN_S)
-    day.said += day.watch.evidence({NODE: evidence(boot={"boot_id": "boot-2"})}, day.now)
-    assert not day.watch.is_due(NODE, Tick(1.7e9, 5.0, (), ()), day.now + 2 * AGAIN_S)
-
-
-@pytest.mark.long
 def test_of_a_boot_that_no_visit_has_reached_the_log_is_followed_from_what_was_sent(day: Day) -> None:
     first = day.watch.evaluator.log_cursor(NODE)
     assert first
@@ -201,26 +189,11 @@ def test_of_a_boot_that_no_visit_has_reached_the_log_is_followed_from_what_was_s
 
 
 @pytest.mark.long
-def test_a_boot_is_visited_until_a_visit_has_reached_the_node(day: Day) -> None:
-    hello, tick = Hello("boot-2", 1.7e9, 5.0), Tick(1.7e9, 5.0, (), ())
-    assert not day.watch.is_due(NODE, hello, day.now)
-    day.hello("boot-2")
-    assert day.watch.is_due(NODE, hello, day.now)
-    day.watch.visiting([NODE], day.now)
-    day.said += day.watch.evidence({NODE: NodeEvidence(NODE, unreached=Unreached.LOST)}, day.now)
-    assert not day.watch.is_due(NODE, tick, day.now + AGAIN_S - 1)
-    assert day.watch.is_due(NODE, tick, day.now + AGAIN_S)
-    assert day.watch.is_due(NODE, hello, day.now)
-    visited(day)
-    assert not day.watch.is_due(NODE, hello, day.now + AGAIN_S)
-
-
-@pytest.mark.long
-def test_a_node_that_the_last_visit_did_not_reach_is_visited_when_it_sends_something_again(day: Day) -> None:
-    hello, tick = Hello(day.boot_id, 1.7e9, 5.0), Tick(1.7e9, 5.0, (), ())
-    day.watch.visiting([NODE], day.now)
-    day.said += day.watch.evidence({NODE: NodeEvidence(NODE, unreached=Unreached.REFUSED)}, day.now)
-    assert day.watch.is_due(NODE, hello, day.now)
-    assert day.watch.is_due(NODE, tick, day.now + AGAIN_S)
-    visited(day)
-    assert not day.watch.is_due(NODE, hello, day.now + AGAIN_S)
+def test_a_visit_that_reached_no_node_leaves_what_is_known_of_others_as_it_is() -> None:
+    evaluator = evaluator_of("gpu001", "gpu002")
+    before = dict(evaluator._nodes)
+    alone, among = evaluator_of("gpu001"), Evaluator(evaluator.cluster, NO_POLICY)
+    refused = {"gpu001": NodeEvidence("gpu001", unreached=Unreached.THROTTLED)}
+    said = evaluator.evaluate_all(refused)
+    assert all(evaluator._nodes[name] is node for name, node in before.items())
+    assert said == alone.evaluate_all(refused) == among.evaluate_all(refused)

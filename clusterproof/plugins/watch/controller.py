@@ -15,13 +15,14 @@ from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.interning import Interning
+from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.evidence.recording import write_cluster, write_node
 from clusterproof.plugins.transport import Connection, Limits, connection_for, sessions_for
 from clusterproof.plugins.transport.fan_out import LINE_S, PendingNodes
 from clusterproof.plugins.transport.gather import gather
 from clusterproof.plugins.watch import Change, ChangeKind
-from clusterproof.plugins.watch.own_health import HostClock
+from clusterproof.plugins.watch.own_health import WHY, HostClock, Outage
 from clusterproof.plugins.watch.recording import Recording
 from clusterproof.plugins.watch.sampler_session import SamplerOptions, SamplerSession, SessionEnded, SessionEvent
 from clusterproof.plugins.watch.sinks import Sinks
@@ -30,6 +31,8 @@ from clusterproof.plugins.watch.view import first_answers
 from clusterproof.plugins.watch.watch import Watch
 
 WHOLE_S = 3600.0  # between two visits of all nodes for all evidence
+DUE_S = 10.0  # at most, between two looks for nodes that are to be visited before that
+NOT_VISITED = f"nothing was checked in full: {WHY}; it is tried again while samples come, and watching goes on"
 END_S = 5.0  # for nodes to end their samplers
 
 Show = Callable[[Sequence[Change]], object]
@@ -69,7 +72,7 @@ class Controller:
         self._sessions: list[SamplerSession] = []
         self._visitors: list[Connection] = []
         self._node_sessions = sessions_for(cluster.connection, settings.limits)
-        self._failed: Exception | None = None
+        self._visits = Outage(say, NOT_VISITED, "nodes are checked in full again")
 
     def stop(self) -> None:
         """End it, from a signal or another thread."""
@@ -100,8 +103,8 @@ class Controller:
                 self.show(())
 
     def _take_first(self, first: SessionEvent | Visited | None) -> None:
-        if self._failed:
-            raise self._failed
+        if isinstance(first, Visited) and first.failed:
+            raise first.failed
         evidence_by_node = first.evidence_by_node if isinstance(first, Visited) else {}
         not_reached = [node for node, evidence in evidence_by_node.items() if evidence.unreached]
         self._take(first)
@@ -127,7 +130,7 @@ class Controller:
         every_s = self.settings.sampling.every_s
         clock, began = HostClock(self.watch.timing.clock_step_s, self.say), time.monotonic()
         until = began + self.settings.for_s if self.settings.for_s is not None else float("inf")
-        look, whole = began + every_s, began + WHOLE_S
+        look, whole, due = began + every_s, began + WHOLE_S, began
         while not self._is_over.is_set():
             now = time.monotonic()
             if now >= until:
@@ -135,6 +138,10 @@ class Controller:
             if now >= whole:
                 whole = now + WHOLE_S
                 self._visit([target.name for target in self.cluster.targets])
+            if now >= due:
+                due = now + min(every_s, DUE_S)
+                if not self._visiting:  # one at a time, of all that are due: however many a refusal has made so
+                    self._visit(self.watch.due(now))
             if now >= look:
                 look = now + every_s
                 clock.look()
@@ -144,7 +151,7 @@ class Controller:
                 self.sinks.look(self.watch.names)
                 self.sinks.ticked()
             try:
-                event = self._events.get(timeout=max(0.0, min(look, until) - time.monotonic()))
+                event = self._events.get(timeout=max(0.0, min(look, due, until) - time.monotonic()))
             except Empty:
                 continue
             self._take(event)
@@ -153,6 +160,10 @@ class Controller:
         if event is None:
             return
         if isinstance(event, Visited):
+            if event.failed:
+                self._visits.failed(printable(str(event.failed)))
+            else:
+                self._visits.worked()
             self._evaluate(event.evidence_by_node)
             self.sinks.look(event.evidence_by_node)
         elif isinstance(event.what, SessionEnded):
@@ -169,8 +180,6 @@ class Controller:
             self.recording.take(node, update, time.time(), at, why)
         self.sinks.take(node, update, time.time(), at)
         self._say(self.watch.take(node, update, at))
-        if self.watch.is_due(node, update, at):
-            self._visit([node])
 
     def _visit(self, names: Iterable[str]) -> None:
         """Gather all evidence of these nodes, beside the loop."""
@@ -192,8 +201,10 @@ class Controller:
                 self._awaited.answered(evidence)
                 return once(evidence)
 
-            evidence_by_node = gather(some, connection, collectors, settings.probe, settings.limits, answered)
-            self._visitors.remove(connection)
+            try:
+                evidence_by_node = gather(some, connection, collectors, settings.probe, settings.limits, answered)
+            finally:
+                self._visitors.remove(connection)
             self._events.put(Visited(evidence_by_node))
 
         threading.Thread(target=self._tried, args=(make, list(chosen)), name="watch-visit", daemon=True).start()
@@ -202,10 +213,8 @@ class Controller:
         try:
             make()
         except Exception as problem:  # of the first visit it is the watch's; of a later one it costs that
-            self._failed = problem
-            self._events.put(Visited({}))
-        finally:
             self._visiting.difference_update(names)
+            self._events.put(Visited({}, problem))
 
     def _evaluate(self, evidence_by_node: dict[str, NodeEvidence]) -> None:
         self._visiting.difference_update(evidence_by_node)
@@ -243,9 +252,10 @@ class Controller:
 
 @dataclass(frozen=True)
 class Visited:
-    """What nodes reported in a whole visit, until it is evaluated."""
+    """What nodes reported in a whole visit, until it is evaluated; why none could be made."""
 
     evidence_by_node: dict[str, NodeEvidence]
+    failed: Exception | None = None
 
 
 def give_back_memory() -> None:

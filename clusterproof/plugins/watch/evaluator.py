@@ -72,17 +72,22 @@ class Evaluator:
         )
 
     def evaluate_all(self, evidence_by_node: Mapping[str, NodeEvidence]) -> dict[str, tuple[RuleResults, list[Result]]]:
-        """What all checks say of these nodes; what is needed to evaluate them again is kept."""
-        names = [target.name for target in self.cluster.targets]
-        known = {name: evidence_by_node.get(name) or self._of(name) for name in names}
-        made = nodes(self.cluster, known, OCCASION, self.policy)
+        """What all checks say of these nodes; what is needed to evaluate them again is kept.
+
+        Those that were not reached are compared with none.
+        """
+        is_any_reached = any(not evidence.unreached for evidence in evidence_by_node.values())
+        targets = tuple(one for one in self.cluster.targets if is_any_reached or one.name in evidence_by_node)
+        known = {target.name: evidence_by_node.get(target.name) or self._of(target.name) for target in targets}
+        made = nodes(replace(self.cluster, targets=targets), known, OCCASION, self.policy)
         verdicts = {}
         for name in evidence_by_node:
             results = self._results(made[name], self._checks)
             rule_results = self._rule_results(made[name], results)
             self.on_results(name, results, rule_results)
             verdicts[name] = rule_results, results
-        self._keep_all(evidence_by_node, made)
+        if is_any_reached:
+            self._keep_all(evidence_by_node, made)
         return verdicts
 
     def _keep_all(self, evidence_by_node: Mapping[str, NodeEvidence], made: Mapping[str, Node]) -> None:

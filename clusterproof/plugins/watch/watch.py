@@ -29,7 +29,7 @@ from clusterproof.plugins.watch.timing import TIMING, Timing
 from clusterproof.plugins.watch.updates import Hello, LogUpdate, Tick, Update
 
 RuleResults = Mapping[tuple[str, str], RuleResult]
-AGAIN_S = 60.0  # after the beginning of a visit that did not reach a node which sends its ticks
+AGAIN_S, MAX_DOUBLINGS = 60.0, 5  # after the beginning of a visit that did not reach a node; longer after each further
 
 
 @dataclass
@@ -46,10 +46,10 @@ class _WatchedNode:
     slowed: set[int] = field(default_factory=set)  # its GPUs whose clocks something holds down
     ticks: int = 0
     pending: PendingUpdates | None = None  # while it is visited
-    visited: float = 0.0  # when its last visit began
-    is_due: bool = (
-        True  # all of its evidence is to be gathered: it has not been in this boot, or the last visit did not reach it
-    )
+    is_due: bool = True  # all of its evidence is to be gathered: no visit in this boot, or not the last, has reached it
+    due_from: float = 0.0
+    in_vain: int = 0  # visits in a row that have not reached it
+    has_sent: bool = False  # since its last visit began
 
 
 @dataclass
@@ -100,13 +100,14 @@ class Watch:
     def visiting(self, names: Iterable[str], now: float) -> None:
         """All evidence of these nodes is being gathered; what they send meanwhile is newer."""
         for name in names:
-            self._nodes[name].pending = PendingUpdates()
-            self._nodes[name].visited = now
+            node = self._nodes[name]
+            node.pending, node.has_sent = PendingUpdates(), False
+            node.is_due, node.due_from = True, now + AGAIN_S * 2 ** min(node.in_vain, MAX_DOUBLINGS)
+            node.in_vain += 1
 
-    def is_due(self, name: str, update: Update, now: float) -> bool:
-        """Whether all evidence of a node that sends this is to be gathered: in this boot, or at last, it was not."""
-        node = self._nodes[name]
-        return node.is_due and (isinstance(update, Hello) or now - node.visited >= AGAIN_S)
+    def due(self, now: float) -> list[str]:
+        """The nodes that send, and of which all evidence is to be gathered: in this boot, or at last, it was not."""
+        return [name for name, node in self._nodes.items() if node.is_due and node.has_sent and now >= node.due_from]
 
     def evidence(self, evidence_by_node: Mapping[str, NodeEvidence], now: float) -> list[Change]:
         """What nodes reported in a whole visit, evaluated by all checks. What could not be evaluated is not over."""
@@ -116,12 +117,11 @@ class Watch:
             self.incomplete[name] = len({result.check for result in results if result.verdict is Verdict.INCOMPLETE})
             node = self._nodes[name]
             if evidence_by_node[name].unreached:
-                node.is_due = True  # once it sends something again
                 node.why = next((result.cause for result in results if result.check == REACHABLE), "")
                 continue
-            node.is_due = (
-                bool(node.last_boot_id) and boot_of(evidence_by_node[name]) == node.last_boot_id
-            )  # it was asked before
+            node.in_vain = 0
+            was_before_boot = bool(node.last_boot_id) and boot_of(evidence_by_node[name]) == node.last_boot_id
+            node.is_due = was_before_boot
             lasting = {key: seen for key, seen in rule_results.items() if key[1] not in LASTING}
             rules, unknown = evaluated(results)
             changes += self.states.events(name, rules - LASTING, lasting, now, unknown)
@@ -131,6 +131,7 @@ class Watch:
         """What a node's sampler sends."""
         node = self._nodes[name]
         node.last_seen, node.is_expected, node.silent_ticks, node.why = now, True, 0, ""
+        node.has_sent = True
         if node.pending:
             node.pending.take(update)
         changes = self.states.events(name, frozenset({SILENT}), {}, now)
@@ -188,6 +189,7 @@ class Watch:
             node.is_due, node.last_boot_id, node.sequence = True, node.boot_id, 0
             changes.append(_once(name, REBOOT, "it has booted; expected to stay up while it is watched", now))
         node.hello = node.last = hello
+        node.due_from = now  # it can be connected to
         node.slowed.clear()  # its sampler tells anew
         node.boot_id = hello.boot_id
         results: RuleResults = {}

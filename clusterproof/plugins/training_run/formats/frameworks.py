@@ -186,6 +186,7 @@ class Frameworks:
     """What the lines of any of these have said so far."""
 
     rank: int = 0  # that the file is of
+    bar: int = 0  # behind names of containers
     before: dict[Printer, int] = field(default_factory=dict)  # by who printed it the step of the last line
     blocks: dict[Printer, tuple[Framework, int]] = field(default_factory=dict)  # of what the lines below are
     has_other: bool = False  # whether something else than steps was done since the last one
@@ -198,13 +199,13 @@ class Frameworks:
                 return
             self.has_other |= framework.other != "" and framework.other in line
         if self.blocks and ("=" in line or ":" in line):
-            who = printer(line, self.rank)
+            who = printer(line, self.rank, self.bar)
             if who in self.blocks:
                 framework, step = self.blocks[who]
                 yield from _losses(framework, line, who, step)
 
     def _step(self, framework: Framework, match: re.Match[str], line: str, where: str) -> Iterator[Step | Loss]:
-        who, step = printer(line, self.rank), _number(match, where)
+        who, step = printer(line, self.rank, self.bar), _number(match, where)
         last = self.before.get(who)
         self.before[who] = step
         if framework.has_block:

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.training_run import Place, RunError, Step
-from clusterproof.plugins.training_run.files import Format, Lines, RunFile, Unpacked, seconds, whole
+from clusterproof.plugins.training_run.files import Format, Lines, RunFile, Unpacked, head_of, seconds, whole
 from clusterproof.plugins.training_run.formats import deepspeed, frameworks, megatron, torchtitan, trainer
 from clusterproof.plugins.training_run.formats.printed import NUMBER, losses
-from clusterproof.plugins.training_run.formats.printer import rank_of_file
+from clusterproof.plugins.training_run.formats.printer import bar_of, rank_of_file
 from clusterproof.plugins.training_run.losses import Loss
 
 MAX_START = 256 << 20  # bytes before the first iteration
@@ -51,7 +51,7 @@ def comes_to_iterate(path: RunFile) -> bool:
 def read_log(path: RunFile) -> Iterator[Step | Loss]:
     """The iterations that it records, and their losses. Raises RunError."""
     lines, rank = Lines(path, "replace", has_bars=True), rank_of_file(path.path) or 0
-    log = _Log(rank)
+    log = _Log(rank, bar_of(_COLOUR.sub("", head_of(path).decode("utf-8", "replace"))))
     for line in lines:
         try:
             for fact in log.take(_COLOUR.sub("", line), lines.where):
@@ -72,12 +72,12 @@ def _dated(loss: Loss, line: str) -> Loss:
 class _Log:
     """What the lines of all these programs have said so far."""
 
-    def __init__(self, rank: int) -> None:
+    def __init__(self, rank: int, bar: int) -> None:
         self.rank = rank  # that the file is of
-        self.megatron, self.titan = megatron.Megatron(rank), torchtitan.Titan(rank)
-        self.deepspeed, self.trainer = deepspeed.DeepSpeed(), trainer.Trainer()
+        self.megatron, self.titan = megatron.Megatron(rank), torchtitan.Titan(rank, bar)
+        self.deepspeed, self.trainer = deepspeed.DeepSpeed(), trainer.Trainer(log_bar=bar)
         self.overflows = deepspeed.Overflows()
-        self.frameworks = frameworks.Frameworks(rank)
+        self.frameworks = frameworks.Frameworks(rank, bar)
 
     def take(self, text: str, where: str) -> Iterator[Step | Loss]:
         """What is complete by this line. Raises RunError, ValueError."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
+from itertools import groupby
 from pathlib import Path
 
 from clusterproof.plugins.core.record import record
@@ -25,6 +27,7 @@ _LABEL = re.compile(
     r"|\[(?:rank(?P<rank>[0-9]{1,7})|default(?P<local>[0-9]{1,7}))\]:"  # torchrun
     r")"
 )
+_ALIGNED = re.compile(r"(?P<service>(?=[A-Za-z._-]{0,250}[0-9])[A-Za-z0-9][A-Za-z0-9._-]{0,250}) {2,250}(?=\| )")
 _OF_TORCHRUN = re.compile(r"\[(?:rank(?P<rank>[0-9]{1,7})|default(?P<local>[0-9]{1,7}))\]:")  # behind what is not known
 MAX_BEFORE = 300  # characters
 _PLACES = ("pod", "service", "host", "worker")  # which ranks may share
@@ -40,12 +43,12 @@ class Printer:
     words: str = ""
 
 
-def printer(line: str, of_file: int) -> Printer:
-    """Who printed a line, by its labels; else the rank that the file is of.
+def printer(line: str, of_file: int, bar: int = 0) -> Printer:
+    """Who printed a line, by its labels; else the rank that the file is of. `bar` is that of `bar_of` its file.
 
     Tasks of srun and local ranks of torchrun are ranks where a node has one task, or a run one node: nothing says so.
     """
-    said, _ = labels(line)
+    said, _ = labels(line, bar)
     rank, local, task = said.get("rank", said.get("mpi")), said.get("local"), said.get("task")
     words = [] if rank else [said[place] for place in _PLACES if place in said]
     words += [f"task {int(task)}"] if task else []
@@ -56,10 +59,25 @@ def printer(line: str, of_file: int) -> Printer:
     return Printer(int(rank or local or task or of_file), ", ".join(words))
 
 
-def labels(line: str) -> tuple[Mapping[str, str], int]:
+def bar_of(head: str) -> int:
+    """Where docker compose has put the bar behind names of containers, by a file's first lines; 0 where it has not.
+
+    Containers may have any name (`container_name`), and programs print columns of their own: the lines are mostly
+    aligned so, and a name comes again after another.
+    """
+    lines = head.split("\n")
+    aligned = [found for line in lines if (found := _ALIGNED.match(line))]
+    bar, count = Counter(found.end() for found in aligned).most_common(1)[0] if aligned else (0, 0)
+    names = [name for name, _ in groupby(found["service"] for found in aligned if found.end() == bar)]
+    return bar if 2 * count > len(lines) and len(names) > len(set(names)) > 1 else 0
+
+
+def labels(line: str, bar: int = 0) -> tuple[Mapping[str, str], int]:
     """What the labels before a line say, by their kinds, and where they end."""
     said: dict[str, str] = {}
     end = 0
+    if bar and line.startswith("| ", bar) and (label := _ALIGNED.match(line)) and label.end() == bar:
+        said, end = label.groupdict(), bar + 2
     for _ in range(MAX_LABELS):
         label = _LABEL.match(line, end)
         if not label:

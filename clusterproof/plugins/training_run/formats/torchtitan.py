@@ -35,6 +35,7 @@ class Titan:
     """What the lines have said so far, each by who printed it."""
 
     rank: int = 0  # that the file is of
+    bar: int = 0  # behind names of containers
     before: dict[Printer, tuple[int, float]] = field(default_factory=dict)  # the step and its time
     saving_s: dict[Printer, float] = field(default_factory=dict)  # since that
     saves: dict[Printer, int] = field(default_factory=dict)
@@ -43,17 +44,17 @@ class Titan:
     def take(self, line: str, where: str) -> Iterator[Step | Loss]:
         """The step of this line, if it has one, and its loss. Raises RunError, ValueError."""
         if "step:" in line and (match := STEP.search(line)):
-            who = printer(line, self.rank)
+            who = printer(line, self.rank, self.bar)
             if match[8]:
                 self.before[who] = whole(match[9], "step", where), _time_s(match)
             else:
                 yield from self._step(match, line, who, where)
         elif "Finished saving" in line and (match := _SAVED.search(line)):
-            who = printer(line, self.rank)
+            who = printer(line, self.rank, self.bar)
             self.saving_s[who] = self.saving_s.get(who, 0.0) + seconds(match[1], "the checkpoint", where)
             self.saves[who] = self.saves.get(who, 0) + 1
         elif _BEGINS in line:
-            who = printer(line, self.rank)
+            who = printer(line, self.rank, self.bar)
             for told in (self.before, self.saving_s, self.saves):
                 told.pop(who, None)
 

@@ -91,6 +91,7 @@ class Trainer:
     A bar is of training if a loss is printed between two drawings of it, or if it has as many steps as are to be done.
     """
 
+    log_bar: int = 0  # behind names of containers
     bar: Bar | None = None
     total: int = 0  # steps to be done, as far as that was said
     lines: int = 0  # of Trainer's since the bar was drawn
@@ -102,7 +103,7 @@ class Trainer:
         """What a line says, or a drawing of a bar. Raises RunError."""
         if "{'" in text:
             yield from self._line(text, where)
-        if any(rate in text for rate in _RATES) and (drawn := _BAR.match(text, labels(text)[1])):
+        if any(rate in text for rate in _RATES) and (drawn := _BAR.match(text, labels(text, self.log_bar)[1])):
             yield from self._drawn(drawn, where)
         elif TO_DO in text and (match := TOTAL.search(text)):
             self.total = whole(match[1].replace(",", ""), "Total optimization steps", where)

@@ -43,6 +43,7 @@ class Kubernetes(Connection):
     takes_stdin = False
     visit: type[PodVisit] = PodVisit
     image_setting = "k8s_image"
+    prefix = "clusterproof"  # of the names of a run's objects
 
     def longest_program(self, _limits: Limits) -> int:
         """What a ConfigMap takes."""
@@ -75,7 +76,7 @@ class Kubernetes(Connection):
         if not reached:
             return
         rounds = -(-len(reached) // max(1, limits.fanout))
-        name = f"clusterproof-{secrets.token_hex(5)}"
+        name = f"{self.prefix}-{secrets.token_hex(5)}"
         run = RunObjects(name, settings.get("k8s_namespace") or NAMESPACE, settings.get(self.image_setting, ""))
         self.begun(api, run, reached)
         try:
@@ -123,6 +124,7 @@ class PerfPods(Kubernetes):
 
     visit = PerfVisit
     image_setting = IMAGE_SETTING
+    prefix = "clusterproof-perf"  # who may do no more than measure is let at objects of this name alone: load.yaml
 
     def __init__(self) -> None:
         super().__init__()

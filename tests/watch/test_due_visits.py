@@ -1,0 +1,148 @@
+"""Visits before their hour: of nodes that have booted, or that the last visit did not reach."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from clusterproof.plugins.agent.program import ProbeOptions
+from clusterproof.plugins.core.cluster import Cluster, Target
+from clusterproof.plugins.core.evidence import NodeEvidence, Unreached
+from clusterproof.plugins.core.policy import NO_POLICY
+from clusterproof.plugins.transport import Limits, Unusable
+from clusterproof.plugins.watch import controller as controlling
+from clusterproof.plugins.watch import watch as watching
+from clusterproof.plugins.watch.controller import Controller, WatchSettings
+from clusterproof.plugins.watch.evaluator import Evaluator
+from clusterproof.plugins.watch.sampler_session import SamplerOptions, SessionEvent
+from clusterproof.plugins.watch.updates import Hello, Tick
+from clusterproof.plugins.watch.watch import AGAIN_S, Watch
+from tests.watch.days import EVERY_S, NODE, Day, evidence
+
+NAMES = ("gpu001", "gpu002", "gpu003")
+
+
+@pytest.fixture
+def day() -> Day:
+    made = Day()
+    made.ticks(3)
+    return made
+
+
+def in_vain(day: Day) -> None:
+    """All evidence is asked for, and the node is not reached."""
+    day.watch.visiting([NODE], day.now)
+    day.said += day.watch.evidence({NODE: NodeEvidence(NODE, unreached=Unreached.REFUSED)}, day.now)
+
+
+@pytest.mark.long
+def test_an_answer_from_before_a_boot_is_no_visit_of_it(day: Day) -> None:
+    asked = evidence(boot={"boot_id": day.boot_id})
+    day.watch.visiting([NODE], day.now)
+    day.hello("boot-2")
+    day.said += day.watch.evidence({NODE: asked}, day.now)
+    assert day.watch.due(day.now + AGAIN_S) == [NODE]
+    day.said += day.watch.evidence({NODE: evidence(boot={"boot_id": "boot-2"})}, day.now)
+    assert day.watch.due(day.now + 2 * AGAIN_S) == []
+
+
+@pytest.mark.long
+def test_a_boot_is_visited_until_a_visit_has_reached_the_node(day: Day) -> None:
+    assert day.watch.due(day.now) == []
+    day.hello("boot-2")
+    assert day.watch.due(day.now) == [NODE]
+    began = day.now
+    in_vain(day)
+    day.tick()
+    assert day.watch.due(began + AGAIN_S - 1) == []
+    assert day.watch.due(began + AGAIN_S) == [NODE]
+    day.hello("boot-2")
+    assert day.watch.due(day.now) == [NODE]
+    day.visit()
+    assert day.watch.due(day.now + AGAIN_S) == []
+
+
+@pytest.mark.long
+def test_a_node_that_the_last_visit_did_not_reach_is_visited_when_it_sends_something_again(day: Day) -> None:
+    in_vain(day)
+    assert day.watch.due(day.now + AGAIN_S) == []
+    day.hello()
+    assert day.watch.due(day.now) == [NODE]
+    in_vain(day)
+    day.tick()
+    assert day.watch.due(day.now + 2 * AGAIN_S) == [NODE]
+    day.visit()
+    assert day.watch.due(day.now + 2 * AGAIN_S) == []
+
+
+@pytest.mark.long
+def test_each_further_visit_in_vain_is_followed_by_a_longer_pause(day: Day) -> None:
+    pauses = [pause_after_a_visit_in_vain(day) for _ in range(8)]
+    assert [pause / AGAIN_S for pause in pauses] == [1, 2, 4, 8, 16, 32, 32, 32]
+    day.visit()
+    assert pause_after_a_visit_in_vain(day) == AGAIN_S
+
+
+def pause_after_a_visit_in_vain(day: Day) -> float:
+    """Until the node, which sends, is to be visited again; in seconds."""
+    began = day.now
+    in_vain(day)
+    while not day.watch.due(day.now):
+        day.tick()
+    return day.now - began
+
+
+@pytest.mark.long
+def test_a_visit_that_could_not_be_made_at_all_is_made_again(day: Day) -> None:
+    began = day.now
+    day.watch.visiting([NODE], began)  # and no evidence comes of it
+    day.tick()
+    assert day.watch.due(began + AGAIN_S - 1) == []
+    assert day.watch.due(began + AGAIN_S) == [NODE]
+
+
+def visits(
+    monkeypatch: pytest.MonkeyPatch, say: Callable[[str], object], *outcomes: Exception | None
+) -> list[list[str]]:
+    """Which nodes each visit was of: one for each outcome, and throttled where that is none. They send meanwhile."""
+    made: list[list[str]] = []
+
+    def throttled(cluster: Cluster, *_: object) -> dict[str, NodeEvidence]:
+        made.append([target.name for target in cluster.targets])
+        for name in NAMES:
+            controller._events.put(SessionEvent(name, Tick(1.7e9, 5.0, (), ()), time.monotonic()))
+        if len(made) == len(outcomes):
+            controller.stop()
+        if outcome := outcomes[len(made) - 1]:
+            raise outcome
+        return {name: NodeEvidence(name, unreached=Unreached.THROTTLED) for name in made[-1]}
+
+    monkeypatch.setattr(controlling, "gather", throttled)
+    monkeypatch.setattr(watching, "AGAIN_S", 0.01)
+    cluster = Cluster("three", "ssh", tuple(map(Target, NAMES)))
+    watch = Watch(Evaluator(cluster, NO_POLICY), EVERY_S, NAMES, time.monotonic())
+    settings = WatchSettings(SamplerOptions(0.01), Limits(), ProbeOptions())
+    controller = Controller(cluster, watch, settings, None, lambda _: None, say=say)
+    for name in NAMES:
+        watch.take(name, Hello("boot-1", 1.7e9, 5.0), time.monotonic())
+    controller._loop()
+    return made
+
+
+@pytest.mark.long
+def test_nodes_that_are_due_are_visited_together_and_one_visit_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert visits(monkeypatch, print, None, None, None) == [list(NAMES)] * 3
+
+
+@pytest.mark.long
+def test_a_visit_that_could_not_be_made_at_all_is_said_once_and_that_one_could(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    refused = Unusable("429: too many\x1b requests")
+    assert visits(monkeypatch, said.append, refused, refused, None, None) == [list(NAMES)] * 4
+    again = "it is tried again while samples come, and watching goes on"
+    assert said == [
+        f"nothing was checked in full: 429: too many\\x1b requests; {again}",
+        "nodes are checked in full again",
+    ]
