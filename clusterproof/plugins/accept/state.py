@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
-from clusterproof.plugins.accept import NodeRun, StageRun
+from clusterproof.plugins.accept import NodeRun, StageRun, UnitSpeed
 from clusterproof.plugins.accept.plan import AcceptancePlan
 from clusterproof.plugins.accept.populations import Populations
 from clusterproof.plugins.accept.sequential import FEWEST_BESIDE, Decision, to_measure
@@ -143,13 +144,13 @@ class AcceptanceState:
     def results_of(self, node: str) -> dict[tuple[str, str], list[Result]]:
         """By stage and check what was said of a node, run by run; beside others only where no population decides."""
         return {
-            key: [self._besides_speed(node, one, self.populations.decide) for one in own]
+            key: [self._besides_speed(node, one, self.populations.decides) for one in own]
             for key, own in self.results.get(node, {}).items()
         }
 
-    def _besides_speed(self, node: str, own: OwnResult, decide: Callable[[str, NodeRun, str], bool]) -> Result:
-        seen, result = own.seen, own.result
-        return seen.besides_speed(result, decide(self.seen[node].kind, seen, result.check)) if seen else result
+    def _besides_speed(self, node: str, own: OwnResult, decides: Callable[[str, UnitSpeed], bool]) -> Result:
+        kind = self.seen[node].kind if own.seen else ""
+        return own.seen.besides_speed(own.result, partial(decides, kind)) if own.seen else own.result
 
     def _compare(self, seen: Mapping[str, NodeRun]) -> None:
         """Let go what was measured of hardware that is there no more."""
