@@ -9,6 +9,7 @@ from functools import partial
 from clusterproof.plugins.accept import NodeRun, StageRun, UnitSpeed
 from clusterproof.plugins.accept.plan import AcceptancePlan
 from clusterproof.plugins.accept.populations import Populations
+from clusterproof.plugins.accept.results import Failure, OtherResult, OwnResult
 from clusterproof.plugins.accept.sequential import FEWEST_BESIDE, Decision, to_measure
 from clusterproof.plugins.benchmarks.pairwise.groups import FEWEST_NODES, FIRST_SIZE
 from clusterproof.plugins.catalog.acceptance import Stage
@@ -33,40 +34,6 @@ class NextRun:
     stage: Stage
     number: int
     nodes: tuple[str, ...]
-
-
-@record
-class Failure:
-    """Why a node was taken out."""
-
-    stage: str
-    check: str
-    words: str
-    action: str
-    folder: str
-
-
-@record
-class OwnResult:
-    """What a check said of a node in a run: where its evidence is, and of the stage SPEED what was measured."""
-
-    result: Result
-    folder: str
-    seen: NodeRun | None
-
-
-@record
-class OtherResult:
-    """What a check of a pair or of the cluster does not call fine: the nodes of its run, and where its evidence is."""
-
-    stage: str
-    nodes: frozenset[str]
-    folder: str
-    result: Result
-
-    def speaks_of(self, node: str) -> bool:
-        """Whether it is of a pair that the node is one of."""
-        return self.result.is_of_pair and node in self.result.node.split("~")
 
 
 class AcceptanceState:
@@ -236,10 +203,14 @@ class AcceptanceState:
                 return NextRun(stage, self.numbers[stage.name], nodes)
         return None
 
+    @property
+    def kept(self) -> list[str]:
+        """The nodes that were not taken out."""
+        return [node for node in self.nodes if node not in self.out]
+
     def _due(self, stage: Stage) -> tuple[str, ...]:
-        kept = [node for node in self.nodes if node not in self.out]
-        runs = self.runs[stage.name]
-        if self.not_here(stage):
+        kept, runs = self.kept, self.runs[stage.name]
+        if self.not_here(stage, kept):
             return ()
         if stage.scope == "all":
             return _with_others(kept, [node for node in kept if not runs[node]]) if len(kept) > 1 else ()
@@ -262,15 +233,23 @@ class AcceptanceState:
             {node: of for node, of in open_.items() if node not in nothing}, runs, self.plan.most_runs, self.plan.errors
         )
 
-    def not_here(self, stage: Stage) -> str:
-        """Why there is nothing that the stage could measure; empty where there is."""
-        if stage.scope == "places" and not self.places_of(self.nodes):
+    def not_here(self, stage: Stage, kept: Sequence[str] | None = None) -> str:
+        """Why there is nothing that the stage could measure, of all nodes or of these; empty where there is."""
+        nodes = self.nodes if kept is None else kept
+        if stage.scope == "places" and not self.places_of(nodes):
             return NO_PLACES
-        return NO_GROUPS if stage.name == COLLECTIVES and not self.plan.largest_group(len(self.nodes)) else ""
+        return NO_GROUPS if stage.name == COLLECTIVES and not self.plan.largest_group(len(nodes)) else ""
 
-    def is_in_a_place(self, node: str) -> bool:
-        """Whether a place of some size has it, so that its group is measured."""
-        return any(node in place for place in self.places_of(self.nodes))
+    def is_left_alone(self, stage: Stage, node: str) -> bool:
+        """Whether so many nodes were taken out that the stage has too few to measure this one with."""
+        kept = self.kept
+        if not self.out or stage.scope == "nodes":
+            return False
+        return len(kept) < 2 or bool(self.not_here(stage, kept)) or not self.is_in_a_place(stage, node, kept)
+
+    def is_in_a_place(self, stage: Stage, node: str, kept: Sequence[str]) -> bool:
+        """Whether a place of some size has it among these nodes, where the stage measures places."""
+        return stage.scope != "places" or any(node in place for place in self.places_of(kept))
 
     def places_of(self, kept: Sequence[str]) -> list[tuple[str, ...]]:
         """The nodes by place, where there are several places of some size."""
