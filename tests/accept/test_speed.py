@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
+from clusterproof.plugins.accept.results import Failure
+from clusterproof.plugins.accept.state import AcceptanceState
 from clusterproof.plugins.accept.verdicts import NodeVerdict
+from clusterproof.plugins.catalog.acceptance import Stage
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from tests.accept.judged import Judged, gpus
 from tests.accept.simulated import NAMES, Nodes, said, verdicts
@@ -171,3 +175,19 @@ def test_what_a_population_decides_on_no_check_rejects_before(tmp_path: Path) ->
     found = said(tmp_path, nodes, "[limits]\nnodes_at_once = 3\n[errors]\nslower = 0.4\n")
     assert verdicts(found) == {"n1": NodeVerdict.OPEN}
     assert [words for words in found["n1"].reasons if "80.0% of the usual" not in words] == []
+
+
+def test_after_a_run_of_healthy_nodes_no_other_node_is_looked_at(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    looked_at: list[str] = []
+    failed = AcceptanceState._failed
+
+    def looking(state: AcceptanceState, node: str, stage: Stage) -> Iterator[Failure]:
+        looked_at.append(node)
+        return failed(state, node, stage)
+
+    monkeypatch.setattr(AcceptanceState, "_failed", looking)
+    nodes = Nodes()
+    said(tmp_path, nodes, "[limits]\nnodes_at_once = 2\n")
+    assert len(looked_at) == sum(len(of_run) for _, of_run in nodes.runs)

@@ -114,15 +114,17 @@ class Populations:
         """Whether another run can decide anything: some of its values are open."""
         return any(unit[0] == node for population in self.by_key.values() for unit in population.judged)
 
-    def slow(self, node: str) -> Iterator[tuple[str, str]]:
-        """The check that measured what is slow of a node, and how slow it is, in words."""
+    def slow(self) -> Mapping[str, list[tuple[str, str]]]:
+        """By node the checks that measured what is slow of it, and how slow it is, in words."""
+        found: dict[str, list[tuple[str, str]]] = defaultdict(list)
         for (_, name, what), population in self.by_key.items():
-            for (of, device), judged in population.judged.items():
-                if of == node and judged.decision is Decision.BAD:
+            for (node, device), judged in population.judged.items():
+                if judged.decision is Decision.BAD:
                     row = acceptance.measures()[name]
                     where = f"GPU {device}, " if device else ""
                     message = (
                         f"{row.title}: {where}{what}: {1 - judged.share:.1%} slower than is usual or due, "
                         f"in {judged.runs} runs; expected less than {self.plan.errors.slower:.1%}"
                     )
-                    yield row.check, message
+                    found[node].append((row.check, message))
+        return found

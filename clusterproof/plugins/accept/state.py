@@ -57,6 +57,7 @@ class AcceptanceState:
         self.spent_s = 0.0
         self._rounds: dict[str, tuple[str, ...]] = {}  # what is left of the round of a stage
         self._speed_in: dict[str, str] = {}  # the folder of a node's last run of SPEED
+        self._failed_at_speed: set[str] = set()  # nodes of which a check failed in a run of SPEED
 
     @property
     def left(self) -> tuple[str, ...]:
@@ -97,6 +98,8 @@ class AcceptanceState:
             if result.node in of_step and result.is_of_node:
                 seen = ran.seen.get(result.node) if step.stage.name == SPEED else None
                 self.results[result.node][step.stage.name, result.check].append(OwnResult(result, folder, seen))
+                if step.stage.name == SPEED and result.verdict is Verdict.FAIL:
+                    self._failed_at_speed.add(result.node)
             else:
                 self._add_of_others(OtherResult(step.stage.name, present, folder, result))
         if step.stage.name == SPEED:
@@ -165,12 +168,14 @@ class AcceptanceState:
 
     def _take_out(self, step: NextRun, folder: str) -> None:
         """Of the nodes of the step; and of all others that are slow, which what the step shows may say."""
-        is_speed = step.stage.name == SPEED
-        if is_speed:
+        slow: Mapping[str, list[tuple[str, str]]] = {}
+        may_fail = set(step.nodes)
+        if step.stage.name == SPEED:
             self._speed_in.update(dict.fromkeys(step.nodes, folder))
-        others = [node for node in self._speed_in if node in self.places and node not in self.out] if is_speed else ()
-        for node in dict.fromkeys((*step.nodes, *others)):
-            failures = [*self._failed(node, step.stage), *(self._slow(node) if is_speed else ())]
+            slow = self.populations.slow()
+            may_fail |= {node for node in {*slow, *self._failed_at_speed} if node in self.places} - self.out
+        for node in may_fail:
+            failures = [*self._failed(node, step.stage), *self._slow(node, slow.get(node, ()))]
             if failures:
                 self.failures[node] += failures
                 self.out.add(node)
@@ -178,15 +183,17 @@ class AcceptanceState:
     def _failed(self, node: str, stage: Stage) -> Iterator[Failure]:
         """What a population may decide on is waited for."""
         for (name, check), own in self.results[node].items():
-            may_fail = [one for one in own if name == stage.name and one.result.verdict is Verdict.FAIL]
+            if name != stage.name:
+                continue
+            may_fail = [one for one in own if one.result.verdict is Verdict.FAIL]
             said = [(self._besides_speed(node, one, self.populations.may_decide), one.folder) for one in may_fail]
             failed = [(result, folder) for result, folder in said if result.verdict is Verdict.FAIL]
             if len(failed) >= (TWICE if name == SPEED else 1):
                 last, folder = failed[-1]
                 yield Failure(name, check, last.message, last.action, folder)
 
-    def _slow(self, node: str) -> Iterator[Failure]:
-        for check, words in self.populations.slow(node):
+    def _slow(self, node: str, slow: Iterable[tuple[str, str]]) -> Iterator[Failure]:
+        for check, words in slow:
             yield Failure(SPEED, check, words, "replace", self._speed_in[node])
 
     def decision_on(self, node: str) -> Decision:
