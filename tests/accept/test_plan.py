@@ -33,6 +33,7 @@ MISTAKES = (
     ("[floors]\ngemm = 600\n", "'gemm' is not a known key"),
     ("[bought]\nexpect = { gpu = 8 }\n", "'gpu' is not a known resource (did you mean gpus?)"),
     ('[options]\nrecord = "x"\n', "'record': accept sets that itself"),
+    ('[options]\nin-container = "x"\n', "'in-container': accept sets that itself, or does without"),
     ('[options]\nfs-bandwith = "x"\n', "'fs-bandwith': no option is called so (did you mean fs-bandwidth?)"),
     ('[options]\nsudo = "yes"\n', "sudo is 'yes'; expected true or false"),
     ("[options]\ndcgm-level = 5\n", "dcgm-level is 5; expected one of 1, 2, 3, 4"),

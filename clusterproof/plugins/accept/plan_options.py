@@ -20,11 +20,11 @@ from clusterproof.plugins.options.perf_validate import check_loads, check_pair_o
 from clusterproof.plugins.options.validate import check_options
 from clusterproof.plugins.policy import find_policy, refuse_empty
 
-OF_ACCEPT = (  # options of a run that accept gives itself, or that write where it does not look
+OF_ACCEPT = (  # options of a run that accept gives itself, that write where it does not look, or that are of jobs
     *("--cluster", "--nodes", "--exclude", "--run", "--report", "--no-report", "--results", "--record", "--redact"),
     *("--resume", "--pairs", "--pairs-at-once", "--bundle", "--keep", "--history", "--since-last", "--report-url"),
     *("--fs-at-once", "--k8s-gate", "--refresh-catalog", "--save-baseline", "--incomplete", "--concerns", "--expect"),
-    "--instance-type",
+    *("--instance-type", "--in-container"),
 )
 
 
@@ -36,7 +36,11 @@ def option_words(given: Table) -> Iterator[str]:
     allowed = sorted(name for name in known if f"--{name}" not in OF_ACCEPT)
     for name, value in given.values.items():
         if name not in allowed:
-            why = "accept sets that itself" if name in known else f"no option is called so{nearest(name, allowed)}"
+            why = (
+                "accept sets that itself, or does without"
+                if name in known
+                else f"no option is called so{nearest(name, allowed)}"
+            )
             raise InventoryError(
                 f"{given.where}: {name!r:.60}: {why}; expected an option of clusterproof check, without --"
             )
