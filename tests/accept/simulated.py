@@ -23,7 +23,12 @@ from clusterproof.reports.results import ResultsFile
 NAMES = tuple(f"n{number}" for number in range(1, 9))
 SPEED = 'stages = ["inventory", "speed"]\n'
 STAGES = 'stages = ["inventory", "exact", "speed"]\n'
-CHECK = {"inventory": "host.memlock", "exact": "gpu.gpu_exact", "speed": "gpu.gpu_gemm", "pairs": "network.straggler"}
+CHECK = {
+    "inventory": "host.memlock",
+    "exact": "gpu.gpu_exact",
+    "speed": "gpu.gpu_gemm",
+    **dict.fromkeys(("pairs", "groups", "collectives"), "network.straggler"),
+}
 Speed = Callable[[str, int], float]  # of a node, in its so-manieth run: 1.0 is the usual
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,6 +33,7 @@ MISTAKES = (
     ("[floors]\ngemm = 600\n", "'gemm' is not a known key"),
     ("[bought]\nexpect = { gpu = 8 }\n", "'gpu' is not a known resource (did you mean gpus?)"),
     ('[options]\nrecord = "x"\n', "'record': accept sets that itself"),
+    ('[options]\nin-container = "x"\n', "'in-container': accept sets that itself, or does without"),
     ('[options]\nfs-bandwith = "x"\n', "'fs-bandwith': no option is called so (did you mean fs-bandwidth?)"),
     ('[options]\nsudo = "yes"\n', "sudo is 'yes'; expected true or false"),
     ("[options]\ndcgm-level = 5\n", "dcgm-level is 5; expected one of 1, 2, 3, 4"),
@@ -45,6 +47,18 @@ MISTAKES = (
     ("[options]\nfanout = 1.5\n", "fanout is 1.5; expected a whole number"),
     ("[options]\nprobe-timeout = 1e6\n", "probe-timeout is 1e+06; expected at most 86400 s, a day"),
     ('[options]\nload-timeout = "soon"\n', "load-timeout has 'soon'; expected S or NAME=S"),
+    (
+        '[options]\ndcgm-parameters = "garbage"\n',
+        "plan.toml [options]: dcgm-parameters has 'garbage'; expected TEST.NAME=",
+    ),
+    (
+        "[options]\nstress-s = 3600\nload-timeout = 600\n",
+        "stress-s asks for 3600 s, and stress_ng is killed after 600; expected --load-timeout stress_ng=3630 or more",
+    ),
+    (
+        '[options]\npolicy = "/nowhere.toml"\n',
+        "plan.toml [options]: '/nowhere.toml': No such file or directory; expected a policy",
+    ),
     ('[options]\nmeter-size = "much"\n', "meter-size is 'much'; expected bytes, or a number with K, M or G"),
     ('[options]\npolicy = ""\n', "policy is empty; expected FILE"),
     ('[options]\npairs-budget = "an hour"\n', "pairs-budget is 'an hour'; expected a time as 90s, 20m or 2h"),
@@ -58,6 +72,21 @@ def test_a_mistake_is_one_line(text: str, words: str, tmp_path: Path) -> None:
         plan(tmp_path, text)
     assert words in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("option", "content", "words"),
+    [
+        ("baseline", "", "its JSON cannot be read"),
+        ("policy", "", "is empty; expected a policy (docs/policy.md)"),
+        ("policy", "thresholds = 3\n", "own [thresholds] is a whole number; expected a table"),
+    ],
+)
+def test_what_no_run_could_read_is_refused_with_the_plan(option: str, content: str, words: str, tmp_path: Path) -> None:
+    file = tmp_path / "own"
+    file.write_text(content)
+    with pytest.raises(InventoryError, match=re.escape(words)):
+        plan(tmp_path, f'[options]\n{option} = "{file}"\n')
 
 
 def test_without_a_plan_the_default_of_the_type_holds() -> None:

@@ -2,43 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
+from clusterproof.plugins.accept.results import Failure
+from clusterproof.plugins.accept.state import AcceptanceState
 from clusterproof.plugins.accept.verdicts import NodeVerdict
+from clusterproof.plugins.catalog.acceptance import Stage
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
-from clusterproof.plugins.core.result import Result
+from tests.accept.judged import Judged, gpus
 from tests.accept.simulated import NAMES, Nodes, said, verdicts
-from tests.builders.evaluated import said as evaluated
-from tests.checks.perf.given import DISPLAY, bus_of
-
-
-@dataclass
-class Judged(Nodes):
-    """Nodes of several GPUs, of which the check itself says how fast they are."""
-
-    models: dict[str, list[str]] = field(default_factory=dict)  # PCI device ids of their GPUs, if the bus says them
-    of_run: dict[str, NodeEvidence] = field(default_factory=dict)
-
-    def _evidence(self, stage: str, node: str) -> NodeEvidence:
-        made = super()._evidence(stage, node)
-        if node in self.models:
-            made = NodeEvidence(node, collectors={**made.collectors, **bus_of(self.models[node])})
-        self.of_run = ({} if stage != "speed" else self.of_run) | {node: made}
-        return made
-
-    def _result(self, stage: str, node: str) -> Result:
-        if stage != "speed":
-            return super()._result(stage, node)
-        others = [of for name, of in self.of_run.items() if name != node]
-        return evaluated("gpu.gpu_gemm", self.of_run[node], *others, occasion="perf")
-
-
-def gpus(names: tuple[str, ...], count: int = 8) -> dict[str, list[str]]:
-    """So many GPUs of each node."""
-    return {node: [f"{node}-{gpu}" for gpu in range(count)] for node in names}
+from tests.checks.perf.given import DISPLAY
 
 
 @pytest.mark.parametrize("slow", ["n2", "n5", "n8"])
@@ -198,3 +175,19 @@ def test_what_a_population_decides_on_no_check_rejects_before(tmp_path: Path) ->
     found = said(tmp_path, nodes, "[limits]\nnodes_at_once = 3\n[errors]\nslower = 0.4\n")
     assert verdicts(found) == {"n1": NodeVerdict.OPEN}
     assert [words for words in found["n1"].reasons if "80.0% of the usual" not in words] == []
+
+
+def test_after_a_run_of_healthy_nodes_no_other_node_is_looked_at(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    looked_at: list[str] = []
+    failed = AcceptanceState._failed
+
+    def looking(state: AcceptanceState, node: str, stage: Stage) -> Iterator[Failure]:
+        looked_at.append(node)
+        return failed(state, node, stage)
+
+    monkeypatch.setattr(AcceptanceState, "_failed", looking)
+    nodes = Nodes()
+    said(tmp_path, nodes, "[limits]\nnodes_at_once = 2\n")
+    assert len(looked_at) == sum(len(of_run) for _, of_run in nodes.runs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
 from statistics import median
 
 from clusterproof.plugins.catalog import floor
@@ -19,6 +20,7 @@ from clusterproof.plugins.evidence.perf.facts_logs import NcclLog, Row
 from clusterproof.plugins.evidence.perf.facts_node import require_every_gpu
 from clusterproof.plugins.evidence.perf.gpu_speed import (
     DIRECTIONS,
+    UNKNOWN_WAYS,
     Speeds,
     by_model,
     by_reach,
@@ -48,7 +50,8 @@ def test_gpu_bandwidth(node: Node) -> None:
     for direction, speeds in node.gpu_bandwidth.speeds.items():
         with part:
             require_every_gpu(node, len(speeds), node.gpu_bandwidth.given, f"{direction}: ")
-    say_slower(node, shortfalls(node, copies, copies_of_group), "GB/s")
+    for behind in shortfalls(node, copies, copies_of_group):
+        say_slower(node, behind, "GB/s")
     limits = {
         direction: floor(node.type_name, direction.lower().replace(" ", "_")) for direction in DIRECTIONS.values()
     }
@@ -59,7 +62,7 @@ def test_gpu_bandwidth(node: Node) -> None:
         if speed < (limits[direction] or 0.0)
     ]
     concern_if(low, f"{listed(low)}; expected as much as others published for such nodes")
-    if not any(limits.values()):
+    if not any(limits.values()) or any(UNKNOWN_WAYS in name for name in copies(node)):
         require_comparison(node, copies, "GB/s", copies_of_group)
 
 
@@ -89,7 +92,8 @@ def test_gpu_gemm(node: Node) -> None:
     for speeds in node.gpu_gemm.speeds.values():
         with part:
             require_every_gpu(node, len(speeds), node.gpu_gemm.given)
-    say_slower(node, shortfalls(node, products), "TFLOP/s")
+    for behind in shortfalls(node, products):
+        say_slower(node, behind, "TFLOP/s")
     require_comparison(node, products, "TFLOP/s")
 
 
@@ -170,14 +174,16 @@ def require_end(log: NcclLog) -> None:
         incomplete(f"no check of {size}; expected one")
 
 
-def shortfalls(node: Node, read: Read, of_group: Read | None = None) -> Iterator[Shortfall]:
-    """How far each GPU is behind the best of its model on its node, and behind the median of its group's nodes."""
+def shortfalls(node: Node, read: Read, of_group: Read | None = None) -> Iterator[list[Shortfall]]:
+    """How far GPUs are behind the best of their model on the node, and behind the median of its group's nodes.
+
+    For each measurement and model.
+    """
     for name, speeds in read(node).items():
         for model, alike in by_model(node, speeds).items():
-            shared = medians(node, of_group or read, model)
-            yield from below_best(alike, name)
-            for gpu, speed in alike.items():
-                yield from below_median(f"GPU {gpu}, {name}", speed, shared.get(name))
+            shared = medians(node, of_group or read, model).get(name)
+            of_each = (below_median(f"GPU {gpu}, {name}", speed, shared) for gpu, speed in alike.items())
+            yield [*below_best(alike, name), *chain.from_iterable(of_each)]
 
 
 def medians(node: Node, read: Read, model: str) -> Mapping[str, Median]:

@@ -13,13 +13,13 @@ from pathlib import Path
 
 from clusterproof.plugins.catalog import acceptance
 from clusterproof.plugins.core.cluster import InventoryError
-from clusterproof.plugins.core.record import field, record, replace
-from clusterproof.plugins.core.result import Result, with_findings
+from clusterproof.plugins.core.record import record, replace
+from clusterproof.plugins.core.result import Finding, Result, with_findings
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, Verdict
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.evidence.perf.facts import is_of_comparison
-from clusterproof.plugins.evidence.perf.gpu_speed import Speeds, by_model, by_way
+from clusterproof.plugins.evidence.perf.gpu_speed import Speeds, by_model, ways_of
 from clusterproof.plugins.evidence.recording import read_cluster
 from clusterproof.plugins.transport.gather import replay
 from clusterproof.reports.history import NOBODY, NodeIdentity, identities
@@ -27,15 +27,38 @@ from clusterproof.reports.results import read_results
 
 RESULTS, RECORDING = "results.jsonl", "recording"
 UNKNOWN = "unknown"  # kind of hardware
+OF_MODEL = ", PCI device "
+
+
+@record
+class UnitSpeed:
+    """How fast a node or one of its GPUs was, above 0. `model` and `way` tell its GPUs apart, where that is needed."""
+
+    measurement: str
+    what: str  # was measured
+    device: str  # empty: the node itself
+    speed: float
+    model: str = ""
+    way: str = ""  # to the other GPUs
+
+    @property
+    def of_model(self) -> str:
+        """What was measured, of GPUs of its model."""
+        return f"{self.what}{OF_MODEL}{self.model}" if self.model else self.what
+
+    @property
+    def in_words(self) -> str:
+        """As its check names it: `GPU 3, host to GPU by nvbandwidth`."""
+        return f"GPU {self.device}, {self.what}" if self.device else self.what
 
 
 @record
 class NodeRun:
-    """One node in a run that reached it. `speeds` are by measurement, what was measured and device; all above 0."""
+    """One node in a run that reached it."""
 
     machine: NodeIdentity  # NOBODY where it did not say
     kind: str
-    speeds: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
+    speeds: Sequence[UnitSpeed] = ()
     type: str = ""  # empty where it is unknown
 
     @property
@@ -51,26 +74,22 @@ class NodeRun:
         is_known = (mine.instance_id and others.instance_id) or (mine.gpus and others.gpus)
         return bool(not is_known and mine.serial and others.serial and mine.serial != others.serial)
 
-    def units(self) -> Iterator[tuple[str, str, str, float]]:
-        """Each that was measured: measurement, what was measured, device, and its speed."""
-        for name, by_what in self.speeds.items():
-            for what, by_device in by_what.items():
-                for device, speed in by_device.items():
-                    yield name, what, device, speed
+    def besides_speed(self, result: Result, decides: Callable[[UnitSpeed], bool]) -> Result:
+        """What a check says besides how fast this node is beside others: of that populations decide.
 
-    def besides_speed(self, result: Result, has_population: bool) -> Result:
-        """What a check says besides how fast this node is beside others: of what was measured a population decides.
-
-        Where there is none, what is slower than others of its own node counts as the check says.
+        Where none does, what is slower than others of its own node counts as the check says.
         """
-        measured = (row for name, row in acceptance.measures().items() if name in self.speeds)
-        others = tuple(
-            finding
-            for finding in result.findings
-            if not is_of_comparison(finding.cause, finding.message)
-            or not (has_population or finding.verdict is Verdict.INCOMPLETE)
-        )
-        if others == result.findings or result.check not in {row.check for row in measured}:
+        own = [one for one in self.speeds if acceptance.measures()[one.measurement].check == result.check]
+
+        def counts(finding: Finding) -> bool:
+            if not (own and is_of_comparison(finding.cause, finding.message)):
+                return True
+            said = {one.of_model for one in own if one.in_words in finding.message}
+            compared = [one for one in own if not said or one.of_model in said]
+            return finding.verdict is not Verdict.INCOMPLETE and not all(map(decides, compared))
+
+        others = tuple(filter(counts, result.findings))
+        if others == result.findings:
             return result
         return with_findings(result, others) if others else Result(result.check, result.node, Verdict.PASS)
 
@@ -109,7 +128,7 @@ def read_run(folder: Path) -> StageRun:
     seen = {}
     for name, node in of_run.items():
         if node.evidence.unreached is None:
-            seen[name] = NodeRun(who.get(name, NOBODY), _kind(node), _speeds(node), node.type_name)
+            seen[name] = NodeRun(who.get(name, NOBODY), _kind(node), tuple(_speeds(node)), node.type_name)
     return StageRun(read_results(folder / RESULTS), seen)
 
 
@@ -122,29 +141,26 @@ def _kind(node: Node) -> str:
     return ", ".join(filter(None, (node.type_name, *sorted(models)))) or UNKNOWN
 
 
-def _speeds(node: Node) -> Mapping[str, Mapping[str, Mapping[str, float]]]:
+def _speeds(node: Node) -> Iterator[UnitSpeed]:
     """What a population decides of. Where a device did nothing at all, the check that measured it does."""
-    speeds = {}
     for name in acceptance.measures():
         try:
             of_measure = _READ[name](node)
         except (Incomplete, NotApplicable):
             continue
         if all(speed > 0 for by_device in of_measure.values() for speed in by_device.values()):
-            speeds[name] = {what: by_device for what, by_device in of_measure.items() if by_device}
-    return {name: of_measure for name, of_measure in speeds.items() if of_measure}
+            for what, by_device in of_measure.items():
+                yield from _of_each(node, name, what, by_device)
 
 
-def _of_each_model(node: Node, speeds: Mapping[str, Speeds]) -> Mapping[str, Speeds]:
-    """The same apart for each model of GPU, where a node has several."""
-    apart: dict[str, Speeds] = {}
-    for what, by_gpu in speeds.items():
-        models = by_model(node, by_gpu)
-        apart |= {f"{what}, PCI device {model}" if len(models) > 1 else what: alike for model, alike in models.items()}
-    return apart
+def _of_each(node: Node, name: str, what: str, by_device: Speeds) -> Iterator[UnitSpeed]:
+    models, ways = by_model(node, by_device), ways_of(node, what, by_device)
+    for model, alike in models.items():
+        for device, speed in alike.items():
+            yield UnitSpeed(name, what, device, speed, model if len(models) > 1 else "", ways.get(device, ""))
 
 
-def _busbw(node: Node) -> Mapping[str, Mapping[str, float]]:
+def _busbw(node: Node) -> Mapping[str, Speeds]:
     """Of the largest message, where all values were right."""
     rows = node.node_busbw.rows
     if not rows or any(row.wrong for row in rows):
@@ -153,14 +169,14 @@ def _busbw(node: Node) -> Mapping[str, Mapping[str, float]]:
     return {f"all-reduce of {row.gib}": {"": row.out_of_place.busbw_gb_per_s or 0.0}}
 
 
-def _files(node: Node) -> Mapping[str, Mapping[str, float]]:
+def _files(node: Node) -> Mapping[str, Speeds]:
     bandwidth = node.fs_bandwidth
     return {f"{direction} in {bandwidth.folder}": {"": speed} for direction, speed in bandwidth.gb_per_s.items()}
 
 
-_READ: Mapping[str, Callable[[Node], Mapping[str, Mapping[str, float]]]] = {
-    "gpu_gemm": lambda node: _of_each_model(node, node.gpu_gemm.speeds),
-    "gpu_bandwidth": lambda node: _of_each_model(node, by_way(node, node.gpu_bandwidth.speeds)),
+_READ: Mapping[str, Callable[[Node], Mapping[str, Speeds]]] = {
+    "gpu_gemm": lambda node: node.gpu_gemm.speeds,
+    "gpu_bandwidth": lambda node: node.gpu_bandwidth.speeds,
     "node_busbw": _busbw,
     "fs_bandwidth": _files,
 }

@@ -5,23 +5,26 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from math import isfinite
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from clusterproof.plugins.benchmarks.load.options import DCGM_SECONDS, EXACT_S, LoadOptions
+from clusterproof.plugins.benchmarks.load.options import DCGM_SECONDS, EXACT_S, LoadOptions, require_time
+from clusterproof.plugins.benchmarks.meters import baseline
 from clusterproof.plugins.catalog.acceptance import Stage
 from clusterproof.plugins.core.cluster import InventoryError
 from clusterproof.plugins.core.strict import Table, nearest
 from clusterproof.plugins.options import perf_table, table
-from clusterproof.plugins.options.perf_validate import check_loads, check_pair_options
+from clusterproof.plugins.options.perf_validate import check_loads, check_pair_options, timeouts
 from clusterproof.plugins.options.validate import check_options
+from clusterproof.plugins.policy import find_policy, refuse_empty
 
-OF_ACCEPT = (  # options of a run that accept gives itself, or that write where it does not look
+OF_ACCEPT = (  # options of a run that accept gives itself, that write where it does not look, or that are of jobs
     *("--cluster", "--nodes", "--exclude", "--run", "--report", "--no-report", "--results", "--record", "--redact"),
     *("--resume", "--pairs", "--pairs-at-once", "--bundle", "--keep", "--history", "--since-last", "--report-url"),
     *("--fs-at-once", "--k8s-gate", "--refresh-catalog", "--save-baseline", "--incomplete", "--concerns", "--expect"),
-    "--instance-type",
+    *("--instance-type", "--in-container"),
 )
 
 
@@ -33,7 +36,11 @@ def option_words(given: Table) -> Iterator[str]:
     allowed = sorted(name for name in known if f"--{name}" not in OF_ACCEPT)
     for name, value in given.values.items():
         if name not in allowed:
-            why = "accept sets that itself" if name in known else f"no option is called so{nearest(name, allowed)}"
+            why = (
+                "accept sets that itself, or does without"
+                if name in known
+                else f"no option is called so{nearest(name, allowed)}"
+            )
             raise InventoryError(
                 f"{given.where}: {name!r:.60}: {why}; expected an option of clusterproof check, without --"
             )
@@ -56,7 +63,20 @@ def _require_sense(option: Any, where: str) -> None:
         check_options(option)
         check_loads(option)
         check_pair_options(option)
-    except pytest.UsageError as why:
+        require_time(
+            LoadOptions(
+                dcgm_level=option.dcgm_level,
+                dcgm_parameters=option.dcgm_parameters,
+                stress_s=option.stress_s,
+                seconds=timeouts(option.load_timeout),
+            )
+        )
+        if option.baseline:
+            baseline.read(Path(option.baseline))
+        find_policy(option.policy, Path.cwd())
+        if option.policy:
+            refuse_empty(option.policy, Path.cwd())
+    except (pytest.UsageError, ValueError) as why:
         raise InventoryError(f"{where}: {str(why).removeprefix('--')}") from None
 
 

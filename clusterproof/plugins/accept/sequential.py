@@ -6,7 +6,7 @@ inequality), however often one looks. One that is good stays so unless it is fou
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import Enum
 from math import exp
 from random import Random
@@ -75,10 +75,15 @@ class Population:
             for unit in values:
                 self._judge(unit, self.reference)
 
+    @property
+    def may_learn(self) -> bool:
+        """Whether enough was measured to know what is usual, and it is not known yet."""
+        most = max(map(len, by_unit(self.runs).values()), default=0)
+        return self.reference is None and most >= self.errors.least_runs
+
     def learn(self) -> None:
         """Learn from all runs so far what is usual, unless it is known or some unit lacks runs; decide on all units."""
-        most = max(map(len, by_unit(self.runs).values()), default=0)
-        if self.reference or most < self.errors.least_runs:
+        if not self.may_learn:
             return
         self.is_learned = True
         self.reference = reference_of(self.runs, self.floor)
@@ -117,6 +122,27 @@ class Population:
         elif decision is Decision.OPEN and is_good(xs, reference, self.errors):
             decision = Decision.GOOD
         self.judged[unit] = JudgedUnit(decision, exp(median(xs)), len(xs))
+
+
+def is_of_one(apart: Sequence[Population]) -> bool:
+    """Whether what is usual in these populations differs by less than half of what is bad, as far as enough is known.
+
+    Whoever was measured by the one is then as well compared with the others.
+    """
+    if not any(one.may_learn for one in apart) or any(one.reference for one in apart):
+        return False
+    middles = [median(map(median, map(dict.values, units.values()))) for one in apart if (units := by_unit(one.runs))]
+    return max(middles) - min(middles) < apart[0].errors.effect / 2
+
+
+def joined(apart: Sequence[Population]) -> Population:
+    """One population of all that was measured in these, none of which knows yet what is usual."""
+    of_all = Population(apart[0].errors, max(one.tries for one in apart), apart[0].floor)
+    for one in apart:
+        of_all.nodes |= one.nodes
+        for number, values in one.runs.items():
+            of_all.runs.setdefault(number, {}).update(values)
+    return of_all
 
 
 def decision_of(parts: Iterable[Decision]) -> Decision:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
-from clusterproof.plugins.accept import NodeRun, StageRun
+from clusterproof.plugins.accept import NodeRun, StageRun, UnitSpeed
 from clusterproof.plugins.accept.plan import AcceptancePlan
 from clusterproof.plugins.accept.populations import Populations
+from clusterproof.plugins.accept.results import Failure, OtherResult, OwnResult
 from clusterproof.plugins.accept.sequential import FEWEST_BESIDE, Decision, to_measure
 from clusterproof.plugins.benchmarks.pairwise.groups import FEWEST_NODES, FIRST_SIZE
 from clusterproof.plugins.catalog.acceptance import Stage
@@ -34,40 +36,6 @@ class NextRun:
     nodes: tuple[str, ...]
 
 
-@record
-class Failure:
-    """Why a node was taken out."""
-
-    stage: str
-    check: str
-    words: str
-    action: str
-    folder: str
-
-
-@record
-class OwnResult:
-    """What a check said of a node in a run: where its evidence is, and of the stage SPEED what was measured."""
-
-    result: Result
-    folder: str
-    seen: NodeRun | None
-
-
-@record
-class OtherResult:
-    """What a check of a pair or of the cluster does not call fine: the nodes of its run, and where its evidence is."""
-
-    stage: str
-    nodes: frozenset[str]
-    folder: str
-    result: Result
-
-    def speaks_of(self, node: str) -> bool:
-        """Whether it is of a pair that the node is one of."""
-        return self.result.is_of_pair and node in self.result.node.split("~")
-
-
 class AcceptanceState:
     """All that is known. Runs are added in the order in which they ended."""
 
@@ -89,6 +57,7 @@ class AcceptanceState:
         self.spent_s = 0.0
         self._rounds: dict[str, tuple[str, ...]] = {}  # what is left of the round of a stage
         self._speed_in: dict[str, str] = {}  # the folder of a node's last run of SPEED
+        self._failed_at_speed: set[str] = set()  # nodes of which a check failed in a run of SPEED
 
     @property
     def left(self) -> tuple[str, ...]:
@@ -129,6 +98,8 @@ class AcceptanceState:
             if result.node in of_step and result.is_of_node:
                 seen = ran.seen.get(result.node) if step.stage.name == SPEED else None
                 self.results[result.node][step.stage.name, result.check].append(OwnResult(result, folder, seen))
+                if step.stage.name == SPEED and result.verdict is Verdict.FAIL:
+                    self._failed_at_speed.add(result.node)
             else:
                 self._add_of_others(OtherResult(step.stage.name, present, folder, result))
         if step.stage.name == SPEED:
@@ -143,13 +114,13 @@ class AcceptanceState:
     def results_of(self, node: str) -> dict[tuple[str, str], list[Result]]:
         """By stage and check what was said of a node, run by run; beside others only where no population decides."""
         return {
-            key: [self._besides_speed(node, one, self.populations.decide) for one in own]
+            key: [self._besides_speed(node, one, self.populations.decides) for one in own]
             for key, own in self.results.get(node, {}).items()
         }
 
-    def _besides_speed(self, node: str, own: OwnResult, decide: Callable[[str, NodeRun, str], bool]) -> Result:
-        seen, result = own.seen, own.result
-        return seen.besides_speed(result, decide(self.seen[node].kind, seen, result.check)) if seen else result
+    def _besides_speed(self, node: str, own: OwnResult, decides: Callable[[str, UnitSpeed], bool]) -> Result:
+        kind = self.seen[node].kind if own.seen else ""
+        return own.seen.besides_speed(own.result, partial(decides, kind)) if own.seen else own.result
 
     def _compare(self, seen: Mapping[str, NodeRun]) -> None:
         """Let go what was measured of hardware that is there no more."""
@@ -197,12 +168,14 @@ class AcceptanceState:
 
     def _take_out(self, step: NextRun, folder: str) -> None:
         """Of the nodes of the step; and of all others that are slow, which what the step shows may say."""
-        is_speed = step.stage.name == SPEED
-        if is_speed:
+        slow: Mapping[str, list[tuple[str, str]]] = {}
+        may_fail = set(step.nodes)
+        if step.stage.name == SPEED:
             self._speed_in.update(dict.fromkeys(step.nodes, folder))
-        others = [node for node in self._speed_in if node in self.places and node not in self.out] if is_speed else ()
-        for node in dict.fromkeys((*step.nodes, *others)):
-            failures = [*self._failed(node, step.stage), *(self._slow(node) if is_speed else ())]
+            slow = self.populations.slow()
+            may_fail |= {node for node in {*slow, *self._failed_at_speed} if node in self.places} - self.out
+        for node in may_fail:
+            failures = [*self._failed(node, step.stage), *self._slow(node, slow.get(node, ()))]
             if failures:
                 self.failures[node] += failures
                 self.out.add(node)
@@ -210,15 +183,17 @@ class AcceptanceState:
     def _failed(self, node: str, stage: Stage) -> Iterator[Failure]:
         """What a population may decide on is waited for."""
         for (name, check), own in self.results[node].items():
-            may_fail = [one for one in own if name == stage.name and one.result.verdict is Verdict.FAIL]
+            if name != stage.name:
+                continue
+            may_fail = [one for one in own if one.result.verdict is Verdict.FAIL]
             said = [(self._besides_speed(node, one, self.populations.may_decide), one.folder) for one in may_fail]
             failed = [(result, folder) for result, folder in said if result.verdict is Verdict.FAIL]
             if len(failed) >= (TWICE if name == SPEED else 1):
                 last, folder = failed[-1]
                 yield Failure(name, check, last.message, last.action, folder)
 
-    def _slow(self, node: str) -> Iterator[Failure]:
-        for check, words in self.populations.slow(node):
+    def _slow(self, node: str, slow: Iterable[tuple[str, str]]) -> Iterator[Failure]:
+        for check, words in slow:
             yield Failure(SPEED, check, words, "replace", self._speed_in[node])
 
     def decision_on(self, node: str) -> Decision:
@@ -235,10 +210,14 @@ class AcceptanceState:
                 return NextRun(stage, self.numbers[stage.name], nodes)
         return None
 
+    @property
+    def kept(self) -> list[str]:
+        """The nodes that were not taken out."""
+        return [node for node in self.nodes if node not in self.out]
+
     def _due(self, stage: Stage) -> tuple[str, ...]:
-        kept = [node for node in self.nodes if node not in self.out]
-        runs = self.runs[stage.name]
-        if self.not_here(stage):
+        kept, runs = self.kept, self.runs[stage.name]
+        if self.not_here(stage, kept):
             return ()
         if stage.scope == "all":
             return _with_others(kept, [node for node in kept if not runs[node]]) if len(kept) > 1 else ()
@@ -261,15 +240,23 @@ class AcceptanceState:
             {node: of for node, of in open_.items() if node not in nothing}, runs, self.plan.most_runs, self.plan.errors
         )
 
-    def not_here(self, stage: Stage) -> str:
-        """Why there is nothing that the stage could measure; empty where there is."""
-        if stage.scope == "places" and not self.places_of(self.nodes):
+    def not_here(self, stage: Stage, kept: Sequence[str] | None = None) -> str:
+        """Why there is nothing that the stage could measure, of all nodes or of these; empty where there is."""
+        nodes = self.nodes if kept is None else kept
+        if stage.scope == "places" and not self.places_of(nodes):
             return NO_PLACES
-        return NO_GROUPS if stage.name == COLLECTIVES and not self.plan.largest_group(len(self.nodes)) else ""
+        return NO_GROUPS if stage.name == COLLECTIVES and not self.plan.largest_group(len(nodes)) else ""
 
-    def is_in_a_place(self, node: str) -> bool:
-        """Whether a place of some size has it, so that its group is measured."""
-        return any(node in place for place in self.places_of(self.nodes))
+    def is_left_alone(self, stage: Stage, node: str) -> bool:
+        """Whether so many nodes were taken out that the stage has too few to measure this one with."""
+        kept = self.kept
+        if not self.out or stage.scope == "nodes":
+            return False
+        return len(kept) < 2 or bool(self.not_here(stage, kept)) or not self.is_in_a_place(stage, node, kept)
+
+    def is_in_a_place(self, stage: Stage, node: str, kept: Sequence[str]) -> bool:
+        """Whether a place of some size has it among these nodes, where the stage measures places."""
+        return stage.scope != "places" or any(node in place for place in self.places_of(kept))
 
     def places_of(self, kept: Sequence[str]) -> list[tuple[str, ...]]:
         """The nodes by place, where there are several places of some size."""

@@ -130,10 +130,11 @@ def _missing(node: str, state: AcceptanceState) -> Iterator[str]:
 def _missing_in(stage: Stage, node: str, state: AcceptanceState) -> Iterator[str]:
     runs = state.runs[stage.name][node]
     least = state.plan.errors.least_runs if stage.is_repeated else 1
-    if state.not_here(stage) or (stage.scope == "places" and not state.is_in_a_place(node)):
+    if state.not_here(stage) or not state.is_in_a_place(stage, node, state.nodes):
         return
     if runs < least:
-        yield f"{stage.title}: {runs} of {least} runs"
+        why = ": too few nodes are left that did not fail" if state.is_left_alone(stage, node) else ""
+        yield f"{stage.title}: {runs} of {least} runs{why}"
         return
     own = {check: results for (name, check), results in state.results_of(node).items() if name == stage.name}
     proven = False

@@ -64,13 +64,29 @@ def _gpu(number: int, driver: str, model: str | None = None) -> dict[str, object
     return data if model is None else {**data, "device": model}
 
 
+def from_host(*speeds: float) -> str:
+    """What nvbandwidth prints of copies from the host to these GPUs."""
+    columns, cells = " ".join(map(str, range(len(speeds)))), " ".join(f"{speed:.2f}" for speed in speeds)
+    return f"Running host_to_device_memcpy_ce.\nmemcpy CE CPU(row) -> GPU(column)\n {columns}\n 0 {cells}\n"
+
+
 NEAR, FAR = 26.34, 21.9  # GB/s that NVIDIA/nvbandwidth#50 has of A6000s at one socket, and of two
 
 
 def copying(
-    sockets: Sequence[int], name: str = "gpu001", far: float = FAR, slow: int | None = None, is_placed: bool = True
+    sockets: Sequence[int],
+    name: str = "gpu001",
+    far: float = FAR,
+    slow: int | None = None,
+    is_placed: bool = True,
+    host: Sequence[float] = (),
+    nvlinks: Sequence[bool] = (),
 ) -> NodeEvidence:
-    """GPUs at these sockets, which copy so fast to those at another; one of them at half of that to all."""
+    """GPUs at these sockets, which copy so fast to those at another; one of them at half of that to all.
+
+    A socket below 0 is unknown. `host` is how fast each copies from the host, if that was measured; `nvlinks`, whether
+    those of each GPU are up, if the driver says so.
+    """
     head = "Running device_to_device_memcpy_read_ce.\nmemcpy CE GPU(row) -> GPU(column)\n"
     rows = ["".join(f" {number}" for number in range(len(sockets)))]
     for one, here in enumerate(sockets):
@@ -89,6 +105,9 @@ def copying(
         }
         for number, socket in enumerate(sockets)
     ]
-    copies = {"gpus": len(sockets), "by": "nvbandwidth", "runs": [ran(head + "\n".join(rows) + "\n")]}
+    runs = [ran(head + "\n".join(rows) + "\n"), *([ran(from_host(*host))] if host else [])]
+    copies = {"gpus": len(sockets), "by": "nvbandwidth", "runs": runs}
     data = {"gpu_bandwidth": copies, "pci": {"devices": devices, "switches": []}}
+    if nvlinks:
+        data["nvml"] = {"gpus": [{"index": at, "nvlinks": [is_up] * 4} for at, is_up in enumerate(nvlinks)]}
     return NodeEvidence(name, collectors={key: Collected(Status.READ, value) for key, value in data.items()})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from clusterproof.plugins.core.verdict import Verdict
@@ -45,6 +47,35 @@ def test_a_slow_gpu_among_such_as_are_as_near_is_named(sockets: tuple[int, ...],
 @pytest.mark.parametrize("is_placed", [True, False])
 def test_where_all_are_as_fast_or_no_way_is_known_all_are_compared(is_placed: bool) -> None:
     assert said("gpu.gpu_bandwidth", copying((0, 0, 1), far=NEAR, is_placed=is_placed), occasion="perf").verdict is PASS
+
+
+ALONE = "GPU 3, GPU to GPU by nvbandwidth, others at unknown distances from GPU 3: 21.9 GB/s; expected further GPUs or"
+
+
+@pytest.mark.parametrize("placed", [{"sockets": (0, 0, 0, 1), "is_placed": False}, {"sockets": (0, 0, 0, -1)}])
+@pytest.mark.parametrize("others", [0, 3])
+@pytest.mark.parametrize("nvlinks", [(), (False,) * 4, (True, True, True, False)])
+def test_where_no_distance_is_known_a_gpu_that_copies_more_slowly_is_no_fault(
+    nvlinks: tuple[bool, ...], others: int, placed: dict[str, Any]
+) -> None:
+    beside = [copying((0, 0, 0, 1), f"gpu00{number}") for number in range(2, 2 + others)]
+    result = said("gpu.gpu_bandwidth", copying(**placed, nvlinks=nvlinks), *beside, occasion="perf")
+    assert result.verdict is INCOMPLETE
+    assert ALONE in result.message
+
+
+def test_where_the_type_has_a_floor_too_what_no_distance_is_known_of_is_no_pass() -> None:
+    copied = copying((0, 0, 0, 1), is_placed=False, host=(55,) * 4)
+    result = said("gpu.gpu_bandwidth", copied, occasion="perf", instance_type="p5.48xlarge")
+    assert "GPU 3, GPU to GPU by nvbandwidth, others at unknown distances" in result.message
+
+
+@pytest.mark.parametrize("is_placed", [True, False])
+def test_nvlinks_make_all_gpus_as_near_wherever_they_are(is_placed: bool) -> None:
+    linked = copying((0, 0, 0, 0), slow=3, is_placed=is_placed, nvlinks=(True,) * 4)
+    result = said("gpu.gpu_bandwidth", linked, occasion="perf")
+    assert result.verdict is FAIL
+    assert "GPU 3, GPU to GPU by nvbandwidth: 13.17 GB/s, 50 % below the best GPU" in result.message
 
 
 @pytest.mark.parametrize(("sockets", "slow"), [((0, 0, 1), 2), ((0, 0, 0, 1), 3)])

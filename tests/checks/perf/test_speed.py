@@ -12,7 +12,7 @@ from clusterproof.plugins.evidence.group import Median
 from clusterproof.plugins.evidence.perf.facts import below_best, below_median, worst_first
 from clusterproof.plugins.evidence.perf.gpu_speed import GPU_TO_GPU, GPU_TO_HOST, HOST_TO_GPU, GpuBandwidth, GpuGemm
 from tests.builders.samples import sample
-from tests.checks.perf.given import DISPLAY, evaluated, ran
+from tests.checks.perf.given import DISPLAY, evaluated, from_host, ran
 
 FAIL, CONCERN, INCOMPLETE, PASS = Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE, Verdict.PASS
 MATRIX = """\
@@ -29,10 +29,7 @@ SUM device_to_device_memcpy_read_ce 1587.00
 
 def copies(*gpus: float) -> dict[str, Any]:
     """Copies from the host to these GPUs, and back at 55 GB/s."""
-    columns = " ".join(map(str, range(len(gpus))))
-    cells = " ".join(f"{speed:.2f}" for speed in gpus)
-    to = f"Running host_to_device_memcpy_ce.\nmemcpy CE CPU(row) -> GPU(column)\n {columns}\n 0 {cells}\n"
-    return {"gpus": len(gpus), "by": "nvbandwidth", "runs": [ran(to)]}
+    return {"gpus": len(gpus), "by": "nvbandwidth", "runs": [ran(from_host(*gpus))]}
 
 
 # Forms

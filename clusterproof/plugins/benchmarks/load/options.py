@@ -92,6 +92,7 @@ class LoadOptions:
 MAX_PARAMETERS, MAX_PARAMETER_CHARS = 100, 99  # DCGM 3 keeps so many, and no longer ones; DCGM 4 longer ones too
 _PARAMETER = re.compile(r"(?P<name>[A-Za-z]\w*(?:\.[A-Za-z]\w*){1,2})=(?P<value>[\w.,:/+-]+)", re.ASCII)
 DURATION = ".test_duration"
+BESIDE_S = 30  # what a measurement takes beside the time that it is asked to take
 
 
 def dcgm_parameters(text: str) -> dict[str, str]:
@@ -120,3 +121,21 @@ def dcgm_tests_s(parameters: Mapping[str, str]) -> float:
                 raise ValueError(f"has {name} {value!r:.60}; expected seconds")
             whole_s += float(value)
     return whole_s
+
+
+def require_time(given: LoadOptions) -> None:
+    """Refuse what dcgmi would, and what is killed before it ends. Raises ValueError, which begins with the option."""
+    try:
+        tests_s = dcgm_tests_s(dcgm_parameters(given.dcgm_parameters))
+    except ValueError as why:
+        raise ValueError(f"--dcgm-parameters {why}") from None
+    for flag, asked_s, collector in (
+        ("--dcgm-parameters", tests_s, "dcgm_diag"),
+        ("--stress-s", given.stress_s, STRESS),
+    ):
+        killed_after_s = given.deadline_s(collector)
+        if asked_s and asked_s + BESIDE_S > killed_after_s:
+            raise ValueError(
+                f"{flag} asks for {asked_s:g} s, and {collector} is killed after {killed_after_s:g}; "
+                f"expected --load-timeout {collector}={asked_s + BESIDE_S:g} or more"
+            )

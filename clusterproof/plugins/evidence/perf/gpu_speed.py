@@ -37,6 +37,7 @@ DIRECTIONS = {
     "device_to_host_memcpy_ce": GPU_TO_HOST,
     "device_to_device_memcpy_read_ce": GPU_TO_GPU,
 }
+UNKNOWN_WAYS = "others at unknown distances"
 LONGEST_LINE = 2000
 VGA = "0300"  # PCI class
 
@@ -98,16 +99,27 @@ def by_way(node: Node, of_copies: Mapping[str, Speeds]) -> Mapping[str, Speeds]:
     """Copies between GPUs apart for GPUs that are as near to the others: `GPU to GPU by x, others 1 NODE, 1 SYS`.
 
     How fast they are has no part in it, so that nodes built alike can be compared. They stay together where all are as
-    near, or the ways are not known.
+    near.
     """
-    ways = _ways(node)
     apart: dict[str, dict[str, float]] = {}
     for name, speeds in of_copies.items():
-        is_known = name.startswith(GPU_TO_GPU) and [*speeds] == [*map(str, range(len(ways)))]
-        is_apart = is_known and len({*ways}) > 1
-        for at, (gpu, speed) in enumerate(speeds.items()):
-            apart.setdefault(f"{name}, others {ways[at]}" if is_apart else name, {})[gpu] = speed
+        ways = ways_of(node, name, speeds)
+        for gpu, speed in speeds.items():
+            apart.setdefault(", ".join(filter(None, (name, ways.get(gpu)))), {})[gpu] = speed
     return apart
+
+
+def ways_of(node: Node, name: str, speeds: Speeds) -> Mapping[str, str]:
+    """How near the other GPUs are to each: `others 1 PIX, 2 SYS`; nothing where that is alike, or they do not matter.
+
+    Where it is unknown each GPU is apart from all others, unless all have NVLinks.
+    """
+    if not name.startswith(GPU_TO_GPU):
+        return {}
+    ways = {str(gpu): way for gpu, way in enumerate(_ways(node))}
+    if speeds.keys() != ways.keys():
+        return {} if _have_nvlinks(node) else {gpu: f"{UNKNOWN_WAYS} from GPU {gpu}" for gpu in speeds}
+    return ways if len({*ways.values()}) > 1 else {}
 
 
 def by_reach(node: Node, of_copies: Mapping[str, Speeds]) -> Mapping[str, Speeds]:
@@ -126,10 +138,18 @@ def by_reach(node: Node, of_copies: Mapping[str, Speeds]) -> Mapping[str, Speeds
 
 
 def _ways(node: Node) -> list[str]:
-    """How near the other GPUs are to each, in the order of the bus: `1 PIX, 2 SYS`; nothing where that is unknown."""
+    """How near the other GPUs are to each, in the order of the bus; nothing where that is unknown of one."""
     paths = readings(node, "gpu_paths")[0].get("gpu_paths", {}).values()
     counted = [Counter(map(str, readings(of_gpu, "gpus")[0].get("gpus", {}).values())) for of_gpu in paths]
-    return [", ".join(f"{counts[way]} {way}" for way in sorted(counts)) for counts in counted]
+    if any(sum(counts.values()) < len(counted) - 1 for counts in counted):
+        return []
+    return [f"others {', '.join(f'{counts[way]} {way}' for way in sorted(counts))}" for counts in counted]
+
+
+def _have_nvlinks(node: Node) -> bool:
+    """Whether an NVLink is known to be up on each GPU."""
+    gpus = readings(node, "gpus")[0].get("gpus", ())
+    return bool(gpus) and all(any(readings(gpu, "nvlink_states")[0].get("nvlink_states", ())) for gpu in gpus)
 
 
 @record

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from clusterproof.plugins.benchmarks.load.options import LoadOptions
     from clusterproof.plugins.options.parsed import Options
 
-BESIDE_S = 30  # what a measurement takes beside the time that it is asked to take
 ANYWHERE = Path("/")
 
 
@@ -32,29 +31,19 @@ def check_load_options(option: Options) -> None:
     """Refuse what makes no sense, in any run. Raises pytest.UsageError."""
     check_loads(option)
     if option.dcgm_parameters or option.stress_s:
-        _check_durations(option)
+        from clusterproof.plugins.benchmarks.load.options import LoadOptions, require_time
 
-
-def _check_durations(option: Options) -> None:
-    """Refuse what dcgmi would, and what is killed before it ends. Raises pytest.UsageError."""
-    from clusterproof.plugins.benchmarks.load.options import STRESS, LoadOptions, dcgm_parameters, dcgm_tests_s
-
-    try:
-        tests_s = dcgm_tests_s(dcgm_parameters(option.dcgm_parameters))
-    except ValueError as why:
-        raise pytest.UsageError(f"--dcgm-parameters {why}") from None
-    timeouts_s = timeouts(option.load_timeout)
-    given = LoadOptions(dcgm_level=option.dcgm_level, stress_s=option.stress_s, seconds=timeouts_s)
-    for flag, asked_s, collector in (
-        ("--dcgm-parameters", tests_s, "dcgm_diag"),
-        ("--stress-s", option.stress_s, STRESS),
-    ):
-        killed_after_s = given.deadline_s(collector)
-        if asked_s and asked_s + BESIDE_S > killed_after_s:
-            raise pytest.UsageError(
-                f"{flag} asks for {asked_s:g} s, and {collector} is killed after {killed_after_s:g}; "
-                f"expected --load-timeout {collector}={asked_s + BESIDE_S:g} or more"
+        try:
+            require_time(
+                LoadOptions(
+                    dcgm_level=option.dcgm_level,
+                    dcgm_parameters=option.dcgm_parameters,
+                    stress_s=option.stress_s,
+                    seconds=timeouts(option.load_timeout),
+                )
             )
+        except ValueError as why:
+            raise pytest.UsageError(str(why)) from None
 
 
 def load_options(option: Options) -> LoadOptions:

@@ -1,0 +1,55 @@
+"""The stage `speed` where a node is built otherwise, or something of how it is built was not read: it is not slow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.accept.verdicts import NodeVerdict
+from tests.accept.judged import ONE_FAR, Copying, Judged, gpus
+from tests.accept.simulated import NAMES, said, verdicts
+from tests.checks.perf.given import NEAR
+
+HOST = (62, 55, 55, 55)  # GB/s from the host to each of them
+
+
+OPEN, REJECTED = NodeVerdict.OPEN, NodeVerdict.REJECTED
+ALIKE = {"sockets": (0,) * 4}
+
+
+@pytest.mark.parametrize(
+    ("usual", "n1", "due"),
+    [
+        (ALIKE | {"host": HOST}, {"sockets": ONE_FAR}, OPEN),
+        (ALIKE | {"host": HOST}, {"sockets": ONE_FAR, "far": NEAR}, None),
+        ({"far": NEAR}, {"is_placed": False}, None),
+        ({"far": NEAR}, ALIKE, None),
+        ({"far": NEAR}, {"is_placed": False, "slow": 3}, OPEN),
+        ({"far": NEAR}, {"slow": 3}, REJECTED),
+        ({}, {"is_placed": False}, OPEN),
+        ({}, {"is_placed": False, "slow": 0}, OPEN),
+        ({"host": (55,) * 4}, {"sockets": (0,) * 4, "host": (55, 55, 55, 30)}, REJECTED),
+        ({}, {"sockets": (0, 0, 1, 1), "slow": 3}, REJECTED),
+    ],
+)
+def test_how_far_its_gpus_are_from_each_other_makes_no_node_slow(
+    usual: Mapping[str, Any], n1: Mapping[str, Any], due: NodeVerdict | None, tmp_path: Path
+) -> None:
+    found = said(tmp_path, Copying(usual=usual, unlike={"n1": n1}))
+    assert verdicts(found) == ({"n1": due} if due else {}), found["n1"]
+
+
+def test_where_no_place_was_read_on_any_node_none_is_accused(tmp_path: Path) -> None:
+    assert REJECTED not in verdicts(said(tmp_path, Copying(usual={"is_placed": False}))).values()
+
+
+def test_a_node_of_which_nobody_knows_the_models_is_not_slow_where_others_have_several(tmp_path: Path) -> None:
+    own = {f"{node}-{gpu}": 0.5 if gpu > 3 else 1.0 for node in NAMES for gpu in range(8)}
+    mixed = dict.fromkeys(NAMES[1:], ["20b0"] * 4 + ["1eb8"] * 4)
+    nodes = Judged(gpus=gpus(NAMES), models=mixed, gpu_speed=lambda _node, uuid: own[uuid])
+    found = said(tmp_path, nodes)
+    assert verdicts(found) == {"n1": OPEN}
+    assert "GPU 4, bfloat16 products of 8192 × 8192: 350 TFLOP/s, 50 % below" in " ".join(found["n1"].reasons)
