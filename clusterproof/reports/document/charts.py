@@ -80,7 +80,7 @@ def _charts(system: FileSystem) -> Iterator[tuple[str, list[ChartLine]]]:
 
 def _lines(system: FileSystem, metric: str) -> list[ChartLine]:
     try:
-        lines = [ChartLine(printable(series.place, MAX_NAME), series.points) for series in system.series(metric)]
+        lines = [ChartLine(printable(series.component, MAX_NAME), series.points) for series in system.series(metric)]
     except (Incomplete, NotApplicable):
         return []
     return sorted((line for line in lines if line.data), key=lambda line: -max(line.data))[:MAX_LINES]
