@@ -206,7 +206,11 @@ def test_pcie_settings(node: Node) -> None:
     with suppress(NotApplicable):
         deviations = differences(node, IN_GROUP_OF, usual_settings, absent=None)
         counts = node.group.counts(IN_GROUP_OF, usual_settings)
-        less = [one for one in deviations if rank(one.own) < rank(one.usual or max(counts[one.name], key=rank))]
+        less = [
+            deviation
+            for deviation in deviations
+            if rank(deviation.own) < rank(deviation.usual or max(counts[deviation.name], key=rank))
+        ]
         concern_if(less, in_words(less))
 
 
@@ -229,7 +233,7 @@ AND = " and "  # between the settings of a model none of which has a majority
 
 def rank(value: str) -> list[tuple[int, str]]:
     """By which settings are compared, the worst of several first: a greater number is better, on better than off."""
-    return [(int(one) if one.isdecimal() else 0, one) for one in value.split(AND)]
+    return [(int(setting) if setting.isdecimal() else 0, setting) for setting in value.split(AND)]
 
 
 def settings_by_model(paths: PciPaths, read: Read) -> dict[str, dict[str, str]]:

@@ -33,7 +33,7 @@ def test_slow_rank(rank: RankOfRun) -> None:
     not at fault.
     """
     least, most = rank.threshold("run.slow_rank_concern"), rank.threshold("run.slow_rank_fail")
-    require_all({rank.position.rank: words} if (words := rank.run.silent.get(rank.position.rank)) else {})
+    require_all({rank.position.rank: reason} if (reason := rank.run.silent.get(rank.position.rank)) else {})
     uneven, errors = rank.threshold("run.work_swing_strict"), rank.threshold("run.certain_errors")
     whole = rank.pace
     if whole.is_work(least):
