@@ -196,10 +196,10 @@ def strip_of_ranks(cells: Sequence[RankCell], verb: str, peers: str, seated: str
         for cell in rows_of
     ]
     several = f", {each} of them to a cell" if each > 1 else ""
-    seats = f" Nodes and GPUs {seated}." if seated else ""
+    placement = f" Nodes and GPUs {seated}." if seated else ""
     return (
         f"<h3>Ranks side by side</h3>"
-        f"<p>How many times as long as {escape(peers)} each rank {escape(verb)}{several}.{escape(seats)}</p>"
+        f"<p>How many times as long as {escape(peers)} each rank {escape(verb)}{several}.{escape(placement)}</p>"
         f'{_legend()}<div class="ranks" role="img" aria-label="{escape(label)}">{rows}</div>'
         f"{table(head, shown)}"
     )

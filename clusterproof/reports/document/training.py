@@ -124,14 +124,14 @@ def _steps(run: TrainingRun) -> str:
         f"M{x(outlier.step):.1f} {y(outlier.seconds):.1f}V{HEIGHT}" for outlier in unusual.steps[:MAX_MARKS]
     )
     cut = f", cut at {in_seconds(scale)}" if scale < top else ""
-    usual = in_seconds(unusual.typical_s)
-    caption = f"{unusual.of:,} steps, usually {usual}, at most {in_seconds(top)}, {unusual.count} far longer"
+    typical = in_seconds(unusual.typical_s)
+    caption = f"{unusual.of:,} steps, usually {typical}, at most {in_seconds(top)}, {unusual.count} far longer"
     return (
         f'<h3>Steps</h3><figure class="steps"><figcaption>{caption}{cut}{_drifts(series)}</figcaption>'
         f'<svg viewBox="0 -2 {WIDTH} {HEIGHT + 4}" preserveAspectRatio="none" role="img" aria-label="Seconds of each '
         f'step: {caption}"><path class="outlier" d="{marks}"/><path class="line" d="{line}"/>'
         f'<path class="full" d="M0 {y(unusual.typical_s):.1f}H{WIDTH}"/></svg>'
-        f"<p><span>step {first:,}</span><span>dotted: the usual {usual}</span><span>step {last:,}</span></p>"
+        f"<p><span>step {first:,}</span><span>dotted: the usual {typical}</span><span>step {last:,}</span></p>"
         f"</figure>{step_figures(series)}{_longest(run, unusual.steps[:MAX_STEPS], unusual.typical_s)}"
     )
 
@@ -148,12 +148,12 @@ def _drifts(series: Sequence[StepTime]) -> str:
     return f"; from step {change.step:,} on {change.times:.2f} times as long as before" if change else ""
 
 
-def _longest(run: TrainingRun, steps: Sequence[StepTime], usual: float) -> str:
+def _longest(run: TrainingRun, steps: Sequence[StepTime], typical: float) -> str:
     if not steps:
         return ""
     rows = [
-        (step.words, in_seconds(step.seconds), f"{step.seconds / usual:.1f}" if usual else "", _causes(run, parts))
-        for step, parts in zip(steps, causes(run.data, steps, usual), strict=True)
+        (step.words, in_seconds(step.seconds), f"{step.seconds / typical:.1f}" if typical else "", _causes(run, parts))
+        for step, parts in zip(steps, causes(run.data, steps, typical), strict=True)
     ]
     return table(("step", "takes", "times the usual", "what took longer in it"), rows, "The longest steps")
 
@@ -183,10 +183,10 @@ def _ranks_by_steps(run: TrainingRun) -> str:
         for rank, cells in run.data.steps.items()
         if cells
     }
-    if len(middle) < LEAST_PEERS or not (usual := median(middle.values())):
+    if len(middle) < LEAST_PEERS or not (typical := median(middle.values())):
         return ""
     cells = [
-        RankCell(rank, run.data.positions[rank].stage, seconds / usual, _where(run, rank))
+        RankCell(rank, run.data.positions[rank].stage, seconds / typical, _where(run, rank))
         for rank, seconds in sorted(middle.items())
     ]
     return strip_of_ranks(cells, "takes for a step", "all ranks", _seated(run))
